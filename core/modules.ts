@@ -31,7 +31,12 @@ export function createModules(platform: Platform, config: CoreConfig) {
   const { gate, cuts } = billing
   const backend = add(createBackendModule(platform, { config: config.backend }))
   const plans = add(
-    createPlansModule(platform, { config: config.plans, ledger, selling: gate.selling }),
+    createPlansModule(platform, {
+      config: config.plans,
+      ledger,
+      selling: gate.selling,
+      backend,
+    }),
   )
   const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials]
   const { mode: meteringMode } = config.metering

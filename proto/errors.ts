@@ -365,6 +365,20 @@ export const reasons = {
     title: 'Metering not configured',
     help: 'This deployment has no metering backend. The operator can set `OPENMETER_URL`.',
   },
+  METERING_FAILED: {
+    grpc: grpc.UNAVAILABLE,
+    http: 502,
+    oauth: 'temporarily_unavailable',
+    title: 'Metering failed',
+    help: 'The metering backend failed while it handled the request. Repeat the request later; the operator finds the reason in the log.',
+  },
+  PLAN_UNSYNCABLE: {
+    grpc: grpc.FAILED_PRECONDITION,
+    http: 422,
+    oauth: 'invalid_request',
+    title: 'Plan cannot be synced',
+    help: 'The metering backend cannot have a plan of these terms. Change what the message names, then sync the plan again.',
+  },
   // Between our own processes: a wrong CORE_TOKEN is never the caller's fault.
   SERVICE_TOKEN_INVALID: {
     grpc: grpc.UNAUTHENTICATED,

@@ -8,6 +8,9 @@ import {
   OperatorSubscriptionServiceService,
   SubscriptionServiceService,
 } from '../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
+import type { PlanCatalog } from '../metering/backend/plans.ts'
+import type { Pool } from '../lib/sql.ts'
+import type { AppId } from '../platform/ids.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createCatalog } from './catalog/catalog.ts'
@@ -34,41 +37,38 @@ import { createOperatorSubscriptionsRpc, createSubscriptionsRpc } from './subscr
 import { countSubscribers } from './subscriptions/store.ts'
 import { createSubscriptions } from './subscriptions/subscriptions.ts'
 import { createSubscriptionViews } from './subscriptions/views.ts'
+import { createPlanSync } from './sync/service.ts'
 
 export interface PlansOthers<Account extends LockedAccount> {
   readonly config: PlansConfig
   readonly ledger: SubscriptionLedger<Account> & { readonly open: OpenAccounts }
   readonly selling: Selling
   readonly cards?: Cards
+  /** Its plans are null for a metering backend that has none. */
+  readonly backend: { readonly plans: PlanCatalog | null }
 }
 
 /** What may be bought: the catalogue, the plans of an app, and which plan a user is on. */
 export function createPlansModule<Account extends LockedAccount>(
   platform: Platform,
-  { config, ledger, selling, cards = nothingConnected }: PlansOthers<Account>,
+  { config, ledger, selling, backend, cards = nothingConnected }: PlansOthers<Account>,
 ) {
   const { pool, log, now } = platform
   const { pipelines, catalogUrl: url } = config
   const discovery = createDiscovery({ pipelines, url, now })
   const reader = createCatalogReader({ pool, log, url, now })
-  const catalog = createCatalog({ pool, now })
   const offers = createOffers({ pool, discovery, selling, countSubscribers, now })
+  const sync = createPlanSync({ ...platform, catalog: backend.plans })
 
-  async function appOf(clientId: string) {
-    const app = await findAppId(pool, clientId)
-    if (app) return app
-    throw noSuchApp()
-  }
+  const appOf = (clientId: string) => requireApp(pool, clientId)
 
-  const { planService } = createOffersRpc({ offers })
+  const { catalogService } = createCatalogRpc({ catalog: createCatalog({ pool, now }) })
+  const { planService } = createOffersRpc({ offers, sync })
   const discoveryRpc = createDiscoveryRpc({ pool, now, pipelines, url, reader, appOf })
-  const { operatorPlanService } = createOperatorOffersRpc({ offers, appOf })
+  const { operatorPlanService } = createOperatorOffersRpc({ offers, sync, appOf })
   const subscriptions = createSubscriptions({ ...platform, ledger, selling, cards })
-  const subscribing = {
-    pool,
-    subscriptions,
-    views: createSubscriptionViews({ pool, ledger, now }),
-  }
+  const views = createSubscriptionViews({ pool, ledger, now })
+  const subscribing = { pool, subscriptions, views }
   const { subscriptionService } = createSubscriptionsRpc(subscribing)
   const { operatorSubscriptionService } = createOperatorSubscriptionsRpc(subscribing)
   const { raiseStarters } = createRaises({ pool, ledger, now })
@@ -79,7 +79,7 @@ export function createPlansModule<Account extends LockedAccount>(
       ...planReads,
     },
     services: [
-      grpcService(CatalogServiceService, createCatalogRpc({ catalog }).catalogService),
+      grpcService(CatalogServiceService, catalogService),
       grpcService(PlanServiceService, planService),
       grpcService(OperatorPlanServiceService, operatorPlanService),
       grpcService(SubscriptionServiceService, subscriptionService),
@@ -87,8 +87,14 @@ export function createPlansModule<Account extends LockedAccount>(
       grpcService(DiscoveryServiceService, discoveryRpc.discoveryService),
     ],
     lifecycle: { start: reader.start },
-    upkeep: [() => followDue(pool, now()), raiseStarters, reader.upkeep],
+    upkeep: [() => followDue(pool, now()), raiseStarters, reader.upkeep, sync.retry],
   }
+}
+
+async function requireApp(pool: Pool, clientId: string): Promise<AppId> {
+  const app = await findAppId(pool, clientId)
+  if (app) return app
+  throw noSuchApp()
 }
 
 export type PlansApi = ReturnType<typeof createPlansModule>['api']

@@ -220,6 +220,7 @@ const planCalls = (
   addPlan: bound(unary(plans.addPlan.bind(plans)), options),
   changePlan: bound(unary(plans.changePlan.bind(plans)), options),
   removePlan: bound(unary(plans.removePlan.bind(plans)), options),
+  resyncPlan: bound(unary(plans.resyncPlan.bind(plans)), options),
   listOffers: bound(unary(discovery.listOffers.bind(discovery)), options),
   refreshOffers: bound(unary(discovery.refreshOffers.bind(discovery)), options),
   addOffer: bound(unary(discovery.addOffer.bind(discovery)), options),

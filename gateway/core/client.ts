@@ -139,6 +139,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       delete: call(plans.deletePlan),
       getStarter: call(plans.getStarterPlan),
       setStarter: call(plans.setStarterPlan),
+      sync: call(plans.syncPlan),
     }),
     subscriptions: ({ call }: CallContext) => ({
       get: call(subscriptions.getSubscription),

@@ -15,8 +15,11 @@ export interface RequestOptions {
 }
 
 /** The gateway before a real core; every answer is checked against the gateway's own document. */
-export async function startConsole(options: { validateV2?: boolean } = {}) {
-  const test = await startTestCore()
+export async function startConsole({
+  env,
+  ...options
+}: { validateV2?: boolean; env?: Readonly<Record<string, string>> } = {}) {
+  const test = await startTestCore(env)
   const gateway = await startGateway(
     {
       host: '127.0.0.1',

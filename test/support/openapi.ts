@@ -126,7 +126,8 @@ function compiler(document: Document, coerce: boolean) {
     coerceTypes: coerce ? 'array' : false,
   })
   addFormats.default(ajv)
-  for (const format of ['int16', 'float', 'double']) ajv.addFormat(format, true)
+  for (const format of ['int16', 'uint8', 'float', 'double', 'ISO8601', 'json'])
+    ajv.addFormat(format, true)
   ajv.addSchema(repaired(document), 'contract')
   const compiled = new Map<string, ValidateFunction>()
   return (of: string | object): ValidateFunction => {

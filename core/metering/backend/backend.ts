@@ -1,6 +1,7 @@
 import type { Destination } from '../../platform/outbox/types.ts'
 import type { BackendName } from './config.ts'
 import type { Dimension, MeterName } from './catalog.ts'
+import type { PlanCatalog } from './plans.ts'
 
 /** A query of one meter. Instants `[from, to)`; an open side is absent. */
 export interface MeterQuery {
@@ -36,6 +37,8 @@ export interface MeteringBackend {
   readonly name: BackendName
   /** Where the outbox delivers events and customers; empty for a backend that is sent nothing. */
   readonly destinations: readonly Destination[]
+  /** Null for a backend without plans. */
+  readonly plans: PlanCatalog | null
   /** Prepares meters and features in the background until it has succeeded. */
   start(): void
   stop(): Promise<void>

@@ -41,6 +41,7 @@ export function createBackendModule(
       emitter,
       requireMetering: createRequireMetering(backend.requireAnswers),
       isOpenMeter: backend.name === 'openmeter',
+      plans: backend.plans,
     },
     services: [
       grpcService(OutboxServiceService, createOutboxRpc({ pool, now }).outboxService),

@@ -16,6 +16,7 @@ export function createBackend(
 
 const nothingOutside = {
   destinations: [],
+  plans: null,
   start: () => {},
   stop: async () => {},
   ready: () => ({}),

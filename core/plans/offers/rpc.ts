@@ -14,33 +14,39 @@ import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import { retailRateOf, retailRules } from '../terms.ts'
 import { parseBody } from './input.ts'
 import type { Bundle, Plan } from './plan.ts'
+import type { PlanSync, SyncResult } from '../sync/service.ts'
+import type { SyncState } from '../sync/store.ts'
 import type { Offers } from './service.ts'
 
-export function createOffersRpc({ offers }: { readonly offers: Offers }) {
+export interface OffersRpcDeps {
+  readonly offers: Offers
+  readonly sync: PlanSync
+}
+
+export function createOffersRpc({ offers, sync }: OffersRpcDeps) {
+  const { showAll, show } = createViews(sync)
   const planService: Handlers<pb.PlanServiceServer> = {
     listPlans: rpc(m2mOrMember(), async ({ knownVersion }: pb.ListPlansRequest, caller) => {
       // Read before the plans: a change that comes between makes the version too old, and the list is read again.
-      const version = await offers.version(caller.appId)
+      const version = `${await offers.version(caller.appId)}.${await sync.version(caller.appId)}`
       if (version === knownVersion) return { plans: [], version, isKnown: true }
-      const plans = await offers.list(caller.appId)
-      return {
-        plans: plans.map((plan) => renderPlan(plan, caller.clientId)),
-        version,
-        isKnown: false,
-      }
+      const plans = await showAll(await offers.list(caller.appId), caller)
+      return { plans, version, isKnown: false }
     }),
     createPlan: rpc(
       hiddenMember('edit'),
       async (request: pb.CreatePlanRequest, caller, context) => {
         const body = parseBody(request.planJson)
-        return { id: (await offers.create(caller.appId, body, actorOf(caller, context))).id }
+        const plan = await offers.create(caller.appId, body, actorOf(caller, context))
+        return { id: plan.id, syncError: await sync.syncChange(plan) }
       },
     ),
     updatePlan: rpc(
       hiddenMember('edit'),
       async (request: pb.UpdatePlanRequest, caller, context) => {
         const body = parseBody(request.planJson)
-        return { id: (await offers.update(caller.appId, body, actorOf(caller, context))).id }
+        const plan = await offers.update(caller.appId, body, actorOf(caller, context))
+        return { id: plan.id, syncError: await sync.syncChange(plan) }
       },
     ),
     deletePlan: rpc(
@@ -51,15 +57,19 @@ export function createOffersRpc({ offers }: { readonly offers: Offers }) {
       },
     ),
     getStarterPlan: rpc(hiddenMember('read'), async (_: pb.GetStarterPlanRequest, caller) => ({
-      plan: renderPlan(await offers.starter(caller.appId), caller.clientId),
+      plan: await show(await offers.starter(caller.appId), caller),
     })),
     setStarterPlan: rpc(
       hiddenMember('edit'),
       async (request: pb.SetStarterPlanRequest, caller, context) => {
         const body = parseBody(request.planJson)
         const plan = await offers.setStarter(caller.appId, body, actorOf(caller, context))
-        return { plan: renderPlan(plan, caller.clientId) }
+        await sync.syncChange(plan)
+        return { plan: await show(plan, caller) }
       },
+    ),
+    syncPlan: rpc(hiddenMember('edit'), async ({ planId }: pb.SyncPlanRequest, { appId }) =>
+      renderSync(await sync.sync({ appId, planId })),
     ),
   }
   return { planService }
@@ -68,20 +78,23 @@ export function createOffersRpc({ offers }: { readonly offers: Offers }) {
 /** The same for operators, in any app. */
 export function createOperatorOffersRpc({
   offers,
+  sync,
   appOf,
-}: {
-  readonly offers: Offers
+}: OffersRpcDeps & {
   /** NOT_FOUND for an unknown client id. */
   readonly appOf: (clientId: string) => Promise<AppId>
 }) {
+  const { showAll, show } = createViews(sync)
   const operatorPlanService: Handlers<pb.OperatorPlanServiceServer> = {
-    readPlans: rpc(operator(), async ({ clientId }: pb.ReadPlansRequest) => ({
-      plans: (await offers.list(await appOf(clientId))).map((plan) => renderPlan(plan, clientId)),
-    })),
+    readPlans: rpc(operator(), async ({ clientId }: pb.ReadPlansRequest) => {
+      const appId = await appOf(clientId)
+      return { plans: await showAll(await offers.list(appId), { appId, clientId }) }
+    }),
     addPlan: rpc(operatorWrite(), async (request: pb.AddPlanRequest, _caller, context) => {
       const body = parseBody(request.planJson)
       const plan = await offers.create(await appOf(request.clientId), body, operatorActor(context))
-      return { plan: renderPlan(plan, request.clientId) }
+      await sync.syncChange(plan)
+      return { plan: await show(plan, request) }
     }),
     changePlan: rpc(operatorWrite(), async (request: pb.ChangePlanRequest, _caller, context) => {
       const app = await appOf(request.clientId)
@@ -89,15 +102,42 @@ export function createOperatorOffersRpc({
       const { id } = await offers.starter(app)
       const change = id === request.planId ? offers.setStarter : offers.update
       const plan = await change(app, body, operatorActor(context))
-      return { plan: renderPlan(plan, request.clientId) }
+      await sync.syncChange(plan)
+      return { plan: await show(plan, request) }
     }),
     removePlan: rpc(operatorWrite(), async (request: pb.RemovePlanRequest, _caller, context) => {
       await offers.remove(await appOf(request.clientId), request.planId, operatorActor(context))
       return {}
     }),
+    resyncPlan: rpc(operatorWrite(), async ({ clientId, planId }: pb.ResyncPlanRequest) =>
+      renderSync(await sync.sync({ appId: await appOf(clientId), planId })),
+    ),
   }
   return { operatorPlanService }
 }
+
+/** Plans with what the metering backend has of them. */
+function createViews(sync: PlanSync) {
+  async function showAll(
+    plans: readonly Plan[],
+    { appId, clientId }: { readonly appId: AppId; readonly clientId: string },
+  ): Promise<pb.Plan[]> {
+    const states = await sync.states(appId)
+    return plans.map((plan) => renderPlan(plan, { clientId, state: states.get(plan.id) }))
+  }
+
+  async function show(plan: Plan, { clientId }: { readonly clientId: string }): Promise<pb.Plan> {
+    const state = (await sync.states(plan.appId)).get(plan.id)
+    return renderPlan(plan, { clientId, state })
+  }
+
+  return { showAll, show }
+}
+
+const renderSync = ({ openmeterPlanId, syncedAt }: SyncResult) => ({
+  openmeterPlanId: openmeterPlanId ?? undefined,
+  syncedAt: syncedAt.toISOString(),
+})
 
 export const noSuchApp = (): DomainError =>
   new DomainError(
@@ -113,7 +153,10 @@ const renderMicros = (attos: UsdAttos | null): string | undefined =>
 const renderRate = (rate: bigint | null): string | undefined =>
   rate === null ? undefined : formatDecimal18(rate)
 
-function renderPlan(plan: Plan, clientId: string): pb.Plan {
+function renderPlan(
+  plan: Plan,
+  { clientId, state }: { readonly clientId: string; readonly state: SyncState | undefined },
+): pb.Plan {
   const { newest } = plan
   const rules = retailRules(newest)
   return {
@@ -138,6 +181,9 @@ function renderPlan(plan: Plan, clientId: string): pb.Plan {
     ),
     createdAt: plan.createdAt.toISOString(),
     updatedAt: plan.updatedAt.toISOString(),
+    openmeterPlanId: state?.openmeterPlanId ?? undefined,
+    lastSyncedAt: state?.lastSyncedAt?.toISOString(),
+    syncError: state?.syncError ?? undefined,
   }
 }
 

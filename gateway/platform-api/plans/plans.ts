@@ -11,6 +11,7 @@ import {
   CreatedPlan,
   Plan,
   Products,
+  SyncedPlan,
   UpdateBody,
   planSchemas,
 } from './schemas.ts'
@@ -18,6 +19,10 @@ import { starterRoutes } from './starter.ts'
 
 const url = '/api/v1/apps/:clientId/plans'
 const tags = ['plans']
+const PlanParams = Type.Object({
+  ...AppParams.properties,
+  planId: Type.String({ description: "The plan's id." }),
+})
 
 /** What an app sells. */
 export function planRoutes(app: App): void {
@@ -26,6 +31,7 @@ export function planRoutes(app: App): void {
   createPlan(app)
   updatePlan(app)
   deletePlan(app)
+  syncPlan(app)
   starterRoutes(app)
 }
 
@@ -92,8 +98,11 @@ function createPlan(app: App): void {
       },
     ),
     async ({ params, body, core }, reply) => {
-      const { id } = await core.plans.create({ ...params, planJson: JSON.stringify(body) })
-      return reply.code(201).send({ id })
+      const { id, syncError } = await core.plans.create({
+        ...params,
+        planJson: JSON.stringify(body),
+      })
+      return reply.code(201).send({ id, ...(syncError !== undefined && { syncError }) })
     },
   )
 }
@@ -115,8 +124,16 @@ function updatePlan(app: App): void {
       },
     ),
     async ({ params, body, core, correlationId }) => {
-      const { id } = await core.plans.update({ ...params, planJson: JSON.stringify(body) })
-      return { success: true, id, correlation_id: correlationId }
+      const { id, syncError } = await core.plans.update({
+        ...params,
+        planJson: JSON.stringify(body),
+      })
+      return {
+        success: true,
+        id,
+        ...(syncError !== undefined && { syncError }),
+        correlation_id: correlationId,
+      }
     },
   )
 }
@@ -140,6 +157,42 @@ function deletePlan(app: App): void {
     async ({ params, query, core, correlationId }) => {
       await core.plans.delete({ ...params, planId: query.planId ?? '' })
       return { success: true, correlation_id: correlationId }
+    },
+  )
+}
+
+function syncPlan(app: App): void {
+  app.post(
+    `${url}/:planId/sync`,
+    route(
+      {
+        guard: { kind: 'hidden_member_edit' },
+        refuses: [
+          'CONFLICT',
+          'PLAN_UNSYNCABLE',
+          'METERING_FAILED',
+          'METERING_UNREACHABLE',
+          'METERING_NOT_CONFIGURED',
+        ],
+      },
+      {
+        operationId: 'syncPlan',
+        summary: 'Sync a plan',
+        description:
+          'Makes the plan of the metering backend what the plan says, and publishes it. A refusal has `success: false` and `syncError` beside the members of a problem; the lists show the last one until a sync succeeds. 409 while another sync of the plan runs. Free plans and Network Price are nothing to the backend, and are synced at once.',
+        tags,
+        params: PlanParams,
+        response: { 200: ref(SyncedPlan) },
+      },
+    ),
+    async ({ params, core, correlationId }) => {
+      const { openmeterPlanId, syncedAt } = await core.plans.sync(params)
+      return {
+        success: true,
+        openmeterPlanId: openmeterPlanId ?? null,
+        syncedAt,
+        correlation_id: correlationId,
+      }
     },
   )
 }

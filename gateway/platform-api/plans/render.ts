@@ -16,8 +16,11 @@ function wordOf<T extends string>(known: readonly T[], text: string): T {
   return word
 }
 
-// No plan is synced to a metering backend yet.
-const unsynced = { openmeterPlanId: null, lastSyncedAt: null, syncError: null }
+const toSyncFields = ({ openmeterPlanId, lastSyncedAt, syncError }: PlanMessage) => ({
+  openmeterPlanId: openmeterPlanId ?? null,
+  lastSyncedAt: lastSyncedAt ?? null,
+  syncError: syncError ?? null,
+})
 
 const attosPerMicro = 1_000_000_000_000n
 const dollarsOf = (micros: string): string => formatDecimal18(BigInt(micros) * attosPerMicro)
@@ -41,7 +44,7 @@ export const toPlan = (plan: PlanMessage) => ({
   chargeThresholdUsd:
     plan.chargeThresholdUsdMicros === undefined ? null : dollarsOf(plan.chargeThresholdUsdMicros),
   chargeThresholdUsdMicros: plan.chargeThresholdUsdMicros ?? null,
-  ...unsynced,
+  ...toSyncFields(plan),
   version: plan.version,
   createdAt: plan.createdAt,
   updatedAt: plan.updatedAt,
@@ -64,7 +67,7 @@ const networkRateUsd = '0.000001'
 export function toProduct(message: PlanMessage) {
   const { id, name, type, status, includedUsdMicros, overageRateUsd, billingCycle } =
     toPlan(message)
-  const isSynced = type !== 'free' && !message.isNetworkDefault
+  const fields = toSyncFields(message)
   return {
     id,
     name,
@@ -73,13 +76,13 @@ export function toProduct(message: PlanMessage) {
     includedUsdMicros,
     overageRateUsd,
     billingCycle,
-    ...unsynced,
+    ...fields,
     sync: {
-      status: isSynced ? ('pending' as const) : ('not_applicable' as const),
-      syncedAt: null,
-      openmeterPlanId: null,
-      errorCode: null,
-      errorMessage: null,
+      status: syncStatus(message),
+      syncedAt: fields.lastSyncedAt,
+      openmeterPlanId: fields.openmeterPlanId,
+      errorCode: fields.syncError === null ? null : 'sync_failed',
+      errorMessage: fields.syncError,
     },
     allowance: { includedUsdMicros, billingCycle },
     defaultRetailRateUsd: overageRateUsd ?? networkRateUsd,
@@ -94,4 +97,11 @@ export function toProduct(message: PlanMessage) {
           : `${capability.pipeline}:${capability.modelId}`,
     })),
   }
+}
+
+function syncStatus({ type, isNetworkDefault, ...state }: PlanMessage) {
+  if (type === 'free' || isNetworkDefault) return 'not_applicable' as const
+  if (state.syncError !== undefined) return 'error' as const
+  const isSynced = state.openmeterPlanId !== undefined && state.lastSyncedAt !== undefined
+  return isSynced ? ('synced' as const) : ('pending' as const)
 }

@@ -172,17 +172,35 @@ export const StarterBody = Type.Object({
   includedUsdMicros: Micros('What it includes of each period, from 0.'),
 })
 
+const changeSyncError =
+  'Why the metering backend does not have the plan as it is now; absent when it has. The sync is repeated.'
+
 export const CreatedPlan = named(
-  Type.Object({ id: Type.String({ format: 'uuid' }) }),
+  Type.Object({
+    id: Type.String({ format: 'uuid' }),
+    syncError: Type.Optional(Type.String({ description: changeSyncError })),
+  }),
   'CreatedPlan',
 )
 export const ChangedPlan = named(
   Type.Object({
     success: Type.Boolean(),
     id: Type.String({ format: 'uuid' }),
+    syncError: Type.Optional(Type.String({ description: changeSyncError })),
     correlation_id: CorrelationId,
   }),
   'ChangedPlan',
+)
+export const SyncedPlan = named(
+  Type.Object({
+    success: Type.Boolean(),
+    openmeterPlanId: nullable({
+      description: "The metering backend's plan; null for a plan that is not synced.",
+    }),
+    syncedAt: Instant('When the metering backend had the plan as it is.'),
+    correlation_id: CorrelationId,
+  }),
+  'SyncedPlan',
 )
 export const StarterPlan = named(
   Type.Object({
@@ -202,5 +220,6 @@ export const planSchemas = [
   Products,
   CreatedPlan,
   ChangedPlan,
+  SyncedPlan,
   StarterPlan,
 ]

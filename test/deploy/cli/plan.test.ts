@@ -136,3 +136,15 @@ describe('tollgate catalog', () => {
     expect((await tollgate('catalog', 'add')).code).toBe(2)
   })
 })
+
+describe('tollgate plan sync', () => {
+  it('syncs a plan, and says why it cannot be', async () => {
+    const ofApp = ['--app', app.clientId]
+    const { text: plans } = await tollgate('plan', 'list', ...ofApp)
+    const idOf = (name: string) => new RegExp(`(\\S+) +${name}`).exec(plans)?.[1] ?? ''
+    const free = await tollgate('plan', 'sync', idOf('Network Price'), ...ofApp)
+    expect(free.text).toContain('is synced: nothing there, because it is free')
+    const starter = await tollgate('plan', 'sync', idOf('Starter'), ...ofApp)
+    expect(starter.text).toContain('no metering backend that has plans is configured')
+  })
+})

@@ -1,3 +1,4 @@
+import { answerPlans, plansV1 } from './plans.ts'
 import {
   type Query,
   type FakeCustomer,
@@ -62,8 +63,14 @@ export function answerV1(state: State, { method, path, search, body, events }: C
           state.meters.find((meter) => meter.key === name),
           showMeter,
         )
+  if (kind === 'features' && name !== '')
+    return showOne(
+      state.features.find((feature) => feature.key === name || feature.id === name),
+      (feature) => showFeature(state, feature),
+    )
   if (kind === 'features')
     return method === 'POST' ? createFeature(state, body) : listFeatures(state, search)
+  if (kind === 'plans') return answerPlans(state, plansV1, { method, id, verb, search, body })
   return answerCustomers(state, name, { method, search, body })
 }
 
@@ -122,6 +129,7 @@ function createFeature(state: State, body: Body): Reply {
     key: text(body['key']),
     name: text(body['name']),
     meterId: meter.id,
+    filters: record(body['advancedMeterGroupByFilters']),
     createdAt: now(),
   }
   state.features.push(feature)
@@ -133,6 +141,7 @@ const showFeature = (state: State, feature: FakeFeature) => ({
   key: feature.key,
   name: feature.name,
   meterSlug: state.meters.find((meter) => meter.id === feature.meterId)?.key ?? '',
+  advancedMeterGroupByFilters: feature.filters,
   createdAt: feature.createdAt,
   updatedAt: feature.createdAt,
 })

@@ -9,6 +9,7 @@ import {
   text,
   texts,
 } from './api-v1.ts'
+import { answerPlans, plansV3 } from './plans.ts'
 import {
   type Query,
   type FakeCustomer,
@@ -35,6 +36,14 @@ export function answerV3(
   }
   if (kind === 'meters' && verb === 'query')
     return queryMeter(state, id, deafToFilters ? { ...body, filters: {} } : body)
+  if (kind === 'plans')
+    return answerPlans(state, plansV3, {
+      method,
+      id,
+      verb,
+      search: deafToFilters ? new URLSearchParams() : search,
+      body,
+    })
   if (method === 'POST') return create(state, kind, body)
   if (kind === 'meters') return pageOf(state.meters, key, showMeter)
   if (kind === 'features') return pageOf(state.features, key, showFeature)
@@ -99,17 +108,18 @@ function createFeature(state: State, body: Body): Reply {
     key: text(body['key']),
     name: text(body['name']),
     meterId,
+    filters: record(record(body['meter'])['filters']),
     createdAt: now(),
   }
   state.features.push(feature)
   return { status: 201, body: showFeature(feature) }
 }
 
-const showFeature = ({ id, key, name, meterId, createdAt }: FakeFeature) => ({
+const showFeature = ({ id, key, name, meterId, filters, createdAt }: FakeFeature) => ({
   id,
   key,
   name,
-  meter: { id: meterId },
+  meter: { id: meterId, filters },
   created_at: createdAt,
   updated_at: createdAt,
 })

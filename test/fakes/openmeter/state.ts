@@ -16,7 +16,21 @@ export interface FakeFeature {
   readonly key: string
   readonly name: string
   readonly meterId: string
+  readonly filters: Readonly<Record<string, unknown>>
   readonly createdAt: string
+}
+/** A version of a plan, whichever version of the API wrote it. */
+export interface FakePlan {
+  readonly id: string
+  readonly key: string
+  readonly version: number
+  readonly currency: string
+  readonly cadence: string
+  /** The body of the last full replacement. */
+  body: Readonly<Record<string, unknown>>
+  status: 'draft' | 'active' | 'archived'
+  readonly createdAt: string
+  deletedAt?: string
 }
 export interface FakeCustomer {
   readonly id: string
@@ -57,6 +71,7 @@ export function createState() {
   const meters: FakeMeter[] = []
   const features: FakeFeature[] = []
   const customers: FakeCustomer[] = []
+  const plans: FakePlan[] = []
   const events = new Map<string, FakeEvent>()
   let received = 0
 
@@ -112,6 +127,7 @@ export function createState() {
     meters,
     features,
     customers,
+    plans,
     events,
     ingest,
     query,

@@ -4,6 +4,8 @@ import type { OpenMeterConfig } from '../config.ts'
 import type { MeterRecord } from './dialect.ts'
 import { v1 } from './dialect-v1.ts'
 import { v3 } from './dialect-v3.ts'
+import { createPlanClient } from './plans.ts'
+import { plansV1, plansV3 } from './plan-dialect.ts'
 import { type Failure, createHttp, failureOf } from './http.ts'
 
 const conflict = 409
@@ -20,8 +22,15 @@ export interface Different {
  */
 export function createOpenMeterClient(config: OpenMeterConfig) {
   const http = createHttp(config)
-  const dialect = config.url.endsWith('/v3') ? v3 : v1
+  const isV3 = config.url.endsWith('/v3')
+  const dialect = isV3 ? v3 : v1
   const meterIds = new Map<string, string>()
+  const plans = createPlanClient({ http, dialect: isV3 ? plansV3 : plansV1, meter: countedMeter })
+
+  function countedMeter() {
+    const id = meterIds.get(feature.meter)
+    return id === undefined ? null : { key: feature.meter, id }
+  }
 
   /** Sends events, each the JSON text of a CloudEvent. Null when all were accepted; after a failure perhaps none was. */
   async function ingest(events: readonly string[], signal?: AbortSignal): Promise<Failure | null> {
@@ -151,7 +160,7 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
     )
   }
 
-  return { ingest, provision, ensureCustomer, queryMeter }
+  return { ingest, provision, ensureCustomer, queryMeter, putPlan: plans.put }
 }
 
 /** The grouping of a query and what is needed to see whose each row is. */

@@ -50,7 +50,14 @@ export const v1: Dialect = {
   findFeature: (_key, meter) => ({
     method: 'GET',
     path: '/api/v1/features',
-    query: { meterSlug: meter.key, page: '1', pageSize: '100' },
+    // Ours is older than those of plans, which count the same meter.
+    query: {
+      meterSlug: meter.key,
+      orderBy: 'createdAt',
+      order: 'ASC',
+      page: '1',
+      pageSize: '100',
+    },
   }),
   readFeature: (body, key) => {
     const items = Array.isArray(body) ? listOf(body, '') : listOf(body, 'items')

@@ -22,7 +22,7 @@ export interface CustomerRecord {
   readonly raw: unknown
 }
 
-type Request = Pick<HttpRequest, 'method' | 'path' | 'query' | 'text'>
+export type Request = Pick<HttpRequest, 'method' | 'path' | 'query' | 'text'>
 
 /** The requests and answers of one version of OpenMeter's API. The readers accept any answer; a wrong one is null to them. */
 export interface Dialect {

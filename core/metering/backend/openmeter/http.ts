@@ -1,7 +1,7 @@
 import type { OpenMeterConfig } from '../config.ts'
 
 export interface HttpRequest {
-  readonly method: 'GET' | 'POST' | 'PUT'
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** Below the address of the settings; its parts are encoded already. */
   readonly path: string
   readonly query?: Readonly<Record<string, string>>

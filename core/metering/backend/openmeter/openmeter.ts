@@ -5,6 +5,7 @@ import { type Backoff, backoffMs } from '../../../lib/loop.ts'
 import type { Log } from '../../../lib/log.ts'
 import type { Metrics } from '../../../lib/metrics.ts'
 import type { MeterQuery, MeterRow, MeteringBackend } from '../backend.ts'
+import type { PlanCatalog } from '../plans.ts'
 import type { OpenMeterConfig } from '../config.ts'
 import { createCustomersDestination, createEventsDestination } from './delivery.ts'
 import type { Failure } from './http.ts'
@@ -111,6 +112,13 @@ export function createOpenMeter({
     throw unreachable(result.why)
   }
 
+  async function putPlan(...[plan, remote, signal]: Parameters<PlanCatalog['put']>) {
+    const result = await client.putPlan(plan, remote, signal)
+    if ('id' in result) return result.id
+    if (!signal.aborted) note(result)
+    throw planFault(result)
+  }
+
   async function requireAnswers(): Promise<void> {
     if (performance.now() - notedAt > trustedMs && prepared) await probe()
     if (!prepared || problem !== null)
@@ -142,6 +150,7 @@ export function createOpenMeter({
   return {
     name: 'openmeter',
     destinations,
+    plans: { put: putPlan },
     query,
     requireAnswers,
     start: () => {
@@ -160,3 +169,15 @@ const unreachable = (why: string): DomainError =>
   new DomainError('METERING_UNREACHABLE', 'the metering backend does not answer now', {
     cause: new Error(why),
   })
+
+/** A plan that the backend refuses is its owner's to change; everything else is the operator's. */
+function planFault({ kind, why }: Failure): DomainError {
+  const cause = new Error(why)
+  if (kind === 'refused')
+    return new DomainError('PLAN_UNSYNCABLE', `the metering backend refuses the plan: it ${why}`, {
+      cause,
+    })
+  return kind === 'broken'
+    ? new DomainError('METERING_FAILED', 'the metering backend failed at the plan', { cause })
+    : unreachable(why)
+}

@@ -36,7 +36,7 @@ const termSyntax =
   '[--file FILE] [--json]'
 
 export const plan: Command = {
-  summary: 'lists, shows, creates, changes and deletes the plans of an app',
+  summary: 'lists, shows, creates, changes, deletes and syncs the plans of an app',
   help: {
     usages: [
       {
@@ -58,6 +58,10 @@ export const plan: Command = {
       {
         syntax: 'tollgate plan delete PLAN_ID --app APP',
         text: 'Deletes a plan that no user is on.',
+      },
+      {
+        syntax: 'tollgate plan sync PLAN_ID --app APP [--json]',
+        text: "Makes the metering backend's plan what the plan says. Changes are synced by themselves, and failures repeated.",
       },
     ],
     options: [
@@ -81,7 +85,7 @@ export const plan: Command = {
       'npx tollgate plan create --app app_0123456789abcdef01234567 --name Pro --type usage --rate-usd 0.0000012 --capability llm=0.000002',
     ],
   },
-  run: runAction('plan', { list, show, create, update, delete: remove }),
+  run: runAction('plan', { list, show, create, update, delete: remove, sync }),
 }
 
 async function list(argv: readonly string[]): Promise<void> {
@@ -128,6 +132,14 @@ async function remove(argv: readonly string[]): Promise<void> {
   const { values, planId, clientId } = onePlan('delete', argv, common)
   await changeCore(values, (core) => core.removePlan({ clientId, planId }))
   printLines([`plan ${planId} is deleted`])
+}
+
+async function sync(argv: readonly string[]): Promise<void> {
+  const { values, planId, clientId } = onePlan('sync', argv, common)
+  const answer = await changeCore(values, (core) => core.resyncPlan({ clientId, planId }))
+  if (values.json) return printJson(answer)
+  const { openmeterPlanId = 'nothing there, because it is free' } = answer
+  printLines([`plan ${planId} is synced: ${openmeterPlanId}`])
 }
 
 function onePlan<const T extends typeof common>(verb: string, argv: readonly string[], options: T) {
@@ -205,6 +217,9 @@ function linesOf(one: Plan): string[] {
     ['rate, USD for a micro', one.overageRateUsd],
     ['charges at USD micros', one.chargeThresholdUsdMicros],
     ['version', String(one.version)],
+    ['metering backend', one.openmeterPlanId],
+    ['last synced', one.lastSyncedAt],
+    ['sync error', one.syncError],
     ...one.capabilities.map((each): [string, string] => [
       `  ${each.pipeline}${each.modelId === '*' ? '' : `:${each.modelId}`}`,
       each.effectiveRetailRateUsd,

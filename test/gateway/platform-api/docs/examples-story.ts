@@ -310,6 +310,12 @@ export async function tellStory(
   const planId = String(plan['id'])
   await step({ operation: `put ${apps}/plans`, status: 200, ...managed, real: { id: planId } })
   await step({ operation: `get ${apps}/plans`, status: 200, ...managed })
+  const { rows: free } = await real.core.sql.query<{ id: string }>(
+    `select p.id from plans p join clients c using (app_id) where c.client_id = $1 and p.is_network_default`,
+    [mine.clientId],
+  )
+  const synced = { path: { ...mine, planId: free[0]?.id ?? '' } }
+  await step({ operation: `post ${apps}/plans/{planId}/sync`, status: 200, ...managed, ...synced })
   await step({ operation: `delete ${apps}/plans`, status: 200, ...managed, query: { planId } })
   for (const method of ['put', 'get'])
     await step({ operation: `${method} ${apps}/starter-plan`, status: 200, ...managed })

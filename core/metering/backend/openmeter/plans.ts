@@ -1,0 +1,177 @@
+import type { BackendPlan, RemoteId } from '../plans.ts'
+import { type Request, textOf } from './dialect.ts'
+import { type HttpAnswer, type HttpRequest, type Failure, failureOf } from './http.ts'
+import { type FeatureIds, type PlanDialect, type PlanRecord, contentOf } from './plan-dialect.ts'
+
+const conflict = 409
+const notFound = new Set([404, 410])
+const featuresAtOnce = 4
+
+export interface PlanClientDeps {
+  readonly http: (request: HttpRequest) => Promise<HttpAnswer>
+  readonly dialect: PlanDialect
+  /** The meter that plans count; null until it is prepared. */
+  readonly meter: () => { readonly key: string; readonly id: string } | null
+}
+
+/** A failure on its way out of a sync; it never leaves this file. */
+class PlanFailure extends Error {
+  readonly failure: Failure
+  constructor(failure: Failure) {
+    super(failure.why)
+    this.failure = failure
+  }
+}
+
+/** The plans of OpenMeter. */
+export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
+  /** As `PlanCatalog.put`, with a failure in place of an error. `save` may reject. */
+  async function put(
+    plan: BackendPlan,
+    remote: RemoteId,
+    signal: AbortSignal,
+  ): Promise<{ readonly id: string } | Failure> {
+    try {
+      const version = await place({ plan, remote, signal })
+      // A plan that is active is not published again: OpenMeter refuses that.
+      if (plan.isSold && version.status === 'draft')
+        await send(dialect.publishPlan(version.id), signal)
+      return { id: version.id }
+    } catch (error) {
+      if (error instanceof PlanFailure) return error.failure
+      throw error
+    }
+  }
+
+  interface Sync {
+    readonly plan: BackendPlan
+    readonly remote: RemoteId
+    readonly signal: AbortSignal
+  }
+
+  /** The version that says what the plan says: the one that is there, changed or new. */
+  async function place(sync: Sync): Promise<PlanRecord> {
+    const { plan, remote, signal } = sync
+    const current = remote.id === null ? null : await findPlan(remote.id, signal)
+    if (remote.id !== null && current === null) await remote.save(null)
+    if (current && isWritten(current, plan)) return current
+    const features = await ensureFeatures(plan, signal)
+    const updated = current && (await update(current, plan, { features, signal }))
+    return updated ?? createOrAdopt(sync, features)
+  }
+
+  /** A draft may be there of a sync whose answer was lost; OpenMeter takes no second one. */
+  async function createOrAdopt(
+    { plan, remote, signal }: Sync,
+    features: FeatureIds,
+  ): Promise<PlanRecord> {
+    const drafts = await send(dialect.findDrafts(plan.key), signal)
+    const draft = dialect.readDraft(drafts, plan.key)
+    if (draft) await remote.save(draft.id)
+    const adopted =
+      draft && (isWritten(draft, plan) ? draft : await update(draft, plan, { features, signal }))
+    if (adopted) return adopted
+    const body = await send(dialect.createPlan(plan, features), signal)
+    const created = dialect.readPlan(body)
+    if (!created) throw strange('the answer to creating a plan')
+    // Before anything else can fail: a sync that does not know the id would make another plan.
+    await remote.save(created.id)
+    return created
+  }
+
+  /** Null where the version cannot become the plan: it is immutable or gone, or a draft of other basics, which is removed. */
+  async function update(
+    { id, status, currency, cadence }: PlanRecord,
+    plan: BackendPlan,
+    { features, signal }: { readonly features: FeatureIds; readonly signal: AbortSignal },
+  ): Promise<PlanRecord | null> {
+    const isDraft = status === 'draft'
+    if (currency !== plan.currency || cadence !== plan.cadence) {
+      if (isDraft) await send(dialect.deletePlan(id), signal)
+      return null
+    }
+    const answer = await http({ ...dialect.updatePlan(id, plan, features), signal })
+    const failure = failureOf(answer)
+    if (failure === null) {
+      const updated = 'body' in answer ? dialect.readPlan(answer.body) : null
+      if (updated) return updated
+      throw strange('the answer to updating a plan')
+    }
+    if (notFound.has(failure.status ?? 0) || isImmutable(failure, isDraft)) return null
+    throw new PlanFailure(failure)
+  }
+
+  async function findPlan(id: string, signal: AbortSignal): Promise<PlanRecord | null> {
+    const answer = await http({ ...dialect.findPlan(id), signal })
+    const failure = failureOf(answer)
+    if (failure && notFound.has(failure.status ?? 0)) return null
+    if (failure) throw new PlanFailure(failure)
+    return 'body' in answer ? dialect.readPlan(answer.body) : null
+  }
+
+  /** The ids of the plan's features, which are created where they are missing. */
+  async function ensureFeatures(plan: BackendPlan, signal: AbortSignal): Promise<FeatureIds> {
+    const ids = new Map<string, string>()
+    const queue = plan.usage.values()
+    await Promise.all(
+      Array.from({ length: featuresAtOnce }, async () => {
+        for (const { feature } of queue) ids.set(feature.key, await ensureFeature(feature, signal))
+      }),
+    )
+    return ids
+  }
+
+  async function ensureFeature(
+    feature: BackendPlan['usage'][number]['feature'],
+    signal: AbortSignal,
+  ): Promise<string> {
+    const existing = await findFeature(feature.key, signal)
+    if (existing !== null) return existing
+    const counted = meter()
+    if (!counted) throw new PlanFailure({ ...away, why: 'the meters are not prepared yet' })
+    const answer = await http({ ...dialect.createUsageFeature(feature, counted), signal })
+    const failure = failureOf(answer)
+    // Another process was faster.
+    if (failure && failure.status !== conflict) throw new PlanFailure(failure)
+    const id =
+      failure === null && 'body' in answer
+        ? textOf(answer.body, 'id')
+        : await findFeature(feature.key, signal)
+    if (id === null) throw strange(`the answer to creating the feature ${feature.key}`)
+    return id
+  }
+
+  async function findFeature(key: string, signal: AbortSignal): Promise<string | null> {
+    const answer = await http({ ...dialect.findUsageFeature(key), signal })
+    const failure = failureOf(answer)
+    if (failure?.status === 404) return null
+    if (failure) throw new PlanFailure(failure)
+    return 'body' in answer ? dialect.readFeatureId(answer.body, key) : null
+  }
+
+  async function send(request: Request, signal: AbortSignal): Promise<unknown> {
+    const answer = await http({ ...request, signal })
+    const failure = failureOf(answer)
+    if (failure) throw new PlanFailure(failure)
+    return 'body' in answer ? answer.body : undefined
+  }
+
+  return { put }
+}
+
+const isWritten = ({ content, status }: PlanRecord, plan: BackendPlan): boolean =>
+  content === contentOf(plan) && status !== 'archived'
+
+/** Only a draft can be changed; what is refused of any other version is refused for that. */
+const isImmutable = ({ kind, why }: Failure, isDraft: boolean): boolean =>
+  kind === 'refused' && (!isDraft || /immutable/i.test(why))
+
+const away: Omit<Failure, 'why'> = { kind: 'away', status: null, retryAfterMs: undefined }
+
+const strange = (what: string): PlanFailure =>
+  new PlanFailure({
+    kind: 'broken',
+    why: `${what} is not what OpenMeter answers; check OPENMETER_URL`,
+    status: null,
+    retryAfterMs: undefined,
+  })

@@ -1,0 +1,110 @@
+import { createHash } from 'node:crypto'
+import { DomainError } from '../../../proto/errors.ts'
+import { formatDecimal18, microsDown } from '../../lib/money.ts'
+import type { BillingCycle } from '../../lib/time.ts'
+import type { BackendPlan, UsageFeature } from '../../metering/backend/plans.ts'
+import { networkSpend } from '../catalog/features.ts'
+import type { Bundle, Plan } from '../offers/plan.ts'
+import { everyModel, retailRateOf, retailRules } from '../terms.ts'
+
+const cadences: Readonly<Record<BillingCycle, BackendPlan['cadence']>> = {
+  daily: 'P1D',
+  weekly: 'P1W',
+  monthly: 'P1M',
+}
+
+/**
+ * A plan as the metering backend has it. Its usage is cut into parts that do not overlap and leave nothing out, each with the
+ * rate that rating has for it, and with what the plan includes. PLAN_UNSYNCABLE for terms that the backend cannot have.
+ */
+export function toBackendPlan(plan: Plan, clientId: string): BackendPlan {
+  const { newest } = plan
+  const rules = retailRules(newest)
+  // At most 10^15, which a float holds exactly.
+  const included = Number(newest.included === null ? 0n : microsDown(newest.included))
+  if (newest.priceCurrency !== 'USD')
+    throw unsyncable(`its price is in ${newest.priceCurrency}, and usage is priced in USD`)
+  return {
+    key: keyOf(plan, clientId),
+    name: plan.name,
+    currency: newest.priceCurrency,
+    cadence: cadences[newest.billingCycle],
+    flatFee: /[1-9]/.test(newest.priceAmount) ? newest.priceAmount : null,
+    usage: partsOf(newest.bundles).map(({ feature, of }) => ({
+      feature,
+      unitPrice: formatDecimal18(retailRateOf({ rules }, of).rate / microsPerUsd),
+      included,
+    })),
+    isSold: plan.status === 'active',
+  }
+}
+
+const microsPerUsd = 1_000_000n
+
+const keySyntax = /^[a-z0-9]+(?:_[a-z0-9]+)*$/
+const keyMax = 64
+
+/** Derived from app and plan, in the form that keys have there. */
+function keyOf({ appId, id }: Plan, clientId: string): string {
+  const key = `${clientId}_${id.replaceAll('-', '')}`
+  return key.length <= keyMax && keySyntax.test(key) ? key : `plan_${digestOf([appId, id])}`
+}
+
+/** A part of the usage, and a pipeline and model of it. */
+interface Part {
+  readonly feature: UsageFeature
+  readonly of: { readonly pipeline: string; readonly modelId: string }
+}
+
+/** Each bundle, the other models of its pipeline, and the other pipelines. */
+function partsOf(bundles: readonly Bundle[]): Part[] {
+  if (bundles.length === 0) return [{ feature: allSpend, of: { pipeline: '', modelId: '' } }]
+  const pipelines = [...Map.groupBy(bundles, ({ pipeline }) => pipeline)]
+  const named = pipelines.flatMap(([pipeline, group]) => {
+    const models = group.map(({ modelId }) => modelId).filter((modelId) => modelId !== everyModel)
+    return [
+      ...models.map((modelId) => modelPart(pipeline, modelId)),
+      pipelinePart(pipeline, models),
+    ]
+  })
+  return [...named, otherPipelines(pipelines.map(([pipeline]) => pipeline))]
+}
+
+const allSpend: UsageFeature = { key: networkSpend, name: 'Network spend', filters: null }
+
+const modelPart = (pipeline: string, modelId: string): Part => ({
+  of: { pipeline, modelId },
+  feature: featureOf(`${pipeline} ${modelId}`, {
+    pipeline: { only: pipeline },
+    model_id: { only: modelId },
+  }),
+})
+
+const pipelinePart = (pipeline: string, models: readonly string[]): Part => ({
+  of: { pipeline, modelId: everyModel },
+  feature:
+    models.length === 0
+      ? featureOf(pipeline, { pipeline: { only: pipeline } })
+      : featureOf(`${pipeline}, other models`, {
+          pipeline: { only: pipeline },
+          model_id: { except: models.toSorted() },
+        }),
+})
+
+const otherPipelines = (pipelines: readonly string[]): Part => ({
+  of: { pipeline: '', modelId: '' },
+  feature: featureOf('Other pipelines', { pipeline: { except: pipelines.toSorted() } }),
+})
+
+/** Features are never changed there, so that the key of one says what it counts. */
+const featureOf = (name: string, filters: NonNullable<UsageFeature['filters']>): UsageFeature => ({
+  key: `usage_${digestOf(filters)}`,
+  name,
+  filters,
+})
+
+const digestOf = (value: unknown): string =>
+  createHash('sha256').update(JSON.stringify(value)).digest('hex').slice(0, 40)
+
+const unsyncable = (why: string): DomainError =>
+  new DomainError('PLAN_UNSYNCABLE', `the plan cannot be synced: ${why}`)
