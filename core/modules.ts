@@ -49,7 +49,9 @@ export function createModules(platform: Platform, config: CoreConfig) {
   const keys = add(createKeysModule(platform, { identity }))
   const credentials = { config: config.tokens, identity, allowances, keys }
   const tokens = add(createTokensModule(platform, credentials))
-  add(createBillingModule(platform, { ...billing, requireMetering: backend.requireMetering }))
+  const trying = { drafts: plans.drafts, openTrial: ledger.openTrial }
+  const { requireMetering } = backend
+  add(createBillingModule(platform, { ...billing, ...trying, requireMetering }))
   add(createUsageModule(platform, { backend, identity, ledger, plans, cuts }))
   add(createBooksModule(platform, { config: config.books, metering, ledger, plans, cuts }))
   add(createSealingModule(platform, tokens))

@@ -12,6 +12,7 @@ import { type SettlementStore, createSettlement } from './escrow/settlement.ts'
 import { escrowStore } from './escrow/store.ts'
 import * as sqlAccounts from './store.ts'
 import { type IncludedUsage, type Terms, raiseBetween } from './terms.ts'
+import { openTrial } from './trial.ts'
 import { currentTerms } from './terms-store.ts'
 
 export interface NewCredit {
@@ -326,6 +327,7 @@ export function createLedger(
     rebuildBalance: store.rebuildBalance,
     createReplay,
     shareCharge,
+    openTrial,
     readPeriods,
     enterPeriods: enterRunning,
   }

@@ -12,6 +12,8 @@ import { createBillingRpc, createSettingsRpc } from './rpc.ts'
 import { type BillingSettings, createSettings } from './settings.ts'
 import { type BillingSummary, type SummaryDeps, createSummary } from './summary/summary.ts'
 import type { RequireMetering } from '../rpc/callers.ts'
+import { whatIfServices } from './whatif/module.ts'
+import type { WhatIfDeps } from './whatif/whatif.ts'
 
 export interface BillingOthers extends Pick<GateDeps, 'findOwner'> {
   readonly ledger: GateDeps['ledger'] & SummaryDeps['ledger']
@@ -49,7 +51,14 @@ interface BillingParts {
 /** What the platform settles for apps, who may start and sell, and what an app is billed. */
 export function createBillingModule(
   platform: Platform,
-  parts: BillingParts & { readonly requireMetering: RequireMetering },
+  {
+    drafts,
+    openTrial,
+    ...parts
+  }: BillingParts & { readonly requireMetering: RequireMetering } & Pick<
+      WhatIfDeps,
+      'drafts' | 'openTrial'
+    >,
 ) {
   return {
     api: {},
@@ -59,6 +68,7 @@ export function createBillingModule(
         createBillingRpc({ ...platform, ...parts }).billingService,
       ),
       grpcService(BillingSettingsServiceService, createSettingsRpc(parts).billingSettingsService),
+      ...whatIfServices({ ...platform, drafts, openTrial }),
     ],
   }
 }

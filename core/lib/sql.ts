@@ -99,6 +99,21 @@ async function commit<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
   }
 }
 
+/** Runs `work` in a transaction that is rolled back however it ends: for checks that note something while they look. */
+export async function rehearse<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
+  const undo = new Error('rolled back')
+  const results: T[] = []
+  await commit(pool, async (db) => {
+    results.push(await work(db))
+    throw undo
+  }).catch((error: unknown) => {
+    if (error !== undo) throw error
+  })
+  const [result] = results
+  if (result === undefined) throw undo
+  return result
+}
+
 /** Runs `work` behind a savepoint: when it throws, only its own changes are rolled back. */
 export async function savepoint<T>(db: Db, work: () => Promise<T>): Promise<T> {
   await db.query('savepoint part')

@@ -77,6 +77,7 @@ export function createPlansModule<Account extends LockedAccount>(
       ...createPlans({ ledger }),
       ...createFeatures({ pool, discovery }),
       ...planReads,
+      drafts: offers.drafts,
     },
     services: [
       grpcService(CatalogServiceService, catalogService),

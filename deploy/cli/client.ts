@@ -14,6 +14,7 @@ import { CreditQuotaServiceClient } from '../../proto/gen/ts-proto/tollgate/allo
 import { OperatorLimitServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import { HoldServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { BillingSettingsServiceClient } from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
+import { OperatorWhatIfServiceClient } from '../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import { BooksServiceClient } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { AccountServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import {
@@ -89,6 +90,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     subscriptions: open(OperatorSubscriptionServiceClient),
     tickets: open(TicketServiceClient),
     tokens: open(TokenServiceClient),
+    whatIf: open(OperatorWhatIfServiceClient),
   }
 }
 
@@ -180,6 +182,7 @@ export type CoreReader = Pick<
   | 'reconcile'
   // It records the head of what is there, which nothing else depends on.
   | 'sealBooks'
+  | 'tryAppPlans'
   | 'verifyBooks'
 >
 
@@ -260,12 +263,13 @@ const grantCalls = (allowances: OperatorAllowanceServiceClient, options: CallOpt
 })
 
 const bookCalls = (
-  { books }: Pick<ReturnType<typeof openClients>, 'books'>,
+  { books, whatIf }: Pick<ReturnType<typeof openClients>, 'books' | 'whatIf'>,
   options: CallOptions,
 ) => ({
   sealBooks: bound(unary(books.sealBooks.bind(books)), options),
   verifyBooks: bound(streaming(books.verifyBooks.bind(books)), options),
   rebuildBooks: bound(streaming(books.rebuildBooks.bind(books)), options),
+  tryAppPlans: bound(unary(whatIf.tryAppPlans.bind(whatIf)), options),
   archiveMonths: bound(streaming(books.archiveMonths.bind(books)), options),
 })
 

@@ -35,6 +35,7 @@ import { status } from './commands/status.ts'
 import { subscription } from './commands/money/subscription.ts'
 import { ticket } from './commands/ticket.ts'
 import { verify } from './commands/verify.ts'
+import { whatif } from './commands/money/whatif.ts'
 import { type Command, UsageError } from './command.ts'
 import { command, failure, heading } from './colors.ts'
 import { withFlag } from './flags.ts'
@@ -44,7 +45,19 @@ import { renderHelp } from './help.ts'
 const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   Run: { start, core, gateway, sidecar, collector, config, demo, 'signer-double': signerDouble },
   'Apps and people': { app, member, 'redirect-uri': redirectUri, user, account, audit },
-  Money: { grant, adjust, subscription, limits, quota, plan, catalog, billing, holds, rate },
+  Money: {
+    grant,
+    adjust,
+    subscription,
+    limits,
+    quota,
+    plan,
+    catalog,
+    billing,
+    holds,
+    rate,
+    whatif,
+  },
   Signers: { signer, 'signer-secret': signerSecret, decision, loss },
   Events: { status, quarantine, outbox, reconcile },
   Books: { ticket, verify, rebuild, export: exportTickets, import: importTickets, archive },

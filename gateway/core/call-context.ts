@@ -31,8 +31,11 @@ export interface CoreOptions extends CoreAddress {
 export interface CallContext {
   /** Whether a call was made. */
   hasCalled: boolean
-  /** A unary call. */
-  call<I, O>(method: (request: I, options: CallOptions) => Promise<O>): (request: I) => Promise<O>
+  /** A unary call; with a deadline of its own where core says how long it may take. */
+  call<I, O>(
+    method: (request: I, options: CallOptions) => Promise<O>,
+    timeoutMs?: number,
+  ): (request: I) => Promise<O>
   /** A unary call that goes to core in one RPC with others. */
   batched<I, O>(send: (call: BatchedCall<I>) => Promise<O>): (request: I) => Promise<O>
   /** A server stream; without a deadline, until the signal aborts it. */
@@ -53,10 +56,12 @@ export function createCallContext(
   })
   const context: CallContext = {
     hasCalled: false,
-    call: (method) => async (request) => {
-      context.hasCalled = true
-      return method(request, { headers: headers(), timeoutMs: deadlineMs }).catch(rethrow)
-    },
+    call:
+      (method, timeoutMs = deadlineMs) =>
+      async (request) => {
+        context.hasCalled = true
+        return method(request, { headers: headers(), timeoutMs }).catch(rethrow)
+      },
     batched: (send) => async (request) => {
       context.hasCalled = true
       return send({ request, authorization, correlationId })

@@ -13,6 +13,7 @@ import {
 import { LimitService } from '../../proto/gen/es/tollgate/allowances/v1/limits_pb.ts'
 import { CreditQuotaService } from '../../proto/gen/es/tollgate/allowances/v1/quotas_pb.ts'
 import { BillingService } from '../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
+import { WhatIfService } from '../../proto/gen/es/tollgate/billing/v1/whatif_pb.ts'
 import { AccountService } from '../../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
 import {
   AppService,
@@ -55,6 +56,8 @@ import {
 import { openSessions } from './sessions.ts'
 
 const maxAnswerBytes = 16 * 1024 * 1024
+/** Core ends it after a minute, and says so. */
+const whatIfDeadlineMs = 65_000
 
 type Init<Schema extends DescMessage> = MessageInitShape<Schema>
 
@@ -69,7 +72,6 @@ type BatchedMethod<Request, Response> = (
  * deadline and throws only DomainErrors: the reason that core gave, UNAVAILABLE when it does not answer.
  */
 export function connectCore({ deadlineMs, ...address }: CoreOptions) {
-  const { token } = address
   const { baseUrl, sessionManager } = openSessions(address)
   const transport = createGrpcTransport({ baseUrl, sessionManager, readMaxBytes: maxAnswerBytes })
   const callers = createClient(CallerService, transport)
@@ -80,6 +82,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const creditQuotas = createClient(CreditQuotaService, transport)
   const limits = createClient(LimitService, transport)
   const billing = createClient(BillingService, transport)
+  const whatIf = createClient(WhatIfService, transport)
   const usage = createClient(UsageService, transport)
   const tickets = createClient(TicketService, transport)
   const decisions = createClient(DecisionService, transport)
@@ -95,10 +98,8 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const devices = createClient(DeviceService, transport)
   const grants = createClient(GrantService, transport)
 
-  const { mintUserToken, upsertUser, createKey, createGrant, getBalance } = batchedMethods(
-    { tokens, users, keys, allowances },
-    { token, deadlineMs },
-  )
+  const options = { token: address.token, deadlineMs }
+  const batches = batchedMethods({ tokens, users, keys, allowances }, options)
 
   const callsOf = lazyGroups({
     /** Whether core has already seen this caller's credential. */
@@ -155,26 +156,26 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       validate: call(keys.validateKey),
     }),
     users: ({ call, batched }: CallContext) => ({
-      upsert: batched(upsertUser),
+      upsert: batched(batches.upsertUser),
       update: call(users.updateUser),
       deactivate: call(users.deactivateUser),
       list: call(users.listUsers),
     }),
     keys: ({ call, batched }: CallContext) => ({
-      create: batched(createKey),
+      create: batched(batches.createKey),
       list: call(keys.listKeys),
       revoke: call(keys.revokeKey),
     }),
     tokens: ({ call, batched }: CallContext) => ({
       issueMachineToken: call(tokens.issueMachineToken),
-      mintUserToken: batched(mintUserToken),
+      mintUserToken: batched(batches.mintUserToken),
       exchangeApiKey: call(tokens.exchangeApiKey),
       jwks: call(tokens.getJwks),
     }),
     allowances: ({ call, batched }: CallContext) => ({
       read: call(allowances.getAllowance),
-      grant: batched(createGrant),
-      balance: batched(getBalance),
+      grant: batched(batches.createGrant),
+      balance: batched(batches.getBalance),
       ownBalance: call(allowances.getOwnBalance),
     }),
     limits: ({ call }: CallContext) => ({
@@ -242,6 +243,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
     }),
     losses: ({ call }: CallContext) => ({ list: call(losses.listLoss) }),
     tickets: ({ call }: CallContext) => ({ explain: call(tickets.explainAppTicket) }),
+    whatIf: ({ call }: CallContext) => ({ tryPlans: call(whatIf.tryPlans, whatIfDeadlineMs) }),
     usage: ({ call, stream }: CallContext) => ({
       query: call(usage.queryUsage),
       queryOwn: call(usage.queryOwnUsage),
@@ -254,8 +256,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
     }),
   })
 
-  const callsFor = (credential: CallerCredential) =>
-    callsOf(createCallContext(credential, { token, deadlineMs }))
+  const callsFor = (credential: CallerCredential) => callsOf(createCallContext(credential, options))
 
   return { callsFor, close: () => sessionManager.abort() }
 }

@@ -17,6 +17,7 @@ import { memberRoutes } from './apps/members.ts'
 import { quotaRoutes } from './apps/quotas.ts'
 import { billingRoutes } from './billing/billing.ts'
 import { processorRoutes } from './billing/processor.ts'
+import { whatIfRoutes } from './billing/what-if.ts'
 import { collectDocuments, documentRoutes } from './docs/docs.ts'
 import { goneRoutes } from './gone.ts'
 import { ingestRoutes } from './ingest.ts'
@@ -91,6 +92,7 @@ const nouns = [
   quotaRoutes,
   billingRoutes,
   processorRoutes,
+  whatIfRoutes,
   credentialRoutes,
   domainRoutes,
   auditRoutes,

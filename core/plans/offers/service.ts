@@ -1,7 +1,8 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
+import { type Db, type Pool, rehearse, tx } from '../../lib/sql.ts'
+import type { BillingCycle, Now } from '../../lib/time.ts'
+import type { SoldRates } from '../../metering/rating/port.ts'
 import { type Actor, audit } from '../../platform/audit.ts'
 import { type AppId, isUuid } from '../../platform/ids.ts'
 import type { Discovery } from '../catalog/discovery.ts'
@@ -19,6 +20,7 @@ import {
 } from './input.ts'
 import { createNetworkPrice, newPlan } from './defaults.ts'
 import { type Bundle, type Plan, type PlanStatus, type PlanTerms, freeTerms } from './plan.ts'
+import { retailRateOf, retailRules } from '../terms.ts'
 import * as store from './store.ts'
 
 /** An active plan with a price, as it is about to be sold. */
@@ -39,6 +41,16 @@ export interface OffersDeps {
   /** Users whose subscription is, or will be, on the plan. */
   readonly countSubscribers: (db: Db, plan: Pick<Plan, 'appId' | 'id'>) => Promise<number>
   readonly now: Now
+}
+
+/** What a plan would sell. */
+export interface PlanDraft {
+  readonly name: string
+  /** Of each period, in atto-dollars. */
+  readonly included: bigint
+  readonly cycle: BillingCycle
+  /** Retail by network, scaled by 10^18. */
+  readonly ratioOf: SoldRates['ratioOf']
 }
 
 /** What a request says of a plan, once it is parsed. */
@@ -167,6 +179,21 @@ export function createOffers({ pool, discovery, selling, countSubscribers, now }
     return { name, status, terms }
   }
 
+  /**
+   * What plans would sell that nobody makes, by the rules of `create`, but for whether the app may sell. Changes nothing.
+   * A refusal says which of them it is about.
+   */
+  async function drafts(app: AppId, bodies: readonly Body[]): Promise<PlanDraft[]> {
+    return rehearse(pool, async (db) => {
+      const drafts: PlanDraft[] = []
+      for (const [index, body] of bodies.entries()) {
+        const draft = await draftOf(db, { app, body, current: null }).catch(atPlan(index))
+        drafts.push(planDraft(draft, now()))
+      }
+      return drafts
+    })
+  }
+
   async function requireSale(db: Db, app: AppId, { name, status, terms }: Draft): Promise<void> {
     if (status === 'active' && hasPrice(terms)) await selling.require(db, { appId: app, name })
   }
@@ -181,10 +208,28 @@ export function createOffers({ pool, discovery, selling, countSubscribers, now }
     await audit(db, { ...entry, status: 'success', correlationId: context?.correlationId })
   }
 
-  return { list, version, create, update, remove, starter, setStarter }
+  return { list, version, create, update, remove, starter, setStarter, drafts }
 }
 
 export type Offers = ReturnType<typeof createOffers>
+
+const planDraft = ({ name, terms }: Draft, at: Date): PlanDraft => {
+  const rules = retailRules({ ...terms, bundles: withIds(terms.bundles, [], at) })
+  return {
+    name,
+    included: terms.included ?? 0n,
+    cycle: terms.billingCycle,
+    ratioOf: (feature) => retailRateOf({ rules }, feature).rate,
+  }
+}
+
+const atPlan =
+  (index: number) =>
+  (error: unknown): never => {
+    if (!(error instanceof DomainError)) throw error
+    const { reason, message, members } = error
+    throw new DomainError(reason, `plans[${index}]: ${message}`, { members, cause: error })
+  }
 
 const hasPrice = ({ priceAmount }: Pick<PlanTerms, 'priceAmount'>): boolean =>
   /[1-9]/.test(priceAmount)

@@ -46,6 +46,8 @@ export const audited: Readonly<Record<string, Audited>> = {
   'billing.v1.BillingService/DisconnectProcessor': as('processor_disconnected'),
   'billing.v1.BillingSettingsService/ReadBillingSettings': 'reads',
   'billing.v1.BillingSettingsService/ReplaceBillingSettings': operator,
+  'billing.v1.WhatIfService/TryPlans': 'reads',
+  'billing.v1.OperatorWhatIfService/TryAppPlans': 'reads',
   'books.v1.BooksService/VerifyBooks': 'reads',
   'books.v1.BooksService/RebuildBooks': operator,
   'books.v1.BooksService/ExportTickets': 'reads',

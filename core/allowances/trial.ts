@@ -1,0 +1,189 @@
+import { type UsdAttos, usdAttos } from '../lib/money.ts'
+import type { Period } from '../lib/time.ts'
+import type { TicketCharge } from '../metering/ingest/charges.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
+import {
+  type Account,
+  type Credit,
+  addCredit,
+  burn,
+  burnOrder,
+  enterPeriod,
+  expire,
+} from './account.ts'
+
+/**
+ * An account that nothing stores: what an account would have been, by the arithmetic of the real one (docs/whatif.md). It
+ * is told what happened in the order in which tickets were signed.
+ */
+
+export interface TrialStart {
+  readonly appId: AppId
+  readonly userId: UserId
+  /** With what remains of each now. */
+  readonly credits: readonly Credit[]
+}
+
+/** Tickets of one user in the order of signing, with what each takes, in atto-dollars. */
+export type TrialTicket = Omit<TicketCharge, 'appId' | 'userId'>
+
+export interface TrialPeriod extends Period {
+  readonly included: bigint
+  /** Tickets signed from here on may use what it includes. */
+  readonly countsFrom: Date
+}
+
+const notOfAVersion = { planId: '', planVersion: 0, includedAttos: 0n }
+
+export function openTrial({ appId, userId, credits }: TrialStart) {
+  const account = newAccount({ appId, userId, credits })
+  let included = account.credits.reduce(
+    (sum, { kind, remaining }) => (kind === 'included' ? sum + remaining : sum),
+    0n,
+  )
+  let expiredIncluded = 0n
+  let ranOutAt: Date | null = null
+
+  /** Forgets what the ledger would store. */
+  function forget(): void {
+    account.entries.length = 0
+    account.periods.length = 0
+  }
+
+  /** Gives money. */
+  function give(credit: Credit): void {
+    addCredit(account, credit, credit.createdAt)
+    forget()
+  }
+
+  /** Enters a period, with its included usage. What is left of credits that ended by its start is gone. */
+  function enter({ start, end, included: amount, countsFrom }: TrialPeriod): void {
+    for (const { kind, expiresAt, remaining } of account.credits)
+      if (kind === 'included' && expiresAt && expiresAt <= start) expiredIncluded += remaining
+    expire(account, { until: start, at: start })
+    account.credits = account.credits.filter(({ expiredAt }) => expiredAt === null)
+    enterPeriod(account, { start, end, countsFrom, enteredAt: start, terms: notOfAVersion })
+    included += amount
+    if (amount > 0n) addCredit(account, includedCredit({ amount, countsFrom, start, end }), start)
+    forget()
+  }
+
+  /** Lets periods pass in which nothing is used. */
+  function skip(amount: bigint): void {
+    included += amount
+    expiredIncluded += amount
+  }
+
+  /** Burns credits for tickets, which were signed after all that were spent before. */
+  function spend(tickets: readonly TrialTicket[]): void {
+    const [first, last] = [tickets[0], tickets.at(-1)]
+    if (!first || !last) return
+    const before = ranOutAt === null ? account.credits.map((credit) => ({ ...credit })) : null
+    const overage = account.overage
+    burn(account, chargeOf(account, tickets))
+    if (before && account.overage > overage)
+      ranOutAt = firstUncovered(newAccount({ appId, userId, credits: before }), tickets)
+    forget()
+  }
+
+  const unusedIncluded = (): UsdAttos =>
+    usdAttos(
+      account.credits.reduce(
+        (sum, { kind, remaining }) => (kind === 'included' ? sum + remaining : sum),
+        expiredIncluded,
+      ),
+    )
+
+  /** In atto-dollars: what was included, what of it nobody used, and what nothing was left for, from when on. */
+  const sums = () => ({
+    included: usdAttos(included),
+    unused: unusedIncluded(),
+    overage: account.overage,
+    ranOutAt,
+  })
+
+  return { give, enter, skip, spend, sums }
+}
+
+export type OpenTrial = typeof openTrial
+export type Trial = ReturnType<OpenTrial>
+
+/** The first ticket that credits did not cover, by burning them one by one. */
+function firstUncovered(account: Account, tickets: readonly TrialTicket[]): Date | null {
+  for (const ticket of tickets) {
+    burn(account, chargeOf(account, [ticket]))
+    account.entries.length = 0
+    if (account.overage > 0n) return ticket.signedAt
+  }
+  return null
+}
+
+function chargeOf({ appId, userId }: Account, tickets: readonly TrialTicket[]) {
+  const user = { appId, userId }
+  const [from = beginning, to = beginning] = [tickets[0]?.signedAt, tickets.at(-1)?.signedAt]
+  return {
+    ...user,
+    id: '',
+    at: to,
+    tickets: tickets.length,
+    unpriced: 0,
+    waited: 0,
+    cost: usdAttos(tickets.reduce((sum, { cost }) => sum + cost, 0n)),
+    ticketsHash: null,
+    ratesKnownAt: null,
+    from,
+    to,
+    each: () => tickets.map((ticket) => ({ ...ticket, ...user })),
+  }
+}
+
+const beginning = new Date(0)
+const nothing = usdAttos(0n)
+
+function newAccount({ appId, userId, credits }: TrialStart): Account {
+  const balance = usdAttos(credits.reduce((sum, { remaining }) => sum + remaining, 0n))
+  return {
+    appId,
+    userId,
+    seq: 0n,
+    balance,
+    granted: balance,
+    topup: nothing,
+    consumed: nothing,
+    overage: nothing,
+    expired: nothing,
+    periodStart: beginning,
+    periodEnd: beginning,
+    periodCountsFrom: beginning,
+    periodConsumed: nothing,
+    lent: nothing,
+    pending: nothing,
+    lendAfter: null,
+    lateUntil: null,
+    bookedThrough: beginning,
+    head: null,
+    credits: credits.map((credit) => ({ ...credit })).sort(burnOrder),
+    entries: [],
+    periods: [],
+  }
+}
+
+const includedCredit = ({
+  amount,
+  countsFrom,
+  start,
+  end,
+}: Omit<TrialPeriod, 'included'> & { readonly amount: bigint }): Credit => ({
+  id: '',
+  kind: 'included',
+  source: 'plan_adjustment',
+  featureKey: null,
+  amount: usdAttos(amount),
+  remaining: usdAttos(amount),
+  priority: 0,
+  effectiveAt: countsFrom,
+  expiresAt: end,
+  expiredAt: null,
+  createdAt: start,
+  state: 'new',
+})

@@ -1,0 +1,274 @@
+import type { Credit } from '../../allowances/account.ts'
+import { type EthRate, type UsdAttos, type Wei, ethRate, usdAttos, wei } from '../../lib/money.ts'
+import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import type { BillingCycle } from '../../lib/time.ts'
+import { type AppId, type UserId, userId } from '../../platform/ids.ts'
+import type { WhatIfRange } from './input.ts'
+
+/** Reads what a what-if replays. Writes nothing, in a transaction that cannot. */
+
+/** Tickets of one round trip: what is in memory at a time. */
+const pageSize = 4_000
+
+/** Makes the transaction read one state and refuse every write; each of its statements has `limitMs`. */
+export async function readOnly(db: Db, limitMs: number): Promise<void> {
+  await db.query('set transaction isolation level repeatable read, read only')
+  await db.query(
+    sql`select set_config('statement_timeout', ${String(limitMs)}, true), set_config('cursor_tuple_fraction', '1', true)`,
+  )
+}
+
+/** Until the transaction ends nobody else has the app's turn; false while somebody has. */
+export async function takeTurn(db: Db, app: AppId): Promise<boolean> {
+  const { has_turn } = await one<{ has_turn: boolean }>(
+    db,
+    sql`select pg_try_advisory_xact_lock(hashtextextended(${`whatif ${app}`}, 0)) as has_turn`,
+  )
+  return has_turn
+}
+
+/** A ticket as it was booked. */
+export interface BookedTicket {
+  readonly userId: UserId
+  readonly eventId: string
+  readonly signedMs: number
+  readonly pipeline: string
+  readonly modelId: string
+  readonly fee: Wei
+  /** Null while it waits for its price. */
+  readonly price: {
+    readonly rateId: bigint
+    readonly cost: UsdAttos
+    readonly retail: UsdAttos
+    readonly platformFee: UsdAttos
+  } | null
+}
+
+interface TicketRow {
+  user_id: string
+  event_id: string
+  signed_ms: number
+  pipeline: string
+  model_id: string
+  fee_wei: string
+  rate_id: bigint | null
+  cost_attos: string | null
+  retail_attos: string | null
+  platform_fee_attos: string | null
+}
+
+/** The tickets of an app that were signed in the range, by user and signing time, in pages. */
+export async function* ticketPages(
+  db: Db,
+  app: AppId,
+  { from, to }: WhatIfRange,
+): AsyncGenerator<BookedTicket[]> {
+  await db.query(sql`
+    declare tickets_to_replay no scroll cursor for
+    select user_id, event_id, (extract(epoch from signed_at) * 1000)::float8 as signed_ms, pipeline, model_id,
+           fee_wei::text as fee_wei, rate_id, cost_attos::text as cost_attos, retail_attos::text as retail_attos,
+           platform_fee_attos::text as platform_fee_attos
+    from tickets
+    where app_id = ${app} and signed_at >= ${from} and signed_at < ${to}
+    order by user_id, signed_at, event_id`)
+  for (;;) {
+    const { rows } = await db.query<TicketRow>(`fetch ${pageSize} from tickets_to_replay`)
+    if (rows.length > 0) yield rows.map(ticketOf)
+    if (rows.length < pageSize) return
+  }
+}
+
+const attos = (text: string): UsdAttos => usdAttos(BigInt(text))
+const none = usdAttos(0n)
+
+function ticketOf(row: TicketRow): BookedTicket {
+  const cost = row.cost_attos === null ? null : attos(row.cost_attos)
+  return {
+    userId: userId(row.user_id),
+    eventId: row.event_id,
+    signedMs: Math.floor(row.signed_ms),
+    pipeline: row.pipeline,
+    modelId: row.model_id,
+    fee: wei(BigInt(row.fee_wei)),
+    price:
+      cost === null || row.rate_id === null
+        ? null
+        : {
+            rateId: row.rate_id,
+            cost,
+            retail: row.retail_attos === null ? cost : attos(row.retail_attos),
+            platformFee: row.platform_fee_attos === null ? none : attos(row.platform_fee_attos),
+          },
+  }
+}
+
+/** Rates by their ids. */
+export async function readRates(db: Db, ids: readonly bigint[]): Promise<Map<bigint, EthRate>> {
+  const rows = await many<{ id: bigint; usd_attos_per_eth: string }>(
+    db,
+    sql`select id, usd_attos_per_eth from rates where id = any(${ids}::bigint[])`,
+  )
+  return new Map(rows.map((row) => [row.id, ethRate(BigInt(row.usd_attos_per_eth))]))
+}
+
+/** A user as a replay begins. */
+export interface ReplayedUser {
+  readonly userId: UserId
+  readonly externalUserId: string
+  readonly planId: string
+  readonly planName: string
+  readonly anchorAt: Date
+  /** The period that ran at the start of the range, or else the first one; null without any. */
+  readonly period: {
+    readonly start: Date
+    readonly cycle: BillingCycle
+    /** It had begun. */
+    readonly isRunning: boolean
+  } | null
+  /** Those that are there at some time of the range, with what remained when it began. */
+  readonly credits: readonly Credit[]
+}
+
+interface UserRow {
+  id: string
+  external_user_id: string
+  plan_id: string
+  plan_name: string
+  anchor_at: Date
+  period_start: Date | null
+  period_cycle: BillingCycle | null
+}
+
+/** Users by their ids. */
+export async function readUsers(
+  db: Db,
+  app: AppId,
+  { ids, range }: { readonly ids: readonly UserId[]; readonly range: WhatIfRange },
+): Promise<Map<UserId, ReplayedUser>> {
+  const rows = await many<UserRow>(
+    db,
+    sql`
+    select u.id, u.external_user_id, s.plan_id, p.name as plan_name, s.anchor_at,
+           o.starts_at as period_start, o.billing_cycle as period_cycle
+    from end_users u
+    join subscriptions s on s.app_id = u.app_id and s.user_id = u.id
+    join plans p on p.app_id = s.app_id and p.id = s.plan_id
+    left join lateral (
+      select o.starts_at, v.billing_cycle
+      from periods o
+      join plan_versions v on v.app_id = o.app_id and v.plan_id = o.plan_id and v.version = o.plan_version
+      where o.app_id = u.app_id and o.user_id = u.id
+      order by o.starts_at <= ${range.from} desc, case when o.starts_at <= ${range.from} then o.starts_at end desc,
+               o.starts_at
+      limit 1) o on true
+    where u.app_id = ${app} and u.id = any(${ids}::uuid[])`,
+  )
+  const credits = await readCredits(db, app, { ids, range })
+  return new Map(
+    rows.map((row) => {
+      const { period_start: start, period_cycle: cycle } = row
+      const user: ReplayedUser = {
+        userId: userId(row.id),
+        externalUserId: row.external_user_id,
+        planId: row.plan_id,
+        planName: row.plan_name,
+        anchorAt: row.anchor_at,
+        period: start && cycle && { start, cycle, isRunning: start <= range.from },
+        credits: credits.get(row.id) ?? [],
+      }
+      return [user.userId, user]
+    }),
+  )
+}
+
+interface CreditRow {
+  user_id: string
+  id: string
+  kind: Credit['kind']
+  source: Credit['source']
+  feature_key: string | null
+  amount_attos: string
+  remaining_attos: string
+  priority: number
+  effective_at: Date
+  expires_at: Date | null
+  created_at: Date
+}
+
+/** Credits with what remained of them at the start of the range: today's rest, and what entries took since. */
+async function readCredits(
+  db: Db,
+  app: AppId,
+  { ids, range: { from, to } }: { readonly ids: readonly UserId[]; readonly range: WhatIfRange },
+): Promise<Map<string, Credit[]>> {
+  const rows = await many<CreditRow>(
+    db,
+    sql`
+    with entries as (
+      select user_id, kind, cause_id, amount_attos, credit_ids, credit_attos
+      from ledger_entries
+      where app_id = ${app} and user_id = any(${ids}::uuid[]) and created_at >= ${from}
+    ), changes as (
+      select c.user_id, c.credit_id, sum(c.attos) as attos
+      from (
+        select e.user_id, d.credit_id, d.attos
+        from entries e, unnest(e.credit_ids, e.credit_attos) as d (credit_id, attos)
+        union all
+        select user_id, cause_id, amount_attos from entries where kind = 'expire') c
+      group by c.user_id, c.credit_id
+    )
+    select g.user_id, g.id, g.kind, g.source, g.feature_key, g.amount_attos, g.priority, g.effective_at, g.expires_at,
+           g.created_at, case when g.created_at >= ${from} then g.amount_attos
+             else least(g.amount_attos, greatest(0, g.remaining_attos - coalesce(c.attos, 0))) end as remaining_attos
+    from grants g
+    left join changes c on c.user_id = g.user_id and c.credit_id = g.id
+    where g.app_id = ${app} and g.user_id = any(${ids}::uuid[]) and g.created_at < ${to}
+      and (g.expires_at is null or g.expires_at > ${from}) and (g.kind <> 'included' or g.effective_at < ${to})`,
+  )
+  return new Map(
+    [...Map.groupBy(rows, (row) => row.user_id)].map(([user, own]) => [user, own.map(creditOf)]),
+  )
+}
+
+const creditOf = (row: CreditRow): Credit => ({
+  id: row.id,
+  kind: row.kind,
+  source: row.source,
+  featureKey: row.feature_key,
+  amount: attos(row.amount_attos),
+  remaining: attos(row.remaining_attos),
+  priority: row.priority,
+  effectiveAt: row.effective_at,
+  expiresAt: row.expires_at,
+  expiredAt: null,
+  createdAt: row.created_at,
+  state: 'new',
+})
+
+/** The app's plans that are not deleted, the oldest first. */
+export async function planNames(
+  db: Db,
+  app: AppId,
+): Promise<readonly { readonly id: string; readonly name: string }[]> {
+  return many<{ id: string; name: string }>(
+    db,
+    sql`select id, name from plans where app_id = ${app} and deleted_at is null order by created_at, id`,
+  )
+}
+
+/** One of these external user ids that no user of the app has; null when there is none. */
+export async function unknownUser(
+  db: Db,
+  app: AppId,
+  externalIds: readonly string[],
+): Promise<string | null> {
+  const row = await maybeOne<{ id: string }>(
+    db,
+    sql`
+    select w.id
+    from unnest(${externalIds}::text[]) as w (id)
+    where not exists (select from end_users u where u.app_id = ${app} and u.external_user_id = w.id)
+    limit 1`,
+  )
+  return row && row.id
+}
