@@ -56,6 +56,5 @@ export function rateAt(observations: readonly Observation[], at: number): Observ
   return newest
 }
 
-/** What wei cost at a rate: a fraction of an atto-dollar counts whole. */
-export const costOf = (fee: bigint, attosPerEth: bigint): bigint =>
-  (fee * attosPerEth + 10n ** 18n - 1n) / 10n ** 18n
+/** What wei cost at a rate, rounded down to the atto-dollar. */
+export const costOf = (fee: bigint, attosPerEth: bigint): bigint => (fee * attosPerEth) / 10n ** 18n
