@@ -222,6 +222,8 @@ export const audited: Readonly<Record<string, Audited>> = {
   'usage.v1.UsageService/ListOwnUsageSessions': 'reads',
   'usage.v1.UsageService/StreamUsage': 'reads',
   'usage.v1.UsageService/StreamOwnUsage': 'reads',
+  'usage.v1.TicketService/ExplainTicket': 'reads',
+  'usage.v1.TicketService/ExplainAppTicket': 'reads',
   'books.v1.BooksService/SealBooks': not('the head that it records is a record of its own'),
   'signer.v1.OwnSignerService/ListOwnSecrets': 'reads',
   'signer.v1.OwnSignerService/CreateOwnSecret': as('signer_secret_created'),
