@@ -34,6 +34,7 @@ import { table } from './table.ts'
 import { apiKeyVerify } from './verify-key.ts'
 import { usageMonth } from './usage.ts'
 import { verifyBooks } from './verify.ts'
+import { whatIf } from './whatif.ts'
 
 /**
  * `npm run bench`: how good it is, as ratios to baselines that run beside it in short alternating
@@ -65,6 +66,7 @@ const rows: Readonly<Record<string, Row>> = {
   renewals,
   'usage-month': usageMonth,
   verify: verifyBooks,
+  whatif: whatIf,
   'memory-collector': collectorMemory,
   'memory-idle': idleMemory,
   'start-up': startup,
