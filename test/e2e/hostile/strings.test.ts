@@ -176,11 +176,14 @@ function requestWith(documented: Attack, field: StringField, value: unknown) {
   const base = documented.body === null ? undefined : baseOf(documented)
   const body = field.in === 'body' ? withText(base, field.way, value) : base
   if (documented.body !== null) headers['content-type'] = documented.contentType
+  const bytes = Buffer.from(body === undefined ? '' : encode(body, documented.contentType))
+  // Node says no length of a DELETE by itself.
+  headers['content-length'] = String(bytes.length)
   return {
     method: documented.method,
     path: query === '' ? path : `${path}?${query}`,
     headers,
-    body: body === undefined ? '' : encode(body, documented.contentType),
+    body: bytes,
   }
 }
 
