@@ -226,7 +226,7 @@ function send({ method, path, headers, body }: ReturnType<typeof requestWith>): 
 }
 
 const innards =
-  /\n\s+at |node_modules|\.ts:\d|\b(?:Type|Range|Syntax|Reference)Error\b|\bpg_|postgres|relation "|column "|invalid byte sequence|syntax error at|violates .* constraint|\bselect .* from\b|\binsert into\b|INTERNAL|ECONN/i
+  /\n\s+at |node_modules|\.ts:\d|\b(?:Type|Range|Syntax|Reference)Error\b|\bpg_|postgres|relation "|column "|invalid byte sequence|syntax error at|violates .* constraint|\bselect .* from\b|\binsert into\b|\bINTERNAL\b|ECONN/i
 
 /** What is wrong with an answer; null for nothing. */
 function faultOf(field: StringField, value: unknown, { status, type, text }: Seen): string | null {
