@@ -87,7 +87,13 @@ export function createCores(deps: CoresDeps) {
             ]),
           ),
       }),
-      users: { resolveStates },
+      users: {
+        resolveStates,
+        admitStates: async (subjects: Parameters<typeof resolveStates>[0]) => ({
+          states: await resolveStates(subjects),
+          denials: new Map(),
+        }),
+      },
       boundRate: createBoundRate({
         findRate: async (at, since) => world.findRate(at.getTime(), since.getTime()),
         now,
