@@ -53,6 +53,7 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
   let number = 1n
   let standing: 'new' | 'accepted' | 'refused' = 'new'
   let flushing: Promise<void> | null = null
+  let isAskedAgain = false
   let beating: Promise<void> | null = null
   let refusedCalls = 0
   let offlineCalls = 0
@@ -89,10 +90,15 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
    * Reports what waits; one run at a time for all callers. A report that fails is repeated by the
    * next run; only one that core refuses is logged.
    */
-  const flush = (): Promise<void> => (flushing ??= flushNow().finally(() => (flushing = null)))
+  function flush(): Promise<void> {
+    // What came after the batch under way is reported, too: a recalled lease is waited for.
+    isAskedAgain = flushing !== null
+    return (flushing ??= flushNow().finally(() => (flushing = null)))
+  }
 
   async function flushNow(): Promise<void> {
     do {
+      isAskedAgain = false
       batch ??= nextBatch()
       if (!batch) return
       // Made again for each try: the calls have become older.
@@ -103,7 +109,7 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
       // Core has forgotten this process, because another one had the id in between.
       else if (answer.through + 1n < number) number = answer.through + 1n
       else return
-    } while (unreported() >= flushAt)
+    } while (isAskedAgain || unreported() >= flushAt)
   }
 
   function settle(entries: readonly Entry[], { through }: ReportResponse): void {
