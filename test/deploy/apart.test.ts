@@ -25,11 +25,13 @@ describe.each(paths)('"Run it apart" of the README, as it stands, from %s', (_, 
 
   it('is four blocks', () => expect(blocks).toHaveLength(4))
 
-  if (path !== undefined)
-    it('begins with a Node that cannot run the sources', () => {
+  it.each(path === undefined ? [] : [path])(
+    'begins with a Node that cannot run the sources',
+    () => {
       const version = execFileSync('node', ['--version'], { env: apart.env, encoding: 'utf8' })
       expect(version).toMatch(/^v2[0-3]\./)
-    })
+    },
+  )
 
   it('makes the settings', async () => {
     await run(0)
