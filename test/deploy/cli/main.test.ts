@@ -49,7 +49,10 @@ describe('the help of a command', () => {
     const { getColorDepth } = WriteStream.prototype
     Object.assign(process.stdout, { isTTY: true, getColorDepth })
     vi.stubEnv('TERM', 'xterm-256color')
-    vi.stubEnv('NO_COLOR', undefined)
+    // What the process that runs the tests was given would decide otherwise.
+    for (const name of ['NO_COLOR', 'NODE_DISABLE_COLORS', 'CI', 'TF_BUILD', 'TMUX']) {
+      vi.stubEnv(name, undefined)
+    }
     expect(await help()).toContain('\u001b')
     vi.stubEnv('NO_COLOR', '1')
     expect(await help()).not.toContain('\u001b')
