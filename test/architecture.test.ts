@@ -203,7 +203,8 @@ describe('tables', () => {
   })
 
   it('are read and written only in stores, the library, and the few that own a table of no domain', () => {
-    const owners = /(^|[/-])(store|sql|migrate|audit|idempotency|module|platform)\.ts$|^core\/db\//
+    const owners =
+      /(^|[/-])(store|sql|migrate|audit|clients|idempotency|module|platform)\.ts$|^core\/db\//
     const offenders = where(
       ({ path, text }) => /\bsql`|\b(db|pool|client)\.query\(/.test(text) && !owners.test(path),
     )

@@ -1,4 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
+import { findApp } from '../platform/clients.ts'
 import { foldEventId } from '../platform/ids.ts'
 import { parseReadable } from '../platform/text.ts'
 import { audit } from '../platform/audit.ts'
@@ -81,7 +82,7 @@ export function createAdjustments({
    */
   async function adjust(request: AdjustmentRequest) {
     const parsed = parse(request)
-    const app = await store.findApp(pool, request.clientId)
+    const app = await findApp(pool, request.clientId)
     if (app === null) throw new DomainError('NOT_FOUND', 'no app has this client id')
     const { id: userId, externalUserId } = await users.get(app, request.externalUserId)
     const user = { appId: app, userId }

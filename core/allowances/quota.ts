@@ -3,10 +3,10 @@ import { type UsdAttos, microsDown, microsToAttos, usdAttos } from '../lib/money
 import type { UsdMicros } from '../lib/money.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
+import { findApp } from '../platform/clients.ts'
 import { audit } from '../platform/audit.ts'
 import type { AppId } from '../platform/ids.ts'
 import * as store from './quota-store.ts'
-import { findApp } from './store.ts'
 
 export interface CreditQuotaDeps {
   readonly pool: Pool

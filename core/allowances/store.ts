@@ -413,18 +413,6 @@ function writeDraws(rows: RowBuffer, draws: readonly Draw[]): void {
   rows.array('numeric', draws, ({ amount }) => rows.numeric(String(amount)))
 }
 
-/** The app of a public client id, whatever its status: a correction may be due after the app has ended. */
-export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
-  const row = await maybeOne<{ app_id: string }>(
-    db,
-    sql`
-    select app_id
-    from clients
-    where client_id = ${clientId} and kind = 'public'`,
-  )
-  return row && appId(row.app_id)
-}
-
 export interface CorrectedTicket {
   readonly pipeline: string
   readonly modelId: string

@@ -1,5 +1,6 @@
+import { findApp as findAppId } from '../platform/clients.ts'
 import { type AppId, appId } from '../platform/ids.ts'
-import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
+import { type Db, many, one, sql } from '../lib/sql.ts'
 import type { AppRef } from './types.ts'
 
 /** Apps and users in the order in which the books are checked, and the snapshot that a check reads from. */
@@ -12,14 +13,8 @@ const fromRow = (row: AppRow): AppRef => ({ id: appId(row.app_id), clientId: row
 
 /** The app of a public client id, whatever its status: the books of a disabled app still count. */
 export async function findApp(db: Db, clientId: string): Promise<AppRef | null> {
-  const row = await maybeOne<AppRow>(
-    db,
-    sql`
-    select app_id, client_id
-    from clients
-    where client_id = ${clientId} and kind = 'public'`,
-  )
-  return row && fromRow(row)
+  const id = await findAppId(db, clientId)
+  return id && { id, clientId }
 }
 
 /** A page of all apps, by id. */

@@ -3,6 +3,7 @@ import { UsageServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/
 import type { Ledger } from '../allowances/ledger.ts'
 import type { IdentityApi } from '../identity/module.ts'
 import type { BackendApi } from '../metering/backend/module.ts'
+import { findApp } from '../platform/clients.ts'
 import type { AppId } from '../platform/ids.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
@@ -14,7 +15,6 @@ import { createUsageRpc } from './rpc.ts'
 import { createUsage } from './service.ts'
 import { type ExplainDeps, createExplain } from './tickets/explain.ts'
 import { createTicketRpc } from './tickets/rpc.ts'
-import { findApp } from './tickets/store.ts'
 import { createUserFinder } from './users.ts'
 
 export interface UsageOthers {

@@ -214,8 +214,6 @@ export function createFunding(deps: FundingDeps) {
   return { pay }
 }
 
-export type Funding = ReturnType<typeof createFunding>
-
 export const isPaid = (call: CallAtHand): call is PaidCall => call.session !== null
 
 /** Why a user may not spend at all, whatever the money. */

@@ -118,8 +118,6 @@ export function createRelease(deps: ReleaseDeps) {
   return { round, releaseUsers }
 }
 
-export type Release = ReturnType<typeof createRelease>
-
 function free(account: Account | undefined, rest: bigint): UsdAttos {
   if (account) account.lent = usdAttos(account.lent - rest)
   return usdAttos(rest)

@@ -142,8 +142,6 @@ export function createSettlement(store: SettlementStore) {
   return { settle }
 }
 
-export type Settle = ReturnType<typeof createSettlement>['settle']
-
 const hasHolds = ({ lent, pending, lateUntil }: Account, at: Date): boolean =>
   lent > 0n || pending > 0n || (lateUntil !== null && lateUntil > at)
 

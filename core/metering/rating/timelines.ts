@@ -168,8 +168,6 @@ export function createTimelines({
   return { current, locked, running, whole, forget }
 }
 
-export type Timelines = ReturnType<typeof createTimelines>
-
 function timelineOf(
   { appId, userId, periods, isWhole }: UserPeriods & User,
   termsOf: ReadonlyMap<bigint, SoldTerms>,

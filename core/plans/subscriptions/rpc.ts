@@ -2,6 +2,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/plans/v1/subscrip
 import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { Pool } from '../../lib/sql.ts'
+import { findApp } from '../../platform/clients.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { parseIdempotencyKey } from '../../platform/idempotency.ts'
 import type { AppId } from '../../platform/ids.ts'
@@ -14,7 +15,6 @@ import {
   operatorWrite,
 } from '../../rpc/callers.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
-import { findApp } from './store.ts'
 import type { Author, Subscriptions } from './subscriptions.ts'
 import type { SubscriptionViews } from './views.ts'
 

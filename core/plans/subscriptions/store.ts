@@ -285,18 +285,6 @@ export async function findUser(
   return row && { appId: app, userId: userId(row.id), externalUserId: row.external_user_id }
 }
 
-/** The app of a public client id, for operators. */
-export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
-  const row = await maybeOne<{ app_id: string }>(
-    db,
-    sql`
-    select app_id
-    from clients
-    where client_id = ${clientId} and kind = 'public'`,
-  )
-  return row && appId(row.app_id)
-}
-
 export interface HistoryItem {
   readonly id: string
   readonly planId: string

@@ -44,15 +44,6 @@ export interface BookedSale {
   readonly chargeId: string
 }
 
-/** The app of a public client id; null when there is none. */
-export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
-  const row = await maybeOne<{ app_id: string }>(
-    db,
-    sql`select app_id from clients where client_id = ${clientId} and kind = 'public'`,
-  )
-  return row && appId(row.app_id)
-}
-
 interface TicketRow {
   app_id: string
   client_id: string

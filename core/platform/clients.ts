@@ -1,0 +1,14 @@
+import { type Db, maybeOne, sql } from '../lib/sql.ts'
+import { type AppId, appId } from './ids.ts'
+
+/**
+ * The app of a public client id, whatever its status: a correction may be due, and the books still count, after
+ * the app has ended. Null when there is none.
+ */
+export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
+  const row = await maybeOne<{ app_id: string }>(
+    db,
+    sql`select app_id from clients where client_id = ${clientId} and kind = 'public'`,
+  )
+  return row && appId(row.app_id)
+}
