@@ -351,6 +351,13 @@ export const reasons = {
     title: 'Idempotency conflict',
     help: 'The idempotency key was used for another request, or the first request is still running. Use a new key for a new request; repeat the same one later.',
   },
+  PROVIDER_UNAVAILABLE: {
+    grpc: grpc.UNAVAILABLE,
+    http: 502,
+    oauth: 'temporarily_unavailable',
+    title: 'Identity provider unavailable',
+    help: 'The identity provider did not create or change the user, because it cannot be reached, is too busy or refuses this deployment. Nothing was changed here; repeat the request, which creates no second user.',
+  },
   METERING_UNREACHABLE: {
     grpc: grpc.UNAVAILABLE,
     http: 503,

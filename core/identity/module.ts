@@ -28,10 +28,11 @@ import type { IdentityConfig } from './config.ts'
 import { type Invitations, createInvitations } from './invitations/invitations.ts'
 import { type Members, createMembers } from './members/members.ts'
 import { createOperatorsRpc } from './operators/rpc.ts'
+import { createLocalProvider } from './providers/local.ts'
 import type { ActivationGate, CredentialIssuer } from './types.ts'
 import { createOwners } from './users/owners.ts'
 import { createUsersRpc } from './users/rpc.ts'
-import { createUsers } from './users/users.ts'
+import { type Users, createUsers } from './users/users.ts'
 
 export { findOwnerUser } from './users/owners.ts'
 
@@ -52,28 +53,23 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const { pool, now, log, secrets, invalidations, grants } = platform
   const { revocationBoundSeconds } = platform.config
   const clients = createClients({ ...config, pool, secrets, now })
-  const records = createLoginRecords(platform)
-  const idleSeconds = config.sessionIdleSeconds
-  const accounts = createAccounts({ pool, grants, now, idleSeconds, records })
-  const quota = createAppQuota({ ...config, pool, now })
-  const invitations = createInvitations({ pool, quota, now })
-  const identities = createIdentities({ ...config, pool, now, accounts, records })
+  const { accounts, accountService, ...people } = createPeople(platform, others)
   const emitCustomers = backend.emitter?.emitCustomers
   const ending = { invalidations, grants, credentialIssuers }
   const users = createUsers({ ...ending, pool, plans, gate, log, now, emitCustomers })
   const owners = createOwners({ pool, users })
+  const userProvider = createLocalProvider({ pool })
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
   const { callerService } = createCallersRpc(backend)
-  const { accountService } = createAccountsRpc({ accounts, identities, quota, invitations })
-  const members = createMembers({ pool, grants, now, invitations, credentialIssuers })
-  const redirectUris = createRedirectUris({ pool, now })
-  const tenancy = { clients, users, members, invitations, redirectUris, revocationBoundSeconds }
-  const { operatorAppService } = createOperatorsRpc(tenancy)
-  const parts = { clients, quota, invitations, members }
-  const { appService, managementService } = createAppServices(platform, others, parts)
+  const { appService, managementService, operatorAppService } = createAppServices(
+    platform,
+    others,
+    { ...people, clients, users },
+  )
+  const loginPolicy = createLoginPolicy({ pool })
 
   return {
-    api: { clients, accounts, users, owners, loginPolicy: createLoginPolicy({ pool }) },
+    api: { clients, accounts, users, owners, userProvider, loginPolicy },
     services: [
       grpcService(AppServiceService, appService),
       grpcService(CallerServiceService, callerService),
@@ -83,8 +79,22 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
       grpcService(OperatorAppServiceService, operatorAppService),
     ],
     lifecycle: { prepare: () => restoreSetAside(pool, log) },
-    upkeep: [accounts.deleteExpired, invitations.deleteExpired],
+    upkeep: [accounts.deleteExpired, people.invitations.deleteExpired],
   }
+}
+
+/** Who signs in to the dashboard. */
+function createPeople(platform: Platform, { config, credentialIssuers }: IdentityOthers) {
+  const { pool, now, grants } = platform
+  const records = createLoginRecords(platform)
+  const idleSeconds = config.sessionIdleSeconds
+  const accounts = createAccounts({ pool, grants, now, idleSeconds, records })
+  const quota = createAppQuota({ ...config, pool, now })
+  const invitations = createInvitations({ pool, quota, now })
+  const identities = createIdentities({ ...config, pool, now, accounts, records })
+  const members = createMembers({ pool, grants, now, invitations, credentialIssuers })
+  const { accountService } = createAccountsRpc({ accounts, identities, quota, invitations })
+  return { accounts, quota, invitations, members, accountService }
 }
 
 export type IdentityApi = ReturnType<typeof createIdentityModule>['api']
@@ -94,6 +104,7 @@ interface AppParts {
   readonly quota: AppQuota
   readonly invitations: Invitations
   readonly members: Members
+  readonly users: Users
 }
 
 function createAppServices(
@@ -104,13 +115,16 @@ function createAppServices(
     plans,
     credentialIssuers,
   }: IdentityOthers,
-  { clients, quota, invitations, members }: AppParts,
+  { clients, quota, invitations, members, users }: AppParts,
 ) {
   const { pool, now, secrets, idempotency, grants, config } = platform
-  const { publicUrl, issuer, defaultSignerUrl } = config
+  const { publicUrl, issuer, defaultSignerUrl, revocationBoundSeconds } = config
   const ending = { grants, credentialIssuers }
   const apps = createApps({ pool, plans, secrets, quota, now })
+  const redirectUris = createRedirectUris({ pool, now })
+  const tenancy = { clients, users, members, invitations, redirectUris, revocationBoundSeconds }
   return {
+    ...createOperatorsRpc(tenancy),
     ...createAppsRpc({ apps, clients, starterUsdMicros }),
     ...createManagementRpc({
       apps,
