@@ -74,7 +74,7 @@ export function createPlansModule<Account extends LockedAccount>(
   const { raiseStarters } = createRaises({ pool, ledger, now })
   return {
     api: {
-      ...createPlans({ ledger }),
+      ...createPlans({ ledger, syncStarter: sync.syncStarter }),
       ...createFeatures({ pool, discovery }),
       ...planReads,
       drafts: offers.drafts,

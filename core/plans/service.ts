@@ -16,8 +16,14 @@ export type OpenAccounts = (
 
 const nothingName = 'Nothing included'
 
+interface PlansDeps {
+  readonly ledger: { readonly open: OpenAccounts }
+  /** Tells the metering backend of a new app's Starter plan; nobody waits for it. Absent where no backend has plans. */
+  readonly syncStarter?: (app: AppId) => void
+}
+
 /** Plans and subscriptions. An app has one Starter plan, a user one subscription. */
-export function createPlans({ ledger }: { ledger: { open: OpenAccounts } }) {
+export function createPlans({ ledger, syncStarter = () => {} }: PlansDeps) {
   /** Subscribes new users to Starter and opens their accounts, inside the transaction that creates them. */
   async function startOnStarter(
     db: Db,
@@ -46,7 +52,7 @@ export function createPlans({ ledger }: { ledger: { open: OpenAccounts } }) {
     if (isNew) await ledger.open(db, [user], at)
   }
 
-  return { createDefaults, startOnStarter, startWithNothing }
+  return { createDefaults, syncStarter, startOnStarter, startWithNothing }
 }
 
 export type Plans = ReturnType<typeof createPlans>

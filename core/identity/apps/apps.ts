@@ -81,7 +81,7 @@ export function createApps({ pool, plans, secrets, quota, now }: AppsDeps) {
     const m2mClientSecret = newSecret(clientSecretPrefix)
     const owner = request.owner ? await prepareOwner(request.owner) : null
     const { accountId: creator } = request.createdBy ?? {}
-    return tx(pool, async (db) => {
+    const created = await tx(pool, async (db) => {
       if (creator) await quota.requireRoom(db, creator)
       await store.insertApp(db, {
         ...app,
@@ -113,6 +113,8 @@ export function createApps({ pool, plans, secrets, quota, now }: AppsDeps) {
       const ownerFields = owner ? await addOwner(db, owner, { app: app.id, at }) : {}
       return { ...app, m2mClientSecret, ...ownerFields }
     })
+    plans.syncStarter(app.id)
+    return created
   }
 
   async function list(after: Cursor | null, limit: number) {

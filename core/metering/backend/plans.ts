@@ -32,8 +32,6 @@ export interface BackendPlan {
   /** In advance, for each period; null without one. */
   readonly flatFee: string | null
   readonly usage: readonly UsagePrice[]
-  /** Whether it can be subscribed to; else it is a draft. */
-  readonly isSold: boolean
 }
 
 export interface RemoteId {
@@ -50,4 +48,6 @@ export interface PlanCatalog {
    * METERING_UNREACHABLE, METERING_FAILED, or PLAN_UNSYNCABLE when the backend refuses the plan.
    */
   put(plan: BackendPlan, remote: RemoteId, signal: AbortSignal): Promise<string>
+  /** Archives what can be subscribed to of the plan with that key, and deletes its drafts. Rejects as `put`. */
+  withdraw(key: string, signal: AbortSignal): Promise<void>
 }

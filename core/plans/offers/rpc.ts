@@ -52,7 +52,9 @@ export function createOffersRpc({ offers, sync }: OffersRpcDeps) {
     deletePlan: rpc(
       hiddenMember('edit'),
       async (request: pb.DeletePlanRequest, caller, context) => {
-        await offers.remove(caller.appId, request.planId, actorOf(caller, context))
+        const { appId } = caller
+        await offers.remove(appId, request.planId, actorOf(caller, context))
+        await sync.syncRemoval({ appId, planId: request.planId })
         return {}
       },
     ),
@@ -106,7 +108,10 @@ export function createOperatorOffersRpc({
       return { plan: await show(plan, request) }
     }),
     removePlan: rpc(operatorWrite(), async (request: pb.RemovePlanRequest, _caller, context) => {
-      await offers.remove(await appOf(request.clientId), request.planId, operatorActor(context))
+      const { planId } = request
+      const appId = await appOf(request.clientId)
+      await offers.remove(appId, planId, operatorActor(context))
+      await sync.syncRemoval({ appId, planId })
       return {}
     }),
     resyncPlan: rpc(operatorWrite(), async ({ clientId, planId }: pb.ResyncPlanRequest) =>

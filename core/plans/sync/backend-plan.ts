@@ -25,7 +25,7 @@ export function toBackendPlan(plan: Plan, clientId: string): BackendPlan {
   if (newest.priceCurrency !== 'USD')
     throw unsyncable(`its price is in ${newest.priceCurrency}, and usage is priced in USD`)
   return {
-    key: keyOf(plan, clientId),
+    key: backendKeyOf(plan, clientId),
     name: plan.name,
     currency: newest.priceCurrency,
     cadence: cadences[newest.billingCycle],
@@ -35,7 +35,6 @@ export function toBackendPlan(plan: Plan, clientId: string): BackendPlan {
       unitPrice: formatDecimal18(retailRateOf({ rules }, of).rate / microsPerUsd),
       included,
     })),
-    isSold: plan.status === 'active',
   }
 }
 
@@ -44,8 +43,8 @@ const microsPerUsd = 1_000_000n
 const keySyntax = /^[a-z0-9]+(?:_[a-z0-9]+)*$/
 const keyMax = 64
 
-/** Derived from app and plan, in the form that keys have there. */
-function keyOf({ appId, id }: Plan, clientId: string): string {
+/** The key of a plan there: derived from app and plan, in the form that keys have. */
+export function backendKeyOf({ appId, id }: Pick<Plan, 'appId' | 'id'>, clientId: string): string {
   const key = `${clientId}_${id.replaceAll('-', '')}`
   return key.length <= keyMax && keySyntax.test(key) ? key : `plan_${digestOf([appId, id])}`
 }

@@ -8,7 +8,7 @@ import type { PlanCatalog } from '../../metering/backend/plans.ts'
 import { isUuid } from '../../platform/ids.ts'
 import type { Plan } from '../offers/plan.ts'
 import { findPlans } from '../offers/store.ts'
-import { toBackendPlan } from './backend-plan.ts'
+import { backendKeyOf, toBackendPlan } from './backend-plan.ts'
 import * as store from './store.ts'
 
 export interface SyncDeps {
@@ -48,7 +48,10 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
    */
   async function sync(plan: store.PlanRef): Promise<SyncResult> {
     await requirePlan(plan)
-    const running = run(plan)
+    return awaitSync(run(plan))
+  }
+
+  async function awaitSync(running: Promise<SyncResult>): Promise<SyncResult> {
     running.catch(() => {})
     const late = sleep(patienceMs, null, { ref: false })
     const result = await Promise.race([running, late])
@@ -62,34 +65,59 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
   async function run(ref: store.PlanRef): Promise<SyncResult> {
     const lease = { ...ref, id: randomUUID() }
     const before = await takeLease(lease)
-    const plan = await readPlan(ref)
+    // Read before the plan: a change that comes between makes it too old, and the plan due again.
+    const target = await readTarget(ref)
+    const plan = await findSold(target)
     try {
-      const openmeterPlanId = await put(plan, lease, before.openmeterPlanId)
+      const openmeterPlanId = plan
+        ? await put(plan, { ...target, lease, id: before.openmeterPlanId })
+        : await withdraw(target, before)
       const syncedAt = now()
-      const success = { openmeterPlanId, at: syncedAt, planUpdatedAt: plan.updatedAt }
+      const success = { openmeterPlanId, at: syncedAt, planUpdatedAt: target.updatedAt }
       await store.saveSuccess(pool, lease, success)
       return { openmeterPlanId, syncedAt }
     } catch (error) {
       const failure = {
         syncError: messageOf(error),
-        retryAt: retryAt(error, { failures: before.failures, at: now() }),
-        planUpdatedAt: plan.updatedAt,
+        retryAt:
+          plan && isUnsyncable(error) ? null : retryAt({ failures: before.failures, at: now() }),
+        planUpdatedAt: target.updatedAt,
       }
       await store.saveFailure(pool, lease, failure)
-      log.warn({ err: error, planId: plan.id }, 'a plan was not synced')
+      log.warn({ err: error, planId: ref.planId }, 'a plan was not synced')
       throw publicOf(error)
     }
   }
 
-  // All that can fail is in here, so that it becomes the plan's syncError.
-  async function put(plan: Plan, lease: store.Lease, id: string | null): Promise<string | null> {
-    if (!isForBackend(plan)) return null
-    if (!catalog) throw notConfigured()
-    const clientId = await store.findClientId(pool, plan.appId)
-    const signal = AbortSignal.any([stopping, AbortSignal.timeout(syncMs)])
-    const remote = { id, save: (saved: string | null) => saveId(lease, saved) }
-    return catalog.put(toBackendPlan(plan, clientId ?? ''), remote, signal)
+  /** Null for a plan that the backend is not to sell. */
+  async function findSold({ appId, planId, isGone }: store.Target): Promise<Plan | null> {
+    const [plan] = isGone ? [] : await findPlans(pool, { appId, planId })
+    return plan && isSold(plan) ? plan : null
   }
+
+  // All that can fail is in these two, so that it becomes the plan's syncError.
+  async function put(
+    plan: Plan,
+    { clientId, lease, id }: store.Target & { lease: store.Lease; id: string | null },
+  ): Promise<string> {
+    if (!catalog) throw notConfigured()
+    const remote = { id, save: (saved: string | null) => saveId(lease, saved) }
+    return catalog.put(toBackendPlan(plan, clientId), remote, timeLimit())
+  }
+
+  /** The plan keeps the id of what it was there. */
+  async function withdraw(
+    { appId, planId, clientId }: store.Target,
+    { openmeterPlanId, failures }: store.Before,
+  ): Promise<string | null> {
+    if (openmeterPlanId !== null && !catalog) throw notConfigured()
+    // A plan whose syncs all failed may be there all the same.
+    if (openmeterPlanId !== null || failures > 0)
+      await catalog?.withdraw(backendKeyOf({ appId, id: planId }, clientId), timeLimit())
+    return openmeterPlanId
+  }
+
+  const timeLimit = (): AbortSignal => AbortSignal.any([stopping, AbortSignal.timeout(syncMs)])
 
   async function saveId(lease: store.Lease, id: string | null): Promise<void> {
     if (!(await store.saveRemoteId(pool, lease, id)))
@@ -110,15 +138,33 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     }
   }
 
-  /** As `sync`, after a change, where the backend is to have the plan. The error as the lists show it. */
-  async function syncChange(plan: Plan): Promise<string | undefined> {
-    if (!catalog || plan.status !== 'active') return undefined
+  /** As `sync`, after a change, where the backend has the plan or is to have it. The error as the lists show it. */
+  async function syncChange({
+    appId,
+    id: planId,
+    status,
+  }: Pick<Plan, 'appId' | 'id' | 'status'>): Promise<string | undefined> {
+    const plan = { appId, planId }
+    if (!catalog || (status !== 'active' && !(await store.wasTried(pool, plan)))) return undefined
     try {
-      await sync({ appId: plan.appId, planId: plan.id })
+      await sync(plan)
       return undefined
     } catch (error) {
       return messageOf(error)
     }
+  }
+
+  /** Archives a plan that was deleted. What fails is repeated, and the deletion stands. */
+  async function syncRemoval(plan: store.PlanRef): Promise<void> {
+    if (!catalog || !(await store.wasTried(pool, plan))) return
+    await awaitSync(run(plan)).catch(() => {})
+  }
+
+  /** Syncs the Starter plan of a new app, and keeps nobody waiting for it. What fails is repeated. */
+  function syncStarter(app: Plan['appId']): void {
+    if (!catalog) return
+    const running = store.findStarter(pool, app).then((plan) => plan && run(plan))
+    running.catch((error: unknown) => log.debug({ err: error }, 'Starter is synced later'))
   }
 
   /** Syncs what is due, a few plans at a time; the next minute goes on. */
@@ -138,10 +184,10 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     if (known.length === 0) throw refusal('NOT_FOUND', 'Plan not found')
   }
 
-  async function readPlan({ appId, planId }: store.PlanRef): Promise<Plan> {
-    const [plan] = await findPlans(pool, { appId, planId })
-    if (!plan) throw refusal('NOT_FOUND', 'Plan not found')
-    return plan
+  async function readTarget(plan: store.PlanRef): Promise<store.Target> {
+    const target = await store.findTarget(pool, plan)
+    if (!target) throw refusal('NOT_FOUND', 'Plan not found')
+    return target
   }
 
   const states = (app: Plan['appId']) => store.findStates(pool, app)
@@ -149,14 +195,14 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
   /** Another text whenever one of the app's states may have changed. */
   const version = (app: Plan['appId']) => store.statesVersion(pool, app)
 
-  return { sync, syncChange, retry, states, version }
+  return { sync, syncChange, syncRemoval, syncStarter, retry, states, version }
 }
 
 export type PlanSync = ReturnType<typeof createPlanSync>
 
-/** Free plans and Network Price are nothing to a metering backend. */
-const isForBackend = ({ isNetworkDefault, newest }: Plan): boolean =>
-  !isNetworkDefault && newest.type !== 'free'
+/** Free plans and Network Price are nothing to a metering backend, and inactive ones take no subscribers. */
+const isSold = ({ status, isNetworkDefault, newest }: Plan): boolean =>
+  status === 'active' && !isNetworkDefault && newest.type !== 'free'
 
 const notConfigured = (): DomainError =>
   new DomainError('METERING_NOT_CONFIGURED', 'no metering backend that has plans is configured')
@@ -176,12 +222,12 @@ const refusal = (reason: DomainError['reason'], message: string): DomainError =>
 
 const membersOf = (syncError: string): ProblemMembers => ({ success: false, syncError })
 
-/** Doubles with each failure. Null where only a change of the plan helps. */
-function retryAt(
-  error: unknown,
-  { failures, at }: { readonly failures: number; readonly at: Date },
-): Date | null {
-  if (error instanceof DomainError && error.reason === 'PLAN_UNSYNCABLE') return null
+/** Only a change of the plan helps. */
+const isUnsyncable = (error: unknown): boolean =>
+  error instanceof DomainError && error.reason === 'PLAN_UNSYNCABLE'
+
+/** Doubles with each failure. */
+function retryAt({ failures, at }: { readonly failures: number; readonly at: Date }): Date {
   const delayMs = Math.min(firstRetryMs * 2 ** Math.min(failures, 20), lastRetryMs)
   return new Date(at.getTime() + delayMs)
 }

@@ -19,6 +19,59 @@ export interface Lease extends PlanRef {
   readonly id: string
 }
 
+/** What the syncs before left. */
+export interface Before {
+  readonly openmeterPlanId: string | null
+  readonly failures: number
+}
+
+/** A plan that is to be synced; one that was deleted, or whose app was, is gone. */
+export interface Target extends PlanRef {
+  readonly clientId: string
+  readonly updatedAt: Date
+  readonly isGone: boolean
+}
+
+export async function findTarget(db: Db, { appId: app, planId }: PlanRef): Promise<Target | null> {
+  const row = await maybeOne<{ client_id: string; updated_at: Date; is_gone: boolean }>(
+    db,
+    sql`
+    select c.client_id, p.updated_at, p.deleted_at is not null or a.status = 'deleted' as is_gone
+    from plans p
+    join apps a on a.id = p.app_id
+    join clients c on c.app_id = p.app_id and c.kind = 'public'
+    where p.app_id = ${app} and p.id = ${planId}`,
+  )
+  return (
+    row && {
+      appId: app,
+      planId,
+      clientId: row.client_id,
+      updatedAt: row.updated_at,
+      isGone: row.is_gone,
+    }
+  )
+}
+
+/** Whether the plan was ever synced, or tried to be. */
+export async function wasTried(db: Db, { appId: app, planId }: PlanRef): Promise<boolean> {
+  const { tried } = await one<{ tried: boolean }>(
+    db,
+    sql`
+    select exists (select from plan_syncs where app_id = ${app} and plan_id = ${planId}) as tried`,
+  )
+  return tried
+}
+
+/** The Starter plan of an app. */
+export async function findStarter(db: Db, app: AppId): Promise<PlanRef | null> {
+  const row = await maybeOne<{ id: string }>(
+    db,
+    sql`select id from plans where app_id = ${app} and is_starter_default`,
+  )
+  return row && { appId: app, planId: row.id }
+}
+
 /**
  * Takes the plan's lease for one sync. Null while another sync has it; it ends by itself at `until`, so that a process that
  * died keeps nobody waiting.
@@ -27,7 +80,7 @@ export async function takeLease(
   db: Db,
   { appId: app, planId, id }: Lease,
   { at, until }: { readonly at: Date; readonly until: Date },
-): Promise<{ readonly openmeterPlanId: string | null; readonly failures: number } | null> {
+): Promise<Before | null> {
   const row = await maybeOne<{ openmeter_plan_id: string | null; failures: number }>(
     db,
     sql`
@@ -128,29 +181,26 @@ export async function statesVersion(db: Db, app: AppId): Promise<string> {
   return version ?? ''
 }
 
-/** Active plans whose sync is due: it failed and may be repeated, or the plan has changed, or was never synced. */
+/**
+ * Plans whose sync is due: they are sold, or the backend may have something of them; and their sync failed and may be
+ * repeated, or they have changed, or were never synced, or their app was deleted. What fails is not due at once.
+ */
 export async function findDue(db: Db, at: Date, limit: number): Promise<PlanRef[]> {
   const rows = await many<{ app_id: string; plan_id: string }>(
     db,
     sql`
     select p.app_id, p.id as plan_id
     from plans p
-    join apps a on a.id = p.app_id and a.status <> 'deleted'
+    join apps a on a.id = p.app_id
     left join plan_syncs s on s.app_id = p.app_id and s.plan_id = p.id
-    where p.status = 'active' and p.deleted_at is null and p.type <> 'free' and not p.is_network_default
+    where (s.openmeter_plan_id is not null or s.failures > 0
+           or (p.status = 'active' and p.deleted_at is null and p.type <> 'free' and not p.is_network_default
+               and a.status <> 'deleted'))
       and (s.leased_until is null or s.leased_until <= ${at})
-      and (s.plan_updated_at is null or s.retry_at <= ${at} or p.updated_at > s.plan_updated_at)
+      and (s.plan_updated_at is null or s.retry_at <= ${at} or p.updated_at > s.plan_updated_at
+           or (s.retry_at is null and a.deleted_at > s.last_synced_at))
     order by s.retry_at nulls first, p.app_id, p.id
     limit ${limit}`,
   )
   return rows.map((row) => ({ appId: appId(row.app_id), planId: row.plan_id }))
-}
-
-/** The public client id of an app. */
-export async function findClientId(db: Db, app: AppId): Promise<string | null> {
-  const row = await maybeOne<{ client_id: string }>(
-    db,
-    sql`select client_id from clients where app_id = ${app} and kind = 'public'`,
-  )
-  return row && row.client_id
 }

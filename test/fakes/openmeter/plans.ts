@@ -61,6 +61,12 @@ export function answerPlans(state: State, names: Names, call: PlanCall): Reply {
   const plan = state.plans.find((one) => one.id === id)
   if (!plan) return problem(404, 'plan not found')
   if (verb === 'publish') return publish(state, plan, show)
+  if (verb === 'archive') {
+    if (plan.status !== 'active')
+      return problem(400, `a plan that is ${plan.status} cannot be archived`)
+    plan.status = 'archived'
+    return { status: 200, body: show(plan) }
+  }
   if (method === 'DELETE') {
     if (plan.status === 'active') return problem(400, 'an active plan cannot be deleted')
     plan.deletedAt = new Date().toISOString()

@@ -160,7 +160,7 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
     )
   }
 
-  return { ingest, provision, ensureCustomer, queryMeter, putPlan: plans.put }
+  return { ingest, provision, ensureCustomer, queryMeter, plans }
 }
 
 /** The grouping of a query and what is needed to see whose each row is. */

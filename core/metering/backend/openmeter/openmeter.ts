@@ -113,10 +113,17 @@ export function createOpenMeter({
   }
 
   async function putPlan(...[plan, remote, signal]: Parameters<PlanCatalog['put']>) {
-    const result = await client.putPlan(plan, remote, signal)
+    const result = await client.plans.put(plan, remote, signal)
     if ('id' in result) return result.id
     if (!signal.aborted) note(result)
     throw planFault(result)
+  }
+
+  async function withdrawPlan(...[key, signal]: Parameters<PlanCatalog['withdraw']>) {
+    const failure = await client.plans.withdraw(key, signal)
+    if (failure === null) return
+    if (!signal.aborted) note(failure)
+    throw planFault(failure)
   }
 
   async function requireAnswers(): Promise<void> {
@@ -150,7 +157,7 @@ export function createOpenMeter({
   return {
     name: 'openmeter',
     destinations,
-    plans: { put: putPlan },
+    plans: { put: putPlan, withdraw: withdrawPlan },
     query,
     requireAnswers,
     start: () => {

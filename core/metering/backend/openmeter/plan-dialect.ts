@@ -24,14 +24,20 @@ export interface PlanDialect {
   /** The id of the feature of that key; null where there is none. */
   readFeatureId(body: unknown, key: string): string | null
   findPlan(id: string): Request
-  /** All versions of a key that are drafts. */
-  findDrafts(key: string): Request
+  findVersions(query: VersionQuery): Request
   readPlan(body: unknown): PlanRecord | null
-  readDraft(body: unknown, key: string): PlanRecord | null
+  readVersions(body: unknown, query: VersionQuery): PlanRecord[]
   createPlan(plan: BackendPlan, features: FeatureIds): Request
   updatePlan(id: string, plan: BackendPlan, features: FeatureIds): Request
   deletePlan(id: string): Request
   publishPlan(id: string): Request
+  archivePlan(id: string): Request
+}
+
+/** The versions of a plan in one state: at most one is active, and one a draft. */
+export interface VersionQuery {
+  readonly key: string
+  readonly status: 'draft' | 'active'
 }
 
 /** The ids of features by their keys. */
@@ -41,19 +47,19 @@ const contentName = 'tollgate_content'
 
 /** The same for plans that say the same: a digest that fits into a label. */
 export const contentOf = (plan: BackendPlan): string =>
-  createHash('sha256')
-    .update(JSON.stringify({ ...plan, isSold: undefined }))
-    .digest('hex')
-    .slice(0, 32)
+  createHash('sha256').update(JSON.stringify(plan)).digest('hex').slice(0, 32)
 
 const feeKey = 'plan_fee'
 const feeName = 'Plan fee'
 const phase = { key: 'default', name: 'Default' }
 
-const recordOf = (
-  body: unknown,
-  names: { readonly deleted: string; readonly texts: string; readonly cadence: string },
-): PlanRecord | null => {
+interface RecordNames {
+  readonly deleted: string
+  readonly texts: string
+  readonly cadence: string
+}
+
+const recordOf = (body: unknown, names: RecordNames): PlanRecord | null => {
   const [id, status] = [textOf(body, 'id'), textOf(body, 'status')]
   if (id === null || status === null || textOf(body, names.deleted) !== null) return null
   return {
@@ -71,8 +77,16 @@ const v3Names = { deleted: 'deleted_at', texts: 'labels', cadence: 'billing_cade
 const byKey = (items: readonly unknown[], key: string): readonly unknown[] =>
   items.filter((item) => textOf(item, 'key') === key)
 
-const draftOf = (records: readonly (PlanRecord | null)[]): PlanRecord | null =>
-  records.find((record) => record?.status === 'draft') ?? null
+/** What the query asks for, of a list that may hold more. */
+const versionsOf = (
+  items: readonly unknown[],
+  { key, status }: VersionQuery,
+  names: RecordNames,
+): PlanRecord[] =>
+  byKey(items, key).flatMap((item) => {
+    const record = recordOf(item, names)
+    return record?.status === status ? [record] : []
+  })
 
 /** API v1. */
 export const plansV1: PlanDialect = {
@@ -93,14 +107,13 @@ export const plansV1: PlanDialect = {
   findUsageFeature: (key) => ({ method: 'GET', path: `/api/v1/features/${key}` }),
   readFeatureId: (body, key) => (textOf(body, 'key') === key ? textOf(body, 'id') : null),
   findPlan: (id) => ({ method: 'GET', path: `/api/v1/plans/${id}` }),
-  findDrafts: (key) => ({
+  findVersions: ({ key, status }) => ({
     method: 'GET',
     path: '/api/v1/plans',
-    query: { key, status: 'draft', page: '1', pageSize: '100' },
+    query: { key, status, page: '1', pageSize: '100' },
   }),
   readPlan: (body) => recordOf(body, v1Names),
-  readDraft: (body, key) =>
-    draftOf(byKey(listOf(body, 'items'), key).map((item) => recordOf(item, v1Names))),
+  readVersions: (body, query) => versionsOf(listOf(body, 'items'), query, v1Names),
   createPlan: (plan) => ({
     method: 'POST',
     path: '/api/v1/plans',
@@ -113,6 +126,7 @@ export const plansV1: PlanDialect = {
   }),
   deletePlan: (id) => ({ method: 'DELETE', path: `/api/v1/plans/${id}` }),
   publishPlan: (id) => ({ method: 'POST', path: `/api/v1/plans/${id}/publish` }),
+  archivePlan: (id) => ({ method: 'POST', path: `/api/v1/plans/${id}/archive` }),
 }
 
 function bodyV1(plan: BackendPlan) {
@@ -170,19 +184,18 @@ export const plansV3: PlanDialect = {
       'id',
     ),
   findPlan: (id) => ({ method: 'GET', path: `/openmeter/plans/${id}` }),
-  findDrafts: (key) => ({
+  findVersions: ({ key, status }) => ({
     method: 'GET',
     path: '/openmeter/plans',
     query: {
       'filter[key][eq]': key,
-      'filter[status][eq]': 'draft',
+      'filter[status][eq]': status,
       'page[size]': '100',
       'page[number]': '1',
     },
   }),
   readPlan: (body) => recordOf(body, v3Names),
-  readDraft: (body, key) =>
-    draftOf(byKey(listOf(body, 'data'), key).map((item) => recordOf(item, v3Names))),
+  readVersions: (body, query) => versionsOf(listOf(body, 'data'), query, v3Names),
   createPlan: (plan, features) => ({
     method: 'POST',
     path: '/openmeter/plans',
@@ -200,6 +213,7 @@ export const plansV3: PlanDialect = {
   }),
   deletePlan: (id) => ({ method: 'DELETE', path: `/openmeter/plans/${id}` }),
   publishPlan: (id) => ({ method: 'POST', path: `/openmeter/plans/${id}/publish` }),
+  archivePlan: (id) => ({ method: 'POST', path: `/openmeter/plans/${id}/archive` }),
 }
 
 function bodyV3(plan: BackendPlan, features: FeatureIds) {

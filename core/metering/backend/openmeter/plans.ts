@@ -1,7 +1,13 @@
 import type { BackendPlan, RemoteId } from '../plans.ts'
 import { type Request, textOf } from './dialect.ts'
 import { type HttpAnswer, type HttpRequest, type Failure, failureOf } from './http.ts'
-import { type FeatureIds, type PlanDialect, type PlanRecord, contentOf } from './plan-dialect.ts'
+import {
+  type FeatureIds,
+  type PlanDialect,
+  type PlanRecord,
+  type VersionQuery,
+  contentOf,
+} from './plan-dialect.ts'
 
 const conflict = 409
 const notFound = new Set([404, 410])
@@ -34,13 +40,33 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     try {
       const version = await place({ plan, remote, signal })
       // A plan that is active is not published again: OpenMeter refuses that.
-      if (plan.isSold && version.status === 'draft')
-        await send(dialect.publishPlan(version.id), signal)
+      if (version.status === 'draft') await send(dialect.publishPlan(version.id), signal)
       return { id: version.id }
     } catch (error) {
-      if (error instanceof PlanFailure) return error.failure
-      throw error
+      return failureFrom(error)
     }
+  }
+
+  /** As `PlanCatalog.withdraw`. By the key: a sync that failed half-way has left a draft beside the active version. */
+  async function withdraw(key: string, signal: AbortSignal): Promise<Failure | null> {
+    try {
+      for (const { id } of await listVersions({ key, status: 'active' }, signal))
+        await sendToVersion(dialect.archivePlan(id), signal)
+      for (const { id } of await listVersions({ key, status: 'draft' }, signal))
+        await sendToVersion(dialect.deletePlan(id), signal)
+      return null
+    } catch (error) {
+      return failureFrom(error)
+    }
+  }
+
+  const listVersions = async (query: VersionQuery, signal: AbortSignal): Promise<PlanRecord[]> =>
+    dialect.readVersions(await send(dialect.findVersions(query), signal), query)
+
+  /** A version that is gone by now needs nothing more. */
+  async function sendToVersion(request: Request, signal: AbortSignal): Promise<void> {
+    const failure = failureOf(await http({ ...request, signal }))
+    if (failure && !notFound.has(failure.status ?? 0)) throw new PlanFailure(failure)
   }
 
   interface Sync {
@@ -65,8 +91,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     { plan, remote, signal }: Sync,
     features: FeatureIds,
   ): Promise<PlanRecord> {
-    const drafts = await send(dialect.findDrafts(plan.key), signal)
-    const draft = dialect.readDraft(drafts, plan.key)
+    const [draft] = await listVersions({ key: plan.key, status: 'draft' }, signal)
     if (draft) await remote.save(draft.id)
     const adopted =
       draft && (isWritten(draft, plan) ? draft : await update(draft, plan, { features, signal }))
@@ -156,11 +181,16 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     return 'body' in answer ? answer.body : undefined
   }
 
-  return { put }
+  return { put, withdraw }
 }
 
 const isWritten = ({ content, status }: PlanRecord, plan: BackendPlan): boolean =>
   content === contentOf(plan) && status !== 'archived'
+
+function failureFrom(error: unknown): Failure {
+  if (error instanceof PlanFailure) return error.failure
+  throw error
+}
 
 /** Only a draft can be changed; what is refused of any other version is refused for that. */
 const isImmutable = ({ kind, why }: Failure, isDraft: boolean): boolean =>

@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { silentLog } from '../../../../core/lib/log.ts'
-import { createPlanSync } from '../../../../core/plans/sync/service.ts'
+import { type PlanSync, createPlanSync } from '../../../../core/plans/sync/service.ts'
 import { createMetrics } from '../../../../core/lib/metrics.ts'
 import { createOpenMeter } from '../../../../core/metering/backend/openmeter/openmeter.ts'
-import { createPool } from '../../../../core/lib/sql.ts'
+import { type Pool, createPool } from '../../../../core/lib/sql.ts'
 import { appId } from '../../../../core/platform/ids.ts'
 import {
   type FakeOpenMeter,
@@ -47,6 +47,8 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
   beforeEach(async () => {
     app = await console.newApp()
     person = await logInTo(console, app, 'admin')
+    // Its Starter plan is there at once.
+    await until(async () => (await starter())['lastSyncedAt'] !== null)
     fake.state.plans.length = 0
   })
   afterEach(() => {
@@ -60,11 +62,13 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
   const sync = (id: string) => ask('POST', `/plans/${id}/sync`)
   const newPlan = async (json: object = pro): Promise<string> =>
     String((await create(json)).body['id'])
-  async function planOf(id: string) {
-    const { text } = await ask('GET', '/plans')
-    const plans: unknown = JSON.parse(text)
-    return asRecord(Array.isArray(plans) ? plans.find((one) => asRecord(one)['id'] === id) : null)
+  async function plans(): Promise<Record<string, unknown>[]> {
+    const list: unknown = JSON.parse((await ask('GET', '/plans')).text)
+    return Array.isArray(list) ? list.map(asRecord) : []
   }
+  const planOf = async (id: string) => asRecord((await plans()).find((one) => one['id'] === id))
+  const starter = async () =>
+    asRecord((await plans()).find(({ isStarterDefault }) => isStarterDefault))
   async function productOf(id: string) {
     const { body } = await ask('GET', '/plans?apiVersion=2')
     const products: unknown = body['products']
@@ -316,6 +320,76 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect((await sync('nothing')).status).toBe(404)
   })
 
+  const remove = (id: string) => ask('DELETE', `/plans?planId=${id}`)
+  const live = () =>
+    fake.state.plans.flatMap(({ key, status, deletedAt }) =>
+      key.startsWith(app.clientId) && !deletedAt ? [status] : [],
+    )
+
+  it('are archived when they are deleted', async () => {
+    const id = await newPlan()
+    expect((await remove(id)).status).toBe(200)
+    expect(live()).toEqual(['archived'])
+  })
+
+  it('are archived when they become inactive or free, and published anew when they are sold again', async () => {
+    const id = await newPlan()
+    const { id: first } = fake.state.plans[0] ?? {}
+    expect((await update({ id, status: 'inactive' })).body).not.toHaveProperty('syncError')
+    expect(live()).toEqual(['archived'])
+    expect(await planOf(id)).toMatchObject({ openmeterPlanId: first, syncError: null })
+    await update({ id, status: 'active' })
+    expect(live()).toEqual(['archived', 'active'])
+    expect((await planOf(id))['openmeterPlanId']).toBe(fake.state.plans[1]?.id)
+    await update({ id, type: 'free' })
+    expect(live()).toEqual(['archived', 'archived'])
+  })
+
+  it('that were never sold are not written', async () => {
+    const before = fake.requests.length
+    const id = await newPlan({ ...pro, status: 'inactive' })
+    await update({ id, priceAmount: '1' })
+    expect((await remove(id)).status).toBe(200)
+    expect(fake.requests.length).toBe(before)
+  })
+
+  it('are archived with the draft of a change that was not published', async () => {
+    const id = await newPlan()
+    fake.faults = failing(500, isPublish)
+    await update({ id, priceAmount: '59' })
+    expect(live()).toEqual(['active', 'draft'])
+    fake.faults = () => 'none'
+    await update({ id, status: 'inactive' })
+    expect(live()).toEqual(['archived'])
+  })
+
+  it('are deleted although their archiving fails, which is repeated', async () => {
+    const id = await newPlan()
+    fake.faults = failing(503)
+    expect((await remove(id)).status).toBe(200)
+    expect(live()).toEqual(['active'])
+    fake.faults = () => 'none'
+    console.clock.advance(60_000)
+    await withUpkeep(({ retry }) => retry())
+    expect(live()).toEqual(['archived'])
+  })
+
+  it('of an app that was deleted are archived by upkeep, once', async () => {
+    await newPlan()
+    console.clock.advance(1_000)
+    await console.sql.query(
+      `update apps set status = 'deleted', deleted_at = $2 where id = (select app_id from clients where client_id = $1)`,
+      [app.clientId, console.clock.now()],
+    )
+    await withUpkeep(async ({ retry }) => {
+      await retry()
+      expect(live()).toEqual(['archived'])
+      const before = fake.requests.length
+      await retry()
+      expect(fake.requests.length).toBe(before)
+    })
+  })
+
   it('that are Starter are synced when it changes', async () => {
     const { body } = await ask('PUT', '/starter-plan', {
       person,
@@ -325,9 +399,8 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(cardsOf(fake.state.plans[0]?.body ?? {}).map(includedOf)).toEqual([7_000_000])
   })
 
-  it('that failed are repeated by upkeep, later each time, and those that never were are synced', async () => {
-    fake.faults = failing(503)
-    const id = await newPlan()
+  /** What upkeep does of a minute, without the minute. */
+  async function withUpkeep(use: (sync: PlanSync, pool: Pool) => Promise<void>): Promise<void> {
     const pool = createPool({
       url: console.databaseUrl,
       max: 4,
@@ -339,26 +412,43 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
       log: silentLog(),
       metrics: createMetrics('test'),
     })
-    const { rows } = await pool.query<{ app_id: string }>(
-      `select app_id from plans where id = '${id}'`,
-    )
-    const { retry, states } = createPlanSync({
+    const sync = createPlanSync({
       pool,
       now: console.clock.now,
       log: silentLog(),
       catalog: backend.plans,
       stopping: new AbortController().signal,
     })
-    const own = async () => await states(appId(rows[0]?.app_id ?? ''))
-    const retryIn = async () => {
-      const { rows: due } = await pool.query<{ retry_at: Date }>(
-        `select retry_at from plan_syncs where plan_id = '${id}'`,
-      )
-      return (due[0]?.retry_at.getTime() ?? 0) - console.clock.now().getTime()
-    }
     try {
       backend.start()
       await until(() => backend.ready()['openmeter'] === true)
+      await use(sync, pool)
+    } finally {
+      await backend.stop()
+      await pool.end()
+    }
+  }
+
+  it('that failed are repeated by upkeep, later each time, and those that never were are synced', async () => {
+    fake.faults = failing(503)
+    const id = await newPlan()
+    await withUpkeep(async ({ retry, states }, pool) => {
+      const { rows } = await pool.query<{ app_id: string }>(
+        `delete from plan_syncs where plan_id <> '${id}' returning app_id`,
+      )
+      expect(rows.length).toBeGreaterThan(0)
+      const own = async () => {
+        const { rows: apps } = await pool.query<{ app_id: string }>(
+          `select app_id from plans where id = '${id}'`,
+        )
+        return states(appId(apps[0]?.app_id ?? ''))
+      }
+      const retryIn = async () => {
+        const { rows: due } = await pool.query<{ retry_at: Date }>(
+          `select retry_at from plan_syncs where plan_id = '${id}'`,
+        )
+        return (due[0]?.retry_at.getTime() ?? 0) - console.clock.now().getTime()
+      }
       expect(await retryIn()).toBe(60_000)
       console.clock.advance(60_000)
       await retry()
@@ -371,10 +461,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
       expect((await own()).get(id)).toMatchObject({ syncError: null })
       expect([...(await own()).values()].map(({ syncError }) => syncError)).toEqual([null, null])
       expect(fake.state.plans.every(({ status }) => status === 'active')).toBe(true)
-    } finally {
-      await backend.stop()
-      await pool.end()
-    }
+    })
   })
 })
 
