@@ -25,12 +25,18 @@ export interface ReservationsOptions {
   readonly gather: Gather
 }
 
+/** A call with the account's `retailRatio` that its bound was made with. */
+export type ReservedCall = AllowedCall & Pick<Account, 'retailRatio'>
+
 /** Why core does not reserve a call, or null; and the price ceilings for the call. */
 export interface Reservation {
   readonly refusal: Refusal | null
+  /** Refused because the plan sells at more than the bound was made with: the account knows now at what. */
+  readonly isRepriced: boolean
   readonly ceilings: readonly PriceCeiling[]
 }
 
+const priceChanged = 'price_changed'
 const recallMs = 100
 const maxTries = 4
 const maxCalls = 500
@@ -44,10 +50,11 @@ export function createReservations(options: ReservationsOptions) {
   })
 
   /** When the money is lent elsewhere, core recalls it, and another try may find it. */
-  async function reserve(account: Account, call: AllowedCall): Promise<Reservation> {
+  async function reserve(account: Account, call: ReservedCall): Promise<Reservation> {
     await reports.join()
     const { clientId, externalUserId } = account
-    const authorisation = authorisationOf(call, 0)
+    const retailRatio = call.retailRatio === null ? '' : String(call.retailRatio)
+    const authorisation = { ...authorisationOf(call, 0), retailRatio }
     for (let tries = 1; ; tries++) {
       await reports.returned(account)
       const read = { at: mono(), version: versions.current() }
@@ -55,7 +62,7 @@ export function createReservations(options: ReservationsOptions) {
       learn(account, answer, read)
       const { refusal, recalled, ceilings } = answer
       if (refusal === '' || !recalled || tries === maxTries)
-        return { refusal: refusalOf(answer), ceilings }
+        return { refusal: refusalOf(answer), isRepriced: refusal === priceChanged, ceilings }
       await sleep(recallMs)
     }
   }
@@ -81,6 +88,7 @@ function refusalOf({ refusal, limit, limitEndsAt }: ReserveAnswer): Refusal | nu
   if (refusal === '') return null
   if (refusal === 'insufficient_balance') return refusals.insufficientBalance
   if (refusal === 'user_inactive') return refusals.userInactive
+  if (refusal === priceChanged) return refusals.billingUnavailable
   return refusal === 'limit_exceeded'
     ? limitExceeded(limit, Number(limitEndsAt))
     : refusalWithoutUser(refusal)

@@ -37,6 +37,12 @@ export interface FundingDeps {
   readonly clocks: Clocks
 }
 
+/** A bound in nano-dollars, and the account's `retailRatio` that it was made with. */
+interface BoundPrice {
+  readonly bound: number
+  readonly ratio: bigint | null
+}
+
 const priorCallMs = 250
 const maxTries = 3
 const spentMs = 1_000
@@ -79,7 +85,9 @@ export function createFunding(deps: FundingDeps) {
       const isSame = (): boolean => tries === maxTries || call.account.retailRatio === ratio
       const payment = await payFromLease(call, { bound, isSame })
       if (payment) return payment
-      if (isSame()) return reserve(call, bound)
+      const reservation = isSame() ? await reserve(call, { bound, ratio }) : null
+      if (reservation) return reservation
+      if (tries >= maxTries) return unavailable
     }
   }
 
@@ -163,29 +171,32 @@ export function createFunding(deps: FundingDeps) {
     return { money: 'lease', expiry: payments.payFromLease(call, account.lease, { bound, at }) }
   }
 
-  async function reserve(call: PaidCall, bound: number): Promise<Payment> {
+  /** Null when the plan sells at more than the bound was made with. */
+  async function reserve(call: PaidCall, price: BoundPrice): Promise<Payment | null> {
     const { account } = call
     const lease = account.lease
-    const { refusal, ceilings } = await reserveCall(call, bound)
+    let reservation = await reserveCall(call, price)
+    // What is missing may be in the account's own lease, which is too small for this call.
+    if (reservation.refusal === refusals.insufficientBalance && lease && account.lease === lease) {
+      leases.giveBack(account)
+      reservation = await reserveCall(call, price)
+    }
+    const { refusal, isRepriced, ceilings } = reservation
+    if (isRepriced) return null
     if (!refusal) return { money: 'core', expiry: 0, ceilings }
     if (refusal !== refusals.insufficientBalance) return { refusal }
-    // What is missing may be in the account's own lease, which is too small for this call.
-    if (lease && account.lease === lease) {
-      leases.giveBack(account)
-      const again = await reserveCall(call, bound)
-      if (!again.refusal) return { money: 'core', expiry: 0, ceilings: again.ceilings }
-    }
-    account.spentBound = bound
+    account.spentBound = price.bound
     account.spentUntil = clocks.mono() + spentMs
     return spent
   }
 
-  async function reserveCall(call: PaidCall, bound: number): Promise<Reservation> {
+  async function reserveCall(call: PaidCall, { bound, ratio }: BoundPrice): Promise<Reservation> {
     const { account, session, identity, at } = call
     const authorisation = {
       leaseId: '',
       session,
       bound,
+      retailRatio: ratio,
       at,
       keyId: identity.apiKeyId,
       isOffline: false,

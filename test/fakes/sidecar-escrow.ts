@@ -61,6 +61,9 @@ export function createEscrowState() {
     authorisations: [] as (Authorisation & { readonly user: string })[],
     through: new Map<string, bigint>(),
     ceilings: [] as PriceCeiling[],
+    /** What plans sell at, as `Lend` says, and as `Reserve` has it: it may have changed in between. */
+    retailRatio: '',
+    retailRatioNow: null as string | null,
     /** What a reservation brings besides. */
     ceilingsOfKey: [] as PriceCeiling[],
   }
@@ -122,6 +125,7 @@ export function escrowService(
       sharedSession: join(call.sessionId, instance),
       unheardMs: BigInt(escrow.unheardMs),
       ceilings: escrow.ceilings,
+      retailRatio: escrow.retailRatio,
     })
   }
 
@@ -192,12 +196,15 @@ export function escrowService(
       ceilings: [...escrow.ceilings, ...escrow.ceilingsOfKey],
       recalled,
       remainingUsdAttos,
+      retailRatio: escrow.retailRatioNow ?? escrow.retailRatio,
     })
   }
 
   function refusalOf(name: string, call: Authorisation, access: Access): string {
     if (!access.active) return 'user_inactive'
     if (escrow.limit !== '') return 'limit_exceeded'
+    const now = escrow.retailRatioNow ?? escrow.retailRatio
+    if (call.retailRatio !== undefined && call.retailRatio !== now) return 'price_changed'
     return freeOf(name) < BigInt(call.boundUsdAttos) ? 'insufficient_balance' : ''
   }
 

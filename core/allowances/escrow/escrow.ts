@@ -86,11 +86,22 @@ export type { AuthorisedCall, RefusedCall, ReturnedLease }
 export interface ReserveCall extends AuthorisedCall {
   readonly process: SidecarProcess
   readonly isActive: boolean
+  /** What the bound at network price was multiplied by, scaled by 10^18; null when the sidecar did not say. */
+  readonly soldAt: bigint | null
 }
 
 export interface ReserveAnswer {
-  /** Null when the call is allowed. `not_owner`: another process has the sidecar's id. */
-  readonly refusal: 'insufficient_balance' | 'user_inactive' | 'limit_exceeded' | 'not_owner' | null
+  /**
+   * Null when the call is allowed. `price_changed`: its ticket may sell for more than its bound. `not_owner`: another process
+   * has the sidecar's id.
+   */
+  readonly refusal:
+    | 'insufficient_balance'
+    | 'user_inactive'
+    | 'limit_exceeded'
+    | 'price_changed'
+    | 'not_owner'
+    | null
   /** The limit that the call would break. */
   readonly breach: Breach | null
   /** Price ceilings of the call's user and key. */
@@ -198,11 +209,11 @@ export function createEscrow({ store, accounts, losses, leaseSeconds, soldRates 
     const answers = calls.map((call): ReserveAnswer | null => {
       const account = find(call)
       if (!account) return null
+      const { retailRatio, ceilings: ofPlan } = sold(call)
       const answer = owners.has(processKey(call.process))
-        ? hold(call, { account, leases, tallies, at })
+        ? hold(call, { account, leases, tallies, retailRatio, at })
         : refuse('not_owner')
       if (answer.refusal === null) allowed.push(stamp(call, call.process, at))
-      const { retailRatio, ceilings: ofPlan } = sold(call)
       const ceilings = [...(tallies?.ceilings(toLimited(call)) ?? []), ...ofPlan]
       return { ...answer, ceilings, retailRatio, remaining: unheldAt(account, at) }
     })
@@ -382,8 +393,12 @@ const refuse = (refusal: ReserveAnswer['refusal'], more: Partial<HoldAnswer> = {
   ...more,
 })
 
-function hold(call: ReserveCall, { account, leases, tallies, at }: Holding): HoldAnswer {
+function hold(
+  call: ReserveCall,
+  { account, leases, tallies, retailRatio, at }: Holding,
+): HoldAnswer {
   if (!call.isActive) return refuse('user_inactive')
+  if (call.soldAt !== null && call.soldAt < retailRatio) return refuse('price_changed')
   const limited = toLimited(call)
   const breach = tallies?.breach(limited, at)
   if (breach) return refuse('limit_exceeded', { breach })
@@ -401,6 +416,7 @@ interface Holding {
   readonly account: Account
   readonly leases: Leases
   readonly tallies: Tallies | null
+  readonly retailRatio: bigint
   readonly at: Date
 }
 

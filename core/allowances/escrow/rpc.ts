@@ -229,6 +229,14 @@ const parseLeaseId = (id: string): string | null => {
 /** Identities of other issuers have no key of ours. */
 const parseKeyId = (id: string): string | null => (isUuid(id) ? id : null)
 
+/** Null when it is not said. */
+function parseRatio(text: string | undefined): bigint | null {
+  if (text === undefined) return null
+  const ratio = text === '' ? networkRatio : parseInteger(text)
+  if (ratio === null) throw invalid('retail_ratio must be a ratio scaled by 10^18, decimal')
+  return ratio
+}
+
 /** Null for a price that no ceiling can be compared with: a report must not fail by it. */
 function parsePrice({ priceWei, priceUnits }: pb.Authorisation) {
   const [wei, units] = [parseInteger(priceWei), parseInteger(priceUnits)]
@@ -265,7 +273,8 @@ const parseReserve = ({ sidecar, calls }: pb.ReserveRequest): ReserveMessage => 
   process: parseProcess(sidecar),
   calls: bounded(calls, callsMax, 'calls').map((call) => {
     if (!call.authorisation) throw invalid('authorisation is required')
-    return { ...subjectOf(call), ...parseAuthorisation(call.authorisation), leaseId: null }
+    const soldAt = parseRatio(call.authorisation.retailRatio)
+    return { ...subjectOf(call), ...parseAuthorisation(call.authorisation), soldAt, leaseId: null }
   }),
 })
 

@@ -3,6 +3,34 @@ import { firstCall } from '../signer-bodies.ts'
 import type { CoreDouble } from '../../fakes/sidecar-core.ts'
 import { type Reply, startHarness, until, vectorNow, withoutDecision } from '../support.ts'
 
+describe('the price of a plan', () => {
+  const ratio = (times: number): string => `${times}${'0'.repeat(18)}`
+  const bounds = (core: CoreDouble): string[] =>
+    core.escrow.authorisations.map(({ boundUsdAttos }) => boundUsdAttos)
+
+  it('that core names with a reservation is what the call is bounded by', async () => {
+    const { authorize, core } = await startHarness()
+    const state = { InitialPricePerUnit: 10 ** 12 }
+    Object.assign(core.escrow, { lendsNothing: true, retailRatioNow: ratio(2) })
+    core.users.set('acme:alice', { micros: 60_000n })
+    expect((await authorize(firstCall({ state }))).json['status']).toBe(200)
+    expect(bounds(core)).toEqual([`6${'0'.repeat(16)}`])
+    expect((await authorize(firstCall({ state }))).json['status']).toBe(483)
+  })
+
+  it('that changes all the time is refused with 503, and nothing is reserved', async () => {
+    const { authorize, core } = await startHarness()
+    Object.assign(core.escrow, { lendsNothing: true })
+    let times = 2
+    Object.defineProperty(core.escrow, 'retailRatioNow', { get: () => ratio(times++) })
+    expect((await authorize(firstCall())).json).toMatchObject({
+      status: 503,
+      code: 'billing_unavailable',
+    })
+    expect(bounds(core)).toEqual([])
+  })
+})
+
 /** The webhook vectors of docs/signer-protocol.md, by number. */
 describe('the money of a user', () => {
   it('19: refuses a user without money with 483', async () => {

@@ -69,6 +69,40 @@ describe('a malformed request', () => {
   })
 })
 
+describe('a reservation', () => {
+  const sell = (rate: string) =>
+    core.sql.query(
+      `insert into plan_versions (app_id, plan_id, version, type, price_amount, price_currency, included_attos, retail_rate,
+                                  billing_cycle, created_at)
+       select app_id, plan_id, version + 1, type, price_amount, price_currency, included_attos, $2, billing_cycle, created_at
+       from plan_versions
+       where plan_id = (select p.id from plans p join clients c using (app_id) where c.client_id = $1 and is_starter_default)`,
+      [app.clientId, rate],
+    )
+  let sequence = 0
+  const reserve = (retailRatio?: string) =>
+    sidecar.reserve(app, 'ada', {
+      sequence: sequence++,
+      more: retailRatio === undefined ? {} : { retailRatio },
+    })
+
+  it('whose bound was made with less than the plan sells at is refused, and told the price', async () => {
+    await sell('0.000003')
+    const ratio = `3${'0'.repeat(18)}`
+    for (const less of ['', '0', String(BigInt(ratio) - 1n)])
+      expect(await reserve(less)).toMatchObject({ refusal: 'price_changed', retailRatio: ratio })
+    expect(await money()).toEqual({ balance: 5, lent: 0, pending: 0 })
+    for (const enough of [ratio, String(BigInt(ratio) + 1n), undefined])
+      expect(await reserve(enough)).toMatchObject({ refusal: '', retailRatio: ratio })
+    expect(await money()).toEqual({ balance: 5, lent: 0, pending: 0.3 })
+  })
+
+  it('with a ratio that is none is refused', async () => {
+    for (const ratio of ['-1', '1.5', '1e18', 'x'])
+      expect(await outcome(reserve(ratio))).toBe('REQUEST_INVALID')
+  })
+})
+
 describe('a subject that is no user', () => {
   it('gets an answer of its own, beside the others', async () => {
     const { answers } = await sidecar.lendMany([
