@@ -1,3 +1,4 @@
+import { Session } from 'node:inspector/promises'
 import { maxBatch } from '../../core/metering/ingest/ingest.ts'
 import type { Pool } from '../../core/lib/sql.ts'
 import { openCopy } from './copy.ts'
@@ -10,23 +11,33 @@ import { createTopic } from './tickets.ts'
 
 const bundlesOfPlan = 10
 
+/** Users whose sessions run while a batch comes, as many as `ingest` has. */
+const activeUsers = 1_000
+
 /**
  * As `ingest`, but each user is on one of many plans, each with a rate of its own and bundles, so
- * that tickets are sold by the version of their user's plan.
+ * that tickets are sold by the version of their user's plan. Of the subscribers a thousand are
+ * active, with each batch another thousand, of whom the collector knows nothing yet. Beside it,
+ * without a target: each ticket is of another user, so that nothing can be shared by tickets.
  */
 export async function ingestPlans(bench: Bench): Promise<Finding[]> {
   const [rounds, tickets, users, plans] = bench.quick
     ? [3, 20_000, 5_000, 100]
     : [5, 180_000, 100_000, 1_000]
+  const apart = bench.quick ? 10_000 : 60_000
   const url = await (await bench.server()).create()
   const core = wireCore(url)
   bench.defer(core.stop)
   const { clientId } = await core.createApp()
-  let sequence = 0
-  const topic = createTopic({ clientId, pick: () => sequence++ % users })
+  const inTurn: Pick = (n) => n % users
+  const someActive: Pick = (n) =>
+    (Math.floor(n / maxBatch) * activeUsers + Math.floor(Math.random() * activeUsers)) % users
+  let pick = inTurn
+  const topic = createTopic({ clientId, pick: (n) => pick(n) })
 
   /** Seconds to ingest; every start of the collector knows nothing of users yet. */
-  async function collect(of: number, times: number): Promise<number[]> {
+  async function collect(whose: Pick, of: number, times: number): Promise<number[]> {
+    pick = whose
     const feed = createFeed()
     const metering = core.createCollecting(feed.source)
     await metering.start()
@@ -43,27 +54,79 @@ export async function ingestPlans(bench: Bench): Promise<Finding[]> {
   }
 
   // Makes the users; then they are on the plans, as if they had begun with them.
-  await collect(users, 1)
+  await collect(inTurn, users, 1)
   await sell(core.pool, plans)
   const copy = await openCopy(url)
   bench.defer(copy.stop)
+  await collect(someActive, tickets, 1)
   await copy.prepare(tickets)
   await copy.time()
   const copied: number[] = []
   for (let round = 0; round < rounds; round++) copied.push(await copy.time())
-  const [, ...ingested] = await collect(tickets, rounds + 1)
+  const [, ...ingested] = await collect(someActive, tickets, rounds + 1)
+  const share = await rateShare(() => collect(someActive, tickets, 1))
+  const lone = await collect(inTurn, apart, rounds)
   await check(core.pool)
-  const rate = (seconds: readonly number[]): string => `${count(tickets / median(seconds))}/s`
+  const rate = (of: number, seconds: readonly number[]): string =>
+    `${count(of / median(seconds))}/s`
   return [
     {
       name: 'ingest with plans by COPY',
       unit: '',
       target: { atLeast: 0.25 },
       ...pairedRatio(copied, ingested),
-      detail: `${rate(ingested)}, COPY ${rate(copied)}; ${count(users)} users on ${count(plans)} plans with ${bundlesOfPlan} bundles each`,
+      detail: `${rate(tickets, ingested)}, COPY ${rate(tickets, copied)}; ${count(users)} users on ${count(plans)} plans with ${bundlesOfPlan} bundles each, ${count(activeUsers)} others active in each batch`,
+    },
+    {
+      name: 'rating, of the processor time of ingest',
+      unit: '',
+      target: { atMost: 0.1 },
+      value: share,
+      spread: null,
+      detail: `in the thread that plans and writes`,
+    },
+    {
+      name: 'ingest with plans, each ticket of another user',
+      unit: '',
+      target: null,
+      value: (median(copied) * apart) / (median(lone) * tickets),
+      spread: null,
+      detail: `of COPY; ${rate(apart, lone)}: a row of the account, the ledger, the hour and the session for each`,
     },
   ]
 }
+
+/** The user of the nth event. */
+type Pick = (n: number) => number
+
+/** The part of this thread's processor time in which `work` rates. */
+async function rateShare(work: () => Promise<unknown>): Promise<number> {
+  const session = new Session()
+  session.connect()
+  await session.post('Profiler.enable')
+  await session.post('Profiler.start')
+  await work()
+  const { profile } = await session.post('Profiler.stop')
+  session.disconnect()
+  const nodes = new Map(profile.nodes.map((node) => [node.id, node]))
+  const rates = new Set<number>()
+  // A node comes before its children.
+  for (const { id, callFrame, children = [] } of profile.nodes) {
+    if (ratingFiles.test(callFrame.url)) rates.add(id)
+    if (rates.has(id)) for (const child of children) rates.add(child)
+  }
+  const times = { all: 0, rating: 0 }
+  profile.samples?.forEach((id, i) => {
+    if (nodes.get(id)?.callFrame.functionName === '(idle)') return
+    const micros = profile.timeDeltas?.[i] ?? 0
+    times.all += micros
+    if (rates.has(id)) times.rating += micros
+  })
+  return times.rating / times.all
+}
+
+const ratingFiles =
+  /core\/(metering\/rating\/|allowances\/period-store|plans\/(terms|offers)|billing\/cuts)/
 
 /** Plans that sell at rates of their own, and every user in a period of one of them. */
 async function sell(pool: Pool, plans: number): Promise<void> {

@@ -39,15 +39,15 @@ beforeEach(async () => {
   person = await logInTo(console, app, 'admin')
 })
 
-const api = (method: string, path: string, json?: object, by: object = { person }) =>
-  console.ask(method, `/api/v1/apps/${app.clientId}${path}`, { ...by, json })
+const create = (path: string, json: object, by: object = { person }) =>
+  console.ask('POST', `/api/v1/apps/${app.clientId}${path}`, { ...by, json })
 
 const sdxl = { pipeline: 'text-to-image', modelId: 'sdxl' }
 const llm = { pipeline: 'llm', modelId: '*' }
 
 /** A plan without a price of its own, which includes 0.09 USD. */
 async function newPlan(terms: object): Promise<string> {
-  const { status, body } = await api('POST', '/plans', {
+  const { status, body } = await create('/plans', {
     name: randomUUID(),
     type: 'free',
     includedUsdMicros: '90000',
@@ -72,7 +72,7 @@ async function subscribe(planId: string): Promise<{ user: string; key: string }>
 
 async function move(user: string, planId: string): Promise<void> {
   const change = { planId, timing: 'immediate' }
-  const { status } = await api('POST', `/users/${user}/subscription/change`, change, byKey())
+  const { status } = await create(`/users/${user}/subscription/change`, change, byKey())
   expect(status).toBe(200)
   // The new period begins behind the one that has just begun.
   console.clock.advance(1_000)
