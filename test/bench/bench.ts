@@ -8,6 +8,7 @@ import { behindSigner } from './gate/signer.ts'
 import { authorizeScale } from './gate/scale.ts'
 import { authorizeWarm } from './gate/warm.ts'
 import { balanceRead } from './balance.ts'
+import { billingSummary } from './billing-summary.ts'
 import { type History, makeHistory } from './history.ts'
 import { ingest } from './ingest.ts'
 import { ingestPlans } from './ingest-plans.ts'
@@ -16,6 +17,7 @@ import { idleMemory } from './memory.ts'
 import { collectorMemory } from './memory-collector.ts'
 import { type Million, collectMillion } from './million.ts'
 import { userTokenMint } from './mint.ts'
+import { planList } from './plan-list.ts'
 import {
   restBalance,
   restCredits,
@@ -65,6 +67,8 @@ const rows: Readonly<Record<string, Row>> = {
   revocation,
   renewals,
   'usage-month': usageMonth,
+  'billing-summary': billingSummary,
+  'plan-list': planList,
   verify: verifyBooks,
   whatif: whatIf,
   'memory-collector': collectorMemory,

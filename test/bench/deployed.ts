@@ -4,6 +4,7 @@ import { freePorts, runProcess } from '../support/processes.ts'
 import type { Bench } from './row.ts'
 
 export interface Deployed {
+  readonly databaseUrl: string
   readonly operator: CoreClient
   readonly platformPort: number
   readonly coreTarget: string
@@ -20,6 +21,7 @@ export async function startDeployed(bench: Bench): Promise<Deployed> {
   const server = await bench.server()
   const [core = 0, coreAdmin = 0, platform = 0, builder = 0, gatewayAdmin = 0] = await freePorts(5)
   const coreTarget = `127.0.0.1:${core}`
+  const databaseUrl = await server.create()
   const shared = {
     CORE_PORT: String(core),
     CORE_ADMIN_PORT: String(coreAdmin),
@@ -34,7 +36,7 @@ export async function startDeployed(bench: Bench): Promise<Deployed> {
     name: 'core',
     env: {
       ...shared,
-      DATABASE_URL: await server.create(),
+      DATABASE_URL: databaseUrl,
       KEY_ENCRYPTION_KEY: secret(),
       SECRET_PEPPERS: `p1:${secret()}`,
       RATE_FIXED: '3000',
@@ -46,6 +48,7 @@ export async function startDeployed(bench: Bench): Promise<Deployed> {
   const operator = connectCore({ target: coreTarget, token: shared.CORE_TOKEN })
   bench.defer(async () => operator.close())
   return {
+    databaseUrl,
     operator,
     platformPort: platform,
     coreTarget,

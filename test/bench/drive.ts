@@ -9,13 +9,13 @@ export interface Drive {
   readonly connections: number
 }
 
-const success = /^HTTP\/1\.1 20[01] /
+const success = /^HTTP\/1\.1 (?:20[01]|304) /
 const lengthHeader = /\r\ncontent-length: (\d+)\r\n/i
 
 /**
  * Requests a second over raw keep-alive connections, one request at a time on each. Only the status
  * and the length of an answer are read, because what this costs is taken from the service, which
- * shares the machine with it. Rejects at the first answer that is neither 200 nor 201.
+ * shares the machine with it. Rejects at the first answer that is neither 200, 201 nor 304.
  */
 export async function drive({ port, requests, count, connections }: Drive): Promise<number> {
   const sockets = await Promise.all(Array.from({ length: connections }, () => open(port)))
@@ -34,13 +34,20 @@ export async function drive({ port, requests, count, connections }: Drive): Prom
   }
 
   function use(socket: Socket): void {
-    let text = ''
-    socket.setEncoding('latin1').on('data', (chunk: string) => {
-      text += chunk
-      const end = text.indexOf('\r\n\r\n')
-      if (end < 0 || text.length < end + 4 + Number(lengthHeader.exec(text)?.[1])) return
-      if (!success.test(text)) finished.reject(new Error(`refused: ${text}`))
-      text = ''
+    let head = ''
+    // Of an answer whose head is read: bytes that are still to come.
+    let left: number | null = null
+    socket.on('data', (chunk: Buffer) => {
+      if (left === null) {
+        head += chunk.toString('latin1')
+        const end = head.indexOf('\r\n\r\n')
+        if (end < 0) return
+        if (!success.test(head)) finished.reject(new Error(`refused: ${head}`))
+        left = end + 4 + Number(lengthHeader.exec(head)?.[1] ?? 0) - head.length
+      } else left -= chunk.length
+      if (left > 0) return
+      head = ''
+      left = null
       answer(socket)
     })
     socket.on('error', finished.reject)

@@ -2,23 +2,24 @@ import type { Core } from '../../core/client.ts'
 import { toPlan, toProduct } from './render.ts'
 
 /**
- * Lists of plans as text, by app and form, each with the version that core gave it.
+ * Lists of plans as they are sent, by app and form, each with the version that core gave it.
  *
- * Gains: a list of a thousand plans is two megabytes, and reading and rendering it takes thirty times as long as asking
- * core whether it has changed (`plan list` in `npm run bench`). Plain version: ask for the plans each time.
+ * Gains: a list of a thousand plans is a megabyte and more, and reading and rendering it takes thirty times as long as
+ * asking core whether it has changed (`plan-list` in `npm run bench`). Plain version: ask for the plans each time.
  */
 export interface List {
-  readonly text: string
+  /** JSON. */
+  readonly bytes: Buffer
   readonly version: string
 }
 
-const charsMax = 32 * 1024 * 1024
+const bytesMax = 32 * 1024 * 1024
 
 type Plans = ReturnType<Core['callsFor']>['plans']
 
 export function createPlanLists() {
   const lists = new Map<string, List>()
-  let chars = 0
+  let size = 0
 
   /** The list as it is now; core says whether the caller may see it. */
   async function read(
@@ -32,7 +33,7 @@ export function createPlanLists() {
     const body = isProducts
       ? { apiVersion: 2, products: answer.plans.map(toProduct) }
       : answer.plans.map(toPlan)
-    const list = { text: JSON.stringify(body), version: answer.version }
+    const list = { bytes: Buffer.from(JSON.stringify(body)), version: answer.version }
     keep(key, list)
     return list
   }
@@ -40,16 +41,16 @@ export function createPlanLists() {
   function keep(key: string, list: List): void {
     drop(key)
     lists.set(key, list)
-    chars += list.text.length
+    size += list.bytes.length
     // The one that came first goes first.
     for (const oldest of lists.keys()) {
-      if (chars <= charsMax) return
+      if (size <= bytesMax) return
       drop(oldest)
     }
   }
 
   function drop(key: string): void {
-    chars -= lists.get(key)?.text.length ?? 0
+    size -= lists.get(key)?.bytes.length ?? 0
     lists.delete(key)
   }
 
