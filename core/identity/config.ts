@@ -1,6 +1,7 @@
 import type { EnvReader } from '../lib/env.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
 import { type AllowedLogins, readAllowedLogins } from '../lib/settings.ts'
+import { type UserProviderConfig, readUserProvider } from './providers/config.ts'
 
 export interface IdentityConfig {
   /** Included usage of a new app's Starter plan. */
@@ -14,6 +15,7 @@ export interface IdentityConfig {
   readonly appCreation: AppCreation
   /** How many apps one account may own. */
   readonly appsPerOwner: number
+  readonly userProvider: UserProviderConfig
 }
 
 export type AppCreation = 'admins' | 'accounts'
@@ -46,6 +48,7 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
     meaning:
       'How many apps one account may own; npx tollgate quota gives an account another number.',
   }),
+  userProvider: readUserProvider(env),
 })
 
 function readStarter(env: EnvReader): UsdMicros {

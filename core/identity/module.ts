@@ -28,7 +28,7 @@ import type { IdentityConfig } from './config.ts'
 import { type Invitations, createInvitations } from './invitations/invitations.ts'
 import { type Members, createMembers } from './members/members.ts'
 import { createOperatorsRpc } from './operators/rpc.ts'
-import { createLocalProvider } from './providers/local.ts'
+import { openUserProvider } from './providers/open.ts'
 import type { ActivationGate, CredentialIssuer } from './types.ts'
 import { createOwners } from './users/owners.ts'
 import { createUsersRpc } from './users/rpc.ts'
@@ -58,7 +58,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const ending = { invalidations, grants, credentialIssuers }
   const users = createUsers({ ...ending, pool, plans, gate, log, now, emitCustomers })
   const owners = createOwners({ pool, users })
-  const userProvider = createLocalProvider({ pool })
+  const userProvider = openUserProvider(platform, config.userProvider)
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
   const { callerService } = createCallersRpc(backend)
   const { appService, managementService, operatorAppService } = createAppServices(

@@ -30,6 +30,22 @@ export function limitConcurrency({ running, waiting, refusal }: ConcurrencyLimit
   }
 }
 
+/** Returns a function that runs the tasks of one key one after the other, and those of different keys at the same time. */
+export function createKeyedLock() {
+  const lasts = new Map<string, Promise<unknown>>()
+
+  return async function locked<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const before = lasts.get(key) ?? Promise.resolve()
+    const running = before.then(work, work)
+    lasts.set(key, running)
+    try {
+      return await running
+    } finally {
+      if (lasts.get(key) === running) lasts.delete(key)
+    }
+  }
+}
+
 const slowMs = 50
 const slowMax = 3
 

@@ -1,0 +1,68 @@
+import { LRUCache } from 'lru-cache'
+import { isObject, textOf, type JsonObject } from '../../../lib/json.ts'
+import type { Log } from '../../../lib/log.ts'
+import type { CallBounds } from '../directory.ts'
+import { type ManagementApi, unavailable } from './api.ts'
+
+export interface Connection {
+  readonly name: string
+  /** `auth0` for a database of users, `email` for those who get a code by mail. Begins the ids of users. */
+  readonly strategy: string
+  readonly hasUsernames: boolean
+  readonly hasPasswords: boolean
+}
+
+const rememberMs = 600_000
+
+/** The connections that users are created in, remembered for ten minutes. Unknown and unusable ones are the operator's fault. */
+export function createConnections({
+  api,
+  log,
+}: {
+  readonly api: ManagementApi
+  readonly log: Log
+}) {
+  const remembered = new LRUCache<string, Connection>({ max: 100, ttl: rememberMs })
+
+  async function get(name: string, bounds: CallBounds): Promise<Connection> {
+    const known = remembered.get(name)
+    if (known) return known
+    const query = new URLSearchParams({ name, fields: 'name,strategy,options' })
+    const { body } = await api({ method: 'GET', path: `/api/v2/connections?${query}` }, bounds)
+    const row: unknown = Array.isArray(body) ? body[0] : undefined
+    const connection = isObject(row) ? parseConnection(row) : null
+    if (connection?.name !== name) {
+      log.error(
+        { provider: 'auth0', connection: name },
+        'AUTH0_CONNECTION names a connection that is not there, or in which no users can be created',
+      )
+      throw unavailable()
+    }
+    remembered.set(name, connection)
+    return connection
+  }
+
+  return { get }
+}
+
+function parseConnection(row: JsonObject): Connection | null {
+  const [name, strategy] = [textOf(row['name']), textOf(row['strategy'])]
+  if (strategy !== 'auth0' && strategy !== 'email') return null
+  const isDatabase = strategy === 'auth0'
+  const options = isObject(row['options']) ? row['options'] : {}
+  return {
+    name,
+    strategy,
+    hasUsernames: isDatabase && takesUsernames(options),
+    hasPasswords: isDatabase,
+  }
+}
+
+/** By the older option, or by the attributes that replace it. */
+function takesUsernames(options: JsonObject): boolean {
+  if (options['requires_username'] === true) return true
+  const attributes = isObject(options['attributes']) ? options['attributes'] : {}
+  const username = isObject(attributes['username']) ? attributes['username'] : {}
+  const signup = isObject(username['signup']) ? username['signup'] : {}
+  return signup['status'] === 'required' || signup['status'] === 'optional'
+}

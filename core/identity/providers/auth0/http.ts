@@ -1,0 +1,101 @@
+/** One answer of Auth0, or why there is none. `why` never holds a credential. */
+export type HttpAnswer =
+  | {
+      readonly status: number
+      /** Undefined where it is no JSON. */
+      readonly body: unknown
+      /** How long the answer asks us to stay away; null when it does not. */
+      readonly pauseMs: number | null
+    }
+  | { readonly status: null; readonly why: string }
+
+export interface HttpRequest {
+  readonly method: 'GET' | 'POST' | 'PATCH'
+  /** Its parts are encoded already. */
+  readonly path: string
+  readonly body?: Readonly<Record<string, unknown>>
+  readonly token?: string
+  readonly timeoutMs: number
+}
+
+const maxAnswerBytes = 1024 * 1024
+
+/** Sends a request to Auth0 with a time limit and a bounded answer. Follows no redirect. Never throws. */
+export async function sendToAuth0(
+  origin: string,
+  { method, path, body, token, timeoutMs }: HttpRequest,
+): Promise<HttpAnswer> {
+  const signal = AbortSignal.timeout(Math.ceil(Math.max(timeoutMs, 1)))
+  try {
+    const response = await fetch(origin + path, {
+      method,
+      signal,
+      redirect: 'manual',
+      headers: {
+        accept: 'application/json',
+        'user-agent': 'tollgate',
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    })
+    const text = await readBounded(response)
+    if (text === null) return { status: null, why: `answered more than ${maxAnswerBytes} bytes` }
+    const { status, headers } = response
+    return { status, body: parseJson(text), pauseMs: pauseOf(status, headers) }
+  } catch (error) {
+    return { status: null, why: signal.aborted ? 'no answer in time' : reasonOf(error) }
+  }
+}
+
+/** Null when the body exceeds the bound. */
+async function readBounded(response: Response): Promise<string | null> {
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of response.body ?? []) {
+    size += chunk.length
+    if (size > maxAnswerBytes) return null
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+const pauseMaxMs = 60_000
+
+/**
+ * Reads how long to stay away: Retry-After in seconds, or until X-RateLimit-Reset, an instant in seconds that is measured
+ * from the answer's own Date, because clocks differ. An answer that leaves nothing of the budget counts as a 429.
+ */
+function pauseOf(status: number, headers: Headers): number | null {
+  const isSpent = status === 429 || numberOf(headers, 'x-ratelimit-remaining') === 0
+  if (!isSpent) return null
+  const seconds = numberOf(headers, 'retry-after') ?? untilReset(headers)
+  return seconds === null ? null : Math.min(Math.max(seconds, 0) * 1000, pauseMaxMs)
+}
+
+function untilReset(headers: Headers): number | null {
+  const reset = numberOf(headers, 'x-ratelimit-reset')
+  if (reset === null) return null
+  const date = Date.parse(headers.get('date') ?? '')
+  return reset - Math.floor((Number.isNaN(date) ? Date.now() : date) / 1000)
+}
+
+function numberOf(headers: Headers, name: string): number | null {
+  const text = headers.get(name)
+  return text !== null && /^\d{1,12}$/.test(text) ? Number(text) : null
+}
+
+// fetch wraps the error of the connection.
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
+  if (!(cause instanceof Error)) return 'unknown failure'
+  return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
+}

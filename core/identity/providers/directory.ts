@@ -1,0 +1,150 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { DomainError } from '../../../proto/errors.ts'
+import { createKeyedLock } from '../../lib/concurrency.ts'
+import type { Log } from '../../lib/log.ts'
+import type { Pool } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import { providerName, providerUsername } from './names.ts'
+import type { EnsuredUser, ProviderUser, UserProvider } from './provider.ts'
+import * as store from './store.ts'
+
+export interface NewDirectoryUser {
+  /** The same on every try. */
+  readonly name: string
+  /** For users without an e-mail address; the same on every try. */
+  readonly username: string
+  readonly email: string | null
+  readonly connection: string | undefined
+  readonly externalUserId: string
+  readonly clientId: string
+}
+
+export interface DirectoryUser {
+  readonly providerUserId: string
+  readonly email: string | null
+}
+
+/** How long a call may go on, in the milliseconds of `performance.now()`. */
+export interface CallBounds {
+  readonly until: number
+}
+
+/** Users at an outside provider. Its functions throw PROVIDER_UNAVAILABLE, and REQUEST_INVALID for what it refuses. */
+export interface Directory {
+  /** The provider and its address: what one directory knows, another does not. */
+  readonly name: string
+  /** Creates the user, or reads the one that an earlier try created. */
+  readonly createUser: (user: NewDirectoryUser, bounds: CallBounds) => Promise<DirectoryUser>
+  /** False when the provider does not have the user any more. */
+  readonly changeEmail: (user: DirectoryUser, bounds: CallBounds) => Promise<boolean>
+}
+
+export interface DirectoryProviderDeps {
+  readonly pool: Pool
+  readonly directory: Directory
+  readonly log: Log
+  readonly now: Now
+  /** How long one call may take in all; shorter in tests. */
+  readonly budgetMs?: number | undefined
+}
+
+const claimSeconds = 20
+const pollMs = 150
+
+/**
+ * A provider that is an outside directory. The claim on our own row decides who calls it for a user, in any number of
+ * processes, and the row answers for it afterwards: a user that is known and has no new e-mail address costs no call.
+ */
+export function createDirectoryProvider({
+  pool,
+  directory,
+  log,
+  now,
+  budgetMs = 12_000,
+}: DirectoryProviderDeps): UserProvider {
+  // Those of one process wait in memory, and only one of them asks the database for the claim.
+  const locked = createKeyedLock()
+
+  async function ensure(user: ProviderUser, bounds: CallBounds): Promise<EnsuredUser> {
+    const key = { app: user.app, externalUserId: user.externalUserId, directory: directory.name }
+    const row = await store.findProviderUser(pool, key)
+    const known = knownUser(row)
+    if (known && !hasNewEmail(known, user.email))
+      return { providerUserId: known.providerUserId, created: false }
+    const claimed = { ...key, claim: randomUUID() }
+    const current = knownUser(await claim(claimed, bounds))
+    try {
+      const next = await bring(user, current, bounds)
+      if (!(await store.settleClaim(pool, claimed, { ...next, at: now() }))) throw overtaken()
+      return { providerUserId: next.providerUserId, created: current === null }
+    } catch (error) {
+      await store.releaseClaim(pool, claimed).catch((lost: unknown) => {
+        log.warn({ err: lost }, 'a claim on a user at the provider stays until it expires')
+      })
+      throw error
+    }
+  }
+
+  async function claim(
+    key: store.ClaimedKey,
+    { until }: CallBounds,
+  ): Promise<store.ProviderUserRow> {
+    while (performance.now() < until) {
+      const at = now()
+      const lease = { id: key.claim, at, until: addSeconds(at, claimSeconds) }
+      const row = await store.claimProviderUser(pool, key, lease)
+      if (row) return row
+      await sleep(pollMs)
+    }
+    throw overtaken()
+  }
+
+  /** Brings the provider to what the caller wants. Returns the user as the provider has it then. */
+  async function bring(
+    user: ProviderUser,
+    current: DirectoryUser | null,
+    bounds: CallBounds,
+  ): Promise<DirectoryUser> {
+    const there = current ?? (await create(user, bounds))
+    if (!hasNewEmail(there, user.email)) return there
+    const next = { ...there, email: user.email }
+    if (await directory.changeEmail(next, bounds)) return next
+    log.warn({ appId: user.app }, 'the provider has lost a user, who is created again')
+    return create(user, bounds)
+  }
+
+  async function create(user: ProviderUser, bounds: CallBounds): Promise<DirectoryUser> {
+    const clientId = await store.findPublicClientId(pool, user.app)
+    if (clientId === null) throw new DomainError('NOT_FOUND', 'there is no such app')
+    const { externalUserId, connection } = user
+    const [name, username] = [providerName(user), providerUsername(user)]
+    const email = user.email || null
+    return directory.createUser(
+      { name, username, email, connection, externalUserId, clientId },
+      bounds,
+    )
+  }
+
+  return {
+    ensureUser: (user) => {
+      const bounds = { until: performance.now() + budgetMs }
+      return locked(`${user.app}:${user.externalUserId}`, () => ensure(user, bounds))
+    },
+  }
+}
+
+const knownUser = (row: store.ProviderUserRow | null): DirectoryUser | null =>
+  row === null || row.providerUserId === null
+    ? null
+    : { providerUserId: row.providerUserId, email: row.email }
+
+/** Only an address that differs is written: none and an empty one leave the provider's alone. */
+const hasNewEmail = ({ email }: DirectoryUser, next: string | null | undefined): next is string =>
+  Boolean(next) && next !== email
+
+const overtaken = (): DomainError =>
+  new DomainError(
+    'PROVIDER_UNAVAILABLE',
+    'another request changes this user at the identity provider; repeat yours',
+  )

@@ -1,0 +1,26 @@
+import type { Pool } from '../../lib/sql.ts'
+import type { Platform } from '../../platform/platform.ts'
+import { findUsers } from '../users/store.ts'
+import { createAuth0Directory } from './auth0/directory.ts'
+import type { UserProviderConfig } from './config.ts'
+import { createDirectoryProvider } from './directory.ts'
+import { providerName } from './names.ts'
+import type { UserProvider } from './provider.ts'
+
+/** The provider of the settings. Calls nobody yet: it need not be there when core starts. */
+export function openUserProvider(
+  { budgetMs, ...deps }: Pick<Platform, 'pool' | 'log' | 'now'> & { readonly budgetMs?: number },
+  config: UserProviderConfig,
+): UserProvider {
+  if (config.name === 'local') return localProvider(deps.pool)
+  const directory = createAuth0Directory({ config: config.auth0, log: deps.log })
+  return createDirectoryProvider({ ...deps, directory, budgetMs })
+}
+
+/** No provider but our own table of users, which the caller writes next. It has no connections, and takes any. */
+const localProvider = (pool: Pool): UserProvider => ({
+  ensureUser: async (user) => {
+    const known = await findUsers(pool, [user.app], [user.externalUserId])
+    return { providerUserId: `local|${providerName(user)}`, created: known.length === 0 }
+  },
+})
