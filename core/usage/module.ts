@@ -11,6 +11,7 @@ import { createCursors } from './cursor.ts'
 import { createFeed } from './feed/feed.ts'
 import { createFollow } from './feed/follow.ts'
 import { createHistory } from './history/history.ts'
+import { createRuleFinder } from './history/rules.ts'
 import { createUsageRpc } from './rpc.ts'
 import { createUsage } from './service.ts'
 import { type ExplainDeps, createExplain } from './tickets/explain.ts'
@@ -58,6 +59,7 @@ export function createUsageModule(
     history: createHistory({ pool, users, sealing, now }),
     follow,
     findUser: createUserFinder(users),
+    findRules: createRuleFinder({ pool, plans }),
     requireMetering,
     openmeterConfigured: isOpenMeter,
   })

@@ -37,13 +37,17 @@ export function charged(
   const network = microsThatAddUp(rows.map((row) => row.cost))
   const owner = microsThatAddUp(rows.map((row) => usdAttos(row.cost + row.platformFee)))
   const billable = terms.includeRetail ? microsThatAddUp(rows.map((row) => row.retail)) : null
-  const chargedRows = rows.map((row, i) => ({
-    ...row,
-    micros: network[i] ?? usdMicros(0n),
-    ownerMicros: owner[i] ?? usdMicros(0n),
-    billableMicros: billable?.[i] ?? null,
-    retailRateUsd: billable ? retailRateOf(row) : null,
-  }))
+  const chargedRows = rows.map((row, i) => {
+    const [micros = usdMicros(0n), ownerMicros = usdMicros(0n)] = [network[i], owner[i]]
+    return {
+      ...row,
+      micros,
+      ownerMicros,
+      platformMicros: usdMicros(ownerMicros - micros),
+      billableMicros: billable?.[i] ?? null,
+      retailRateUsd: billable ? retailRateOf(row) : null,
+    }
+  })
   return { rows: chargedRows, totals: total(chargedRows, terms) }
 }
 

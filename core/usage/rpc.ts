@@ -8,8 +8,11 @@ import {
 } from '../rpc/callers.ts'
 import { type Handlers, type StreamContext, rpc, streamRpc } from '../rpc/serve.ts'
 import { formatDecimal18, formatEth, microsDown, microsUp, usdAttos } from '../lib/money.ts'
+import type { PriceRule } from '../plans/terms.ts'
 import type { Follow, StreamMessage } from './feed/follow.ts'
+import type { NetworkCharge } from './feed/store.ts'
 import type { History, HistoryQuery } from './history/history.ts'
+import type { FindRules } from './history/rules.ts'
 import type { Usage, UsageQuery } from './service.ts'
 import type { ChargedRow, RequestItem, SessionItem, Sums, Totals, UsageReport } from './types.ts'
 import type { UserFinder } from './users.ts'
@@ -19,6 +22,7 @@ export interface UsageRpcDeps {
   readonly history: History
   readonly follow: Follow
   readonly findUser: UserFinder
+  readonly findRules: FindRules
   readonly requireMetering: RequireMetering
   /** Whether OpenMeter reports usage besides the ledger. */
   readonly openmeterConfigured: boolean
@@ -29,27 +33,32 @@ export function createUsageRpc({
   history,
   follow,
   findUser,
+  findRules,
   requireMetering,
   openmeterConfigured,
 }: UsageRpcDeps) {
   const app = requireMetering(m2mBasic())
   const own = requireMetering(endUser())
 
+  async function toRequests(items: readonly RequestItem[]): Promise<pb.UsageRequest[]> {
+    const ruleOf = await findRules(items)
+    return items.map((item) => toRequest(item, ruleOf(item)))
+  }
+
+  const toAnswer = async (clientId: string, query: UsageQuery, report: UsageReport) => ({
+    usage: { ...toUsage(clientId, query, report), events: await toRequests(report.events) },
+  })
+
   const usageService: Handlers<pb.UsageServiceServer> = {
     queryUsage: rpc(app, async (request: pb.QueryUsageRequest, caller) => {
       const query = queryOf(request)
-      return {
-        usage: toUsage(
-          caller.clientId,
-          query,
-          await usage.query(caller.appId, query, request.userId),
-        ),
-      }
+      const report = await usage.query(caller.appId, query, request.userId)
+      return toAnswer(caller.clientId, query, report)
     }),
 
     queryOwnUsage: rpc(own, async (request: pb.QueryOwnUsageRequest, caller) => {
       const query = queryOf(request)
-      return { usage: toUsage(caller.clientId, query, await usage.queryOwn(selfOf(caller), query)) }
+      return toAnswer(caller.clientId, query, await usage.queryOwn(selfOf(caller), query))
     }),
 
     listUsageRequests: rpc(app, async (request: pb.ListUsageRequestsRequest, caller) => {
@@ -58,13 +67,13 @@ export function createUsageRpc({
         historyOf(request),
         request.userId,
       )
-      return { requests: items.map(toRequest), nextCursor, openmeterConfigured }
+      return { requests: await toRequests(items), nextCursor, openmeterConfigured }
     }),
 
     listOwnUsageRequests: rpc(own, async (request: pb.ListOwnUsageRequestsRequest, caller) => {
       const { items, nextCursor } = await history.ownRequests(selfOf(caller), historyOf(request))
       return {
-        requests: items.map(toRequest),
+        requests: await toRequests(items),
         nextCursor,
         openmeterConfigured,
         clientId: caller.clientId,
@@ -173,7 +182,7 @@ function toUsage(
   clientId: string,
   { startDate, endDate }: UsageQuery,
   report: UsageReport,
-): pb.Usage {
+): Omit<pb.Usage, 'events'> {
   const rows = <T>(grouping: UsageReport['grouping'], render: (row: ChargedRow) => T): T[] =>
     report.grouping === grouping ? report.rows.map(render) : []
   return {
@@ -187,7 +196,6 @@ function toUsage(
     byManifest: rows('manifest', toSessionSums),
     bySession: rows('session', toSessionSums),
     byDay: rows('day', toDay),
-    events: report.events.map(toRequest),
   }
 }
 
@@ -216,6 +224,7 @@ const common = (row: ChargedRow) => ({
   feeWei: String(row.fee),
   networkFeeUsdMicros: String(row.micros),
   ownerChargeUsdMicros: String(row.ownerMicros),
+  platformFeeUsdMicros: String(row.platformMicros),
   endUserBillableUsdMicros: optional(row.billableMicros),
 })
 
@@ -261,7 +270,7 @@ const plain = (decimal: string): string =>
 
 const instant = (text: string): string => new Date(text).toISOString()
 
-const toRequest = (item: RequestItem): pb.UsageRequest => ({
+const toRequest = (item: RequestItem, rule: PriceRule | null): pb.UsageRequest => ({
   time: instant(item.signedAt),
   eventId: item.eventId,
   gatewayRequestId: item.requestId,
@@ -283,6 +292,8 @@ const toRequest = (item: RequestItem): pb.UsageRequest => ({
     ? noCharges
     : toCharges({ ...item, cost: item.cost, retail: item.retail, platformFee: item.platformFee })),
   platformFeeWei: optional(item.platformWei),
+  termsId: optional(item.termsId),
+  priceRule: rule ?? undefined,
 })
 
 const noCharges = {
@@ -324,6 +335,19 @@ const toSession = (item: SessionItem, endedAt: Date | null): pb.UsageSession => 
   endedAt: endedAt?.toISOString(),
 })
 
+const toOwnerCharge = (network: NetworkCharge | null) =>
+  network === null
+    ? {
+        networkFeeUsdExact: undefined,
+        ownerChargeUsdExact: undefined,
+        platformFeeUsdExact: undefined,
+      }
+    : {
+        networkFeeUsdExact: formatDecimal18(network.cost),
+        ownerChargeUsdExact: formatDecimal18(network.cost + network.platformFee),
+        platformFeeUsdExact: formatDecimal18(network.platformFee),
+      }
+
 const toStreamResponse = ({
   cursor,
   charge,
@@ -345,5 +369,6 @@ const toStreamResponse = ({
           overageUsdExact: formatDecimal18(charge.overage),
           ticketCount: String(charge.ticketCount ?? 0),
           time: charge.createdAt.toISOString(),
+          ...toOwnerCharge(charge.network),
         },
 })

@@ -73,6 +73,8 @@ export interface Charges {
   readonly micros: UsdMicros
   /** Network fee and platform cut. */
   readonly ownerMicros: UsdMicros
+  /** Their difference. */
+  readonly platformMicros: UsdMicros
   /** What end users are billed; null unless the query includes it. */
   readonly billableMicros: UsdMicros | null
 }
@@ -82,7 +84,6 @@ export type ChargedRow = UsageRow & Charges & { readonly retailRateUsd: string |
 
 export interface Totals extends Sums, Charges {
   readonly ownerWei: Wei
-  readonly platformMicros: UsdMicros
   /** The app's cut now; null when none is configured. Each ticket has that of its time. */
   readonly cutBasisPoints: bigint | null
 }
@@ -115,6 +116,8 @@ export interface RequestItem {
   readonly retail: UsdAttos | null
   readonly platformFee: UsdAttos | null
   readonly platformWei: Wei | null
+  /** Null, too, where its prices were fixed elsewhere. */
+  readonly termsId: bigint | null
   readonly usdAttosPerEth: bigint | null
   readonly billableSecs: string
   readonly pixels: string

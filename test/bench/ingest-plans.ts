@@ -24,7 +24,7 @@ export async function ingestPlans(bench: Bench): Promise<Finding[]> {
   const [rounds, tickets, users, plans] = bench.quick
     ? [3, 20_000, 5_000, 100]
     : [5, 180_000, 100_000, 1_000]
-  const apart = bench.quick ? 10_000 : 60_000
+  const apartTickets = bench.quick ? 10_000 : 60_000
   const url = await (await bench.server()).create()
   const core = wireCore(url)
   bench.defer(core.stop)
@@ -36,13 +36,17 @@ export async function ingestPlans(bench: Bench): Promise<Finding[]> {
   const topic = createTopic({ clientId, pick: (n) => pick(n) })
 
   /** Seconds to ingest; every start of the collector knows nothing of users yet. */
-  async function collect(whose: Pick, of: number, times: number): Promise<number[]> {
+  async function collect(
+    of: number,
+    { whose, times = 1, before }: { whose: Pick; times?: number; before?: () => Promise<void> },
+  ): Promise<number[]> {
     pick = whose
     const feed = createFeed()
     const metering = core.createCollecting(feed.source)
     await metering.start()
     const seconds: number[] = []
     for (let round = 0; round < times; round++) {
+      await before?.()
       const batches = [...topic.batches(of, maxBatch)]
       globalThis.gc?.()
       const started = performance.now()
@@ -54,18 +58,18 @@ export async function ingestPlans(bench: Bench): Promise<Finding[]> {
   }
 
   // Makes the users; then they are on the plans, as if they had begun with them.
-  await collect(inTurn, users, 1)
+  await collect(users, { whose: inTurn })
   await sell(core.pool, plans)
   const copy = await openCopy(url)
   bench.defer(copy.stop)
-  await collect(someActive, tickets, 1)
+  await collect(tickets, { whose: someActive })
   await copy.prepare(tickets)
   await copy.time()
   const copied: number[] = []
-  for (let round = 0; round < rounds; round++) copied.push(await copy.time())
-  const [, ...ingested] = await collect(someActive, tickets, rounds + 1)
-  const share = await rateShare(() => collect(someActive, tickets, 1))
-  const lone = await collect(inTurn, apart, rounds)
+  const before = async (): Promise<void> => void copied.push(await copy.time())
+  const ingested = await collect(tickets, { whose: someActive, times: rounds, before })
+  const share = await rateShare(() => collect(tickets, { whose: someActive }))
+  const apart = await collect(apartTickets, { whose: inTurn, times: rounds })
   await check(core.pool)
   const rate = (of: number, seconds: readonly number[]): string =>
     `${count(of / median(seconds))}/s`
@@ -89,9 +93,9 @@ export async function ingestPlans(bench: Bench): Promise<Finding[]> {
       name: 'ingest with plans, each ticket of another user',
       unit: '',
       target: null,
-      value: (median(copied) * apart) / (median(lone) * tickets),
+      value: (median(copied) * apartTickets) / (median(apart) * tickets),
       spread: null,
-      detail: `of COPY; ${rate(apart, lone)}: a row of the account, the ledger, the hour and the session for each`,
+      detail: `of COPY; ${rate(apartTickets, apart)}: a row of the account, the ledger, the hour and the session for each`,
     },
   ]
 }

@@ -116,6 +116,7 @@ const sums = {
   networkFeeUsdMicros: '9000000',
   networkFeeUsdExact: '9',
   ownerChargeUsdMicros: '9000000',
+  platformFeeUsdMicros: '0',
   billableSecs: '1.5',
   firstAt: at,
   lastAt: at,
@@ -143,6 +144,8 @@ const ticket: usage.UsageRequest = {
   ownerChargeUsdMicros: '4',
   platformFeeUsdExact: '0.0000003',
   platformFeeWei: '100000000',
+  termsId: '7',
+  priceRule: 'plan',
 }
 const unpriced: usage.UsageRequest = {
   ...ticket,
@@ -156,6 +159,8 @@ const unpriced: usage.UsageRequest = {
   ownerChargeUsdMicros: undefined,
   platformFeeUsdExact: undefined,
   platformFeeWei: undefined,
+  termsId: undefined,
+  priceRule: undefined,
 }
 const session: usage.UsageSession = {
   sessionId: 's-1',
@@ -203,6 +208,7 @@ const used: usage.Usage = {
       feeWei: '2000000000000000',
       networkFeeUsdMicros: '6000000',
       ownerChargeUsdMicros: '6000000',
+      platformFeeUsdMicros: '0',
     },
     {
       endUserId: 'unknown',
@@ -211,6 +217,7 @@ const used: usage.Usage = {
       feeWei: '1000000000000000',
       networkFeeUsdMicros: '3000000',
       ownerChargeUsdMicros: '3000000',
+      platformFeeUsdMicros: '0',
     },
   ],
   byPipelineModel: [
@@ -222,6 +229,7 @@ const used: usage.Usage = {
       feeEth: '0.003',
       networkFeeUsdMicros: '9000000',
       ownerChargeUsdMicros: '9000000',
+      platformFeeUsdMicros: '0',
     },
   ],
   byDailyPipeline: [
@@ -234,6 +242,7 @@ const used: usage.Usage = {
       feeEth: '0.003',
       networkFeeUsdMicros: '9000000',
       ownerChargeUsdMicros: '9000000',
+      platformFeeUsdMicros: '0',
     },
   ],
   byManifest: [{ ...sums, manifestId: 'm-1' }],
@@ -247,6 +256,7 @@ const used: usage.Usage = {
       feeWei: '3000000000000000',
       networkFeeUsdMicros: '9000000',
       ownerChargeUsdMicros: '9000000',
+      platformFeeUsdMicros: '0',
     },
   ],
   events: [ticket],

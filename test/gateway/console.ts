@@ -64,6 +64,7 @@ export async function startConsole({
 
   return {
     ...test,
+    url: gateway.platformUrl,
     document,
     ask,
     stop: async () => {

@@ -1,5 +1,5 @@
 import { authId } from '../../platform/ids.ts'
-import { type EthRate, type UsdAttos, formatDecimal18 } from '../../lib/money.ts'
+import { type EthRate, type UsdAttos, formatDecimal18, usdAttos } from '../../lib/money.ts'
 import type { Subject } from '../batch/subjects.ts'
 import type { SignedTicket } from '../events/parse.ts'
 import { customerKey, eventSource, eventType } from './catalog.ts'
@@ -28,6 +28,8 @@ export interface PricedTicket {
     readonly rateId: bigint
     readonly cost: UsdAttos
     readonly retail: UsdAttos
+    readonly platformFee: UsdAttos
+    readonly termsId: bigint | null
   }
 }
 
@@ -57,6 +59,9 @@ export function cloudEventOf({ ticket, subject, price }: PricedTicket, rate: Eth
     `"billable_usd_micros":${exactMicros(price.retail)}`,
     `"network_fee_usd_micros_exact":"${micros}"`,
     `"billable_usd_micros_exact":"${exactMicros(price.retail)}"`,
+    `"owner_charge_usd_micros_exact":"${exactMicros(usdAttos(price.cost + price.platformFee))}"`,
+    `"platform_fee_usd_micros_exact":"${exactMicros(price.platformFee)}"`,
+    `"terms_id":${price.termsId === null ? 'null' : `"${price.termsId}"`}`,
     `"fee_wei":${ticket.fee}`,
     `"fee_wei_exact":"${ticket.fee}"`,
     `"billable_secs":${ticket.billableSecs}`,

@@ -43,12 +43,15 @@ export async function readTickets(db: Db, keys: readonly TicketKey[]): Promise<P
     rate_id: bigint
     cost_attos: string
     retail_attos: string
+    platform_fee_attos: string
+    terms_id: bigint | null
   }>(
     db,
     sql`
     select t.app_id, t.user_id, t.event_id, c.client_id, u.external_user_id, t.session_id, t.request_id, t.manifest_id,
            t.pipeline, t.model_id, t.fee_wei, t.billable_secs, t.pixels, t.rate_id, t.cost_attos,
-           coalesce(t.retail_attos, t.cost_attos) as retail_attos,
+           coalesce(t.retail_attos, t.cost_attos) as retail_attos, coalesce(t.platform_fee_attos, 0) as platform_fee_attos,
+           t.terms_id,
            to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at
     from unnest(${keys.map((k) => k.appId)}::uuid[], ${keys.map((k) => k.userId)}::uuid[],
                 ${keys.map((k) => k.signedAt)}::timestamptz[], ${keys.map((k) => k.eventId)}::text[])
@@ -78,6 +81,8 @@ export async function readTickets(db: Db, keys: readonly TicketKey[]): Promise<P
       rateId: row.rate_id,
       cost: usdAttos(BigInt(row.cost_attos)),
       retail: usdAttos(BigInt(row.retail_attos)),
+      platformFee: usdAttos(BigInt(row.platform_fee_attos)),
+      termsId: row.terms_id,
     },
   }))
 }

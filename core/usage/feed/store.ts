@@ -13,12 +13,21 @@ export interface ChargeKey {
   readonly seq: string
 }
 
+/** What the tickets of a charge cost the network, and the platform's cut. */
+export interface NetworkCharge {
+  readonly cost: UsdAttos
+  readonly platformFee: UsdAttos
+}
+
 export interface ChargeEntry {
   readonly appId: AppId
   readonly userId: UserId
   readonly externalUserId: string
   readonly chargeId: string
+  /** What the user was charged: retail. */
   readonly cost: UsdAttos
+  /** Null where not all of its tickets are at hand. */
+  readonly network: NetworkCharge | null
   readonly overage: UsdAttos
   readonly balanceAfter: UsdAttos
   /** Null for a charge older than the column. */
@@ -44,6 +53,9 @@ export interface Between {
   readonly limit: number
 }
 
+/** So many tickets of a user, the latest by a charge's time, are searched for those of the charge. */
+const nearTickets = 20_000
+
 const first: ChargeKey = { xact: '0', userId: '00000000-0000-0000-0000-000000000000', seq: '0' }
 
 /**
@@ -67,13 +79,30 @@ export async function chargesBetween(
     balance_after_attos: string
     ticket_count: number | null
     created_at: Date
+    network_attos: string | null
+    platform_fee_attos: string | null
   }>(
     db,
     sql`
     select e.app_id, e.user_id, e.seq, e.xact, e.cause_id, u.external_user_id, e.amount_attos, e.overage_attos,
-           e.balance_after_attos, e.ticket_count, e.created_at
+           e.balance_after_attos, e.ticket_count, e.created_at, t.network_attos, t.platform_fee_attos
     from ledger_entries e
     left join end_users u on u.app_id = e.app_id and u.id = e.user_id
+    left join lateral (
+      select sum(own.cost_attos) as network_attos, sum(coalesce(own.platform_fee_attos, 0)) as platform_fee_attos
+      from (
+        select cost_attos, platform_fee_attos
+        from (
+          select charge_id, cost_attos, platform_fee_attos
+          from tickets
+          where app_id = e.app_id and user_id = e.user_id
+            and signed_at >= e.created_at - interval '1 day' and signed_at < e.created_at + interval '5 minutes'
+          order by signed_at desc, event_id desc
+          limit ${nearTickets}) near
+        where charge_id = e.cause_id
+        -- Those of a charge lie together: nothing older is read once they are all there.
+        limit e.ticket_count) own
+      having count(*) = e.ticket_count) t on true
     where e.app_id = any(${apps}::uuid[]) and (${user}::uuid is null or e.user_id = ${user}) and e.kind = 'charge'
       and e.xact >= pg_snapshot_xmin(${from}::pg_snapshot)::text::bigint
       and e.xact < pg_snapshot_xmax(${to}::pg_snapshot)::text::bigint and e.xact >= ${xact}::bigint
@@ -89,6 +118,13 @@ export async function chargesBetween(
     externalUserId: row.external_user_id ?? 'unknown',
     chargeId: row.cause_id,
     cost: usdAttos(BigInt(row.overage_attos) - BigInt(row.amount_attos)),
+    network:
+      row.network_attos === null || row.platform_fee_attos === null
+        ? null
+        : {
+            cost: usdAttos(BigInt(row.network_attos)),
+            platformFee: usdAttos(BigInt(row.platform_fee_attos)),
+          },
     overage: usdAttos(BigInt(row.overage_attos)),
     balanceAfter: usdAttos(BigInt(row.balance_after_attos)),
     ticketCount: row.ticket_count,

@@ -43,6 +43,7 @@ interface TicketRow {
   retail_attos: string | null
   platform_fee_attos: string | null
   platform_fee_wei: string | null
+  terms_id: bigint | null
   usd_attos_per_eth: string | null
   billable_secs: string
   pixels: string
@@ -65,6 +66,7 @@ const toRequest = (row: TicketRow): RequestItem => ({
   retail: row.retail_attos === null ? null : usdAttos(BigInt(row.retail_attos)),
   platformFee: row.platform_fee_attos === null ? null : usdAttos(BigInt(row.platform_fee_attos)),
   platformWei: row.platform_fee_wei === null ? null : wei(BigInt(row.platform_fee_wei)),
+  termsId: row.terms_id,
   usdAttosPerEth: row.usd_attos_per_eth === null ? null : BigInt(row.usd_attos_per_eth),
   billableSecs: row.billable_secs,
   pixels: row.pixels,
@@ -79,7 +81,7 @@ const withNames = (page: Statement, { appId, limit }: { appId: AppId; limit: num
            t.sequence_number, t.fee_wei, t.cost_attos, coalesce(t.retail_attos, t.cost_attos) as retail_attos,
            case when t.cost_attos is not null then coalesce(t.platform_fee_attos, 0) end as platform_fee_attos,
            case when t.cost_attos is not null then coalesce(t.platform_fee_wei, 0) end as platform_fee_wei,
-           r.usd_attos_per_eth, t.billable_secs, t.pixels
+           t.terms_id, r.usd_attos_per_eth, t.billable_secs, t.pixels
     from page t
     left join end_users u on u.app_id = $1 and u.id = t.user_id
     left join rates r on r.id = t.rate_id

@@ -12,7 +12,7 @@ const nullableRate = (description: string) =>
 const nullableMicros = (description: string) => nullable({ pattern: '^[0-9]+$', description })
 
 const retailRate =
-  'USD for one USD-micro of network cost: 0.000001 is network price, 0.0000015 half more.'
+  'USD for one USD-micro of network cost: 0.000001 is network price, 0.0000015 half more, 0 free.'
 const pipelineFields = {
   pipeline: Type.String(),
   modelId: Type.String({ description: '* is every model of the pipeline.' }),

@@ -148,6 +148,8 @@ export const toRequest = (item: RequestMessage, clientId: string) => ({
   ownerChargeUsdMicros: item.ownerChargeUsdMicros ?? null,
   platformFeeUsdExact: item.platformFeeUsdExact ?? null,
   platformFeeWei: item.platformFeeWei ?? null,
+  termsId: item.termsId ?? null,
+  priceRule: item.priceRule ?? null,
   ethUsdPrice: item.ethUsdPrice ?? null,
   billableSecs: item.billableSecs,
   pixels: item.pixels,

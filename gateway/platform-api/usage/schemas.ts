@@ -9,6 +9,7 @@ const currency = Type.String()
 const feeWei = Wei('Sum of the tickets.')
 const networkFeeUsdMicros = Micros('Priced at signing time.')
 const ownerChargeUsdMicros = Micros('Network fee and platform cut.')
+const platformFeeUsdMicros = Micros('The platform cut: the owner charge without the network fee.')
 const retail = {
   endUserBillableUsdMicros: Type.Optional(
     Micros('What end users are billed; with include=retail.'),
@@ -34,6 +35,7 @@ const pipelineFields = {
   networkFeeEth: Type.String({ description: 'The same as feeEth.' }),
   networkFeeUsdMicros,
   ownerChargeUsdMicros,
+  platformFeeUsdMicros,
   ...retailRate,
   ...retail,
 }
@@ -51,6 +53,7 @@ const sessionFields = {
   networkFeeUsdMicros,
   networkFeeUsdExact: exact,
   ownerChargeUsdMicros,
+  platformFeeUsdMicros,
   billableSecs: Type.String({ description: 'Decimal.' }),
   firstAt: Type.Optional(Instant('First ticket in the range.')),
   lastAt: Type.Optional(Instant('Last ticket in the range.')),
@@ -88,6 +91,14 @@ export const UsageRequest = named(
     ownerChargeUsdMicros: nullable({ description: 'Network fee and platform cut, rounded up.' }),
     platformFeeUsdExact: nullable({ description: 'The platform cut, decimal USD.' }),
     platformFeeWei: nullable({ description: 'The platform cut of feeWei.' }),
+    termsId: nullable({
+      description:
+        "The version of its user's plan that it was sold by; null while it waits for a rate, and where its prices were fixed elsewhere.",
+    }),
+    priceRule: nullable({
+      description:
+        "Which rate of that version decided: bundle (the model's), pipeline, plan, or pass_through (network price).",
+    }),
     ethUsdPrice: nullable({
       description: 'The stored rate that priced it, decimal; null while it waits for one.',
     }),
@@ -184,6 +195,7 @@ export const Usage = named(
           feeWei,
           networkFeeUsdMicros,
           ownerChargeUsdMicros,
+          platformFeeUsdMicros,
           ...retail,
         }),
       ),
@@ -212,6 +224,7 @@ export const Usage = named(
           feeWei,
           networkFeeUsdMicros,
           ownerChargeUsdMicros,
+          platformFeeUsdMicros,
           ...retail,
         }),
         { description: 'Every UTC day of the range.' },

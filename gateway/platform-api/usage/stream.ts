@@ -12,7 +12,7 @@ import type {
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named } from '../../http/schemas.ts'
-import { AppParams, Instant, Micros } from '../schemas.ts'
+import { AppParams, Instant, Micros, nullable } from '../schemas.ts'
 import { refuseOtherUser, toCount, userQuery, withOneUser } from './query.ts'
 
 type StreamMessage = StreamUsageResponse | StreamOwnUsageResponse
@@ -29,6 +29,8 @@ const description = [
 ].join(' ')
 
 const word = <const T extends string>(value: T) => Type.Unsafe<T>({ type: 'string', enum: [value] })
+const whereAbsent =
+  'Null where not all tickets are at hand: signed more than a day before, or archived.'
 const EventId = Type.String({ description: 'For Last-Event-ID.' })
 const UsageCharge = named(
   Type.Object(
@@ -40,8 +42,17 @@ const UsageCharge = named(
           chargeId: Type.String(),
           endUserId: Type.String(),
           externalUserId: Type.String(),
-          costUsdMicros: Micros('What the batch cost, rounded.'),
+          costUsdMicros: Micros('What the user was charged for the batch: retail, rounded up.'),
           costUsdExact: Type.String({ description: 'The same in USD, every digit.' }),
+          networkFeeUsdExact: nullable({
+            description: `What it cost the network, in USD. ${whereAbsent}`,
+          }),
+          ownerChargeUsdExact: nullable({
+            description: `Network fee and platform cut, in USD. ${whereAbsent}`,
+          }),
+          platformFeeUsdExact: nullable({
+            description: `The platform cut, in USD. ${whereAbsent}`,
+          }),
           balanceUsdMicros: Micros('What was left after it, rounded down.'),
           balanceUsdExact: Type.String({ description: 'The same in USD, every digit.' }),
           overageUsdExact: Type.String({ description: 'What nothing was left for, in USD.' }),
@@ -92,7 +103,8 @@ const example = `retry: 2000
 id: djE6MTIzNDU2
 event: charge
 data: {"chargeId":"019da5c2-6f4e-7c51-9e1b-0d5c1f6a7b82","endUserId":"4f6c1a0e-8d3b-4c57-9a21-6e0f5b7d8c94",\
-"externalUserId":"ada","costUsdMicros":"360","costUsdExact":"0.00036","balanceUsdMicros":"4999640",\
+"externalUserId":"ada","costUsdMicros":"360","costUsdExact":"0.00036","networkFeeUsdExact":"0.00024",\
+"ownerChargeUsdExact":"0.000264","platformFeeUsdExact":"0.000024","balanceUsdMicros":"4999640",\
 "balanceUsdExact":"4.99964","overageUsdExact":"0","ticketCount":3,"time":"2026-04-02T10:00:01.250Z"}
 
 `.replaceAll('\\\n', '')
@@ -250,6 +262,9 @@ const toCharge = (charge: UsageCharge) => ({
   externalUserId: charge.externalUserId,
   costUsdMicros: charge.costUsdMicros,
   costUsdExact: charge.costUsdExact,
+  networkFeeUsdExact: charge.networkFeeUsdExact ?? null,
+  ownerChargeUsdExact: charge.ownerChargeUsdExact ?? null,
+  platformFeeUsdExact: charge.platformFeeUsdExact ?? null,
   balanceUsdMicros: charge.balanceUsdMicros,
   balanceUsdExact: charge.balanceUsdExact,
   overageUsdExact: charge.overageUsdExact,

@@ -161,6 +161,7 @@ function toUserRow(row: UserUsage) {
     feeWei,
     networkFeeUsdMicros,
     ownerChargeUsdMicros,
+    platformFeeUsdMicros,
   } = row
   const known = externalUserId !== undefined
   return {
@@ -173,6 +174,7 @@ function toUserRow(row: UserUsage) {
     feeWei,
     networkFeeUsdMicros,
     ownerChargeUsdMicros,
+    platformFeeUsdMicros,
     ...billable(row),
   }
 }
@@ -186,6 +188,7 @@ function toPipelineRow(row: PipelineModelUsage) {
     feeEth,
     networkFeeUsdMicros,
     ownerChargeUsdMicros,
+    platformFeeUsdMicros,
   } = row
   return {
     pipeline,
@@ -199,6 +202,7 @@ function toPipelineRow(row: PipelineModelUsage) {
     networkFeeEth: feeEth,
     networkFeeUsdMicros,
     ownerChargeUsdMicros,
+    platformFeeUsdMicros,
     ...rate(row),
     ...billable(row),
   }
@@ -219,6 +223,7 @@ const toManifestRow = (row: SessionUsage) => ({
   networkFeeUsdMicros: row.networkFeeUsdMicros,
   networkFeeUsdExact: row.networkFeeUsdExact,
   ownerChargeUsdMicros: row.ownerChargeUsdMicros,
+  platformFeeUsdMicros: row.platformFeeUsdMicros,
   billableSecs: row.billableSecs,
   ...(row.firstAt === undefined ? {} : { firstAt: row.firstAt }),
   ...(row.lastAt === undefined ? {} : { lastAt: row.lastAt }),
@@ -240,5 +245,6 @@ const toDayRow = (row: DayUsage) => ({
   feeWei: row.feeWei,
   networkFeeUsdMicros: row.networkFeeUsdMicros,
   ownerChargeUsdMicros: row.ownerChargeUsdMicros,
+  platformFeeUsdMicros: row.platformFeeUsdMicros,
   ...billable(row),
 })

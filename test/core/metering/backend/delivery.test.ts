@@ -102,6 +102,9 @@ describe('tickets on their way to OpenMeter', () => {
           billable_usd_micros: 386250000,
           network_fee_usd_micros_exact: '386250000.000000003',
           billable_usd_micros_exact: '386250000.000000003',
+          owner_charge_usd_micros_exact: '386250000.000000003',
+          platform_fee_usd_micros_exact: '0',
+          terms_id: null,
           // As a float.
           fee_wei: 128750000000000000,
           fee_wei_exact: '128750000000000001',

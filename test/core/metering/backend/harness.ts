@@ -64,7 +64,15 @@ export function ticketOf(
   return {
     subject: { appId, userId },
     price:
-      cost === null ? null : { rateId: of.rateId, cost: usdAttos(cost), retail: usdAttos(cost) },
+      cost === null
+        ? null
+        : {
+            rateId: of.rateId,
+            cost: usdAttos(cost),
+            retail: usdAttos(cost),
+            platformFee: usdAttos(0n),
+            termsId: null,
+          },
     ticket: {
       eventId: of.eventId,
       clientId,

@@ -59,6 +59,7 @@ describe('usage', () => {
           feeWei: '2000000000000000',
           networkFeeUsdMicros: '6000000',
           ownerChargeUsdMicros: '6000000',
+          platformFeeUsdMicros: '0',
         },
         {
           endUserId: 'unknown',
@@ -70,6 +71,7 @@ describe('usage', () => {
           feeWei: '1000000000000000',
           networkFeeUsdMicros: '3000000',
           ownerChargeUsdMicros: '3000000',
+          platformFeeUsdMicros: '0',
         },
       ],
     })
@@ -97,6 +99,7 @@ describe('usage', () => {
         networkFeeEth: '0.003',
         networkFeeUsdMicros: '9000000',
         ownerChargeUsdMicros: '9000000',
+        platformFeeUsdMicros: '0',
       },
     ])
   })
@@ -110,6 +113,7 @@ describe('usage', () => {
     networkFeeUsdMicros: '9000000',
     networkFeeUsdExact: '9',
     ownerChargeUsdMicros: '9000000',
+    platformFeeUsdMicros: '0',
     billableSecs: '1.5',
     firstAt: at,
     lastAt: at,
@@ -125,6 +129,7 @@ describe('usage', () => {
     networkFeeEth: '0.003',
     networkFeeUsdMicros: '9000000',
     ownerChargeUsdMicros: '9000000',
+    platformFeeUsdMicros: '0',
   }
   it.each([
     ['daily_pipeline', 'byDailyPipeline', { date: '2026-01-02', ...pipeline }],
@@ -144,6 +149,7 @@ describe('usage', () => {
         feeWei: '3000000000000000',
         networkFeeUsdMicros: '9000000',
         ownerChargeUsdMicros: '9000000',
+        platformFeeUsdMicros: '0',
       },
     ],
   ])('shows rows by %s', async (groupBy, name, row) => {
@@ -175,6 +181,8 @@ describe('usage', () => {
     ownerChargeUsdMicros: '4',
     platformFeeUsdExact: '0.0000003',
     platformFeeWei: '100000000',
+    termsId: '7',
+    priceRule: 'plan',
     ethUsdPrice: '3000',
     billableSecs: '1.5',
     pixels: '262144',
@@ -190,6 +198,8 @@ describe('usage', () => {
     ownerChargeUsdMicros: null,
     platformFeeUsdExact: null,
     platformFeeWei: null,
+    termsId: null,
+    priceRule: null,
     ethUsdPrice: null,
   }
 

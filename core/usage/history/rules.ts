@@ -1,0 +1,30 @@
+import type { Pool } from '../../lib/sql.ts'
+import type { PlansApi } from '../../plans/module.ts'
+import type { PriceRule } from '../../plans/terms.ts'
+import type { RequestItem } from '../types.ts'
+
+type SoldItem = Pick<RequestItem, 'termsId' | 'pipeline' | 'modelId'>
+
+/** Which rule of its plan's version each ticket was sold by; null for one that names no version. */
+export type FindRules = (
+  items: readonly SoldItem[],
+) => Promise<(item: SoldItem) => PriceRule | null>
+
+/** Reads each version once, however many tickets name it. */
+export const createRuleFinder =
+  ({
+    pool,
+    plans,
+  }: {
+    readonly pool: Pool
+    readonly plans: Pick<PlansApi, 'readTerms' | 'retailRateOf'>
+  }): FindRules =>
+  async (items) => {
+    const ids = new Set(items.flatMap(({ termsId }) => (termsId === null ? [] : [termsId])))
+    const terms = ids.size === 0 ? [] : await plans.readTerms(pool, [...ids])
+    const byId = new Map(terms.map((of) => [of.termsId, of]))
+    return (item) => {
+      const of = item.termsId === null ? undefined : byId.get(item.termsId)
+      return of ? plans.retailRateOf(of, item).rule : null
+    }
+  }

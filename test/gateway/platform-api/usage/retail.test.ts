@@ -1,0 +1,286 @@
+import { randomUUID } from 'node:crypto'
+import * as fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { formatDecimal18, parseDecimal18 } from '../../../../core/lib/money.ts'
+import { eventOf, tollgate } from '../../../core/books/support.ts'
+import { type TestApp, serviceToken } from '../../../core/support.ts'
+import { type Person, logInTo } from '../../../support/people.ts'
+import { readEvents } from '../../../support/sse.ts'
+import { type Console, startConsole } from '../../console.ts'
+import { asRecord } from '../../support.ts'
+
+/** Plans and changes by HTTP, tickets by gRPC, figures by HTTP: what a ticket sells for is decided once, and adds up. */
+
+let console: Console
+let app: TestApp
+let person: Person
+beforeAll(async () => {
+  console = await startConsole()
+  process.env['CORE_TARGET'] = console.core.target
+  process.env['CORE_TOKEN'] = serviceToken
+  app = await console.newApp({ starterUsdMicros: '0' })
+  person = await logInTo(console, app, 'admin')
+  await setCut('12.5')
+})
+afterAll(() => console.stop())
+
+const setCut = (percent: string) =>
+  console.sql.query(
+    `insert into platform_cuts (app_id, since, percent, created_at)
+     select app_id, $2::timestamptz, $3, $2::timestamptz - interval '2 minutes' from clients where client_id = $1`,
+    [app.clientId, console.clock.now(), percent],
+  )
+
+const byKey = () => ({ authorization: app.basic })
+const post = (path: string, json: object, by: object = { person }) =>
+  console.ask('POST', `/api/v1/apps/${app.clientId}${path}`, { ...by, json })
+const get = async (path: string): Promise<Record<string, unknown>> => {
+  const { status, body } = await console.ask(
+    'GET',
+    `/api/v1/builder/apps/${app.clientId}/usage${path}`,
+    byKey(),
+  )
+  expect(status).toBe(200)
+  return body
+}
+
+interface Rates {
+  readonly overageRateUsd?: string
+  readonly capabilities?: readonly object[]
+}
+
+async function newPlan(rates: Rates): Promise<string> {
+  const plan = { name: randomUUID(), type: 'free', includedUsdMicros: '90000', ...rates }
+  const { status, body } = await post('/plans', plan)
+  expect([status, body]).toEqual([201, expect.anything()])
+  return String(body['id'])
+}
+
+async function newUser(planId: string): Promise<string> {
+  const user = `u-${randomUUID()}`
+  await console.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: user })
+  const change = { planId, timing: 'immediate' }
+  const { status } = await post(`/users/${user}/subscription/change`, change, byKey())
+  expect(status).toBe(200)
+  console.clock.advance(1_000)
+  return user
+}
+
+interface Ticket {
+  readonly fee: bigint
+  readonly pipeline: string
+  readonly model: string
+}
+
+let sequence = 0
+const book = (user: string, tickets: readonly Ticket[]) =>
+  console.as().ingestEvents({
+    envelopes: tickets.map(({ fee, pipeline, model }) =>
+      eventOf({
+        auth_id: `${app.clientId}:${user}`,
+        computed_fee: String(fee),
+        current_time: console.clock.now().toISOString(),
+        pipeline,
+        model_id: model,
+        session_id: user.slice(0, 30),
+        sequence_number: sequence++,
+      }),
+    ),
+  })
+
+const scaled = (value: unknown): bigint => parseDecimal18(String(value)) ?? -1n
+const items = (body: Record<string, unknown>) =>
+  Array.isArray(body['items']) ? body['items'].map(asRecord) : []
+
+/** The charges of a user, as they come. */
+async function follow(user: string) {
+  const stopping = new AbortController()
+  const { signal } = stopping
+  const path = `/api/v1/builder/apps/${app.clientId}/usage/stream?userId=${user}`
+  const response = await fetch(console.url + path, { headers: byKey(), signal })
+  const charges: Record<string, unknown>[] = []
+  const over = (async () => {
+    for await (const { event, data } of readEvents(response, signal))
+      if (event === 'charge' && data) charges.push(data)
+  })()
+  const stop = async (): Promise<void> => {
+    stopping.abort()
+    await over
+  }
+  return { charges, stop }
+}
+
+describe('every answer about a ticket', () => {
+  it('shows what it cost, what it sold for and by which rule, the cut and the charge of the owner', async () => {
+    const plan = await newPlan({
+      overageRateUsd: '0.000003',
+      capabilities: [{ pipeline: 'text-to-image', modelId: 'sdxl', retailRateUsd: '0.0000005' }],
+    })
+    const user = await newUser(plan)
+    const live = await follow(user)
+    await book(user, [
+      { fee: 10n ** 12n, pipeline: 'text-to-image', model: 'sdxl' },
+      { fee: 10n ** 12n, pipeline: 'llm', model: 'x' },
+    ])
+    const list = items(await get(`/requests?userId=${user}`))
+    expect(list.map((item) => [item['priceRule'], item['endUserBillableUsdExact']]).sort()).toEqual(
+      [
+        ['bundle', '0.0015'],
+        ['plan', '0.009'],
+      ],
+    )
+    for (const item of list)
+      expect(item).toMatchObject({
+        networkFeeUsdExact: '0.003',
+        platformFeeUsdExact: '0.000375',
+        platformFeeWei: '125000000000',
+        ownerChargeUsdMicros: '3375',
+        termsId: expect.stringMatching(/^[0-9]+$/),
+      })
+    expect(new Set(list.map(({ termsId }) => termsId)).size).toBe(1)
+    const { byUser } = await get(`?groupBy=user&include=retail&userId=${user}`)
+    expect(byUser).toMatchObject([
+      {
+        networkFeeUsdMicros: '6000',
+        platformFeeUsdMicros: '750',
+        ownerChargeUsdMicros: '6750',
+        endUserBillableUsdMicros: '10500',
+      },
+    ])
+    await expect
+      .poll(() => live.charges, { timeout: 20_000 })
+      .toMatchObject([
+        {
+          costUsdExact: '0.0105',
+          networkFeeUsdExact: '0.006',
+          platformFeeUsdExact: '0.00075',
+          ownerChargeUsdExact: '0.00675',
+        },
+      ])
+    await live.stop()
+  })
+
+  it('of the stream leaves out what its tickets do not tell any more', async () => {
+    const user = await newUser(await newPlan({}))
+    const live = await follow(user)
+    const old = new Date(console.clock.now().getTime() - 26 * 3_600_000).toISOString()
+    await console.as().ingestEvents({
+      envelopes: [
+        eventOf({ auth_id: `${app.clientId}:${user}`, computed_fee: '1', current_time: old }),
+      ],
+    })
+    await expect
+      .poll(() => live.charges, { timeout: 20_000 })
+      .toMatchObject([
+        { costUsdExact: '0.000000000000003', networkFeeUsdExact: null, ownerChargeUsdExact: null },
+      ])
+    await live.stop()
+  })
+})
+
+/** A rate with up to eighteen places, as a plan has it. */
+const rates = fc.oneof(
+  fc.constantFrom('0', '0.000001', '0.000000000000000001', '0.0000015'),
+  fc.bigInt(0n, 10n ** 13n).map((rate) => formatDecimal18(rate)),
+)
+const features = [
+  { pipeline: 'text-to-image', model: 'sdxl' },
+  { pipeline: 'llm', model: 'x' },
+  { pipeline: '', model: '' },
+] as const
+// More than all the ether is refused, and nothing of it is booked.
+const fees = fc.oneof(
+  fc.bigInt(0n, 10n ** 18n),
+  fc.bigInt(0n, 10n ** 27n),
+  fc.bigInt(0n, 10n ** 30n - 1n),
+)
+
+/** What is stored of tickets, to the byte. */
+const rowsOf = async (): Promise<unknown> =>
+  (
+    await console.sql.query(
+      'select md5(string_agg(t::text, $1 order by event_id)) as all from tickets t',
+      [';'],
+    )
+  ).rows[0]
+
+describe('retail', () => {
+  it(
+    'is the sum of its tickets to the atto, and nothing changes it later',
+    { timeout: 120_000 },
+    async () => {
+      await fc.assert(
+        fc.asyncProperty(
+          fc.record({ plan: rates, ofModel: fc.option(rates), ofPipeline: fc.option(rates) }),
+          fc.array(fc.record({ fee: fees, feature: fc.constantFrom(...features) }), {
+            minLength: 1,
+            maxLength: 6,
+          }),
+          async ({ plan, ofModel, ofPipeline }, calls) => {
+            const capabilities = [
+              ...(ofModel === null
+                ? []
+                : [{ pipeline: 'text-to-image', modelId: 'sdxl', retailRateUsd: ofModel }]),
+              ...(ofPipeline === null
+                ? []
+                : [{ pipeline: 'llm', modelId: '*', retailRateUsd: ofPipeline }]),
+            ]
+            const planId = await newPlan({ overageRateUsd: plan, capabilities })
+            const user = await newUser(planId)
+            await book(
+              user,
+              calls.map(({ fee, feature }) => ({ fee, ...feature })),
+            )
+
+            const own = new Map([
+              ['text-to-image', ofModel],
+              ['llm', ofPipeline],
+            ])
+            const rateOf = (pipeline: string): bigint => scaled(own.get(pipeline) ?? plan)
+            const list = items(await get(`/requests?userId=${user}`))
+            const booked = calls.filter(({ fee }) => fee <= 10n ** 27n)
+            expect(list.map(({ feeWei }) => feeWei).sort()).toEqual(
+              booked.map(({ fee }) => String(fee)).sort(),
+            )
+            let retail = 0n
+            for (const item of list) {
+              const network = BigInt(String(item['feeWei'])) * scaled(item['ethUsdPrice'])
+              const ratio = rateOf(String(item['pipeline'])) * 10n ** 6n
+              const price = (network * ratio) / 10n ** 36n
+              expect(item['endUserBillableUsdExact']).toBe(formatDecimal18(price))
+              retail += price
+            }
+            const [stored] = (
+              await console.sql.query<Record<string, string>>(
+                `select b.consumed_attos::text as charged,
+                      (select coalesce(sum(cost_attos + markup_attos), 0) from usage_hourly h where h.user_id = u.id)::text as hours,
+                      (select coalesce(sum(cost_attos + markup_attos), 0) from ticket_sessions s where s.user_id = u.id)::text as sessions
+               from end_users u join balances b on b.user_id = u.id where u.external_user_id = $1`,
+                [user],
+              )
+            ).rows
+            const text = String(retail)
+            expect(stored).toEqual({ charged: text, hours: text, sessions: text })
+
+            const before = await rowsOf()
+            const { status } = await console.ask('PUT', `/api/v1/apps/${app.clientId}/plans`, {
+              person,
+              json: { id: planId, overageRateUsd: '0.5', capabilities: [] },
+            })
+            expect(status).toBe(200)
+            await console.as().recordRate({
+              usdPerEth: '9999',
+              observedAt: console.clock.now().toISOString(),
+            })
+            console.clock.advance(1_000)
+            expect(await rowsOf()).toEqual(before)
+            expect(items(await get(`/requests?userId=${user}`))).toEqual(list)
+          },
+        ),
+        { numRuns: 5, endOnFailure: true },
+      )
+      const { text } = await tollgate('verify')
+      expect(text).toContain('the books are right')
+    },
+  )
+})
