@@ -92,13 +92,13 @@ function createParts(
   const limits = createEdgeLimits(config, { log, now, devices })
   const cors = createCors({ core, publicUrl, origins: corsOrigins })
   const platform = createListener({ ...shared, cors, limits })
-  const builder = createListener(shared)
+  const builder = createListener({ ...shared, cors, limits })
 
   async function addRoutes(): Promise<void> {
     const logins = { loginProvider, devices, loginStates: signedFor('login state') }
     const settings = { tokenAlg, trustedProxyHops, validateV2, ingestSecret, adminPort, ...logins }
     await platformRoutes(platform, { ...shared, ...settings, webhook })
-    builderRoutes(builder)
+    await builderRoutes(builder, shared)
   }
 
   return { ...shared, limits, platform, builder, addRoutes }

@@ -5,6 +5,7 @@ import {
   UserServiceService,
 } from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { ManagementServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
+import { TenantServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/tenants.ts'
 import { OperatorAppServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/operators.ts'
 import type { BackendApi } from '../metering/backend/module.ts'
 import type { Plans } from '../plans/service.ts'
@@ -29,6 +30,9 @@ import { type Invitations, createInvitations } from './invitations/invitations.t
 import { type Members, createMembers } from './members/members.ts'
 import { createOperatorsRpc } from './operators/rpc.ts'
 import { openUserProvider } from './providers/open.ts'
+import { createProvisioners } from './tenants/provisioners.ts'
+import { createTenantsRpc } from './tenants/rpc.ts'
+import { createTenants } from './tenants/tenants.ts'
 import type { ActivationGate, CredentialIssuer } from './types.ts'
 import { createOwners } from './users/owners.ts'
 import { createUsersRpc } from './users/rpc.ts'
@@ -67,9 +71,11 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
     { ...people, clients, users },
   )
   const loginPolicy = createLoginPolicy({ pool })
+  const tenants = createTenants({ ...ending, pool, secrets, clients, now })
+  const provisioners = createProvisioners({ pool, clients, tenants })
 
   return {
-    api: { clients, accounts, users, owners, userProvider, loginPolicy },
+    api: { clients, accounts, users, owners, userProvider, loginPolicy, provisioners },
     services: [
       grpcService(AppServiceService, appService),
       grpcService(CallerServiceService, callerService),
@@ -77,6 +83,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
       grpcService(AccountServiceService, accountService),
       grpcService(ManagementServiceService, managementService),
       grpcService(OperatorAppServiceService, operatorAppService),
+      grpcService(TenantServiceService, createTenantsRpc({ tenants }).tenantService),
     ],
     lifecycle: { prepare: () => restoreSetAside(pool, log) },
     upkeep: [accounts.deleteExpired, people.invitations.deleteExpired],

@@ -2,7 +2,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { Scope } from '../../proto/scopes.ts'
 import { type Actor, type AuditEntry, audit, auditAll } from '../platform/audit.ts'
 import { type Reply, createBatchWriter } from '../platform/batch-writer.ts'
-import type { M2mCaller } from '../rpc/callers.ts'
+import type { M2mCaller, UserCaller } from '../rpc/callers.ts'
 import { type Cursor, page } from '../platform/cursor.ts'
 import { type Grants, keyGrant } from '../platform/grants/grants.ts'
 import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
@@ -23,6 +23,8 @@ export type { KeyOwner, StoredKey } from './store.ts'
 
 const activeKeysMax = 100
 const keyPrefix = 'svc_ak_'
+/** Of keys that the builder API issues (docs/decisions/07.md). */
+export const builderKeyPrefix = 'sk_'
 const prefixDigits = 6
 const labelMax = 100
 
@@ -226,7 +228,16 @@ export function createKeys({
     const stored = parsed && (await findActiveKey(candidates))
     if (parsed && !stored) await noteRefusedUse(candidates)
     if (!stored || (parsed.clientId !== null && parsed.clientId !== stored.clientId)) return null
-    return stored
+    return parsed.user === null || parsed.user === userPartOf(stored) ? stored : null
+  }
+
+  /** The user of a key of the builder API. TOKEN_INVALID for any other credential. */
+  async function builderUser(credential: string): Promise<UserCaller> {
+    const key = credential.startsWith(builderKeyPrefix) ? await find(credential) : null
+    const owner = key && (await ownerOf(key))
+    if (!owner) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
+    const { appId: app, clientId, userId, externalUserId, publicScopes: scopes } = owner
+    return { kind: 'user', appId: app, clientId, userId, externalUserId, scopes }
   }
 
   /**
@@ -248,7 +259,7 @@ export function createKeys({
   const isKey = (credential: string): boolean => parseKey(credential) !== null
 
   const { revokeKeysOfGrants: endOfGrants } = store
-  return { create, list, revoke, find, ownerOf, verifySigning, isKey, endOfGrants }
+  return { create, list, revoke, find, ownerOf, builderUser, verifySigning, isKey, endOfGrants }
 }
 
 export type Keys = ReturnType<typeof createKeys>
@@ -256,7 +267,12 @@ export type Keys = ReturnType<typeof createKeys>
 const tooManyKeys = (): DomainError =>
   new DomainError('CONFLICT', `a user may have ${activeKeysMax} active keys; revoke one first`)
 
-const entryOf = ({ user, actor }: NewKeyRequest, keyId: string, at: Date): AuditEntry => ({
+/** What the audit log says of a new key. */
+export const entryOf = (
+  { user, actor }: Pick<NewKeyRequest, 'user' | 'actor'>,
+  keyId: string,
+  at: Date,
+): AuditEntry => ({
   appId: user.appId,
   actor: actor.name,
   action: 'api_key_created',
@@ -267,9 +283,9 @@ const entryOf = ({ user, actor }: NewKeyRequest, keyId: string, at: Date): Audit
 })
 
 /** A new key: its id, its secret, and the start of the secret by which people recognise it. */
-export function newKey() {
-  const secret = newSecret(keyPrefix)
-  return { id: newKeyId(), secret, prefix: secret.slice(0, keyPrefix.length + prefixDigits) }
+export function newKey(start = keyPrefix) {
+  const secret = newSecret(start)
+  return { id: newKeyId(), secret, prefix: secret.slice(0, start.length + prefixDigits) }
 }
 
 /** The label without what Postgres or a page cannot show. A bad label is no reason to refuse a key. */
@@ -277,14 +293,31 @@ export const cleanLabel = (text: string): string =>
   toReadable(text).slice(0, labelMax).toWellFormed()
 
 const composite = /^(app_[0-9a-f]{24})_(.+)$/
+// What stands before the last "_" may itself contain one.
+const builderKey = /^sk_(?:(.+)_)?([^_]+)$/
+
+interface ParsedKey {
+  readonly clientId: string | null
+  /** The external id in base64url, where the credential names it. */
+  readonly user: string | null
+  readonly secret: string
+}
 
 /**
- * Reads the credential `app_<24hex>_svc_ak_…`, `svc_ak_…`, `app_<24hex>_<secret>` or `<secret>` (decision 7). Null for
- * anything else; a wrong checksum is recognised here, without a look-up.
+ * Reads the credential `app_<24hex>_svc_ak_…`, `svc_ak_…`, `app_<24hex>_<secret>`, `<secret>` (decision 7), `sk_…` or
+ * `sk_<user>_<secret>`. Null for anything else; a wrong checksum is recognised here, without a look-up.
  */
-export function parseKey(credential: string): { clientId: string | null; secret: string } | null {
+export function parseKey(credential: string): ParsedKey | null {
+  const [, user = null, digits] = builderKey.exec(credential) ?? []
+  if (digits !== undefined) {
+    const secret = builderKeyPrefix + digits
+    return isSecret(secret, builderKeyPrefix) ? { clientId: null, user, secret } : null
+  }
   const match = composite.exec(credential)
   const rest = match?.[2] ?? credential
   const secret = rest.startsWith(keyPrefix) ? rest : keyPrefix + rest
-  return isSecret(secret, keyPrefix) ? { clientId: match?.[1] ?? null, secret } : null
+  return isSecret(secret, keyPrefix) ? { clientId: match?.[1] ?? null, user: null, secret } : null
 }
+
+const userPartOf = ({ user }: store.StoredKey): string | null =>
+  user && Buffer.from(user.externalUserId).toString('base64url')

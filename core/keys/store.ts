@@ -109,6 +109,26 @@ export async function countUserKeys(
   return new Map(rows.map((row) => [userId(row.user_id), row.count]))
 }
 
+/** Those of the users who have an active key that begins with `prefix`. Exact only while the users' rows are locked. */
+export async function findPrefixHolders(
+  db: Db,
+  users: readonly { appId: AppId; id: UserId }[],
+  prefix: string,
+): Promise<Set<UserId>> {
+  const rows = await many<{ user_id: string }>(
+    db,
+    prepared(
+      'key-prefix-holders',
+      sql`
+    select distinct k.user_id
+    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.id)}::uuid[]) as w (app_id, id)
+    join api_keys k on k.app_id = w.app_id and k.user_id = w.id
+    where k.status = 'active' and starts_with(k.prefix, ${prefix}) and ended_grants(k.grants, k.created_at) = '{}'`,
+    ),
+  )
+  return new Set(rows.map((row) => userId(row.user_id)))
+}
+
 /** Until the transaction ends, no other transaction counts and adds keys of the app itself. */
 export async function lockAppKeys(db: Db, app: AppId): Promise<void> {
   await db.query(sql`select pg_advisory_xact_lock(hashtextextended(${`app keys ${app}`}, 0))`)

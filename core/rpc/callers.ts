@@ -38,6 +38,16 @@ export interface UserCaller {
   readonly externalUserId: ExternalUserId
   readonly scopes: readonly string[]
 }
+/** The tenant of an app, or an M2M client, that creates users of that app at the builder API. */
+export interface ProvisionerCaller {
+  readonly kind: 'provisioner'
+  readonly appId: AppId
+  readonly clientId: ClientId
+  /** Its client id, for the audit log. */
+  readonly name: string
+  /** What ends with the credential of this caller, and so do keys that it gets. */
+  readonly grants: readonly string[]
+}
 /** A person with a dashboard session. */
 export interface AccountCaller {
   readonly kind: 'account'
@@ -76,6 +86,7 @@ export type Caller =
   | ServiceCaller
   | M2mCaller
   | UserCaller
+  | ProvisionerCaller
   | BearerCaller
   | AccountCaller
   | MemberCaller
@@ -92,6 +103,13 @@ export interface Authenticator {
   m2mByBasic(pairs: readonly BasicPair[]): Promise<M2mCaller>
   m2mByToken(token: string): Promise<M2mCaller>
   userByToken(token: string): Promise<UserCaller>
+  /** The user whose key of the builder API it is. */
+  userByBuilderKey(key: string): Promise<UserCaller>
+  /** Who may create users of the app at the builder API. NOT_FOUND for another's app, SCOPE_MISSING. */
+  provisionerByBasic(
+    pairs: readonly BasicPair[],
+    clientId: string | undefined,
+  ): Promise<ProvisionerCaller>
   /** TOKEN_INVALID when the session is over. */
   accountBySession(token: string): Promise<AccountCaller>
   /** Null when the app is unknown or the account may not see it. */
@@ -220,6 +238,32 @@ export const endUser = (): Guard<UserCaller> =>
     requireOwnApp(caller, request.clientId)
     return caller
   })
+
+/** Who creates users of the named app at the builder API: 401, then 404, then 403. */
+export const provisioner = (): Guard<ProvisionerCaller> =>
+  throughGateway(async ({ credential, clientId }, authenticator) => {
+    if (credential.scheme === 'basic')
+      return authenticator.provisionerByBasic(credential.pairs, clientId)
+    throw new DomainError(
+      'CREDENTIAL_INVALID',
+      'send the tenant id and its admin secret, or the M2M client id and secret, as HTTP Basic',
+    )
+  })
+
+/** An end user of the named app at the builder API, by user JWT or `sk_` key as Bearer: 401, then 404. */
+export const actor = (): Guard<UserCaller> =>
+  throughGateway(async ({ credential, clientId }, authenticator) => {
+    if (credential.scheme !== 'bearer')
+      throw new DomainError('TOKEN_INVALID', 'send a user token or an sk_ key as Bearer')
+    const { token } = credential
+    const caller = token.startsWith(builderKeyPrefix)
+      ? await authenticator.userByBuilderKey(token)
+      : await authenticator.userByToken(token)
+    requireOwnApp(caller, clientId)
+    return caller
+  })
+
+const builderKeyPrefix = 'sk_'
 
 /** A person with a dashboard session: 401 without one. */
 export const session = (): Guard<AccountCaller> =>

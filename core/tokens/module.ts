@@ -17,6 +17,7 @@ import { createDevices } from './devices/devices.ts'
 import { createDevicesRpc } from './devices/rpc.ts'
 import { deleteDevicesOfApp, deleteExpiredDevices } from './devices/store.ts'
 import { createAuthorizationCodeGrant } from './grants/authorization-code.ts'
+import { createBuilderExchange } from './grants/builder-exchange.ts'
 import { createClientCredentialsGrant } from './grants/client-credentials.ts'
 import { createDeviceCodeGrant } from './grants/device-code.ts'
 import { createDeviceTokenExchange } from './grants/device-token.ts'
@@ -98,6 +99,8 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
     m2mByBasic: clients.authenticate,
     m2mByToken: subjects.m2mByToken,
     userByToken: subjects.userByToken,
+    userByBuilderKey: others.keys.builderUser,
+    provisionerByBasic: others.identity.provisioners.admit,
     accountBySession: accounts.bySession,
     memberOf: accounts.memberOf,
   }
@@ -144,7 +147,7 @@ function createParts(
   platform: Platform,
   {
     config,
-    identity: { clients, accounts, users, owners, loginPolicy },
+    identity: { clients, accounts, users, owners, loginPolicy, provisioners },
     allowances,
     keys,
   }: TokensOthers,
@@ -153,7 +156,8 @@ function createParts(
   const { pool, now, secrets, grants } = platform
   const { issuer, defaultSignerUrl } = platform.config
   const { signer, login, device, enforceAllowance } = config
-  const shared = { pool, now, grants, issuer, jwts, clients, users, owners, loginPolicy, keys }
+  const people = { clients, users, owners, loginPolicy, provisioners }
+  const shared = { ...people, pool, now, grants, issuer, jwts, keys }
   const base = { ...shared, subjects: createSubjects(shared) }
   return {
     ...base,
@@ -186,6 +190,7 @@ function createGrants(
     deviceToken: createDeviceTokenExchange(parts),
     refreshToken: createRefreshTokenGrant(parts),
     tokenExchange: createTokenExchange(parts),
+    builderExchange: createBuilderExchange(parts),
     introspection: createIntrospection(parts),
     revocation: createRevocation(parts),
     revocationBoundSeconds,

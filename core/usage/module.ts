@@ -1,4 +1,5 @@
 import { TicketServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
+import { MeterServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/meters.ts'
 import { UsageServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { IdentityApi } from '../identity/module.ts'
@@ -12,6 +13,8 @@ import { createFeed } from './feed/feed.ts'
 import { createFollow } from './feed/follow.ts'
 import { createHistory } from './history/history.ts'
 import { createRuleFinder } from './history/rules.ts'
+import { createMeters } from './meters/meters.ts'
+import { createMetersRpc } from './meters/rpc.ts'
 import { createUsageRpc } from './rpc.ts'
 import { createUsage } from './service.ts'
 import { type ExplainDeps, createExplain } from './tickets/explain.ts'
@@ -33,14 +36,9 @@ export interface UsageOthers {
 /** What was used: sums, single requests and sessions, and the live feed. */
 export function createUsageModule(
   platform: Platform,
-  {
-    backend: { requireMetering, isOpenMeter },
-    identity: { users, owners },
-    ledger,
-    plans,
-    cuts,
-  }: UsageOthers,
+  { backend, identity: { users, owners }, ledger, plans, cuts }: UsageOthers,
 ) {
+  const { requireMetering, isOpenMeter } = backend
   const { pool, log, metrics, now, invalidations, sealing, stopping } = platform
   const follow = createFollow({
     pool,
@@ -63,12 +61,15 @@ export function createUsageModule(
     requireMetering,
     openmeterConfigured: isOpenMeter,
   })
+  const meters = createMeters({ pool, now, ...backend })
+  const { meterService } = createMetersRpc({ ...backend, meters })
   const { ticketService } = createTickets({ pool, requireMetering, ledger, plans, cuts })
   return {
     api: {},
     services: [
       grpcService(UsageServiceService, usageService),
       grpcService(TicketServiceService, ticketService),
+      grpcService(MeterServiceService, meterService),
     ],
   }
 }

@@ -15,7 +15,8 @@ const keysOf: Readonly<Record<Grouping, readonly Key[]>> = {
   day: ['day'],
 }
 
-type Key = 'user_id' | 'pipeline' | 'model_id' | 'day' | 'manifest_id' | 'session_id'
+/** A column by which usage is summed. */
+export type Key = 'user_id' | 'pipeline' | 'model_id' | 'day' | 'manifest_id' | 'session_id'
 const keys: readonly Key[] = ['user_id', 'pipeline', 'model_id', 'day', 'manifest_id', 'session_id']
 
 interface Row {
@@ -189,18 +190,25 @@ export async function sums(
   selection: Selection,
   by: { grouping: Grouping; limit: number },
 ): Promise<UsageRow[]> {
-  if (selection.requestId !== null)
-    return inRequest(pool, (db) => grouped(db, selectedRequest(selection), { ...by, ...selection }))
-  if (by.grouping !== 'manifest' && by.grouping !== 'session')
+  const keys = keysOf[by.grouping]
+  if (selection.requestId === null) return sumsBy(pool, selection, { keys, limit: by.limit })
+  return inRequest(pool, (db) =>
+    grouped(db, selectedRequest(selection), { ...selection, keys, limit: by.limit }),
+  )
+}
+
+/** As `sums`, of a selection that names no gateway request, by any columns but the day beside a session's. */
+export async function sumsBy(
+  pool: Pool,
+  selection: Selection,
+  by: { keys: readonly Key[]; limit: number },
+): Promise<UsageRow[]> {
+  if (!by.keys.includes('manifest_id'))
     return grouped(pool, selectedHours(selection), { ...by, ...selection })
   return tx(pool, async (db) => {
     await db.query(sql`set transaction isolation level repeatable read, read only`)
     const rows = await grouped(db, selectedSessions(selection), { ...by, ...selection })
-    const all = await grouped(db, selectedHours(selection), {
-      ...by,
-      ...selection,
-      grouping: 'none',
-    })
+    const all = await grouped(db, selectedHours(selection), { ...by, ...selection, keys: [] })
     return withRest(rows, all)
   })
 }
@@ -218,7 +226,7 @@ export const inRequest = <T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<
   })
 
 interface By {
-  readonly grouping: Grouping
+  readonly keys: readonly Key[]
   readonly limit: number
   readonly appId: AppId
 }
@@ -226,9 +234,8 @@ interface By {
 async function grouped(
   db: Db,
   head: Statement,
-  { grouping, limit, appId }: By,
+  { keys: by, limit, appId }: By,
 ): Promise<UsageRow[]> {
-  const by = keysOf[grouping]
   const rows = await many<Row>(
     db,
     after(head, {

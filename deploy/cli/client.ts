@@ -23,6 +23,7 @@ import {
   type CheckCallerRequest,
 } from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { OperatorAppServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/operators.ts'
+import { TenantServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/tenants.ts'
 import { LossServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { MeteringServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { OutboxServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
@@ -88,6 +89,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     sealing: open(SealingServiceClient),
     signers: open(SignersServiceClient),
     subscriptions: open(OperatorSubscriptionServiceClient),
+    tenants: open(TenantServiceClient),
     tickets: open(TicketServiceClient),
     tokens: open(TokenServiceClient),
     whatIf: open(OperatorWhatIfServiceClient),
@@ -119,7 +121,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
       }),
     createAdjustment: bound(unary(allowances.createAdjustment.bind(allowances)), operator),
     ...quotaCalls(clients, operator),
-    ...appCalls(clients.anyApps, operator),
+    ...appCalls(clients, operator),
     ...grantCalls(clients.anyAllowances, operator),
     ...billingCalls(clients.billing, operator),
     ...planCalls(clients, operator),
@@ -169,6 +171,7 @@ export type CoreReader = Pick<
   | 'listSetAsideAddresses'
   | 'listSigners'
   | 'listSigningKeys'
+  | 'listTenants'
   | 'listOffers'
   | 'lossReport'
   | 'meteringStatus'
@@ -242,7 +245,10 @@ const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => (
   startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), options),
 })
 
-const appCalls = (apps: OperatorAppServiceClient, options: CallOptions) => ({
+const appCalls = (
+  { anyApps: apps, tenants }: Pick<ReturnType<typeof openClients>, 'anyApps' | 'tenants'>,
+  options: CallOptions,
+) => ({
   listAppUsers: bound(unary(apps.listAppUsers.bind(apps)), options),
   getAppUser: bound(unary(apps.getAppUser.bind(apps)), options),
   putAppUser: bound(unary(apps.putAppUser.bind(apps)), options),
@@ -255,6 +261,11 @@ const appCalls = (apps: OperatorAppServiceClient, options: CallOptions) => ({
   putAppMember: bound(unary(apps.putAppMember.bind(apps)), options),
   removeAppMember: bound(unary(apps.removeAppMember.bind(apps)), options),
   withdrawAppInvitation: bound(unary(apps.withdrawAppInvitation.bind(apps)), options),
+  createTenant: bound(unary(tenants.createTenant.bind(tenants)), options),
+  listTenants: bound(unary(tenants.listTenants.bind(tenants)), options),
+  rotateTenantSecret: bound(unary(tenants.rotateTenantSecret.bind(tenants)), options),
+  disableTenant: bound(unary(tenants.disableTenant.bind(tenants)), options),
+  enableTenant: bound(unary(tenants.enableTenant.bind(tenants)), options),
 })
 
 const grantCalls = (allowances: OperatorAllowanceServiceClient, options: CallOptions) => ({

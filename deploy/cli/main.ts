@@ -4,6 +4,7 @@ import { messageOf } from '../../core/lib/process.ts'
 import { account } from './commands/account.ts'
 import { member } from './commands/apps/member.ts'
 import { redirectUri } from './commands/apps/redirect-uri.ts'
+import { tenant } from './commands/apps/tenant.ts'
 import { signerSecret } from './commands/apps/signer-secret.ts'
 import { user } from './commands/apps/user.ts'
 import { adjust } from './commands/money/adjust.ts'
@@ -44,7 +45,7 @@ import { renderHelp } from './help.ts'
 /** The commands by what they are about, as `--help` lists them. */
 const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   Run: { start, core, gateway, sidecar, collector, config, demo, 'signer-double': signerDouble },
-  'Apps and people': { app, member, 'redirect-uri': redirectUri, user, account, audit },
+  'Apps and people': { app, member, 'redirect-uri': redirectUri, user, account, tenant, audit },
   Money: {
     grant,
     adjust,

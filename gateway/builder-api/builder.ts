@@ -1,6 +1,38 @@
+import { Type } from 'typebox'
 import type { App } from '../http/app.ts'
+import type { ListenerDeps } from '../http/listener.ts'
+import { route } from '../http/route.ts'
+import { collectDocument, documentRoutes } from './docs.ts'
+import { tokenRoutes } from './token.ts'
+import { usageRoutes } from './usage.ts'
+import { userRoutes } from './users.ts'
 
-/** Everything at the builder API's listener: for now its health check. */
-export function builderRoutes(app: App): void {
-  app.get('/health', (_, reply) => reply.type('text/plain; charset=utf-8').send('ok'))
+/** Everything at the builder API's listener (docs/builder-api.md). */
+export async function builderRoutes(app: App, deps: ListenerDeps): Promise<void> {
+  await collectDocument(app, deps.publicUrl)
+  healthRoute(app)
+  await documentRoutes(app, deps)
+  userRoutes(app)
+  tokenRoutes(app, deps)
+  usageRoutes(app)
+}
+
+export function healthRoute(app: App): void {
+  app.get(
+    '/health',
+    route(
+      { guard: { kind: 'none' } },
+      {
+        operationId: 'getHealth',
+        summary: 'Whether the process answers',
+        description:
+          'Answers "ok" as soon as the process serves requests, without a look at what is behind it.',
+        tags: ['service'],
+        response: {
+          200: { description: 'ok', content: { 'text/plain': { schema: Type.String() } } },
+        },
+      },
+    ),
+    (_, reply) => reply.type('text/plain; charset=utf-8').send('ok'),
+  )
 }

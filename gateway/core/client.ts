@@ -1,5 +1,5 @@
 import type { DescMessage, MessageInitShape } from '@bufbuild/protobuf'
-import { type CallOptions, type Client, createClient } from '@connectrpc/connect'
+import { type CallOptions, type Client, type Transport, createClient } from '@connectrpc/connect'
 import { createGrpcTransport } from '@connectrpc/connect-node'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
@@ -31,6 +31,7 @@ import {
   type CreateKeyResponse,
   KeyService,
 } from '../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
+import { BuilderUserService } from '../../proto/gen/es/tollgate/keys/v1/builder_pb.ts'
 import { AuthorizationService } from '../../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
 import { DeviceService } from '../../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
 import { GrantService } from '../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
@@ -43,6 +44,7 @@ import { DecisionService } from '../../proto/gen/es/tollgate/signer/v1/decisions
 import { OwnSignerService } from '../../proto/gen/es/tollgate/signer/v1/signers_pb.ts'
 import { LossService } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { TicketService } from '../../proto/gen/es/tollgate/usage/v1/tickets_pb.ts'
+import { MeterService } from '../../proto/gen/es/tollgate/usage/v1/meters_pb.ts'
 import { UsageService } from '../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import { type BatchedCall, type CallAnswer, batchCalls } from './batched-calls.ts'
 import {
@@ -77,17 +79,16 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const callers = createClient(CallerService, transport)
   const users = createClient(UserService, transport)
   const keys = createClient(KeyService, transport)
+  const builderUsers = createClient(BuilderUserService, transport)
+  const { usage, meters, tickets, losses } = openReports(transport)
   const tokens = createClient(TokenService, transport)
   const allowances = createClient(AllowanceService, transport)
   const creditQuotas = createClient(CreditQuotaService, transport)
   const limits = createClient(LimitService, transport)
   const billing = createClient(BillingService, transport)
   const whatIf = createClient(WhatIfService, transport)
-  const usage = createClient(UsageService, transport)
-  const tickets = createClient(TicketService, transport)
   const decisions = createClient(DecisionService, transport)
   const ownSigner = createClient(OwnSignerService, transport)
-  const losses = createClient(LossService, transport)
   const accounts = createClient(AccountService, transport)
   const apps = createClient(AppService, transport)
   const management = createClient(ManagementService, transport)
@@ -165,6 +166,11 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       create: batched(batches.createKey),
       list: call(keys.listKeys),
       revoke: call(keys.revokeKey),
+    }),
+    builder: ({ call }: CallContext) => ({
+      provisionUser: call(builderUsers.provisionUser),
+      exchange: call(grants.exchangeBuilderToken),
+      queryMeter: call(meters.queryMeter),
     }),
     tokens: ({ call, batched }: CallContext) => ({
       issueMachineToken: call(tokens.issueMachineToken),
@@ -263,6 +269,13 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
 
 export type Core = ReturnType<typeof connectCore>
 export type CoreCalls = ReturnType<Core['callsFor']>
+
+const openReports = (transport: Transport) => ({
+  usage: createClient(UsageService, transport),
+  meters: createClient(MeterService, transport),
+  tickets: createClient(TicketService, transport),
+  losses: createClient(LossService, transport),
+})
 
 /** A field that core always sets. INTERNAL when it is absent, because that is a bug of core. */
 export function requireField<T>(value: T | undefined, name: string): T {

@@ -112,6 +112,7 @@ const schemes: Partial<Record<GuardKind, readonly Scheme[]>> = {
   hidden_member_read: ['cookie'],
   hidden_member_edit: ['cookie'],
   client: ['basic'],
+  provisioner: ['basic'],
   m2m_basic: ['basic'],
   m2m: ['basic', 'bearer'],
   m2m_or_member: ['basic', 'bearer'],

@@ -7,6 +7,7 @@ import { IdempotencyHeader, OAuthError, Problem, ref } from './schemas.ts'
 /**
  * Who may call a route. Core checks most kinds; `key` needs a Bearer key and `client` client credentials, which core
  * checks when it acts on them; `secret` is a secret of the deployment, which the route checks; `none` is public.
+ * `actor` and `provisioner` are those of the builder API: a user by JWT or `sk_` key, and whoever creates users.
  * `session` and the member kinds take the dashboard's cookie; without it the hidden ones answer 404; `m2m_or_member` and
  * `m2m_or_editor` take it when there is no Authorization.
  */
@@ -14,6 +15,8 @@ export type GuardKind =
   | 'm2m'
   | 'm2m_basic'
   | 'user'
+  | 'actor'
+  | 'provisioner'
   | 'key'
   | 'client'
   | 'none'
@@ -175,6 +178,8 @@ const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
   m2m: [{ m2mBasic: [] }, { machineToken: [] }],
   m2m_basic: [{ m2mBasic: [] }],
   user: [{ userToken: [] }],
+  actor: [{ userToken: [] }, { apiKey: [] }],
+  provisioner: [{ tenantBasic: [] }, { m2mBasic: [] }],
   key: [{ apiKey: [] }],
   client: [{ m2mBasic: [] }, {}],
   secret: [{ sharedSecret: [] }],
@@ -242,6 +247,8 @@ const guardReasons: Readonly<Record<GuardKind, readonly Reason[]>> = {
   client: ['CREDENTIAL_INVALID'],
   secret: ['CREDENTIAL_INVALID', 'TOKEN_INVALID'],
   user: ['CREDENTIAL_INVALID', 'TOKEN_INVALID'],
+  actor: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
+  provisioner: ['CREDENTIAL_INVALID', 'NOT_FOUND', 'SCOPE_MISSING'],
   m2m: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'SCOPE_MISSING'],
   m2m_basic: ['CREDENTIAL_INVALID', 'NOT_FOUND'],
   m2m_or_member: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],

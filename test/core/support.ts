@@ -14,6 +14,7 @@ import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/all
 import * as limits from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import * as escrow from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import * as tenants from '../../proto/gen/ts-proto/tollgate/identity/v1/tenants.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as decisions from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import * as signer from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
@@ -212,6 +213,7 @@ export function createCaller(target: string, token: string | null = serviceToken
     usage: new usage.UsageServiceClient(target, insecure),
     signer: new signer.SignerServiceClient(target, insecure),
     decisions: new decisions.DecisionServiceClient(target, insecure),
+    tenants: new tenants.TenantServiceClient(target, insecure),
   }
   return {
     as: (authorization) =>
@@ -241,6 +243,7 @@ interface Clients {
   readonly usage: usage.UsageServiceClient
   readonly signer: signer.SignerServiceClient
   readonly decisions: decisions.DecisionServiceClient
+  readonly tenants: tenants.TenantServiceClient
 }
 
 interface BatchRequest<Request> {
@@ -309,6 +312,26 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
     balanceAmongOthers: amongOthers(
       allowances.GetBalanceRequest.fromPartial({}),
       to.allowances.getBalances.bind(to.allowances),
+    ),
+    createTenant: call(
+      tenants.CreateTenantRequest.fromPartial({}),
+      to.tenants.createTenant.bind(to.tenants),
+    ),
+    listTenants: call(
+      tenants.ListTenantsRequest.fromPartial({}),
+      to.tenants.listTenants.bind(to.tenants),
+    ),
+    rotateTenantSecret: call(
+      tenants.RotateTenantSecretRequest.fromPartial({}),
+      to.tenants.rotateTenantSecret.bind(to.tenants),
+    ),
+    disableTenant: call(
+      tenants.DisableTenantRequest.fromPartial({}),
+      to.tenants.disableTenant.bind(to.tenants),
+    ),
+    enableTenant: call(
+      tenants.EnableTenantRequest.fromPartial({}),
+      to.tenants.enableTenant.bind(to.tenants),
     ),
     createApp: call(identity.CreateAppRequest.fromPartial({}), apps.createApp.bind(apps)),
     listApps: call(identity.ListAppsRequest.fromPartial({}), apps.listApps.bind(apps)),

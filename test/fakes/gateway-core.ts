@@ -16,6 +16,7 @@ import * as billing from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.t
 import * as whatif from '../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
+import * as builder from '../../proto/gen/ts-proto/tollgate/keys/v1/builder.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as subscriptions from '../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
 import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
@@ -28,6 +29,7 @@ import * as decisions from '../../proto/gen/ts-proto/tollgate/signer/v1/decision
 import * as signers from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import * as loss from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import * as tickets from '../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
+import * as meters from '../../proto/gen/ts-proto/tollgate/usage/v1/meters.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 
 export const clientId = 'app_0123456789abcdef01234567'
@@ -362,6 +364,37 @@ const answers = {
     clientId,
     label: undefined,
   } satisfies keys.CreateKeyResponse,
+  provisionUser: {
+    id: user.id,
+    clientId,
+    externalUserId: 'ada',
+    email: 'ada@example.com',
+    status: 'active',
+    created: true,
+    apiKey: 'sk_x',
+  } satisfies builder.ProvisionUserResponse,
+  exchangeBuilderToken: {
+    ...token,
+    issuedTokenType: 'urn:ietf:params:oauth:token-type:access_token',
+    session: {
+      hasAccess: true,
+      balanceUsdMicros: '4200000',
+      lifetimeGrantedUsdMicros: '5000000',
+      signerUrl: 'https://signer.example',
+      discoveryUrl: 'https://signer.example/discover-orchestrators',
+    },
+  } satisfies grants.ExchangeBuilderTokenResponse,
+  queryMeter: {
+    externalUserId: 'ada',
+    rows: [
+      {
+        windowStart: at,
+        windowEnd: at,
+        value: '1250000000000000000001',
+        dimensions: { client_id: clientId, external_user_id: 'ada' },
+      },
+    ],
+  } satisfies meters.QueryMeterResponse,
   listKeys: {
     keys: [
       {
@@ -477,6 +510,8 @@ const services: ServiceDefinition[] = [
   accounts.AccountServiceService,
   management.ManagementServiceService,
   keys.KeyServiceService,
+  builder.BuilderUserServiceService,
+  meters.MeterServiceService,
   tokens.TokenServiceService,
   allowances.AllowanceServiceService,
   limits.LimitServiceService,

@@ -103,7 +103,7 @@ export async function startReal(env: Readonly<Record<string, string>> = {}) {
     await core.stop()
   }
 
-  return { core, url: gateway.platformUrl, newApp, newPerson, stop }
+  return { core, url: gateway.platformUrl, builderUrl: gateway.builderUrl, newApp, newPerson, stop }
 }
 
 export type Real = Awaited<ReturnType<typeof startReal>>

@@ -60,13 +60,31 @@ export async function startHarness(
     },
     { log: silentLog(), ...options, metrics },
   )
-  const document = asRecord(
-    await (await fetch(`${gateway.platformUrl}/api/v1/openapi.json`)).json(),
-  )
+  const platform = await openListener(gateway.platformUrl)
+  const builder = await openListener(gateway.builderUrl)
+
+  return {
+    core,
+    gateway,
+    metrics,
+    ...platform,
+    /** The builder API. */
+    builder,
+    raw: (text: string) => rawExchange(gateway.platformUrl, text),
+    stop: async () => {
+      await gateway.stop()
+      core.stop()
+    },
+  }
+}
+
+/** Asks a listener, and holds each of its answers to its own document. */
+async function openListener(url: string) {
+  const document = asRecord(await (await fetch(`${url}/api/v1/openapi.json`)).json())
   const check = await documentChecker(document)
 
   async function ask(method: string, path: string, options: Ask = {}): Promise<Answer> {
-    const response = await fetch(gateway.platformUrl + path, { method, ...requestOf(options) })
+    const response = await fetch(url + path, { method, ...requestOf(options) })
     const text = await response.text()
     const json = /[/+]json/.test(response.headers.get('content-type') ?? '') && text !== ''
     const answer = {
@@ -81,18 +99,7 @@ export async function startHarness(
     return answer
   }
 
-  return {
-    core,
-    gateway,
-    metrics,
-    document,
-    ask,
-    raw: (text: string) => rawExchange(gateway.platformUrl, text),
-    stop: async () => {
-      await gateway.stop()
-      core.stop()
-    },
-  }
+  return { document, ask }
 }
 
 export type Harness = Awaited<ReturnType<typeof startHarness>>

@@ -30,7 +30,6 @@ const instead: Readonly<Record<string, string>> = {
   mark: 'version',
   marks: 'versions',
   bookable: 'write plan',
-  tenant: 'app',
   workspace: 'app',
   principal: 'caller',
 }

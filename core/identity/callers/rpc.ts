@@ -1,15 +1,17 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import type { BackendApi } from '../../metering/backend/module.ts'
 import {
   type Caller,
   type Guard,
-  type RequireMetering,
+  actor,
   m2m,
   m2mBasic,
   hiddenMember,
   m2mOrMember,
   member,
   platformAdmin,
+  provisioner,
   serviceCaller,
   session,
   endUser,
@@ -19,6 +21,7 @@ import { type Handlers, rpc } from '../../rpc/serve.ts'
 const guards: Readonly<Record<string, (scope?: string) => Guard<Caller>>> = {
   m2m_basic: () => m2mBasic(),
   user: () => endUser(),
+  provisioner: () => provisioner(),
   session: () => session(),
   platform_admin: () => platformAdmin(),
   member_read: () => member('read'),
@@ -33,30 +36,34 @@ const guards: Readonly<Record<string, (scope?: string) => Guard<Caller>>> = {
 // The quickstart command asks whether its credentials still work.
 const roles = ['gateway', 'operator'] as const
 
+type Metering = Pick<BackendApi, 'requireMetering' | 'requireConfigured'>
+
 /** Checks the caller of a route that the gateway answers without another RPC. */
-export function createCallersRpc({ requireMetering }: { requireMetering: RequireMetering }) {
+export function createCallersRpc(metering: Metering) {
   const callerService: Handlers<pb.CallerServiceServer> = {
     // The guard depends on the request, so there is one handler for each kind. Its body is empty: the guard throws or not.
     checkCaller: {
       roles,
-      unary: (call, deps) => checkFor(call.request, requireMetering).unary(call, deps),
+      unary: (call, deps) => checkFor(call.request, metering).unary(call, deps),
     },
   }
   return { callerService }
 }
 
-function checkFor(request: pb.CheckCallerRequest, requireMetering: RequireMetering) {
-  if (request.kind === 'm2m' && request.scope !== undefined)
-    return rpc(m2m(request.scope), async () => ({}))
+function checkFor(request: pb.CheckCallerRequest, metering: Metering) {
+  const nothing = async () => ({})
+  if (request.kind === 'm2m' && request.scope !== undefined) return rpc(m2m(request.scope), nothing)
+  // The builder API says that the backend does not answer after it has read the request, and not before.
+  if (request.kind === 'actor') return rpc(metering.requireConfigured(actor()), nothing)
   const guard = Object.hasOwn(guards, request.kind) ? guards[request.kind] : undefined
   if (guard) {
     const of = guard(request.scope)
-    return rpc(request.metered ? requireMetering(of) : of, async () => ({}))
+    return rpc(request.metered ? metering.requireMetering(of) : of, nothing)
   }
   return rpc(serviceCaller(...roles), async (): Promise<pb.CheckCallerResponse> => {
     throw new DomainError(
       'REQUEST_INVALID',
-      `kind must be m2m (with a scope) or one of: ${Object.keys(guards).join(', ')}`,
+      `kind must be m2m (with a scope), actor or one of: ${Object.keys(guards).join(', ')}`,
     )
   })
 }

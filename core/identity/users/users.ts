@@ -101,7 +101,10 @@ export function createUsers({
     return { user, created }
   }
 
-  // In the order of the external ids, as `insertUsers`: the rows that exist are locked one after the other.
+  /**
+   * As `upsert`, for many inside the transaction `db`, whose caller asks `refuseNewName` before and changes no status.
+   * Locks the users' rows: in the order of the external ids, as `insertUsers`.
+   */
   async function upsertAll(db: Db, requests: readonly UpsertRequest[]): Promise<Upserted[]> {
     const inOrder = requests.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))
     const firsts = new Map(inOrder.toReversed().map((request) => [nameOf(request), request]))
@@ -440,6 +443,7 @@ export function createUsers({
 
   return {
     upsert,
+    upsertAll,
     update,
     deactivate,
     get,

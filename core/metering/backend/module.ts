@@ -5,6 +5,7 @@ import { createOutboxRpc } from '../../platform/outbox/rpc.ts'
 import type { Platform } from '../../platform/platform.ts'
 import { createRequireMetering } from '../../rpc/callers.ts'
 import { grpcService } from '../../rpc/serve.ts'
+import { meters } from './catalog.ts'
 import type { BackendConfig } from './config.ts'
 import { createBackfill, createEmitter } from './emit.ts'
 import { createReconciliation } from './reconciliation.ts'
@@ -40,6 +41,12 @@ export function createBackendModule(
     api: {
       emitter,
       requireMetering: createRequireMetering(backend.requireAnswers),
+      /** As `requireMetering`, whether or not the backend answers now. */
+      requireConfigured: createRequireMetering(async () => {
+        if (backend.name === 'none') await backend.requireAnswers()
+      }),
+      requireAnswers: backend.requireAnswers,
+      meters,
       isOpenMeter: backend.name === 'openmeter',
       plans: backend.plans,
     },

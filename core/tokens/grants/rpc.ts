@@ -20,6 +20,7 @@ import type { Revocation } from '../revocation/revocation.ts'
 import type { SignerSessions } from '../sessions/signer-sessions.ts'
 import { accountOfSubject } from '../subjects.ts'
 import type { AuthorizationCodeGrant } from './authorization-code.ts'
+import type { BuilderExchange } from './builder-exchange.ts'
 import type { ClientCredentialsGrant } from './client-credentials.ts'
 import type { DeviceCodeGrant } from './device-code.ts'
 import type { DeviceTokenExchange } from './device-token.ts'
@@ -28,6 +29,7 @@ import type { TokenExchange } from './token-exchange.ts'
 
 export interface GrantsRpcDeps {
   readonly tokenExchange: TokenExchange
+  readonly builderExchange: BuilderExchange
   readonly clientCredentials: ClientCredentialsGrant
   readonly deviceCode: DeviceCodeGrant
   readonly authorizationCode: AuthorizationCodeGrant
@@ -41,9 +43,9 @@ export interface GrantsRpcDeps {
 }
 
 export function createGrantsRpc(deps: GrantsRpcDeps) {
-  const { sessions } = deps
   const grantService: Handlers<pb.GrantServiceServer> = {
     exchangeToken: rpc(optionalOauthClient(), deps.tokenExchange.exchange),
+    exchangeBuilderToken: rpc(optionalOauthClient(), deps.builderExchange.exchange),
     mintSignerToken: rpc(
       oauthClient(),
       async (request: pb.MintSignerTokenRequest, caller, context) =>
@@ -84,7 +86,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
     listSignerSessions: rpc(
       m2m(Scope.usersWrite),
       async (request: pb.ListSignerSessionsRequest, caller) => {
-        const { user, items, nextCursor } = await sessions.list(caller, {
+        const { user, items, nextCursor } = await deps.sessions.list(caller, {
           externalUserId: request.externalUserId,
           after: parseCursor(request.cursor),
           limit: parseLimit(request.limit),
@@ -107,7 +109,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
     revokeSignerSession: rpc(
       m2m(Scope.usersWrite),
       async (request: pb.RevokeSignerSessionRequest, caller, context) => {
-        const revokedAt = await sessions.revoke(caller, request, actorOf(caller, context))
+        const revokedAt = await deps.sessions.revoke(caller, request, actorOf(caller, context))
         return {
           revokedAt: revokedAt.toISOString(),
           effectiveBy: addSeconds(revokedAt, deps.revocationBoundSeconds).toISOString(),

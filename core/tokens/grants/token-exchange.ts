@@ -252,12 +252,15 @@ function requireApp(clientId: string, { app, caller }: Parties): void {
 
 const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')
 
-function requireGrantType(grantType: string | undefined): void {
+export function requireGrantType(grantType: string | undefined): void {
   if (grantType !== GrantType.tokenExchange)
     throw new DomainError('REQUEST_INVALID', `grant_type must be ${GrantType.tokenExchange}`)
 }
 
-function requireSubject({ subjectToken, subjectTokenType }: ExchangeTokenRequest): void {
+export function requireSubject({
+  subjectToken,
+  subjectTokenType,
+}: Pick<ExchangeTokenRequest, 'subjectToken' | 'subjectTokenType'>): void {
   if (subjectToken.trim() === '')
     throw new DomainError('REQUEST_INVALID', 'subject_token is required')
   if (subjectTokenType !== TokenType.accessToken && !keyTypes.includes(subjectTokenType)) {
@@ -273,7 +276,7 @@ function requireScope(caller: M2mCaller, anyOf: readonly string[]): void {
   throw new DomainError('CLIENT_SCOPE_MISSING', `the client lacks the scope ${anyOf.join(' or ')}`)
 }
 
-function requireRequested(type: string | undefined, allowed: readonly string[]): void {
+export function requireRequested(type: string | undefined, allowed: readonly string[]): void {
   if (type === undefined || allowed.includes(type)) return
   throw new DomainError(
     'REQUEST_INVALID',
@@ -281,7 +284,7 @@ function requireRequested(type: string | undefined, allowed: readonly string[]):
   )
 }
 
-function requireSigning(scopes: readonly string[], requested: string | undefined): void {
+export function requireSigning(scopes: readonly string[], requested: string | undefined): void {
   if (!scopes.includes(Scope.signJob))
     throw new DomainError('GRANT_INVALID', `the subject token lacks the scope ${Scope.signJob}`)
   if (requested !== undefined && requested.trim() !== Scope.signJob) {
@@ -289,10 +292,10 @@ function requireSigning(scopes: readonly string[], requested: string | undefined
   }
 }
 
-const invalidSubject = (cause?: unknown): DomainError =>
+export const invalidSubject = (cause?: unknown): DomainError =>
   new DomainError('GRANT_INVALID', 'the subject token is not valid here, or has expired', { cause })
 
-function asInvalidGrant(error: unknown): never {
+export function asInvalidGrant(error: unknown): never {
   if (
     error instanceof DomainError &&
     (error.reason === 'TOKEN_INVALID' || error.reason === 'NOT_FOUND')

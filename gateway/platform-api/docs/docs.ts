@@ -6,7 +6,7 @@ import { sessionOf } from '../../auth/session.ts'
 import type { App } from '../../http/app.ts'
 import type { ListenerDeps } from '../../http/listener.ts'
 import { type Refusals, route } from '../../http/route.ts'
-import { type RefusalsByOperation, documentOptions } from './openapi.ts'
+import { type RefusalsByOperation, documentOptions, platformDocument } from './openapi.ts'
 import { sidecarDocument } from './sidecar.ts'
 import { theme } from './theme.ts'
 
@@ -26,12 +26,14 @@ const Document = Type.Object({}, { additionalProperties: true, description: 'Ope
 
 /** Collects the documents. Must run before the routes are added: earlier routes are in neither document. */
 export async function collectDocuments(app: App, publicUrl: string): Promise<void> {
-  const options = documentOptions(publicUrl, collectRefusals(app))
+  const refusals = collectRefusals(app)
+  const options = documentOptions(platformDocument(publicUrl), { publicUrl, refusals })
   await app.register(swagger, { ...options, hiddenTag: internalTag })
   await app.register(swagger, { ...options, decorator: 'internalSwagger' })
 }
 
-function collectRefusals(app: App): RefusalsByOperation {
+/** What each route refuses, of those that are added from now on. */
+export function collectRefusals(app: App): RefusalsByOperation {
   const refusals = new Map<string, Refusals>()
   app.addHook('onRoute', ({ method, url, config }) => {
     if (config?.refusals === undefined) return
@@ -128,12 +130,12 @@ function readInternalDocument(app: App): void {
 }
 
 // Each page has a scope of its own, because the plugin can be registered once in a scope.
-async function page(app: App, options: FastifySwaggerUiOptions): Promise<void> {
+export async function page(app: App, options: FastifySwaggerUiOptions): Promise<void> {
   await app.register(async (scope) => void (await scope.register(swaggerUi, options)))
 }
 
-function pageOptions(
-  { publicUrl }: ListenerDeps,
+export function pageOptions(
+  { publicUrl }: Pick<ListenerDeps, 'publicUrl'>,
   at: { routePrefix: string; url: string },
 ): FastifySwaggerUiOptions {
   return {

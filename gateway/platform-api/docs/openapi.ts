@@ -14,6 +14,21 @@ export interface Example {
 /** By method and path, as `post /api/v1/apps/{clientId}/users`. The answers came from a real core; ids and times differ. */
 export const examples: Readonly<Record<string, Example>> = exampleFile
 
+/** What is particular to the document of a listener. */
+export interface DocumentOf {
+  /** The version of OpenAPI. */
+  readonly openapi: string
+  readonly title: string
+  readonly description: string
+  /** Where the routes are: an address, or a path of the listener that serves the document. */
+  readonly server: string
+  readonly securitySchemes: SecuritySchemes
+  readonly examples: Readonly<Record<string, Example>>
+}
+
+type OpenApi = NonNullable<FastifyDynamicSwaggerOptions['openapi']>
+type SecuritySchemes = NonNullable<NonNullable<OpenApi['components']>['securitySchemes']>
+
 const description = [
   'Identity, metering and billing beside a remote signer.',
   'Money is integer strings: wei, and USD micros (1000000 is one USD).',
@@ -54,19 +69,27 @@ const securitySchemes = (publicUrl: string) =>
     apiKey: { type: 'http', scheme: 'bearer', description: "A user's API key" },
   }) as const
 
-/** How the OpenAPI 3.0 document of the platform API is made from the routes' schemas and their refusals. */
+/** The document of the platform API. */
+export const platformDocument = (publicUrl: string): DocumentOf => ({
+  openapi: '3.0.3',
+  title: 'tollgate platform API',
+  description,
+  server: publicUrl,
+  securitySchemes: securitySchemes(publicUrl),
+  examples,
+})
+
+/** How an OpenAPI document is made from the routes' schemas and their refusals. */
 export function documentOptions(
-  publicUrl: string,
-  refusals: RefusalsByOperation,
+  { openapi, title, description, server, securitySchemes, examples }: DocumentOf,
+  additions: Omit<Additions, 'examples'>,
 ): FastifyDynamicSwaggerOptions {
   return {
     openapi: {
-      openapi: '3.0.3',
-      info: { title: 'tollgate platform API', version: '1.0.0', description },
-      servers: [{ url: publicUrl }],
-      components: {
-        securitySchemes: securitySchemes(publicUrl),
-      },
+      openapi,
+      info: { title, version: '1.0.0', description },
+      servers: [{ url: server }],
+      components: { securitySchemes },
     },
     transform: ({ schema, url, route }) => {
       const body = route.config?.documentedBody
@@ -74,7 +97,7 @@ export function documentOptions(
     },
     transformObject: (document) =>
       'openapiObject' in document
-        ? complete(document.openapiObject, { publicUrl, refusals })
+        ? complete(document.openapiObject, { ...additions, examples })
         : document.swaggerObject,
     refResolver: {
       buildLocalReference: (json, ...[, , index]) =>
@@ -87,6 +110,7 @@ type Transform = NonNullable<FastifyDynamicSwaggerOptions['transformObject']>
 type Document = Extract<Parameters<Transform>[0], { openapiObject: unknown }>['openapiObject']
 
 interface Additions {
+  readonly examples: Readonly<Record<string, Example>>
   readonly publicUrl: string
   readonly refusals: RefusalsByOperation
 }
@@ -95,7 +119,7 @@ interface Additions {
  * Adds what the routes' schemas do not hold. Examples, because Fastify's validator refuses unknown words in schemas; the
  * reasons of refusals, because one serializer for every kind of problem is enough (http/serializers.ts).
  */
-function complete(document: Document, { publicUrl, refusals }: Additions): Document {
+function complete(document: Document, { publicUrl, refusals, examples }: Additions): Document {
   const schemas = (document.components ??= {}).schemas ?? {}
   for (const [path, item] of Object.entries(document.paths ?? {})) {
     for (const [method, operation] of Object.entries(item ?? {})) {

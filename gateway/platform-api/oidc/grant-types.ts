@@ -219,7 +219,14 @@ const toExchangedToken = (token: ExchangeTokenResponse, correlationId: string) =
 const safeMax = BigInt(Number.MAX_SAFE_INTEGER)
 
 /** The fields of a signer session beside its token; the balance is there as an integer and as a string. */
-export function toSession(facts: SignerSessionFacts) {
+export const toSession = (facts: SignerSessionFacts) => ({
+  ...toBuilderSession(facts),
+  balanceUsdMicros: facts.balanceUsdMicros,
+  lifetimeGrantedUsdMicros: facts.lifetimeGrantedUsdMicros,
+})
+
+/** The fields of a signer session beside its token, as the builder API has them. */
+export function toBuilderSession(facts: SignerSessionFacts) {
   const balance = BigInt(facts.balanceUsdMicros)
   return {
     ...(facts.signerUrl === ''
@@ -227,8 +234,6 @@ export function toSession(facts: SignerSessionFacts) {
       : { signer_url: facts.signerUrl, discovery_url: facts.discoveryUrl }),
     has_access: facts.hasAccess,
     balance_usd_micros: Number(balance > safeMax ? safeMax : balance),
-    balanceUsdMicros: facts.balanceUsdMicros,
-    lifetimeGrantedUsdMicros: facts.lifetimeGrantedUsdMicros,
   }
 }
 

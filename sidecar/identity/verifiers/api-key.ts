@@ -14,20 +14,23 @@ export type KeyLookup = (
 const keyPrefix = 'svc_ak_'
 const composite = /^app_[0-9a-f]{24}_(svc_ak_.*)$/
 const sessionPrefix = 'svc_ss_'
-const keyShape = /^(app_[0-9a-f]{24}_)?svc_ak_|^svc_ss_|^[0-9A-Za-z]{49}$/
+const builderKey = /^sk_(?:.+_)?([^_]+)$/
+const keyShape = /^(app_[0-9a-f]{24}_)?svc_ak_|^svc_ss_|^sk_|^[0-9A-Za-z]{49}$/
 
 /** An opaque signer session is looked up like a key, by another RPC of core. */
 export const isSignerSession = (text: string): boolean => text.startsWith(sessionPrefix)
 
 /**
  * True for text of a key's shape: the secret with its prefix, behind its app, or alone
- * (decision 7).
+ * (decision 7), or a key of the builder API, whose secret stands behind its last "_".
  */
 export const looksLikeKey = (text: string): boolean => keyShape.test(text)
 
 /** Refuses a mistyped key without a look-up: the checksum covers the prefix. */
 export function hasKeyChecksum(text: string): boolean {
   if (isSignerSession(text)) return isSecret(text, sessionPrefix)
+  const digits = builderKey.exec(text)?.[1]
+  if (digits !== undefined) return isSecret(`sk_${digits}`, 'sk_')
   const key = composite.exec(text)?.[1] ?? text
   return isSecret(key.startsWith(keyPrefix) ? key : keyPrefix + key, keyPrefix)
 }

@@ -14,6 +14,8 @@ const deps = {
     m2mByBasic: nobody,
     m2mByToken: nobody,
     userByToken: nobody,
+    userByBuilderKey: nobody,
+    provisionerByBasic: nobody,
     accountBySession: nobody,
     memberOf: nobody,
   },

@@ -872,6 +872,8 @@ const unused: Authenticator = {
   m2mByBasic: notAsked,
   m2mByToken: notAsked,
   userByToken: notAsked,
+  userByBuilderKey: notAsked,
+  provisionerByBasic: notAsked,
   accountBySession: notAsked,
   memberOf: notAsked,
 }

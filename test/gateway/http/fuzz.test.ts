@@ -38,6 +38,14 @@ const names = [
   'email',
   'status',
   'label',
+  'connection',
+  'issueApiKey',
+  'meter',
+  'from',
+  'to',
+  'subject_token',
+  'subject_token_type',
+  'audience',
   'scope',
   'amountUsdMicros',
   'source',
@@ -100,53 +108,71 @@ const authorization = fc.oneof(
 const statuses = new Set([200, 201, 304, 400, 401, 403, 404, 405, 409, 410, 413, 415, 422])
 const isDocumented = (status: number) => statuses.has(status)
 
-const operations = () =>
-  Object.entries(asRecord(harness.document['paths'])).flatMap(([path, item]) =>
+const operationsOf = ({ document }: Listener) =>
+  Object.entries(asRecord(document['paths'])).flatMap(([path, item]) =>
     Object.keys(asRecord(item)).map((method) => ({ method: method.toUpperCase(), path })),
   )
 
-it('every operation is answered for an empty document', async () => {
-  for (const { method, path } of operations()) {
-    const ask = { authorization: basic, ...(method === 'GET' ? {} : { text: '{}' }) }
-    const { status } = await harness.ask(method, path.replaceAll(/\{[^}]+\}/g, 'x'), ask)
-    expect({ path, status }).toEqual({ path, status: expect.toSatisfy(isDocumented) })
-  }
-})
+type Listener = Pick<Harness, 'ask' | 'document'>
+const listeners = [
+  ['platform', (): Listener => harness],
+  ['builder', (): Listener => harness.builder],
+] as const
+
+it.each(listeners)(
+  'every operation of the %s API is answered for an empty document',
+  async (_, of) => {
+    const listener = of()
+    for (const { method, path } of operationsOf(listener)) {
+      const ask = { authorization: basic, ...(method === 'GET' ? {} : { text: '{}' }) }
+      const { status } = await listener.ask(method, path.replaceAll(/\{[^}]+\}/g, 'x'), ask)
+      expect({ path, status }).toEqual({ path, status: expect.toSatisfy(isDocumented) })
+    }
+  },
+)
 
 describe(`any input (FUZZ_SEED=${seed})`, () => {
-  it('gets a documented answer that is no fault of ours', async () => {
-    const paths = operations()
-    const request = fc.record({
-      route: fc.constantFrom(...paths),
-      segments: fc.tuple(text, text),
-      query,
-      headers,
-      authorization,
-      body: json,
-    })
-    await fc.assert(
-      fc.asyncProperty(
-        request,
-        async ({ route, segments, query, headers, authorization, body }) => {
-          const path = route.path
-            .replace(/\{[^}]+\}/g, () => '\u0000')
-            .split('\u0000')
-            .reduce(
-              (left, right, index) =>
-                left + encodeURIComponent(segments[index - 1]?.toWellFormed() ?? '') + right,
-            )
-          const ask: Ask = {
-            headers,
-            authorization,
-            ...(route.method === 'GET' ? {} : { text: body }),
-          }
-          const { status } = await harness.ask(route.method, `${path}?${query}`, ask)
-          expect(statuses).toContain(status)
-        },
-      ),
-      { seed, numRuns: 1500 },
-    )
-  }, 120_000)
+  it.each([
+    ['platform', 1500, listeners[0][1]],
+    ['builder', 500, listeners[1][1]],
+  ] as const)(
+    'of the %s API gets a documented answer that is no fault of ours',
+    async (_, numRuns, of) => {
+      const listener = of()
+      const paths = operationsOf(listener)
+      const request = fc.record({
+        route: fc.constantFrom(...paths),
+        segments: fc.tuple(text, text),
+        query,
+        headers,
+        authorization,
+        body: json,
+      })
+      await fc.assert(
+        fc.asyncProperty(
+          request,
+          async ({ route, segments, query, headers, authorization, body }) => {
+            const path = route.path
+              .replace(/\{[^}]+\}/g, () => '\u0000')
+              .split('\u0000')
+              .reduce(
+                (left, right, index) =>
+                  left + encodeURIComponent(segments[index - 1]?.toWellFormed() ?? '') + right,
+              )
+            const ask: Ask = {
+              headers,
+              authorization,
+              ...(route.method === 'GET' ? {} : { text: body }),
+            }
+            const { status } = await listener.ask(route.method, `${path}?${query}`, ask)
+            expect(statuses).toContain(status)
+          },
+        ),
+        { seed, numRuns },
+      )
+    },
+    120_000,
+  )
 
   it('on the wire gets an answer or a closed connection', async () => {
     const bytes = fc

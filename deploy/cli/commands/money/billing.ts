@@ -27,7 +27,7 @@ export const billing: Command = {
       },
       {
         syntax: 'tollgate billing platform-owned --app APP (yes | no) [--json]',
-        text: "Says whether the app is one of the platform's own, which the cost side of the activation gate exempts.",
+        text: "Says whether the app is one of the platform's own, which the cost side of the activation gate exempts and whose M2M client creates users of any app at the builder API.",
       },
     ],
     examples: [

@@ -1,0 +1,150 @@
+import type { UserProvider } from '../identity/providers/provider.ts'
+import type { User, UserChange } from '../identity/types.ts'
+import type { Users } from '../identity/users/users.ts'
+import type { Db, Pool } from '../lib/sql.ts'
+import type { Now } from '../lib/time.ts'
+import { type Actor, type AuditEntry, auditAll } from '../platform/audit.ts'
+import { createBatchWriter } from '../platform/batch-writer.ts'
+import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
+import type { Secrets } from '../platform/secrets.ts'
+import type { ProvisionerCaller } from '../rpc/callers.ts'
+import { builderKeyPrefix, entryOf, newKey } from './keys.ts'
+import * as store from './store.ts'
+
+export interface BuilderUsersDeps {
+  readonly pool: Pool
+  readonly users: Pick<Users, 'refuseNewName' | 'upsertAll'>
+  readonly userProvider: UserProvider
+  readonly secrets: Secrets
+  readonly idempotency: Idempotency
+  readonly now: Now
+}
+
+export interface NewBuilderUser {
+  readonly change: UserChange
+  readonly connection: string | undefined
+  /** Undefined: a key for a new user. True: also for a user that has none. */
+  readonly issueApiKey: boolean | undefined
+  readonly idempotencyKey: string | undefined
+}
+
+interface Provision extends Repeatable {
+  readonly app: AppId
+  readonly change: UserChange
+  readonly actor: Actor
+  readonly clientId: string
+  readonly issueApiKey: boolean | undefined
+  /** What a key descends from. */
+  readonly grants: readonly string[]
+}
+
+export interface ProvisionedUser {
+  readonly id: string
+  readonly clientId: string
+  readonly externalUserId: string
+  readonly email: string | undefined
+  readonly status: string
+  readonly created: boolean
+  /** Shown this once. */
+  readonly apiKey: string | undefined
+}
+
+/** Users of the builder API: made at the identity provider and here, with a key of theirs (docs/builder-api.md). */
+export function createBuilderUsers(deps: BuilderUsersDeps) {
+  const { pool, users, userProvider, secrets, idempotency, now } = deps
+  const provisionInBatch = createBatchWriter<Provision, ProvisionedUser>(pool, (db, requests) =>
+    idempotency.each(db, requests, (fresh) => provisionAll(db, fresh)),
+  )
+
+  /**
+   * Creates or updates a user, and issues its key in the same transaction. Of any number of calls at once one creates. A
+   * key that exists is never replaced. PROVIDER_UNAVAILABLE before anything is written here.
+   */
+  async function provision(
+    caller: ProvisionerCaller,
+    { change, connection, issueApiKey, idempotencyKey }: NewBuilderUser,
+    actor: Actor,
+  ): Promise<ProvisionedUser> {
+    const { appId: app, clientId, name, grants } = caller
+    const { externalUserId, email } = change
+    await users.refuseNewName(app, externalUserId)
+    await userProvider.ensureUser({ app, externalUserId, email, connection })
+    return provisionInBatch({
+      idempotency: {
+        scope: `${name}:${clientId}:builder-users`,
+        key: idempotencyKey,
+        body: { change, connection, issueApiKey },
+        holdsSecret: true,
+      },
+      app,
+      change,
+      actor,
+      clientId,
+      issueApiKey,
+      grants,
+    })
+  }
+
+  async function provisionAll(
+    db: Db,
+    requests: readonly Provision[],
+  ): Promise<readonly ProvisionedUser[]> {
+    const upserted = await users.upsertAll(db, requests)
+    // The rows of these users are locked, so nobody gives one of them a key meanwhile.
+    const holders = await store.findPrefixHolders(
+      db,
+      upserted.map(({ user }) => user),
+      builderKeyPrefix,
+    )
+    const rows: store.NewKey[] = []
+    const entries: AuditEntry[] = []
+    const provisioned = upserted.map(({ user, created }, index) => {
+      const request = requests[index]
+      if (!request) throw new Error('a user without its request')
+      const key = wantsKey(request, { user, created, holders }) ? keyOf(request, user) : null
+      if (key) {
+        holders.add(user.id)
+        rows.push(key.row)
+        entries.push(key.entry)
+      }
+      return render(user, { clientId: request.clientId, created, apiKey: key?.apiKey })
+    })
+    await store.insertKeys(db, rows)
+    await auditAll(db, entries)
+    return provisioned
+  }
+
+  function keyOf({ actor, grants }: Provision, user: User) {
+    const at = now()
+    const { secret, ...key } = newKey(builderKeyPrefix)
+    const row: store.NewKey = {
+      ...key,
+      ...secrets.store(secret),
+      appId: user.appId,
+      userId: user.id,
+      subscriptionId: null,
+      label: null,
+      grants,
+      at,
+    }
+    return { row, entry: entryOf({ user, actor }, key.id, at), apiKey: secret }
+  }
+
+  return { provision }
+}
+
+export type BuilderUsers = ReturnType<typeof createBuilderUsers>
+
+function wantsKey(
+  { issueApiKey }: Provision,
+  { user, created, holders }: { user: User; created: boolean; holders: ReadonlySet<UserId> },
+): boolean {
+  if (user.status !== 'active' || holders.has(user.id)) return false
+  return created ? issueApiKey !== false : issueApiKey === true
+}
+
+const render = (
+  { id, externalUserId, email, status }: User,
+  of: Pick<ProvisionedUser, 'clientId' | 'created' | 'apiKey'>,
+): ProvisionedUser => ({ id, externalUserId, email: email ?? undefined, status, ...of })

@@ -1,0 +1,126 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type {
+  ExchangeBuilderTokenRequest,
+  ExchangeBuilderTokenResponse,
+} from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
+import { TokenType } from '../../../proto/oauth.ts'
+import { Scope } from '../../../proto/scopes.ts'
+import type { Clients } from '../../identity/apps/clients.ts'
+import type { Provisioners } from '../../identity/tenants/provisioners.ts'
+import type { Keys } from '../../keys/keys.ts'
+import { joinGrants, keyGrant } from '../../platform/grants/grants.ts'
+import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
+import type { Context } from '../../rpc/serve.ts'
+import { lineageOf } from '../issuer/jwt.ts'
+import type { Subjects } from '../subjects.ts'
+import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
+import {
+  type SignerSubject,
+  type SignerTokens,
+  requireGranted,
+  requireTargets,
+  signerTargets,
+} from './signer-token.ts'
+import {
+  asInvalidGrant,
+  invalidSubject,
+  requireGrantType,
+  requireRequested,
+  requireSigning,
+  requireSubject,
+} from './token-exchange.ts'
+
+export interface BuilderExchangeDeps {
+  readonly issuer: string
+  readonly clients: Pick<Clients, 'findPublic'>
+  readonly provisioners: Pick<Provisioners, 'serves'>
+  readonly keys: Pick<Keys, 'find' | 'ownerOf'>
+  readonly subjects: Pick<Subjects, 'userToken'>
+  readonly signerTokens: SignerTokens
+  readonly exchangeAudit: ExchangeAudit
+}
+
+interface Subject {
+  readonly subject: SignerSubject
+  /** The expiry of a JWT, in Unix seconds. */
+  readonly notAfter: number | undefined
+}
+
+/**
+ * The token exchange of the builder API (RFC 8693). Its checks come in the order of docs/builder-api.md, because the first
+ * failure decides the answer; an app that does not exist is no check of its own.
+ */
+export function createBuilderExchange(deps: BuilderExchangeDeps) {
+  const { issuer, clients, provisioners, keys, subjects, signerTokens, exchangeAudit } = deps
+
+  async function exchange(
+    request: ExchangeBuilderTokenRequest,
+    credentials: ClientCaller,
+    context: Context,
+  ): Promise<ExchangeBuilderTokenResponse> {
+    const client = await clients.findPublic(request.clientId)
+    const anonymous: ExchangeAttempt = {
+      appId: client && client.appId,
+      action: 'app_oidc_token_exchange',
+      actor: { name: client?.clientId ?? 'unknown', context },
+      isAnonymous: true,
+    }
+    const caller = await authenticate(request, credentials).catch((error: unknown) => {
+      exchangeAudit.recordRefusal(anonymous, error)
+      throw error
+    })
+    const actor = { name: caller?.m2mClientId ?? anonymous.actor.name, context }
+    const attempt = { ...anonymous, actor, isAnonymous: caller === null }
+    return exchangeAudit.record(attempt, () => issue(request, caller))
+  }
+
+  /** Checks the request, then the client's credentials: those of the app's M2M client or of the platform's. */
+  async function authenticate(
+    request: ExchangeBuilderTokenRequest,
+    credentials: ClientCaller,
+  ): Promise<M2mCaller | null> {
+    requireGrantType(request.grantType)
+    requireSubject(request)
+    const caller = await credentials.authenticate()
+    if (caller && !(await provisioners.serves(caller, request.clientId)))
+      throw new DomainError('CREDENTIAL_INVALID', 'the client does not serve this app')
+    return caller
+  }
+
+  async function issue(
+    request: ExchangeBuilderTokenRequest,
+    caller: M2mCaller | null,
+  ): Promise<ExchangeBuilderTokenResponse> {
+    requireRequested(request.requestedTokenType, [TokenType.accessToken])
+    requireTargets([...request.resources, ...request.audiences], signerTargets(issuer))
+    const { subjectToken, clientId } = request
+    const { subject, notAfter } = subjectToken.startsWith('sk_')
+      ? await keyOwner(subjectToken, clientId)
+      : await tokenOwner(subjectToken, clientId)
+    const grants = joinGrants(subject.grants, caller?.grants ?? [])
+    const issued = await signerTokens.issue({ ...subject, grants }, notAfter)
+    return { ...issued, issuedTokenType: TokenType.accessToken }
+  }
+
+  async function keyOwner(key: string, clientId: string): Promise<Subject> {
+    const stored = await keys.find(key)
+    if (stored?.clientId !== clientId) throw invalidSubject()
+    requireGranted(stored.publicScopes)
+    const owner = await keys.ownerOf(stored)
+    if (!owner) throw invalidSubject()
+    const grants = joinGrants(owner.grants, [keyGrant(owner.keyId)])
+    return { subject: { ...owner, grants }, notAfter: undefined }
+  }
+
+  async function tokenOwner(token: string, clientId: string): Promise<Subject> {
+    const { jwt, user, caller } = await subjects.userToken(token).catch(asInvalidGrant)
+    if (caller.clientId !== clientId) throw invalidSubject()
+    requireSigning(jwt.scopes, Scope.signJob)
+    const { tokensValidAfter } = user
+    return { subject: { ...caller, tokensValidAfter, grants: lineageOf(jwt) }, notAfter: jwt.exp }
+  }
+
+  return { exchange }
+}
+
+export type BuilderExchange = ReturnType<typeof createBuilderExchange>

@@ -1,0 +1,163 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { microsThatAddUp } from '../../lib/money.ts'
+import type { Pool } from '../../lib/sql.ts'
+import { type Now, parseInstant } from '../../lib/time.ts'
+import type { Dimension, Meter, MeterName } from '../../metering/backend/catalog.ts'
+import type { BackendApi } from '../../metering/backend/module.ts'
+import type { UserCaller } from '../../rpc/callers.ts'
+import { type Key, sumsBy } from '../store.ts'
+import type { UsageRow } from '../types.ts'
+
+export interface MetersDeps extends Pick<BackendApi, 'meters' | 'requireAnswers'> {
+  readonly pool: Pool
+  readonly now: Now
+}
+
+/** A query as it was sent. What is absent was not sent. */
+export interface MeterQuery {
+  readonly meter: string | undefined
+  readonly externalUserId: string | undefined
+  readonly groupBy: readonly string[]
+  readonly from: string | undefined
+  readonly to: string | undefined
+}
+
+/** The sum of a meter over a window, by dimensions. */
+export interface MeterSum {
+  readonly windowStart: string
+  readonly windowEnd: string
+  /** An exact decimal. */
+  readonly value: string
+  readonly dimensions: Record<string, string>
+}
+
+const maxRows = 10_000
+
+/** The meters of the catalogue, for the user who presents the credential (docs/builder-api.md). */
+export function createMeters({ pool, now, meters, requireAnswers }: MetersDeps) {
+  /**
+   * The caller's own usage of one meter. REQUEST_INVALID in the order of docs/builder-api.md, then METERING_FAILED when
+   * the backend does not answer. The figures are those of the ledger.
+   */
+  async function query(caller: UserCaller, request: MeterQuery): Promise<MeterSum[]> {
+    const meter = parseMeter(meters, request.meter)
+    requireSelf(caller, request.externalUserId)
+    const dimensions = parseDimensions(meter, request.groupBy)
+    const range = parseWindow(request)
+    await requireAnswers().catch(asFailure)
+    const { appId, userId } = caller
+    const keys = dimensions.flatMap((dimension) => columns[dimension] ?? [])
+    const selection = { appId, userId, range, requestId: null }
+    const rows = (await sumsBy(pool, selection, { keys, limit: maxRows })).filter(isUsed)
+    const values = valuesOf[meter.key](rows)
+    const window = windowOf(rows, range, now())
+    return rows.map((row, index) => ({
+      ...window,
+      value: values[index] ?? '0',
+      dimensions: Object.fromEntries(dimensions.map((name) => [name, textOf(name, row, caller)])),
+    }))
+  }
+
+  return { query }
+}
+
+export type Meters = ReturnType<typeof createMeters>
+
+const always: readonly Dimension[] = ['client_id', 'external_user_id']
+
+/** The columns of the dimensions that are not the caller itself. */
+const columns: Partial<Record<Dimension, Key>> = {
+  pipeline: 'pipeline',
+  model_id: 'model_id',
+  manifest_id: 'manifest_id',
+}
+
+function textOf(dimension: Dimension, row: UsageRow, caller: UserCaller): string {
+  if (dimension === 'client_id') return caller.clientId
+  if (dimension === 'external_user_id') return caller.externalUserId
+  if (row.rest) return 'other'
+  const text = { pipeline: row.pipeline, model_id: row.modelId, manifest_id: row.manifestId }
+  // The words of the events that the backend gets (metering/backend/cloud-event.ts).
+  return text[dimension] || 'unknown'
+}
+
+/** The values of rows, in their order. Micros are whole, and add up to those of all usage rounded up. */
+const valuesOf: Readonly<Record<MeterName, (rows: readonly UsageRow[]) => string[]>> = {
+  network_fee_usd_micros: (rows) => microsThatAddUp(rows.map(({ cost }) => cost)).map(String),
+  network_fee_usd_micros_by_manifest: (rows) =>
+    microsThatAddUp(rows.map(({ cost }) => cost)).map(String),
+  billable_usd_micros: (rows) => microsThatAddUp(rows.map(({ retail }) => retail)).map(String),
+  signed_ticket_count: (rows) => rows.map(({ requests }) => String(requests)),
+  fee_wei: (rows) => rows.map(({ fee }) => String(fee)),
+  billable_secs: (rows) => rows.map(({ billableSecs }) => withoutZeros(billableSecs)),
+}
+
+const withoutZeros = (decimal: string): string =>
+  decimal.includes('.') ? decimal.replace(/\.?0+$/, '') : decimal
+
+// A sum without a grouping is there also when nothing was used.
+const isUsed = ({ requests }: UsageRow): boolean => requests !== 0n
+
+const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
+
+function parseMeter(meters: readonly Meter[], name: string | undefined): Meter {
+  if (name === undefined || name === '') throw invalid('meter is required')
+  const meter = meters.find(({ key }) => key === name)
+  if (meter) return meter
+  const names = meters.map(({ key }) => key).join(', ')
+  throw invalid(`meter is not a catalog meter; it must be one of: ${names}`)
+}
+
+// Subjects are the client id, a colon and the external id, so an id with a colon reads like another's.
+function requireSelf({ externalUserId }: UserCaller, named: string | undefined): void {
+  if (named === undefined || named === externalUserId) return
+  if (named.includes(':')) throw invalid('externalUserId must not contain ":"')
+  throw invalid('externalUserId must match the authenticated actor')
+}
+
+function parseDimensions(meter: Meter, names: readonly string[]): Dimension[] {
+  const dimensions = names
+    .filter((name) => name !== '' && name !== 'subject')
+    .map((name) => {
+      const dimension = meter.dimensions.find((known) => known === name)
+      if (dimension !== undefined) return dimension
+      const known = meter.dimensions.join(', ')
+      const word = JSON.stringify(name.slice(0, 40))
+      throw invalid(`groupBy ${word} is not a dimension of ${meter.key}, which has: ${known}`)
+    })
+  return [...new Set([...always, ...dimensions])]
+}
+
+interface Window {
+  readonly start: Date | null
+  readonly end: Date | null
+}
+
+function parseWindow({ from, to }: Pick<MeterQuery, 'from' | 'to'>): Window {
+  const window = { start: parseTime('from', from), end: parseTime('to', to) }
+  if (window.start && window.end && window.end < window.start)
+    throw invalid('to must not be before from')
+  return window
+}
+
+const withSeconds = /T\d{2}:\d{2}:\d{2}/
+
+function parseTime(name: string, text: string | undefined): Date | null {
+  if (text === undefined) return null
+  const instant = withSeconds.test(text) ? parseInstant(text) : null
+  if (instant) return instant
+  throw invalid(`${name} must be an instant of RFC 3339, such as 2026-04-01T00:00:00Z`)
+}
+
+/** An open start is the first usage there is, an open end is now. */
+function windowOf(rows: readonly UsageRow[], { start, end }: Window, at: Date) {
+  const first = Math.min(...rows.map(({ firstAt }) => firstAt?.getTime() ?? Infinity))
+  const from = start ?? new Date(Number.isFinite(first) ? first : at.getTime())
+  return { windowStart: from.toISOString(), windowEnd: (end ?? at).toISOString() }
+}
+
+function asFailure(error: unknown): never {
+  if (error instanceof DomainError && error.reason === 'METERING_UNREACHABLE')
+    throw new DomainError('METERING_FAILED', 'usage query failed', { cause: error })
+  throw error
+}

@@ -1,0 +1,99 @@
+import { Type } from 'typebox'
+import { GrantType, TokenType } from '../../proto/oauth.ts'
+import type { ExchangeBuilderTokenResponse } from '../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
+import { optionalClientSecret, readClientAuth } from '../auth/credentials.ts'
+import { type Core, requireField } from '../core/client.ts'
+import type { App } from '../http/app.ts'
+import { route } from '../http/route.ts'
+import { CorrelationId, addSchemas, named, ref } from '../http/schemas.ts'
+import { toBuilderSession } from '../platform-api/oidc/grant-types.ts'
+import { repeatable } from '../platform-api/oidc/schemas.ts'
+import { AppParams } from '../platform-api/schemas.ts'
+import { toToken } from '../platform-api/users/tokens.ts'
+
+const field = (description: string) => Type.Optional(Type.String({ description }))
+const list = (description: string) =>
+  Type.Optional(Type.Array(Type.String(), { maxItems: 16, description }))
+
+// No field is required here: core tells what is missing in the order of the specification.
+const ExchangeForm = Type.Object({
+  grant_type: field(GrantType.tokenExchange),
+  subject_token: field("A user JWT or a user's sk_ key."),
+  subject_token_type: field(TokenType.accessToken),
+  requested_token_type: field(TokenType.accessToken),
+  audience: list('The signer; may be repeated.'),
+  resource: list('The signer; may be repeated.'),
+  client_id: field('Of the M2M client, where it authenticates in the form.'),
+  client_secret: field('Its secret.'),
+})
+
+const BuilderSession = named(
+  Type.Object({
+    access_token: Type.String(),
+    token_type: Type.String({ description: 'Bearer' }),
+    expires_in: Type.Integer({ description: 'Seconds.' }),
+    scope: Type.String(),
+    signer_url: field('Where the remote signer answers.'),
+    discovery_url: field('Where orchestrators are listed.'),
+    issued_token_type: Type.String(),
+    correlation_id: CorrelationId,
+    has_access: Type.Boolean({ description: 'Whether anything is left to spend.' }),
+    balance_usd_micros: Type.Integer({ description: 'What is left, in USD micros.' }),
+  }),
+  'BuilderSession',
+)
+
+const refuses = [
+  'GRANT_INVALID',
+  'SCOPE_INVALID',
+  'TARGET_INVALID',
+  'TOKEN_TYPE_UNSUPPORTED',
+  'ALLOWANCE_EXHAUSTED',
+] as const
+
+/** A user's credential for a signer session. */
+export function tokenRoutes(app: App, { core }: { readonly core: Core }): void {
+  addSchemas(app, [BuilderSession])
+  app.post(
+    '/api/v1/apps/:clientId/oidc/token',
+    route(
+      {
+        guard: { kind: 'client' },
+        wire: 'oauth',
+        body: 'form',
+        repeatable,
+        limit: 'exchange',
+        refuses,
+      },
+      {
+        operationId: 'exchangeToken',
+        summary: 'Exchange a user JWT or key for a signer session',
+        description:
+          'A token exchange (RFC 8693): the user JWT or sk_ key in subject_token becomes a signer JWT, with what the user may spend beside it. The user whose allowance is used up gets one too, with has_access: false.',
+        tags: ['tokens'],
+        params: AppParams,
+        body: ExchangeForm,
+        response: { 200: ref(BuilderSession) },
+      },
+    ),
+    async ({ params, body, raw, correlationId }) => {
+      const authorization = optionalClientSecret(readClientAuth(raw.rawHeaders, body))
+      const answer = await core.callsFor({ authorization, correlationId }).builder.exchange({
+        ...params,
+        grantType: body.grant_type,
+        subjectToken: body.subject_token ?? '',
+        subjectTokenType: body.subject_token_type ?? '',
+        requestedTokenType: body.requested_token_type,
+        audiences: body.audience ?? [],
+        resources: body.resource ?? [],
+      })
+      return toSignerSession(answer, correlationId)
+    },
+  )
+}
+
+const toSignerSession = (answer: ExchangeBuilderTokenResponse, correlationId: string) => ({
+  ...toToken(answer, correlationId),
+  issued_token_type: answer.issuedTokenType,
+  ...toBuilderSession(requireField(answer.session, 'session')),
+})

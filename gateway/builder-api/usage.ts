@@ -1,0 +1,105 @@
+import { Type } from 'typebox'
+import { DomainError } from '../../proto/errors.ts'
+import type { QueryMeterResponse } from '../../proto/gen/es/tollgate/usage/v1/meters_pb.ts'
+import type { App } from '../http/app.ts'
+import { type RouteRules, route } from '../http/route.ts'
+import { addSchemas, named, ref } from '../http/schemas.ts'
+import { AppParams } from '../platform-api/schemas.ts'
+
+const parameter = (description: string) => Type.Optional(Type.String({ description }))
+
+// Core judges the values, in the order of the specification.
+const MeterParameters = Type.Object({
+  meter: parameter(
+    'Required. One of network_fee_usd_micros, billable_usd_micros, signed_ticket_count, fee_wei, billable_secs, network_fee_usd_micros_by_manifest.',
+  ),
+  externalUserId: parameter('The user of the credential, where it is there.'),
+  from: parameter('From this instant on (RFC 3339); the first usage when absent.'),
+  to: parameter('Before this instant (RFC 3339); now when absent.'),
+  groupBy: Type.Optional(
+    Type.Union([Type.Array(Type.String(), { maxItems: 20 }), Type.String()], {
+      description:
+        'Dimensions of the meter, each as a parameter of its own: pipeline, model_id, and manifest_id of fee_wei, billable_secs and network_fee_usd_micros_by_manifest. client_id and external_user_id are always there.',
+    }),
+  ),
+})
+
+const MeterUsage = named(
+  Type.Object({
+    clientId: Type.String(),
+    meter: Type.String(),
+    actor: Type.String({ description: 'Whose usage it is: the user of the credential.' }),
+    subjects: Type.Array(Type.String()),
+    rows: Type.Array(
+      Type.Object({
+        subject: Type.String(),
+        windowStart: Type.String({ format: 'date-time' }),
+        windowEnd: Type.String({ format: 'date-time' }),
+        value: Type.Number({ description: 'Not exact above 2^53.' }),
+        valueExact: Type.String({ description: 'The same, as an exact decimal.' }),
+        groupBy: Type.Record(Type.String(), Type.String()),
+      }),
+    ),
+  }),
+  'MeterUsage',
+)
+
+const usualRules: RouteRules = {
+  guard: { kind: 'actor' },
+  refuses: ['METERING_NOT_CONFIGURED', 'METERING_FAILED'],
+}
+
+/** The metered usage of the user who asks, and of nobody else. */
+export function usageRoutes(app: App, rules: RouteRules = usualRules): void {
+  addSchemas(app, [MeterUsage])
+  app.get(
+    '/api/v1/apps/:clientId/usage',
+    {
+      ...route(rules, {
+        operationId: 'queryUsage',
+        summary: 'Metered usage of the user who asks',
+        description:
+          'The sums of one meter for the user of the credential. Without usage there are no rows. The rows of a meter in micros add up to the sum of all usage, to the micro.',
+        tags: ['usage'],
+        params: AppParams,
+        querystring: MeterParameters,
+        response: { 200: ref(MeterUsage) },
+      }),
+      // An address without an id in it is told so before anything else.
+      onRequest: async ({ params }) => requireClientId(params),
+    },
+    async ({ params: { clientId }, query: { groupBy = [], ...query }, core }, reply) => {
+      const names = typeof groupBy === 'string' ? [groupBy] : groupBy
+      const answer = await core.builder.queryMeter({ clientId, ...query, groupBy: names })
+      return reply
+        .header('cache-control', 'no-store')
+        .send(toUsage(answer, { clientId, meter: query.meter ?? '' }))
+    },
+  )
+}
+
+function requireClientId(params: unknown): void {
+  const { clientId } = Object(params)
+  if (clientId === '') throw new DomainError('REQUEST_INVALID', 'clientId is required')
+}
+
+function toUsage(
+  { externalUserId, rows }: QueryMeterResponse,
+  { clientId, meter }: { clientId: string; meter: string },
+) {
+  const subject = `${clientId}:${externalUserId}`
+  return {
+    clientId,
+    meter,
+    actor: externalUserId,
+    subjects: [subject],
+    rows: rows.map(({ windowStart, windowEnd, value, dimensions }) => ({
+      subject,
+      windowStart,
+      windowEnd,
+      value: Number(value),
+      valueExact: value,
+      groupBy: dimensions,
+    })),
+  }
+}

@@ -1,0 +1,85 @@
+import { Type } from 'typebox'
+import type { ProvisionUserResponse } from '../../proto/gen/es/tollgate/keys/v1/builder_pb.ts'
+import type { App } from '../http/app.ts'
+import { provisioningReasons, route } from '../http/route.ts'
+import { IdempotencyHeader, addSchemas, named, ref } from '../http/schemas.ts'
+import { AppParams, required, text } from '../platform-api/schemas.ts'
+
+const BuilderUser = named(
+  Type.Object({
+    id: Type.String({ description: 'Our id of the user.' }),
+    clientId: Type.String(),
+    externalUserId: Type.String(),
+    email: Type.Optional(Type.String()),
+    status: Type.String({ description: 'active or inactive' }),
+    apiKey: Type.Optional(Type.String({ description: "The user's key, shown this once." })),
+  }),
+  'BuilderUser',
+)
+
+const NewBuilderUser = Type.Object({
+  externalUserId: required("The integrator's id of the user, at most 200 bytes of UTF-8."),
+  email: Type.Optional(Type.String({ maxLength: 320, description: 'an e-mail address' })),
+  connection: Type.Optional(
+    text('Where the identity provider keeps a new user; its default when absent.'),
+  ),
+  issueApiKey: Type.Optional(
+    Type.Boolean({
+      default: true,
+      description:
+        'Whether the answer has a key. An existing user gets one only when this is true in the body and it has none.',
+    }),
+  ),
+})
+
+/** The users of an app, created at its identity provider and here. */
+export function userRoutes(app: App): void {
+  addSchemas(app, [BuilderUser])
+  app.post(
+    '/api/v1/apps/:clientId/users',
+    route(
+      {
+        guard: { kind: 'provisioner' },
+        refuses: [...provisioningReasons, 'PROVIDER_UNAVAILABLE'],
+      },
+      {
+        operationId: 'createUser',
+        summary: 'Create a user, or update one',
+        description:
+          'Creates the user at the identity provider and here, with a key (201), or updates the attributes that the body names (200). It is safe to repeat, and to send many times at once: one request creates the user. A key that exists is never replaced.',
+        tags: ['users'],
+        params: AppParams,
+        headers: IdempotencyHeader,
+        body: NewBuilderUser,
+        response: { 200: ref(BuilderUser), 201: ref(BuilderUser) },
+      },
+    ),
+    async ({ params, headers, body, core }, reply) => {
+      const user = await core.builder.provisionUser({
+        ...params,
+        ...body,
+        idempotencyKey: headers['idempotency-key'],
+      })
+      return reply
+        .code(user.created ? 201 : 200)
+        .header('cache-control', 'no-store')
+        .send(toUser(user))
+    },
+  )
+}
+
+const toUser = ({
+  id,
+  clientId,
+  externalUserId,
+  email,
+  status,
+  apiKey,
+}: ProvisionUserResponse) => ({
+  id,
+  clientId,
+  externalUserId,
+  ...(email === undefined ? {} : { email }),
+  status,
+  ...(apiKey === undefined ? {} : { apiKey }),
+})
