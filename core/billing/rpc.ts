@@ -5,10 +5,12 @@ import { audit } from '../platform/audit.ts'
 import {
   type MemberCaller,
   type RequireMetering,
+  hidden,
   m2mOrMember,
   member,
   operator,
   operatorWrite,
+  platformAdmin,
 } from '../rpc/callers.ts'
 import { type Context, type Handlers, rpc } from '../rpc/serve.ts'
 import { formatEth, microsDown } from '../lib/money.ts'
@@ -57,8 +59,9 @@ export function createBillingRpc({
     })
 
   const billingService: Handlers<pb.BillingServiceServer> = {
-    getBilling: rpc(requireMetering(m2mOrMember()), async (_: pb.GetBillingRequest, { appId }) =>
-      toBilling(await summary.read(appId)),
+    getBilling: rpc(
+      requireMetering(hidden(m2mOrMember())),
+      async (_: pb.GetBillingRequest, { appId }) => toBilling(await summary.read(appId)),
     ),
     getProcessor: rpc(m2mOrMember(), async ({ clientId }: pb.GetProcessorRequest, { appId }) => {
       const [connection, app] = [await processor.connectionOf(appId), await settings.read(clientId)]
@@ -82,6 +85,18 @@ export function createBillingRpc({
         await processor.disconnect(caller.appId)
         await note(caller, context, 'processor_disconnected')
         return {}
+      },
+    ),
+    getBillingSettings: rpc(m2mOrMember(), async ({ clientId }: pb.GetBillingSettingsRequest) => ({
+      settings: toSettings(await settings.read(clientId)),
+    })),
+    setBillingSettings: rpc(
+      platformAdmin(),
+      async (request: pb.SetBillingSettingsRequest, { accountId }, { correlationId }) => {
+        const actor = { name: accountId, correlationId }
+        return {
+          settings: toSettings(await settings.change(request.clientId, changeOf(request), actor)),
+        }
       },
     ),
   }
@@ -167,7 +182,7 @@ const changeOf = ({
   endUserCap,
   isPlatformOwned,
   platformCutPercent,
-}: pb.ReplaceBillingSettingsRequest): SettingsChange => ({
+}: Omit<pb.ReplaceBillingSettingsRequest, 'clientId'>): SettingsChange => ({
   ...(billingMode === undefined ? {} : { billingMode: parseBillingMode(billingMode) }),
   ...(endUserCap === undefined ? {} : { endUserCap: parseCap(endUserCap) }),
   ...(isPlatformOwned === undefined ? {} : { isPlatformOwned }),

@@ -333,6 +333,22 @@ export const m2mOrMember = (
     return caller
   })
 
+/** As `guard`, of a route that is there for its callers alone: a credential that is wrong is 404 as well. */
+export const hidden = <C extends Caller>({ roles, admit }: Guard<C>): Guard<C> => ({
+  roles,
+  admit: async (request, authenticator) => {
+    try {
+      return await admit(request, authenticator)
+    } catch (error) {
+      throw isBadCredential(error) ? noSuchApp() : error
+    }
+  },
+})
+
+const isBadCredential = (error: unknown): boolean =>
+  error instanceof DomainError &&
+  (error.reason === 'CREDENTIAL_INVALID' || error.reason === 'TOKEN_INVALID')
+
 function requireScope({ scopes }: M2mCaller, scope: string): void {
   if (!scopes.includes(scope))
     throw new DomainError('SCOPE_MISSING', `the client lacks the scope ${scope}`)

@@ -212,6 +212,8 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       getProcessor: call(billing.getProcessor),
       connectProcessor: call(billing.connectProcessor),
       disconnectProcessor: call(billing.disconnectProcessor),
+      getSettings: call(billing.getBillingSettings),
+      setSettings: call(billing.setBillingSettings),
     }),
     authorization: ({ call }: CallContext) => ({
       check: call(authorization.checkAuthorization),

@@ -116,6 +116,7 @@ const schemes: Partial<Record<GuardKind, readonly Scheme[]>> = {
   m2m_basic: ['basic'],
   m2m: ['basic', 'bearer'],
   m2m_or_member: ['basic', 'bearer'],
+  hidden_m2m_or_member: ['basic', 'bearer'],
   m2m_or_editor: ['basic', 'bearer'],
 }
 

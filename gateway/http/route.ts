@@ -9,7 +9,7 @@ import { IdempotencyHeader, OAuthError, Problem, ref } from './schemas.ts'
  * checks when it acts on them; `secret` is a secret of the deployment, which the route checks; `none` is public.
  * `actor` and `provisioner` are those of the builder API: a user by JWT or `sk_` key, and whoever creates users.
  * `session` and the member kinds take the dashboard's cookie; without it the hidden ones answer 404; `m2m_or_member` and
- * `m2m_or_editor` take it when there is no Authorization.
+ * `m2m_or_editor` take it when there is no Authorization; `hidden_m2m_or_member` answers 404 to a wrong credential, too.
  */
 export type GuardKind =
   | 'm2m'
@@ -29,6 +29,7 @@ export type GuardKind =
   | 'hidden_member_read'
   | 'hidden_member_edit'
   | 'm2m_or_member'
+  | 'hidden_m2m_or_member'
   | 'm2m_or_editor'
 
 export interface Guard {
@@ -162,12 +163,14 @@ const sessionKinds = new Set<GuardKind>([
   'hidden_member_read',
   'hidden_member_edit',
   'm2m_or_member',
+  'hidden_m2m_or_member',
   'm2m_or_editor',
 ])
 
 /** Whether an M2M client may come in place of a session. */
-export const takesM2m = (kind: GuardKind): boolean =>
-  kind === 'm2m_or_member' || kind === 'm2m_or_editor'
+export const takesM2m = (kind: GuardKind): boolean => m2mKinds.has(kind)
+
+const m2mKinds = new Set<GuardKind>(['m2m_or_member', 'hidden_m2m_or_member', 'm2m_or_editor'])
 
 const bodyTypes = {
   form: ['application/x-www-form-urlencoded'],
@@ -191,6 +194,7 @@ const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
   hidden_member_read: [{ session: [] }],
   hidden_member_edit: [{ session: [] }],
   m2m_or_member: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
+  hidden_m2m_or_member: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
   m2m_or_editor: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
 }
 
@@ -252,6 +256,7 @@ const guardReasons: Readonly<Record<GuardKind, readonly Reason[]>> = {
   m2m: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'SCOPE_MISSING'],
   m2m_basic: ['CREDENTIAL_INVALID', 'NOT_FOUND'],
   m2m_or_member: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
+  hidden_m2m_or_member: ['CREDENTIAL_INVALID', 'NOT_FOUND'],
   m2m_or_editor: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
   session: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],
   platform_admin: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],

@@ -17,6 +17,7 @@ import { memberRoutes } from './apps/members.ts'
 import { quotaRoutes } from './apps/quotas.ts'
 import { billingRoutes } from './billing/billing.ts'
 import { processorRoutes } from './billing/processor.ts'
+import { settingsRoutes } from './billing/settings.ts'
 import { whatIfRoutes } from './billing/what-if.ts'
 import { collectDocuments, documentRoutes } from './docs/docs.ts'
 import { goneRoutes } from './gone.ts'
@@ -92,6 +93,7 @@ const nouns = [
   quotaRoutes,
   billingRoutes,
   processorRoutes,
+  settingsRoutes,
   whatIfRoutes,
   credentialRoutes,
   domainRoutes,

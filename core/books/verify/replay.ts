@@ -67,9 +67,9 @@ export async function* replayDifferences(
       const tickets = entry.kind === 'charge' ? await charges.read(id, entry.seq) : []
       await rates.load(tickets)
       yield* rateDifferences(user, { entry, tickets, rates })
-      const { seq, ratesKnownAt } = entry
+      const { seq, ratesKnownAt, createdAt: bookedAt } = entry
       const { externalUserId } = user
-      const charge = { userId: id, externalUserId, seq, ratesKnownAt, tickets }
+      const charge = { userId: id, externalUserId, seq, ratesKnownAt, bookedAt, tickets }
       for (const row of sales.differences(charge, rates.find)) yield { check: 'prices', row }
       const isArchived = archived.has(`${id} ${entry.causeId}`)
       yield* rowsOf(user, user.replay.step(entry, charged(range, tickets, isArchived)))

@@ -27,6 +27,7 @@ export interface SoldCharge {
   readonly seq: bigint
   /** Null where prices were fixed elsewhere. */
   readonly ratesKnownAt: Date | null
+  readonly bookedAt: Date
   readonly tickets: readonly ChargedTicket[]
 }
 
@@ -47,6 +48,7 @@ export async function createSales(
 
   /** The tickets that do not say what they should. */
   function* differences(charge: SoldCharge, rateOf: FindRate): Generator<DifferentRow> {
+    const knownMs = (charge.ratesKnownAt ?? charge.bookedAt).getTime()
     for (const ticket of charge.tickets) {
       const rate = rateOf(ticket.rateId)
       if (!rate || isFixed(ticket, charge)) continue
@@ -60,7 +62,8 @@ export async function createSales(
               termsId,
               ...pricesOf(ticket.fee, rate.usdAttosPerEth, {
                 ratio,
-                cutBasisPoints: cutAt(signedMs),
+                // The clock of a signer may be ahead (core/metering/rating/rating.ts).
+                cutBasisPoints: cutAt(Math.min(signedMs, knownMs)),
               }),
             })
       const stored = columnsOf(ticket)

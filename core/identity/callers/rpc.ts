@@ -7,6 +7,7 @@ import {
   actor,
   m2m,
   m2mBasic,
+  hidden,
   hiddenMember,
   m2mOrMember,
   member,
@@ -30,6 +31,7 @@ const guards: Readonly<Record<string, (scope?: string) => Guard<Caller>>> = {
   hidden_member_read: () => hiddenMember('read'),
   hidden_member_edit: () => hiddenMember('edit'),
   m2m_or_member: (scope) => m2mOrMember(scope),
+  hidden_m2m_or_member: () => hidden(m2mOrMember()),
   m2m_or_editor: (scope) => m2mOrMember(scope, 'edit'),
 }
 

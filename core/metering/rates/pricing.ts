@@ -92,7 +92,12 @@ export function createPricing({
       if (waiting.length === 0) return { count: 0, exhausted: [], settlement: null }
       const at = now()
       const priced = await withPrices(db, waiting)
-      const { sales, confirm } = await rating.rateTickets(db, priced.map(toRated), { at, isLocked })
+      const rated = await rating.rateTickets(db, priced.map(toRated), {
+        at,
+        knownAt: known,
+        isLocked,
+      })
+      const { sales, confirm } = rated
       const sold = priced.map((ticket, i): Sold => {
         const sale = sales[i] ?? networkSale
         return { ...ticket, sale, ...pricesOf(ticket.fee, ticket.rate.usdAttosPerEth, sale.tariff) }

@@ -61,7 +61,7 @@ export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
   async function rateBatch(tickets: BatchTickets, at: Date): Promise<RatedTickets> {
     const users = usersOf(tickets)
     const known = await timelines.current(users, at)
-    const cutAt = await cuts.load(appsOf(users), lastSigned(tickets))
+    const cutAt = await loadCuts(users, { last: lastSigned(tickets), knownAt: at })
     return rateColumns(pool, tickets, { timelines: known, cutAt })
   }
 
@@ -69,7 +69,7 @@ export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
   async function rateLocked(db: Db, tickets: BatchTickets, at: Date): Promise<RatedTickets> {
     const users = usersOf(tickets)
     const known = await timelines.locked(db, users, at)
-    const cutAt = await cuts.load(appsOf(users), lastSigned(tickets))
+    const cutAt = await loadCuts(users, { last: lastSigned(tickets), knownAt: at })
     return rateColumns(db, tickets, { timelines: known, cutAt })
   }
 
@@ -93,11 +93,15 @@ export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
     return { sales, confirm: confirmWith(facts.timelines) }
   }
 
-  /** Rates tickets one by one. With `isLocked` under locks on their users' accounts. */
+  /** Rates tickets one by one, with the cuts up to `knownAt`. With `isLocked` under locks on their users' accounts. */
   async function rateTickets(
     db: Db,
     tickets: readonly RatedTicket[],
-    { at, isLocked }: { readonly at: Date; readonly isLocked: boolean },
+    {
+      at,
+      knownAt,
+      isLocked,
+    }: { readonly at: Date; readonly knownAt: Date; readonly isLocked: boolean },
   ): Promise<RatedTickets> {
     const users = [
       ...new Map(tickets.map(({ appId, userId }) => [userId, { appId, userId }])).values(),
@@ -105,13 +109,25 @@ export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
     const known = isLocked
       ? await timelines.locked(db, users, at)
       : await timelines.current(users, at)
-    const last = tickets.reduce((ms, { signedMs }) => Math.max(ms, signedMs), 0)
-    const facts = { timelines: known, cutAt: await cuts.load(appsOf(users), new Date(last)) }
+    const last = new Date(tickets.reduce((ms, { signedMs }) => Math.max(ms, signedMs), 0))
+    const facts = { timelines: known, cutAt: await loadCuts(users, { last, knownAt }) }
     const rate = createRater(facts)
     const sales: Sale[] = []
     for (const ticket of tickets)
       sales.push(rate(ticket, ticket, ticket.signedMs) ?? (await rateOld(db, facts, ticket)))
     return { sales, confirm: confirmWith(known) }
+  }
+
+  /**
+   * The clock of a signer may be ahead of ours: a ticket that says it was signed after `knownAt` has the cut of then, because
+   * cuts that begin later may still be set.
+   */
+  async function loadCuts(
+    users: readonly User[],
+    { last, knownAt }: { readonly last: Date; readonly knownAt: Date },
+  ): Promise<CutAt> {
+    const cutAt = await cuts.load(appsOf(users), earlier(last, knownAt))
+    return (app, signedAt) => cutAt(app, earlier(signedAt, knownAt))
   }
 
   /** A ticket from before all the periods that are kept of its user. */
@@ -128,6 +144,8 @@ export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
 }
 
 export type Rating = ReturnType<typeof createRating>
+
+const earlier = (a: Date, b: Date): Date => (a < b ? a : b)
 
 const nothing: FeatureName = { pipeline: '', modelId: '' }
 

@@ -19,6 +19,7 @@ import {
   required,
   text,
 } from '../schemas.ts'
+import { BillingSettings, toBillingSettings } from '../billing/settings.ts'
 import { Domain, toDomain } from './domains.ts'
 
 const url = '/api/v1/apps/:clientId'
@@ -73,7 +74,11 @@ const managedFields = {
   canManageBilling: Type.Boolean(),
 }
 const AppDetail = named(
-  Type.Object({ ...appFields, ...Type.Partial(Type.Object(managedFields)).properties }),
+  Type.Object({
+    ...appFields,
+    ...Type.Partial(Type.Object(managedFields)).properties,
+    billing: Type.Optional(ref(BillingSettings)),
+  }),
   'App',
 )
 const UpdatedApp = named(Type.Object({ success, ...appFields, ...managedFields }), 'UpdatedApp')
@@ -228,7 +233,7 @@ function readApp(app: App): void {
         operationId: 'getApp',
         summary: "The app's metadata; to a session also its settings",
         description:
-          'Name, status and scopes of the app. A member of the app also gets its settings and what the own role allows.',
+          'Name, status and scopes of the app. A member of the app also gets its settings, what the platform settles for it, and what the own role allows.',
         tags,
         params: AppParams,
         response: { 200: ref(AppDetail) },
@@ -236,7 +241,9 @@ function readApp(app: App): void {
     ),
     async ({ params, core }) => {
       const managed = requireField((await core.management.getApp(params)).app, 'app')
-      return managed.role === '' ? toApp(managed) : { ...toApp(managed), ...toSettings(managed) }
+      if (managed.role === '') return toApp(managed)
+      const billing = requireField((await core.billing.getSettings(params)).settings, 'settings')
+      return { ...toApp(managed), ...toSettings(managed), billing: toBillingSettings(billing) }
     },
   )
 }

@@ -89,12 +89,12 @@ export function billingRoutes(app: App): void {
   app.get(
     '/api/v1/apps/:clientId/billing',
     route(
-      { guard: { kind: 'm2m_or_member' }, metered: true },
+      { guard: { kind: 'hidden_m2m_or_member' }, metered: true },
       {
         operationId: 'getBilling',
         summary: 'The billing summary of the running period',
         description:
-          "Usage, the platform's cut and overage of the owner's period, or of the UTC month where the owner has none. 404 for whoever may not see it.",
+          "Usage, the platform's cut and overage of the owner's period, or of the UTC month where the owner has none. 404 for whoever may not see it, a wrong secret included.",
         tags: ['billing'],
         params: AppParams,
         response: { 200: ref(BillingSummary) },

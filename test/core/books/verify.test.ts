@@ -309,3 +309,28 @@ describe('tollgate verify', () => {
     expect(JSON.parse(text).differences).toHaveLength(1_000)
   })
 })
+
+describe('the cut of a ticket that was signed by a clock ahead of ours', () => {
+  it('is that of its booking, whatever is set later', async () => {
+    const ahead = await startBooks()
+    try {
+      const cut = (since: Date, percent: number) =>
+        ahead.sql.query(
+          `insert into platform_cuts (app_id, since, percent, created_at)
+           select app_id, $2::timestamptz, $3, $2 - interval '1 hour' from clients where client_id = $1`,
+          [ahead.app.clientId, since, percent],
+        )
+      const now = ahead.clock.now()
+      const later = (minutes: number) => new Date(now.getTime() + minutes * 60_000)
+      await cut(later(-60), 10)
+      await ahead.ingest({ computed_fee: '1000', current_time: later(10).toISOString() })
+      await cut(later(5), 50)
+      expect(await ahead.rows('select platform_fee_wei from tickets')).toEqual([
+        { platform_fee_wei: '100' },
+      ])
+      expect((await verify()).text).toContain('the books are right')
+    } finally {
+      await ahead.stop()
+    }
+  })
+})

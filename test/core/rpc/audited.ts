@@ -44,6 +44,8 @@ export const audited: Readonly<Record<string, Audited>> = {
   'billing.v1.BillingService/GetProcessor': 'reads',
   'billing.v1.BillingService/ConnectProcessor': as('processor_connection_started'),
   'billing.v1.BillingService/DisconnectProcessor': as('processor_disconnected'),
+  'billing.v1.BillingService/GetBillingSettings': 'reads',
+  'billing.v1.BillingService/SetBillingSettings': as('billing_settings_changed'),
   'billing.v1.BillingSettingsService/ReadBillingSettings': 'reads',
   'billing.v1.BillingSettingsService/ReplaceBillingSettings': operator,
   'billing.v1.WhatIfService/TryPlans': 'reads',

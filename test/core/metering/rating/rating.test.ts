@@ -232,6 +232,23 @@ describe('what a ticket sells for', () => {
     expect(sums).toEqual({ attos: '2526000000000003150', wei: '842000000000001' })
     await expectExact()
   })
+
+  it('has no cut that begins after it was booked, although its signer says that it was signed then', async () => {
+    const after = (minutes: number) => new Date(world.clock.at.getTime() + minutes * 60_000)
+    await world.pool.query(
+      `insert into platform_cuts (app_id, since, percent, created_at)
+       select $1, since, percent, since - interval '1 hour' from (values ($2::timestamptz, 10), ($3, 50)) c (since, percent)`,
+      [world.app.id, after(-60), after(5)],
+    )
+    const ahead = { current_time: after(5).toISOString(), computed_fee: '1000' }
+    await world.metering().ingestEvents([ticket(ahead)])
+    const fees = () => rows(`select platform_fee_wei from tickets order by sequence_number`)
+    expect(await fees()).toEqual([{ platform_fee_wei: '100' }])
+    world.clock.at = after(6)
+    await world.metering().ingestEvents([ticket(ahead)])
+    expect(await fees()).toEqual([{ platform_fee_wei: '100' }, { platform_fee_wei: '500' }])
+    await expectExact()
+  })
 })
 
 const month = (months: number, more = ''): string =>

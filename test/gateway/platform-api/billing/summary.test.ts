@@ -273,8 +273,21 @@ describe('the billing summary', () => {
     const url = (clientId: string) => `${real.url}/api/v1/apps/${clientId}/billing`
     const status = async (clientId: string, headers: Readonly<Record<string, string>>) =>
       (await fetch(url(clientId), { headers })).status
-    for (const headers of [{}, { authorization: theirs.basic }, theirs.session])
+    const wrongSecret = { authorization: mine.basic.slice(0, -6) }
+    const over = { cookie: String(mine.session.cookie).replace(/.{6}$/, 'aaaaaa') }
+    for (const headers of [
+      {},
+      wrongSecret,
+      { authorization: 'Bearer nonsense' },
+      { authorization: 'Digest x' },
+      over,
+      { authorization: theirs.basic },
+      theirs.session,
+    ])
       expect(await status(mine.clientId, headers)).toBe(404)
+    // A wrong query is told to nobody else either.
+    for (const headers of [{}, wrongSecret])
+      expect((await fetch(`${url(mine.clientId)}?x=1`, { headers })).status).toBe(404)
     expect(await status('app_000000000000000000000000', { authorization: mine.basic })).toBe(404)
     expect(await status(mine.m2mClientId, { authorization: mine.basic })).toBe(404)
     expect(await status(mine.clientId, mine.session)).toBe(200)

@@ -254,6 +254,7 @@ export async function tellStory(
   for (const method of ['put', 'get']) {
     const ofApp = { headers: admin, path: mine }
     await step({ operation: `${method} ${quotas}/credit/{clientId}`, status: 200, ...ofApp })
+    await step({ operation: `${method} ${apps}/billing/settings`, status: 200, ...ofApp })
     await step({ operation: `${method} ${quotas}/accounts`, status: 200, ...ofAccount })
   }
   await step({

@@ -1,0 +1,117 @@
+import { type Static, Type } from 'typebox'
+import type { BillingSettings as SettingsMessage } from '../../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant, oneOf } from '../schemas.ts'
+import { Percent, toPercent } from './processor.ts'
+
+const tags = ['billing']
+const url = '/api/v1/apps/:clientId/billing/settings'
+const modes = ['owner_rollup', 'merchant'] as const
+
+export const BillingSettings = named(
+  Type.Object({
+    clientId: Type.String(),
+    billingMode: oneOf(modes, 'Whether the owner pays for all users, or users pay the owner.'),
+    endUserCap: Type.Integer({ description: 'Active end users that the app may have.' }),
+    isDefaultCap: Type.Boolean({ description: "The cap is the deployment's." }),
+    isPlatformOwned: Type.Boolean({ description: "One of the platform's own apps." }),
+    platformCutPercent: Percent("The platform's cut now; null when none is configured."),
+    plannedCuts: Type.Array(
+      Type.Object({ percent: Percent('null takes none.'), since: Instant('When it begins.') }),
+      { description: 'Cuts that have not begun, the next one first.' },
+    ),
+  }),
+  'BillingSettings',
+)
+
+const ChangeBody = Type.Object(
+  {
+    billingMode: Type.Optional(oneOf(modes, 'Who pays.')),
+    endUserCap: Type.Optional(
+      Type.Unsafe<number | null>({
+        type: 'integer',
+        minimum: 1,
+        maximum: 1_000_000,
+        nullable: true,
+        description: "null for the deployment's",
+      }),
+    ),
+    isPlatformOwned: Type.Optional(Type.Boolean()),
+    platformCutPercent: Type.Optional(
+      Percent('With at most two places; null takes none. A change begins a minute later.'),
+    ),
+  },
+  { additionalProperties: false },
+)
+
+/** What the platform settles for an app: its callers read it, platform admins change it. */
+export function settingsRoutes(app: App): void {
+  addSchemas(app, [BillingSettings])
+  app.get(
+    url,
+    route(
+      { guard: { kind: 'm2m_or_member' } },
+      {
+        operationId: 'getBillingSettings',
+        summary: 'What the platform settles for the app',
+        description: "Billing mode, cap of end users, and the platform's cut, now and as planned.",
+        tags,
+        params: AppParams,
+        response: { 200: ref(BillingSettings) },
+      },
+    ),
+    async ({ params, core }) =>
+      toBillingSettings(
+        requireField((await core.billing.getSettings(params)).settings, 'settings'),
+      ),
+  )
+  app.put(
+    url,
+    route(
+      { guard: { kind: 'platform_admin' } },
+      {
+        operationId: 'updateBillingSettings',
+        summary: 'Change what the platform settles for the app',
+        description:
+          'Changes what the body names, all of it or nothing; the others stay as they are. Is written to the audit log of the app. For platform admins.',
+        tags,
+        params: AppParams,
+        body: ChangeBody,
+        response: { 200: ref(BillingSettings) },
+      },
+    ),
+    async ({ params, body, core }) => {
+      const { settings } = await core.billing.setSettings({ ...params, ...toChange(body) })
+      return toBillingSettings(requireField(settings, 'settings'))
+    },
+  )
+}
+
+const toChange = ({
+  billingMode,
+  endUserCap,
+  isPlatformOwned,
+  platformCutPercent,
+}: Static<typeof ChangeBody>) => ({
+  billingMode,
+  endUserCap: endUserCap === undefined ? undefined : String(endUserCap ?? 'default'),
+  isPlatformOwned,
+  platformCutPercent:
+    platformCutPercent === undefined ? undefined : String(platformCutPercent ?? 'none'),
+})
+
+export const toBillingSettings = (settings: SettingsMessage) => ({
+  clientId: settings.clientId,
+  billingMode: settings.billingMode,
+  endUserCap: settings.endUserCap,
+  isDefaultCap: settings.isDefaultCap,
+  isPlatformOwned: settings.isPlatformOwned,
+  platformCutPercent: toPercent(settings.platformCutPercent),
+  plannedCuts: settings.plannedCuts.map(({ percent, since }) => ({
+    percent: toPercent(percent),
+    since,
+  })),
+})
