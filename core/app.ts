@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CoreConfig } from './config.ts'
 import { type Parts, partStates } from './lib/http.ts'
-import { createModules } from './modules.ts'
+import { type OutsideParts, createModules } from './modules.ts'
 import { createOperatorLog } from './platform/operator-log.ts'
 import { type ProcessDeps, openPlatform } from './platform/platform.ts'
 import { startUpkeep } from './platform/upkeep.ts'
@@ -11,10 +11,10 @@ const drainMs = 2_500
 const closeMs = 300
 
 /** Migrates, makes the modules and serves them. Rejects with one clear error when it cannot start. */
-export async function startCore(config: CoreConfig, deps: ProcessDeps) {
+export async function startCore(config: CoreConfig, deps: ProcessDeps & OutsideParts) {
   const opened = await openPlatform(config.platform, deps)
   const { platform } = opened
-  const { modules, authenticator } = createModules(platform, config)
+  const { modules, authenticator } = createModules(platform, config, deps)
   const lifecycles = modules.flatMap(({ lifecycle }) => lifecycle ?? [])
   for (const { prepare } of lifecycles) await prepare?.()
   const services = modules.flatMap((module) => module.services)

@@ -2,6 +2,7 @@ import { createLedger } from './allowances/ledger.ts'
 import { createAllowancesModule } from './allowances/module.ts'
 import { createBillingModule, openBilling } from './billing/module.ts'
 import { createBooksModule } from './books/module.ts'
+import type { PaymentProcessor } from './billing/processor.ts'
 import type { CoreConfig } from './config.ts'
 import { createIdentityModule, findOwnerUser } from './identity/module.ts'
 import { createKeysModule, keyCredentials } from './keys/module.ts'
@@ -16,8 +17,14 @@ import { createSignerModule, signerCredentials } from './signer/module.ts'
 import { createTokensModule, tokenCredentials } from './tokens/module.ts'
 import { createUsageModule } from './usage/module.ts'
 
+/** Parts of core that stand for somebody outside of it. */
+export interface OutsideParts {
+  /** Who takes the money of a deployment; nobody by default. */
+  readonly processor?: PaymentProcessor | undefined
+}
+
 /** Makes every module of core, each after those whose `api` it needs. */
-export function createModules(platform: Platform, config: CoreConfig) {
+export function createModules(platform: Platform, config: CoreConfig, outside: OutsideParts) {
   const modules: Module<unknown>[] = []
   function add<Api>(module: Module<Api>): Api {
     modules.push(module)
@@ -26,18 +33,12 @@ export function createModules(platform: Platform, config: CoreConfig) {
   // Made first: metering and plans, which stand before allowances, write to it in their own transactions.
   const ledger = createLedger()
   // Made before identity, too, which asks the gate, and metering, which asks for cuts.
-  const accounting = { config: config.billing, ledger, findOwner: findOwnerUser }
+  const accounting = { ...outside, config: config.billing, ledger, findOwner: findOwnerUser }
   const billing = openBilling(platform, accounting)
-  const { gate, cuts } = billing
+  const { gate, cuts, processor: cards } = billing
   const backend = add(createBackendModule(platform, { config: config.backend }))
-  const plans = add(
-    createPlansModule(platform, {
-      config: config.plans,
-      ledger,
-      selling: gate.selling,
-      backend,
-    }),
-  )
+  const offering = { config: config.plans, ledger, selling: gate.selling, cards, backend }
+  const plans = add(createPlansModule(platform, offering))
   const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials]
   const { mode: meteringMode } = config.metering
   const people = { config: config.identity, meteringMode, plans, backend, gate }

@@ -8,6 +8,7 @@ import type { ChargeOptions, ChargeResult, UserCharge } from '../metering/ingest
 import { readPeriods } from './period-store.ts'
 import { createReplay } from './replay.ts'
 import { shareCharge } from './shares.ts'
+import { createLeases } from './escrow/leases.ts'
 import { type SettlementStore, createSettlement } from './escrow/settlement.ts'
 import { escrowStore } from './escrow/store.ts'
 import * as sqlAccounts from './store.ts'
@@ -75,16 +76,17 @@ export function createLedger(
 ) {
   const { settle } = createSettlement(escrow)
 
-  /** Opens the accounts of newly subscribed users and adds the included usage of their first periods. */
+  /** Opens the accounts of newly subscribed users who have none, and adds the included usage of their first periods. */
   async function open(db: Db, users: readonly User[], at: Date): Promise<void> {
     if (users.length === 0) return
     const termsOf = await readTerms(db, users, at)
-    await store.insertBalances(
+    const inserted = await store.insertBalances(
       db,
       users.map((user) => ({ ...user, ...termsOf(user).period })),
       at,
     )
-    const opened = (await store.lockAccounts(db, users)).filter(({ seq }) => seq === 0n)
+    const isNew = ({ userId }: User): boolean => inserted.has(userId)
+    const opened = await store.lockAccounts(db, users.filter(isNew))
     for (const account of opened) enter(account, { ...termsOf(account), countsFrom: beginning }, at)
     await store.saveAccounts(db, opened, at)
   }
@@ -217,6 +219,18 @@ export function createLedger(
   }
 
   /**
+   * Recalls from sidecars what they were lent of a locked account (docs/escrow.md), which the caller saves. False, and nothing
+   * is changed, when they have nothing.
+   */
+  async function recall(db: Db, account: Account, at: Date): Promise<boolean> {
+    const leases = createLeases(await escrow.findLeases(db, [account]))
+    if (leases.of(account.userId).every(({ endsAt }) => endsAt <= at)) return false
+    leases.recall(account, { missing: 0n, at })
+    await escrow.saveLeases(db, leases.changes())
+    return true
+  }
+
+  /**
    * Gives what version `to` of its plan includes beyond what a locked account was given in the running period, which began
    * with version `from`: once for each version. The caller saves the account. Returns whether it gave anything.
    */
@@ -321,6 +335,7 @@ export function createLedger(
     spendable,
     nextStart: accounts.nextStart,
     changePlan,
+    recall,
     raise,
     sweep,
     renew,

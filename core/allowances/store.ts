@@ -200,8 +200,9 @@ export async function insertBalances(
   db: Db,
   users: readonly (UserKey & Period)[],
   at: Date,
-): Promise<void> {
-  await db.query(
+): Promise<Set<UserId>> {
+  const rows = await many<{ user_id: string }>(
+    db,
     prepared(
       'insert-balances',
       sql`
@@ -211,9 +212,11 @@ export async function insertBalances(
                 ${plainArray(users.map((user) => iso(user.start)))}::timestamptz[],
                 ${plainArray(users.map((user) => iso(user.end)))}::timestamptz[])
       as u (app_id, user_id, period_start, period_end)
-    on conflict do nothing`,
+    on conflict do nothing
+    returning user_id`,
     ),
   )
+  return new Set(rows.map((row) => userId(row.user_id)))
 }
 
 /** Writes the changes of locked accounts, in a number of statements that does not depend on the number of accounts. */

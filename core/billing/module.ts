@@ -18,16 +18,17 @@ import type { WhatIfDeps } from './whatif/whatif.ts'
 export interface BillingOthers extends Pick<GateDeps, 'findOwner'> {
   readonly ledger: GateDeps['ledger'] & SummaryDeps['ledger']
   readonly config: BillingConfig
+  /** Nobody by default. */
+  readonly processor?: PaymentProcessor | undefined
 }
 
 /** What other domains ask billing, made before all modules. */
 export function openBilling(
   platform: Platform,
-  { config, ledger, findOwner }: BillingOthers,
+  { config, ledger, processor = unconnectedProcessor, findOwner }: BillingOthers,
 ): BillingParts {
   const { pool, now } = platform
   const { endUserCap } = config
-  const processor = unconnectedProcessor
   const cuts = createCuts({ pool, now })
   const { publicUrl } = platform.config
   const shared = { ...platform, publicUrl, endUserCap, mode: config.gateMode }

@@ -1,4 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
+import type { Cards } from '../plans/subscriptions/ports.ts'
 import type { AppId } from '../platform/ids.ts'
 
 /** Whether an app's own account at the payment processor is connected, and may take payments. */
@@ -12,7 +13,7 @@ export interface Connection {
  * Who takes the money. Every function says what is so now; one that does not know throws UNAVAILABLE, so that what is
  * unknown never reads as zero or no.
  */
-export interface PaymentProcessor {
+export interface PaymentProcessor extends Cards {
   readonly connectionOf: (app: AppId) => Promise<Connection>
   /** Whether the owner of the app is on a paid plan with a card that can be charged. */
   readonly canChargeOwner: (app: AppId) => Promise<boolean>
@@ -33,4 +34,10 @@ export const unconnectedProcessor: PaymentProcessor = {
     )
   },
   disconnect: async () => {},
+  askForCard: async () => {
+    throw new DomainError(
+      'PROCESSOR_NOT_CONNECTED',
+      'this plan needs a payment method, and no payment processor is connected that could take one',
+    )
+  },
 }

@@ -26,16 +26,11 @@ import { type Selling, createOffers } from './offers/service.ts'
 import { findAppId } from './offers/store.ts'
 import { type OpenAccounts, createPlans } from './service.ts'
 import { followDue } from './subscriptions/follow.ts'
-import {
-  type Cards,
-  type LockedAccount,
-  type SubscriptionLedger,
-  nothingConnected,
-} from './subscriptions/ports.ts'
+import type { Cards, LockedAccount, SubscriptionLedger } from './subscriptions/ports.ts'
 import { createRaises } from './subscriptions/raises.ts'
 import { createOperatorSubscriptionsRpc, createSubscriptionsRpc } from './subscriptions/rpc.ts'
 import { countSubscribers } from './subscriptions/store.ts'
-import { createSubscriptions } from './subscriptions/subscriptions.ts'
+import { type SubscriptionsDeps, createSubscriptions } from './subscriptions/subscriptions.ts'
 import { createSubscriptionViews } from './subscriptions/views.ts'
 import { createPlanSync } from './sync/service.ts'
 
@@ -43,7 +38,7 @@ export interface PlansOthers<Account extends LockedAccount> {
   readonly config: PlansConfig
   readonly ledger: SubscriptionLedger<Account> & { readonly open: OpenAccounts }
   readonly selling: Selling
-  readonly cards?: Cards
+  readonly cards: Cards
   /** Its plans are null for a metering backend that has none. */
   readonly backend: { readonly plans: PlanCatalog | null }
 }
@@ -51,13 +46,15 @@ export interface PlansOthers<Account extends LockedAccount> {
 /** What may be bought: the catalogue, the plans of an app, and which plan a user is on. */
 export function createPlansModule<Account extends LockedAccount>(
   platform: Platform,
-  { config, ledger, selling, backend, cards = nothingConnected }: PlansOthers<Account>,
+  { config, ledger, selling, backend, cards }: PlansOthers<Account>,
 ) {
   const { pool, log, now } = platform
   const { pipelines, catalogUrl: url } = config
   const discovery = createDiscovery({ pipelines, url, now })
   const reader = createCatalogReader({ pool, log, url, now })
-  const offers = createOffers({ pool, discovery, selling, countSubscribers, now })
+  const { raiseStarters, raiseFirst: onStarterChange } = createRaises({ ...platform, ledger })
+  const others = { discovery, selling, countSubscribers, onStarterChange }
+  const offers = createOffers({ ...platform, ...others })
   const sync = createPlanSync({ ...platform, catalog: backend.plans })
 
   const appOf = (clientId: string) => requireApp(pool, clientId)
@@ -66,12 +63,6 @@ export function createPlansModule<Account extends LockedAccount>(
   const { planService } = createOffersRpc({ offers, sync })
   const discoveryRpc = createDiscoveryRpc({ pool, now, pipelines, url, reader, appOf })
   const { operatorPlanService } = createOperatorOffersRpc({ offers, sync, appOf })
-  const subscriptions = createSubscriptions({ ...platform, ledger, selling, cards })
-  const views = createSubscriptionViews({ pool, ledger, now })
-  const subscribing = { pool, subscriptions, views }
-  const { subscriptionService } = createSubscriptionsRpc(subscribing)
-  const { operatorSubscriptionService } = createOperatorSubscriptionsRpc(subscribing)
-  const { raiseStarters } = createRaises({ pool, ledger, now })
   return {
     api: {
       ...createPlans({ ledger, syncStarter: sync.syncStarter }),
@@ -83,13 +74,24 @@ export function createPlansModule<Account extends LockedAccount>(
       grpcService(CatalogServiceService, catalogService),
       grpcService(PlanServiceService, planService),
       grpcService(OperatorPlanServiceService, operatorPlanService),
-      grpcService(SubscriptionServiceService, subscriptionService),
-      grpcService(OperatorSubscriptionServiceService, operatorSubscriptionService),
+      ...subscriptionServices({ ...platform, ledger, selling, sync, cards }),
       grpcService(DiscoveryServiceService, discoveryRpc.discoveryService),
     ],
     lifecycle: { start: reader.start },
     upkeep: [() => followDue(pool, now()), raiseStarters, reader.upkeep, sync.retry],
   }
+}
+
+function subscriptionServices<Account extends LockedAccount>(deps: SubscriptionsDeps<Account>) {
+  const subscriptions = createSubscriptions(deps)
+  const views = createSubscriptionViews(deps)
+  const subscribing = { pool: deps.pool, subscriptions, views }
+  const { subscriptionService } = createSubscriptionsRpc(subscribing)
+  const { operatorSubscriptionService } = createOperatorSubscriptionsRpc(subscribing)
+  return [
+    grpcService(SubscriptionServiceService, subscriptionService),
+    grpcService(OperatorSubscriptionServiceService, operatorSubscriptionService),
+  ]
 }
 
 async function requireApp(pool: Pool, clientId: string): Promise<AppId> {

@@ -35,7 +35,14 @@ export async function whatIf(bench: Bench): Promise<Finding[]> {
   bench.defer(() => pool.end())
   const discovery = createDiscovery({ pipelines: ['live'], url: null, now })
   const selling = { require: async () => {} }
-  const offers = createOffers({ pool, discovery, selling, countSubscribers: async () => 0, now })
+  const offers = createOffers({
+    pool,
+    discovery,
+    selling,
+    countSubscribers: async () => 0,
+    onStarterChange: async () => {},
+    now,
+  })
   const whatIf = createWhatIf({ pool, drafts: offers.drafts, openTrial, now })
   const request = JSON.stringify({ ...range, plans: [draft] })
   const limits = { limitSeconds: 3_600, signal: new AbortController().signal }

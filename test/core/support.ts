@@ -4,6 +4,7 @@ import { credentials } from '@grpc/grpc-js'
 import { Pool } from 'pg'
 import { type Core, startCore } from '../../core/app.ts'
 import { type CoreConfig, readCoreConfig } from '../../core/config.ts'
+import type { OutsideParts } from '../../core/modules.ts'
 import { createEnvReader } from '../../core/lib/env.ts'
 import { unary } from '../../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
@@ -105,7 +106,10 @@ export interface TestCore {
 }
 
 /** A core on a database of its own and a clock that the test moves. */
-export async function startTestCore(env: Readonly<Record<string, string>> = {}): Promise<TestCore> {
+export async function startTestCore(
+  env: Readonly<Record<string, string>> = {},
+  parts: OutsideParts = {},
+): Promise<TestCore> {
   const database = env['DATABASE_URL'] === undefined ? await createDatabase() : null
   const databaseUrl = database?.url ?? env['DATABASE_URL'] ?? ''
   const clock = createClock()
@@ -114,6 +118,7 @@ export async function startTestCore(env: Readonly<Record<string, string>> = {}):
       log: silentLog(),
       metrics,
       now: clock.now,
+      ...parts,
     })
   const sql = new Pool({ connectionString: databaseUrl, max: 4 })
   sql.on('error', () => {})

@@ -4,6 +4,7 @@ import { unary } from '../../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
+import type { OutsideParts } from '../../core/modules.ts'
 import { startGateway } from '../../gateway/server.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
@@ -33,8 +34,11 @@ export interface RealPerson {
 }
 
 /** A gateway before a real core. */
-export async function startReal(env: Readonly<Record<string, string>> = {}) {
-  const core = await startTestCore(env)
+export async function startReal(
+  env: Readonly<Record<string, string>> = {},
+  parts: OutsideParts = {},
+) {
+  const core = await startTestCore(env, parts)
   const gateway = await startGateway(
     {
       host: '127.0.0.1',

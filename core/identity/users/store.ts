@@ -34,6 +34,17 @@ const fromRow = (row: UserRow): User => ({
   deactivatedAt: row.deactivated_at,
 })
 
+/** A user as its row is. */
+export interface StoredUser extends User {
+  /** False for one whose subscription was lost. */
+  readonly isSubscribed: boolean
+}
+
+const storedFromRow = (row: UserRow & { is_subscribed: boolean }): StoredUser => ({
+  ...fromRow(row),
+  isSubscribed: row.is_subscribed,
+})
+
 export interface NewUser {
   readonly appId: AppId
   readonly id: UserId
@@ -74,19 +85,20 @@ export async function findUsers(
   db: Db,
   apps: readonly AppId[],
   externals: readonly string[],
-): Promise<User[]> {
-  const rows = await many<UserRow>(
+): Promise<StoredUser[]> {
+  const rows = await many<UserRow & { is_subscribed: boolean }>(
     db,
     prepared(
       'users-by-external-id',
       sql`
     select u.app_id, u.id, u.external_user_id, u.email, u.status, u.tokens_valid_after, u.created_at, u.updated_at,
-           u.deactivated_at
+           u.deactivated_at, s.user_id is not null as is_subscribed
     from unnest(${apps}::uuid[], ${externals}::text[]) as names (app_id, external_user_id)
-    join end_users u on u.app_id = names.app_id and u.external_user_id = names.external_user_id`,
+    join end_users u on u.app_id = names.app_id and u.external_user_id = names.external_user_id
+    left join subscriptions s on s.app_id = u.app_id and s.user_id = u.id`,
     ),
   )
-  return rows.map(fromRow)
+  return rows.map(storedFromRow)
 }
 
 /** The user by our id. A user of an app that is not active reads as inactive. */
@@ -138,16 +150,17 @@ export async function lockUsers(
   return rows.map(fromRow)
 }
 
-export async function updateUser(db: Db, user: User): Promise<User> {
-  return fromRow(
-    await one<UserRow>(
+export async function updateUser(db: Db, user: User): Promise<StoredUser> {
+  return storedFromRow(
+    await one<UserRow & { is_subscribed: boolean }>(
       db,
       sql`
     update end_users
     set email = ${user.email}, status = ${user.status}, tokens_valid_after = ${user.tokensValidAfter},
         deactivated_at = ${user.deactivatedAt}, updated_at = ${user.updatedAt}
     where app_id = ${user.appId} and id = ${user.id}
-    returning app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at`,
+    returning app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at,
+              exists (select 1 from subscriptions s where s.app_id = end_users.app_id and s.user_id = end_users.id) as is_subscribed`,
     ),
   )
 }
@@ -184,6 +197,8 @@ export interface SubjectState {
   readonly appId: AppId
   /** Null where the app has no such user yet. */
   readonly userId: UserId | null
+  /** False for one whose subscription was lost. */
+  readonly isSubscribed: boolean
   readonly status: UserState
   readonly tokensValidAfter: Date | null
 }
@@ -199,6 +214,7 @@ export async function findSubjectStates(
     external_user_id: string
     app_id: string
     user_id: string | null
+    is_subscribed: boolean
     status: UserState
     tokens_valid_after: Date | null
   }>(
@@ -206,12 +222,13 @@ export async function findSubjectStates(
     prepared(
       'subject-states',
       sql`
-    select c.client_id, names.external_user_id, c.app_id, u.id as user_id, u.tokens_valid_after,
+    select c.client_id, names.external_user_id, c.app_id, u.id as user_id, u.tokens_valid_after, s.user_id is not null as is_subscribed,
            case a.status when 'active' then coalesce(u.status, 'active') else 'inactive' end as status
     from unnest(${clients}::text[], ${externals}::text[]) as names (client_id, external_user_id)
     join clients c on c.client_id = names.client_id and c.kind = 'public'
     join apps a on a.id = c.app_id
-    left join end_users u on u.app_id = c.app_id and u.external_user_id = names.external_user_id`,
+    left join end_users u on u.app_id = c.app_id and u.external_user_id = names.external_user_id
+    left join subscriptions s on s.app_id = u.app_id and s.user_id = u.id`,
     ),
   )
   return rows.map((row) => ({
@@ -219,6 +236,7 @@ export async function findSubjectStates(
     externalUserId: row.external_user_id,
     appId: appId(row.app_id),
     userId: row.user_id === null ? null : userId(row.user_id),
+    isSubscribed: row.is_subscribed,
     status: row.status,
     tokensValidAfter: row.tokens_valid_after,
   }))
@@ -235,12 +253,14 @@ export async function findSubjects(
     app_id: string
     external_user_id: string
     user_id: string | null
+    is_subscribed: boolean
   }>(
     db,
     sql`
-    select c.client_id, c.app_id, names.external_user_id, u.id as user_id
+    select c.client_id, c.app_id, names.external_user_id, u.id as user_id, s.user_id is not null as is_subscribed
     from unnest(${clients}::text[], ${externals}::text[]) as names (client_id, external_user_id)
     join clients c on c.client_id = names.client_id and c.kind = 'public'
-    left join end_users u on u.app_id = c.app_id and u.external_user_id = names.external_user_id`,
+    left join end_users u on u.app_id = c.app_id and u.external_user_id = names.external_user_id
+    left join subscriptions s on s.app_id = u.app_id and s.user_id = u.id`,
   )
 }

@@ -48,7 +48,7 @@ interface UpsertRequest {
 }
 
 interface Upserted {
-  readonly user: User
+  readonly user: store.StoredUser
   readonly created: boolean
   /** Ids of the credentials that ended with the user. */
   readonly revoked: string[] | null
@@ -120,6 +120,10 @@ export function createUsers({
         : await alter(db, app, change)
       upserted.set(request, { ...result, created: user !== undefined })
     }
+    await subscribeLost(
+      db,
+      [...upserted.values()].map(({ user }) => user),
+    )
     await auditAll(
       db,
       requests.flatMap((request) => {
@@ -146,6 +150,7 @@ export function createUsers({
   async function update(app: AppId, change: UserChange, actor: Actor): Promise<User> {
     const { user, revoked } = await tx(pool, async (db) => {
       const altered = await alter(db, app, change)
+      await subscribeLost(db, [altered.user])
       await audit(db, entryOf({ user: altered.user, actor, action: 'app_user_updated' }))
       if (altered.isActivated) await requireCost(db, [altered.user])
       return altered
@@ -181,7 +186,10 @@ export function createUsers({
   }
 
   /** Creates the users that are new, and returns them by `nameOf`. */
-  async function createAll(db: Db, requests: readonly NewName[]): Promise<Map<string, User>> {
+  async function createAll(
+    db: Db,
+    requests: readonly NewName[],
+  ): Promise<Map<string, store.StoredUser>> {
     const at = now()
     const users = await store.insertUsers(
       db,
@@ -197,7 +205,23 @@ export function createUsers({
     await subscribeAll(db, users, at)
     const customers = users.map(({ id, ...of }) => ({ ...of, userId: id }))
     await emitCustomers?.(db, customers, at)
-    return new Map(users.map((user) => [`${user.appId} ${user.externalUserId}`, user]))
+    return new Map(
+      users.map((user) => [
+        `${user.appId} ${user.externalUserId}`,
+        { ...user, isSubscribed: true },
+      ]),
+    )
+  }
+
+  /** A user always has a subscription. Whoever has lost it gets another one wherever a new user would. */
+  async function subscribeLost(db: Db, users: readonly store.StoredUser[]): Promise<void> {
+    const lost = new Map(
+      users.flatMap((user) => (user.isSubscribed ? [] : [[user.id, user] as const])),
+    )
+    if (lost.size === 0) return
+    await subscribeAll(db, [...lost.values()], now())
+    for (const { appId, id } of lost.values())
+      log.warn({ appId, userId: id }, 'a user had no subscription, and has one again')
   }
 
   /** On Starter, or on nothing where the app gives no credit to people who come by login. */
@@ -266,7 +290,7 @@ export function createUsers({
   )
 
   /** NOT_FOUND when the app has no such user. */
-  async function get(app: AppId, external: string): Promise<User> {
+  async function get(app: AppId, external: string): Promise<store.StoredUser> {
     const problem = subjectProblem(external)
     if (problem) throw new DomainError('REQUEST_INVALID', problem)
     const user = await findByExternal({ app, external: external.trim() })
@@ -284,10 +308,11 @@ export function createUsers({
     return user?.status === 'active' ? user : null
   }
 
-  /** As `get`, and NOT_FOUND for an inactive user too. */
+  /** As `get`, and NOT_FOUND for an inactive user too. Tokens are minted behind it, so that it finds lost subscriptions. */
   async function getActive(app: AppId, external: string): Promise<User> {
     const user = await get(app, external)
     if (user.status !== 'active') throw unknownUser()
+    if (!user.isSubscribed) await tx(pool, (db) => subscribeLost(db, [user]))
     return user
   }
 
@@ -345,9 +370,12 @@ export function createUsers({
     )
     // At once, so that new users share transactions.
     await Promise.all(
-      rows.map(async ({ client_id, app_id, external_user_id: external, user_id }) => {
+      rows.map(async ({ client_id, app_id, external_user_id: external, ...row }) => {
         const [app, subject] = [app_id as AppId, authId(client_id, external)]
-        const user = user_id === null ? await create(app, external, subject) : (user_id as UserId)
+        const user =
+          row.user_id !== null && row.is_subscribed
+            ? (row.user_id as UserId)
+            : await create(app, external, subject)
         if (user !== null) resolved.set(subject, { appId: app, userId: user })
       }),
     )
@@ -388,8 +416,8 @@ export function createUsers({
     await Promise.all(
       rows.map(async ({ clientId, externalUserId: external, ...row }) => {
         const subject = authId(clientId, external)
-        const isCreatable = row.status === 'active'
-        const user = row.userId ?? (isCreatable ? await create(row.appId, external, subject) : null)
+        const isCreatable = row.status === 'active' && !row.isSubscribed
+        const user = isCreatable ? await create(row.appId, external, subject) : row.userId
         if (user !== null) states.set(subject, { ...row, userId: user })
       }),
     )
@@ -428,6 +456,7 @@ export function createUsers({
       others.map(({ change }) => change.externalUserId),
     )
     const known = new Map(existing.map((user) => [`${user.appId} ${user.externalUserId}`, user]))
+    await subscribeLost(db, existing)
     const ungated = new Set(requests.filter(({ isGated }) => !isGated).map(nameOf))
     await requireCost(
       db,
@@ -474,7 +503,7 @@ interface KnownUser {
   readonly userId: UserId
 }
 
-/** Makes the user of a subject that its app does not have; null for a name that cannot be one. */
+/** Makes the user of a subject that its app does not have, or its subscription; null for a name that cannot be one. */
 type Provision = (app: AppId, external: string, subject: string) => Promise<UserId | null>
 
 /** Who a subject is, and whether they may do anything at all. */

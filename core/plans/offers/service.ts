@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, rehearse, tx } from '../../lib/sql.ts'
+import { type Db, type Pool, afterCommit, rehearse, tx } from '../../lib/sql.ts'
 import type { BillingCycle, Now } from '../../lib/time.ts'
 import type { SoldRates } from '../../metering/rating/port.ts'
 import { type Actor, audit } from '../../platform/audit.ts'
@@ -40,6 +40,8 @@ export interface OffersDeps {
   readonly selling: Selling
   /** Users whose subscription is, or will be, on the plan. */
   readonly countSubscribers: (db: Db, plan: Pick<Plan, 'appId' | 'id'>) => Promise<number>
+  /** Called with the app once what its Starter includes has changed. */
+  readonly onStarterChange: (app: AppId) => Promise<void>
   readonly now: Now
 }
 
@@ -65,7 +67,14 @@ const plansMax = 2_000
 const capabilitiesMax = 20_000
 
 /** The plans of an app: what its owner sells, and the two that every app has. */
-export function createOffers({ pool, discovery, selling, countSubscribers, now }: OffersDeps) {
+export function createOffers({
+  pool,
+  discovery,
+  selling,
+  countSubscribers,
+  onStarterChange,
+  now,
+}: OffersDeps) {
   /** The app's plans. An app from before Network Price gets it here. */
   async function list(app: AppId): Promise<Plan[]> {
     const plans = await store.findPlans(pool, { appId: app, planId: null })
@@ -109,7 +118,8 @@ export function createOffers({ pool, discovery, selling, countSubscribers, now }
   }
 
   async function save(db: Db, { current, draft }: { current: Plan; draft: Draft }): Promise<void> {
-    const at = latest(now(), current.newest.createdAt)
+    // No two versions are of one instant: what a raised Starter adds is told by that of its version.
+    const at = latest(now(), new Date(current.newest.createdAt.getTime() + 1))
     const bundles = withIds(draft.terms.bundles, current.newest.bundles, at)
     const terms = { ...draft.terms, bundles }
     const plan = { ...current, name: draft.name, status: draft.status }
@@ -158,6 +168,7 @@ export function createOffers({ pool, discovery, selling, countSubscribers, now }
       await save(db, { current, draft: { ...current, terms: { ...current.newest, included } } })
       const details = { planId, includedUsdMicros: String(includedUsdMicros) }
       await note(db, { app, actor, action: 'starter_plan_updated' }, details)
+      await afterCommit(db, () => onStarterChange(app))
       return own(db, { appId: app, planId })
     })
   }

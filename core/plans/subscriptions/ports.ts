@@ -1,4 +1,3 @@
-import { DomainError } from '../../../proto/errors.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import type { Period } from '../../lib/time.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
@@ -32,6 +31,8 @@ export interface SubscriptionLedger<Account extends LockedAccount> {
   /** The first instant at or after `at` at which another period may begin. */
   nextStart(account: Account, at: Date): Date
   changePlan(account: Account, terms: PeriodTerms, at: Date): void
+  /** Recalls from sidecars what they were lent of a locked account, which the caller saves. False when they have nothing. */
+  recall(db: Db, account: Account, at: Date): Promise<boolean>
   /** Gives what version `to` includes beyond what was given since version `from`, once. */
   raise(
     account: Account,
@@ -51,16 +52,9 @@ export interface CardRequest {
 
 /** What a plan takes that must be collected. */
 export interface Cards {
-  /** Where the user leaves a payment method that may be charged for the plan; null when one is there. */
+  /**
+   * Where the user leaves a payment method that may be charged for the plan; null when one is there.
+   * PROCESSOR_NOT_CONNECTED when nobody could take one.
+   */
   askForCard(request: CardRequest): Promise<{ readonly checkoutUrl: string } | null>
-}
-
-/** While no payment processor can be connected. */
-export const nothingConnected: Cards = {
-  askForCard: async () => {
-    throw new DomainError(
-      'PROCESSOR_NOT_CONNECTED',
-      'this plan needs a payment method, and no payment processor is connected that could take one',
-    )
-  },
 }

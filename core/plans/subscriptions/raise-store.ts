@@ -13,20 +13,31 @@ export interface StarterRaise {
   readonly afterUser: string
 }
 
-/** Notes versions of Starter plans, made since an instant, that include more than the one before. */
-export async function noteRaises(db: Db, since: Date): Promise<void> {
+/** Notes versions of Starter plans, made since an instant, that include more than the one before: of one app, or of all. */
+export async function noteRaises(db: Db, since: Date, app: AppId | null): Promise<void> {
   await db.query(sql`
     insert into starter_raises (app_id, plan_id, version, created_at)
     select v.app_id, v.plan_id, v.version, v.created_at
     from plans p
     join plan_versions v on v.app_id = p.app_id and v.plan_id = p.id and v.version > 1 and v.created_at > ${since}
     join plan_versions b on b.app_id = v.app_id and b.plan_id = v.plan_id and b.version = v.version - 1
-    where p.is_starter_default and coalesce(v.included_attos, 0) > coalesce(b.included_attos, 0)
+    where p.is_starter_default and (${app}::uuid is null or p.app_id = ${app}) and coalesce(v.included_attos, 0) > coalesce(b.included_attos, 0)
     on conflict do nothing`)
 }
 
+/** Which raises a round is about. */
+export interface RaiseFilter {
+  /** Null for all apps. */
+  readonly app: AppId | null
+  /** Plans and versions, as `idOf` writes them. */
+  readonly skip: readonly string[]
+}
+
+export const idOf = ({ planId, version }: Pick<StarterRaise, 'planId' | 'version'>): string =>
+  `${planId} ${version}`
+
 /** Locks the oldest raise that somebody may still lack, of those that nobody else is at. */
-export async function lockRaise(db: Db, skip: readonly string[]): Promise<StarterRaise | null> {
+export async function lockRaise(db: Db, { app, skip }: RaiseFilter): Promise<StarterRaise | null> {
   const row = await maybeOne<{
     app_id: string
     plan_id: string
@@ -38,7 +49,7 @@ export async function lockRaise(db: Db, skip: readonly string[]): Promise<Starte
     sql`
     select app_id, plan_id, version, created_at, after_user
     from starter_raises
-    where finished_at is null and plan_id || ' ' || version <> all(${skip}::text[])
+    where finished_at is null and (${app}::uuid is null or app_id = ${app}) and plan_id || ' ' || version <> all(${skip}::text[])
     order by created_at, version
     limit 1
     for update skip locked`,

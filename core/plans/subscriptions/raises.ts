@@ -1,19 +1,31 @@
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import type { Log } from '../../lib/log.ts'
 import type { Now } from '../../lib/time.ts'
+import type { AppId } from '../../platform/ids.ts'
 import type { LockedAccount, SubscriptionLedger } from './ports.ts'
 import * as store from './raise-store.ts'
-import type { StarterRaise } from './raise-store.ts'
+import type { RaiseFilter, StarterRaise } from './raise-store.ts'
 
 const batch = 500
+/** While the owner waits for an answer. */
+const firstBatch = 100
 const roundMs = 20_000
 // No period is longer: who is in one of a version that is older has left it.
 const longestPeriodMs = 32 * 86_400_000
 // Users who were subscribed by the version before, in a transaction that ended after this one began.
 const lateMs = 60_000
 
+interface Round extends Pick<RaiseFilter, 'app'> {
+  readonly limit?: number
+  readonly batches?: number
+}
+
 interface RaisesDeps<Account extends LockedAccount> {
   readonly pool: Pool
   readonly ledger: SubscriptionLedger<Account>
+  /** Aborts when core stops. */
+  readonly stopping: AbortSignal
+  readonly log: Log
   readonly now: Now
 }
 
@@ -24,30 +36,55 @@ interface RaisesDeps<Account extends LockedAccount> {
 export function createRaises<Account extends LockedAccount>({
   pool,
   ledger,
+  stopping,
+  log,
   now,
 }: RaisesDeps<Account>) {
   /** Raises for a bounded time. Returns how many users it gave something. */
-  async function raiseStarters(): Promise<number> {
-    const end = performance.now() + roundMs
-    await store.noteRaises(pool, new Date(now().getTime() - longestPeriodMs))
-    const done: string[] = []
-    let total = 0
-    while (performance.now() < end) {
-      const step = await tx(pool, (db) => raiseBatch(db, done))
-      if (step === null) break
-      total += step.count
-      if (step.isThrough) done.push(`${step.raise.planId} ${step.raise.version}`)
+  const raiseStarters = async (): Promise<number> => (await raiseWithin({ app: null })).count
+
+  /**
+   * As `raiseStarters`, of one app whose Starter has changed: the first users before it returns, the others afterwards. What
+   * fails, or is left when the process ends, the next round of any core does.
+   */
+  async function raiseFirst(app: AppId): Promise<void> {
+    try {
+      if (!(await raiseWithin({ app, limit: firstBatch, batches: 1 })).isThrough)
+        raiseWithin({ app }).catch(warn)
+    } catch (error) {
+      warn(error)
     }
-    return total
   }
 
-  async function raiseBatch(db: Db, skip: readonly string[]) {
-    const raise = await store.lockRaise(db, skip)
+  const warn = (err: unknown): void =>
+    log.warn({ err }, 'raising the users of a Starter plan failed; it goes on in a minute')
+
+  const noteRaises = (app: AppId | null): Promise<void> =>
+    store.noteRaises(pool, new Date(now().getTime() - longestPeriodMs), app)
+
+  /** Of one app, or of all: until nobody lacks anything, for a bounded time, or for so many full batches. */
+  async function raiseWithin({ app, limit = batch, batches = Infinity }: Round) {
+    const end = performance.now() + roundMs
+    await noteRaises(app)
+    const skip: string[] = []
+    let [count, full] = [0, 0]
+    while (full < batches && performance.now() < end && !stopping.aborted) {
+      const step = await tx(pool, (db) => raiseBatch(db, { app, skip, limit }))
+      if (step === null) return { count, isThrough: true }
+      count += step.count
+      if (step.isThrough) skip.push(store.idOf(step.raise))
+      else full++
+    }
+    return { count, isThrough: false }
+  }
+
+  async function raiseBatch(db: Db, { limit, ...filter }: RaiseFilter & { limit: number }) {
+    const raise = await store.lockRaise(db, filter)
     if (!raise) return null
     const at = now()
-    const users = await store.usersToRaise(db, raise, batch)
+    const users = await store.usersToRaise(db, raise, limit)
     const count = users.length === 0 ? 0 : await raiseAll(db, { raise, users, at })
-    const isThrough = users.length < batch
+    const isThrough = users.length < limit
     const isLast = isThrough && at.getTime() > raise.createdAt.getTime() + lateMs
     const afterUser = isThrough ? noUser : (users.at(-1)?.userId ?? noUser)
     await store.saveRaise(db, { ...raise, afterUser }, isLast ? at : null)
@@ -75,7 +112,7 @@ export function createRaises<Account extends LockedAccount>({
     return raised.length
   }
 
-  return { raiseStarters }
+  return { raiseStarters, raiseFirst }
 }
 
 type LockedUser = Pick<LockedAccount, 'appId' | 'userId'>

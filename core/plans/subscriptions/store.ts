@@ -15,7 +15,10 @@ export interface NewSubscription {
   readonly id: string
 }
 
-/** Subscribes users to their apps' Starter plans. Returns those who had no subscription. */
+/**
+ * Subscribes users to their apps' Starter plans. Returns those who had no subscription. For a user whose account was in
+ * Starter's periods it is the subscription that is missing; after periods of another plan it counts from the end of the last.
+ */
 export async function subscribeToStarter(
   db: Db,
   users: readonly NewSubscription[],
@@ -27,10 +30,18 @@ export async function subscribeToStarter(
       'subscribe-to-starter',
       sql`
     insert into subscriptions (app_id, user_id, id, plan_id, status, anchor_at, created_at)
-    select p.app_id, u.user_id, u.id, p.id, 'active', ${at}, ${at}
+    select p.app_id, u.user_id, u.id, p.id, 'active', coalesce(r.since, b.period_end, ${at}), coalesce(r.since, ${at})
     from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[],
                 ${users.map((user) => user.id)}::uuid[]) as u (app_id, user_id, id)
     join plans p on p.app_id = u.app_id and p.is_starter_default
+    left join balances b on b.app_id = u.app_id and b.user_id = u.user_id
+    left join lateral (
+      select min(q.starts_at) as since
+      from periods q
+      where q.app_id = b.app_id and q.user_id = b.user_id and q.plan_id = p.id and not exists (
+        select 1
+        from periods o
+        where o.app_id = q.app_id and o.user_id = q.user_id and o.plan_id <> p.id and o.starts_at > q.starts_at)) r on true
     order by u.user_id
     on conflict do nothing
     returning user_id`,
@@ -62,9 +73,10 @@ export async function subscribeTo(
 ): Promise<boolean> {
   const { rowCount } = await db.query(sql`
     insert into subscriptions (app_id, user_id, id, plan_id, status, anchor_at, created_at)
-    select app_id, ${user.userId}, ${user.id}, id, 'active', ${user.at}, ${user.at}
-    from plans
-    where app_id = ${user.appId} and name = ${planName} and deleted_at is null
+    select p.app_id, ${user.userId}, ${user.id}, p.id, 'active', coalesce(b.period_end, ${user.at}), ${user.at}
+    from plans p
+    left join balances b on b.app_id = p.app_id and b.user_id = ${user.userId}
+    where p.app_id = ${user.appId} and p.name = ${planName} and p.deleted_at is null
     on conflict do nothing`)
   return rowCount === 1
 }

@@ -12,6 +12,7 @@ import type { Plan } from '../offers/plan.ts'
 import { planReads } from '../offers/reads.ts'
 import { followIfDue } from './follow.ts'
 import type { Selling } from '../offers/service.ts'
+import type { PlanSync } from '../sync/service.ts'
 import type { Cards, LockedAccount, SubscriptionLedger } from './ports.ts'
 import * as store from './store.ts'
 import type { EndReason, Subscription, UserKey } from './store.ts'
@@ -28,6 +29,7 @@ export interface SubscriptionsDeps<Account extends LockedAccount> {
   readonly pool: Pool
   readonly ledger: SubscriptionLedger<Account>
   readonly selling: Selling
+  readonly sync: Pick<PlanSync, 'isSynced' | 'remotes'>
   readonly cards: Cards
   readonly idempotency: Idempotency
   readonly invalidations: Pick<Invalidations, 'publish'>
@@ -87,6 +89,7 @@ export function createSubscriptions<Account extends LockedAccount>({
   pool,
   ledger,
   selling,
+  sync,
   cards,
   idempotency,
   invalidations,
@@ -115,6 +118,7 @@ export function createSubscriptions<Account extends LockedAccount>({
       )
         await selling.require(db, plan)
       requireOpen(plan)
+      await requireSynced(db, plan)
       const current = await readCurrent(db, user)
       requireOther(current.planId, plan)
       // Asked before anything is locked or changed: whoever leaves at the card keeps what was scheduled before.
@@ -205,6 +209,7 @@ export function createSubscriptions<Account extends LockedAccount>({
       target.timing ?? defaultTiming(await soldNow(db, account, subscription), soldOf(plan))
     const step = { account, subscription, plan, reason: target.reason, at }
     const answer = timing === 'immediate' ? await changeNow(db, step) : await changeLater(db, step)
+    const isRecalled = timing === 'immediate' && (await ledger.recall(db, account, at))
     await ledger.save(db, [account], at)
     const details = {
       fromPlanId: subscription.planId,
@@ -214,9 +219,14 @@ export function createSubscriptions<Account extends LockedAccount>({
     }
     const action = target.reason === 'cancel' ? 'subscription_canceled' : 'subscription_changed'
     await note(db, user, { by, action, at, details })
-    if (timing === 'immediate')
-      await afterCommit(db, () => invalidations.publish({ kind: 'access', id: user.userId }))
+    if (timing === 'immediate') await announce(db, user, isRecalled)
     return answer
+  }
+
+  /** Sidecars ask again who may what, and return what they were lent: what another plan includes may be less. */
+  async function announce(db: Db, { userId: id }: UserKey, isRecalled: boolean): Promise<void> {
+    await afterCommit(db, () => invalidations.publish({ kind: 'access', id }))
+    if (isRecalled) await afterCommit(db, () => invalidations.publish({ kind: 'lease', id }))
   }
 
   interface Step {
@@ -277,6 +287,15 @@ export function createSubscriptions<Account extends LockedAccount>({
     const isStarterDefault = (await store.starterOf(db, appId)) === planId
     if (!terms) throw new Error(`plan ${planId} has no version`)
     return { ...terms, isStarterDefault }
+  }
+
+  /** CONFLICT for a plan that the metering backend is to have and does not. */
+  async function requireSynced(db: Db, plan: Plan): Promise<void> {
+    if (await sync.isSynced(db, plan)) return
+    throw new DomainError(
+      'CONFLICT',
+      'the plan is not synced: the metering backend does not have it; sync it, or choose another',
+    )
   }
 
   async function getChangeable(app: AppId, externalUserId: string): Promise<SubscribedUser> {

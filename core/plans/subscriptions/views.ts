@@ -1,9 +1,10 @@
 import { microsDown } from '../../lib/money.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import type { AppId } from '../../platform/ids.ts'
 import { planReads } from '../offers/reads.ts'
+import type { PlanSync, RemotePlan } from '../sync/service.ts'
 import { followIfDue } from './follow.ts'
 import type { LockedAccount, SubscriptionLedger } from './ports.ts'
 import * as store from './store.ts'
@@ -13,13 +14,21 @@ import { getUser } from './subscriptions.ts'
 interface ViewsDeps<Account extends LockedAccount> {
   readonly pool: Pool
   readonly ledger: Pick<SubscriptionLedger<Account>, 'read'>
+  readonly sync: Pick<PlanSync, 'remotes'>
   readonly now: Now
+}
+
+interface PlanAt {
+  readonly appId: AppId
+  readonly planId: string
+  readonly at: Date
 }
 
 /** What a user is on, was on, and will be on. */
 export function createSubscriptionViews<Account extends LockedAccount>({
   pool,
   ledger,
+  sync,
   now,
 }: ViewsDeps<Account>) {
   /** NOT_FOUND for an unknown user. The subscription is absent for a user who has none. */
@@ -52,7 +61,7 @@ export function createSubscriptionViews<Account extends LockedAccount>({
     return {
       id,
       status: isCanceled ? 'canceled' : 'active',
-      plan: await renderPlan(pool, { appId: subscription.appId, planId, at: account.periodStart }),
+      plan: await renderPlan({ appId: subscription.appId, planId, at: account.periodStart }),
       currentPeriodStart: account.periodStart.toISOString(),
       currentPeriodEnd: account.periodEnd.toISOString(),
       createdAt: createdAt.toISOString(),
@@ -61,8 +70,28 @@ export function createSubscriptionViews<Account extends LockedAccount>({
   }
 
   async function renderNext({ appId }: UserKey, { id, planId, at, reason }: Successor) {
-    const plan = await renderPlan(pool, { appId, planId, at })
+    const plan = await renderPlan({ appId, planId, at })
     return { id, plan, effectiveAt: at.toISOString(), reason }
+  }
+
+  /** A plan with the terms of the version that holds at an instant. */
+  async function renderPlan({ appId, planId, at }: PlanAt) {
+    const [names, terms, remotes] = await Promise.all([
+      store.planNames(pool, appId, [planId]),
+      planReads.newestVersion(pool, { appId, planId }, at),
+      sync.remotes(pool, appId, [planId]),
+    ])
+    const plan = names.get(planId)
+    if (!plan || !terms) throw new Error(`plan ${planId} has no version`)
+    return {
+      id: planId,
+      name: plan.name,
+      status: plan.status,
+      type: terms.type,
+      includedUsdMicros:
+        terms.included === null ? undefined : microsDown(terms.included).toString(),
+      openmeterPlanKey: remotes.get(planId)?.key,
+    }
   }
 
   /** NOT_FOUND for an unknown user. */
@@ -74,7 +103,10 @@ export function createSubscriptionViews<Account extends LockedAccount>({
     const { externalUserId, ...user } = await getUser(pool, app, external)
     await present(user, now())
     const { items, nextCursor } = page(await store.listHistory(pool, user, { after, limit }), limit)
-    return { externalUserId, items: items.map(renderItem), nextCursor }
+    const planIds = items.map(({ planId }) => planId)
+    const remotes = await sync.remotes(pool, app, planIds)
+    const rendered = items.map((item) => renderItem(item, remotes.get(item.planId)))
+    return { externalUserId, items: rendered, nextCursor }
   }
 
   return { read, list }
@@ -82,31 +114,13 @@ export function createSubscriptionViews<Account extends LockedAccount>({
 
 export type SubscriptionViews = ReturnType<typeof createSubscriptionViews>
 
-/** A plan with the terms of the version that holds at an instant. */
-async function renderPlan(
-  db: Db,
-  { appId, planId, at }: { readonly appId: AppId; readonly planId: string; readonly at: Date },
-) {
-  const [names, terms] = await Promise.all([
-    store.planNames(db, appId, [planId]),
-    planReads.newestVersion(db, { appId, planId }, at),
-  ])
-  const plan = names.get(planId)
-  if (!plan || !terms) throw new Error(`plan ${planId} has no version`)
-  return {
-    id: planId,
-    name: plan.name,
-    status: plan.status,
-    type: terms.type,
-    includedUsdMicros: terms.included === null ? undefined : microsDown(terms.included).toString(),
-  }
-}
-
-const renderItem = (item: store.HistoryItem) => ({
+const renderItem = (item: store.HistoryItem, remote: RemotePlan | undefined) => ({
   id: item.id,
   status: item.status,
   planId: item.planId,
   planName: item.planName,
   activeFrom: item.createdAt.toISOString(),
   activeTo: item.endsAt?.toISOString(),
+  openmeterPlanId: remote?.id,
+  openmeterPlanKey: remote?.key,
 })

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError, type ProblemMembers } from '../../../proto/errors.ts'
 import type { Log } from '../../lib/log.ts'
-import type { Pool } from '../../lib/sql.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { PlanCatalog } from '../../metering/backend/plans.ts'
 import { isUuid } from '../../platform/ids.ts'
@@ -26,6 +26,14 @@ export interface SyncDeps {
 export interface SyncResult {
   readonly openmeterPlanId: string | null
   readonly syncedAt: Date
+}
+
+/** A plan as the metering backend has it. */
+export interface RemotePlan {
+  /** Of the version that was written last. */
+  readonly id: string
+  /** Of all its versions. */
+  readonly key: string
 }
 
 const syncMs = 30_000
@@ -190,12 +198,33 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     return target
   }
 
+  /** Those of an app's plans that the backend has, by their ids. */
+  async function remotes(
+    db: Db,
+    app: Plan['appId'],
+    planIds: readonly string[],
+  ): Promise<Map<string, RemotePlan>> {
+    const known = await store.findRemotes(db, app, planIds)
+    return new Map(
+      known.map(({ planId, openmeterPlanId: id, clientId }) => [
+        planId,
+        { id, key: backendKeyOf({ appId: app, id: planId }, clientId) },
+      ]),
+    )
+  }
+
+  /** Whether the backend has the plan, where it is to have it. Nobody waits for that to be on Starter. */
+  async function isSynced(db: Db, plan: Plan): Promise<boolean> {
+    if (!catalog || plan.isStarterDefault || !isSold(plan)) return true
+    return (await store.findRemotes(db, plan.appId, [plan.id])).length > 0
+  }
+
   const states = (app: Plan['appId']) => store.findStates(pool, app)
 
   /** Another text whenever one of the app's states may have changed. */
   const version = (app: Plan['appId']) => store.statesVersion(pool, app)
 
-  return { sync, syncChange, syncRemoval, syncStarter, retry, states, version }
+  return { sync, syncChange, syncRemoval, syncStarter, retry, remotes, isSynced, states, version }
 }
 
 export type PlanSync = ReturnType<typeof createPlanSync>

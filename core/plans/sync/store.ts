@@ -169,6 +169,30 @@ export async function findStates(db: Db, app: AppId): Promise<Map<string, SyncSt
   )
 }
 
+/** A plan that the metering backend has, with the name of the newest version there. */
+export interface Remote {
+  readonly planId: string
+  readonly openmeterPlanId: string
+  readonly clientId: string
+}
+
+/** Of these plans those that the backend has. */
+export async function findRemotes(
+  db: Db,
+  app: AppId,
+  planIds: readonly string[],
+): Promise<Remote[]> {
+  return many<Remote>(
+    db,
+    sql`
+    select s.plan_id as "planId", s.openmeter_plan_id as "openmeterPlanId", c.client_id as "clientId"
+    from plan_syncs s
+    join clients c on c.app_id = s.app_id and c.kind = 'public'
+    where s.app_id = ${app} and s.plan_id = any(${[...new Set(planIds)]}::uuid[])
+      and s.openmeter_plan_id is not null and s.last_synced_at is not null`,
+  )
+}
+
 /** A text that differs from every earlier one once a state of the app has changed. */
 export async function statesVersion(db: Db, app: AppId): Promise<string> {
   const { version } = await one<{ version: string | null }>(

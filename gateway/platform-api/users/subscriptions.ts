@@ -38,6 +38,13 @@ const source = 'openmeter'
 const nullableObject = <T extends object>(schema: T, description: string) =>
   Type.Unsafe<object | null>({ ...schema, nullable: true, description })
 
+const remoteKey = nullable({
+  description: 'What OpenMeter calls the plan; null while it does not have it.',
+})
+const notRemote = nullable({
+  description: 'Always null: subscriptions are kept here, and nobody is subscribed in OpenMeter.',
+})
+
 const planReference = Type.Object({
   id: Type.String(),
   status: oneOf(planStatuses, 'missing: the plan was deleted.'),
@@ -59,7 +66,7 @@ const PlanOffer = Type.Object({
 const PendingCancel = Type.Object({
   subscriptionId: Type.String(),
   planId: Type.String(),
-  planKey: nullable({}),
+  planKey: remoteKey,
   planName: Type.String(),
   effectiveAt: Instant('When the user moves to Starter.'),
 })
@@ -70,10 +77,10 @@ const Subscription = Type.Object({
   planId: Type.String(),
   planName: Type.String(),
   planType: oneOf(planTypes, 'What is paid for.'),
-  openmeterPlanKey: nullable({}),
+  openmeterPlanKey: remoteKey,
   currentPeriodStart: Instant('Start of the running period.'),
   currentPeriodEnd: Instant('Its last millisecond.'),
-  openmeterSubscriptionId: nullable({}),
+  openmeterSubscriptionId: notRemote,
   stripeCheckoutSessionId: nullable({}),
   createdAt: Instant('Since when the user is on the plan.'),
   cancelledAt: nullable({ format: 'date-time' }),
@@ -112,7 +119,7 @@ const SubscriptionChange = named(
       Type.Object({
         planId: Type.String(),
         subscriptionId: Type.String(),
-        openmeterSubscriptionId: nullable({}),
+        openmeterSubscriptionId: notRemote,
         effectiveAt: Instant('When it begins.'),
       }),
     ),
@@ -130,8 +137,8 @@ const SubscriptionHistory = named(
         current: Type.Boolean({ description: 'Whether it holds the slot.' }),
         planId: Type.String(),
         planName: Type.String(),
-        planKey: nullable({}),
-        openmeterPlanId: nullable({}),
+        planKey: remoteKey,
+        openmeterPlanId: remoteKey,
         activeFrom: Instant('When it began, or begins.'),
         activeTo: nullable({ format: 'date-time' }),
       }),
@@ -346,7 +353,7 @@ const toSubscription = (of: UserSubscription, plan: SubscribedPlan) => ({
   planId: plan.id,
   planName: plan.name,
   planType: plan.type,
-  openmeterPlanKey: null,
+  openmeterPlanKey: plan.openmeterPlanKey ?? null,
   currentPeriodStart: of.currentPeriodStart,
   currentPeriodEnd: lastMillisecond(of.currentPeriodEnd),
   openmeterSubscriptionId: null,
@@ -363,7 +370,7 @@ const toCancel = (
 ) => ({
   subscriptionId: subscription.id,
   planId: plan.id,
-  planKey: null,
+  planKey: plan.openmeterPlanKey ?? null,
   planName: plan.name,
   effectiveAt,
 })
@@ -417,8 +424,8 @@ const toItem = (item: SubscriptionItem) => ({
   current: item.status === 'active' || item.status === 'canceled',
   planId: item.planId,
   planName: item.planName,
-  planKey: null,
-  openmeterPlanId: null,
+  planKey: item.openmeterPlanKey ?? null,
+  openmeterPlanId: item.openmeterPlanId ?? null,
   activeFrom: item.activeFrom,
   activeTo: item.activeTo ?? null,
 })

@@ -36,8 +36,8 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
       }))
 
   const insertBalances: AccountStore['insertBalances'] = async (_db, users) => {
-    for (const { appId, userId, start, end } of users) {
-      if (accounts.has(userId)) continue
+    const inserted = users.filter(({ userId }) => !accounts.has(userId))
+    for (const { appId, userId, start, end } of inserted)
       set(accounts, userId, {
         ...nothing,
         appId,
@@ -47,7 +47,7 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
         periodCountsFrom: start,
         credits: [],
       })
-    }
+    return new Set(inserted.map(({ userId }) => userId))
   }
 
   const saveAccounts: AccountStore['saveAccounts'] = async (_db, changed) => {

@@ -288,6 +288,7 @@ describe('selling', () => {
         canChargeOwner: async () => true,
         connect: async () => ({ url: '' }),
         disconnect: async () => {},
+        askForCard: async () => null,
       },
       findOwner: (db, app) => findOwner(app).then((id) => id ?? findOwnerUser(db, app)),
       metrics: createMetrics('test'),

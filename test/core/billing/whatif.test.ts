@@ -26,6 +26,7 @@ function createTrying() {
     discovery,
     selling: { require: async () => {} },
     countSubscribers: async () => 0,
+    onStarterChange: async () => {},
     now,
   })
   return createWhatIf({ pool, drafts: offers.drafts, openTrial, now })

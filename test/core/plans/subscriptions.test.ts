@@ -7,11 +7,13 @@ import { type PlanTerms, freeTerms } from '../../../core/plans/offers/plan.ts'
 import { insertPlan, insertVersion } from '../../../core/plans/offers/store.ts'
 import { followDue } from '../../../core/plans/subscriptions/follow.ts'
 import { createRaises } from '../../../core/plans/subscriptions/raises.ts'
+import { silentLog } from '../../../core/lib/log.ts'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 import { type AppId, appId } from '../../../core/platform/ids.ts'
+import { startSidecar } from '../allowances/escrow/granting.ts'
 import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
-import { begin, day, outcome, serviceToken } from '../support.ts'
+import { begin, day, outcome, serviceToken, until } from '../support.ts'
 
 /** Changes of plan, with a real ledger: whatever happens in whatever order, nothing is lost and a period is entered once. */
 
@@ -87,6 +89,44 @@ const expectProof = async (): Promise<void> => {
   expect(text).toContain('the books are right')
 }
 
+/** Four cores, as far as the database can tell. */
+const renewingPools = (connectionString: string): Pool[] =>
+  Array.from({ length: 4 }, () => {
+    const pool = new Pool({ connectionString, application_name: 'renewing', max: 1 })
+    pool.on('error', () => {})
+    return pool
+  })
+
+/** Ends connections of `renewingPools` in the middle of transactions until the work is done. Returns how many. */
+async function whileKilling(work: () => Promise<unknown>): Promise<number> {
+  let kills = 0
+  const over = new AbortController()
+  async function kill(): Promise<void> {
+    while (!over.signal.aborted && kills <= 12) {
+      const { rowCount } = await world.sql.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity
+         where application_name = 'renewing' and state <> 'idle' limit 1`,
+      )
+      kills += rowCount ?? 0
+      await new Promise((resolve) => setTimeout(resolve, 3))
+    }
+  }
+  const killing = kill()
+  await work()
+  over.abort()
+  await killing
+  return kills
+}
+
+const raisesBy = (pool: Pool): Promise<number> =>
+  createRaises({
+    pool,
+    ledger,
+    stopping: new AbortController().signal,
+    log: silentLog(),
+    now: world.clock.now,
+  }).raiseStarters()
+
 describe('any changes of plan, tickets, sweeps and idle times', () => {
   const action = fc.oneof(
     { weight: 4, arbitrary: fc.record({ do: fc.constant('wait' as const), hours: fc.nat(900) }) },
@@ -123,6 +163,11 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
         included: fc.nat(9),
       }),
     },
+    {
+      weight: 1,
+      arbitrary: fc.record({ do: fc.constant('starter' as const), included: fc.nat(9) }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('raise' as const) }) },
     { weight: 2, arbitrary: fc.record({ do: fc.constant('read' as const) }) },
     { weight: 2, arbitrary: fc.record({ do: fc.constant('renew' as const) }) },
     { weight: 2, arbitrary: fc.record({ do: fc.constant('follow' as const) }) },
@@ -139,6 +184,11 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
     if (step.do === 'read') await balance(user)
     if (step.do === 'renew') await ledger.renew(world.sql, at)
     if (step.do === 'follow') await followDue(world.sql, at)
+    if (step.do === 'raise') await raisesBy(world.sql)
+    if (step.do === 'starter') {
+      const planJson = JSON.stringify({ includedUsdMicros: String(step.included * 1e6) })
+      await operator.changePlan({ clientId: world.app.clientId, planId: starter, planJson })
+    }
     if (step.do === 'expire') await ledger.sweep(world.sql, at)
     if (step.do === 'resume') await outcome(operator.keepSubscription(of))
     if (step.do === 'cancel')
@@ -210,19 +260,27 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
 })
 
 describe('a raised Starter plan', () => {
-  const raises = () =>
-    createRaises({ pool: world.sql, ledger, now: world.clock.now }).raiseStarters()
-  let version = 1
-  const include = (dollars: bigint) =>
-    insertVersion(
-      world.sql,
-      { appId: app, id: starter },
-      {
-        version: ++version,
-        terms: { ...freeTerms, type: 'usage', included: usdAttos(dollars * usd) },
-        at: world.clock.now(),
-      },
+  const raises = () => raisesBy(world.sql)
+  /** By the owner, whose request begins to give it. */
+  async function setStarter(micros: string): Promise<void> {
+    const planJson = JSON.stringify({ includedUsdMicros: micros })
+    await operator.changePlan({ clientId: world.app.clientId, planId: starter, planJson })
+  }
+  async function newestVersion(): Promise<number> {
+    const [row] = await world.rows(
+      'select max(version) as version from plan_versions where plan_id = $1',
+      [starter],
     )
+    return Number(row?.['version'])
+  }
+  /** By somebody who died right after. */
+  async function include(dollars: bigint): Promise<void> {
+    const terms = { ...freeTerms, type: 'usage', included: usdAttos(dollars * usd) } as const
+    const version = (await newestVersion()) + 1
+    const plan = { appId: app, id: starter }
+    await insertVersion(world.sql, plan, { version, terms, at: world.clock.now() })
+  }
+  beforeAll(() => setStarter('5000000'))
   const left = async (user: string) => (await balance(user)).balance?.remainingUsdMicros
 
   it('gives everybody the difference at once, once, whoever gives it and how often', async () => {
@@ -243,7 +301,7 @@ describe('a raised Starter plan', () => {
     for (const user of users) expect(await left(user)).toBe('8000000')
     const gained = await world.rows(
       `select g.id from grants g join plan_versions v on v.created_at = g.effective_at and v.plan_id = $1
-       join end_users u on u.id = g.user_id where u.external_user_id = any($2) and v.version > 1`,
+       join end_users u on u.id = g.user_id where u.external_user_id = any($2) and v.version = (select max(version) from plan_versions where plan_id = $1)`,
       [starter, users],
     )
     expect(gained).toHaveLength(users.length)
@@ -274,6 +332,91 @@ describe('a raised Starter plan', () => {
     await expectSums()
     await expectProof()
   })
+
+  it('begins with the change: whoever asks next has it', async () => {
+    const users = await Promise.all(Array.from({ length: 130 }, newUser))
+    world.clock.advance(1_000)
+    const before = BigInt((await left(users[0] ?? '')) ?? '0')
+    const more = String(before + 1_000_000n)
+    await setStarter(more)
+    const lacking = async (): Promise<number> => {
+      const balances = await Promise.all(users.map(left))
+      return balances.filter((each) => each !== more).length
+    }
+    // The first hundred in the request, the others behind it: nobody waits for the upkeep of the minute.
+    await until(async () => (await lacking()) === 0)
+    await raises()
+    expect(await lacking()).toBe(0)
+    await expectSums()
+    await expectProof()
+  })
+
+  it('is given once to each, whoever is killed on the way', async () => {
+    const users = await Promise.all(Array.from({ length: 300 }, newUser))
+    world.clock.advance(1_000)
+    const before = BigInt((await left(users[0] ?? '')) ?? '0')
+    await include(before / 1_000_000n + 2n)
+    world.clock.advance(1_000)
+    const pools = renewingPools(world.databaseUrl)
+    const raiseAll = async (pool: Pool): Promise<void> => {
+      for (;;) {
+        const count = await raisesBy(pool).catch(() => -1)
+        if (count === 0) return
+      }
+    }
+    const kills = await whileKilling(() => Promise.all(pools.map(raiseAll)))
+    expect(kills).toBeGreaterThan(0)
+    await raises()
+    for (const user of users.filter((_, i) => i % 30 === 0))
+      expect(await left(user)).toBe(String(before + 2_000_000n))
+    const gained = await world.rows(
+      `select count(*), count(distinct g.user_id) as users from grants g
+       join plan_versions v on v.created_at = g.effective_at and v.plan_id = $1 and v.version = $3
+       join end_users u on u.id = g.user_id where u.external_user_id = any($2)`,
+      [starter, users, await newestVersion()],
+    )
+    expect(gained).toEqual([{ count: '300', users: '300' }])
+    await Promise.all(pools.map((pool) => pool.end()))
+    await expectSums()
+    await expectProof()
+  })
+})
+
+describe('what a sidecar was lent', () => {
+  it('is recalled when the plan changes at once, so that nothing is authorised that another plan does not cover', async () => {
+    const user = await newUser()
+    const of = { clientId: world.app.clientId, externalUserId: user }
+    const change = { ...of, idempotencyKey: undefined }
+    const sidecar = await startSidecar(world.as())
+    const { lease, userId } = await sidecar.lend(world.app, user)
+    expect(lease).toBeDefined()
+    await operator.switchSubscription({
+      ...change,
+      planId: plans[0]?.id ?? '',
+      timing: 'next_billing_cycle',
+    })
+    expect((await sidecar.heartbeat()).recalled).toEqual([])
+    await operator.switchSubscription({
+      ...change,
+      planId: plans[2]?.id ?? '',
+      timing: 'immediate',
+    })
+    expect((await sidecar.heartbeat()).recalled).toEqual([userId])
+    const again = { leaseId: lease?.id ?? '' }
+    expect((await sidecar.lend(world.app, user, again)).lease).toBeUndefined()
+    await sidecar.report(world.app, user, { returned: [{ ...again, usedUsdAttos: '0' }] })
+    // Nothing is lent to somebody from whom nothing was recalled: the next call finds a lease at once.
+    const other = await newUser()
+    await operator.switchSubscription({
+      ...change,
+      externalUserId: other,
+      planId: (await newPlan({ included: usdAttos(usd) })).id,
+      timing: 'immediate',
+    })
+    world.clock.advance(1_000)
+    expect((await sidecar.lend(world.app, other)).lease).toBeDefined()
+    await expectProof()
+  })
 })
 
 describe('periods that end at once', () => {
@@ -285,41 +428,19 @@ describe('periods that end at once', () => {
       [users],
     )
     world.clock.set(new Date(ends ?? ''))
-    const pools = Array.from({ length: 4 }, () => {
-      const pool = new Pool({
-        connectionString: world.databaseUrl,
-        application_name: 'renewing',
-        max: 1,
-      })
-      pool.on('error', () => {})
-      return pool
-    })
-    let kills = 0
-    const over = new AbortController()
+    const pools = renewingPools(world.databaseUrl)
     async function renewAll(pool: Pool): Promise<void> {
       for (;;) {
         const count = await ledger.renew(pool, world.clock.now()).catch(() => -1)
         if (count === 0) return
       }
     }
-    async function kill(): Promise<void> {
-      while (!over.signal.aborted) {
-        const { rowCount } = await world.sql.query(
-          `select pg_terminate_backend(pid) from pg_stat_activity
-           where application_name = 'renewing' and state <> 'idle' limit 1`,
-        )
-        kills += rowCount ?? 0
-        if (kills > 12) return
-        await new Promise((resolve) => setTimeout(resolve, 3))
-      }
-    }
-    const killing = kill()
-    await Promise.all([
-      ...pools.map(renewAll),
-      ...users.filter((_, i) => i % 7 === 0).map((user) => balance(user).catch(() => null)),
-    ])
-    over.abort()
-    await killing
+    const kills = await whileKilling(() =>
+      Promise.all([
+        ...pools.map(renewAll),
+        ...users.filter((_, i) => i % 7 === 0).map((user) => balance(user).catch(() => null)),
+      ]),
+    )
     expect(kills).toBeGreaterThan(0)
     const entered = await world.rows(
       `select distinct p.periods, g.included

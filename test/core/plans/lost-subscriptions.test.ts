@@ -1,0 +1,121 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { freeTerms } from '../../../core/plans/offers/plan.ts'
+import { insertPlan } from '../../../core/plans/offers/store.ts'
+import { usdAttos } from '../../../core/lib/money.ts'
+import { appId } from '../../../core/platform/ids.ts'
+import { connectCore } from '../../../deploy/cli/client.ts'
+import { startSidecar } from '../allowances/escrow/granting.ts'
+import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
+import { begin, day, serviceToken } from '../support.ts'
+
+/** Nothing of the service deletes a subscription. Where one is missing, the next who comes for the user makes it again. */
+
+let world: BooksWorld
+let user: string
+beforeAll(async () => {
+  world = await startBooks()
+})
+afterAll(() => world.stop())
+beforeEach(async () => {
+  world.clock.set(begin)
+  user = randomUUID()
+  await upsert()
+  world.clock.advance(40 * day)
+})
+
+const named = () => ({ clientId: world.app.clientId, externalUserId: user })
+const upsert = () => world.as(world.app.basic).upsertUser(named())
+const balance = async (): Promise<string | undefined> =>
+  (await world.as(world.app.basic).getBalance(named())).balance?.balanceUsdMicros
+const ticket = () =>
+  world.ingest({
+    auth_id: `${world.app.clientId}:${user}`,
+    computed_fee: '1000000000000',
+    current_time: world.clock.now().toISOString(),
+  })
+const slot = () =>
+  world.rows(
+    `select p.name, s.anchor_at, s.created_at from subscriptions s join plans p on p.id = s.plan_id
+     join end_users u on u.id = s.user_id where u.external_user_id = $1`,
+    [user],
+  )
+const lose = () =>
+  world.rows(
+    'delete from subscriptions s using end_users u where u.id = s.user_id and u.external_user_id = $1',
+    [user],
+  )
+const verified = async (): Promise<void> =>
+  expect((await tollgate('verify')).text).toContain('the books are right')
+
+const doors: readonly (readonly [string, () => Promise<unknown>])[] = [
+  ['the user is created again', upsert],
+  [
+    'the user is changed',
+    () => world.as(world.app.basic).updateUser({ ...named(), email: 'a@b.example' }),
+  ],
+  ['a token is minted', () => world.as(world.app.basic).mintUserToken(named())],
+  ['a signed ticket comes', ticket],
+  ['a call is authorised', async () => (await startSidecar(world.as())).lend(world.app, user)],
+]
+
+describe('a user whose subscription is missing', () => {
+  it.each(doors)('has the same one again when %s', async (_, open) => {
+    const before = await slot()
+    expect(before).toMatchObject([{ name: 'Starter', created_at: begin.toISOString() }])
+    await lose()
+    await open()
+    expect(await slot()).toEqual(before)
+    world.clock.advance(31 * day)
+    expect(await balance()).toBe('5000000')
+    await verified()
+  })
+
+  it('has one, however many come at once', async () => {
+    await balance()
+    await lose()
+    await Promise.all(doors.map(([, open]) => open()))
+    expect(await slot()).toHaveLength(1)
+    expect(
+      await world.rows(
+        `select 1 from grants g join end_users u on u.id = g.user_id where u.external_user_id = $1`,
+        [user],
+      ),
+    ).toHaveLength(2)
+    await verified()
+  })
+
+  it('keeps the period that runs, and is on Starter after it, when it was on another plan', async () => {
+    const [app] = await world.rows('select app_id from clients where client_id = $1', [
+      world.app.clientId,
+    ])
+    const id = randomUUID()
+    const kind = { status: 'active', isStarterDefault: false, isNetworkDefault: false } as const
+    const included = usdAttos(7n * 10n ** 18n)
+    const terms = { ...freeTerms, billingCycle: 'weekly' as const, included }
+    const plan = { appId: appId(app?.['app_id'] ?? ''), id, name: id, ...kind }
+    await insertPlan(world.sql, plan, { terms, at: begin })
+    const operator = connectCore({ target: world.core.target, token: serviceToken })
+    const change = { ...named(), planId: id, timing: 'immediate', idempotencyKey: undefined }
+    await operator.switchSubscription(change).finally(() => operator.close())
+    const ends = new Date(world.clock.now().getTime() + 7 * day).toISOString()
+    world.clock.advance(day)
+    await lose()
+    await ticket()
+    expect(await slot()).toEqual([
+      { name: 'Starter', anchor_at: ends, created_at: world.clock.now().toISOString() },
+    ])
+    // 0.003 dollars of the running period's.
+    expect(await balance()).toBe('6997000')
+    world.clock.set(new Date(ends))
+    expect(await balance()).toBe('5000000')
+    expect(
+      await world.rows(
+        `select 1 from periods a join periods b using (app_id, user_id)
+         join end_users u on u.id = user_id
+         where u.external_user_id = $1 and a.plan_id = $2 and a.starts_at < b.starts_at and a.ends_at > b.starts_at`,
+        [user, id],
+      ),
+    ).toEqual([])
+  })
+})

@@ -1,0 +1,322 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { PaymentProcessor } from '../../../../core/billing/processor.ts'
+import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
+import { type FakeOpenMeter, startOpenMeter } from '../../../fakes/openmeter/openmeter.ts'
+import { begin, day, serviceToken, until } from '../../../core/support.ts'
+import { type Real, type RealApp, startReal } from '../../real.ts'
+import { asRecord } from '../../support.ts'
+
+/** What a change of plan asks of others: the activation gate, the metering backend, and the payment processor. */
+
+type Json = Record<string, unknown>
+type Headers = Readonly<Record<string, string>>
+
+const pro = { name: 'Pro', type: 'usage', priceAmount: '49.00' }
+
+/** One user of one app, and everything that may be asked about its plan. */
+function usersPlan({ real, app }: { readonly real: Real; readonly app: RealApp }) {
+  const user = `u-${randomUUID()}`
+  const basic = { authorization: app.basic }
+
+  async function ask(
+    [method, path]: readonly [string, string],
+    { body, headers = basic }: { body?: Json | string; headers?: Headers } = {},
+  ): Promise<{ status: number; body: Json }> {
+    const json = typeof body === 'string' ? body : JSON.stringify(body)
+    const response = await fetch(`${real.url}/api/v1/apps/${app.clientId}${path}`, {
+      method,
+      headers: { ...headers, ...(body && { 'content-type': 'application/json' }) },
+      ...(body && { body: json }),
+    })
+    return { status: response.status, body: asRecord(await response.json()) }
+  }
+
+  const ofUser = `/users/${user}/subscription`
+  const read = async () => (await ask(['GET', ofUser])).body
+  const change = (body: Json | string, headers?: Headers) =>
+    ask(['POST', `${ofUser}/change`], { body, ...(headers && { headers }) })
+  const plan = async (terms: Json = {}): Promise<string> => {
+    const body = { ...pro, name: `Plan ${randomUUID().slice(0, 8)}`, ...terms }
+    return String((await ask(['POST', '/plans'], { body, headers: app.session })).body['id'])
+  }
+  const open = () =>
+    real.core.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: user })
+  return { user, ofUser, ask, read, change, plan, open }
+}
+
+const refused = (status: number, code: string) => ({ status, body: { code, status } })
+
+describe('a plan that needs a payment method', () => {
+  let hasCard: boolean
+  const asked: Parameters<PaymentProcessor['askForCard']>[0][] = []
+  const processor: PaymentProcessor = {
+    connectionOf: async () => ({ status: 'connected', connectedAt: begin }),
+    canChargeOwner: async () => true,
+    connect: async () => ({ url: 'https://pay.example/connect' }),
+    disconnect: async () => {},
+    askForCard: async (request) => {
+      asked.push(request)
+      return hasCard ? null : { checkoutUrl: 'https://pay.example/checkout/1' }
+    },
+  }
+  let real: Real
+  let app: RealApp
+  let of: ReturnType<typeof usersPlan>
+  beforeAll(async () => {
+    real = await startReal({}, { processor })
+    app = await real.newApp('cards')
+  })
+  afterAll(() => real.stop())
+  beforeEach(async () => {
+    hasCard = false
+    asked.length = 0
+    of = usersPlan({ real, app })
+    await of.open()
+    real.core.clock.advance(1_000)
+  })
+
+  it.each([
+    ['used', { priceAmount: '0' }],
+    ['paid for in advance', { type: 'subscription', includedUnits: '10', overageRateWei: '1' }],
+  ])('changes nothing while none is there: one that is %s', async (_, terms) => {
+    const free = await of.plan({ type: 'free', priceAmount: '0' })
+    await of.change({ planId: free })
+    const before = await of.read()
+    const planId = await of.plan(terms)
+    const urls = { successUrl: 'https://shop.example/ok', cancelUrl: 'https://shop.example/no' }
+    const { status, body } = await of.change({ planId, ...urls })
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: {
+        subscriptionId: asRecord(before['subscription'])['id'],
+        planId: asRecord(before['subscription'])['planId'],
+        effectiveAt: null,
+        timing: 'immediate',
+        checkoutUrl: 'https://pay.example/checkout/1',
+      },
+    })
+    expect(asked).toMatchObject([{ externalUserId: of.user, planId, ...urls }])
+    // What was scheduled before is there still.
+    expect(await of.read()).toEqual(before)
+    expect(before['pendingPlan']).toMatchObject({ id: free })
+  })
+
+  it('is there at once when one is on file', async () => {
+    hasCard = true
+    const planId = await of.plan()
+    expect(await of.change({ planId })).toMatchObject({
+      status: 200,
+      body: { planId, timing: 'immediate', effectiveAt: real.core.clock.now().toISOString() },
+    })
+  })
+
+  it('answers a repeated key what it answered, also when the card came in between', async () => {
+    const planId = await of.plan()
+    const headers = { authorization: app.basic, 'idempotency-key': randomUUID() }
+    const first = await of.change({ planId }, headers)
+    hasCard = true
+    expect(await of.change({ planId }, headers)).toEqual(first)
+    expect(await of.change({ planId })).toMatchObject({ body: { planId, timing: 'immediate' } })
+  })
+
+  it('needs none for what costs nothing', async () => {
+    const planId = await of.plan({ type: 'free', priceAmount: '0' })
+    expect((await of.change({ planId, timing: 'immediate' })).status).toBe(200)
+    expect(asked).toEqual([])
+  })
+})
+
+describe('the activation gate', () => {
+  let real: Real
+  let app: RealApp
+  let operator: CoreClient
+  beforeAll(async () => {
+    real = await startReal({ ACTIVATION_GATE_MODE: 'enforce_revenue' })
+    app = await real.newApp('gated')
+    operator = connectCore({ target: real.core.core.target, token: serviceToken, tls: undefined })
+  })
+  afterAll(async () => {
+    operator.close()
+    await real.stop()
+  })
+
+  it('is asked before a plan is found inactive, unsynced or the same, and only about an active one at a price', async () => {
+    const of = usersPlan({ real, app })
+    await of.open()
+    const priced = await of.plan({ status: 'inactive' })
+    expect(await of.change({ planId: priced })).toMatchObject(refused(409, 'conflict'))
+    await real.core.sql.query(`update plans set status = 'active' where id = $1`, [priced])
+    const denial = await of.change({ planId: priced })
+    expect(denial).toMatchObject(refused(403, 'stripe_connect_required'))
+    expect(denial.body).toMatchObject({
+      billingMode: 'owner_rollup',
+      actionUrl: expect.stringContaining(app.clientId),
+    })
+    // Bad bodies and unknown users come first.
+    expect(await of.change('{')).toMatchObject(refused(400, 'request_invalid'))
+    const nobody = { body: { planId: priced } }
+    expect(await of.ask(['POST', '/users/nobody/subscription/change'], nobody)).toMatchObject(
+      refused(404, 'not_found'),
+    )
+    const same = { clientId: app.clientId, externalUserId: of.user, planId: priced }
+    await operator.switchSubscription({ ...same, timing: 'immediate', idempotencyKey: undefined })
+    expect(await of.change({ planId: priced })).toMatchObject(
+      refused(403, 'stripe_connect_required'),
+    )
+    // Nobody is asked to leave, and what costs nothing is no sale.
+    const free = await of.plan({ type: 'free', priceAmount: '0' })
+    expect((await of.change({ planId: free })).status).toBe(200)
+    const confirm = { body: { confirm: true } }
+    expect((await of.ask(['DELETE', `${of.ofUser}/pending-change`], confirm)).status).toBe(200)
+    expect((await of.ask(['DELETE', of.ofUser], confirm)).status).toBe(200)
+    expect((await of.ask(['GET', of.ofUser])).status).toBe(200)
+  })
+})
+
+describe('PUT …/starter-plan', () => {
+  it('has given its users what it includes more before it answers', async () => {
+    const real = await startReal()
+    const app = await real.newApp('raised')
+    const of = usersPlan({ real, app })
+    await of.open()
+    real.core.clock.advance(day)
+    const raise = (micros: string) =>
+      of.ask(['PUT', '/starter-plan'], {
+        headers: app.session,
+        body: { includedUsdMicros: micros },
+      })
+    const balance = async () =>
+      (
+        await real.core
+          .as(app.basic)
+          .getBalance({ clientId: app.clientId, externalUserId: of.user })
+      ).balance?.balanceUsdMicros
+    expect((await raise('8000000')).status).toBe(200)
+    expect(await balance()).toBe('8000000')
+    // In one instant of the clock, which are versions one after the other all the same.
+    await Promise.all(['9000000', '9000000', '8500000'].map(raise))
+    real.core.clock.advance(10)
+    expect(await balance()).toBe('9000000')
+    await real.stop()
+  })
+})
+
+describe('a client without the scope', () => {
+  let real: Real
+  let app: RealApp
+  beforeAll(async () => {
+    real = await startReal()
+    app = await real.newApp('scopes')
+  })
+  afterAll(() => real.stop())
+  afterEach(() => setScopes(['users:read', 'users:write']))
+
+  const setScopes = (scopes: readonly string[]) =>
+    real.core.sql.query('update clients set scopes = $2 where client_id = $1', [
+      app.m2mClientId,
+      scopes,
+    ])
+  const confirm = { confirm: true }
+
+  it.each([
+    ['GET', '', undefined],
+    ['GET', 's', undefined],
+    ['POST', '/change', { planId: randomUUID() }],
+    ['DELETE', '', confirm],
+    ['DELETE', '/pending-change', confirm],
+  ])('is refused: %s …/subscription%s', async (method, path, body) => {
+    const of = usersPlan({ real, app })
+    await of.open()
+    await setScopes([method === 'GET' ? 'users:write' : 'users:read'])
+    const answer = await of.ask([method, of.ofUser + path], body && { body })
+    expect(answer).toMatchObject(refused(403, 'scope_missing'))
+    // Before anything is said of the body or the user.
+    const unknown = await of.ask([method, `/users/nobody/subscription${path}`], body && { body })
+    expect(unknown).toMatchObject(refused(403, 'scope_missing'))
+  })
+})
+
+describe.each(['v1', 'v3'] as const)('with an OpenMeter of API %s', (version) => {
+  let fake: FakeOpenMeter
+  let real: Real
+  let app: RealApp
+  let of: ReturnType<typeof usersPlan>
+  beforeAll(async () => {
+    fake = await startOpenMeter()
+    real = await startReal({ OPENMETER_URL: fake.urls[version] })
+    app = await real.newApp(`synced-${version}`)
+    await until(() => fake.state.features.length > 0)
+  })
+  afterAll(async () => {
+    await real.stop()
+    await fake.stop()
+  })
+  beforeEach(async () => {
+    of = usersPlan({ real, app })
+    await of.open()
+    real.core.clock.set(begin)
+    real.core.clock.advance(day)
+  })
+  afterEach(() => {
+    fake.faults = () => 'none'
+  })
+  const switchTo = (planId: string) => {
+    const operator = connectCore({ target: real.core.core.target, token: serviceToken })
+    const request = { clientId: app.clientId, externalUserId: of.user, planId }
+    const rest = { timing: 'immediate', idempotencyKey: undefined }
+    return operator.switchSubscription({ ...request, ...rest }).finally(() => operator.close())
+  }
+
+  it('puts nobody on a plan that is not synced, after what comes before that', async () => {
+    fake.faults = ({ path }) => (path.includes('/plans') ? 503 : 'none')
+    const [unsynced, inactive] = [await of.plan(), await of.plan({ status: 'inactive' })]
+    fake.faults = () => 'none'
+    expect(await of.change({ planId: randomUUID() })).toMatchObject(refused(404, 'not_found'))
+    expect((await of.change({ planId: inactive })).body['detail']).toContain('not active')
+    const answer = await of.change({ planId: unsynced })
+    expect(answer).toMatchObject(refused(409, 'conflict'))
+    expect(answer.body['detail']).toContain('not synced')
+    await of.ask(['POST', `/plans/${unsynced}/sync`], { headers: app.session })
+    // Which leaves the payment method.
+    expect(await of.change({ planId: unsynced })).toMatchObject(
+      refused(503, 'processor_not_connected'),
+    )
+    // A later failure takes nobody's plan away.
+    fake.faults = ({ path }) => (path.includes('/plans') ? 503 : 'none')
+    await of.ask(['PUT', '/plans'], {
+      headers: app.session,
+      body: { id: unsynced, priceAmount: '1' },
+    })
+    expect((await of.change({ planId: unsynced })).status).toBe(503)
+  })
+
+  it('lets everybody on plans that it is not to have: free ones, and Starter', async () => {
+    fake.faults = ({ path }) => (path.includes('/plans') ? 503 : 'none')
+    const free = await of.plan({ type: 'free', priceAmount: '0' })
+    expect((await of.change({ planId: free, timing: 'immediate' })).status).toBe(200)
+    const { rows } = await real.core.sql.query<{ id: string }>(
+      `select p.id from plans p join clients c using (app_id) where c.client_id = $1 and is_starter_default`,
+      [app.clientId],
+    )
+    expect((await of.change({ planId: rows[0]?.id ?? '' })).status).toBe(200)
+  })
+
+  it('is named where a plan is: by the key of all versions, and by the id of the newest', async () => {
+    const planId = await of.plan()
+    await switchTo(planId)
+    const key = `${app.clientId}_${planId.replaceAll('-', '')}`
+    const remote = fake.state.plans.find((one) => one.key === key)
+    const confirm = { body: { confirm: true } }
+    expect((await of.ask(['DELETE', of.ofUser], confirm)).status).toBe(200)
+    expect(await of.read()).toMatchObject({
+      subscription: { planId, openmeterPlanKey: key, openmeterSubscriptionId: null },
+      pendingCancel: { planKey: key },
+    })
+    const { body } = await of.ask(['GET', `${of.ofUser}s`])
+    expect(body['items']).toMatchObject([
+      { planId, planKey: key, openmeterPlanId: remote?.id },
+      { planName: 'Starter' },
+    ])
+  })
+})
