@@ -319,6 +319,65 @@ describe('the version of a ticket', () => {
     await expectExact()
   })
 
+  it('comes with retail, cut and sums at once, when the rate is there', async () => {
+    const id = await sell({ rate: '0.0000013' })
+    await world.pool.query(
+      `insert into platform_cuts (app_id, since, percent, created_at)
+       values ($1, '2026-09-14T10:00:00Z', 12.5, '2026-09-14T09:00:00Z')`,
+      [world.app.id],
+    )
+    const waiting = ticket({ current_time: month(0), computed_fee: '7777777777777' })
+    await world.metering({ fixed: false }).ingestEvents([waiting])
+    const all = `select cost_attos, retail_attos, platform_fee_attos, platform_fee_wei, terms_id from tickets`
+    const summed = `select cost_attos, markup_attos, platform_fee_attos, platform_fee_wei, unpriced_count from usage_hourly`
+    expect([await rows(all), await rows(summed)]).toEqual([
+      [
+        {
+          cost_attos: null,
+          retail_attos: null,
+          platform_fee_attos: null,
+          platform_fee_wei: null,
+          terms_id: null,
+        },
+      ],
+      [
+        {
+          cost_attos: '0',
+          markup_attos: '0',
+          platform_fee_attos: '0',
+          platform_fee_wei: '0',
+          unpriced_count: 1n,
+        },
+      ],
+    ])
+    const metering = world.metering()
+    await metering.start()
+    try {
+      const fee = { platform_fee_attos: '2916666666666375', platform_fee_wei: '972222222222' }
+      await expect
+        .poll(() => rows(all), { timeout: 20_000 })
+        .toEqual([
+          {
+            cost_attos: '23333333333331000',
+            retail_attos: '30333333333330300',
+            ...fee,
+            terms_id: id,
+          },
+        ])
+      expect(await rows(summed)).toEqual([
+        {
+          cost_attos: '23333333333331000',
+          markup_attos: '6999999999999300',
+          ...fee,
+          unpriced_count: 0n,
+        },
+      ])
+    } finally {
+      await metering.stop()
+    }
+    await expectExact()
+  })
+
   it('never changes: not with a version, a rate, a cut or the clock', async () => {
     await sell({ rate: '0.0000015' })
     const metering = world.metering()

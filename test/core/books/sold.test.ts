@@ -1,0 +1,190 @@
+import { createHash } from 'node:crypto'
+import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gunzipSync, gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { connectCore } from '../../../deploy/cli/client.ts'
+import { begin, observedRate, outcome, refusal, serviceToken } from '../support.ts'
+import { type BooksWorld, startBooks, tollgate } from './support.ts'
+
+/** Tickets that were sold at 1.3 of the network price, one feature for nothing, with a cut of 12.5 %. */
+
+let world: BooksWorld
+let core: ReturnType<typeof connectCore>
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tollgate-sold-'))
+  world = await startBooks({ ...observedRate, RETENTION_MONTHS: '1', ARCHIVE_DIR: folder })
+  core = connectCore({ target: world.core.target, token: serviceToken })
+  await sell(world)
+  await core.recordRate({
+    usdPerEth: '2987.654321098765432109',
+    source: 'desk',
+    observedAt: '2026-01-03T10:00:00Z',
+  })
+  await world.ingest(
+    ...[
+      ['january', '2026-01-03T10:00:01Z', 'live'],
+      ['free', '2026-01-03T10:00:02Z', 'gift'],
+      ['now', begin.toISOString(), 'live'],
+    ].map(([id, current_time, pipeline], sequence_number) => ({
+      id,
+      session_id: 'sold',
+      sequence_number,
+      current_time,
+      pipeline,
+      computed_fee: '141414141414149',
+    })),
+  )
+})
+afterAll(async () => {
+  core.close()
+  await world.stop()
+  await rm(folder, { recursive: true })
+})
+
+const sell = ({ damage }: BooksWorld): Promise<void> =>
+  damage(
+    `update plan_versions set retail_rate = 0.0000013 where plan_id in (select id from plans where is_starter_default);
+    insert into plan_bundles (app_id, plan_id, version, id, position, pipeline, model_id, retail_rate)
+    select app_id, plan_id, version, gen_random_uuid(), 0, 'gift', '*', 0
+    from plan_versions
+    where plan_id in (select id from plans where is_starter_default);
+    insert into platform_cuts (app_id, since, percent, created_at)
+    select id, '2025-12-01T00:00:00Z', 12.5, '2025-11-01T00:00:00Z' from apps`,
+  )
+
+const tickets = () => world.rows('select * from tickets order by event_id')
+const prices = (of: BooksWorld) =>
+  of.rows(
+    `select event_id, cost_attos, coalesce(retail_attos, cost_attos) as retail, coalesce(platform_fee_attos, 0) as fee,
+            coalesce(platform_fee_wei, 0) as wei, terms_id is null as is_foreign
+     from tickets order by event_id`,
+  )
+const verified = async () => (await tollgate('verify')).text
+
+describe('tickets that were sold', () => {
+  it('are archived and put back as they were, version and all', async () => {
+    const before = await tickets()
+    expect(await prices(world)).toMatchObject([
+      { event_id: 'free', retail: '0', wei: '17676767676768', is_foreign: 'false' },
+      // 141414141414149 × 2987.654321098765432109 × 1.3, and × 0.125, rounded down.
+      {
+        event_id: 'january',
+        cost_attos: '422496570660454139',
+        retail: '549245541858590380',
+        fee: '52812071332556767',
+      },
+      { event_id: 'now', cost_attos: '424242424242447000', retail: '551515151515181100' },
+    ])
+    expect((await tollgate('archive')).text).toContain('2026-01')
+    expect(await tickets()).toHaveLength(1)
+    expect(await verified()).toContain('the books are right')
+    const [file = ''] = (await readdir(folder)).filter((name) => name.includes('2026-01'))
+    expect((await tollgate('import', join(folder, file))).text).toContain('2 put back')
+    expect(await tickets()).toEqual(before)
+    expect(await verified()).toContain('the books are right')
+    expect((await tollgate('rebuild')).text).toContain('0 hours, 0 sessions, 0 balances repaired')
+  })
+
+  it('keep their prices in another deployment, whatever its plans sell at', async () => {
+    const path = join(folder, 'sold.gz')
+    await tollgate('export', '--app', world.app.clientId, '--out', path)
+    const sold = await prices(world)
+    await elsewhere(async (to) => {
+      await tollgate('import', path, '--app', to.app.clientId)
+      expect(await prices(to)).toEqual(sold.map((ticket) => ({ ...ticket, is_foreign: 'true' })))
+      expect(await verified()).toContain('the books are right')
+    })
+  })
+
+  it('of a file of before there were retail prices are sold at network price', async () => {
+    const [sold, old] = [join(folder, 'sold.gz'), join(folder, 'old.gz')]
+    await writeFile(old, gzipSync(asVersion1(gunzipSync(await readFile(sold)).toString())))
+    const before = await prices(world)
+    await elsewhere(async (to) => {
+      expect((await tollgate('import', old, '--app', to.app.clientId)).text).toContain(
+        '3 tickets taken in',
+      )
+      expect(await prices(to)).toEqual(
+        before.map((ticket) => ({
+          ...ticket,
+          retail: ticket['cost_attos'],
+          fee: '0',
+          wei: '0',
+          is_foreign: 'true',
+        })),
+      )
+      expect(await verified()).toContain('the books are right')
+    })
+  })
+})
+
+/** The same file as a version of before would have written it. */
+function asVersion1(text: string): string {
+  const lines: string[] = []
+  const whole = createHash('sha256')
+  let chunk: string[] = []
+  for (const line of text.trimEnd().split('\n')) {
+    const { kind, ...of } = JSON.parse(line)
+    if (kind === undefined) {
+      for (const name of [
+        'retailAttos',
+        'platformFeeAttos',
+        'platformFeeWei',
+        'plan',
+        'planVersion',
+      ])
+        delete of[name]
+      chunk.push(`${JSON.stringify(of)}\n`)
+    } else if (kind === 'manifest') lines.push(`${JSON.stringify({ kind, ...of, version: 1 })}\n`)
+    else if (kind === 'chunk') {
+      const bytes = chunk.join('')
+      whole.update(bytes)
+      const sha256 = createHash('sha256').update(bytes).digest('hex')
+      lines.push(bytes, `${JSON.stringify({ kind, ...of, sha256 })}\n`)
+      chunk = []
+    } else lines.push(`${JSON.stringify({ kind, ...of, sha256: whole.digest('hex') })}\n`)
+  }
+  return lines.join('')
+}
+
+/** Another deployment, with an app of its own that sells at twice; the command line points at it until it is stopped. */
+async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void> {
+  const to = await startBooks(observedRate)
+  try {
+    await to.damage('update plan_versions set retail_rate = 0.000002')
+    await work(to)
+  } finally {
+    await to.stop()
+    process.env['CORE_TARGET'] = world.core.target
+    process.env['CORE_TOKEN'] = serviceToken
+  }
+}
+
+describe('what is given back for a ticket', () => {
+  const adjust = (amountUsdMicros: string, eventId: string) =>
+    core.createAdjustment({
+      clientId: world.app.clientId,
+      externalUserId: 'ada',
+      amountUsdMicros,
+      reason: 'r',
+      author: 'a',
+      eventId,
+      uncovered: undefined,
+      idempotencyKey: undefined,
+    })
+
+  it('is at most what its user was charged: retail, not the network price', async () => {
+    // 551515.15 micros, of which the last is a part of one.
+    expect((await refusal(adjust('551517', 'now'))).message).toContain('551516')
+    await adjust('551516', 'now')
+    expect(
+      await world.rows(`select sum(amount_attos) from adjustments where event_id = 'now'`),
+    ).toEqual([{ sum: '551515151515181100' }])
+    expect(await outcome(adjust('1', 'now'))).toBe('CONFLICT')
+    expect(await outcome(adjust('1', 'free'))).toBe('CONFLICT')
+    expect(await verified()).toContain('the books are right')
+  })
+})
