@@ -53,8 +53,9 @@ export function createModules(platform: Platform, config: CoreConfig, outside: O
   const trying = { drafts: plans.drafts, openTrial: ledger.openTrial }
   const { requireMetering } = backend
   add(createBillingModule(platform, { ...billing, ...trying, requireMetering }))
-  add(createUsageModule(platform, { backend, identity, ledger, plans, cuts }))
-  add(createBooksModule(platform, { config: config.books, metering, ledger, plans, cuts }))
+  const usage = add(createUsageModule(platform, { backend, identity, ledger, plans, cuts }))
+  const records = { config: config.books, metering, ledger, plans, cuts }
+  add(createBooksModule(platform, { ...records, usage, tokens, requireMetering }))
   add(createSealingModule(platform, tokens))
   add(createAuditModule(platform))
   add(createSignerModule(platform, { ledger, metering, identity, keys, tokens }))

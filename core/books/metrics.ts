@@ -2,18 +2,39 @@ import { Gauge } from 'prom-client'
 import type { Metrics } from '../lib/metrics.ts'
 import type { Now } from '../lib/time.ts'
 
-/** Tells whether the books are sealed in time. `unsealedSince` is read at each scrape; when it fails, the figure stays as it was. */
+export interface BooksMetricsDeps {
+  readonly unsealedSince: () => Promise<Date | null>
+  readonly unbuiltSince: () => Promise<Date | null>
+  readonly now: Now
+}
+
+/**
+ * Tells whether the books are sealed, and daily roots made, in time. What they wait since is read at each scrape; when that
+ * fails, the figure stays as it was.
+ */
 export function createBooksMetrics(
   registry: Metrics,
-  { unsealedSince, now }: { unsealedSince: () => Promise<Date | null>; now: Now },
+  { unsealedSince, unbuiltSince, now }: BooksMetricsDeps,
 ): void {
+  const secondsSince = (since: Date | null): number =>
+    since ? Math.max(0, (now().getTime() - since.getTime()) / 1000) : 0
   const age: Gauge = new Gauge({
     name: 'tollgate_core_books_checkpoint_age_seconds',
     help: 'Age of the newest checkpoint of the app that has waited longest with entries that none covers; 0 when all are covered',
     registers: [registry],
     collect: () =>
       unsealedSince().then(
-        (since) => age.set(since ? Math.max(0, (now().getTime() - since.getTime()) / 1000) : 0),
+        (since) => age.set(secondsSince(since)),
+        () => {},
+      ),
+  })
+  const late: Gauge = new Gauge({
+    name: 'tollgate_core_receipt_roots_late_seconds',
+    help: 'How long ago the oldest day ended of which an app has no root over its tickets yet; 0 when all have theirs',
+    registers: [registry],
+    collect: () =>
+      unbuiltSince().then(
+        (since) => late.set(secondsSince(since)),
         () => {},
       ),
   })

@@ -1,10 +1,16 @@
 import { BooksServiceService } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
+import { ReceiptServiceService } from '../../proto/gen/ts-proto/tollgate/books/v1/receipts.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { MeteringApi } from '../metering/module.ts'
 import type { ReadRates } from '../metering/rating/port.ts'
 import type { Platform } from '../platform/platform.ts'
+import type { RequireMetering } from '../rpc/callers.ts'
 import { grpcService } from '../rpc/serve.ts'
+import type { TokensApi } from '../tokens/module.ts'
+import type { UsageApi } from '../usage/module.ts'
 import type { BooksConfig } from './config.ts'
+import { createReceiptRpc } from './receipts/rpc.ts'
+import { createReceipts } from './receipts/receipts.ts'
 import type { SalesDeps } from './verify/sales.ts'
 import { createBooks } from './service.ts'
 
@@ -14,22 +20,28 @@ export interface BooksOthers {
   readonly ledger: Ledger
   readonly plans: { readonly readRates: ReadRates }
   readonly cuts: { readonly list: SalesDeps['listCuts'] }
+  readonly usage: UsageApi
+  readonly tokens: Pick<TokensApi, 'signStatement'>
+  readonly requireMetering: RequireMetering
 }
 
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooksModule(
-  { pool, log, now, metrics, invalidations }: Platform,
+  { pool, log, now, metrics, invalidations, config: { issuer } }: Platform,
   {
     config,
     metering: { manualIngest, signingLimits, conflictOnPoison, ticketRecords },
     ledger,
     plans,
     cuts,
+    usage,
+    tokens: { signStatement },
+    requireMetering,
   }: BooksOthers,
 ) {
+  const shared = { pool, now, issuer, signStatement }
   const books = createBooks({
-    pool,
-    now,
+    ...shared,
     log,
     metrics,
     config,
@@ -43,9 +55,14 @@ export function createBooksModule(
     readRates: plans.readRates,
     listCuts: cuts.list,
   })
+  const issuing = { ...shared, ...usage, requireMetering }
+  const { receiptService } = createReceiptRpc({ ...issuing, receipts: createReceipts(issuing) })
   return {
     api: {},
-    services: [grpcService(BooksServiceService, books.booksService)],
-    lifecycle: { start: books.start, stop: books.stop },
+    services: [
+      grpcService(BooksServiceService, books.booksService),
+      grpcService(ReceiptServiceService, receiptService),
+    ],
+    lifecycle: { prepare: books.prepare, start: books.start, stop: books.stop },
   }
 }

@@ -9,12 +9,14 @@ import type { ManualIngest, conflictOnPoison } from '../metering/ingest/manual-i
 import type { ReadRates } from '../metering/rating/port.ts'
 import type { TicketRecords } from '../metering/records.ts'
 import { type Loop, startLoop } from '../lib/loop.ts'
+import type { TokensApi } from '../tokens/module.ts'
 import { createArchive } from './archive/archive.ts'
 import type { BooksConfig } from './config.ts'
 import { createExport } from './transfer/export.ts'
 import { createImport } from './transfer/import.ts'
 import { createBooksMetrics } from './metrics.ts'
 import { createRebuild } from './rebuild.ts'
+import { createRoots } from './receipts/roots.ts'
 import { createBooksRpc } from './rpc.ts'
 import { createSeal } from './seal/seal.ts'
 import type { SalesDeps } from './verify/sales.ts'
@@ -35,10 +37,13 @@ export interface BooksDeps {
   readonly createReplay: Ledger['createReplay']
   readonly readRates: ReadRates
   readonly listCuts: SalesDeps['listCuts']
+  readonly issuer: string
+  readonly signStatement: TokensApi['signStatement']
 }
 
 const archivePauseMs = 3_600_000
 const sealPauseMs = 3_600_000
+const rootsPauseMs = 60_000
 
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooks(deps: BooksDeps) {
@@ -50,12 +55,16 @@ export function createBooks(deps: BooksDeps) {
   }
   const archive = createArchive({ pool, now, log, config, pages: tickets.pages, truncateMonth })
   const seal = createSeal({ pool, now, log })
-  createBooksMetrics(metrics, { unsealedSince: seal.unsealedSince, now })
+  const roots = createRoots(deps)
+  const { unbuiltSince } = roots
+  createBooksMetrics(metrics, { unsealedSince: seal.unsealedSince, unbuiltSince, now })
   let archiving: Loop | null = null
   let sealing: Loop | null = null
+  let building: Loop | null = null
 
-  /** From now on seals the books every hour, and archives months as RETENTION_MONTHS says. */
+  /** From now on seals the books every hour, makes daily roots, and archives months as RETENTION_MONTHS says. */
   function start(): void {
+    building = startLoop({ name: 'roots', log, pauseMs: rootsPauseMs, round: roots.build })
     sealing = startLoop({
       name: 'seal',
       log,
@@ -74,7 +83,7 @@ export function createBooks(deps: BooksDeps) {
   }
 
   const stop = async (): Promise<void> => {
-    await Promise.all([archiving?.stop(), sealing?.stop()])
+    await Promise.all([archiving?.stop(), sealing?.stop(), building?.stop()])
   }
 
   const { hashTickets, pricesOf } = ticketRecords
@@ -84,6 +93,8 @@ export function createBooks(deps: BooksDeps) {
   const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance, ...replay })
   return {
     ...createBooksRpc({ verify, rebuild, seal, tickets, archive }),
+    // Before the first ticket is booked.
+    prepare: roots.cut,
     start,
     stop,
   }

@@ -82,6 +82,7 @@ export interface TokensOthers {
 export function createTokensModule(platform: Platform, others: TokensOthers) {
   const { clients, accounts, users } = others.identity
   const { signingKeys, rotation, jwts } = createIssuer(platform, others.config)
+  const { isVoidToken, signStatement } = jwts
   const parts = createParts(platform, others, jwts)
   const { subjects, sessions } = parts
   const { clientCredentials, grantService } = createGrants(platform, others, parts)
@@ -106,7 +107,7 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
   }
 
   return {
-    api: { authenticator, isVoidToken: jwts.isVoidToken, sessions, sealedSigningKeys },
+    api: { authenticator, isVoidToken, signStatement, sessions, sealedSigningKeys },
     services: [
       grpcService(TokenServiceService, tokenService),
       grpcService(GrantServiceService, grantService),

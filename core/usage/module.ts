@@ -63,9 +63,9 @@ export function createUsageModule(
   })
   const meters = createMeters({ pool, now, ...backend })
   const { meterService } = createMetersRpc({ ...backend, meters })
-  const { ticketService } = createTickets({ pool, requireMetering, ledger, plans, cuts })
+  const { explain, ticketService } = createTickets({ pool, requireMetering, ledger, plans, cuts })
   return {
-    api: {},
+    api: { explain },
     services: [
       grpcService(UsageServiceService, usageService),
       grpcService(TicketServiceService, ticketService),
@@ -73,6 +73,8 @@ export function createUsageModule(
     ],
   }
 }
+
+export type UsageApi = ReturnType<typeof createUsageModule>['api']
 
 function createTickets({
   pool,
@@ -85,5 +87,5 @@ function createTickets({
   Pick<BackendApi, 'requireMetering'>) {
   const { explain } = createExplain({ pool, shareCharge, plans, listCuts: cuts.list })
   const findAppOf = (clientId: string) => findApp(pool, clientId)
-  return createTicketRpc({ explain, findApp: findAppOf, requireMetering })
+  return { explain, ...createTicketRpc({ explain, findApp: findAppOf, requireMetering }) }
 }

@@ -16,6 +16,7 @@ import { HoldServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/
 import { BillingSettingsServiceClient } from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
 import { OperatorWhatIfServiceClient } from '../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import { BooksServiceClient } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
+import { ReceiptServiceClient } from '../../proto/gen/ts-proto/tollgate/books/v1/receipts.ts'
 import { AccountServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import {
   AppServiceClient,
@@ -85,6 +86,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     metering: open(MeteringServiceClient),
     outbox: open(OutboxServiceClient),
     quarantine: open(QuarantineServiceClient),
+    receipts: open(ReceiptServiceClient),
     reconciliation: open(ReconciliationServiceClient),
     sealing: open(SealingServiceClient),
     signers: open(SignersServiceClient),
@@ -135,7 +137,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
     ...decisionCalls(decisions, operator),
     lossReport: bound(unary(losses.getLossReport.bind(losses)), operator),
-    ...ticketCalls(clients.tickets, operator),
+    ...ticketCalls(clients, operator),
     ...quarantineCalls(quarantine, operator),
     ...outboxCalls(outbox, operator),
     reconcile: bound(streaming(reconciliation.reconcile.bind(reconciliation)), forReconciling),
@@ -160,6 +162,7 @@ export type CoreReader = Pick<
   | 'getDecision'
   | 'getOutbox'
   | 'getQuarantined'
+  | 'getReceipt'
   | 'listAppMembers'
   | 'listAppSecrets'
   | 'listAppUsers'
@@ -168,6 +171,7 @@ export type CoreReader = Pick<
   | 'listHolds'
   | 'listQuarantined'
   | 'listRedirectUris'
+  | 'listRoots'
   | 'listSetAsideAddresses'
   | 'listSigners'
   | 'listSigningKeys'
@@ -201,8 +205,13 @@ function userName(): string {
   }
 }
 
-const ticketCalls = (tickets: TicketServiceClient, options: CallOptions) => ({
+const ticketCalls = (
+  { tickets, receipts }: Pick<ReturnType<typeof openClients>, 'tickets' | 'receipts'>,
+  options: CallOptions,
+) => ({
   explainTicket: bound(unary(tickets.explainTicket.bind(tickets)), options),
+  getReceipt: bound(unary(receipts.getReceipt.bind(receipts)), options),
+  listRoots: bound(unary(receipts.listRoots.bind(receipts)), options),
 })
 
 const quarantineCalls = (quarantine: QuarantineServiceClient, options: CallOptions) => ({

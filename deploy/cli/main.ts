@@ -28,6 +28,7 @@ import { plan } from './commands/money/plan.ts'
 import { quota } from './commands/money/quota.ts'
 import { quarantine } from './commands/quarantine.ts'
 import { rate } from './commands/money/rate.ts'
+import { receipt } from './commands/receipt/receipt.ts'
 import { rebuild } from './commands/rebuild.ts'
 import { outbox } from './commands/outbox.ts'
 import { reconcile } from './commands/reconcile.ts'
@@ -61,7 +62,15 @@ const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   },
   Signers: { signer, 'signer-secret': signerSecret, decision, loss },
   Events: { status, quarantine, outbox, reconcile },
-  Books: { ticket, verify, rebuild, export: exportTickets, import: importTickets, archive },
+  Books: {
+    ticket,
+    receipt,
+    verify,
+    rebuild,
+    export: exportTickets,
+    import: importTickets,
+    archive,
+  },
   Secrets: { keys },
 }
 

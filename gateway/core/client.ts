@@ -12,6 +12,7 @@ import {
 } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { LimitService } from '../../proto/gen/es/tollgate/allowances/v1/limits_pb.ts'
 import { CreditQuotaService } from '../../proto/gen/es/tollgate/allowances/v1/quotas_pb.ts'
+import { ReceiptService } from '../../proto/gen/es/tollgate/books/v1/receipts_pb.ts'
 import { BillingService } from '../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
 import { WhatIfService } from '../../proto/gen/es/tollgate/billing/v1/whatif_pb.ts'
 import { AccountService } from '../../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
@@ -80,7 +81,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const users = createClient(UserService, transport)
   const keys = createClient(KeyService, transport)
   const builderUsers = createClient(BuilderUserService, transport)
-  const { usage, meters, tickets, losses } = openReports(transport)
+  const { usage, meters, tickets, receipts, losses } = openReports(transport)
   const tokens = createClient(TokenService, transport)
   const allowances = createClient(AllowanceService, transport)
   const creditQuotas = createClient(CreditQuotaService, transport)
@@ -250,7 +251,11 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       revoke: call(ownSigner.revokeOwnSecret),
     }),
     losses: ({ call }: CallContext) => ({ list: call(losses.listLoss) }),
-    tickets: ({ call }: CallContext) => ({ explain: call(tickets.explainAppTicket) }),
+    tickets: ({ call }: CallContext) => ({
+      explain: call(tickets.explainAppTicket),
+      receipt: call(receipts.getAppReceipt),
+      roots: call(receipts.listAppRoots),
+    }),
     whatIf: ({ call }: CallContext) => ({ tryPlans: call(whatIf.tryPlans, whatIfDeadlineMs) }),
     usage: ({ call, stream }: CallContext) => ({
       query: call(usage.queryUsage),
@@ -276,6 +281,7 @@ const openReports = (transport: Transport) => ({
   usage: createClient(UsageService, transport),
   meters: createClient(MeterService, transport),
   tickets: createClient(TicketService, transport),
+  receipts: createClient(ReceiptService, transport),
   losses: createClient(LossService, transport),
 })
 

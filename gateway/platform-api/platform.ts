@@ -37,6 +37,7 @@ import { type Webhook, webhookRoutes } from './signer/webhook.ts'
 import { balanceRoutes } from './usage/balance.ts'
 import { usageHistoryRoutes } from './usage/history.ts'
 import { usageLossRoutes } from './usage/loss.ts'
+import { receiptRoutes } from './usage/receipt.ts'
 import { ticketRoutes } from './usage/ticket.ts'
 import { usageStreamRoutes } from './usage/stream.ts'
 import { usageRoutes } from './usage/usage.ts'
@@ -87,6 +88,7 @@ const nouns = [
   usageLossRoutes,
   usageHistoryRoutes,
   ticketRoutes,
+  receiptRoutes,
   usageStreamRoutes,
   appRoutes,
   memberRoutes,

@@ -28,6 +28,7 @@ import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import * as decisions from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import * as signers from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import * as loss from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
+import * as receipts from '../../proto/gen/ts-proto/tollgate/books/v1/receipts.ts'
 import * as tickets from '../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
 import * as meters from '../../proto/gen/ts-proto/tollgate/usage/v1/meters.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
@@ -80,6 +81,13 @@ const explained = tickets.Ticket.fromPartial({
     },
   },
   formula: ['fee = 1000000000000000 wei = 0.001 ETH'],
+})
+const issuedReceipt = receipts.Receipt.fromPartial({
+  receipt: 'e30.e30.c2ln',
+  proof: { day: '2026-01-02', leafIndex: 1, treeSize: 2, inclusionPath: ['0'.repeat(64)] },
+  root: 'e30.e30.cm9vdA',
+  keys: [{ kty: 'EC', kid: 'k-1', alg: 'ES256', use: 'sig', crv: 'P-256', x: 'eA', y: 'eQ' }],
+  jwksUri: 'https://svc.example/api/v1/oidc/jwks',
 })
 const grant: allowances.Grant = {
   id: 'g-1',
@@ -454,6 +462,16 @@ const answers = {
   resumeSubscription: { change } satisfies subscriptions.ResumeSubscriptionResponse,
   queryUsage: { usage: used } satisfies usage.QueryUsageResponse,
   listLoss: lost,
+  getAppReceipt: { receipt: issuedReceipt } satisfies receipts.GetAppReceiptResponse,
+  listAppRoots: {
+    roots: {
+      roots: [
+        { day: '2026-01-02', treeSize: 2, rootHash: '0'.repeat(64), statement: 'e30.e30.cm9vdA' },
+      ],
+      keys: issuedReceipt.keys,
+      nextFrom: '2026-01-03',
+    },
+  } satisfies receipts.ListAppRootsResponse,
   explainAppTicket: { ticket: explained } satisfies tickets.ExplainAppTicketResponse,
   queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
   listUsageRequests: {
@@ -523,6 +541,7 @@ const services: ServiceDefinition[] = [
   decisions.DecisionServiceService,
   usage.UsageServiceService,
   tickets.TicketServiceService,
+  receipts.ReceiptServiceService,
   catalog.CatalogServiceService,
   plans.PlanServiceService,
   subscriptions.SubscriptionServiceService,

@@ -10,6 +10,7 @@ import { type TokenEnds, findEnds } from '../revocation/store.ts'
 import { splitScopes } from '../scopes.ts'
 import type { SigningKey, SigningKeys } from './signing-keys.ts'
 import { type IssuedToken, type TokenUse, signingAlgorithms } from '../types.ts'
+import type { PublicJwk } from './store.ts'
 
 export interface JwtsDeps {
   readonly issuer: string
@@ -57,6 +58,19 @@ export interface VerifiedJwt {
   readonly familyId: string | null
   /** What it descends from, beside its login. */
   readonly grants: readonly string[]
+}
+
+const statementTypes = {
+  receipt: 'tollgate-receipt+jwt',
+  'receipt-root': 'tollgate-receipt-root+jwt',
+} as const
+export type StatementKind = keyof typeof statementTypes
+
+export interface SignedStatement {
+  /** Compact serialization (RFC 7515 section 7.1). */
+  readonly jws: string
+  /** The public key that verifies it. */
+  readonly jwk: PublicJwk
 }
 
 /** What descends from a JWT descends from these. */
@@ -114,6 +128,18 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     })
   }
 
+  /**
+   * Signs a statement that is no token: its type is none that a token has (RFC 8725 section 3.11), and it has no subject, no
+   * audience and no expiry. Answers the public key, too: it is published only until the last token that it signed expires.
+   */
+  async function signStatement(kind: StatementKind, claims: object): Promise<SignedStatement> {
+    const key = await signingKeys.active()
+    const jws = await signJws(key, statementTypes[kind], { iss: issuer, ...claims })
+    const jwk = (await signingKeys.jwks()).find(({ kid }) => kid === key.kid)
+    if (!jwk) throw new Error('the active signing key is not published')
+    return { jws, jwk }
+  }
+
   /** The claims of a valid token of this issuer with one of those uses. TOKEN_INVALID otherwise, without the cause. */
   async function verify(token: string, uses: readonly TokenUse[]): Promise<VerifiedJwt> {
     try {
@@ -165,7 +191,7 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     return ended.length > 0 || !isLoginLive
   }
 
-  return { issuer, sign, signIdToken, verify, isVoidToken }
+  return { issuer, sign, signIdToken, signStatement, verify, isVoidToken }
 }
 
 export type Jwts = ReturnType<typeof createJwts>
@@ -201,7 +227,7 @@ const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).to
  */
 async function signJws(
   { kid, alg, key }: SigningKey,
-  typ: 'at+jwt' | 'JWT',
+  typ: string,
   claims: object,
 ): Promise<string> {
   const input = `${encoded({ alg, kid, typ })}.${encoded(claims)}`

@@ -36,7 +36,7 @@ export function createKeySet() {
 export type KeySet = ReturnType<typeof createKeySet>
 
 /** The members of RFC 7517; those that a key has not are left out of the text. */
-const toJwk = ({ kty, kid, alg, use, n, e, crv, x, y }: JsonWebKey) => ({
+export const toJwk = ({ kty, kid, alg, use, n, e, crv, x, y }: JsonWebKey) => ({
   kty,
   kid,
   alg,

@@ -184,6 +184,20 @@ const guarded: {
   },
   {
     method: 'GET',
+    path: `${builder}/usage/requests/e-1/receipt`,
+    rpc: 'getAppReceipt',
+    bad: { query: '?x=%00' },
+    kind: 'm2m_or_member',
+  },
+  {
+    method: 'GET',
+    path: `${builder}/usage/roots`,
+    rpc: 'listAppRoots',
+    bad: { query: '?limit=367' },
+    kind: 'm2m_or_member',
+  },
+  {
+    method: 'GET',
     path: `${builder}/usage/requests`,
     rpc: 'listUsageRequests',
     bad: { query: '?limit=51' },

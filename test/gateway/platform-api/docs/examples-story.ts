@@ -349,6 +349,12 @@ export async function tellStory(
     status: 200,
     path: { eventId },
   })
+  await step({
+    operation: 'get /api/v1/builder/apps/{clientId}/usage/requests/{eventId}/receipt',
+    status: 200,
+    path: { eventId },
+  })
+  await step({ operation: 'get /api/v1/builder/apps/{clientId}/usage/roots', status: 200 })
   return steps
 }
 

@@ -1,0 +1,90 @@
+import { hash } from 'node:crypto'
+
+/**
+ * Merkle trees of RFC 9162 section 2.1 (as RFC 6962), with SHA-256: a leaf is hashed behind the byte 0, a node behind the
+ * byte 1, and a tree of n leaves is split at the largest power of two below n. Hashes are 32 bytes.
+ */
+
+const leafPrefix = Buffer.of(0)
+const nodePrefix = Buffer.of(1)
+
+export const hashLeaf = (data: string | Buffer): Buffer =>
+  hash('sha256', Buffer.concat([leafPrefix, Buffer.from(data)]), 'buffer')
+
+const hashNode = (left: Buffer, right: Buffer): Buffer =>
+  hash('sha256', Buffer.concat([nodePrefix, left, right]), 'buffer')
+
+/** The root of no leaves. */
+export const emptyRoot: Buffer = hash('sha256', '', 'buffer')
+
+/** The root of a tree by the hashes of its leaves in order. */
+export function rootOf(leaves: readonly Buffer[]): Buffer {
+  const tree = createTree()
+  for (const leaf of leaves) tree.add(leaf)
+  return tree.root()
+}
+
+/** A tree that grows leaf by leaf and holds one hash for each of its levels. */
+export function createTree() {
+  // Roots of whole subtrees, the largest first; their sizes are the binary digits of the number of leaves.
+  const subtrees: Buffer[] = []
+  let size = 0
+
+  function add(leaf: Buffer): void {
+    let node = leaf
+    for (let rest = size; rest % 2 === 1; rest = Math.floor(rest / 2))
+      node = hashNode(subtrees.pop() ?? node, node)
+    subtrees.push(node)
+    size++
+  }
+
+  const root = (): Buffer =>
+    subtrees.length === 0 ? emptyRoot : subtrees.reduceRight((right, left) => hashNode(left, right))
+
+  return { add, root, size: () => size }
+}
+
+/** The inclusion path of a leaf, from its sibling upwards (RFC 9162 section 2.1.3.1). */
+export function inclusionPath(leaves: readonly Buffer[], index: number): Buffer[] {
+  if (leaves.length <= 1) return []
+  const middle = splitOf(leaves.length)
+  const [left, right] = [leaves.slice(0, middle), leaves.slice(middle)]
+  return index < middle
+    ? [...inclusionPath(left, index), rootOf(right)]
+    : [...inclusionPath(right, index - middle), rootOf(left)]
+}
+
+/** The largest power of two below `size`, which is two or more. */
+function splitOf(size: number): number {
+  let split = 1
+  while (split * 2 < size) split *= 2
+  return split
+}
+
+export interface Inclusion {
+  readonly leaf: Buffer
+  readonly index: number
+  readonly size: number
+  readonly path: readonly Buffer[]
+}
+
+/** The root that an inclusion path leads to (RFC 9162 section 2.1.3.2); null where it is none of such a tree. */
+export function rootOfInclusion({ leaf, index, size, path }: Inclusion): Buffer | null {
+  if (!isPlace(index, size)) return null
+  let [node, place, last] = [leaf, index, size - 1]
+  for (const sibling of path) {
+    if (last === 0) return null
+    if (place % 2 === 1 || place === last) {
+      node = hashNode(sibling, node)
+      // The last of its level without a sibling of its own: the levels until it has one are passed.
+      while (place % 2 === 0 && place !== 0) [place, last] = [half(place), half(last)]
+    } else node = hashNode(node, sibling)
+    ;[place, last] = [half(place), half(last)]
+  }
+  return last === 0 ? node : null
+}
+
+const isPlace = (index: number, size: number): boolean =>
+  Number.isSafeInteger(size) && Number.isSafeInteger(index) && index >= 0 && index < size
+
+const half = (value: number): number => Math.floor(value / 2)

@@ -1,0 +1,180 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { inclusionPath } from './merkle.ts'
+import { formatDecimal18 as decimal } from '../../lib/money.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Now, parseUtcDay, secondsOf } from '../../lib/time.ts'
+import type { AppId } from '../../platform/ids.ts'
+import type { TokensApi } from '../../tokens/module.ts'
+import type { UsageApi } from '../../usage/module.ts'
+import type { ExplainedSale, Explanation } from '../../usage/tickets/explain.ts'
+import type { AppRef } from '../types.ts'
+import { type Leaf, hashOfLeaf } from './leaf.ts'
+import * as store from './store.ts'
+import type { Day, RootRow } from './store.ts'
+import { chunkSize } from './tree.ts'
+
+export interface ReceiptsDeps {
+  readonly pool: Pool
+  readonly now: Now
+  readonly issuer: string
+  readonly signStatement: TokensApi['signStatement']
+  readonly explain: UsageApi['explain']
+}
+
+/** Where a ticket stands in the tree of its day, and how that follows from the root. */
+export interface Proof {
+  readonly day: Day
+  readonly leafIndex: number
+  readonly treeSize: number
+  /** Hexadecimal, from the leaf upwards. */
+  readonly inclusionPath: readonly string[]
+}
+
+export interface Receipt {
+  readonly receipt: string
+  /** Both null until the root of its day is made, and for tickets from before there were roots. */
+  readonly proof: Proof | null
+  readonly root: string | null
+  /** The public keys of both statements. */
+  readonly keys: readonly RootRow['jwk'][]
+}
+
+type PricedSale = NonNullable<Explanation['sale']>
+
+/** Issues receipts of tickets (docs/receipts.md, "Receipt"). */
+export function createReceipts({ pool, now, issuer, signStatement, explain }: ReceiptsDeps) {
+  /** The receipt of a ticket, of one app or of any. NOT_FOUND; CONFLICT while the ticket waits for a rate. */
+  async function issue(eventId: string, of: AppId | null): Promise<Receipt> {
+    const ticket = await explain(eventId, of)
+    const { sale } = ticket
+    if (!sale)
+      throw new DomainError(
+        'CONFLICT',
+        'the ticket waits for a rate: its receipt can be had once it has its price',
+      )
+    const { leaf, proof, root } = await tx(pool, async (db) => {
+      const leaf = await leafOf(db, ticket, sale)
+      return { leaf, ...(await prove(db, { ticket, sale, leaf })) }
+    })
+    const { jws, jwk } = await signStatement('receipt', {
+      iss: issuer,
+      iat: secondsOf(now()),
+      ticket: leaf,
+      externalUserId: ticket.externalUserId,
+      ...termsOf(sale),
+      charge: chargeOf(sale),
+      place: proof && { day: proof.day, leafIndex: proof.leafIndex },
+    })
+    const keys = root && root.jwk['kid'] !== jwk['kid'] ? [jwk, root.jwk] : [jwk]
+    return { receipt: jws, proof, root: root && root.statement, keys }
+  }
+
+  /** A page of an app's roots by day, and the keys that signed them. REQUEST_INVALID for a day that is none. */
+  async function listRoots(app: AppId, query: RootsQuery): Promise<Roots> {
+    const [from, to] = [
+      dayOf('from', query.from, '0001-01-01'),
+      dayOf('to', query.to, '9999-12-31'),
+    ]
+    if (query.limit > rootsMax)
+      throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${rootsMax}`)
+    const limit = query.limit === 0 ? rootsMax : query.limit
+    const rows = await store.rootsFrom(pool, { app, from, to, limit: limit + 1 })
+    const roots = rows.slice(0, limit)
+    const keys = new Map(roots.map(({ jwk }) => [jwk['kid'], jwk]))
+    return { roots, keys: [...keys.values()], next: rows[limit]?.day ?? null }
+  }
+
+  return { issue, listRoots }
+}
+
+export type Receipts = ReturnType<typeof createReceipts>
+
+const rootsMax = 366
+
+export interface RootsQuery {
+  /** Days, both included. */
+  readonly from: string | undefined
+  readonly to: string | undefined
+  /** 0: as many as there may be. */
+  readonly limit: number
+}
+
+export interface Roots {
+  readonly roots: readonly RootRow[]
+  readonly keys: readonly RootRow['jwk'][]
+  /** The day that the next page begins with. */
+  readonly next: Day | null
+}
+
+function dayOf(name: string, text: string | undefined, fallback: Day): Day {
+  if (text === undefined || text === '') return fallback
+  if (!parseUtcDay(text))
+    throw new DomainError('REQUEST_INVALID', `${name} must be a day as YYYY-MM-DD`)
+  return text
+}
+
+/** The ticket as the tree has it. */
+async function leafOf(db: Db, ticket: Explanation, { chargeId }: PricedSale): Promise<Leaf> {
+  const { userId, eventId } = ticket
+  const signed = new Date(ticket.signedAt).getTime()
+  const app: AppRef = { id: ticket.appId, clientId: ticket.clientId }
+  const reach = { userId, from: new Date(signed), to: new Date(signed + 1) }
+  const leaf = await store.findLeaf(db, { app, reaches: [reach], chargeIds: [chargeId] }, eventId)
+  if (!leaf) throw new Error('a ticket that was explained is gone')
+  return leaf
+}
+
+async function prove(
+  db: Db,
+  { ticket, sale, leaf }: { ticket: Explanation; sale: PricedSale; leaf: Leaf },
+): Promise<{ proof: Proof | null; root: RootRow | null }> {
+  const none = { proof: null, root: null }
+  if (!sale.charge) return none
+  const { appId: app, userId: user } = ticket
+  const day = await store.dayOfCharge(db, { app, user, seq: sale.charge.seq })
+  if (day === null) return none
+  const [root] = await store.rootsFrom(db, { app, from: day, to: day, limit: 1 })
+  if (!root) return none
+  const chunk = await store.chunkOf(db, { app, day }, ticket)
+  const own = hashOfLeaf(leaf)
+  const index = chunk?.leaves.findIndex((hash) => hash.equals(own)) ?? -1
+  if (!chunk || index < 0)
+    throw new Error(
+      `ticket ${ticket.eventId} is not what the root of ${day} says; \`tollgate verify\` tells more`,
+    )
+  const hashes = await store.chunkHashes(db, app, day)
+  const path = [...inclusionPath(chunk.leaves, index), ...inclusionPath(hashes, chunk.number)]
+  return {
+    proof: {
+      day,
+      leafIndex: chunk.number * chunkSize + index,
+      treeSize: root.treeSize,
+      inclusionPath: path.map((hash) => hash.toString('hex')),
+    },
+    root,
+  }
+}
+
+const termsOf = ({ plan, rule, cut, period, cost, platformFee }: ExplainedSale) => ({
+  ownerChargeUsd: decimal(cost + platformFee),
+  plan: plan && { id: plan.id, version: plan.version },
+  rule: rule && { name: rule.name, bundleId: rule.bundleId, multiple: decimal(rule.ratio) },
+  cut: cut && { percent: decimal(cut.percent), since: cut.since.toISOString() },
+  period: period && { start: period.start.toISOString(), end: period.end.toISOString() },
+})
+
+function chargeOf({ charge }: ExplainedSale) {
+  if (!charge) return null
+  const { id, seq, bookedAt, share, credits } = charge
+  const draws = share?.draws.map(({ creditId, amount }) => {
+    const credit = credits.find((one) => one.id === creditId)
+    const { kind = '', source = '' } = credit ?? {}
+    return { creditId, kind, source, amountUsd: decimal(-amount) }
+  })
+  return {
+    id,
+    seq: String(seq),
+    bookedAt: bookedAt.toISOString(),
+    share: share && { draws, overageUsd: decimal(share.overage) },
+  }
+}

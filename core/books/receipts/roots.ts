@@ -1,0 +1,107 @@
+import { hash } from 'node:crypto'
+import type { Log } from '../../lib/log.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import type { TokensApi } from '../../tokens/module.ts'
+import { holdArchive } from '../store.ts'
+import type { AppRef } from '../types.ts'
+import * as store from './store.ts'
+import type { Chunk, Day, RootRow, Window } from './store.ts'
+import { type TicketTree, treeOf } from './tree.ts'
+
+export interface RootsDeps {
+  readonly pool: Pool
+  readonly now: Now
+  readonly log: Log
+  readonly issuer: string
+  readonly signStatement: TokensApi['signStatement']
+}
+
+const appsAtOnce = 100
+const daysAtOnce = 100
+const daySeconds = 86_400
+
+/** Makes the daily roots over the tickets of apps (docs/receipts.md, "Daily root"). */
+export function createRoots({ pool, now, log, issuer, signStatement }: RootsDeps) {
+  /** Cuts the day that has ended, if nobody has. The first cut of all is where roots begin. */
+  async function cut(): Promise<void> {
+    const cutAt = now()
+    const day = dayOf(addSeconds(cutAt, -daySeconds))
+    await tx(pool, async (db) => {
+      await store.lockCuts(db)
+      await store.insertCut(db, { day, cutAt })
+    })
+  }
+
+  /**
+   * Cuts the day that has ended, and makes what roots are missing: days one after the other, so that each root names the one
+   * before. Of several cores one builds at a time; one that was killed leaves whole roots or none, and another goes on.
+   */
+  async function build(signal: AbortSignal): Promise<void> {
+    await cut()
+    for (const window of await store.windowsToBuild(pool, daysAtOnce))
+      if (!(await buildDay(window, signal))) return
+  }
+
+  /** False when roots of the day are still missing. */
+  async function buildDay(window: Window, signal: AbortSignal): Promise<boolean> {
+    for (;;) {
+      const apps = await store.appsWithoutRoot(pool, window, { of: null, limit: appsAtOnce })
+      for (const app of apps)
+        if (signal.aborted || !(await buildRoot(app, window, signal))) return false
+      if (apps.length > 0) continue
+      await store.markBuilt(pool, window.day, now())
+      return true
+    }
+  }
+
+  /** False when another core builds, or this one is to stop. */
+  const buildRoot = (app: AppRef, window: Window, signal: AbortSignal): Promise<boolean> =>
+    tx(pool, async (db) => {
+      await holdArchive(db)
+      if (!(await store.tryBuilding(db))) return false
+      // Another core may have made it since.
+      const [missing] = await store.appsWithoutRoot(db, window, { of: app.id, limit: 1 })
+      if (!missing) return true
+      const { day } = window
+      const onChunk = (chunk: Chunk) => store.insertChunk(db, { app: app.id, day }, chunk)
+      const tree = await treeOf(db, { app, window, signal, onChunk })
+      // Rolls back what is written of it.
+      if (!tree) throw new Error('core stops while it makes a root')
+      await insertRoot(db, app, { window, tree })
+      return true
+    })
+
+  async function insertRoot(
+    db: Db,
+    app: AppRef,
+    { window: { day, cutAt }, tree: { treeSize, rootHash } }: { window: Window; tree: TicketTree },
+  ): Promise<void> {
+    const before = await store.statementBefore(db, app.id, day)
+    const { jws: statement, jwk } = await signStatement('receipt-root', {
+      iss: issuer,
+      iat: Math.floor(now().getTime() / 1000),
+      clientId: app.clientId,
+      day,
+      cutAt: cutAt.toISOString(),
+      treeSize,
+      rootHash: rootHash.toString('hex'),
+      previous: before && hashOfStatement(before),
+    })
+    const root: RootRow = { day, treeSize, rootHash, statement, jwk, createdAt: now() }
+    await store.insertRoot(db, app.id, root)
+    log.info(
+      { appId: app.id, day, treeSize, rootHash: rootHash.toString('hex') },
+      'the tickets of a day have their root',
+    )
+  }
+
+  return { cut, build, unbuiltSince: () => store.unbuiltSince(pool, now()) }
+}
+
+export type Roots = ReturnType<typeof createRoots>
+
+const dayOf = (instant: Date): Day => instant.toISOString().slice(0, 10)
+
+/** What the next statement of an app names the one before by. */
+export const hashOfStatement = (statement: string): string => hash('sha256', statement, 'hex')

@@ -1,0 +1,127 @@
+import { createTree, rootOf } from './merkle.ts'
+import type { Db } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
+import type { AppRef } from '../types.ts'
+import { hashOfLeaf } from './leaf.ts'
+import {
+  type ChargedUser,
+  type Chunk,
+  type Place,
+  type PlacedLeaf,
+  type Reach,
+  type Window,
+  chargedUsers,
+  countTickets,
+  ticketsPage,
+} from './store.ts'
+
+/** The tree over an app's tickets of a day, leaf by leaf, with a page of them in memory. */
+
+/** Leaves of a chunk: a power of two, so that the tree of the chunks is the tree of the leaves. */
+export const chunkSize = 1_024
+const pageSize = 2_048
+const groupUsers = 200
+// Most tickets are booked within minutes of their signing.
+const nearSeconds = 86_400
+
+/** The tickets of an app in a window, in the order of user, signing time and event id. */
+async function* leavesOf(db: Db, app: AppRef, window: Window): AsyncGenerator<PlacedLeaf> {
+  for await (const group of groupsOf(chargedUsers(db, app.id, window)))
+    yield* leavesOfGroup(db, app, group)
+}
+
+/** Users in groups with about a page of tickets. */
+async function* groupsOf(users: AsyncIterable<ChargedUser>): AsyncGenerator<ChargedUser[]> {
+  let group: ChargedUser[] = []
+  let tickets = 0
+  for await (const user of users) {
+    group.push(user)
+    tickets += user.tickets
+    if (tickets < pageSize && group.length < groupUsers) continue
+    yield group
+    ;[group, tickets] = [[], 0]
+  }
+  if (group.length > 0) yield group
+}
+
+async function* leavesOfGroup(
+  db: Db,
+  app: AppRef,
+  group: readonly ChargedUser[],
+): AsyncGenerator<PlacedLeaf> {
+  const chargeIds = [...new Set(group.flatMap((user) => user.chargeIds))]
+  const near = { app, reaches: group.map(nearReach), chargeIds }
+  const counts = await countTickets(db, near)
+  // Where some were signed long before, they are looked for among all of the user.
+  const reaches = near.reaches.map((reach, i) =>
+    (counts.get(reach.userId) ?? 0) === group[i]?.tickets
+      ? reach
+      : { userId: reach.userId, from: null, to: null },
+  )
+  for (let after: Place | null = null; ;) {
+    const last: Place | null = after
+    const rest = reaches.filter(({ userId }) => last === null || userId >= last.userId)
+    const page: PlacedLeaf[] = await ticketsPage(
+      db,
+      { ...near, reaches: rest },
+      { after, limit: pageSize },
+    )
+    yield* page
+    after = page.at(-1) ?? null
+    if (after === null || page.length < pageSize) return
+  }
+}
+
+const nearReach = ({ userId, from, to }: ChargedUser): Reach => ({
+  userId,
+  from: addSeconds(from, -nearSeconds),
+  to: addSeconds(to, nearSeconds),
+})
+
+export interface TicketTree {
+  readonly treeSize: number
+  readonly rootHash: Buffer
+}
+
+export interface TreeOptions {
+  readonly app: AppRef
+  readonly window: Window
+  readonly signal: AbortSignal
+  readonly onChunk?: (chunk: Chunk) => Promise<void>
+}
+
+/** The tree over the tickets of a window. Stops early when `signal` says so, and then says null. */
+export async function treeOf(
+  db: Db,
+  { app, window, signal, onChunk }: TreeOptions,
+): Promise<TicketTree | null> {
+  const tree = createTree()
+  let treeSize = 0
+  for await (const chunk of chunksOf(leavesOf(db, app, window))) {
+    if (signal.aborted) return null
+    await onChunk?.(chunk)
+    tree.add(chunk.hash)
+    treeSize += chunk.leaves.length
+  }
+  return { treeSize, rootHash: tree.root() }
+}
+
+async function* chunksOf(leaves: AsyncIterable<PlacedLeaf>): AsyncGenerator<Chunk> {
+  let number = 0
+  let chunk: PlacedLeaf[] = []
+  for await (const leaf of leaves) {
+    chunk.push(leaf)
+    if (chunk.length < chunkSize) continue
+    yield toChunk(number++, chunk)
+    chunk = []
+  }
+  if (chunk.length > 0) yield toChunk(number, chunk)
+}
+
+function toChunk(number: number, tickets: readonly PlacedLeaf[]): Chunk {
+  const [first] = tickets
+  if (!first) throw new Error('a chunk has a ticket')
+  const { userId, signedAt, eventId } = first
+  const leaves = tickets.map(({ leaf }) => hashOfLeaf(leaf))
+  return { number, userId, signedAt, eventId, hash: rootOf(leaves), leaves }
+}

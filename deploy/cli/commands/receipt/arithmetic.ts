@@ -1,0 +1,126 @@
+import { type JsonObject, isObject } from '../../../../core/lib/json.ts'
+
+/** Repeats the sums of a receipt (docs/receipts.md, "Arithmetic"): integers scaled by 10^18, rounded down once each. */
+
+export interface Sum {
+  readonly name: string
+  /** Null where the receipt does not say what it would take. */
+  readonly isRight: boolean | null
+  readonly text: string
+}
+
+const scale = 10n ** 18n
+const decimal = /^(0|[1-9][0-9]{0,59})(?:\.([0-9]{1,18}))?$/
+
+/** A decimal of 18 places as an integer. Throws where the text is none. */
+function scaled(value: unknown): bigint {
+  const match = typeof value === 'string' ? decimal.exec(value) : null
+  if (!match) throw new Error(`${JSON.stringify(value)} is not a decimal`)
+  return BigInt(`${match[1]}${(match[2] ?? '').padEnd(18, '0')}`)
+}
+
+function integer(value: unknown): bigint {
+  if (typeof value !== 'string' || !/^(0|[1-9][0-9]{0,77})$/.test(value))
+    throw new Error(`${JSON.stringify(value)} is not a whole number`)
+  return BigInt(value)
+}
+
+/** The sums of a receipt's claims. Throws where a figure is none. */
+export function sumsOf(claims: JsonObject): Sum[] {
+  const ticket = isObject(claims['ticket']) ? claims['ticket'] : {}
+  const figures: Figures = {
+    ticket,
+    claims,
+    fee: integer(ticket['feeWei']),
+    rate: scaled(ticket['usdPerEth']),
+    network: scaled(ticket['networkCostUsd']),
+    retail: scaled(ticket['retailCostUsd']),
+    platformFee: scaled(ticket['platformFeeUsd']),
+  }
+  return [network(figures), retail(figures), platform(figures), owner(figures), burned(figures)]
+}
+
+interface Figures {
+  readonly ticket: JsonObject
+  readonly claims: JsonObject
+  readonly fee: bigint
+  readonly rate: bigint
+  readonly network: bigint
+  readonly retail: bigint
+  readonly platformFee: bigint
+}
+
+/** Prices of such a ticket were fixed elsewhere, or before there were versions of plans, when the cost was rounded up. */
+const isUnversioned = ({ ticket }: Figures): boolean => ticket['termsId'] === null
+
+function network(of: Figures): Sum {
+  const exact = of.fee * of.rate
+  const expected = exact / scale
+  const roundedUp = isUnversioned(of) && exact % scale > 0n ? expected + 1n : expected
+  return {
+    name: 'network cost',
+    isRight: of.network === expected || of.network === roundedUp,
+    text: `${of.ticket['feeWei']} wei × ${of.ticket['usdPerEth']} USD/ETH = ${of.ticket['networkCostUsd']} USD`,
+  }
+}
+
+function retail(of: Figures): Sum {
+  const { rule } = of.claims
+  const name = 'retail cost'
+  if (!isObject(rule))
+    return {
+      name,
+      isRight: isUnversioned(of) ? null : false,
+      text: `${of.ticket['retailCostUsd']} USD, fixed without a rule`,
+    }
+  const expected = (of.fee * of.rate * scaled(rule['multiple'])) / scale ** 2n
+  return {
+    name,
+    isRight: of.retail === expected,
+    text: `the same × ${rule['multiple']} (${rule['name']}) = ${of.ticket['retailCostUsd']} USD`,
+  }
+}
+
+function platform(of: Figures): Sum {
+  const { cut } = of.claims
+  const name = 'platform fee'
+  const feeWei = integer(of.ticket['platformFeeWei'])
+  if (!isObject(cut))
+    return {
+      name,
+      isRight: of.platformFee === 0n && feeWei === 0n ? true : isUnversioned(of) ? null : false,
+      text: `${of.ticket['platformFeeUsd']} USD without a cut`,
+    }
+  const percent = scaled(cut['percent'])
+  const expected = (of.fee * of.rate * percent) / (scale ** 2n * 100n)
+  const expectedWei = (of.fee * percent) / (scale * 100n)
+  return {
+    name,
+    isRight: of.platformFee === expected && feeWei === expectedWei,
+    text: `${cut['percent']} % of fee and network cost = ${of.ticket['platformFeeWei']} wei, ${of.ticket['platformFeeUsd']} USD`,
+  }
+}
+
+const owner = (of: Figures): Sum => ({
+  name: 'owner charge',
+  isRight: scaled(of.claims['ownerChargeUsd']) === of.network + of.platformFee,
+  text: `network cost + platform fee = ${String(of.claims['ownerChargeUsd'])} USD`,
+})
+
+function burned({ claims, ticket, retail: due }: Figures): Sum {
+  const { charge } = claims
+  const share = isObject(charge) ? charge['share'] : null
+  const name = 'burns'
+  if (!isObject(share))
+    return { name, isRight: null, text: 'the receipt does not say which credits the ticket burned' }
+  const draws = Array.isArray(share['draws']) ? share['draws'] : []
+  const drawn = draws.reduce(
+    (sum: bigint, draw: unknown) => sum + scaled(isObject(draw) ? draw['amountUsd'] : null),
+    0n,
+  )
+  return {
+    name,
+    isRight: drawn + scaled(share['overageUsd']) === due,
+    text: `burned of ${draws.length} credits + ${String(share['overageUsd'])} USD overage = ${String(ticket['retailCostUsd'])} USD retail`,
+  }
+}

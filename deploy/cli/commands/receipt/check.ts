@@ -1,0 +1,173 @@
+import { hash } from 'node:crypto'
+import { compactVerify, decodeProtectedHeader, importJWK } from 'jose'
+import { type Leaf, hashOfLeaf, leafMembers } from '../../../../core/books/receipts/leaf.ts'
+import { type JsonObject, isObject, parseObject } from '../../../../core/lib/json.ts'
+import { rootOfInclusion } from '../../../../core/books/receipts/merkle.ts'
+import { sumsOf } from './arithmetic.ts'
+import type { Jwk, ReceiptDocument, RootDocument } from './document.ts'
+
+/** Checks a receipt by what the caller trusts: keys, and roots that were kept. Neither network nor database. */
+
+export interface Check {
+  readonly name: string
+  /** Null: there was nothing to check it by. */
+  readonly isRight: boolean | null
+  readonly text: string
+}
+
+export interface Trusted {
+  readonly keys: readonly Jwk[]
+  /** Null: whatever issuer the keys belong to. */
+  readonly issuer: string | null
+  readonly roots: readonly RootDocument[] | null
+}
+
+const types = { receipt: 'tollgate-receipt+jwt', root: 'tollgate-receipt-root+jwt' } as const
+const algorithms = ['RS256', 'ES256']
+
+/** All checks in order. After a bad signature nothing else is looked at: nobody has stated it. */
+export async function checkReceipt(document: ReceiptDocument, trusted: Trusted): Promise<Check[]> {
+  const receipt = await openStatement('receipt', document.receipt, trusted)
+  if (!receipt.claims) return [receipt.check]
+  return [
+    receipt.check,
+    ...checkSums(receipt.claims),
+    ...(await checkProof(document, receipt.claims, trusted)),
+  ]
+}
+
+interface Statement {
+  readonly check: Check
+  /** Null when the signature is not right. */
+  readonly claims: JsonObject | null
+}
+
+async function openStatement(
+  kind: keyof typeof types,
+  jws: string,
+  { keys, issuer }: Trusted,
+): Promise<Statement> {
+  const name = `signature of the ${kind}`
+  const refuse = (text: string): Statement => ({
+    check: { name, isRight: false, text },
+    claims: null,
+  })
+  try {
+    const { typ, kid, alg = '' } = decodeProtectedHeader(jws)
+    if (typ !== types[kind]) return refuse(`its type is ${String(typ)}, not ${types[kind]}`)
+    const jwk = keys.find((key) => key.kid === kid)
+    if (!jwk) return refuse(`the key ${String(kid)} is not among the ${keys.length} trusted ones`)
+    const key = await importJWK(jwk, alg)
+    const { payload } = await compactVerify(jws, key, { algorithms })
+    const claims = parseObject(Buffer.from(payload).toString('utf8'))
+    if (!claims) return refuse('what is signed is no JSON object')
+    const iss = String(claims['iss'])
+    if (issuer !== null && iss !== issuer) return refuse(`it is of ${iss}, not of ${issuer}`)
+    return { check: { name, isRight: true, text: `by ${iss}, key ${kid}` }, claims }
+  } catch (error) {
+    return refuse(error instanceof Error ? error.message : 'it is no JWS')
+  }
+}
+
+function checkSums(claims: JsonObject): Check[] {
+  try {
+    return sumsOf(claims)
+  } catch (error) {
+    const text = error instanceof Error ? error.message : 'a figure is none'
+    return [{ name: 'figures', isRight: false, text }]
+  }
+}
+
+async function checkProof(
+  { proof, root }: ReceiptDocument,
+  claims: JsonObject,
+  trusted: Trusted,
+): Promise<Check[]> {
+  if (!proof || root === null) {
+    const text = 'the receipt has no root yet: get it again after the day has its root'
+    return [{ name: 'place in the day', isRight: trusted.roots ? false : null, text }]
+  }
+  const statement = await openStatement('root', root, trusted)
+  if (!statement.claims) return [statement.check]
+  const of = { proof, root, receipt: claims, day: statement.claims }
+  return [
+    statement.check,
+    checkNames(of),
+    checkInclusion(of),
+    ...(trusted.roots ? await checkRoots(of, trusted.roots, trusted) : []),
+  ]
+}
+
+interface Proved {
+  readonly proof: NonNullable<ReceiptDocument['proof']>
+  readonly root: string
+  /** The claims of both statements. */
+  readonly receipt: JsonObject
+  readonly day: JsonObject
+}
+
+/** Whether both statements and the proof are about the same app, day and tree. */
+function checkNames({ proof, receipt, day }: Proved): Check {
+  const ticket = isObject(receipt['ticket']) ? receipt['ticket'] : {}
+  const place = isObject(receipt['place']) ? receipt['place'] : null
+  const isRight =
+    receipt['iss'] === day['iss'] &&
+    ticket['clientId'] === day['clientId'] &&
+    proof.day === day['day'] &&
+    proof.treeSize === day['treeSize'] &&
+    (!place || (place['day'] === proof.day && place['leafIndex'] === proof.leafIndex))
+  const text = `app ${String(day['clientId'])}, ${String(day['day'])}, ticket ${proof.leafIndex + 1} of ${String(day['treeSize'])}`
+  return { name: 'app and day', isRight, text }
+}
+
+function checkInclusion({ proof, receipt, day }: Proved): Check {
+  const { leafIndex: index, treeSize: size, inclusionPath: path } = proof
+  const leaf = toLeaf(receipt['ticket'])
+  const root = leaf && rootOfInclusion({ leaf: hashOfLeaf(leaf), index, size, path })
+  return {
+    name: 'place in the day',
+    isRight: root !== null && root.toString('hex') === day['rootHash'],
+    text: `the ticket leads over ${path.length} hashes to the root ${String(day['rootHash'])}`,
+  }
+}
+
+function toLeaf(ticket: unknown): Leaf | null {
+  if (!isObject(ticket)) return null
+  const isText = (name: string): boolean =>
+    typeof ticket[name] === 'string' || (name === 'termsId' && ticket[name] === null)
+  return leafMembers.every(isText) ? (ticket as Leaf) : null
+}
+
+/** Whether the root is the one that was kept, and the kept ones follow from each other. */
+async function checkRoots(
+  { root, day }: Proved,
+  roots: readonly RootDocument[],
+  trusted: Trusted,
+): Promise<Check[]> {
+  const same = roots.find((one) => one.statement === root)
+  const ofDay = {
+    name: 'root that was kept',
+    isRight: same !== undefined,
+    text: `the root of ${String(day['day'])} is ${same ? '' : 'not '}among the ${roots.length} that were kept`,
+  }
+  return [ofDay, await checkChain(roots, String(day['clientId']), trusted)]
+}
+
+async function checkChain(
+  roots: readonly RootDocument[],
+  clientId: string,
+  trusted: Trusted,
+): Promise<Check> {
+  const name = 'chain of roots'
+  let previous: string | null = null
+  for (const { day, statement } of roots) {
+    const { claims, check } = await openStatement('root', statement, trusted)
+    if (!claims) return { ...check, name, text: `${day}: ${check.text}` }
+    if (claims['clientId'] !== clientId || claims['day'] !== day)
+      return { name, isRight: false, text: `${day}: it is a root of another app or day` }
+    if (previous !== null && claims['previous'] !== previous)
+      return { name, isRight: false, text: `${day}: it does not follow the root before it` }
+    previous = hash('sha256', statement, 'hex')
+  }
+  return { name, isRight: true, text: `${roots.length} roots, each names the one before` }
+}

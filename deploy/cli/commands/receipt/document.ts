@@ -1,0 +1,113 @@
+import { createReadStream } from 'node:fs'
+import { type JsonObject, isObject, parseObject } from '../../../../core/lib/json.ts'
+
+/** What a receipt is checked from: files, which anybody may have written. */
+
+/** What is read of a file does not look like what it should be. */
+export class FileError extends Error {}
+
+export interface ProofDocument {
+  readonly day: string
+  readonly leafIndex: number
+  readonly treeSize: number
+  readonly inclusionPath: readonly Buffer[]
+}
+
+/** The answer of the receipt's route, as it was saved. */
+export interface ReceiptDocument {
+  readonly receipt: string
+  readonly proof: ProofDocument | null
+  readonly root: string | null
+}
+
+export interface Jwk extends JsonObject {
+  readonly kid: string
+}
+
+export interface RootDocument {
+  readonly day: string
+  readonly statement: string
+}
+
+const receiptMaxBytes = 1024 * 1024
+const rootsMaxBytes = 64 * 1024 * 1024
+// A tree of 2^64 leaves.
+const pathMax = 64
+
+async function readBounded(file: string, maxBytes: number): Promise<string> {
+  const parts: Buffer[] = []
+  let bytes = 0
+  try {
+    for await (const part of createReadStream(file, { end: maxBytes })) {
+      if (!Buffer.isBuffer(part)) continue
+      parts.push(part)
+      bytes += part.length
+    }
+  } catch (error) {
+    throw new FileError(`${file} cannot be read: ${error instanceof Error ? error.message : ''}`, {
+      cause: error,
+    })
+  }
+  if (bytes > maxBytes) throw new FileError(`${file} is larger than ${maxBytes} bytes`)
+  return Buffer.concat(parts).toString('utf8')
+}
+
+async function readObject(file: string, maxBytes: number): Promise<JsonObject> {
+  const object = parseObject(await readBounded(file, maxBytes))
+  if (!object) throw new FileError(`${file} is not a whole JSON document`)
+  return object
+}
+
+const textIn = (object: JsonObject, name: string, file: string): string => {
+  const value = object[name]
+  if (typeof value !== 'string') throw new FileError(`${file} has no ${name}`)
+  return value
+}
+
+/** A receipt, with its proof where it has one. Throws a FileError. */
+export async function readReceipt(file: string): Promise<ReceiptDocument> {
+  const object = await readObject(file, receiptMaxBytes)
+  const { proof = null, root = null } = object
+  if ((proof === null) !== (root === null))
+    throw new FileError(`${file} has one of proof and root without the other`)
+  if (root !== null && typeof root !== 'string') throw new FileError(`${file} has a bad root`)
+  return {
+    receipt: textIn(object, 'receipt', file),
+    proof: proof === null ? null : toProof(proof, file),
+    root,
+  }
+}
+
+function toProof(proof: unknown, file: string): ProofDocument {
+  const bad = new FileError(`${file} has a bad proof`)
+  if (!isObject(proof)) throw bad
+  const { leafIndex, treeSize, inclusionPath: path } = proof
+  if (typeof leafIndex !== 'number' || typeof treeSize !== 'number') throw bad
+  if (!Array.isArray(path) || path.length > pathMax) throw bad
+  const inclusionPath = path.map((hash: unknown) => {
+    if (typeof hash !== 'string' || !/^[0-9a-f]{64}$/.test(hash)) throw bad
+    return Buffer.from(hash, 'hex')
+  })
+  return { day: textIn(proof, 'day', file), leafIndex, treeSize, inclusionPath }
+}
+
+/** The keys of a JWK set (RFC 7517 section 5). Throws a FileError. */
+export const readKeys = async (file: string): Promise<Jwk[]> =>
+  keysIn(await readObject(file, receiptMaxBytes), file)
+
+export function keysIn({ keys }: JsonObject, from: string): Jwk[] {
+  if (!Array.isArray(keys)) throw new FileError(`${from} is not a JWK set: it has no keys`)
+  return keys.filter(isJwk)
+}
+
+const isJwk = (key: unknown): key is Jwk => isObject(key) && typeof key['kid'] === 'string'
+
+/** Roots, as the route and `tollgate receipt roots` answer them. Throws a FileError. */
+export async function readRoots(file: string): Promise<RootDocument[]> {
+  const { roots } = await readObject(file, rootsMaxBytes)
+  if (!Array.isArray(roots)) throw new FileError(`${file} has no roots`)
+  return roots.map((root: unknown) => {
+    if (!isObject(root)) throw new FileError(`${file} has a root that is none`)
+    return { day: textIn(root, 'day', file), statement: textIn(root, 'statement', file) }
+  })
+}

@@ -1,0 +1,176 @@
+import { Type } from 'typebox'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { toJwk } from '../oidc/key-set.ts'
+import { AppParams, nullable, required } from '../schemas.ts'
+
+const Day = (description: string) => Type.String({ format: 'date', description })
+const Hash = (description: string) => Type.String({ pattern: '^[0-9a-f]{64}$', description })
+
+const Jwks = Type.Object(
+  {
+    keys: Type.Array(
+      Type.Object({
+        kty: Type.String(),
+        kid: Type.String(),
+        alg: Type.String(),
+        use: Type.String(),
+        n: Type.Optional(Type.String()),
+        e: Type.Optional(Type.String()),
+        crv: Type.Optional(Type.String()),
+        x: Type.Optional(Type.String()),
+        y: Type.Optional(Type.String()),
+      }),
+    ),
+  },
+  {
+    description:
+      'The public keys that signed it, to be kept: old keys are published for a while only.',
+  },
+)
+
+const Proof = Type.Unsafe<ProofAnswer | null>({
+  ...Type.Object({
+    day: Day('The day whose tree the ticket is in, UTC.'),
+    leafIndex: Type.Integer({ description: 'Its place, from 0.' }),
+    treeSize: Type.Integer({ description: 'The tickets of the tree.' }),
+    inclusionPath: Type.Array(Hash('SHA-256.'), {
+      description: 'The inclusion path of RFC 9162, from the leaf upwards.',
+    }),
+  }),
+  nullable: true,
+  description: 'Null until the root of the day is made.',
+})
+
+interface ProofAnswer {
+  readonly day: string
+  readonly leafIndex: number
+  readonly treeSize: number
+  readonly inclusionPath: string[]
+}
+
+const ReceiptAnswer = named(
+  Type.Object({
+    receipt: Type.String({
+      description: 'The signed statement: a JWS of type tollgate-receipt+jwt.',
+    }),
+    proof: Proof,
+    root: nullable({
+      description:
+        'The signed root of the day: a JWS of type tollgate-receipt-root+jwt; null as proof is.',
+    }),
+    jwks: Jwks,
+    jwksUri: Type.String({ description: 'Where the issuer publishes its keys.' }),
+  }),
+  'Receipt',
+)
+
+const RootsAnswer = named(
+  Type.Object({
+    clientId: Type.String(),
+    roots: Type.Array(
+      Type.Object({
+        day: Day('UTC.'),
+        treeSize: Type.Integer({ description: 'The tickets that were booked on it.' }),
+        rootHash: Hash('SHA-256.'),
+        statement: Type.String({
+          description:
+            'The signed root: a JWS of type tollgate-receipt-root+jwt, which names the hash of the root before.',
+        }),
+      }),
+      { description: 'The oldest first. A day without tickets has none.' },
+    ),
+    jwks: Jwks,
+    nextFrom: Type.Optional(Day('`from` of the next page; absent on the last.')),
+  }),
+  'ReceiptRoots',
+)
+
+const day = (description: string) =>
+  Type.Optional(Type.String({ pattern: '^\\d{4}-\\d{2}-\\d{2}$', description }))
+
+const RootsQuery = Type.Object(
+  {
+    from: day('The first day, YYYY-MM-DD'),
+    to: day('The last day, YYYY-MM-DD'),
+    limit: Type.Optional(
+      Type.String({
+        pattern: '^([1-9][0-9]?|[12][0-9]{2}|3[0-5][0-9]|36[0-6])$',
+        description: 'a whole number from 1 to 366',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+)
+
+const ReceiptParams = Type.Object({
+  ...AppParams.properties,
+  eventId: required('The eventId of the usage history.'),
+})
+
+/** Signed receipts of tickets, and the signed roots over the tickets of days. */
+export function receiptRoutes(app: App): void {
+  addSchemas(app, [ReceiptAnswer, RootsAnswer])
+  app.get(
+    '/api/v1/builder/apps/:clientId/usage/requests/:eventId/receipt',
+    route(
+      { guard: { kind: 'm2m_or_member' }, metered: true },
+      {
+        operationId: 'getReceipt',
+        summary: 'Signed receipt of a ticket',
+        description:
+          'What the ticket cost and why, signed with the issuer’s key, and, once the day has its root, the proof that the ticket is among those of the day. 409 while the ticket waits for a rate. `npx tollgate receipt verify` checks it offline.',
+        tags: ['usage'],
+        params: ReceiptParams,
+        response: { 200: ref(ReceiptAnswer) },
+      },
+    ),
+    async ({ params, core }) => {
+      const { proof, root, keys, receipt, jwksUri } = requireField(
+        (await core.tickets.receipt(params)).receipt,
+        'receipt',
+      )
+      return {
+        receipt,
+        proof: proof ?? null,
+        root: root ?? null,
+        jwks: { keys: keys.map(toJwk) },
+        jwksUri,
+      }
+    },
+  )
+  readRoots(app)
+}
+
+function readRoots(app: App): void {
+  app.get(
+    '/api/v1/builder/apps/:clientId/usage/roots',
+    route(
+      { guard: { kind: 'm2m_or_member' }, metered: true },
+      {
+        operationId: 'listReceiptRoots',
+        summary: 'Daily roots over the app’s tickets',
+        description:
+          'A signed root for each day on which tickets were booked, the oldest first; each names the one before. Whoever keeps them sees any later change.',
+        tags: ['usage'],
+        params: AppParams,
+        querystring: RootsQuery,
+        response: { 200: ref(RootsAnswer) },
+      },
+    ),
+    async ({ params, query: { limit, ...days }, core }) => {
+      const { roots, keys, nextFrom } = requireField(
+        (await core.tickets.roots({ ...params, ...days, limit: Number(limit ?? 0) })).roots,
+        'roots',
+      )
+      return {
+        clientId: params.clientId,
+        roots,
+        jwks: { keys: keys.map(toJwk) },
+        ...(nextFrom === undefined ? {} : { nextFrom }),
+      }
+    },
+  )
+}

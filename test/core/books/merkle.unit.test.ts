@@ -1,0 +1,143 @@
+import { createHash } from 'node:crypto'
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  createTree,
+  emptyRoot,
+  hashLeaf,
+  inclusionPath,
+  rootOf,
+  rootOfInclusion,
+} from '../../../core/books/receipts/merkle.ts'
+
+// The test vectors of Certificate Transparency's reference implementation for RFC 6962.
+const entries = [
+  '',
+  '00',
+  '10',
+  '2021',
+  '3031',
+  '40414243',
+  '5051525354555657',
+  '606162636465666768696a6b6c6d6e6f',
+].map((hex) => Buffer.from(hex, 'hex'))
+const roots = [
+  '6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d',
+  'fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125',
+  'aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77',
+  'd37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7',
+  '4e3bbb1f7b478dcfe71fb631631519a3bca12c9aefca1612bfce4c13a86264d4',
+  '76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef',
+  'ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c',
+  '5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328',
+]
+const paths: readonly (readonly [index: number, size: number, path: readonly string[]])[] = [
+  [0, 1, []],
+  [
+    0,
+    8,
+    [
+      '96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7',
+      '5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e',
+      '6b47aaf29ee3c2af9af889bc1fb9254dabd31177f16232dd6aab035ca39bf6e4',
+    ],
+  ],
+  [
+    5,
+    8,
+    [
+      'bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b',
+      'ca854ea128ed050b41b35ffc1b87b8eb2bde461e9e3b5596ece6b9d5975a0ae0',
+      'd37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7',
+    ],
+  ],
+  [2, 3, ['fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125']],
+]
+
+const hex = (hashes: readonly Buffer[]): string[] => hashes.map((hash) => hash.toString('hex'))
+const leaves = entries.map(hashLeaf)
+
+describe('a Merkle tree', () => {
+  it('has the roots of the test vectors of RFC 6962', () => {
+    expect(emptyRoot.toString('hex')).toBe(createHash('sha256').digest('hex'))
+    expect(rootOf([])).toEqual(emptyRoot)
+    expect(hex(entries.map((_, i) => rootOf(leaves.slice(0, i + 1))))).toEqual(roots)
+  })
+
+  it.each(paths)(
+    'has the inclusion path of leaf %i of %i of the test vectors',
+    (index, size, path) => {
+      expect(hex(inclusionPath(leaves.slice(0, size), index))).toEqual(path)
+    },
+  )
+
+  // No two are the same, as no two tickets are.
+  const anyLeaves = fc
+    .uniqueArray(fc.string({ maxLength: 12 }), { minLength: 1, maxLength: 70 })
+    .map((texts) => texts.map(hashLeaf))
+
+  it('proves each leaf, and with the proof of one no other', () => {
+    fc.assert(
+      fc.property(anyLeaves, fc.nat(), (of, n) => {
+        const root = rootOf(of)
+        const size = of.length
+        of.forEach((leaf, index) =>
+          expect(rootOfInclusion({ leaf, index, size, path: inclusionPath(of, index) })).toEqual(
+            root,
+          ),
+        )
+        const index = n % size
+        const path = inclusionPath(of, index)
+        const others = [...of.entries()].filter(([other]) => other !== index)
+        for (const [other, leaf] of others) {
+          const proofs = [
+            { leaf, index: other, size, path },
+            { leaf, index, size, path },
+            { leaf: of[index] ?? leaf, index: other, size, path },
+          ]
+          for (const proof of proofs)
+            expect(rootOfInclusion(proof)?.equals(root) ?? false).toBe(false)
+        }
+      }),
+    )
+  })
+
+  it('has another root when a leaf changes, moves, comes or goes', () => {
+    fc.assert(
+      fc.property(anyLeaves, fc.nat(), (of, n) => {
+        const root = rootOf(of)
+        const at = n % of.length
+        const another = hashLeaf('a leaf that is longer than the others')
+        expect(rootOf(of.with(at, another)).equals(root)).toBe(false)
+        expect(rootOf(of.toSpliced(at, 1)).equals(root)).toBe(false)
+        expect(rootOf(of.toSpliced(at, 0, another)).equals(root)).toBe(false)
+        // The duplicate of an odd last leaf, which trees of other kinds cannot tell.
+        expect(rootOf([...of, of.at(-1) ?? another]).equals(root)).toBe(false)
+        const moved = [...of.slice(1), ...of.slice(0, 1)]
+        expect(rootOf(moved).equals(root)).toBe(of.length === 1)
+      }),
+    )
+  })
+
+  it('is the tree of its whole chunks, whatever their size', () => {
+    fc.assert(
+      fc.property(anyLeaves, fc.integer({ min: 0, max: 5 }), (of, log) => {
+        const chunk = 2 ** log
+        const chunks = createTree()
+        for (let i = 0; i < of.length; i += chunk) chunks.add(rootOf(of.slice(i, i + chunk)))
+        expect(chunks.root()).toEqual(rootOf(of))
+      }),
+    )
+  })
+
+  it('refuses a path that is too long, too short, or of a place that is not there', () => {
+    const [leaf] = leaves
+    if (!leaf) throw new Error('no leaf')
+    const path = inclusionPath(leaves, 0)
+    expect(rootOfInclusion({ leaf, index: 0, size: 8, path: [...path, leaf] })).toBe(null)
+    expect(rootOfInclusion({ leaf, index: 0, size: 8, path: path.slice(1) })).toBe(null)
+    for (const index of [8, -1, 0.5, NaN])
+      expect(rootOfInclusion({ leaf, index, size: 8, path })).toBe(null)
+    expect(rootOfInclusion({ leaf, index: 0, size: Infinity, path })).toBe(null)
+  })
+})

@@ -1,0 +1,253 @@
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { begin, day, observedRate } from '../support.ts'
+import { verifyReceipt } from '../../support/receipt-verifier.ts'
+import { type BooksWorld, startBooks, tollgate } from './support.ts'
+
+let world: BooksWorld
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tollgate-receipts-'))
+  world = await startBooks(observedRate)
+})
+afterAll(async () => {
+  await world.stop()
+  await rm(folder, { recursive: true, force: true })
+})
+
+const file = (name: string): string => join(folder, name)
+
+/** Moves the clock into the next day, where a core makes the roots of the day before as it starts. */
+async function nextDay(): Promise<string> {
+  const ended = world.clock.now().toISOString().slice(0, 10)
+  world.clock.advance(day)
+  await buildRoots()
+  return ended
+}
+
+async function buildRoots(): Promise<void> {
+  const { core } = await world.startAnother(observedRate)
+  await vi.waitFor(
+    async () => {
+      const [waiting] = await world.rows(
+        'select count(*) filter (where built_at is null) as days, max(day)::text as last from receipt_days',
+      )
+      const yesterday = new Date(world.clock.now().getTime() - day).toISOString().slice(0, 10)
+      expect(waiting).toMatchObject({ days: '0', last: yesterday })
+    },
+    { timeout: 20_000, interval: 50 },
+  )
+  await core.stop()
+}
+
+async function rateAt(instant: Date): Promise<void> {
+  await world.sql.query(
+    `insert into rates (usd_attos_per_eth, source, observed_at, created_at) values (3111.1 * 10::numeric ^ 18, 'test', $1, $1)`,
+    [instant],
+  )
+}
+
+/** Books tickets of one user, signed now; their event ids. */
+async function book(
+  count: number,
+  more: Readonly<Record<string, unknown>> = {},
+): Promise<string[]> {
+  const ids = Array.from({ length: count }, () => randomUUID())
+  const now = world.clock.now().getTime()
+  const current_time = new Date(now).toISOString()
+  await rateAt(world.clock.now())
+  await world.ingest(
+    ...ids.map((id, i) => ({
+      id,
+      current_time,
+      session_id: id,
+      sequence_number: i,
+      computed_fee: String(8_420_000_000_001n + BigInt(i)),
+      ...more,
+    })),
+  )
+  return ids
+}
+
+const get = (id: string, name: string) =>
+  tollgate('receipt', 'get', id, '--out', file(name), '--jwks', file('keys.json'))
+const verify = (name: string, ...more: string[]) =>
+  tollgate('receipt', 'verify', file(name), '--jwks', file('keys.json'), ...more)
+
+describe('receipts', () => {
+  it('state a ticket before its day is over, and prove it afterwards, for good', async () => {
+    const ids = await book(3)
+    const [id = ''] = ids
+    expect((await get(id, 'early.json')).code).toBe(0)
+    const early = await verify('early.json')
+    expect(early.text).toContain('ok     network cost: 8420000000001 wei × 3111.1 USD/ETH = ')
+    expect(early.text).toContain('-      place in the day: the receipt has no root yet')
+    expect(early.code).toBe(0)
+
+    const ended = await nextDay()
+    await get(id, 'first.json')
+    const { code, text } = await verify('first.json')
+    expect(text).toContain(`ok     app and day: app ${world.app.clientId}, ${ended}, ticket `)
+    expect(text).toMatch(/ok {5}place in the day: the ticket leads over [12] hashes to the root /)
+    expect(text).toContain('the receipt is right')
+    expect(code).toBe(0)
+    for (const one of ids) {
+      await get(one, 'one.json')
+      expect((await verify('one.json')).code).toBe(0)
+      // By a stranger's own program, from docs/receipts.md alone.
+      await verifyReceipt(await json('one.json'), await json('keys.json'))
+    }
+  })
+
+  it('count a late ticket on the day on which it is booked, and skip days without tickets', async () => {
+    await nextDay()
+    const signed = new Date(world.clock.now().getTime() - 3 * day)
+    await rateAt(signed)
+    const [late = ''] = await book(1, { current_time: signed.toISOString() })
+    const [onTime = ''] = await book(1)
+    const ended = await nextDay()
+    await nextDay()
+    for (const id of [late, onTime]) {
+      await get(id, 'late.json')
+      const { text, code } = await verify('late.json')
+      expect(text).toContain(`, ${ended}, ticket `)
+      expect(text).toContain(' of 2\n')
+      expect(code).toBe(0)
+    }
+    const { text } = await tollgate('receipt', 'roots', '--app', world.app.clientId)
+    const days = JSON.parse(text).roots.map((root: { day: string }) => root.day)
+    expect(days).toEqual([begin.toISOString().slice(0, 10), ended])
+  })
+
+  it('are refused for a ticket that waits for its price, and for one that is not there', async () => {
+    const unpriced = new Date(world.clock.now().getTime() - 86_000_000).toISOString()
+    const id = randomUUID()
+    await world.ingest({ id, current_time: unpriced, session_id: id })
+    const { text, code } = await get(id, 'unpriced.json')
+    expect(code).toBe(1)
+    expect(text).toContain('waits for a rate')
+    expect((await get('no-such-event', 'none.json')).text).toContain('no ticket of this event id')
+  })
+})
+
+const json = async (name: string): Promise<Record<string, unknown>> =>
+  JSON.parse(await readFile(file(name), 'utf8'))
+const put = (name: string, value: unknown) => writeFile(file(name), JSON.stringify(value))
+
+describe('a check', () => {
+  let ids: string[]
+  beforeAll(async () => {
+    ids = await book(40)
+    await nextDay()
+    await get(ids[0] ?? '', 'a.json')
+    await get(ids[1] ?? '', 'b.json')
+    const saved = ['--out', file('roots.json'), '--jwks', file('root-keys.json')]
+    await tollgate('receipt', 'roots', '--app', world.app.clientId, ...saved)
+  })
+
+  it.each<readonly [string, string, () => Promise<unknown>]>([
+    [
+      'a forged figure',
+      'WRONG  signature of the receipt',
+      async () => {
+        const { receipt, ...rest } = await json('a.json')
+        const [head, body = '', signature] = String(receipt).split('.')
+        const claims = JSON.parse(Buffer.from(body, 'base64url').toString())
+        claims.ticket.retailCostUsd = '0'
+        const forged = Buffer.from(JSON.stringify(claims)).toString('base64url')
+        await put('forged.json', { ...rest, receipt: [head, forged, signature].join('.') })
+      },
+    ],
+    [
+      'the proof of another ticket',
+      'WRONG  place in the day',
+      async () => {
+        const { proof } = await json('b.json')
+        await put('forged.json', { ...(await json('a.json')), proof })
+      },
+    ],
+    [
+      'a root that is signed as a receipt',
+      'WRONG  signature of the root: its type is tollgate-receipt+jwt',
+      async () => {
+        const a = await json('a.json')
+        await put('forged.json', { ...a, root: a['receipt'] })
+      },
+    ],
+    [
+      'a file that is cut off',
+      'WRONG  file: ',
+      async () =>
+        writeFile(file('forged.json'), (await readFile(file('a.json'), 'utf8')).slice(0, -9)),
+    ],
+    [
+      'a file that is too large',
+      'is larger than 1048576 bytes',
+      async () => writeFile(file('forged.json'), ' '.repeat(1024 * 1024 + 1)),
+    ],
+    ['a file that is not there', 'cannot be read', async () => rm(file('forged.json'))],
+    [
+      'an inclusion path that is none',
+      'has a bad proof',
+      async () => {
+        const a = await json('a.json')
+        await put('forged.json', { ...a, proof: { ...Object(a['proof']), inclusionPath: ['00'] } })
+      },
+    ],
+  ])('refuses %s', async (_, line, forge) => {
+    await put('forged.json', {})
+    await forge()
+    const { code, text } = await verify('forged.json')
+    expect(text).toContain(line)
+    expect(code).toBe(1)
+  })
+
+  it('refuses the keys of somebody else, and asks whom to believe', async () => {
+    const keys = await json('keys.json')
+    await put('other-keys.json', { keys: [] })
+    const other = ['--jwks', file('other-keys.json')]
+    const { code, text } = await tollgate('receipt', 'verify', file('a.json'), ...other)
+    expect(text).toContain('is not among the 0 trusted ones')
+    expect(code).toBe(1)
+    expect(keys).toMatchObject({ keys: [{ use: 'sig' }] })
+    expect((await tollgate('receipt', 'verify', file('a.json'))).code).toBe(2)
+    expect((await tollgate('receipt')).code).toBe(2)
+    expect((await tollgate('receipt', 'roots')).code).toBe(2)
+  })
+
+  it('compares with roots that were kept, and misses one that is gone', async () => {
+    const whole = await verify('a.json', '--roots', file('roots.json'))
+    expect(whole.text).toContain('ok     root that was kept: ')
+    expect(whole.text).toContain('ok     chain of roots: 3 roots, each names the one before')
+    expect(whole.code).toBe(0)
+    const { roots } = (await json('roots.json')) as { roots: unknown[] }
+    await put('gap.json', { roots: roots.toSpliced(1, 1) })
+    const gap = await verify('a.json', '--roots', file('gap.json'))
+    expect(gap.text).toContain('it does not follow the root before it')
+    expect(gap.code).toBe(1)
+    await put('short.json', { roots: roots.slice(0, 1) })
+    const short = await verify('a.json', '--roots', file('short.json'), '--json')
+    expect(JSON.parse(short.text)).toMatchObject({ ok: false })
+  })
+
+  it('goes on after the keys were rotated, by the keys that were kept', async () => {
+    world.clock.advance(day)
+    await tollgate('keys', 'rotate', '--force')
+    expect((await verify('a.json')).code).toBe(0)
+    await tollgate(
+      'receipt',
+      'get',
+      ids[0] ?? '',
+      '--out',
+      file('c.json'),
+      '--jwks',
+      file('new.json'),
+    )
+    const keys = await json('new.json')
+    expect(keys['keys']).toHaveLength(2)
+    await verifyReceipt(await json('c.json'), keys)
+  })
+})
