@@ -46,7 +46,7 @@ const processes: Readonly<Record<string, (env: EnvReader) => void>> = {
 
 /** The settings of the all-in-one service, by name, with what is wrong in `env`. */
 export function readSettings(env: Env): { settings: Setting[]; problems: string[] } {
-  const reader = createEnvReader(env)
+  const reader = createEnvReader(env, { isEmbedded: true })
   readAllInOne(reader)
   const settings = new Map([dataDirSetting(env), ...reader.settings].map((one) => [one.name, one]))
   const problems = reader.problems.filter(

@@ -14,7 +14,12 @@ describe('the settings of docs/configuration.md', () => {
     const write = process.stdout.write
     process.stdout.write = (text) => output.push(String(text)) > 0
     await main(['config', '--json']).finally(() => (process.stdout.write = write))
-    const { settings }: { settings: { name: string }[] } = JSON.parse(output.join(''))
+    const { settings }: { settings: { name: string; value: string; source: string }[] } =
+      JSON.parse(output.join(''))
+    // The command is about the service where all runs in one process.
+    expect(settings).toContainEqual(
+      expect.objectContaining({ name: 'ACTIVATION_GATE_MODE', value: 'log', source: 'default' }),
+    )
     const names = declaredSettings().map(({ name }) => name)
     expect(names).toEqual(expect.arrayContaining(settings.map(({ name }) => name)))
   })

@@ -139,7 +139,7 @@ export function createOffers({
       if (activeSubscribers > 0)
         throw new DomainError(
           'CONFLICT',
-          `${activeSubscribers} users are on this plan; move them to another one first, or make it inactive`,
+          `${activeSubscribers} ${activeSubscribers === 1 ? 'user is' : 'users are'} on this plan; move them to another one first, or make it inactive`,
           { members: { activeSubscribers } },
         )
       await store.deletePlan(db, plan, now())
