@@ -4,22 +4,45 @@ import type { QueryMeterResponse } from '../../proto/gen/es/tollgate/usage/v1/me
 import type { App } from '../http/app.ts'
 import { type RouteRules, route } from '../http/route.ts'
 import { addSchemas, named, ref } from '../http/schemas.ts'
-import { AppParams } from '../platform-api/schemas.ts'
+import { AppParams, oneOf } from '../platform-api/schemas.ts'
 
-const parameter = (description: string) => Type.Optional(Type.String({ description }))
+const meters = [
+  'network_fee_usd_micros',
+  'billable_usd_micros',
+  'signed_ticket_count',
+  'fee_wei',
+  'billable_secs',
+  'network_fee_usd_micros_by_manifest',
+] as const
 
-// Core judges the values, in the order of the specification.
+const instant = (description: string) =>
+  Type.Optional(Type.String({ format: 'date-time', description }))
+
 const MeterParameters = Type.Object({
-  meter: parameter(
-    'Required. One of network_fee_usd_micros, billable_usd_micros, signed_ticket_count, fee_wei, billable_secs, network_fee_usd_micros_by_manifest.',
+  meter: oneOf(meters, 'What is summed.'),
+  externalUserId: Type.Optional(
+    Type.String({ description: 'The user of the credential, where it is there.' }),
   ),
-  externalUserId: parameter('The user of the credential, where it is there.'),
-  from: parameter('From this instant on (RFC 3339); the first usage when absent.'),
-  to: parameter('Before this instant (RFC 3339); now when absent.'),
+  from: instant('From this instant on; the first usage when absent.'),
+  to: instant('Before this instant; now when absent.'),
   groupBy: Type.Optional(
-    Type.Union([Type.Array(Type.String(), { maxItems: 20 }), Type.String()], {
+    Type.Array(Type.String(), {
       description:
         'Dimensions of the meter, each as a parameter of its own: pipeline, model_id, and manifest_id of fee_wei, billable_secs and network_fee_usd_micros_by_manifest. client_id and external_user_id are always there.',
+    }),
+  ),
+})
+
+// Core judges the values, in the order of the specification. A parameter that is there once is no list.
+const text = Type.Optional(Type.String())
+const AnyParameters = Type.Object({
+  meter: text,
+  externalUserId: text,
+  from: text,
+  to: text,
+  groupBy: Type.Optional(
+    Type.Union([Type.Array(Type.String(), { maxItems: 20 }), Type.String()], {
+      description: 'at most 20 dimensions',
     }),
   ),
 })
@@ -52,19 +75,21 @@ const usualRules: RouteRules = {
 /** The metered usage of the user who asks, and of nobody else. */
 export function usageRoutes(app: App, rules: RouteRules = usualRules): void {
   addSchemas(app, [MeterUsage])
+  const { config, schema } = route(rules, {
+    operationId: 'queryUsage',
+    summary: 'Metered usage of the user who asks',
+    description:
+      'The sums of one meter for the user of the credential. Without usage there are no rows. The rows of a meter in micros add up to the sum of all usage, to the micro.',
+    tags: ['usage'],
+    params: AppParams,
+    querystring: AnyParameters,
+    response: { 200: ref(MeterUsage) },
+  })
   app.get(
     '/api/v1/apps/:clientId/usage',
     {
-      ...route(rules, {
-        operationId: 'queryUsage',
-        summary: 'Metered usage of the user who asks',
-        description:
-          'The sums of one meter for the user of the credential. Without usage there are no rows. The rows of a meter in micros add up to the sum of all usage, to the micro.',
-        tags: ['usage'],
-        params: AppParams,
-        querystring: MeterParameters,
-        response: { 200: ref(MeterUsage) },
-      }),
+      config: { ...config, documentedQuery: MeterParameters },
+      schema,
       // An address without an id in it is told so before anything else.
       onRequest: async ({ params }) => requireClientId(params),
     },

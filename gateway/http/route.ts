@@ -79,6 +79,8 @@ declare module 'fastify' {
     refusals?: Refusals
     /** The body's schema for the document, where requests are checked by another one. */
     documentedBody?: TSchema
+    /** As `documentedBody`, of the query. */
+    documentedQuery?: TSchema
   }
 }
 

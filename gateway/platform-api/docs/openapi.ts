@@ -92,8 +92,9 @@ export function documentOptions(
       components: { securitySchemes },
     },
     transform: ({ schema, url, route }) => {
-      const body = route.config?.documentedBody
-      return { url, schema: body === undefined ? schema : { ...schema, body } }
+      const { documentedBody: body, documentedQuery: querystring } = route.config ?? {}
+      const documented = { ...(body && { body }), ...(querystring && { querystring }) }
+      return { url, schema: { ...schema, ...documented } }
     },
     transformObject: (document) =>
       'openapiObject' in document

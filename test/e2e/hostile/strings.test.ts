@@ -12,7 +12,7 @@ import {
 } from '../../support/string-fields.ts'
 
 /**
- * Every string of every request of the OpenAPI document gets everything that a string can be, from a caller who may make the
+ * Every string of every request of both listeners' OpenAPI documents gets everything that a string can be, from a caller who may make the
  * request. FUZZ_SEED repeats a run.
  */
 const seed = Number(process.env['FUZZ_SEED'] ?? Date.now() % 2 ** 31)
@@ -84,6 +84,8 @@ const publicGrants = new Set(grantTypes.slice(0, 3))
 const publicPath = /\/device\/auth$|\/device_authorization$/
 
 interface Attack extends DocumentedRequest {
+  /** The listener. */
+  readonly url: string
   readonly grantType?: string
 }
 
@@ -97,15 +99,24 @@ beforeAll(async () => {
   real = await startReal()
   admin = (await real.newPerson(true)).session
   await renew()
-  requests = requestsOf(await internalDocument()).flatMap(withGrantTypes)
+  requests = [
+    ...requestsOf(await internalDocument())
+      .map(at(real.url))
+      .flatMap(withGrantTypes),
+    ...requestsOf(await builderDocument()).map(at(real.builderUrl)),
+  ]
 }, 120_000)
 afterAll(async () => {
   agent.destroy()
   await real?.stop()
 })
 
+const at =
+  (url: string) =>
+  (documented: DocumentedRequest): Attack => ({ ...documented, url })
+
 /** Each grant type reads fields of its own. */
-function withGrantTypes(documented: DocumentedRequest): Attack[] {
+function withGrantTypes(documented: Attack): Attack[] {
   const hasGrants = documented.fields.some(({ name }) => name === 'grant_type')
   return hasGrants
     ? [documented, ...grantTypes.map((grantType) => ({ ...documented, grantType }))]
@@ -122,6 +133,9 @@ const internalDocument = async () =>
   asRecord(
     await (await fetch(`${real.url}/api/v1/internal/openapi.json`, { headers: admin })).json(),
   )
+
+const builderDocument = async () =>
+  asRecord(await (await fetch(`${real.builderUrl}/api/v1/openapi.json`)).json())
 
 /** The headers of somebody who may make the request. */
 function callerOf({ path, security, grantType }: Attack): Readonly<Record<string, string>> {
@@ -158,6 +172,7 @@ const surrogateBytes = (unit: number): Buffer =>
 const knownText: Readonly<Record<string, string>> = {
   externalUserId: 'ada',
   email: 'ada@example.com',
+  meter: 'fee_wei',
 }
 
 /** The request with that value in that field. */
@@ -181,6 +196,7 @@ function requestWith(documented: Attack, field: StringField, value: unknown) {
   headers['content-length'] = String(bytes.length)
   return {
     method: documented.method,
+    url: documented.url,
     path: query === '' ? path : `${path}?${query}`,
     headers,
     body: bytes,
@@ -188,12 +204,20 @@ function requestWith(documented: Attack, field: StringField, value: unknown) {
 }
 
 /** A body that the schema permits; public clients name themselves in it. */
-function baseOf({ path, body, grantType }: Attack): unknown {
+function baseOf({ url, path, body, contentType, grantType }: Attack): unknown {
   const base = sample({ ...body })
+  if (url === real.builderUrl && contentType.includes('form')) return exchangeOf(app.apiKey)
   if (grantType !== undefined)
     return { ...asRecord(base), grant_type: grantType, client_id: app.clientId }
   return publicPath.test(path) ? { ...asRecord(base), client_id: app.clientId } : base
 }
+
+/** The only form of the builder API. */
+const exchangeOf = (bearer: string) => ({
+  grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+  subject_token: bearer.slice('Bearer '.length),
+  subject_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+})
 
 function encode(body: unknown, contentType: string): string {
   if (!contentType.includes('form')) return JSON.stringify(body)
@@ -202,8 +226,8 @@ function encode(body: unknown, contentType: string): string {
     .join('&')
 }
 
-function send({ method, path, headers, body }: ReturnType<typeof requestWith>): Promise<Seen> {
-  const { hostname, port } = new URL(real.url)
+function send({ url, method, path, headers, body }: ReturnType<typeof requestWith>): Promise<Seen> {
+  const { hostname, port } = new URL(url)
   return new Promise((resolve, reject) => {
     const call = request({ agent, hostname, port, method, path, headers }, (response) => {
       const seen = {

@@ -537,7 +537,7 @@ describe('an address', () => {
     expect([status, text]).toEqual([200, ''])
   })
 
-  it('of the builder listener answers health and nothing else yet', async () => {
+  it('of the builder listener answers health in a word, and nothing of the platform API', async () => {
     const { builderUrl } = harness.gateway
     const health = await fetch(`${builderUrl}/health`)
     expect([health.status, health.headers.get('content-type'), await health.text()]).toEqual([
@@ -545,7 +545,7 @@ describe('an address', () => {
       'text/plain; charset=utf-8',
       'ok',
     ])
-    const other = await fetch(`${builderUrl}${app}/users`, { method: 'POST' })
+    const other = await fetch(`${builderUrl}${app}/plans`)
     expect([other.status, other.headers.get('content-type')]).toEqual([
       404,
       'application/problem+json; charset=utf-8',

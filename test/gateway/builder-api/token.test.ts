@@ -1,0 +1,348 @@
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { envelope } from '../../core/metering/harness.ts'
+import { basicOf, storedHash } from '../../core/support.ts'
+import { secretly } from '../../support/secrecy.ts'
+import { asRecord } from '../support.ts'
+import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
+
+const accessToken = 'urn:ietf:params:oauth:token-type:access_token'
+const exchange = {
+  grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+  subject_token_type: accessToken,
+}
+const signer = 'https://svc.example/api/v1/oidc'
+
+let builder: Builder
+let mine: Tenant
+let theirs: Tenant
+let key: string
+let jwt: string
+beforeAll(async () => {
+  builder = await startBuilder()
+  mine = await builder.newTenant('mine')
+  theirs = await builder.newTenant('theirs')
+  key = await newKey(mine, 'ada')
+  jwt = mine.userToken.slice('Bearer '.length)
+})
+afterAll(() => builder.stop())
+
+async function newKey(tenant: Tenant, externalUserId: string): Promise<string> {
+  const { body } = await builder.ask('POST', `/api/v1/apps/${tenant.clientId}/users`, {
+    authorization: tenant.tenantBasic,
+    json: { externalUserId, issueApiKey: true },
+  })
+  return secretly(String(body['apiKey']))
+}
+
+const tokenOf = (clientId: string): string => `/api/v1/apps/${clientId}/oidc/token`
+const unknownApp = (): string => `app_${randomBytes(12).toString('hex')}`
+
+/** 30 USD, of the 5 that Starter includes. */
+const spend = ({ real: { core } }: Builder, auth_id: string) =>
+  core.as().ingestEvents({
+    envelopes: [
+      envelope({
+        auth_id,
+        session_id: auth_id,
+        current_time: core.clock.now().toISOString(),
+        computed_fee: '10000000000000000',
+      }),
+    ],
+  })
+
+type Form = Readonly<Record<string, string>> | string
+
+const post = (
+  form: Form,
+  { authorization = null as string | null, clientId = mine.clientId } = {},
+) => builder.ask('POST', tokenOf(clientId), { form, authorization })
+
+const claimsOf = (token: unknown): Record<string, unknown> =>
+  asRecord(JSON.parse(Buffer.from(String(token).split('.')[1] ?? '', 'base64url').toString()))
+
+describe('the exchange', () => {
+  it.each([
+    ['an sk_ key', () => key],
+    ['a user JWT', () => jwt],
+  ])('answers %s with the whole signer session', async (_what, subject) => {
+    const { status, headers, body } = await post({ ...exchange, subject_token: subject() })
+    expect(status).toBe(200)
+    expect(headers.get('cache-control')).toBe('no-store')
+    expect(headers.get('pragma')).toBe('no-cache')
+    secretly(String(body['access_token']))
+    expect(body).toEqual({
+      access_token: expect.stringMatching(/^[\w-]+\.[\w-]+\.[\w-]+$/),
+      token_type: 'Bearer',
+      expires_in: 300,
+      scope: 'sign:job',
+      signer_url: 'http://localhost:8935',
+      discovery_url: 'http://localhost:8935/discover-orchestrators',
+      issued_token_type: accessToken,
+      correlation_id: headers.get('x-correlation-id'),
+      has_access: true,
+      balance_usd_micros: 5_000_000,
+    })
+    expect(claimsOf(body['access_token'])).toMatchObject({
+      client_id: mine.clientId,
+      azp: mine.clientId,
+      external_user_id: 'ada',
+      sub: 'ada',
+      scope: 'sign:job',
+      token_use: 'signer',
+    })
+  })
+
+  it('names the signer of the app and where it lists orchestrators', async () => {
+    await builder.real.core.sql.query(
+      `update apps set dmz_url = 'https://signer.example/'
+       where id = (select app_id from clients where client_id = $1)`,
+      [theirs.clientId],
+    )
+    const subject_token = await newKey(theirs, 'sue')
+    const { body } = await post({ ...exchange, subject_token }, { clientId: theirs.clientId })
+    secretly(String(body['access_token']))
+    expect(body).toMatchObject({
+      signer_url: 'https://signer.example/',
+      discovery_url: 'https://signer.example/discover-orchestrators',
+    })
+  })
+
+  it('says false and 0 of a user with nothing left', async () => {
+    const subject_token = await newKey(mine, 'broke')
+    await spend(builder, `${mine.clientId}:broke`)
+    const { status, body } = await post({ ...exchange, subject_token })
+    secretly(String(body['access_token']))
+    expect(status).toBe(200)
+    expect(body).toMatchObject({ has_access: false, balance_usd_micros: 0 })
+  })
+
+  it('gives a token that ends with the JWT that it was exchanged for', async () => {
+    const { accessToken: token } = await builder.real.core
+      .as(mine.basic)
+      .mintUserToken({ clientId: mine.clientId, externalUserId: 'ada' })
+    builder.real.core.clock.advance(200_000)
+    const { body } = await post({ ...exchange, subject_token: secretly(token) })
+    secretly(String(body['access_token']))
+    expect(body['expires_in']).toBe(100)
+    jwt = secretly(
+      (
+        await builder.real.core
+          .as(mine.basic)
+          .mintUserToken({ clientId: mine.clientId, externalUserId: 'ada' })
+      ).accessToken,
+    )
+  })
+
+  it.each([
+    ["the app's M2M client", () => mine.basic],
+    ["the platform's M2M client", () => theirs.basic],
+  ])('takes the credentials of %s', async (_who, authorization) => {
+    if (authorization() === theirs.basic) await own(theirs, true)
+    const answer = await post(
+      { ...exchange, subject_token: key },
+      { authorization: authorization() },
+    )
+    secretly(String(answer.body['access_token']))
+    expect(verdictOf(answer)).toBe('200')
+    await own(theirs, false)
+  })
+
+  it('takes every name of the signer, with a final slash or without', async () => {
+    for (const name of [signer, `${signer}/`, 'livepeer-clearinghouse', 'livepeer-remote-signer']) {
+      const answer = await post({ ...exchange, subject_token: key, audience: name, resource: name })
+      secretly(String(answer.body['access_token']))
+      expect([name, verdictOf(answer)]).toEqual([name, '200'])
+    }
+  })
+
+  it('takes a key with its user before it, and no other user', async () => {
+    const subject = await newKey(mine, '???>>>')
+    const digits = subject.slice('sk_'.length)
+    const named = (externalUserId: string) =>
+      `sk_${Buffer.from(externalUserId).toString('base64url')}_${digits}`
+    expect(named('???>>>')).toContain('Pz8_Pj4-_')
+    const right = await post({ ...exchange, subject_token: secretly(named('???>>>')) })
+    secretly(String(right.body['access_token']))
+    expect(claimsOf(right.body['access_token'])['sub']).toBe('???>>>')
+    const wrong = await post({ ...exchange, subject_token: secretly(named('ada')) })
+    expect(verdictOf(wrong)).toBe('400 invalid_grant')
+  })
+
+  async function own(tenant: Tenant, owned: boolean): Promise<void> {
+    await builder.real.core.sql.query(
+      `insert into billing_settings (app_id, is_platform_owned, updated_at)
+       select app_id, $2, now() from clients where client_id = $1
+       on conflict (app_id) do update set is_platform_owned = $2`,
+      [tenant.clientId, owned],
+    )
+  }
+})
+
+/** Each row has a fault, and those of all rows after it: the first decides. */
+const rows: { fault: string; form: Readonly<Record<string, string>>; verdict: string }[] = [
+  { fault: 'no grant_type', form: { grant_type: '' }, verdict: '400 invalid_request' },
+  {
+    fault: 'another grant_type',
+    form: { grant_type: 'client_credentials' },
+    verdict: '400 invalid_request',
+  },
+  { fault: 'a blank subject_token', form: { subject_token: ' ' }, verdict: '400 invalid_request' },
+  {
+    fault: 'another subject_token_type',
+    form: { subject_token_type: 'urn:ietf:params:oauth:token-type:jwt' },
+    verdict: '400 unsupported_token_type',
+  },
+  {
+    fault: 'half of the client credentials',
+    form: { client_id: 'm2m_0123456789abcdef01234567' },
+    verdict: '401 invalid_client',
+  },
+  {
+    fault: 'another requested_token_type',
+    form: { requested_token_type: 'urn:ietf:params:oauth:token-type:jwt' },
+    verdict: '400 invalid_request',
+  },
+  {
+    fault: 'another resource',
+    form: { resource: 'https://other.example' },
+    verdict: '400 invalid_target',
+  },
+  {
+    fault: 'another audience beside the right resource',
+    form: { resource: signer, audience: 'https://other.example' },
+    verdict: '400 invalid_target',
+  },
+  {
+    fault: 'an unknown subject',
+    form: { subject_token: `sk_${'x'.repeat(49)}` },
+    verdict: '400 invalid_grant',
+  },
+]
+
+describe('the order of refusals', () => {
+  it.each(rows.map((row, index) => ({ ...row, index })))(
+    '$fault decides before all that is wrong after it',
+    async ({ index, verdict }) => {
+      const form = rows.slice(index).reduceRight((later, row) => ({ ...later, ...row.form }), {
+        ...exchange,
+        subject_token: key,
+      })
+      const answer = await post(form)
+      expect(verdictOf(answer)).toBe(verdict)
+      expect(answer.body).toEqual({
+        error: expect.any(String),
+        error_description: expect.any(String),
+        correlation_id: answer.headers.get('x-correlation-id'),
+      })
+      expect(answer.headers.get('cache-control')).toBe('no-store')
+    },
+  )
+
+  it('begins with the kind and the size of the body', async () => {
+    const json = await builder.ask('POST', tokenOf(mine.clientId), { json: exchange })
+    expect(verdictOf(json)).toBe('400 invalid_request')
+    const typed = await builder.ask('POST', tokenOf(mine.clientId), {
+      form: { ...exchange, subject_token: key },
+      headers: { 'content-type': 'APPLICATION/x-www-form-urlencoded; charset=UTF-8' },
+    })
+    secretly(String(typed.body['access_token']))
+    expect(typed.status).toBe(200)
+    const large = await post({ ...exchange, subject_token: 'x'.repeat(1_100_000) })
+    expect(large.status).toBe(413)
+    const twice = `${new URLSearchParams(exchange).toString()}&subject_token=a&subject_token=b`
+    expect(verdictOf(await post(twice))).toBe('400 invalid_request')
+  })
+
+  it.each([
+    ['a wrong secret', () => basicOf(mine.m2mClientId, 'svc_cs_wrong')],
+    ["another app's M2M client", () => theirs.basic],
+    ['the tenant, which is no client here', () => mine.tenantBasic],
+    ['a Bearer', () => mine.machineToken],
+    ['half a pair', () => basicOf('', 'x')],
+  ])('%s is 401 before the tokens are looked at', async (_who, authorization) => {
+    const form = { ...exchange, subject_token: 'x', requested_token_type: 'x' }
+    const answer = await post(form, { authorization: authorization() })
+    expect(verdictOf(answer)).toBe('401 invalid_client')
+    expect(answer.headers.get('www-authenticate')).toMatch(/^Basic /)
+  })
+})
+
+describe('a subject', () => {
+  it.each([
+    ['of another app', () => ({ clientId: theirs.clientId, subject: key })],
+    ['at an app that does not exist', () => ({ clientId: unknownApp(), subject: key })],
+    ["at the M2M client's id", () => ({ clientId: mine.m2mClientId, subject: key })],
+    ['that is a JWT of another app', () => ({ clientId: theirs.clientId, subject: jwt })],
+    ['that is a key of the platform API', () => subjectOf(mine.apiKey)],
+    ['that is a machine token', () => subjectOf(mine.machineToken)],
+    ['that is a client secret', () => subjectOf('Bearer svc_cs_x')],
+    ['that is no token', () => subjectOf('Bearer a.b.c')],
+    ['whose checksum is wrong', () => subjectOf(`Bearer ${key.slice(0, -1)}${flip(key)}`)],
+  ])('%s is invalid_grant', async (_what, ask) => {
+    const { clientId, subject } = ask()
+    const answer = await post({ ...exchange, subject_token: subject }, { clientId })
+    expect(verdictOf(answer)).toBe('400 invalid_grant')
+  })
+
+  it('that is a signer JWT is invalid_grant, because it would renew itself', async () => {
+    const { body } = await post({ ...exchange, subject_token: key })
+    const again = await post({
+      ...exchange,
+      subject_token: secretly(String(body['access_token'])),
+    })
+    expect(verdictOf(again)).toBe('400 invalid_grant')
+  })
+
+  it('whose user was deactivated is invalid_grant', async () => {
+    const subject_token = await newKey(mine, 'gone')
+    const name = { clientId: mine.clientId, externalUserId: 'gone' }
+    const token = (await builder.real.core.as(mine.basic).mintUserToken(name)).accessToken
+    await builder.real.core.as(mine.basic).deactivateUser(name)
+    for (const subject of [subject_token, secretly(token)])
+      expect(verdictOf(await post({ ...exchange, subject_token: subject }))).toBe(
+        '400 invalid_grant',
+      )
+  })
+
+  it('is stored as a hash, like other keys', async () => {
+    const { rowCount } = await builder.real.core.sql.query(
+      'select from api_keys where secret_hash = $1 and prefix = $2',
+      [storedHash(key), key.slice(0, 9)],
+    )
+    expect(rowCount).toBe(1)
+  })
+
+  it('needs sign:job of the app', async () => {
+    const app = await builder.newTenant('mute')
+    const subject_token = await newKey(app, 'sue')
+    await builder.real.core.sql.query(
+      "update clients set scopes = '{openid}' where client_id = $1",
+      [app.clientId],
+    )
+    const answer = await post({ ...exchange, subject_token }, { clientId: app.clientId })
+    expect(verdictOf(answer)).toBe('400 invalid_scope')
+  })
+})
+
+const subjectOf = (bearer: string) => ({
+  clientId: mine.clientId,
+  subject: bearer.slice('Bearer '.length),
+})
+const flip = (text: string): string => (text.endsWith('0') ? '1' : '0')
+
+describe('with enforcement of allowances', () => {
+  it('a user with nothing left is 402 insufficient_allowance', async () => {
+    const strict = await startBuilder({ ENFORCE_ALLOWANCE_ON_EXCHANGE: 'true' })
+    try {
+      const { clientId, userToken } = await strict.newTenant('strict')
+      await spend(strict, `${clientId}:ada`)
+      const answer = await strict.ask('POST', tokenOf(clientId), {
+        form: { ...exchange, subject_token: userToken.slice('Bearer '.length) },
+      })
+      expect(verdictOf(answer)).toBe('402 insufficient_allowance')
+    } finally {
+      await strict.stop()
+    }
+  }, 60_000)
+})
