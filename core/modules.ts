@@ -4,7 +4,7 @@ import { createBillingModule, openBilling } from './billing/module.ts'
 import { createBooksModule } from './books/module.ts'
 import type { PaymentProcessor } from './billing/processor.ts'
 import type { CoreConfig } from './config.ts'
-import { createIdentityModule, findOwnerUser } from './identity/module.ts'
+import { createIdentityModule, findOwnerUser, issuerCredentials } from './identity/module.ts'
 import { createKeysModule, keyCredentials } from './keys/module.ts'
 import { createBackendModule } from './metering/backend/module.ts'
 import { createMeteringModule } from './metering/module.ts'
@@ -39,7 +39,7 @@ export function createModules(platform: Platform, config: CoreConfig, outside: O
   const backend = add(createBackendModule(platform, { config: config.backend }))
   const offering = { config: config.plans, ledger, selling: gate.selling, cards, backend }
   const plans = add(createPlansModule(platform, offering))
-  const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials]
+  const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials, issuerCredentials]
   const { mode: meteringMode } = config.metering
   const people = { config: config.identity, meteringMode, plans, backend, gate }
   const identity = add(createIdentityModule(platform, { ...people, credentialIssuers }))

@@ -16,6 +16,7 @@ import {
 import {
   SignerServiceClient,
   type VerifyApiKeyResponse,
+  type VerifyForeignTokenResponse,
   type VerifySignerSessionResponse,
   type WatchInvalidationsResponse,
 } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
@@ -78,6 +79,7 @@ export function createCoreClient({ target, token, tls }: CoreAddress, log?: Log)
 
   const callVerify = presence.whilePresent(unary(signer.verifyApiKeys.bind(signer)))
   const callSession = presence.whilePresent(unary(signer.verifySignerSession.bind(signer)))
+  const callForeign = presence.whilePresent(unary(signer.verifyForeignToken.bind(signer)))
   const callToken = presence.whilePresent(unary(signer.checkToken.bind(signer)))
   const callJwks = presence.whilePresent(unary(tokens.getJwks.bind(tokens)))
   const callRecord = unary(decisions.recordDecisions.bind(decisions))
@@ -92,6 +94,10 @@ export function createCoreClient({ target, token, tls }: CoreAddress, log?: Log)
 
   const verifySignerSession = (session: string): Promise<VerifySignerSessionResponse> =>
     callSession({ token: session }, lookup)
+
+  /** With a fault for a token that is not good, or whose issuer does not answer. */
+  const verifyForeignToken = (token: string): Promise<VerifyForeignTokenResponse> =>
+    callForeign({ token }, lookup)
 
   /** True when something that the JWT descends from has ended. */
   const checkToken = async ({ jti, loginId, grants, issuedAt }: TokenIds): Promise<boolean> => {
@@ -139,6 +145,7 @@ export function createCoreClient({ target, token, tls }: CoreAddress, log?: Log)
   return {
     verifyApiKey,
     verifySignerSession,
+    verifyForeignToken,
     checkToken,
     escrow: createEscrowCore(escrow, presence, headers),
     getJwks,

@@ -28,6 +28,7 @@ import { type Cache, createMemoryCache, createRedisCache } from './identity/cach
 import { createCacheEntries } from './identity/cache-entries.ts'
 import { type Versions, createVersions } from './identity/cached-state.ts'
 import { type Identities, createIdentities } from './identity/identities.ts'
+import { createForeignTokens } from './identity/foreign-tokens.ts'
 import { createKeyDirectory } from './identity/key-directory.ts'
 import { type RevokedTokens, createRevokedTokens } from './identity/revoked-tokens.ts'
 import { type KeyShape, serviceKeys } from './identity/verifiers/api-key.ts'
@@ -251,11 +252,13 @@ async function createIdentityPart(
   const shared = { accounts, versions, mono }
   const entries = createCacheEntries(config.cacheKey ?? config.core.token)
   const lookup = createKeyDirectory({ core, cache, entries, ...shared, metrics, issuer, ...bounds })
+  const foreign = createForeignTokens({ core, ...shared, ...bounds })
   const revokedTokens = createRevokedTokens({ core, max, ...bounds })
   const selection = await selectVerifier({
     config: identity,
     core,
     lookup,
+    foreign,
     shape: keyShape,
     revokedTokens,
     now,

@@ -27,6 +27,7 @@ import { createAppsRpc, createManagementRpc } from './apps/rpc.ts'
 import { createCallersRpc } from './callers/rpc.ts'
 import type { IdentityConfig } from './config.ts'
 import { type Invitations, createInvitations } from './invitations/invitations.ts'
+import { createIssuersPart } from './issuers/module.ts'
 import { type Members, createMembers } from './members/members.ts'
 import { createOperatorsRpc } from './operators/rpc.ts'
 import { openUserProvider } from './providers/open.ts'
@@ -38,6 +39,7 @@ import { createOwners } from './users/owners.ts'
 import { createUsersRpc } from './users/rpc.ts'
 import { type Users, createUsers } from './users/users.ts'
 
+export { issuerCredentials } from './issuers/module.ts'
 export { findOwnerUser } from './users/owners.ts'
 
 export interface IdentityOthers {
@@ -57,7 +59,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const { pool, now, log, secrets, invalidations, grants } = platform
   const { revocationBoundSeconds } = platform.config
   const clients = createClients({ ...config, pool, secrets, now })
-  const { accounts, accountService, ...people } = createPeople(platform, others)
+  const { accounts, accountService, ...team } = createPeople(platform, others)
   const emitCustomers = backend.emitter?.emitCustomers
   const ending = { invalidations, grants, credentialIssuers }
   const users = createUsers({ ...ending, pool, plans, gate, log, now, emitCustomers })
@@ -68,14 +70,16 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const { appService, managementService, operatorAppService } = createAppServices(
     platform,
     others,
-    { ...people, clients, users },
+    { ...team, clients, users },
   )
   const loginPolicy = createLoginPolicy({ pool })
   const tenants = createTenants({ ...ending, pool, secrets, clients, now })
   const provisioners = createProvisioners({ pool, clients, tenants })
+  const { foreignTokens, services } = createIssuersPart(platform, { clients, users })
+  const people = { clients, accounts, users, owners, userProvider, loginPolicy, provisioners }
 
   return {
-    api: { clients, accounts, users, owners, userProvider, loginPolicy, provisioners },
+    api: { ...people, foreignTokens },
     services: [
       grpcService(AppServiceService, appService),
       grpcService(CallerServiceService, callerService),
@@ -84,9 +88,10 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
       grpcService(ManagementServiceService, managementService),
       grpcService(OperatorAppServiceService, operatorAppService),
       grpcService(TenantServiceService, createTenantsRpc({ tenants }).tenantService),
+      ...services,
     ],
     lifecycle: { prepare: () => restoreSetAside(pool, log) },
-    upkeep: [accounts.deleteExpired, people.invitations.deleteExpired],
+    upkeep: [accounts.deleteExpired, team.invitations.deleteExpired],
   }
 }
 

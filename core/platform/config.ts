@@ -1,4 +1,6 @@
+import { BlockList } from 'node:net'
 import type { EnvReader } from '../lib/env.ts'
+import { type OutboundAllowance, parseAllowance } from '../lib/outbound/addresses.ts'
 import { issuerPath } from '../../proto/headers.ts'
 import { readRevocationBound, readPublicUrl, readRedisUrl, readSecret } from '../lib/settings.ts'
 import type { Peppers } from './secrets.ts'
@@ -23,6 +25,8 @@ export interface PlatformConfig extends SharedConfig {
   readonly sealingSecrets: readonly string[]
   readonly peppers: Peppers
   readonly audit: AuditConfig
+  /** What requests to addresses that tenants named may reach beside public hosts. */
+  readonly outboundAllow: OutboundAllowance
 }
 
 export interface AuditConfig {
@@ -47,7 +51,19 @@ export function readPlatformConfig(env: EnvReader): PlatformConfig {
     sealingSecrets: readSealingSecrets(env),
     peppers: readPeppers(env),
     audit: readAuditConfig(env),
+    outboundAllow: readOutboundAllow(env),
   }
+}
+
+function readOutboundAllow(env: EnvReader): OutboundAllowance {
+  const entries = env.list('OUTBOUND_ALLOW', {
+    meaning:
+      'Hosts, addresses and ranges, separated by commas, that core may fetch from although they are not public, when an app names them (its identity provider); loopback ones also by http.',
+  })
+  const allowance = parseAllowance(entries)
+  if (!allowance)
+    env.problem('OUTBOUND_ALLOW must be host names, addresses or ranges such as 10.1.0.0/16')
+  return allowance ?? { hosts: new Set(), ranges: new BlockList() }
 }
 
 function readDatabase(env: EnvReader): {

@@ -42,11 +42,12 @@ export const signerCredentials: CredentialIssuer = {
 /** What sidecars ask: whose credential is this, and may its user spend? And what they answered, and why. */
 export function createSignerModule(
   { pool, now, invalidations, idempotency, stopping }: Platform,
-  { ledger, metering, identity: { users, clients }, keys, tokens }: SignerOthers,
+  { ledger, metering, identity: { users, clients, foreignTokens }, keys, tokens }: SignerOthers,
 ) {
   const { sessions, isVoidToken } = tokens
   const { usableRate } = metering
-  const signer = createSigner({ pool, ledger, users, keys, sessions, usableRate, isVoidToken, now })
+  const parts = { ledger, users, keys, sessions, foreignTokens }
+  const signer = createSigner({ ...parts, pool, usableRate, isVoidToken, now })
   const { signerService } = createSignerRpc({ signer, invalidations, stopping })
   const decisions = createDecisions({ pool, now })
   const signers = createSigners({ pool, invalidations, now })

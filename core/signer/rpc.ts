@@ -24,6 +24,10 @@ export function createSignerRpc({ signer, invalidations, stopping }: SignerRpcDe
       serviceCaller('sidecar'),
       async (request: pb.VerifySignerSessionRequest) => signer.verifySession(request.token),
     ),
+    verifyForeignToken: rpc(
+      serviceCaller('sidecar'),
+      async ({ token }: pb.VerifyForeignTokenRequest) => signer.verifyForeign(token),
+    ),
     getAccess: rpc(serviceCaller('sidecar'), async (request: pb.GetAccessRequest) => ({
       access: await signer.access(request.clientId, request.externalUserId),
     })),

@@ -1,5 +1,8 @@
 import { DomainError } from '../../proto/errors.ts'
+import { Scope } from '../../proto/scopes.ts'
 import type { Ledger } from '../allowances/ledger.ts'
+import type { Fault } from '../identity/issuers/verification.ts'
+import type { ForeignTokens } from '../identity/issuers/foreign-tokens.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { User } from '../identity/types.ts'
 import { type AppId, type UserId, authId, isUuid } from '../platform/ids.ts'
@@ -17,6 +20,7 @@ export interface SignerDeps {
   readonly users: Users
   readonly keys: Keys
   readonly sessions: SignerSessions
+  readonly foreignTokens: ForeignTokens
   /** The newest observation that may still price a ticket now. */
   readonly usableRate: () => Promise<EthRate | null>
   /** True for a JWT of which something that it descends from has ended. */
@@ -26,6 +30,32 @@ export interface SignerDeps {
 
 const keysMax = 200
 const rateMs = 1_000
+// A sidecar waits 800 ms in all. Keys that come later are there for the next token.
+const foreignKeysMs = 500
+
+/** Each fault under the name that decisions have for it (docs/signer-protocol.md). */
+const foreignFaults: Readonly<Record<Fault, string>> = {
+  form: 'token_form',
+  typ: 'token_form',
+  alg: 'token_form',
+  issuer: 'token_issuer',
+  audience: 'token_audience',
+  client: 'token_client',
+  ambiguous: 'token_client',
+  user: 'invalid_identity',
+  expiry: 'token_expired',
+  signature: 'token_signature',
+  unavailable: 'issuer_unavailable',
+}
+
+const refused = (fault: string) => ({
+  identity: undefined,
+  access: undefined,
+  issuedAt: 0n,
+  expiresAt: 0n,
+  issuer: '',
+  fault,
+})
 const noRate = { at: -Infinity, value: Promise.resolve<EthRate | null>(null) }
 
 /** What a sidecar knows of a JWT. */
@@ -52,6 +82,7 @@ export function createSigner({
   users,
   keys,
   sessions,
+  foreignTokens,
   usableRate,
   isVoidToken,
   now,
@@ -88,6 +119,25 @@ export function createSigner({
       access: await accessOf(user),
       expiresAt: BigInt(secondsOf(session.expiresAt)),
       scope: session.scope,
+    }
+  }
+
+  /** As a fault what is wrong with the token, or with its issuer: that is no outage of ours. Provisions an unknown user: signing does. */
+  async function verifyForeign(token: string) {
+    const subject = await foreignTokens.verify(token, { waitMs: foreignKeysMs })
+    if ('fault' in subject) return refused(foreignFaults[subject.fault])
+    const { trust, externalUserId, grant } = subject
+    if (!subject.publicScopes.includes(Scope.signJob)) return refused('insufficient_scope')
+    const user = await foreignTokens.provision(subject)
+    if (!user) return refused('invalid_identity')
+    const { clientId, issuer } = trust
+    return {
+      identity: { clientId, externalUserId, userId: user.id, keyId: '', grants: [grant] },
+      access: await accessOf(user),
+      issuedAt: BigInt(subject.issuedAt),
+      expiresAt: BigInt(subject.expiresAt),
+      issuer,
+      fault: '',
     }
   }
 
@@ -140,7 +190,7 @@ export function createSigner({
       issuedAt: new Date(Number(token.issuedAt) * 1000),
     })
 
-  return { verifyApiKey, verifyApiKeys, verifySession, access, isRevoked }
+  return { verifyApiKey, verifyApiKeys, verifySession, verifyForeign, access, isRevoked }
 }
 
 export type Signer = ReturnType<typeof createSigner>

@@ -148,7 +148,7 @@ function createParts(
   platform: Platform,
   {
     config,
-    identity: { clients, accounts, users, owners, loginPolicy, provisioners },
+    identity: { clients, accounts, users, owners, foreignTokens, loginPolicy, provisioners },
     allowances,
     keys,
   }: TokensOthers,
@@ -157,7 +157,7 @@ function createParts(
   const { pool, now, secrets, grants } = platform
   const { issuer, defaultSignerUrl } = platform.config
   const { signer, login, device, enforceAllowance } = config
-  const people = { clients, users, owners, loginPolicy, provisioners }
+  const people = { clients, users, owners, foreignTokens, loginPolicy, provisioners }
   const shared = { ...people, pool, now, grants, issuer, jwts, keys }
   const base = { ...shared, subjects: createSubjects(shared) }
   return {

@@ -23,6 +23,7 @@ import {
   CallerServiceClient,
   type CheckCallerRequest,
 } from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import { OperatorTrustedIssuerServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
 import { OperatorAppServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/operators.ts'
 import { TenantServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/tenants.ts'
 import { LossServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
@@ -70,6 +71,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     allowances: open(AllowanceServiceClient),
     anyAllowances: open(OperatorAllowanceServiceClient),
     anyApps: open(OperatorAppServiceClient),
+    anyIssuers: open(OperatorTrustedIssuerServiceClient),
     anySigners: open(OperatorSignerServiceClient),
     apps: open(AppServiceClient),
     audit: open(AuditServiceClient),
@@ -154,6 +156,7 @@ export type CoreClient = ReturnType<typeof connectCore>
 /** The RPCs that change nothing. What is not in this list is a write, and needs the consent of `changeCore`. */
 export type CoreReader = Pick<
   CoreClient,
+  | 'checkAppForeignToken'
   | 'countSealed'
   | 'exportAudit'
   | 'explainTicket'
@@ -165,6 +168,7 @@ export type CoreReader = Pick<
   | 'getReceipt'
   | 'listAppMembers'
   | 'listAppSecrets'
+  | 'listAppTrustedIssuers'
   | 'listAppUsers'
   | 'listApps'
   | 'listDecisions'
@@ -255,9 +259,14 @@ const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => (
 })
 
 const appCalls = (
-  { anyApps: apps, tenants }: Pick<ReturnType<typeof openClients>, 'anyApps' | 'tenants'>,
+  {
+    anyApps: apps,
+    anyIssuers,
+    tenants,
+  }: Pick<ReturnType<typeof openClients>, 'anyApps' | 'anyIssuers' | 'tenants'>,
   options: CallOptions,
 ) => ({
+  ...issuerCalls(anyIssuers, options),
   listAppUsers: bound(unary(apps.listAppUsers.bind(apps)), options),
   getAppUser: bound(unary(apps.getAppUser.bind(apps)), options),
   putAppUser: bound(unary(apps.putAppUser.bind(apps)), options),
@@ -275,6 +284,13 @@ const appCalls = (
   rotateTenantSecret: bound(unary(tenants.rotateTenantSecret.bind(tenants)), options),
   disableTenant: bound(unary(tenants.disableTenant.bind(tenants)), options),
   enableTenant: bound(unary(tenants.enableTenant.bind(tenants)), options),
+})
+
+const issuerCalls = (issuers: OperatorTrustedIssuerServiceClient, options: CallOptions) => ({
+  listAppTrustedIssuers: bound(unary(issuers.listAppTrustedIssuers.bind(issuers)), options),
+  addAppTrustedIssuer: bound(unary(issuers.addAppTrustedIssuer.bind(issuers)), options),
+  removeAppTrustedIssuer: bound(unary(issuers.removeAppTrustedIssuer.bind(issuers)), options),
+  checkAppForeignToken: bound(unary(issuers.checkAppForeignToken.bind(issuers)), options),
 })
 
 const grantCalls = (allowances: OperatorAllowanceServiceClient, options: CallOptions) => ({

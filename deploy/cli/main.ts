@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { didYouMean } from '../../core/lib/names/did-you-mean.ts'
 import { messageOf } from '../../core/lib/process.ts'
 import { account } from './commands/account.ts'
+import { issuer } from './commands/apps/issuer.ts'
 import { member } from './commands/apps/member.ts'
 import { redirectUri } from './commands/apps/redirect-uri.ts'
 import { tenant } from './commands/apps/tenant.ts'
@@ -46,7 +47,7 @@ import { renderHelp } from './help.ts'
 /** The commands by what they are about, as `--help` lists them. */
 const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   Run: { start, core, gateway, sidecar, collector, config, demo, 'signer-double': signerDouble },
-  'Apps and people': { app, member, 'redirect-uri': redirectUri, user, account, tenant, audit },
+  'Apps and people': { app, member, 'redirect-uri': redirectUri, issuer, user, account, tenant, audit },
   Money: {
     grant,
     adjust,

@@ -23,6 +23,7 @@ import {
   type UpsertUserResponse,
   UserService,
 } from '../../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
+import { TrustedIssuerService } from '../../proto/gen/es/tollgate/identity/v1/issuers_pb.ts'
 import { ManagementService } from '../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
 import { PlanService } from '../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
 import { CatalogService } from '../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
@@ -93,6 +94,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const accounts = createClient(AccountService, transport)
   const apps = createClient(AppService, transport)
   const management = createClient(ManagementService, transport)
+  const trustedIssuers = createClient(TrustedIssuerService, transport)
   const catalog = createClient(CatalogService, transport)
   const plans = createClient(PlanService, transport)
   const subscriptions = createClient(SubscriptionService, transport)
@@ -125,6 +127,13 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       removeDomain: call(management.removeDomain),
       listAudit: call(management.listAuditEntries),
       getRouting: call(management.getRouting),
+    }),
+    trustedIssuers: ({ call }: CallContext) => ({
+      list: call(trustedIssuers.listTrustedIssuers),
+      add: call(trustedIssuers.addTrustedIssuer),
+      replace: call(trustedIssuers.replaceTrustedIssuer),
+      remove: call(trustedIssuers.removeTrustedIssuer),
+      check: call(trustedIssuers.checkForeignToken),
     }),
     catalog: ({ call }: CallContext) => ({
       getManifest: call(catalog.getManifest),

@@ -15,6 +15,7 @@ import { domainRoutes } from './apps/domains.ts'
 import { manifestRoutes } from './apps/manifest.ts'
 import { memberRoutes } from './apps/members.ts'
 import { quotaRoutes } from './apps/quotas.ts'
+import { trustedIssuerRoutes } from './apps/trusted-issuers.ts'
 import { billingRoutes } from './billing/billing.ts'
 import { processorRoutes } from './billing/processor.ts'
 import { settingsRoutes } from './billing/settings.ts'
@@ -99,6 +100,7 @@ const nouns = [
   whatIfRoutes,
   credentialRoutes,
   domainRoutes,
+  trustedIssuerRoutes,
   auditRoutes,
   routingRoutes,
   decisionRoutes,

@@ -442,6 +442,14 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
       grants.RevokeSignerSessionRequest.fromPartial({}),
       to.grants.revokeSignerSession.bind(to.grants),
     ),
+    verifyForeignToken: call(
+      signer.VerifyForeignTokenRequest.fromPartial({}),
+      to.signer.verifyForeignToken.bind(to.signer),
+    ),
+    checkToken: call(
+      signer.CheckTokenRequest.fromPartial({}),
+      to.signer.checkToken.bind(to.signer),
+    ),
     verifySignerSession: call(
       signer.VerifySignerSessionRequest.fromPartial({}),
       to.signer.verifySignerSession.bind(to.signer),

@@ -15,6 +15,7 @@ import * as quotas from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.
 import * as billing from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
 import * as whatif from '../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import * as issuers from '../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as builder from '../../proto/gen/ts-proto/tollgate/keys/v1/builder.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
@@ -527,6 +528,7 @@ const services: ServiceDefinition[] = [
   identity.UserServiceService,
   accounts.AccountServiceService,
   management.ManagementServiceService,
+  issuers.TrustedIssuerServiceService,
   keys.KeyServiceService,
   builder.BuilderUserServiceService,
   meters.MeterServiceService,

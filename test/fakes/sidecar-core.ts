@@ -25,6 +25,7 @@ import {
   type SignerServiceServer,
   SignerServiceService,
   type VerifyApiKeyResponse,
+  VerifyForeignTokenResponse,
   type WatchInvalidationsRequest,
   type WatchInvalidationsResponse,
 } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
@@ -50,6 +51,8 @@ function createState() {
   return {
     keys: new Map<string, ScriptedKey>(),
     sessions: new Map<string, ScriptedKey & { expiresAt: bigint }>(),
+    /** Tokens of issuers that apps trust; every other has the fault `token_issuer`. */
+    foreign: new Map<string, Partial<VerifyForeignTokenResponse>>(),
     revoked: new Set<string>(),
     users: new Map<string, Partial<Access> & { micros: bigint }>(),
     escrow: createEscrowState(),
@@ -59,6 +62,7 @@ function createState() {
       verifyApiKey: 0,
       verifyApiKeys: 0,
       verifySignerSession: 0,
+      verifyForeignToken: 0,
       checkToken: 0,
       getAccess: 0,
       getJwks: 0,
@@ -136,7 +140,7 @@ function accessOf({ users, script }: State, name: string): Access {
 }
 
 function signerService(state: State, answer: Answers, watchers: Set<Watcher>): SignerServiceServer {
-  const { keys, sessions, revoked, script } = state
+  const { keys, sessions, foreign, revoked, script } = state
 
   function verify(apiKey: string): VerifyApiKeyResponse {
     const key = keys.get(apiKey) ?? script.owner(apiKey)
@@ -164,6 +168,13 @@ function signerService(state: State, answer: Answers, watchers: Set<Watcher>): S
         expiresAt: session.expiresAt,
         scope: 'sign:job',
       }
+    }),
+    verifyForeignToken: answer('verifyForeignToken', ({ token }) => {
+      const known = foreign.get(token)
+      if (!known?.identity)
+        return VerifyForeignTokenResponse.fromPartial(known ?? { fault: 'token_issuer' })
+      const name = `${known.identity.clientId}:${known.identity.externalUserId}`
+      return VerifyForeignTokenResponse.fromPartial({ ...known, access: accessOf(state, name) })
     }),
     getAccess: answer('getAccess', ({ clientId, externalUserId }) => ({
       access: accessOf(state, `${clientId}:${externalUserId}`),

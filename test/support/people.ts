@@ -3,6 +3,7 @@ import { credentials } from '@grpc/grpc-js'
 import { unary } from '../../core/lib/grpc.ts'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
+import * as issuers from '../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as signers from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
@@ -76,6 +77,7 @@ export function manage(
   const people = new accounts.AccountServiceClient(core.core.target, insecure)
   const profiles = new catalog.CatalogServiceClient(core.core.target, insecure)
   const offers = new plans.PlanServiceClient(core.core.target, insecure)
+  const trust = new issuers.TrustedIssuerServiceClient(core.core.target, insecure)
   const appKeys = new keys.KeyServiceClient(core.core.target, insecure)
   const ownSigner = new signers.OwnSignerServiceClient(core.core.target, insecure)
   const headers = {
@@ -122,6 +124,26 @@ export function manage(
     rotateSecret: call(
       management.RotateClientSecretRequest.fromPartial({}),
       apps.rotateClientSecret.bind(apps),
+    ),
+    listTrustedIssuers: call(
+      issuers.ListTrustedIssuersRequest.fromPartial({}),
+      trust.listTrustedIssuers.bind(trust),
+    ),
+    addTrustedIssuer: call(
+      issuers.AddTrustedIssuerRequest.fromPartial({}),
+      trust.addTrustedIssuer.bind(trust),
+    ),
+    replaceTrustedIssuer: call(
+      issuers.ReplaceTrustedIssuerRequest.fromPartial({}),
+      trust.replaceTrustedIssuer.bind(trust),
+    ),
+    removeTrustedIssuer: call(
+      issuers.RemoveTrustedIssuerRequest.fromPartial({}),
+      trust.removeTrustedIssuer.bind(trust),
+    ),
+    checkForeignToken: call(
+      issuers.CheckForeignTokenRequest.fromPartial({}),
+      trust.checkForeignToken.bind(trust),
     ),
     listDomains: call(management.ListDomainsRequest.fromPartial({}), apps.listDomains.bind(apps)),
     addDomain: call(management.AddDomainRequest.fromPartial({}), apps.addDomain.bind(apps)),

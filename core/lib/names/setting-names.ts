@@ -94,6 +94,7 @@ export const settingNames: readonly string[] = [
   'OPENMETER_BATCH_SIZE',
   'OPENMETER_TIMEOUT_MS',
   'OPENMETER_URL',
+  'OUTBOUND_ALLOW',
   'PIPELINES',
   'PLATFORM_PORT',
   'PUBLIC_URL',

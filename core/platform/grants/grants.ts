@@ -20,6 +20,8 @@ export type EndCause =
   | 'user_deactivated'
   | 'member_removed'
   | 'app_deleted'
+  | 'issuer_changed'
+  | 'issuer_removed'
 
 /** The end of a grant: of everything that descends from it. */
 export interface GrantEnd {

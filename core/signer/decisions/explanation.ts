@@ -155,10 +155,12 @@ const rules: Readonly<Record<string, string>> = {
   invalid_token:
     'A token must be signed by a trusted issuer for this audience, within its time, and not revoked; a signer session must be known and not over.',
   token_form: 'The token is no JWT that can be verified.',
-  token_issuer: 'The token must be of an issuer that the sidecar trusts.',
+  token_issuer: 'The token must be of an issuer that the deployment or an app trusts.',
   token_signature: 'The token must be signed by a key of its issuer.',
   token_expired: 'The time of the token is over.',
   token_audience: 'The token must be for the audience of the signer.',
+  token_client:
+    'The token must name, by the claim that the app chose, a client of this app and of no other.',
   token_claim: 'A claim that the token needs is missing or wrong.',
   token_use: 'Of our own tokens only user and signer tokens stand for a user.',
   token_revoked: 'The token was revoked, or the login that it came from has ended.',

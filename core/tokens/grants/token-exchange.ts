@@ -6,7 +6,10 @@ import type {
 import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
+import type { Fault } from '../../identity/issuers/verification.ts'
+import type { ForeignTokens } from '../../identity/issuers/foreign-tokens.ts'
 import type { Keys } from '../../keys/keys.ts'
+import { issuerOf, openToken, withoutFinalSlashes } from '../../lib/foreign-tokens/form.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
 import { joinGrants, keyGrant } from '../../platform/grants/grants.ts'
 import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
@@ -25,6 +28,7 @@ import {
 } from './signer-token.ts'
 
 const keyTypes: readonly string[] = [TokenType.apiKey, TokenType.legacyApiKey]
+const tokenTypes: readonly string[] = [TokenType.accessToken, TokenType.jwt]
 const deviceResource = /^urn:(?:svc|pmth):device_code:(.*)$/
 
 export interface TokenExchangeDeps {
@@ -32,6 +36,7 @@ export interface TokenExchangeDeps {
   readonly clients: Pick<Clients, 'findPublic'>
   readonly keys: Pick<Keys, 'find' | 'ownerOf' | 'isKey'>
   readonly subjects: Subjects
+  readonly foreignTokens: ForeignTokens
   readonly sessions: SignerSessions
   readonly devices: Devices
   readonly signerTokens: SignerTokens
@@ -49,8 +54,8 @@ interface Exchange {
 
 /** RFC 8693. The checks come in the order of docs/identity.md, because the first failure decides the answer. */
 export function createTokenExchange(deps: TokenExchangeDeps) {
-  const { issuer, clients, keys, subjects, sessions, devices, signerTokens, exchangeAudit, now } =
-    deps
+  const { issuer, clients, keys, subjects, foreignTokens } = deps
+  const { sessions, devices, signerTokens, exchangeAudit, now } = deps
 
   async function exchange(
     request: ExchangeTokenRequest,
@@ -147,7 +152,9 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     requireTargets([...request.resources, ...request.audiences], signerTargets(issuer))
     const { subject, notAfter } = isKey(request)
       ? await keyOwner(request, { app, caller })
-      : await tokenOwner(request, { app, caller })
+      : isForeignToken(request.subjectToken, issuer)
+        ? await foreignOwner(request, { app, caller })
+        : await tokenOwner(request, { app, caller })
     const issued = await signerTokens.issue(subject, notAfter)
     return { ...issued, issuedTokenType: request.requestedTokenType ?? TokenType.accessToken }
   }
@@ -174,6 +181,27 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     const grants = joinGrants(lineageOf(jwt), parties.caller?.grants ?? [])
     const { tokensValidAfter } = user
     return { subject: { ...caller, tokensValidAfter, grants }, notAfter: jwt.exp }
+  }
+
+  /** The user of a token of an issuer that the app trusts. Every refusal comes before the user, whom the token may create. */
+  async function foreignOwner(
+    { subjectToken, scope }: ExchangeTokenRequest,
+    parties: Parties,
+  ): Promise<{ subject: SignerSubject; notAfter: number }> {
+    const clientId = parties.app?.clientId ?? parties.caller?.clientId ?? null
+    const foreign = await foreignTokens.verify(subjectToken, { clientId, waitMs: foreignKeysMs })
+    if ('fault' in foreign) throw foreignRefusal(foreign.fault)
+    const { trust, grant, publicScopes, expiresAt } = foreign
+    requireApp(trust.clientId, parties)
+    requireSigning([Scope.signJob], scope)
+    requireGranted(publicScopes)
+    if (expiresAt <= secondsOf(now())) throw invalidSubject()
+    const user = await foreignTokens.provision(foreign)
+    if (!user) throw invalidSubject()
+    const { appId, id: userId, externalUserId, tokensValidAfter } = user
+    const ids = { appId, userId, clientId: trust.clientId, externalUserId, tokensValidAfter }
+    const grants = joinGrants([grant], parties.caller?.grants ?? [])
+    return { subject: { ...ids, grants }, notAfter: expiresAt }
   }
 
   /** GRANT_INVALID unless it is a valid user JWT of that app. A signer JWT is refused: it would renew itself. */
@@ -263,7 +291,7 @@ export function requireSubject({
 }: Pick<ExchangeTokenRequest, 'subjectToken' | 'subjectTokenType'>): void {
   if (subjectToken.trim() === '')
     throw new DomainError('REQUEST_INVALID', 'subject_token is required')
-  if (subjectTokenType !== TokenType.accessToken && !keyTypes.includes(subjectTokenType)) {
+  if (!tokenTypes.includes(subjectTokenType) && !keyTypes.includes(subjectTokenType)) {
     throw new DomainError(
       'TOKEN_TYPE_UNSUPPORTED',
       `subject_token_type must be ${TokenType.accessToken}`,
@@ -291,6 +319,27 @@ export function requireSigning(scopes: readonly string[], requested: string | un
     throw new DomainError('SCOPE_INVALID', `the only scope of a signer session is ${Scope.signJob}`)
   }
 }
+
+// A client waits so long for an answer; keys that come later are there for the next one.
+const foreignKeysMs = 2_000
+
+/** A token that names another issuer than ours. What is no JWT is left to the rules for ours. */
+function isForeignToken(text: string, ownIssuer: string): boolean {
+  const token = openToken(text)
+  const named = token ? issuerOf(token) : ''
+  return named !== '' && named !== withoutFinalSlashes(ownIssuer)
+}
+
+const foreignRefusal = (fault: Fault): DomainError =>
+  fault === 'unavailable'
+    ? new DomainError(
+        'UNAVAILABLE',
+        "the keys of the subject token's issuer cannot be loaded now; try again",
+      )
+    : new DomainError(
+        'GRANT_INVALID',
+        `the subject token is not valid here, by the rule "${fault}" of its issuer (docs/trusted-issuers.md)`,
+      )
 
 export const invalidSubject = (cause?: unknown): DomainError =>
   new DomainError('GRANT_INVALID', 'the subject token is not valid here, or has expired', { cause })

@@ -1,9 +1,15 @@
 import { type JWTPayload, type JWTVerifyGetKey, decodeJwt, errors, jwtVerify } from 'jose'
+import {
+  foreignAlgorithms,
+  isForeignType,
+  toleranceSeconds,
+} from '../../../core/lib/foreign-tokens/form.ts'
 import { textOf } from '../../../core/lib/json.ts'
 import type { Now } from '../../../core/lib/time.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import { type Refusal, refusals } from '../../authorize/refusals.ts'
 import type { VerifiedIdentity } from '../bound-identity.ts'
+import type { ForeignTokens } from '../foreign-tokens.ts'
 import type { RevokedTokens } from '../revoked-tokens.ts'
 import type { Verdict, Verifier } from './verifier.ts'
 
@@ -18,6 +24,8 @@ export interface TrustedIssuer {
 
 export interface OidcOptions {
   readonly issuers: readonly TrustedIssuer[]
+  /** Of every other issuer: an app may trust it. */
+  readonly foreign: ForeignTokens
   readonly clientIdClaim: string
   readonly subjectClaim: string
   /** Of our own issuer. */
@@ -32,16 +40,7 @@ const jwtShape = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/
 /** True for text of a JWT's shape. */
 export const looksLikeToken = (text: string): boolean => jwtShape.test(text)
 
-const algorithms = ['RS256', 'ES256'] as const
 const ownType = 'at+jwt'
-// Most identity providers do not write the type of RFC 9068 (decision 39).
-const foreignTypes: readonly (string | undefined)[] = [
-  undefined,
-  'jwt',
-  ownType,
-  'application/at+jwt',
-]
-const toleranceSeconds = 60
 
 export const trimSlashes = (url: string): string => url.replace(/\/+$/, '')
 const no = (refusal: Refusal, rule: string, identity: VerifiedIdentity | null = null): Verdict => ({
@@ -53,13 +52,13 @@ const no = (refusal: Refusal, rule: string, identity: VerifiedIdentity | null = 
 
 /**
  * Verifies JWT access tokens (RFC 9068) of our own issuer and, when configured, of a foreign
- * one.
+ * one. Those of issuers that apps trust are for core.
  */
 export function oidcVerifier(options: OidcOptions): Verifier {
   return async ({ credential }) => {
     if (credential.kind !== 'given' || !looksLikeToken(credential.text)) return null
     const trusted = issuerOf(credential.text, options.issuers)
-    if (!trusted) return no(refusals.invalidToken, 'token_issuer')
+    if (!trusted) return options.foreign(credential.text)
     const { claims, fault } = await verifyToken(credential.text, trusted, options.now())
     const identity = claims && identityOf(claims, trusted, options)
     if (fault !== null || !claims) return no(refusals.invalidToken, fault ?? 'token_form', identity)
@@ -127,14 +126,14 @@ async function verifyToken(
 ): Promise<CheckedToken> {
   try {
     const { payload, protectedHeader } = await jwtVerify(token, keys, {
-      algorithms: [...algorithms],
+      algorithms: [...foreignAlgorithms],
       ...(own ? { typ: ownType } : {}),
       audience: [audience, trimSlashes(audience), `${trimSlashes(audience)}/`],
       requiredClaims: ['exp'],
       clockTolerance: toleranceSeconds,
       currentDate: now,
     })
-    const isAccessToken = own || foreignTypes.includes(protectedHeader.typ?.toLowerCase())
+    const isAccessToken = own || isForeignType(protectedHeader.typ)
     return { claims: payload, fault: isAccessToken ? null : 'token_form' }
   } catch (error) {
     if (tokenErrors.some((kind) => error instanceof kind)) return checkedToken(error)

@@ -3,6 +3,7 @@ import type { HeaderMap } from '../../authorize/request.ts'
 import type { SidecarConfig } from '../../config.ts'
 import type { CoreClient } from '../../core-client.ts'
 import { rememberTokensSeconds } from '../config.ts'
+import type { ForeignTokens } from '../foreign-tokens.ts'
 import type { RevokedTokens } from '../revoked-tokens.ts'
 import { createForeignKeys, createOwnKeys } from '../jwks.ts'
 import { type KeyLookup, type KeyShape, apiKeyVerifier } from './api-key.ts'
@@ -15,6 +16,7 @@ export interface SelectOptions {
   readonly config: SidecarConfig['identity']
   readonly core: Pick<CoreClient, 'getJwks'>
   readonly lookup: KeyLookup
+  readonly foreign: ForeignTokens
   readonly shape: KeyShape
   readonly revokedTokens: RevokedTokens
   readonly now: Now
@@ -29,17 +31,12 @@ export interface Selection {
 }
 
 /** The verifier that IDENTITY_AUTH_MODE names (decision 29). */
-export async function selectVerifier({
-  config,
-  core,
-  lookup,
-  shape,
-  revokedTokens,
-  now,
-}: SelectOptions): Promise<Selection> {
+export async function selectVerifier(options: SelectOptions): Promise<Selection> {
+  const { config, core, lookup, foreign, shape, revokedTokens, now } = options
   const apiKey = apiKeyVerifier({ lookup, shape })
   const oidc = oidcVerifier({
     issuers: trustedIssuers(config, createOwnKeys({ load: core.getJwks, now })),
+    foreign,
     clientIdClaim: config.clientIdClaim,
     subjectClaim: config.subjectClaim,
     revokedTokens,

@@ -94,7 +94,7 @@ describe('the app-scoped exchange', () => {
     ['a blank subject', () => ({ ...base(), subject_token: ' ' }), '400 invalid_request'],
     [
       'another subject type',
-      () => ({ ...base(), subject_token_type: 'urn:ietf:params:oauth:token-type:jwt' }),
+      () => ({ ...base(), subject_token_type: 'urn:ietf:params:oauth:token-type:id_token' }),
       '400 unsupported_token_type',
     ],
     [

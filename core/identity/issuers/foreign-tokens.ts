@@ -1,0 +1,111 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type { UnprovedToken } from '../../lib/foreign-tokens/form.ts'
+import { secondsOf } from '../../lib/time.ts'
+import { authId } from '../../platform/ids.ts'
+import type { Clients } from '../apps/clients.ts'
+import type { User } from '../types.ts'
+import type { Users } from '../users/users.ts'
+import {
+  type Fault,
+  type ForeignIdentity,
+  type RuleOutcome,
+  type Verification,
+  userOf,
+} from './verification.ts'
+
+export interface ForeignTokensDeps {
+  readonly verification: Verification
+  readonly clients: Pick<Clients, 'findPublic'>
+  readonly users: Pick<Users, 'get' | 'findById' | 'admitSubjects'>
+}
+
+/** A sound token of a trusted issuer, and the user that it stands for. */
+export interface ForeignSubject extends ForeignIdentity {
+  /** Null for a user that the app does not have yet. */
+  readonly user: User | null
+  /** The scopes of the app's public client, which bound what the token is good for. */
+  readonly publicScopes: readonly string[]
+}
+
+export interface TokenCheck {
+  readonly accepted: boolean
+  readonly rules: readonly RuleOutcome[]
+  readonly trustedIssuerId: string
+  readonly externalUserId: string
+  readonly userStatus: string
+  readonly expiresAt: string
+}
+
+/** Users who come with a token of an issuer that their app trusts (docs/trusted-issuers.md). */
+export function createForeignTokens({ verification, clients, users }: ForeignTokensDeps) {
+  /**
+   * Whom the token stands for, in the app `clientId` where one is named; the fault otherwise. A deactivated user, and one that
+   * was deactivated since the token was issued, is the fault `user`. Nobody is provisioned.
+   */
+  async function verify(
+    token: string,
+    options: { clientId?: string | null; waitMs: number },
+  ): Promise<ForeignSubject | { readonly fault: Fault }> {
+    const identity = await verification.verify(token, options)
+    if ('fault' in identity) return identity
+    const client = await clients.findPublic(identity.trust.clientId)
+    if (!client) return { fault: 'issuer' }
+    const user = await find(identity)
+    if (user && isShutOut(user, identity)) return { fault: 'user' }
+    return { ...identity, user, publicScopes: client.scopes }
+  }
+
+  /** The user, created when the app does not have it yet; the reason of the gate when it refuses a new user. Null when it is not active. */
+  async function provision({ trust, externalUserId, user }: ForeignSubject): Promise<User | null> {
+    if (user) return user
+    const name = { clientId: trust.clientId, externalUserId }
+    const subjects = await users.admitSubjects([name])
+    const subject = subjects.get(authId(name.clientId, name.externalUserId))
+    const created = subject ? await users.findById(subject.appId, subject.userId) : null
+    return created?.status === 'active' ? created : null
+  }
+
+  /** What a token would become in the app `clientId`. Leaves nothing behind, and provisions nobody. */
+  async function check(token: string, clientId: string): Promise<TokenCheck> {
+    const { outcomes, trust, token: opened } = await verification.examine(token, clientId)
+    const externalUserId = opened && trust ? userOf(opened, trust) : null
+    const user = trust && externalUserId ? await find({ trust, externalUserId }) : null
+    const verdict = await verify(token, { clientId, waitMs: checkMs })
+    return {
+      accepted: !('fault' in verdict),
+      rules: outcomes,
+      trustedIssuerId: trust?.id ?? '',
+      externalUserId: externalUserId ?? '',
+      userStatus: externalUserId === null ? '' : (user?.status ?? 'unknown'),
+      expiresAt: opened ? expiryOf(opened) : '',
+    }
+  }
+
+  const find = ({
+    trust,
+    externalUserId,
+  }: Pick<ForeignIdentity, 'trust' | 'externalUserId'>): Promise<User | null> =>
+    users.get(trust.appId, externalUserId).catch((error: unknown) => {
+      if (error instanceof DomainError && error.reason === 'NOT_FOUND') return null
+      throw error
+    })
+
+  return { verify, provision, check }
+}
+
+export type ForeignTokens = ReturnType<typeof createForeignTokens>
+
+const checkMs = 1_000
+
+/** In ISO 8601; "" when the token names no instant. */
+function expiryOf({ claims: { exp } }: UnprovedToken): string {
+  const isInstant = typeof exp === 'number' && Math.abs(exp) < 1e11
+  return isInstant ? new Date(exp * 1000).toISOString() : ''
+}
+
+function isShutOut(user: User, { issuedAt }: ForeignIdentity): boolean {
+  const { status, tokensValidAfter } = user
+  return (
+    status !== 'active' || (tokensValidAfter !== null && issuedAt < secondsOf(tokensValidAfter))
+  )
+}

@@ -1,0 +1,50 @@
+import {
+  OperatorTrustedIssuerServiceService,
+  TrustedIssuerServiceService,
+} from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
+import { createIssuerKeys } from '../../lib/foreign-tokens/issuer-keys.ts'
+import { createOutbound } from '../../lib/outbound/outbound.ts'
+import type { Platform } from '../../platform/platform.ts'
+import { grpcService } from '../../rpc/serve.ts'
+import type { Clients } from '../apps/clients.ts'
+import type { CredentialIssuer } from '../types.ts'
+import type { Users } from '../users/users.ts'
+import { createForeignTokens } from './foreign-tokens.ts'
+import { createIssuers } from './issuers.ts'
+import { createIssuersRpc } from './rpc.ts'
+import { deleteIssuersOfApp } from './store.ts'
+import { createVerification } from './verification.ts'
+
+/** Ends the trust of an app with the app. Users have none. */
+export const issuerCredentials: CredentialIssuer = {
+  endOfUser: async () => [],
+  endOfApp: async (db, app) => {
+    await deleteIssuersOfApp(db, app)
+    return []
+  },
+}
+
+/** The issuers that apps trust, and the tokens that they issue. */
+export function createIssuersPart(
+  { pool, grants, now, config }: Platform,
+  { clients, users }: { readonly clients: Clients; readonly users: Users },
+) {
+  const { fetchText } = createOutbound({ allow: config.outboundAllow })
+  const keys = createIssuerKeys({ fetchText, now })
+  const verification = createVerification({ pool, keys, now })
+  const foreignTokens = createForeignTokens({ verification, clients, users })
+  const { trustedIssuerService, operatorTrustedIssuerService } = createIssuersRpc({
+    issuers: createIssuers({ pool, grants, now }),
+    foreignTokens,
+    clients,
+    ownIssuer: config.issuer,
+    revocationBoundSeconds: config.revocationBoundSeconds,
+  })
+  return {
+    foreignTokens,
+    services: [
+      grpcService(TrustedIssuerServiceService, trustedIssuerService),
+      grpcService(OperatorTrustedIssuerServiceService, operatorTrustedIssuerService),
+    ],
+  }
+}

@@ -1,0 +1,82 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type { TrustRules as TrustRulesMessage } from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
+import { withoutFinalSlashes } from '../../lib/foreign-tokens/form.ts'
+import { isReadable } from '../../lib/text/readable.ts'
+import type { TrustRules } from './store.ts'
+
+const valuesMax = 20
+const textMax = 200
+const urlMax = 500
+const claimName = /^[\x21-\x7e]{1,100}$/
+
+const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
+
+/** The rules in their one form. REQUEST_INVALID with the reason; `ownIssuer` can never be trusted: its tokens are ours. */
+export function parseRules(message: TrustRulesMessage | undefined, ownIssuer: string): TrustRules {
+  if (!message) throw invalid('issuer is required')
+  const issuer = withoutFinalSlashes(parseAddress(message.issuer, 'issuer'))
+  if (sameIssuer(issuer, ownIssuer))
+    throw invalid("issuer is this service's own: its tokens are accepted already")
+  const audiences = parseTexts(message.audiences, 'audiences')
+  const clientValues = parseTexts(message.clientValues, 'clientValues')
+  const clientClaim =
+    message.clientClaim === '' ? null : parseClaim(message.clientClaim, 'clientClaim')
+  if ((clientClaim === null) !== (clientValues.length === 0))
+    throw invalid('clientClaim and clientValues belong together: the claim, and what it says')
+  if (audiences.length === 0 && clientClaim === null)
+    throw invalid(
+      "name audiences, or a clientClaim with its clientValues: otherwise every token of the issuer would be this app's",
+    )
+  return {
+    issuer,
+    audiences,
+    clientClaim,
+    clientValues,
+    userClaim: message.userClaim === '' ? 'sub' : parseClaim(message.userClaim, 'userClaim'),
+    jwksUri: message.jwksUri === '' ? null : parseAddress(message.jwksUri, 'jwksUri'),
+  }
+}
+
+const sameIssuer = (one: string, other: string): boolean =>
+  one.toLowerCase() === withoutFinalSlashes(other).toLowerCase()
+
+/** An address without what would make two of the same: credentials, query, fragment. It is fetched under decision 50 only. */
+function parseAddress(text: string, field: string): string {
+  const url = text.length <= urlMax && URL.canParse(text) ? new URL(text) : null
+  if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:'))
+    throw invalid(`${field} must be an https URL of at most ${urlMax} characters`)
+  if (url.username !== '' || url.password !== '' || /[?#\s]/.test(text))
+    throw invalid(`${field} must hold no credentials, query, fragment or white space`)
+  return text
+}
+
+function parseClaim(text: string, field: string): string {
+  if (claimName.test(text)) return text
+  throw invalid(`${field} must be the name of a claim: 1 to 100 printable ASCII characters`)
+}
+
+function parseTexts(values: readonly string[], field: string): string[] {
+  const isFit = (text: string): boolean =>
+    text !== '' && text.length <= textMax && isReadable(text) && text === text.trim()
+  if (values.length > valuesMax || !values.every(isFit))
+    throw invalid(`${field} must hold at most ${valuesMax} texts of 1 to ${textMax} characters`)
+  return [...new Set(values)]
+}
+
+/** Whether one token could match both: they then could not say whose user it stands for. */
+export function overlap(one: TrustRules, other: TrustRules): boolean {
+  if (one.issuer !== other.issuer) return false
+  return meetAudiences(one, other) && meetClients(one, other)
+}
+
+const meet = (one: readonly string[], other: readonly string[]): boolean =>
+  one.some((value) => other.includes(value))
+
+const meetAudiences = (one: TrustRules, other: TrustRules): boolean =>
+  one.audiences.length === 0 || other.audiences.length === 0 || meet(one.audiences, other.audiences)
+
+// Two claims may stand in one token, so only other values of the same claim keep two apart.
+const meetClients = (one: TrustRules, other: TrustRules): boolean =>
+  one.clientClaim === null ||
+  one.clientClaim !== other.clientClaim ||
+  meet(one.clientValues, other.clientValues)

@@ -1,0 +1,267 @@
+import { IssuerUnavailable, type IssuerKeys } from '../../lib/foreign-tokens/issuer-keys.ts'
+import {
+  type UnprovedToken,
+  algorithmOf,
+  isForeignType,
+  issuerOf,
+  openToken,
+  textsOf,
+  timeFault,
+} from '../../lib/foreign-tokens/form.ts'
+import type { Pool } from '../../lib/sql.ts'
+import { type Now, secondsOf } from '../../lib/time.ts'
+import {
+  type ExternalUserId,
+  externalUserId,
+  newUserProblem,
+  subjectProblem,
+} from '../../platform/ids.ts'
+import { trustGrant } from './issuers.ts'
+import * as store from './store.ts'
+
+export interface VerificationDeps {
+  readonly pool: Pool
+  readonly keys: Pick<IssuerKeys, 'isSignedBy'>
+  readonly now: Now
+}
+
+/** Whom a sound token of a trusted issuer stands for. The user may not be there yet, or be deactivated. */
+export interface ForeignIdentity {
+  readonly trust: store.AppIssuer
+  readonly externalUserId: ExternalUserId
+  /** What everything descends from that is got with the token. */
+  readonly grant: string
+  /** Unix seconds; 0 for a token that does not say, which is then older than any revocation. */
+  readonly issuedAt: number
+  readonly expiresAt: number
+}
+
+export const rules = [
+  'form',
+  'typ',
+  'alg',
+  'issuer',
+  'audience',
+  'client',
+  'user',
+  'expiry',
+  'signature',
+] as const
+export type Rule = (typeof rules)[number]
+
+/** Why a token is refused: the rule, `ambiguous` where two apps claim it, `unavailable` where that cannot be known now. */
+export type Fault = Rule | 'ambiguous' | 'unavailable'
+
+export interface RuleOutcome {
+  readonly rule: Rule
+  readonly passed: boolean
+  readonly detail: string
+}
+
+// Each has keys of its own, so a token costs at most so many signatures.
+const candidatesMax = 3
+
+/** Verifies tokens of issuers that apps trust (docs/decisions/39.md). */
+export function createVerification({ pool, keys, now }: VerificationDeps) {
+  /**
+   * The identity behind a token, of the app `clientId` where one is named. The fault otherwise; `unavailable` when the keys of
+   * its issuer do not come within `waitMs`.
+   */
+  async function verify(
+    text: string,
+    { clientId = null, waitMs }: { clientId?: string | null; waitMs: number },
+  ): Promise<ForeignIdentity | { readonly fault: Fault }> {
+    const token = openToken(text)
+    if (!token) return { fault: 'form' }
+    const formFault = faultOfForm(token)
+    if (formFault) return { fault: formFault }
+    const issuer = issuerOf(token)
+    const all = issuer === '' ? [] : await store.listByIssuer(pool, issuer, clientId)
+    const matching = matchingTrust(token, all)
+    if (typeof matching === 'string') return { fault: matching }
+    if (timeFault(token, secondsOf(now())) !== null) return { fault: 'expiry' }
+    const proved = await prove(token, matching, waitMs)
+    if ('fault' in proved) return proved
+    return identify(token, proved.trust)
+  }
+
+  /** The one whose keys signed it. Keys belong to trust, so that an app that names keys speaks for itself alone. */
+  async function prove(
+    token: UnprovedToken,
+    candidates: readonly store.AppIssuer[],
+    waitMs: number,
+  ): Promise<{ readonly trust: store.AppIssuer } | { readonly fault: Fault }> {
+    let isUnavailable = false
+    const signed = await Promise.all(
+      candidates.slice(0, candidatesMax).map((trust) =>
+        keys.isSignedBy(trust, token, waitMs).catch((error: unknown) => {
+          if (!(error instanceof IssuerUnavailable)) throw error
+          isUnavailable = true
+          return false
+        }),
+      ),
+    )
+    const proved = candidates.filter((_, index) => signed[index] === true)
+    const [trust] = proved
+    if (proved.length > 1 || candidates.length > candidatesMax) return { fault: 'ambiguous' }
+    if (isUnavailable && !trust) return { fault: 'unavailable' }
+    return trust ? { trust } : { fault: 'signature' }
+  }
+
+  /** What every rule says of a token, against what an app trusts; all of them, whether one before it refuses or not. */
+  async function examine(
+    text: string,
+    clientId: string,
+  ): Promise<{
+    readonly outcomes: readonly RuleOutcome[]
+    readonly trust: store.AppIssuer | null
+    readonly token: UnprovedToken | null
+  }> {
+    const token = openToken(text)
+    if (!token)
+      return { outcomes: [outcome('form', 'is no JWT, or too long')], trust: null, token: null }
+    const issuer = issuerOf(token)
+    const all = issuer === '' ? [] : await store.listByIssuer(pool, issuer, clientId)
+    const passes = (trust: store.AppIssuer): number =>
+      Number(isForAudience(token, trust)) + Number(isForClient(token, trust))
+    const [trust = null] = all.toSorted((one, other) => passes(other) - passes(one))
+    const shared = [
+      outcome('form', null, 'is a JWT'),
+      outcome(
+        'typ',
+        isForeignType(token.header['typ']) ? null : 'must be absent, JWT or at+jwt',
+        printable(token.header['typ']),
+      ),
+      outcome(
+        'alg',
+        algorithmOf(token) ? null : 'must be RS256 or ES256',
+        printable(token.header['alg']),
+      ),
+      outcome('issuer', trust ? null : 'is not trusted by this app', printable(token.claims['iss'])),
+    ]
+    const time = timeFault(token, secondsOf(now()))
+    const expiry = outcome('expiry', time, printable(token.claims['exp']))
+    if (!trust) return { outcomes: [...shared, expiry], trust, token }
+    const ofTrust = outcomesOf(token, trust)
+    return {
+      outcomes: [...shared, ...ofTrust, expiry, await signatureOutcome(trust, token)],
+      trust,
+      token,
+    }
+  }
+
+  async function signatureOutcome(
+    trust: store.AppIssuer,
+    token: UnprovedToken,
+  ): Promise<RuleOutcome> {
+    try {
+      const isSigned = await keys.isSignedBy(trust, token, examineMs)
+      return outcome(
+        'signature',
+        isSigned ? null : 'was made by none of the keys of the issuer',
+        'sound',
+      )
+    } catch (error) {
+      if (!(error instanceof IssuerUnavailable)) throw error
+      return outcome('signature', `cannot be checked: ${error.message}`)
+    }
+  }
+
+  return { verify, examine }
+}
+
+export type Verification = ReturnType<typeof createVerification>
+
+const examineMs = 4_000
+
+function faultOfForm(token: UnprovedToken): Fault | null {
+  if (!isForeignType(token.header['typ'])) return 'typ'
+  return algorithmOf(token) ? null : 'alg'
+}
+
+/** The trust whose audience and client a token has; not empty. */
+function matchingTrust(
+  token: UnprovedToken,
+  all: readonly store.AppIssuer[],
+): readonly store.AppIssuer[] | Fault {
+  if (all.length === 0) return 'issuer'
+  const forAudience = all.filter((trust) => isForAudience(token, trust))
+  if (forAudience.length === 0) return 'audience'
+  const matching = forAudience.filter((trust) => isForClient(token, trust))
+  return matching.length > 0 ? matching : 'client'
+}
+
+function identify(
+  token: UnprovedToken,
+  trust: store.AppIssuer,
+): ForeignIdentity | { readonly fault: Fault } {
+  const user = userOf(token, trust)
+  if (user === null) return { fault: 'user' }
+  const { iat, exp } = token.claims
+  return {
+    trust,
+    externalUserId: user,
+    grant: trustGrant(trust),
+    issuedAt: typeof iat === 'number' && iat > 0 ? Math.floor(iat) : 0,
+    expiresAt: Math.floor(Number(exp)),
+  }
+}
+
+const isForAudience = ({ claims }: UnprovedToken, { audiences }: store.TrustRules): boolean =>
+  audiences.length === 0 || textsOf(claims['aud']).some((audience) => audiences.includes(audience))
+
+// Own properties only: no claim is called "constructor".
+const claimOf = ({ claims }: UnprovedToken, name: string): unknown =>
+  Object.hasOwn(claims, name) ? claims[name] : undefined
+
+const isForClient = (
+  token: UnprovedToken,
+  { clientClaim, clientValues }: store.TrustRules,
+): boolean =>
+  clientClaim === null ||
+  textsOf(claimOf(token, clientClaim)).some((value) => clientValues.includes(value))
+
+/** The user whom the token names; null for none, and for a name that no user of an integrator may have (decision 8). */
+export function userOf(
+  token: UnprovedToken,
+  { userClaim }: store.TrustRules,
+): ExternalUserId | null {
+  const named = claimOf(token, userClaim)
+  if (typeof named !== 'string' || named !== named.trim()) return null
+  const problem = subjectProblem(named) ?? newUserProblem(named)
+  return problem === null ? externalUserId(named) : null
+}
+
+function outcomesOf(token: UnprovedToken, trust: store.AppIssuer): RuleOutcome[] {
+  const { audiences, clientClaim, clientValues, userClaim } = trust
+  const client = clientClaim === null ? undefined : claimOf(token, clientClaim)
+  return [
+    outcome(
+      'audience',
+      isForAudience(token, trust) ? null : `must name one of ${audiences.join(', ')}`,
+      audiences.length === 0 ? 'any' : `aud is ${printable(token.claims['aud'])}`,
+    ),
+    outcome(
+      'client',
+      isForClient(token, trust) ? null : `must be one of ${clientValues.join(', ')}`,
+      clientClaim === null ? 'any' : `${clientClaim} is ${printable(client)}`,
+    ),
+    outcome(
+      'user',
+      userOf(token, trust) === null ? 'must be a text that a user of this app may be called' : null,
+      `${userClaim} is ${printable(claimOf(token, userClaim))}`,
+    ),
+  ]
+}
+
+const outcome = (rule: Rule, fault: string | null, value = ''): RuleOutcome => ({
+  rule,
+  passed: fault === null,
+  detail: fault === null ? value : [value, fault].filter(Boolean).join(': '),
+})
+
+const printableMax = 200
+
+/** A value of the token, for people; cut short. */
+const printable = (value: unknown): string =>
+  value === undefined ? 'absent' : (JSON.stringify(value) ?? '').slice(0, printableMax)

@@ -1,0 +1,74 @@
+import { isObject } from '../json.ts'
+
+/** The most bytes of a token that anything reads: providers that list groups write several thousand. */
+export const tokenBytesMax = 16_384
+const kidMax = 512
+
+/** The algorithms of foreign tokens: asymmetric ones alone, so that no public key can pass for a secret. */
+export const foreignAlgorithms = ['RS256', 'ES256'] as const
+export type ForeignAlgorithm = (typeof foreignAlgorithms)[number]
+
+// Most identity providers do not write the type of RFC 9068 (docs/decisions/39.md).
+const types: readonly unknown[] = [undefined, 'jwt', 'at+jwt', 'application/at+jwt']
+
+/** A JWT that was taken apart. Nothing of it is proved yet. */
+export interface UnprovedToken {
+  readonly text: string
+  readonly header: Readonly<Record<string, unknown>>
+  readonly claims: Readonly<Record<string, unknown>>
+}
+
+const shape = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/
+
+/** Takes a JWT in compact serialization apart (RFC 7515 section 3.1); null for anything else, and for one that is too long. */
+export function openToken(text: string): UnprovedToken | null {
+  if (text.length > tokenBytesMax || !shape.test(text)) return null
+  const [header, claims] = text.split('.', 2).map(parsePart)
+  return header && claims ? { text, header, claims } : null
+}
+
+function parsePart(part: string): Readonly<Record<string, unknown>> | null {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(part, 'base64url').toString('utf8'))
+    return isObject(value) ? value : null
+  } catch {
+    return null
+  }
+}
+
+/** Whether the `typ` of a header is one that providers give their access tokens. */
+export const isForeignType = (typ: unknown): boolean =>
+  types.includes(typeof typ === 'string' ? typ.toLowerCase() : typ)
+
+export const algorithmOf = ({ header: { alg } }: UnprovedToken): ForeignAlgorithm | null =>
+  foreignAlgorithms.find((known) => known === alg) ?? null
+
+/** The key's id; null when it has none, undefined for one that no key has. */
+export function kidOf({ header: { kid } }: UnprovedToken): string | null | undefined {
+  if (kid === undefined) return null
+  return typeof kid === 'string' && kid.length <= kidMax ? kid : undefined
+}
+
+export const withoutFinalSlashes = (url: string): string => url.replace(/\/+$/, '')
+
+/** Its issuer without final slashes; "" when it names none. */
+export const issuerOf = ({ claims: { iss } }: UnprovedToken): string =>
+  typeof iss === 'string' ? withoutFinalSlashes(iss) : ''
+
+/** The texts of a claim that is one text or a list of them. */
+export function textsOf(claim: unknown): string[] {
+  if (typeof claim === 'string') return [claim]
+  return Array.isArray(claim) ? claim.filter((item) => typeof item === 'string') : []
+}
+
+/** Clocks of providers and ours may differ by so much. */
+export const toleranceSeconds = 60
+
+/** What is wrong with its times at `at` (Unix seconds); null for nothing. `exp` is needed. */
+export function timeFault({ claims }: UnprovedToken, at: number): string | null {
+  const { exp, nbf } = claims
+  if (typeof exp !== 'number' || !Number.isFinite(exp)) return 'has no exp'
+  if (exp + toleranceSeconds <= at) return 'has expired'
+  if (nbf !== undefined && typeof nbf !== 'number') return 'has an nbf that is no number'
+  return typeof nbf === 'number' && nbf - toleranceSeconds > at ? 'is not valid yet' : null
+}

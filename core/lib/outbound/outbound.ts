@@ -1,0 +1,131 @@
+import { Resolver, lookup } from 'node:dns/promises'
+import { type IncomingMessage, request as requestHttp } from 'node:http'
+import { request as requestHttps } from 'node:https'
+import { isIP } from 'node:net'
+import { type OutboundAllowance, isListed, isLoopback, isPublicAddress } from './addresses.ts'
+
+export interface OutboundOptions {
+  readonly allow: OutboundAllowance
+  /** The addresses of a host name. */
+  readonly resolve?: (host: string) => Promise<readonly string[]>
+  readonly timeoutMs?: number
+}
+
+const defaultTimeoutMs = 10_000
+const maxBytes = 64 * 1024
+
+/**
+ * Fetches from addresses that a tenant named (docs/decisions/50.md): https only, the name is resolved once and that very
+ * address is connected to, none that is not public unless OUTBOUND_ALLOW lists it, no redirects, 10 s, 64 KiB.
+ */
+export function createOutbound({ allow, resolve, timeoutMs = defaultTimeoutMs }: OutboundOptions) {
+  const addressesOf = resolve ?? ((host: string) => resolveHost(host, allow))
+
+  /** The text at `address`. Rejects with the reason in one line, without what the host said. */
+  async function fetchText(address: string): Promise<string> {
+    const url = parseTarget(address)
+    const signal = AbortSignal.timeout(timeoutMs)
+    try {
+      const target = await within(signal, chooseAddress(url))
+      return await read(url, target, signal)
+    } catch (error) {
+      if (signal.aborted)
+        throw new Error(`did not answer within ${timeoutMs / 1000} s`, { cause: error })
+      throw error
+    }
+  }
+
+  async function chooseAddress(url: URL): Promise<string> {
+    const host = hostOf(url)
+    const addresses = isIP(host) === 0 ? await addressesOf(host) : [host]
+    // All of them: a name with one good address among bad ones is somebody's trick.
+    for (const address of addresses) requireAllowed(url, { host, address })
+    const [first] = addresses
+    if (first === undefined) throw new Error('has no address')
+    return first
+  }
+
+  function requireAllowed(url: URL, at: { host: string; address: string }): void {
+    const listed = isListed(allow, at)
+    if (!listed && !isPublicAddress(at.address))
+      throw new Error('is not a public address; the operator lists others in OUTBOUND_ALLOW')
+    if (url.protocol !== 'https:' && !(listed && isLoopback(at.address)))
+      throw new Error('must be reached by https')
+  }
+
+  return { fetchText }
+}
+
+export type Outbound = ReturnType<typeof createOutbound>
+
+const hostOf = (url: URL): string => url.hostname.replace(/^\[|\]$/g, '').toLowerCase()
+
+function parseTarget(address: string): URL {
+  if (!URL.canParse(address)) throw new Error('is not a URL')
+  const url = new URL(address)
+  if (url.protocol !== 'https:' && url.protocol !== 'http:') throw new Error('must be an https URL')
+  if (url.username !== '' || url.password !== '') throw new Error('must hold no credentials')
+  return url
+}
+
+// The system's resolver reads the hosts file, and holds a thread of few until it answers: it is for what an operator listed.
+async function resolveHost(host: string, allow: OutboundAllowance): Promise<string[]> {
+  if (allow.hosts.has(host) || host === 'localhost')
+    return (await lookup(host, { all: true })).map(({ address }) => address)
+  const resolver = new Resolver({ timeout: 2_000, tries: 2 })
+  const answers = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)])
+  const addresses = answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []))
+  if (addresses.length === 0) throw new Error('has a name that cannot be resolved now')
+  return addresses
+}
+
+async function within<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  const onAbort = (): void => reject(new Error('took too long'))
+  signal.addEventListener('abort', onAbort)
+  try {
+    return await Promise.race([work, promise])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+async function read(url: URL, address: string, signal: AbortSignal): Promise<string> {
+  const response = await send(url, address, signal)
+  try {
+    if (response.statusCode !== 200) throw new Error(`answered ${response.statusCode ?? 0}`)
+    const chunks: Buffer[] = []
+    let size = 0
+    for await (const chunk of response) {
+      const bytes = Buffer.from(chunk)
+      size += bytes.length
+      if (size > maxBytes) throw new Error(`answered more than ${maxBytes} bytes`)
+      chunks.push(bytes)
+    }
+    return Buffer.concat(chunks).toString('utf8')
+  } finally {
+    response.destroy()
+  }
+}
+
+/** Connects to `address` and to nothing else, whatever its name says by then. TLS still checks the name. */
+async function send(url: URL, address: string, signal: AbortSignal): Promise<IncomingMessage> {
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
+  const open = url.protocol === 'https:' ? requestHttps : requestHttp
+  const family = isIP(address)
+  const outgoing = open(url, {
+    signal,
+    agent: false,
+    headers: { accept: 'application/json', 'accept-encoding': 'identity' },
+    lookup: (_host, options, done) => {
+      if (options.all === true) done(null, [{ address, family }])
+      else done(null, address, family)
+    },
+  })
+  outgoing.once('response', resolve)
+  outgoing.on('error', (error: NodeJS.ErrnoException) =>
+    reject(new Error(`cannot be reached (${error.code ?? 'failed'})`, { cause: error })),
+  )
+  outgoing.end()
+  return promise
+}

@@ -1,0 +1,262 @@
+import { type Static, Type } from 'typebox'
+import type {
+  TokenCheck as TokenCheckMessage,
+  TrustedIssuer as TrustedIssuerMessage,
+} from '../../../proto/gen/es/tollgate/identity/v1/issuers_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant, nullable, required } from '../schemas.ts'
+
+const url = '/api/v1/apps/:clientId/trusted-issuers'
+const tags = ['apps']
+
+const texts = (description: string) =>
+  Type.Array(Type.String({ minLength: 1, maxLength: 200 }), { maxItems: 20, description })
+
+const ruleFields = {
+  issuer: required('As in the iss claim of its tokens; a final slash does not count.'),
+  audiences: texts('One of them must be in aud; any audience when empty.'),
+  clientClaim: nullable({
+    description: 'The claim that says which client a token was issued to, such as azp.',
+  }),
+  clientValues: texts('The values of that claim that mean this app.'),
+  userClaim: Type.String({ description: 'The claim that becomes externalUserId.' }),
+  jwksUri: nullable({
+    description:
+      "The address of the issuer's keys; found through its discovery document when null.",
+  }),
+}
+
+const TrustedIssuer = named(
+  Type.Object({
+    id: Type.String(),
+    ...ruleFields,
+    createdAt: Instant('When it was added.'),
+    updatedAt: Instant('When its rules were last replaced.'),
+  }),
+  'TrustedIssuer',
+)
+const TrustedIssuerList = named(
+  Type.Object({ issuers: Type.Array(ref(TrustedIssuer)) }),
+  'TrustedIssuerList',
+)
+const ReplacedTrustedIssuer = named(
+  Type.Object({
+    ...TrustedIssuer.properties,
+    effectiveBy: Instant('When the last permission under the old rules has expired.'),
+  }),
+  'ReplacedTrustedIssuer',
+)
+const RemovedTrustedIssuer = named(
+  Type.Object({
+    success: Type.Boolean(),
+    effectiveBy: Instant('When the last permission has expired.'),
+    correlation_id: Type.String(),
+  }),
+  'RemovedTrustedIssuer',
+)
+const TokenCheck = named(
+  Type.Object({
+    accepted: Type.Boolean({ description: 'Whether the token would be accepted.' }),
+    rules: Type.Array(
+      Type.Object({
+        rule: Type.String({
+          description: 'form, typ, alg, issuer, audience, client, user, expiry or signature.',
+        }),
+        passed: Type.Boolean(),
+        detail: Type.String({ description: 'What the token says, and what was expected.' }),
+      }),
+      { description: 'Every rule that could be applied, whether one before it refused or not.' },
+    ),
+    trustedIssuerId: nullable({ description: 'Whose rules were applied.' }),
+    externalUserId: nullable({ description: 'Whom the token would stand for.' }),
+    userStatus: nullable({
+      description: 'active, inactive, or unknown for a user that would be provisioned.',
+    }),
+    expiresAt: nullable({ format: 'date-time', description: 'The exp claim.' }),
+  }),
+  'TokenCheck',
+)
+
+const Rules = Type.Object(
+  {
+    issuer: ruleFields.issuer,
+    audiences: Type.Optional(ruleFields.audiences),
+    clientClaim: Type.Optional(ruleFields.clientClaim),
+    clientValues: Type.Optional(ruleFields.clientValues),
+    userClaim: Type.Optional(ruleFields.userClaim),
+    jwksUri: Type.Optional(ruleFields.jwksUri),
+  },
+  { additionalProperties: false },
+)
+const Which = Type.Object({ issuerId: required('Which one.') })
+
+/** The identity providers that an app brings: issuers whose tokens stand for its users. */
+export function trustedIssuerRoutes(app: App): void {
+  addSchemas(app, [
+    TrustedIssuer,
+    TrustedIssuerList,
+    ReplacedTrustedIssuer,
+    RemovedTrustedIssuer,
+    TokenCheck,
+  ])
+  listTrustedIssuers(app)
+  addTrustedIssuer(app)
+  replaceTrustedIssuer(app)
+  removeTrustedIssuer(app)
+  checkToken(app)
+}
+
+function listTrustedIssuers(app: App): void {
+  app.get(
+    url,
+    route(
+      { guard: { kind: 'member_read' } },
+      {
+        operationId: 'listTrustedIssuers',
+        summary: 'List the issuers that the app trusts',
+        description: "The identity providers whose tokens stand for the app's users.",
+        tags,
+        params: AppParams,
+        response: { 200: ref(TrustedIssuerList) },
+      },
+    ),
+    async ({ params, core }) => {
+      const { issuers } = await core.trustedIssuers.list(params)
+      return { issuers: issuers.map(toIssuer) }
+    },
+  )
+}
+
+function addTrustedIssuer(app: App): void {
+  app.post(
+    url,
+    route(
+      { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
+      {
+        operationId: 'addTrustedIssuer',
+        summary: 'Trust an issuer',
+        description:
+          'Accepts tokens of an identity provider for users of this app, at most ten issuers. 409 when a token could match the trust of another app too.',
+        tags,
+        params: AppParams,
+        body: Rules,
+        response: { 201: ref(TrustedIssuer) },
+      },
+    ),
+    async ({ params, body, core }, reply) => {
+      const { issuer } = await core.trustedIssuers.add({ ...params, rules: toRules(body) })
+      return reply.code(201).send(toIssuer(requireField(issuer, 'issuer')))
+    },
+  )
+}
+
+function replaceTrustedIssuer(app: App): void {
+  app.put(
+    url,
+    route(
+      { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
+      {
+        operationId: 'replaceTrustedIssuer',
+        summary: 'Replace the rules of a trusted issuer',
+        description: 'Replaces every rule. What was admitted under the old ones ends.',
+        tags,
+        params: AppParams,
+        querystring: Which,
+        body: Rules,
+        response: { 200: ref(ReplacedTrustedIssuer) },
+      },
+    ),
+    async ({ params, query: { issuerId }, body, core }) => {
+      const request = { ...params, id: issuerId, rules: toRules(body) }
+      const { issuer, effectiveBy } = await core.trustedIssuers.replace(request)
+      return { ...toIssuer(requireField(issuer, 'issuer')), effectiveBy }
+    },
+  )
+}
+
+function removeTrustedIssuer(app: App): void {
+  app.delete(
+    url,
+    route(
+      { guard: { kind: 'member_edit' } },
+      {
+        operationId: 'removeTrustedIssuer',
+        summary: 'Trust an issuer no more',
+        description: 'Ends the trust, and what was admitted by it.',
+        tags,
+        params: AppParams,
+        querystring: Which,
+        response: { 200: ref(RemovedTrustedIssuer) },
+      },
+    ),
+    async ({ params, query: { issuerId }, core, correlationId }) => {
+      const { effectiveBy } = await core.trustedIssuers.remove({ ...params, id: issuerId })
+      return { success: true, effectiveBy, correlation_id: correlationId }
+    },
+  )
+}
+
+function checkToken(app: App): void {
+  app.post(
+    `${url}/check`,
+    route(
+      { guard: { kind: 'member_edit' } },
+      {
+        operationId: 'checkForeignToken',
+        summary: 'Check what a token would become',
+        description:
+          'Applies every rule to a token and says how each came out. The token is neither stored nor logged, and nobody is provisioned.',
+        tags,
+        params: AppParams,
+        body: Type.Object(
+          { token: Type.String({ minLength: 1, maxLength: 20_000, description: 'A JWT.' }) },
+          { additionalProperties: false },
+        ),
+        response: { 200: ref(TokenCheck) },
+      },
+    ),
+    async ({ params, body, core }) => {
+      const { check } = await core.trustedIssuers.check({ ...params, token: body.token })
+      return toCheck(requireField(check, 'check'))
+    },
+  )
+}
+
+const toRules = (body: Static<typeof Rules>) => ({
+  issuer: body.issuer,
+  audiences: body.audiences ?? [],
+  clientClaim: body.clientClaim ?? '',
+  clientValues: body.clientValues ?? [],
+  userClaim: body.userClaim ?? '',
+  jwksUri: body.jwksUri ?? '',
+})
+
+function toIssuer({ id, rules, createdAt, updatedAt }: TrustedIssuerMessage) {
+  const { issuer, audiences, clientClaim, clientValues, userClaim, jwksUri } = requireField(
+    rules,
+    'rules',
+  )
+  return {
+    id,
+    issuer,
+    audiences,
+    clientClaim: clientClaim || null,
+    clientValues,
+    userClaim,
+    jwksUri: jwksUri || null,
+    createdAt,
+    updatedAt,
+  }
+}
+
+const toCheck = ({ accepted, rules, ...check }: TokenCheckMessage) => ({
+  accepted,
+  rules: rules.map(({ rule, passed, detail }) => ({ rule, passed, detail })),
+  trustedIssuerId: check.trustedIssuerId || null,
+  externalUserId: check.externalUserId || null,
+  userStatus: check.userStatus || null,
+  expiresAt: check.expiresAt || null,
+})

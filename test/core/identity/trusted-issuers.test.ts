@@ -1,0 +1,431 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { TrustRules } from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
+import { GrantType, TokenType } from '../../../proto/oauth.ts'
+import {
+  type ForeignIssuer,
+  newForeignKey,
+  signForeign,
+  startForeignIssuer,
+} from '../../support/foreign-issuer.ts'
+import { type ProviderShape, providers } from '../../support/foreign-providers.ts'
+import { type Managing, logInTo, manage } from '../../support/people.ts'
+import { secretly } from '../../support/secrecy.ts'
+import {
+  type TestApp,
+  type TestCore,
+  begin,
+  issuer as ownIssuer,
+  outcome,
+  refusal,
+  startTestCore,
+} from '../support.ts'
+
+const keys = { RS256: await newForeignKey('k1'), ES256: await newForeignKey('e1', 'ES256') }
+const stranger = await newForeignKey('k1')
+
+let core: TestCore
+let app: TestApp
+let owner: Managing
+let idp: ForeignIssuer
+beforeAll(async () => {
+  core = await startTestCore({ OUTBOUND_ALLOW: '127.0.0.1' })
+})
+afterAll(() => core.stop())
+beforeEach(async () => {
+  core.clock.set(begin)
+  idp = await startForeignIssuer([keys.RS256, keys.ES256])
+  app = await core.newApp()
+  owner = await ownerOf(app)
+})
+afterEach(() => idp.stop())
+
+const ownerOf = async (of: TestApp): Promise<Managing> =>
+  manage(core, { session: (await logInTo(core, of, 'owner')).token })
+
+const rulesOf = (rules: Partial<TrustRules>): TrustRules => ({
+  issuer: `${idp.url}/tenant`,
+  audiences: [],
+  clientClaim: '',
+  clientValues: [],
+  userClaim: '',
+  jwksUri: '',
+  ...rules,
+})
+const webClient = { clientClaim: 'azp', clientValues: ['web'] }
+const trust = async (rules: Partial<TrustRules>, of: TestApp = app, by: Managing = owner) => {
+  const { issuer } = await by.addTrustedIssuer({ clientId: of.clientId, rules: rulesOf(rules) })
+  return issuer?.id ?? ''
+}
+
+const seconds = (): number => Math.floor(core.clock.now().getTime() / 1000)
+const claimsOf = (more: Readonly<Record<string, unknown>> = {}) => ({
+  iss: `${idp.url}/tenant`,
+  sub: 'ada',
+  azp: 'web',
+  iat: seconds() - 5,
+  exp: seconds() + 3600,
+  ...more,
+})
+const token = (
+  more: Readonly<Record<string, unknown>> = {},
+  header: Readonly<Record<string, unknown>> = {},
+) => signForeign(keys.RS256, claimsOf(more), { typ: 'JWT', ...header })
+
+const exchange = (subjectToken: string, of: TestApp = app) =>
+  core.as().exchangeToken({
+    clientId: of.clientId,
+    grantType: GrantType.tokenExchange,
+    subjectToken,
+    subjectTokenType: TokenType.jwt,
+  })
+/** As a sidecar asks: the fault, or whom it stands for. */
+const verify = async (text: string): Promise<string> => {
+  const { fault, identity } = await core.as().verifyForeignToken({ token: text })
+  return fault || `${identity?.clientId}:${identity?.externalUserId}`
+}
+/** The two doors that core opens, and what `check` says. */
+async function doors(text: string) {
+  const { check } = await owner.checkForeignToken({ clientId: app.clientId, token: text })
+  const exchanged = await outcome(exchange(text))
+  return { exchange: exchanged, sidecar: await verify(text), accepted: check?.accepted }
+}
+const userCount = async (): Promise<number> =>
+  (await core.as(app.basic).listUsers({ clientId: app.clientId })).users.length
+
+describe('a token shaped like those of', () => {
+  const tokenOf = ({ alg, claims, header, path }: ProviderShape, more = {}) =>
+    signForeign(
+      keys[alg],
+      { iss: `${idp.url}${path}`, iat: seconds(), exp: seconds() + 3600, ...claims, ...more },
+      header,
+    )
+
+  it.each(providers)('$name stands for its user at every door', async (provider) => {
+    const { path, pinsKeys = false, user, others } = provider
+    const jwksUri = pinsKeys ? `${idp.url}${path}/keys` : ''
+    await trust({ issuer: `${idp.url}${path}`, jwksUri, ...provider.trust })
+    const text = await tokenOf(provider)
+    expect(await doors(text)).toEqual({
+      exchange: 'OK',
+      sidecar: `${app.clientId}:${user}`,
+      accepted: true,
+    })
+    const { users } = await core.as(app.basic).listUsers({ clientId: app.clientId })
+    expect(users.map(({ externalUserId }) => externalUserId)).toEqual([user])
+    expect(await doors(await tokenOf(provider, others))).toMatchObject({
+      exchange: 'GRANT_INVALID',
+      accepted: false,
+    })
+  })
+})
+
+describe('a foreign token', () => {
+  it('is exchanged for a signer token of its app that does not outlive it', async () => {
+    await trust(webClient)
+    const answer = await exchange(await token({ exp: seconds() + 40 }))
+    expect(answer).toMatchObject({ tokenType: 'Bearer', expiresIn: 40, scope: 'sign:job' })
+    expect(answer.session).toMatchObject({ hasAccess: true })
+    const long = await exchange(await token({ exp: seconds() + 86_400 }))
+    expect(long.expiresIn).toBe(300)
+    // Within the tolerance it is sound, but nothing can be made of it that ends before it began.
+    expect(await outcome(exchange(await token({ exp: seconds() - 30 })))).toBe('GRANT_INVALID')
+  })
+
+  const refused: readonly (readonly [
+    what: string,
+    claims: Record<string, unknown>,
+    header: Record<string, unknown>,
+    fault: string,
+  ])[] = [
+    ['another issuer', { iss: 'https://evil.example' }, {}, 'token_issuer'],
+    ['no issuer', { iss: undefined }, {}, 'token_issuer'],
+    ['an issuer that is no text', { iss: 7 }, {}, 'token_issuer'],
+    ['another audience', { aud: 'https://other.example' }, {}, 'token_audience'],
+    ['no audience', { aud: undefined }, {}, 'token_audience'],
+    ["another app's client", { azp: 'other' }, {}, 'token_client'],
+    ['no client', { azp: undefined }, {}, 'token_client'],
+    ['a client that is no text', { azp: { web: true } }, {}, 'token_client'],
+    ['an end that is over', { exp: 1 }, {}, 'token_expired'],
+    ['no end', { exp: undefined }, {}, 'token_expired'],
+    ['an end that is no number', { exp: 'never' }, {}, 'token_expired'],
+    ['a start in the future', { nbf: 4_000_000_000 }, {}, 'token_expired'],
+    ['no user', { sub: undefined }, {}, 'invalid_identity'],
+    ['an empty user', { sub: '' }, {}, 'invalid_identity'],
+    ['a user that is no text', { sub: ['ada'] }, {}, 'invalid_identity'],
+    ["the owner's name", { sub: 'owner:1' }, {}, 'invalid_identity'],
+    ["a login's name", { sub: 'user:1' }, {}, 'invalid_identity'],
+    ['a user of 300 bytes', { sub: 'a'.repeat(300) }, {}, 'invalid_identity'],
+    ['a control character in its user', { sub: 'a\nb' }, {}, 'invalid_identity'],
+    ['the type of a logout token', {}, { typ: 'logout+jwt' }, 'token_form'],
+    ['a type that is no text', {}, { typ: 1 }, 'token_form'],
+    ['an unknown kid', {}, { kid: 'k9' }, 'token_signature'],
+    ['a huge kid', {}, { kid: 'k'.repeat(5_000) }, 'token_signature'],
+  ]
+
+  it.each(refused)('with %s is refused at every door', async (_what, claims, header, fault) => {
+    await trust({ ...webClient, audiences: ['https://api.example'] })
+    const aud = { aud: 'https://api.example' }
+    const text = await signForeign(keys.RS256, claimsOf({ ...aud, ...claims }), {
+      typ: 'JWT',
+      ...header,
+    })
+    expect(await doors(text)).toEqual({
+      exchange: 'GRANT_INVALID',
+      sidecar: fault,
+      accepted: false,
+    })
+    expect(await userCount()).toBe(0)
+  })
+
+  it('that nobody signed, or with a secret that is public, is refused at every door', async () => {
+    await trust(webClient)
+    const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
+    const none = `${part({ alg: 'none', typ: 'JWT' })}.${part(claimsOf())}.`
+    const { createHmac, createPublicKey } = await import('node:crypto')
+    const pem = createPublicKey({ key: keys.RS256.jwk, format: 'jwk' }).export({
+      type: 'spki',
+      format: 'pem',
+    })
+    const input = `${part({ alg: 'HS256', typ: 'JWT', kid: 'k1' })}.${part(claimsOf())}`
+    const hs256 = `${input}.${createHmac('sha256', pem).update(input).digest('base64url')}`
+    const forged = await signForeign(stranger, claimsOf())
+    const [head = '', , signature = ''] = (await token()).split('.')
+    const altered = [head, part(claimsOf({ sub: 'eve' })), signature].join('.')
+    const huge = await token({ groups: 'g'.repeat(20_000) })
+    for (const [text, sidecar] of [
+      [none, 'token_form'],
+      [hs256, 'token_form'],
+      [forged, 'token_signature'],
+      [altered, 'token_signature'],
+      [huge, 'token_form'],
+      ['a.b.c', 'token_form'],
+      [`${'a'.repeat(10)}.b.`, 'token_form'],
+    ] as const)
+      expect(await doors(secretly(text))).toEqual({
+        exchange: 'GRANT_INVALID',
+        sidecar,
+        accepted: false,
+      })
+    expect(await userCount()).toBe(0)
+  })
+
+  it.each(['JWT', 'jwt', 'at+jwt', 'application/at+jwt', undefined])(
+    'may have the type %s',
+    async (typ) => {
+      await trust(webClient)
+      expect(await verify(await token({}, { typ }))).toBe(`${app.clientId}:ada`)
+    },
+  )
+
+  it('may have a slash behind its issuer, and times that are a minute off', async () => {
+    await trust(webClient)
+    expect(await verify(await token({ iss: `${idp.url}/tenant/` }))).toBe(`${app.clientId}:ada`)
+    const times = { exp: seconds() - 59, nbf: seconds() + 59 }
+    expect(await verify(await token(times))).toBe(`${app.clientId}:ada`)
+    expect(await verify(await token({ exp: seconds() - 60 }))).toBe('token_expired')
+  })
+
+  it('stands for no user who was deactivated, and is void when it is older than that', async () => {
+    await trust(webClient)
+    const old = await token()
+    expect(await outcome(exchange(old))).toBe('OK')
+    const named = { clientId: app.clientId, externalUserId: 'ada' }
+    await core.as(app.basic).deactivateUser(named)
+    expect(await doors(old)).toEqual({
+      exchange: 'GRANT_INVALID',
+      sidecar: 'invalid_identity',
+      accepted: false,
+    })
+    core.clock.advance(2_000)
+    await core.as(app.basic).updateUser({ ...named, status: 'active' })
+    expect(await verify(old)).toBe('invalid_identity')
+    expect(await verify(await token({ iat: undefined }))).toBe('invalid_identity')
+    expect(await verify(await token({ iat: seconds() }))).toBe(`${app.clientId}:ada`)
+  })
+
+  it("needs the app's public client to grant sign:job, and says so before it makes a user", async () => {
+    await trust(webClient)
+    await owner.updateApp({ clientId: app.clientId, allowedScopes: { values: ['openid'] } })
+    expect(await outcome(exchange(await token()))).toBe('SCOPE_INVALID')
+    expect(await verify(await token())).toBe('insufficient_scope')
+    expect(await userCount()).toBe(0)
+  })
+
+  it('opens no signer session, which would outlive it', async () => {
+    await trust(webClient)
+    const request = {
+      grantType: GrantType.tokenExchange,
+      subjectToken: await token(),
+      subjectTokenType: TokenType.accessToken,
+    }
+    expect(await outcome(core.as(app.basic).exchangeToken(request))).toBe('GRANT_INVALID')
+  })
+
+  it("is nothing at another app's door", async () => {
+    await trust(webClient)
+    const other = await core.newApp()
+    expect(await outcome(exchange(await token(), other))).toBe('GRANT_INVALID')
+  })
+})
+
+describe('the end of trust', () => {
+  it.each(['removed', 'changed'] as const)('that is %s ends what was exchanged', async (how) => {
+    const id = await trust(webClient)
+    const { accessToken } = await exchange(secretly(await token()))
+    const claims: { jti: string; iat: number; descends_from: string[] } = JSON.parse(
+      Buffer.from(accessToken.split('.')[1] ?? '', 'base64url').toString(),
+    )
+    const isRevoked = async () =>
+      (
+        await core.as().checkToken({
+          jti: claims.jti,
+          grants: claims.descends_from,
+          issuedAt: BigInt(claims.iat),
+        })
+      ).revoked
+    expect(await isRevoked()).toBe(false)
+    const named = { clientId: app.clientId, id }
+    if (how === 'removed') await owner.removeTrustedIssuer(named)
+    else await owner.replaceTrustedIssuer({ ...named, rules: rulesOf(webClient) })
+    expect(await isRevoked()).toBe(true)
+    expect(await verify(await token())).toBe(
+      how === 'removed' ? 'token_issuer' : `${app.clientId}:ada`,
+    )
+    expect(claims.descends_from).toEqual([`issuer:${id}:1`])
+  })
+
+  it('goes with the app', async () => {
+    await trust(webClient)
+    await owner.deleteApp({ clientId: app.clientId })
+    expect(await verify(await token())).toBe('token_issuer')
+    const heir = await core.newApp()
+    expect(await outcome(trust(webClient, heir, await ownerOf(heir)))).toBe('OK')
+  })
+})
+
+describe('trust in an issuer', () => {
+  const invalid: readonly (readonly [string, Partial<TrustRules>])[] = [
+    ['no URL', { issuer: 'tenant' }],
+    ['another scheme', { issuer: 'ftp://idp.example' }],
+    ['credentials', { issuer: 'https://a:b@idp.example' }],
+    ['a query', { issuer: 'https://idp.example/?a=1' }],
+    ['our own issuer', { issuer: ownIssuer }],
+    ['our own issuer in capitals with a slash', { issuer: `${ownIssuer.toUpperCase()}/` }],
+    ['a claim without values', { clientClaim: 'azp', clientValues: [] }],
+    ['values without a claim', { clientClaim: '', clientValues: ['web'] }],
+    ['neither audience nor client', { clientClaim: '', clientValues: [] }],
+    ['an empty audience', { audiences: [''] }],
+    ['too many values', { clientValues: Array.from({ length: 21 }, (_, i) => `c${i}`) }],
+    ['a claim with a space', { userClaim: 'a b' }],
+    ['keys at no URL', { jwksUri: 'keys' }],
+  ]
+  it.each(invalid)('with %s is refused', async (_what, rules) => {
+    expect(await outcome(trust({ ...webClient, ...rules }))).toBe('REQUEST_INVALID')
+  })
+
+  it('is bounded, listed without final slash, and on record', async () => {
+    const { clientId } = app
+    for (let i = 0; i < 10; i++) await trust({ ...webClient, issuer: `https://idp${i}.example/` })
+    expect(await outcome(trust({ ...webClient, issuer: 'https://idp.example' }))).toBe('CONFLICT')
+    const { issuers } = await owner.listTrustedIssuers({ clientId })
+    expect(issuers.map(({ rules }) => rules?.issuer)).toContain('https://idp3.example')
+    await owner.removeTrustedIssuer({ clientId, id: issuers[0]?.id ?? '' })
+    const { entries } = await owner.listAudit({ clientId })
+    expect(entries.map(({ action }) => action)).toEqual(
+      expect.arrayContaining(['trusted_issuer_added', 'trusted_issuer_removed']),
+    )
+    expect(await outcome(owner.removeTrustedIssuer({ clientId, id: randomUUID() }))).toBe(
+      'NOT_FOUND',
+    )
+  })
+
+  it.each<[string, Partial<TrustRules>, Partial<TrustRules>, string]>([
+    ['the same client', webClient, webClient, 'CONFLICT'],
+    ['other values of one claim', webClient, { ...webClient, clientValues: ['other'] }, 'OK'],
+    ['another claim', webClient, { clientClaim: 'cid', clientValues: ['x'] }, 'CONFLICT'],
+    ['other audiences', { audiences: ['a'] }, { audiences: ['b'] }, 'OK'],
+    ['an audience of two', { audiences: ['a', 'b'] }, { audiences: ['b', 'c'] }, 'CONFLICT'],
+    ['any audience', webClient, { audiences: ['b'] }, 'CONFLICT'],
+    ['other keys', webClient, { ...webClient, jwksUri: 'https://keys.example/' }, 'CONFLICT'],
+  ])('of another app with %s: %s', async (_what, first, second, expected) => {
+    await trust(first)
+    const other = await core.newApp()
+    expect(await outcome(trust(second, other, await ownerOf(other)))).toBe(expected)
+  })
+
+  it('of two apps at the same moment is given to one', async () => {
+    const others = await Promise.all(Array.from({ length: 6 }, () => core.newApp()))
+    const outcomes = await Promise.all(
+      others.map(async (other) => outcome(trust(webClient, other, await ownerOf(other)))),
+    )
+    expect(outcomes.toSorted()).toEqual([...Array.from({ length: 5 }, () => 'CONFLICT'), 'OK'])
+  })
+
+  it('leaves a token that two apps claim to neither, and to each at its own door', async () => {
+    const other = await core.newApp()
+    await trust({ audiences: ['a'] })
+    await trust({ audiences: ['b'] }, other, await ownerOf(other))
+    const both = await token({ aud: ['a', 'b'] })
+    expect(await verify(both)).toBe('token_client')
+    expect(await outcome(exchange(both))).toBe('OK')
+    expect(await verify(await token({ aud: ['b', 'c'] }))).toBe(`${other.clientId}:ada`)
+  })
+
+  it('speaks with the keys that its app named for that app alone', async () => {
+    const mallory = await startForeignIssuer([stranger])
+    await trust({ audiences: ['a'] })
+    const other = await core.newApp()
+    const jwksUri = `${mallory.url}/keys`
+    await trust({ audiences: ['b'], jwksUri }, other, await ownerOf(other))
+    const forge = (aud: unknown) => signForeign(stranger, claimsOf({ aud }))
+    expect(await verify(await forge('a'))).toBe('token_signature')
+    expect(await verify(await forge(['a', 'b']))).toBe(`${other.clientId}:ada`)
+    expect(await verify(await forge('b'))).toBe(`${other.clientId}:ada`)
+    await mallory.stop()
+  })
+})
+
+describe('the check of a token', () => {
+  it('says how every rule came out, and leaves nothing behind', async () => {
+    await trust({ ...webClient, audiences: ['api'] })
+    const text = await token({ aud: 'other', sub: 'bob' })
+    const { check } = await owner.checkForeignToken({ clientId: app.clientId, token: text })
+    expect(check).toMatchObject({ accepted: false, externalUserId: 'bob', userStatus: 'unknown' })
+    expect(
+      Object.fromEntries(check?.rules.map(({ rule, passed }) => [rule, passed]) ?? []),
+    ).toEqual({
+      form: true,
+      typ: true,
+      alg: true,
+      issuer: true,
+      audience: false,
+      client: true,
+      user: true,
+      expiry: true,
+      signature: true,
+    })
+    expect(await userCount()).toBe(0)
+    const { rows } = await core.sql.query<{ text: string }>(
+      'select details::text as text from audit_log',
+    )
+    expect(rows.some((row) => row.text.includes(text.slice(0, 40)))).toBe(false)
+  })
+
+  it('names what is wrong with the provider', async () => {
+    await trust(webClient)
+    idp.state.answers['/.well-known/openid-configuration'] = (_, response) =>
+      response.end(JSON.stringify({ issuer: 'https://evil.example', jwks_uri: `${idp.url}/keys` }))
+    const { check } = await owner.checkForeignToken({
+      clientId: app.clientId,
+      token: await token(),
+    })
+    expect(check?.rules.at(-1)).toMatchObject({
+      rule: 'signature',
+      passed: false,
+      detail: expect.stringContaining('of another issuer'),
+    })
+    const { message } = await refusal(exchange(await token()))
+    expect(message).toContain('cannot be loaded now')
+  })
+})
