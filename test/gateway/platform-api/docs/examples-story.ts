@@ -283,6 +283,16 @@ export async function tellStory(
     ...managed,
     query: { domainId: String(domain['id']) },
   })
+  const trusted = await step({
+    operation: `post ${apps}/trusted-issuers`,
+    status: 201,
+    ...managed,
+  })
+  const which = { query: { issuerId: String(trusted['id']) } }
+  await step({ operation: `get ${apps}/trusted-issuers`, status: 200, ...managed })
+  await step({ operation: `post ${apps}/trusted-issuers/check`, status: 200, ...managed })
+  await step({ operation: `put ${apps}/trusted-issuers`, status: 200, ...managed, ...which })
+  await step({ operation: `delete ${apps}/trusted-issuers`, status: 200, ...managed, ...which })
   await step({ operation: `get ${apps}/signer/routing`, status: 200, ...managed })
   await step({ operation: `get ${apps}/billing`, status: 200, ...managed })
   await step({ operation: `get ${apps}/billing/processor`, status: 200, ...managed })

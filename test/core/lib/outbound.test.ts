@@ -1,0 +1,148 @@
+import { type RequestListener, createServer } from 'node:http'
+import { type AddressInfo } from 'node:net'
+import { once } from 'node:events'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { isPublicAddress, parseAllowance } from '../../../core/lib/outbound/addresses.ts'
+import { createOutbound } from '../../../core/lib/outbound/outbound.ts'
+
+const allowanceOf = (...entries: string[]) => {
+  const allow = parseAllowance(entries)
+  if (!allow) throw new Error('the entries are not valid')
+  return allow
+}
+
+async function serve(listener: RequestListener): Promise<number> {
+  const server = createServer(listener).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const address = server.address() as AddressInfo
+  return address.port
+}
+
+const messageOf = async (work: Promise<string>): Promise<string> =>
+  work.then(
+    () => 'OK',
+    (error: unknown) => (error instanceof Error ? error.message : 'no error'),
+  )
+
+describe('an address', () => {
+  it.each([
+    '0.0.0.0',
+    '10.1.2.3',
+    '100.64.0.1',
+    '127.0.0.1',
+    '169.254.169.254',
+    '172.16.0.1',
+    '172.31.255.255',
+    '192.168.1.1',
+    '198.18.0.1',
+    '224.0.0.1',
+    '255.255.255.255',
+    '::',
+    '::1',
+    '::ffff:127.0.0.1',
+    '::ffff:8.8.8.8',
+    '64:ff9b::a00:1',
+    'fc00::1',
+    'fd00:ec2::254',
+    'fe80::1',
+    'ff02::1',
+    '2001:db8::1',
+    '2002:7f00:1::',
+    'not an address',
+  ])('%s is not public', (address) => {
+    expect(isPublicAddress(address)).toBe(false)
+  })
+
+  it.each(['8.8.8.8', '172.32.0.1', '100.128.0.1', '2606:4700::1111'])(
+    '%s is public',
+    (address) => {
+      expect(isPublicAddress(address)).toBe(true)
+    },
+  )
+})
+
+describe('OUTBOUND_ALLOW', () => {
+  it.each([
+    '10.0.0.0/33',
+    '10.0.0.0/',
+    '/8',
+    'a b',
+    'https://idp.example',
+    'host/8',
+    '1.2.3.4/8/8',
+    '::1/129',
+  ])('does not take %s', (entry) => {
+    expect(parseAllowance([entry])).toBeNull()
+  })
+})
+
+describe('a request to an address that a tenant named', () => {
+  const outbound = (entries: string[], resolve?: (host: string) => Promise<readonly string[]>) =>
+    createOutbound({
+      allow: allowanceOf(...entries),
+      ...(resolve && { resolve }),
+      timeoutMs: 2_000,
+    })
+
+  it.each([
+    ['http://127.0.0.1:1/', 'is not a public address'],
+    ['http://127.1:1/', 'is not a public address'],
+    ['http://2130706433/', 'is not a public address'],
+    ['https://[::1]/', 'is not a public address'],
+    ['https://[::ffff:169.254.169.254]/', 'is not a public address'],
+    ['http://169.254.169.254/latest/meta-data', 'is not a public address'],
+    ['https://localhost/', 'is not a public address'],
+    ['ftp://idp.example/', 'must be an https URL'],
+    ['https://user:password@idp.example/', 'must hold no credentials'],
+    ['nonsense', 'is not a URL'],
+  ])('does not reach %s', async (url, why) => {
+    expect(await messageOf(outbound([]).fetchText(url))).toContain(why)
+  })
+
+  it('reaches by http only the loopback, and only where it is listed', async () => {
+    const port = await serve((_, response) => response.end('{}'))
+    expect(await outbound(['127.0.0.1']).fetchText(`http://127.0.0.1:${port}/`)).toBe('{}')
+    expect(await outbound(['127.0.0.0/8']).fetchText(`http://127.0.0.1:${port}/`)).toBe('{}')
+    expect(await messageOf(outbound(['10.0.0.0/8']).fetchText('http://10.0.0.1/'))).toContain(
+      'https',
+    )
+  })
+
+  it('judges every address of a name, and connects to what it judged', async () => {
+    const port = await serve((request, response) => response.end(request.headers.host))
+    const names: string[] = []
+    const rebinding = async (host: string) => {
+      names.push(host)
+      return names.length === 1 ? ['127.0.0.1'] : ['10.0.0.1']
+    }
+    const url = `http://idp.example:${port}/`
+    expect(await outbound(['127.0.0.1'], rebinding).fetchText(url)).toBe(`idp.example:${port}`)
+    expect(names).toEqual(['idp.example'])
+    const mixed = outbound([], async () => ['8.8.8.8', '127.0.0.1'])
+    expect(await messageOf(mixed.fetchText('https://idp.example/'))).toContain('not a public')
+  })
+
+  it('follows no redirect, and reads no more than 64 KiB', async () => {
+    const port = await serve((request, response) => {
+      if (request.url === '/moved') response.writeHead(302, { location: '/' }).end()
+      else response.end('x'.repeat(65_537))
+    })
+    const { fetchText } = outbound(['127.0.0.1'])
+    expect(await messageOf(fetchText(`http://127.0.0.1:${port}/moved`))).toContain('answered 302')
+    expect(await messageOf(fetchText(`http://127.0.0.1:${port}/`))).toContain(
+      'more than 65536 bytes',
+    )
+  })
+
+  it('ends after its time, also while an answer trickles', async () => {
+    const port = await serve((_, response) => void response.write('{'))
+    const { fetchText } = createOutbound({ allow: allowanceOf('127.0.0.1'), timeoutMs: 100 })
+    expect(await messageOf(fetchText(`http://127.0.0.1:${port}/`))).toContain(
+      'did not answer within',
+    )
+  })
+})
