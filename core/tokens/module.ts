@@ -22,6 +22,7 @@ import { createClientCredentialsGrant } from './grants/client-credentials.ts'
 import { createDeviceCodeGrant } from './grants/device-code.ts'
 import { createDeviceTokenExchange } from './grants/device-token.ts'
 import { createExchangeAudit } from './grants/exchange-audit.ts'
+import { createForeignSubjects } from './grants/foreign-subject.ts'
 import { createRefreshTokenGrant } from './grants/refresh-token.ts'
 import { createGrantsRpc } from './grants/rpc.ts'
 import { createSignerTokens } from './grants/signer-token.ts'
@@ -159,7 +160,8 @@ function createParts(
   const { signer, login, device, enforceAllowance } = config
   const people = { clients, users, owners, foreignTokens, loginPolicy, provisioners }
   const shared = { ...people, pool, now, grants, issuer, jwts, keys }
-  const base = { ...shared, subjects: createSubjects(shared) }
+  const foreignSubjects = createForeignSubjects(shared)
+  const base = { ...shared, foreignSubjects, subjects: createSubjects(shared) }
   return {
     ...base,
     exchangeAudit: createExchangeAudit(platform),

@@ -47,7 +47,16 @@ import { renderHelp } from './help.ts'
 /** The commands by what they are about, as `--help` lists them. */
 const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   Run: { start, core, gateway, sidecar, collector, config, demo, 'signer-double': signerDouble },
-  'Apps and people': { app, member, 'redirect-uri': redirectUri, issuer, user, account, tenant, audit },
+  'Apps and people': {
+    app,
+    member,
+    'redirect-uri': redirectUri,
+    issuer,
+    user,
+    account,
+    tenant,
+    audit,
+  },
   Money: {
     grant,
     adjust,

@@ -125,26 +125,13 @@ export function createVerification({ pool, keys, now }: VerificationDeps) {
     const passes = (trust: store.AppIssuer): number =>
       Number(isForAudience(token, trust)) + Number(isForClient(token, trust))
     const [trust = null] = all.toSorted((one, other) => passes(other) - passes(one))
-    const shared = [
-      outcome('form', null, 'is a JWT'),
-      outcome(
-        'typ',
-        isForeignType(token.header['typ']) ? null : 'must be absent, JWT or at+jwt',
-        printable(token.header['typ']),
-      ),
-      outcome(
-        'alg',
-        algorithmOf(token) ? null : 'must be RS256 or ES256',
-        printable(token.header['alg']),
-      ),
-      outcome('issuer', trust ? null : 'is not trusted by this app', printable(token.claims['iss'])),
-    ]
+    const form = formOutcomes(token, trust)
     const time = timeFault(token, secondsOf(now()))
     const expiry = outcome('expiry', time, printable(token.claims['exp']))
-    if (!trust) return { outcomes: [...shared, expiry], trust, token }
+    if (!trust) return { outcomes: [...form, expiry], trust, token }
     const ofTrust = outcomesOf(token, trust)
     return {
-      outcomes: [...shared, ...ofTrust, expiry, await signatureOutcome(trust, token)],
+      outcomes: [...form, ...ofTrust, expiry, await signatureOutcome(trust, token)],
       trust,
       token,
     }
@@ -230,6 +217,19 @@ export function userOf(
   if (typeof named !== 'string' || named !== named.trim()) return null
   const problem = subjectProblem(named) ?? newUserProblem(named)
   return problem === null ? externalUserId(named) : null
+}
+
+function formOutcomes(token: UnprovedToken, trust: store.TrustRules | null): RuleOutcome[] {
+  const { typ, alg } = token.header
+  const typFault = isForeignType(typ) ? null : 'must be absent, JWT or at+jwt'
+  const algFault = algorithmOf(token) ? null : 'must be RS256 or ES256'
+  const issuerFault = trust ? null : 'is not trusted by this app'
+  return [
+    outcome('form', null, 'is a JWT'),
+    outcome('typ', typFault, printable(typ)),
+    outcome('alg', algFault, printable(alg)),
+    outcome('issuer', issuerFault, printable(token.claims['iss'])),
+  ]
 }
 
 function outcomesOf(token: UnprovedToken, trust: store.AppIssuer): RuleOutcome[] {

@@ -14,6 +14,7 @@ import type { Context } from '../../rpc/serve.ts'
 import { lineageOf } from '../issuer/jwt.ts'
 import type { Subjects } from '../subjects.ts'
 import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
+import type { ForeignSubjects } from './foreign-subject.ts'
 import {
   type SignerSubject,
   type SignerTokens,
@@ -36,6 +37,7 @@ export interface BuilderExchangeDeps {
   readonly provisioners: Pick<Provisioners, 'serves'>
   readonly keys: Pick<Keys, 'find' | 'ownerOf'>
   readonly subjects: Pick<Subjects, 'userToken'>
+  readonly foreignSubjects: ForeignSubjects
   readonly signerTokens: SignerTokens
   readonly exchangeAudit: ExchangeAudit
 }
@@ -51,7 +53,8 @@ interface Subject {
  * failure decides the answer; an app that does not exist is no check of its own.
  */
 export function createBuilderExchange(deps: BuilderExchangeDeps) {
-  const { issuer, clients, provisioners, keys, subjects, signerTokens, exchangeAudit } = deps
+  const { issuer, clients, provisioners, keys, subjects, foreignSubjects } = deps
+  const { signerTokens, exchangeAudit } = deps
 
   async function exchange(
     request: ExchangeBuilderTokenRequest,
@@ -96,7 +99,9 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
     const { subjectToken, clientId } = request
     const { subject, notAfter } = subjectToken.startsWith('sk_')
       ? await keyOwner(subjectToken, clientId)
-      : await tokenOwner(subjectToken, clientId)
+      : foreignSubjects.isForeign(subjectToken)
+        ? await foreignSubjects.ownerOf(subjectToken, clientId)
+        : await tokenOwner(subjectToken, clientId)
     const grants = joinGrants(subject.grants, caller?.grants ?? [])
     const issued = await signerTokens.issue({ ...subject, grants }, notAfter)
     return { ...issued, issuedTokenType: TokenType.accessToken }

@@ -6,10 +6,7 @@ import type {
 import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
-import type { Fault } from '../../identity/issuers/verification.ts'
-import type { ForeignTokens } from '../../identity/issuers/foreign-tokens.ts'
 import type { Keys } from '../../keys/keys.ts'
-import { issuerOf, openToken, withoutFinalSlashes } from '../../lib/foreign-tokens/form.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
 import { joinGrants, keyGrant } from '../../platform/grants/grants.ts'
 import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
@@ -19,6 +16,7 @@ import { lineageOf } from '../issuer/jwt.ts'
 import type { SignerSessions } from '../sessions/signer-sessions.ts'
 import type { Subjects, UserToken } from '../subjects.ts'
 import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
+import type { ForeignSubjects } from './foreign-subject.ts'
 import {
   type SignerSubject,
   type SignerTokens,
@@ -36,7 +34,7 @@ export interface TokenExchangeDeps {
   readonly clients: Pick<Clients, 'findPublic'>
   readonly keys: Pick<Keys, 'find' | 'ownerOf' | 'isKey'>
   readonly subjects: Subjects
-  readonly foreignTokens: ForeignTokens
+  readonly foreignSubjects: ForeignSubjects
   readonly sessions: SignerSessions
   readonly devices: Devices
   readonly signerTokens: SignerTokens
@@ -54,7 +52,7 @@ interface Exchange {
 
 /** RFC 8693. The checks come in the order of docs/identity.md, because the first failure decides the answer. */
 export function createTokenExchange(deps: TokenExchangeDeps) {
-  const { issuer, clients, keys, subjects, foreignTokens } = deps
+  const { issuer, clients, keys, subjects, foreignSubjects } = deps
   const { sessions, devices, signerTokens, exchangeAudit, now } = deps
 
   async function exchange(
@@ -152,7 +150,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     requireTargets([...request.resources, ...request.audiences], signerTargets(issuer))
     const { subject, notAfter } = isKey(request)
       ? await keyOwner(request, { app, caller })
-      : isForeignToken(request.subjectToken, issuer)
+      : foreignSubjects.isForeign(request.subjectToken)
         ? await foreignOwner(request, { app, caller })
         : await tokenOwner(request, { app, caller })
     const issued = await signerTokens.issue(subject, notAfter)
@@ -183,25 +181,13 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     return { subject: { ...caller, tokensValidAfter, grants }, notAfter: jwt.exp }
   }
 
-  /** The user of a token of an issuer that the app trusts. Every refusal comes before the user, whom the token may create. */
-  async function foreignOwner(
-    { subjectToken, scope }: ExchangeTokenRequest,
-    parties: Parties,
-  ): Promise<{ subject: SignerSubject; notAfter: number }> {
+  /** The user of a token of an issuer that the app in the route, or of the client, trusts. */
+  async function foreignOwner({ subjectToken, scope }: ExchangeTokenRequest, parties: Parties) {
     const clientId = parties.app?.clientId ?? parties.caller?.clientId ?? null
-    const foreign = await foreignTokens.verify(subjectToken, { clientId, waitMs: foreignKeysMs })
-    if ('fault' in foreign) throw foreignRefusal(foreign.fault)
-    const { trust, grant, publicScopes, expiresAt } = foreign
-    requireApp(trust.clientId, parties)
     requireSigning([Scope.signJob], scope)
-    requireGranted(publicScopes)
-    if (expiresAt <= secondsOf(now())) throw invalidSubject()
-    const user = await foreignTokens.provision(foreign)
-    if (!user) throw invalidSubject()
-    const { appId, id: userId, externalUserId, tokensValidAfter } = user
-    const ids = { appId, userId, clientId: trust.clientId, externalUserId, tokensValidAfter }
-    const grants = joinGrants([grant], parties.caller?.grants ?? [])
-    return { subject: { ...ids, grants }, notAfter: expiresAt }
+    const { subject, notAfter } = await foreignSubjects.ownerOf(subjectToken, clientId)
+    const grants = joinGrants(subject.grants, parties.caller?.grants ?? [])
+    return { subject: { ...subject, grants }, notAfter }
   }
 
   /** GRANT_INVALID unless it is a valid user JWT of that app. A signer JWT is refused: it would renew itself. */
@@ -319,27 +305,6 @@ export function requireSigning(scopes: readonly string[], requested: string | un
     throw new DomainError('SCOPE_INVALID', `the only scope of a signer session is ${Scope.signJob}`)
   }
 }
-
-// A client waits so long for an answer; keys that come later are there for the next one.
-const foreignKeysMs = 2_000
-
-/** A token that names another issuer than ours. What is no JWT is left to the rules for ours. */
-function isForeignToken(text: string, ownIssuer: string): boolean {
-  const token = openToken(text)
-  const named = token ? issuerOf(token) : ''
-  return named !== '' && named !== withoutFinalSlashes(ownIssuer)
-}
-
-const foreignRefusal = (fault: Fault): DomainError =>
-  fault === 'unavailable'
-    ? new DomainError(
-        'UNAVAILABLE',
-        "the keys of the subject token's issuer cannot be loaded now; try again",
-      )
-    : new DomainError(
-        'GRANT_INVALID',
-        `the subject token is not valid here, by the rule "${fault}" of its issuer (docs/trusted-issuers.md)`,
-      )
 
 export const invalidSubject = (cause?: unknown): DomainError =>
   new DomainError('GRANT_INVALID', 'the subject token is not valid here, or has expired', { cause })

@@ -163,7 +163,7 @@ describe('a foreign token', () => {
     ['a huge kid', {}, { kid: 'k'.repeat(5_000) }, 'token_signature'],
   ]
 
-  it.each(refused)('with %s is refused at every door', async (_what, claims, header, fault) => {
+  it.each(refused)('with %s is refused at every door', async (...[, claims, header, fault]) => {
     await trust({ ...webClient, audiences: ['https://api.example'] })
     const aud = { aud: 'https://api.example' }
     const text = await signForeign(keys.RS256, claimsOf({ ...aud, ...claims }), {
@@ -340,7 +340,7 @@ describe('trust in an issuer', () => {
     )
   })
 
-  it.each<[string, Partial<TrustRules>, Partial<TrustRules>, string]>([
+  const pairs: readonly (readonly [string, Partial<TrustRules>, Partial<TrustRules>, string])[] = [
     ['the same client', webClient, webClient, 'CONFLICT'],
     ['other values of one claim', webClient, { ...webClient, clientValues: ['other'] }, 'OK'],
     ['another claim', webClient, { clientClaim: 'cid', clientValues: ['x'] }, 'CONFLICT'],
@@ -348,7 +348,8 @@ describe('trust in an issuer', () => {
     ['an audience of two', { audiences: ['a', 'b'] }, { audiences: ['b', 'c'] }, 'CONFLICT'],
     ['any audience', webClient, { audiences: ['b'] }, 'CONFLICT'],
     ['other keys', webClient, { ...webClient, jwksUri: 'https://keys.example/' }, 'CONFLICT'],
-  ])('of another app with %s: %s', async (_what, first, second, expected) => {
+  ]
+  it.each(pairs)('of another app with %s', async (...[, first, second, expected]) => {
     await trust(first)
     const other = await core.newApp()
     expect(await outcome(trust(second, other, await ownerOf(other)))).toBe(expected)

@@ -1,0 +1,61 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type { ForeignTokens } from '../../identity/issuers/foreign-tokens.ts'
+import type { Fault } from '../../identity/issuers/verification.ts'
+import { issuerOf, openToken, withoutFinalSlashes } from '../../lib/foreign-tokens/form.ts'
+import { type Now, secondsOf } from '../../lib/time.ts'
+import { type SignerSubject, requireGranted } from './signer-token.ts'
+
+export interface ForeignSubjectsDeps {
+  readonly issuer: string
+  readonly foreignTokens: ForeignTokens
+  readonly now: Now
+}
+
+// A client waits so long for an answer; keys that come later are there for the next one.
+const keysMs = 2_000
+
+/** Tokens of issuers that apps trust, as subject tokens (docs/trusted-issuers.md). */
+export function createForeignSubjects({ issuer, foreignTokens, now }: ForeignSubjectsDeps) {
+  /** Whether a token names another issuer than ours. What is no JWT is left to the rules for ours. */
+  function isForeign(text: string): boolean {
+    const token = openToken(text)
+    const named = token ? issuerOf(token) : ''
+    return named !== '' && named !== withoutFinalSlashes(issuer)
+  }
+
+  /**
+   * The user that the token stands for, in the app `clientId` where one is named. GRANT_INVALID when it stands for none, UNAVAILABLE
+   * while the keys of its issuer cannot be had. Every refusal comes before the user, whom the token may create.
+   */
+  async function ownerOf(
+    text: string,
+    clientId: string | null,
+  ): Promise<{ readonly subject: SignerSubject; readonly notAfter: number }> {
+    const foreign = await foreignTokens.verify(text, { clientId, waitMs: keysMs })
+    if ('fault' in foreign) throw refusal(foreign.fault)
+    const { trust, grant, publicScopes, expiresAt } = foreign
+    requireGranted(publicScopes)
+    // Clocks may differ, but what it is exchanged for would be over before it began.
+    if (expiresAt <= secondsOf(now())) throw refusal('expiry')
+    const user = await foreignTokens.provision(foreign)
+    if (!user) throw refusal('user')
+    const { appId, id: userId, externalUserId, tokensValidAfter } = user
+    const ids = { appId, userId, clientId: trust.clientId, externalUserId, tokensValidAfter }
+    return { subject: { ...ids, grants: [grant] }, notAfter: expiresAt }
+  }
+
+  return { isForeign, ownerOf }
+}
+
+export type ForeignSubjects = ReturnType<typeof createForeignSubjects>
+
+const refusal = (fault: Fault): DomainError =>
+  fault === 'unavailable'
+    ? new DomainError(
+        'UNAVAILABLE',
+        "the keys of the subject token's issuer cannot be loaded now; try again",
+      )
+    : new DomainError(
+        'GRANT_INVALID',
+        `the subject token is not valid here, by the rule "${fault}" of its issuer`,
+      )
