@@ -103,6 +103,8 @@ export interface Authenticator {
   m2mByBasic(pairs: readonly BasicPair[]): Promise<M2mCaller>
   m2mByToken(token: string): Promise<M2mCaller>
   userByToken(token: string): Promise<UserCaller>
+  /** As `userByToken`, also of an issuer that an app trusts. */
+  actorByToken(token: string): Promise<UserCaller>
   /** The user whose key of the builder API it is. */
   userByBuilderKey(key: string): Promise<UserCaller>
   /** Who may create users of the app at the builder API. NOT_FOUND for another's app, SCOPE_MISSING. */
@@ -250,7 +252,7 @@ export const provisioner = (): Guard<ProvisionerCaller> =>
     )
   })
 
-/** An end user of the named app at the builder API, by user JWT or `sk_` key as Bearer: 401, then 404. */
+/** An end user of the named app at the builder API, by user JWT, trusted issuer's token or `sk_` key as Bearer: 401, then 404. */
 export const actor = (): Guard<UserCaller> =>
   throughGateway(async ({ credential, clientId }, authenticator) => {
     if (credential.scheme !== 'bearer')
@@ -258,7 +260,7 @@ export const actor = (): Guard<UserCaller> =>
     const { token } = credential
     const caller = token.startsWith(builderKeyPrefix)
       ? await authenticator.userByBuilderKey(token)
-      : await authenticator.userByToken(token)
+      : await authenticator.actorByToken(token)
     requireOwnApp(caller, clientId)
     return caller
   })

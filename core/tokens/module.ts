@@ -85,7 +85,7 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
   const { signingKeys, rotation, jwts } = createIssuer(platform, others.config)
   const { isVoidToken, signStatement } = jwts
   const parts = createParts(platform, others, jwts)
-  const { subjects, sessions } = parts
+  const { subjects, foreignSubjects, sessions } = parts
   const { clientCredentials, grantService } = createGrants(platform, others, parts)
   const userTokens = createUserTokens({ ...parts, ttlSeconds: others.config.userTtlSeconds })
   const { tokenService } = createTokensRpc({ userTokens, clientCredentials, signingKeys, rotation })
@@ -101,6 +101,10 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
     m2mByBasic: clients.authenticate,
     m2mByToken: subjects.m2mByToken,
     userByToken: subjects.userByToken,
+    actorByToken: async (token) =>
+      foreignSubjects.isForeign(token)
+        ? foreignSubjects.callerOf(token)
+        : subjects.userByToken(token),
     userByBuilderKey: others.keys.builderUser,
     provisionerByBasic: others.identity.provisioners.admit,
     accountBySession: accounts.bySession,

@@ -1,8 +1,11 @@
 import { DomainError } from '../../../proto/errors.ts'
+import { Scope } from '../../../proto/scopes.ts'
 import type { ForeignTokens } from '../../identity/issuers/foreign-tokens.ts'
 import type { Fault } from '../../identity/issuers/verification.ts'
 import { issuerOf, openToken, withoutFinalSlashes } from '../../lib/foreign-tokens/form.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
+import type { UserCaller } from '../../rpc/callers.ts'
+import { invalidToken } from '../issuer/jwt.ts'
 import { type SignerSubject, requireGranted } from './signer-token.ts'
 
 export interface ForeignSubjectsDeps {
@@ -44,7 +47,17 @@ export function createForeignSubjects({ issuer, foreignTokens, now }: ForeignSub
     return { subject: { ...ids, grants: [grant] }, notAfter: expiresAt }
   }
 
-  return { isForeign, ownerOf }
+  /** The user that the token stands for, whichever app trusts its issuer. TOKEN_INVALID when it stands for none. */
+  async function callerOf(text: string): Promise<UserCaller> {
+    const { subject } = await ownerOf(text, null).catch((error: unknown) => {
+      const reason = error instanceof DomainError ? error.reason : null
+      if (reason === 'GRANT_INVALID' || reason === 'SCOPE_INVALID') throw invalidToken(error)
+      throw error
+    })
+    return { ...subject, kind: 'user', scopes: [Scope.signJob] }
+  }
+
+  return { isForeign, ownerOf, callerOf }
 }
 
 export type ForeignSubjects = ReturnType<typeof createForeignSubjects>

@@ -14,6 +14,7 @@ const deps = {
     m2mByBasic: nobody,
     m2mByToken: nobody,
     userByToken: nobody,
+    actorByToken: nobody,
     userByBuilderKey: nobody,
     provisionerByBasic: nobody,
     accountBySession: nobody,

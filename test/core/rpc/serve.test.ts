@@ -872,6 +872,7 @@ const unused: Authenticator = {
   m2mByBasic: notAsked,
   m2mByToken: notAsked,
   userByToken: notAsked,
+  actorByToken: notAsked,
   userByBuilderKey: notAsked,
   provisionerByBasic: notAsked,
   accountBySession: notAsked,
