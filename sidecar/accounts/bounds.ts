@@ -36,43 +36,14 @@ const pixelsPerMs = 27_648
 /** The longest time that a call of an unknown session is taken to bill, in seconds. */
 const longestGap = 900
 
-// The product of a cost has at most eight roundings of a double.
-const roundings = 8 * Number.EPSILON
+// The product of a price has at most eleven roundings of a double.
+const roundings = 11 * Number.EPSILON
 const attosPerNano = 1_000_000_000n
 
-/**
- * Nano-dollars that `units` of a session cost at most, rounded up: at least 1, and Infinity for
- * more than a number counts. The signer rounds its fee to whole wei. A cost that doubles cannot
- * tell from a whole number of nano-dollars is computed exactly, so that the last cent pays for it.
- */
-export function costOf(
-  session: Pick<Session, 'price' | 'units'>,
-  units: number,
-  { nanosPerWei, attosPerEth }: CurrentRate,
-): number {
-  if (nanosPerWei === null) return Infinity
-  const nanos = ((Number(session.price) * units) / Number(session.units)) * nanosPerWei
-  const error = nanos * roundings + nanosPerWei
-  const most = Math.ceil(nanos + error)
-  if (!(most <= Number.MAX_SAFE_INTEGER)) return Infinity
-  const isExact = Math.ceil(nanos - error) === most
-  return Math.max(1, isExact ? most : exactCostOf(session, units, { attosPerEth }))
-}
-
-/** `costOf` at a ratio to the network's price, scaled by 10^18. Exact, which takes longer. */
-export function retailCostOf(
-  session: Pick<Session, 'price' | 'units'>,
-  units: number,
-  sold: { readonly attosPerEth: bigint; readonly ratio: bigint },
-): number {
-  const nanos = exactCostOf(session, units, sold)
-  return nanos <= Number.MAX_SAFE_INTEGER ? Math.max(1, nanos) : Infinity
-}
-
-function exactCostOf(
+function exactPriceOf(
   { price, units: per }: Pick<Session, 'price' | 'units'>,
   units: number,
-  { attosPerEth, ratio = networkRatio }: { attosPerEth: bigint; ratio?: bigint },
+  { attosPerEth, ratio }: { readonly attosPerEth: bigint; readonly ratio: bigint },
 ): number {
   const fee = divCeil(BigInt(price ?? 0) * BigInt(Math.max(0, units)), BigInt(per ?? 1))
   return Number(divCeil(retailBound(wei(fee), ethRate(attosPerEth), ratio), attosPerNano))
@@ -159,11 +130,25 @@ export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions
     return sold(account, session, unitsOf(session, prior, Math.max(leastMs, unheardMs())))
   }
 
-  /** What so many units of a session cost its user at most. */
-  const sold = ({ retailRatio }: SoldOwner, session: Session, units: number): number =>
-    retailRatio === null
-      ? costOf(session, units, rate)
-      : retailCostOf(session, units, { attosPerEth: rate.attosPerEth, ratio: retailRatio })
+  /**
+   * Nano-dollars that so many units of a session cost its user at most, rounded up: at least 1, and
+   * Infinity for more than a number counts. The signer rounds its fee to whole wei. A price that
+   * doubles cannot tell from a whole number of nano-dollars is computed exactly, so that the last
+   * cent pays for it.
+   */
+  function sold({ retailRatio }: SoldOwner, session: Session, units: number): number {
+    if (rate.nanosPerWei === null) return Infinity
+    const nanosOfWei =
+      retailRatio === null ? rate.nanosPerWei : (rate.nanosPerWei * Number(retailRatio)) / 1e18
+    const nanos = ((Number(session.price) * units) / Number(session.units)) * nanosOfWei
+    const error = nanos * roundings + nanosOfWei
+    const most = Math.ceil(nanos + error)
+    if (!(most <= Number.MAX_SAFE_INTEGER)) return Infinity
+    if (Math.ceil(nanos - error) === most) return Math.max(1, most)
+    const { attosPerEth } = rate
+    const ratio = retailRatio ?? networkRatio
+    return Math.max(1, exactPriceOf(session, units, { attosPerEth, ratio }))
+  }
 
   return { boundOf, boundSince, sold }
 }

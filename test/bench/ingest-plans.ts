@@ -11,14 +11,15 @@ import { createTopic } from './tickets.ts'
 
 const bundlesOfPlan = 10
 
-/** Users whose sessions run while a batch comes, as many as `ingest` has. */
+/** Users whose sessions run at a time, as many as `ingest` has; of a session come so many batches. */
 const activeUsers = 1_000
+const batchesOfSession = 6
 
 /**
  * As `ingest`, but each user is on one of many plans, each with a rate of its own and bundles, so
  * that tickets are sold by the version of their user's plan. Of the subscribers a thousand are
- * active, with each batch another thousand, of whom the collector knows nothing yet. Beside it,
- * without a target: each ticket is of another user, so that nothing can be shared by tickets.
+ * active at a time, a sixth of them anew with each batch, of whom the collector knows nothing yet.
+ * Beside it, without a target: each ticket is of another user, so that tickets share nothing.
  */
 export async function ingestPlans(bench: Bench): Promise<Finding[]> {
   const [rounds, tickets, users, plans] = bench.quick
@@ -30,8 +31,10 @@ export async function ingestPlans(bench: Bench): Promise<Finding[]> {
   bench.defer(core.stop)
   const { clientId } = await core.createApp()
   const inTurn: Pick = (n) => n % users
-  const someActive: Pick = (n) =>
-    (Math.floor(n / maxBatch) * activeUsers + Math.floor(Math.random() * activeUsers)) % users
+  const someActive: Pick = (n) => {
+    const begun = Math.floor(n / maxBatch) * (activeUsers / batchesOfSession)
+    return Math.floor(begun + Math.random() * activeUsers) % users
+  }
   let pick = inTurn
   const topic = createTopic({ clientId, pick: (n) => pick(n) })
 
@@ -79,7 +82,7 @@ export async function ingestPlans(bench: Bench): Promise<Finding[]> {
       unit: '',
       target: { atLeast: 0.25 },
       ...pairedRatio(copied, ingested),
-      detail: `${rate(tickets, ingested)}, COPY ${rate(tickets, copied)}; ${count(users)} users on ${count(plans)} plans with ${bundlesOfPlan} bundles each, ${count(activeUsers)} others active in each batch`,
+      detail: `${rate(tickets, ingested)}, COPY ${rate(tickets, copied)}; ${count(users)} users on ${count(plans)} plans with ${bundlesOfPlan} bundles each, ${count(activeUsers)} active at a time`,
     },
     {
       name: 'rating, of the processor time of ingest',
