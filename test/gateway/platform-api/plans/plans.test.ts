@@ -348,6 +348,7 @@ describe('creating a plan', () => {
     ['a name with two lines', { name: 'a\nb' }, /^name must have 1 to 64|not allowed/],
     ['a reserved name', { name: 'Network Price' }, 'the name Network Price is reserved'],
     ['another way to write it', { name: ' nEtWoRk  pRice ' }, /is reserved$/],
+    ['a third way to write it', { name: 'Ｎetwork Price' }, /is reserved$/],
     ['the old name of Network Price', { name: 'network discovery' }, /is reserved$/],
     ['the name of Starter', { name: 'STARTER' }, /is reserved$/],
     ['the name of the plan with nothing', { name: 'Nothing Included' }, /is reserved$/],
@@ -400,6 +401,16 @@ describe('creating a plan', () => {
       /^includedUnits must be a non-negative integer string/,
     ],
     [
+      'units of 40 digits',
+      { type: 'usage', includedUnits: '1'.repeat(40) },
+      /^includedUnits must be a non-negative integer string/,
+    ],
+    [
+      'units in other digits',
+      { type: 'usage', includedUnits: '٣' },
+      /^includedUnits must be a non-negative integer string/,
+    ],
+    [
       'units below zero',
       { type: 'usage', includedUnits: '-5' },
       /^includedUnits must be a non-negative integer string/,
@@ -409,7 +420,7 @@ describe('creating a plan', () => {
       { type: 'usage', overageRateWei: '5.5' },
       /^overageRateWei must be a non-negative integer string/,
     ],
-    ...['1e-7', '.5', '-1', '', ' 1', '1'.repeat(40), '0.' + '1'.repeat(19), '٠.١', '2'].map(
+    ...['1e-7', '.5', '-1', '', ' 1', '1'.repeat(40), '0.' + '1'.repeat(19), '٠.١', '२', '2'].map(
       (rate) =>
         [
           `the rate ${rate}`,
@@ -422,11 +433,25 @@ describe('creating a plan', () => {
       { overageRateUsd: 0.000_001 },
       /^overageRateUsd must be a non-negative decimal USD amount/,
     ],
-    [
-      'a bad rate of a capability',
-      { capabilities: [{ ...sdxl, retailRateUsd: '1e-7' }] },
-      /^capabilities\[0\]\.retailRateUsd must be a non-negative decimal USD amount/,
-    ],
+    ...[
+      '1e-7',
+      '.5',
+      '5.',
+      '-0',
+      '+1',
+      '1'.repeat(40),
+      '0.' + '1'.repeat(40),
+      '٠.١',
+      '０.１',
+      0,
+    ].map(
+      (rate) =>
+        [
+          `the rate ${rate} of a capability`,
+          { capabilities: [{ ...sdxl, retailRateUsd: rate }] },
+          /^capabilities\[0\]\.retailRateUsd must be a non-negative decimal USD amount/,
+        ] as const,
+    ),
     [
       'a score below zero',
       { capabilities: [{ ...sdxl, slaTargetScore: -1 }] },
@@ -540,7 +565,15 @@ describe('creating a plan', () => {
   })
 
   it('refuses a name that differs by case, blanks or composition alone, 20 at a time', async () => {
-    const names = ['Pro Plus', 'pro plus', 'PRO  PLUS', ' Pro Plus ', 'Ｐro Plus']
+    // The last two are an e with an accent, as one character and as two.
+    const names = [
+      'Pro Café',
+      'pro café',
+      'PRO  CAFÉ',
+      ' Pro Café ',
+      'Ｐro Caf\u00e9',
+      'Pro Cafe\u0301',
+    ]
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, i) => create({ name: names[i % names.length] })),
     )
@@ -826,6 +859,36 @@ describe('the Starter plan', () => {
     for (const body of [undefined, json]) {
       expect((await starterPlan(body, { authorization: app.basic })).status).toBe(404)
       expect((await starterPlan(body, {})).status).toBe(404)
+    }
+  })
+})
+
+describe('while the catalogue cannot be read', () => {
+  it('a plan that needs it is 503, after the faults before it, and nothing of it is made', async () => {
+    const away = await startConsole({
+      // Nothing listens there.
+      env: { CATALOG_URL: 'http://127.0.0.1:9/catalog.json', PIPELINES: '' },
+    })
+    try {
+      const own = await away.newApp()
+      const admin = await logInTo(away, own, 'admin')
+      const path = `/api/v1/apps/${own.clientId}/plans`
+      const send = (method: string, json: object) => away.ask(method, path, { person: admin, json })
+      const plans = async () => (await away.ask('GET', path, { person: admin })).text
+      const { status, body } = await send('POST', { name: 'Free' })
+      expect(status).toBe(201)
+      const before = await plans()
+      const named = { name: 'Pro', type: 'gold', capabilities: [sdxl] }
+      expect((await send('POST', { ...named, name: 'Starter' })).status).toBe(400)
+      const refused = await send('POST', named)
+      expect([refused.status, refused.body['code']]).toEqual([503, 'unavailable'])
+      expect((await send('PUT', { ...named, id: body['id'] })).status).toBe(503)
+      expect(await plans()).toBe(before)
+      // What needs no catalogue goes on.
+      expect((await send('PUT', { id: body['id'], name: 'Free 2' })).status).toBe(200)
+      expect((await send('PUT', { id: body['id'], capabilities: [] })).status).toBe(200)
+    } finally {
+      await away.stop()
     }
   })
 })
