@@ -62,6 +62,8 @@ import { openSessions } from './sessions.ts'
 const maxAnswerBytes = 16 * 1024 * 1024
 /** Core ends it after a minute, and says so. */
 const whatIfDeadlineMs = 65_000
+/** The identity provider may take 12 s of it, and says then that it is not available. */
+const provisionDeadlineMs = 20_000
 
 type Init<Schema extends DescMessage> = MessageInitShape<Schema>
 
@@ -178,7 +180,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       revoke: call(keys.revokeKey),
     }),
     builder: ({ call }: CallContext) => ({
-      provisionUser: call(builderUsers.provisionUser),
+      provisionUser: call(builderUsers.provisionUser, provisionDeadlineMs),
       exchange: call(grants.exchangeBuilderToken),
       queryMeter: call(meters.queryMeter),
     }),

@@ -122,7 +122,7 @@ function parseDimensions(meter: Meter, names: readonly string[]): Dimension[] {
       const dimension = meter.dimensions.find((known) => known === name)
       if (dimension !== undefined) return dimension
       const known = meter.dimensions.join(', ')
-      const word = JSON.stringify(name.slice(0, 40))
+      const word = JSON.stringify(name.slice(0, 100))
       throw invalid(`groupBy ${word} is not a dimension of ${meter.key}, which has: ${known}`)
     })
   return [...new Set([...always, ...dimensions])]

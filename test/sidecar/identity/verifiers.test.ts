@@ -41,6 +41,27 @@ describe('a key of ours', () => {
     expect(core.calls.verifyApiKey).toBe(3)
   })
 
+  it('of the builder API is accepted alone and behind a user whose name has a "_" in it', async () => {
+    const { authorize, core } = await startHarness({ keyShape: null })
+    const key = newSecret('sk_')
+    const [, digits = ''] = key.split('_')
+    const forms = [key, `sk_YWRh_${digits}`, `sk_Pz8_Pj4-_${digits}`]
+    for (const form of forms)
+      core.keys.set(form, { clientId: 'acme', externalUserId: 'alice', keyId: 'key-1' })
+    for (const form of forms)
+      expect((await authorize(firstCall({ key: form }))).json).toMatchObject({
+        status: 200,
+        auth_id: 'acme:alice',
+      })
+    expect(core.calls.verifyApiKey).toBe(3)
+    for (const wrong of ['sk_', `sk_${'x'.repeat(49)}`, `svc_ak_${digits}`, `${key}_`, `${key}x`])
+      expect((await authorize(firstCall({ key: wrong }))).json).toMatchObject({
+        status: 401,
+        code: 'invalid_api_key',
+      })
+    expect(core.calls.verifyApiKey).toBe(3)
+  })
+
   it('is not assumed for a credential of an unknown shape', async () => {
     const { authorize, core } = await startHarness()
     expect((await authorize(firstCall({ key: 'whatever' }))).json).toMatchObject({

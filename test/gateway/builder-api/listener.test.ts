@@ -1,0 +1,81 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { clientId } from '../../fakes/gateway-core.ts'
+import { type Harness, startHarness } from '../support.ts'
+
+const limits = {
+  perAddress: 100,
+  perClient: 2,
+  loginPerAddress: 100,
+  failuresPerAddress: 100,
+  failuresPerClient: 100,
+}
+
+let harness: Harness
+beforeEach(async () => {
+  harness = await startHarness({ edge: { limits }, now: () => new Date('2026-03-10T12:00:30Z') })
+})
+afterEach(() => harness.stop())
+
+const app = `/api/v1/apps/${clientId}`
+const form = 'grant_type=x&subject_token=y&subject_token_type=z'
+
+describe('the listener of the builder API', () => {
+  it('limits exchanges of an app, in counters that both listeners share', async () => {
+    const exchange = (listener: Pick<Harness, 'ask'>) =>
+      listener.ask('POST', `${app}/oidc/token`, { form, authorization: null })
+    expect((await exchange(harness.builder)).status).toBe(200)
+    // The fake core knows no such app on the platform API. It counts all the same.
+    expect((await exchange(harness)).status).toBe(404)
+    const { status, headers, body } = await exchange(harness.builder)
+    expect([status, body['error']]).toEqual([429, 'rate_limited'])
+    expect(headers.get('retry-after')).toBe('30')
+  })
+
+  it('lets origins of the app read its answers, and no others', async () => {
+    const usage = `${app}/usage?meter=fee_wei`
+    const from = async (origin: string) =>
+      (
+        await harness.builder.ask('GET', usage, { authorization: 'Bearer x', headers: { origin } })
+      ).headers.get('access-control-allow-origin')
+    expect(await from('https://other.example')).toBeNull()
+    harness.core.answer('checkOrigin', { allowed: true })
+    expect(await from('https://page.example')).toBe('https://page.example')
+  })
+
+  it('passes the credential and every parameter on to core', async () => {
+    await harness.builder.ask(
+      'GET',
+      `${app}/usage?meter=fee_wei&groupBy=pipeline&groupBy=model_id&from=a&to=b&externalUserId=ada`,
+      { authorization: 'Bearer sk_x' },
+    )
+    const { rpc, request, metadata } = harness.core.last()
+    expect([rpc, metadata.get('authorization')]).toEqual(['queryMeter', ['Bearer sk_x']])
+    expect(request).toEqual({
+      clientId,
+      meter: 'fee_wei',
+      externalUserId: 'ada',
+      from: 'a',
+      to: 'b',
+      groupBy: ['pipeline', 'model_id'],
+    })
+  })
+
+  it('says a figure beyond 2^53 with all its digits beside the number', async () => {
+    const { body } = await harness.builder.ask('GET', `${app}/usage?meter=fee_wei`, {
+      authorization: 'Bearer x',
+    })
+    const valueExact = '1250000000000000000001'
+    expect(body['rows']).toMatchObject([{ value: Number(valueExact), valueExact }])
+  })
+
+  it('is 503 while core does not answer, and never 401', async () => {
+    for (const rpc of ['provisionUser', 'exchangeBuilderToken', 'queryMeter'] as const)
+      harness.core.refuse(rpc, 'UNAVAILABLE')
+    const statuses = await Promise.all([
+      harness.builder.ask('POST', `${app}/users`, { json: { externalUserId: 'ada' } }),
+      harness.builder.ask('POST', `${app}/oidc/token`, { form, authorization: null }),
+      harness.builder.ask('GET', `${app}/usage?meter=fee_wei`, { authorization: 'Bearer x' }),
+    ])
+    expect(statuses.map(({ status }) => status)).toEqual([503, 503, 503])
+  })
+})

@@ -1,0 +1,95 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type FakeAuth0, startAuth0 } from '../../fakes/auth0.ts'
+import { secretly } from '../../support/secrecy.ts'
+import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
+
+let auth0: FakeAuth0
+let builder: Builder
+let tenant: Tenant
+beforeAll(async () => {
+  auth0 = await startAuth0()
+  builder = await startBuilder({
+    ...auth0.env,
+    AUTH0_CONNECTION: 'Username-Password-Authentication,mail-only',
+  })
+  tenant = await builder.newTenant('with-a-provider')
+})
+afterAll(async () => {
+  await builder.stop()
+  await auth0.stop()
+})
+beforeEach(() => {
+  auth0.faults = () => 'none'
+})
+
+const create = (json: object) =>
+  builder.ask('POST', `/api/v1/apps/${tenant.clientId}/users`, {
+    authorization: tenant.tenantBasic,
+    json,
+  })
+
+const rowsOf = async (externalUserId: string): Promise<number> => {
+  const { rowCount } = await builder.real.core.sql.query(
+    'select from end_users where external_user_id = $1',
+    [externalUserId],
+  )
+  return rowCount ?? 0
+}
+
+describe('creating a user with an identity provider', () => {
+  it('makes one user there and one here of 200 requests at once, one key, and says 201 once', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, () =>
+        create({ externalUserId: 'many', email: 'many@example.com' }),
+      ),
+    )
+    expect(answers.filter(({ status }) => status === 201)).toHaveLength(1)
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(199)
+    const keys = answers.flatMap(({ body }) => body['apiKey'] ?? [])
+    expect(keys).toHaveLength(1)
+    secretly(String(keys[0]))
+    expect(auth0.users.size).toBe(1)
+    expect(await rowsOf('many')).toBe(1)
+  }, 60_000)
+
+  it('is 502 while the provider fails, leaves nothing here, and succeeds when it is repeated', async () => {
+    auth0.faults = () => 403
+    const json = { externalUserId: 'later', email: 'later@example.com' }
+    expect(verdictOf(await create(json))).toBe('502 provider_unavailable')
+    expect(await rowsOf('later')).toBe(0)
+    const usage = `/api/v1/apps/${tenant.clientId}/usage?meter=fee_wei`
+    const meanwhile = await builder.ask('GET', usage, { authorization: tenant.userToken })
+    expect(meanwhile.status).toBe(200)
+    auth0.faults = () => 'none'
+    const { status, body } = await create(json)
+    expect(status).toBe(201)
+    secretly(String(body['apiKey']))
+  }, 60_000)
+
+  it('is refused for its caller, its app and its body before the provider is asked', async () => {
+    const before = auth0.calls.length
+    const post = (clientId: string, authorization: string, json: object) =>
+      builder.ask('POST', `/api/v1/apps/${clientId}/users`, { authorization, json })
+    const known = { externalUserId: 'nobody' }
+    expect((await post(tenant.clientId, tenant.userToken, known)).status).toBe(401)
+    expect((await post(tenant.m2mClientId, tenant.tenantBasic, known)).status).toBe(404)
+    expect((await create({})).status).toBe(400)
+    expect((await create({ externalUserId: 'owner:x' })).status).toBe(400)
+    expect((await create({ ...known, email: 'x' })).status).toBe(400)
+    expect(auth0.calls).toHaveLength(before)
+  })
+
+  it('passes the connection on, and is 400 for one that the provider does not have', async () => {
+    const { status, body } = await create({
+      externalUserId: 'mailed',
+      email: 'mailed@example.com',
+      connection: 'mail-only',
+    })
+    expect(status).toBe(201)
+    secretly(String(body['apiKey']))
+    expect([...auth0.users.values()].map(({ connection }) => connection)).toContain('mail-only')
+    const answer = await create({ externalUserId: 'lost', connection: 'none-of-these' })
+    expect(verdictOf(answer)).toBe('400 request_invalid')
+    expect(await rowsOf('lost')).toBe(0)
+  })
+})
