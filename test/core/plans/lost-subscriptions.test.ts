@@ -4,7 +4,7 @@ import { freeTerms } from '../../../core/plans/offers/plan.ts'
 import { insertPlan } from '../../../core/plans/offers/store.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 import { appId } from '../../../core/platform/ids.ts'
-import { connectCore } from '../../../deploy/cli/client.ts'
+import { type CoreClient, connectCore } from '../../../deploy/cli/client.ts'
 import { startSidecar } from '../allowances/escrow/granting.ts'
 import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
 import { begin, day, serviceToken } from '../support.ts'
@@ -48,6 +48,27 @@ const lose = () =>
 const verified = async (): Promise<void> =>
   expect((await tollgate('verify')).text).toContain('the books are right')
 
+async function newPlan(billingCycle: 'weekly' | 'monthly'): Promise<string> {
+  const [app] = await world.rows('select app_id from clients where client_id = $1', [
+    world.app.clientId,
+  ])
+  const id = randomUUID()
+  const kind = { status: 'active', isStarterDefault: false, isNetworkDefault: false } as const
+  const terms = { ...freeTerms, billingCycle, included: usdAttos(7n * 10n ** 18n) }
+  const plan = { appId: appId(app?.['app_id'] ?? ''), id, name: id, ...kind }
+  await insertPlan(world.sql, plan, { terms, at: begin })
+  return id
+}
+
+function operate<Answer>(act: (core: CoreClient) => Promise<Answer>): Promise<Answer> {
+  const operator = connectCore({ target: world.core.target, token: serviceToken })
+  return act(operator).finally(() => operator.close())
+}
+const change = (planId: string, timing: string) =>
+  operate((core) =>
+    core.switchSubscription({ ...named(), planId, timing, idempotencyKey: undefined }),
+  )
+
 const doors: readonly (readonly [string, () => Promise<unknown>])[] = [
   ['the user is created again', upsert],
   [
@@ -85,19 +106,24 @@ describe('a user whose subscription is missing', () => {
     await verified()
   })
 
+  it.each(['ends with its period', 'has a successor'])(
+    'is nobody whose subscription %s: the slot is held',
+    async (what) => {
+      const [first, second] = [await newPlan('monthly'), await newPlan('monthly')]
+      await change(first, 'immediate')
+      if (what === 'has a successor') await change(second, 'next_billing_cycle')
+      else await operate((core) => core.endSubscription({ ...named(), timing: undefined }))
+      const before = await slot()
+      await Promise.all(doors.map(([, open]) => open()))
+      expect(await slot()).toEqual(before)
+      expect(before).toMatchObject([{ name: first }])
+      await verified()
+    },
+  )
+
   it('keeps the period that runs, and is on Starter after it, when it was on another plan', async () => {
-    const [app] = await world.rows('select app_id from clients where client_id = $1', [
-      world.app.clientId,
-    ])
-    const id = randomUUID()
-    const kind = { status: 'active', isStarterDefault: false, isNetworkDefault: false } as const
-    const included = usdAttos(7n * 10n ** 18n)
-    const terms = { ...freeTerms, billingCycle: 'weekly' as const, included }
-    const plan = { appId: appId(app?.['app_id'] ?? ''), id, name: id, ...kind }
-    await insertPlan(world.sql, plan, { terms, at: begin })
-    const operator = connectCore({ target: world.core.target, token: serviceToken })
-    const change = { ...named(), planId: id, timing: 'immediate', idempotencyKey: undefined }
-    await operator.switchSubscription(change).finally(() => operator.close())
+    const id = await newPlan('weekly')
+    await change(id, 'immediate')
     const ends = new Date(world.clock.now().getTime() + 7 * day).toISOString()
     world.clock.advance(day)
     await lose()
