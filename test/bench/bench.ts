@@ -1,6 +1,7 @@
 import { cpus, totalmem } from 'node:os'
 import { parseArgs } from 'node:util'
 import { besideOther } from './gate/beside.ts'
+import { authorizeForeign } from './gate/foreign.ts'
 import { authorizeMemory } from './gate/memory.ts'
 import { authorizeMisses } from './gate/misses.ts'
 import { reserve } from './gate/reserve.ts'
@@ -45,6 +46,7 @@ import { whatIf } from './whatif.ts'
  */
 const rows: Readonly<Record<string, Row>> = {
   'authorize-warm': authorizeWarm,
+  'authorize-foreign': authorizeForeign,
   'authorize-beside': besideOther,
   'authorize-misses': authorizeMisses,
   'authorize-scale': authorizeScale,

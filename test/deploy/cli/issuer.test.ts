@@ -1,0 +1,63 @@
+import { writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import {
+  type ForeignIssuer,
+  newForeignKey,
+  signForeign,
+  startForeignIssuer,
+} from '../../support/foreign-issuer.ts'
+import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { tollgate } from './support.ts'
+
+const key = await newForeignKey('k1')
+let core: TestCore
+let app: TestApp
+let idp: ForeignIssuer
+beforeAll(async () => {
+  idp = await startForeignIssuer([key])
+  core = await startTestCore({ OUTBOUND_ALLOW: '127.0.0.1' })
+  vi.stubEnv('CORE_TARGET', core.core.target)
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+  app = await core.newApp()
+})
+afterAll(async () => {
+  vi.unstubAllEnvs()
+  await core.stop()
+  await idp.stop()
+})
+
+const run = (line: string) =>
+  tollgate('issuer', ...line.split(' '), '--app', app.clientId, '--target', core.core.target)
+
+it('adds, lists, checks and removes an issuer', async () => {
+  expect((await run('list')).text).toBe('the app trusts no issuer of its own\n')
+  const added = await run(`add ${idp.url}/ --client-claim azp --client-value web --audience api`)
+  const id = /^trusted: (\S+)\n$/.exec(added.text)?.[1] ?? ''
+  const { text } = await run('list')
+  for (const part of [id, idp.url, 'api', 'azp is web', 'sub']) expect(text).toContain(part)
+
+  const at = Math.floor(core.clock.now().getTime() / 1000)
+  const claims = { iss: idp.url, sub: 'ada', azp: 'web', aud: 'other', exp: at + 60 }
+  const file = join(tmpdir(), `tollgate-token-${randomUUID()}`)
+  await writeFile(file, `${await signForeign(key, claims)}\n`)
+  const checked = await run(`check --file ${file}`)
+  expect(checked.code).toBe(0)
+  expect(checked.text).toMatch(/audience +NO +aud is "other": must name one of api/)
+  expect(checked.text).toMatch(/signature +ok/)
+  expect(checked.text).toContain('It stands for ada (unknown)')
+  expect(checked.text).toContain('It would be refused.')
+  await writeFile(file, await signForeign(key, { ...claims, aud: ['api'] }))
+  expect((await run(`check --file ${file}`)).text).toContain('It would be accepted.')
+
+  expect((await run(`remove ${id}`)).text).toMatch(/^removed; the last permission ends by /)
+  expect((await run('list')).text).toBe('the app trusts no issuer of its own\n')
+})
+
+it('says what is wrong with a command line, and with rules', async () => {
+  expect((await run('add')).text).toContain('needs one ISSUER')
+  expect((await run('remove')).text).toContain('needs one ID')
+  expect((await run(`add ${idp.url}`)).text).toContain('audiences')
+})

@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { GrantType, TokenType } from '../../../proto/oauth.ts'
+import {
+  type ForeignIssuer,
+  newForeignKey,
+  signForeign,
+  startForeignIssuer,
+} from '../../support/foreign-issuer.ts'
+import { logInTo, manage } from '../../support/people.ts'
+import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
+
+const key = await newForeignKey('k1')
+let builder: Builder
+let mine: Tenant
+let theirs: Tenant
+let idp: ForeignIssuer
+beforeAll(async () => {
+  builder = await startBuilder({ OUTBOUND_ALLOW: '127.0.0.1' })
+  mine = await builder.newTenant('mine')
+  theirs = await builder.newTenant('theirs')
+  idp = await startForeignIssuer([key])
+  const { core } = builder.real
+  const owner = manage(core, { session: (await logInTo(core, mine, 'owner')).token })
+  await owner.addTrustedIssuer({
+    clientId: mine.clientId,
+    rules: {
+      issuer: idp.url,
+      audiences: [],
+      clientClaim: 'azp',
+      clientValues: ['web'],
+      userClaim: '',
+      jwksUri: '',
+    },
+  })
+})
+afterAll(async () => {
+  await idp.stop()
+  await builder.stop()
+})
+
+const token = (claims: Readonly<Record<string, unknown>> = {}) => {
+  const at = Math.floor(builder.real.core.clock.now().getTime() / 1000)
+  const all = { iss: idp.url, sub: 'ada', azp: 'web', iat: at, exp: at + 3600, ...claims }
+  return signForeign(key, all, { typ: 'JWT' })
+}
+const exchange = (subject: string, clientId = mine.clientId) =>
+  builder.ask('POST', `/api/v1/apps/${clientId}/oidc/token`, {
+    form: {
+      grant_type: GrantType.tokenExchange,
+      subject_token: subject,
+      subject_token_type: TokenType.accessToken,
+    },
+  })
+const usage = (bearer: string, clientId = mine.clientId) =>
+  builder.ask('GET', `/api/v1/apps/${clientId}/usage?meter=network_fee_usd_micros`, {
+    authorization: `Bearer ${bearer}`,
+  })
+
+describe('a token of an issuer that an app trusts', () => {
+  it('is exchanged for a signer session at the builder API', async () => {
+    const answer = await exchange(await token())
+    expect(answer.body).toMatchObject({ token_type: 'Bearer', expires_in: 300, has_access: true })
+    expect(verdictOf(await exchange(await token({ azp: 'other' })))).toBe('400 invalid_grant')
+    expect(verdictOf(await exchange(await token(), theirs.clientId))).toBe('400 invalid_grant')
+  })
+
+  it('tells its user its own usage, and nothing at another app', async () => {
+    const answer = await usage(await token({ sub: 'grace' }))
+    expect(answer.status).toBe(200)
+    expect(answer.body).toMatchObject({ actor: 'grace', subjects: [`${mine.clientId}:grace`] })
+    expect((await usage(await token(), theirs.clientId)).status).toBe(404)
+    expect((await usage(await token({ azp: 'other' }))).status).toBe(401)
+    expect((await usage(await token({ exp: 1 }))).status).toBe(401)
+  })
+
+  it('is refused for a deactivated user', async () => {
+    const text = await token({ sub: 'eve' })
+    expect((await exchange(text)).status).toBe(200)
+    await builder.real.core
+      .as(mine.basic)
+      .deactivateUser({ clientId: mine.clientId, externalUserId: 'eve' })
+    expect(verdictOf(await exchange(text))).toBe('400 invalid_grant')
+    expect((await usage(text)).status).toBe(401)
+  })
+})
