@@ -43,7 +43,7 @@ export interface BooksDeps {
 
 const archivePauseMs = 3_600_000
 const sealPauseMs = 3_600_000
-const rootsPauseMs = 60_000
+const rootsPauseMs = 600_000
 
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooks(deps: BooksDeps) {

@@ -18,6 +18,7 @@ export const checks = [
   'envelopes',
   'archives',
   'checkpoints',
+  'receipts',
 ] as const
 export type Check = (typeof checks)[number]
 

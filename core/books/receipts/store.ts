@@ -193,6 +193,47 @@ export async function rootsFrom(
   return rows.map(toRoot)
 }
 
+/** A page of an app's roots after a day, the oldest first. */
+export async function rootsAfter(
+  db: Db,
+  { app, after, limit }: { app: AppId; after: Day | null; limit: number },
+): Promise<RootRow[]> {
+  const rows = await many<RootColumns>(
+    db,
+    sql`
+    select to_char(day, 'YYYY-MM-DD') as day, tree_size, root_hash, statement, jwk, created_at
+    from receipt_roots
+    where app_id = ${app} and (${after}::date is null or day > ${after}::date)
+    order by receipt_roots.day
+    limit ${limit}`,
+  )
+  return rows.map(toRoot)
+}
+
+/** The days whose roots are made on which an app was charged, and which have none of it. */
+export async function daysWithoutRoot(db: Db, app: AppId): Promise<Day[]> {
+  const rows = await many<{ day: Day }>(
+    db,
+    sql`
+    select to_char(d.day, 'YYYY-MM-DD') as day
+    from (
+      select day, snapshot, built_at, lag(snapshot) over (order by day) as previous
+      from receipt_days) d
+    where d.built_at is not null and d.previous is not null
+      and not exists (select 1 from receipt_roots where app_id = ${app} and day = d.day)
+      and exists (
+        select 1
+        from ledger_entries e
+        where e.app_id = ${app} and e.kind = 'charge' and e.xact >= pg_snapshot_xmin(d.previous)::text::bigint
+          and e.xact < pg_snapshot_xmax(d.snapshot)::text::bigint
+          and pg_visible_in_snapshot(e.xact::text::xid8, d.snapshot)
+          and not pg_visible_in_snapshot(e.xact::text::xid8, d.previous))
+    order by d.day
+    limit 100`,
+  )
+  return rows.map((row) => row.day)
+}
+
 /** The last statement of an app before a day. */
 export async function statementBefore(db: Db, app: AppId, day: Day): Promise<string | null> {
   const row = await maybeOne<{ statement: string }>(
@@ -255,6 +296,42 @@ export async function chunkHashes(db: Db, app: AppId, day: Day): Promise<Buffer[
   return rows.map((row) => row.hash)
 }
 
+/** The chunk of a number; null when there is none. */
+export async function chunkAt(
+  db: Db,
+  { app, day }: { app: AppId; day: Day },
+  number: number,
+): Promise<Chunk | null> {
+  const row = await maybeOne<{
+    user_id: string
+    signed_at: string
+    event_id: string
+    hash: Buffer
+    leaves: Buffer
+  }>(
+    db,
+    sql`
+    select user_id, to_char(signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at, event_id, hash, leaves
+    from receipt_chunks
+    where app_id = ${app} and day = ${day}::date and number = ${number}`,
+  )
+  return (
+    row && {
+      number,
+      userId: userId(row.user_id),
+      signedAt: row.signed_at,
+      eventId: row.event_id,
+      hash: row.hash,
+      leaves: leavesIn(row.leaves),
+    }
+  )
+}
+
+const leavesIn = (bytes: Buffer): Buffer[] =>
+  Array.from({ length: bytes.length / hashBytes }, (_, i) =>
+    bytes.subarray(i * hashBytes, (i + 1) * hashBytes),
+  )
+
 /** The chunk that a ticket is in; null when it comes before all of them. */
 export async function chunkOf(
   db: Db,
@@ -271,11 +348,7 @@ export async function chunkOf(
     order by number desc
     limit 1`,
   )
-  if (!row) return null
-  const leaves = Array.from({ length: row.leaves.length / hashBytes }, (_, i) =>
-    row.leaves.subarray(i * hashBytes, (i + 1) * hashBytes),
-  )
-  return { number: row.number, leaves }
+  return row && { number: row.number, leaves: leavesIn(row.leaves) }
 }
 
 /** What a user was charged for in a window: the charges, how many tickets they cover, and when they were booked. */

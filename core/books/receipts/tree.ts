@@ -25,9 +25,15 @@ const groupUsers = 200
 const nearSeconds = 86_400
 
 /** The tickets of an app in a window, in the order of user, signing time and event id. */
-async function* leavesOf(db: Db, app: AppRef, window: Window): AsyncGenerator<PlacedLeaf> {
-  for await (const group of groupsOf(chargedUsers(db, app.id, window)))
+async function* leavesOf(
+  db: Db,
+  { app, window }: TreeOptions,
+  onUser: (user: ChargedUser) => void,
+): AsyncGenerator<PlacedLeaf> {
+  for await (const group of groupsOf(chargedUsers(db, app.id, window))) {
+    group.forEach(onUser)
     yield* leavesOfGroup(db, app, group)
+  }
 }
 
 /** Users in groups with about a page of tickets. */
@@ -81,29 +87,29 @@ const nearReach = ({ userId, from, to }: ChargedUser): Reach => ({
 export interface TicketTree {
   readonly treeSize: number
   readonly rootHash: Buffer
+  /** The tickets that the charges say they cover. */
+  readonly charged: number
 }
 
 export interface TreeOptions {
   readonly app: AppRef
   readonly window: Window
   readonly signal: AbortSignal
-  readonly onChunk?: (chunk: Chunk) => Promise<void>
+  readonly onChunk: (chunk: Chunk) => Promise<void>
 }
 
 /** The tree over the tickets of a window. Stops early when `signal` says so, and then says null. */
-export async function treeOf(
-  db: Db,
-  { app, window, signal, onChunk }: TreeOptions,
-): Promise<TicketTree | null> {
+export async function treeOf(db: Db, options: TreeOptions): Promise<TicketTree | null> {
   const tree = createTree()
-  let treeSize = 0
-  for await (const chunk of chunksOf(leavesOf(db, app, window))) {
-    if (signal.aborted) return null
-    await onChunk?.(chunk)
+  let [treeSize, charged] = [0, 0]
+  const onUser = ({ tickets }: ChargedUser): void => void (charged += tickets)
+  for await (const chunk of chunksOf(leavesOf(db, options, onUser))) {
+    if (options.signal.aborted) return null
+    await options.onChunk(chunk)
     tree.add(chunk.hash)
     treeSize += chunk.leaves.length
   }
-  return { treeSize, rootHash: tree.root() }
+  return { treeSize, rootHash: tree.root(), charged }
 }
 
 async function* chunksOf(leaves: AsyncIterable<PlacedLeaf>): AsyncGenerator<Chunk> {

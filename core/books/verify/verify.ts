@@ -9,6 +9,7 @@ import {
 import { archivedMonths, beginSnapshot, countUsers } from '../store.ts'
 import { forApps, userRanges } from '../ranges.ts'
 import type { AppRef, Check, Difference, DifferentRow } from '../types.ts'
+import { rootDifferences } from '../receipts/differences.ts'
 import { checkpointDifferences } from '../seal/seal.ts'
 import { type ReplayDeps, replayDifferences } from './replay.ts'
 import {
@@ -87,6 +88,8 @@ export function createVerify({ pool, ...replay }: { pool: Pool } & ReplayDeps) {
       report(state, listener, { check: 'archives', rows: await archiveDifferences(db, app.id) })
       const checkpoints = await checkpointDifferences(db, app.id)
       report(state, listener, { check: 'checkpoints', rows: checkpoints })
+      const roots = await rootDifferences(db, { app, hasArchives: archived.length > 0, signal })
+      report(state, listener, { check: 'receipts', rows: roots })
       for await (const range of userRanges(db, app.id)) {
         for (const [check, differences] of userChecks) {
           if (signal.aborted) return

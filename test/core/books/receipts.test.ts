@@ -251,3 +251,64 @@ describe('a check', () => {
     await verifyReceipt(await json('c.json'), keys)
   })
 })
+
+describe('the roots of days', () => {
+  it('are what verify makes of the tickets again, and are missed by it', async () => {
+    const before = await tollgate('verify')
+    expect(before.text).toContain('the books are right')
+    const [root] = await world.rows('select day::text from receipt_roots order by day limit 1')
+    await world.damage(
+      `create table kept as select * from receipt_roots; delete from receipt_roots where day = '${root?.['day']}'`,
+    )
+    const { text, code } = await tollgate('verify')
+    expect(text).toContain(`DIFFERENCE receipts`)
+    expect(text).toContain(`day=${root?.['day']}: root is`)
+    expect(code).toBe(1)
+    await world.damage(
+      'delete from receipt_roots; insert into receipt_roots select * from kept; drop table kept',
+    )
+    expect((await tollgate('verify')).code).toBe(0)
+  })
+
+  it('are made once by many cores, of which one is killed while it makes them', async () => {
+    const ids = await book(60)
+    const other = await world.newApp()
+    await book(5, { auth_id: `${other.clientId}:bob` })
+    world.clock.advance(day)
+    // The second root of the day fails in its first attempts, as that of a core does that is killed.
+    await world.sql.query(
+      `create sequence attempts; create function fail_often() returns trigger language plpgsql as $$
+      begin
+        if nextval('attempts') between 2 and 3 then raise exception 'killed'; end if;
+        return new;
+      end $$;
+      create trigger fail_often before insert on receipt_roots for each row execute function fail_often()`,
+    )
+    const cores = await Promise.all([1, 2, 3].map(() => world.startAnother(observedRate)))
+    await Promise.all(cores.map(({ core }) => core.stop()))
+    const early = await world.rows(
+      'select count(*) as count from receipt_days where built_at is null',
+    )
+    expect(early).toHaveLength(1)
+    for (let i = 0; i < 3; i++) {
+      const { core } = await world.startAnother(observedRate)
+      await core.stop()
+    }
+    await buildRoots()
+    await get(ids[7] ?? '', 'many.json')
+    const { text } = await verify('many.json')
+    expect(text).toContain(', ticket ')
+    expect(text).toContain(' of 60\n')
+    expect((await tollgate('verify')).text).toContain('the books are right')
+  })
+
+  it('tell since when they are missing', async () => {
+    const late = async (): Promise<number | undefined> =>
+      (await world.metrics.getSingleMetric('tollgate_core_receipt_roots_late_seconds')?.get())
+        ?.values[0]?.value
+    expect(await late()).toBe(0)
+    const midnight = Math.ceil(world.clock.now().getTime() / day) * day
+    world.clock.set(new Date(midnight + 7_000_000))
+    expect(await late()).toBe(7_000)
+  })
+})
