@@ -27,7 +27,7 @@ describe('the listener of the builder API', () => {
     // The fake core knows no such app on the platform API. It counts all the same.
     expect((await exchange(harness)).status).toBe(404)
     const { status, headers, body } = await exchange(harness.builder)
-    expect([status, body['error']]).toEqual([429, 'rate_limited'])
+    expect([status, body['error']]).toEqual([429, 'temporarily_unavailable'])
     expect(headers.get('retry-after')).toBe('30')
   })
 
