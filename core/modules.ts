@@ -31,7 +31,7 @@ export function createModules(platform: Platform, config: CoreConfig, outside: O
     return module.api
   }
   // Made first: metering and plans, which stand before allowances, write to it in their own transactions.
-  const ledger = createLedger()
+  const ledger = createLedger({ clocks: platform.clocks })
   // Made before identity, too, which asks the gate, and metering, which asks for cuts.
   const accounting = { ...outside, config: config.billing, ledger, findOwner: findOwnerUser }
   const billing = openBilling(platform, accounting)
@@ -52,7 +52,8 @@ export function createModules(platform: Platform, config: CoreConfig, outside: O
   const tokens = add(createTokensModule(platform, credentials))
   const trying = { drafts: plans.drafts, openTrial: ledger.openTrial }
   const { requireMetering } = backend
-  add(createBillingModule(platform, { ...billing, ...trying, requireMetering }))
+  const settling = { ledger, settlePlans: plans.settleClock }
+  add(createBillingModule(platform, { ...billing, ...trying, settling, requireMetering }))
   const usage = add(createUsageModule(platform, { backend, identity, ledger, plans, cuts }))
   const records = { config: config.books, metering, ledger, plans, cuts }
   add(createBooksModule(platform, { ...records, usage, tokens, requireMetering }))

@@ -18,6 +18,11 @@ import type { TicketCharge, UserCharge } from '../metering/ingest/charges.ts'
 export interface Account {
   readonly appId: AppId
   readonly userId: UserId
+  /**
+   * By how many milliseconds the clock of its app is ahead. All instants of the account are by that clock, but for those of
+   * its holds, which are real: `lendAfter` and `lateUntil`.
+   */
+  aheadMs: number
   seq: bigint
   balance: UsdAttos
   granted: UsdAttos
@@ -65,6 +70,10 @@ export interface PeriodTerms {
   readonly planVersion: number
   readonly includedAttos: bigint
 }
+
+/** What the clock of an account's app shows at a real instant. */
+export const timeOf = ({ aheadMs }: Pick<Account, 'aheadMs'>, at: Date): Date =>
+  aheadMs === 0 ? at : new Date(at.getTime() + aheadMs)
 
 export const creditSources = ['trial', 'manual', 'promo', 'plan_adjustment'] as const
 export type CreditSource = (typeof creditSources)[number]

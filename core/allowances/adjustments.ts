@@ -19,7 +19,7 @@ import {
 } from '../lib/money.ts'
 import type { Db, Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
-import { type Account, type Return, paidFor, spendableAt } from './account.ts'
+import { type Account, type Return, paidFor, spendableAt, timeOf } from './account.ts'
 import type { Ledger } from './ledger.ts'
 import * as store from './store.ts'
 
@@ -149,8 +149,8 @@ export function createAdjustments({
       id: adjustment.id,
       amountUsdMicros: amount.toString(),
       overageUsdMicros: microsUp(overage).toString(),
-      balanceUsdMicros: microsDown(spendableAt(account.credits, at)).toString(),
-      createdAt: at.toISOString(),
+      balanceUsdMicros: microsDown(spendableAt(account.credits, timeOf(account, at))).toString(),
+      createdAt: timeOf(account, at).toISOString(),
     }
   }
 

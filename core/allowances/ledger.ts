@@ -1,9 +1,10 @@
 import { uuidV7 } from '../lib/crypto.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
+import { type Ahead, type Clocks, later, realTime } from '../platform/clocks/clocks.ts'
 import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
-import type { Account, Credit, CreditSource, Return } from './account.ts'
+import { type Account, type Credit, type CreditSource, type Return, timeOf } from './account.ts'
 import type { ChargeOptions, ChargeResult, UserCharge } from '../metering/ingest/charges.ts'
 import { readPeriods } from './period-store.ts'
 import { createReplay } from './replay.ts'
@@ -43,6 +44,16 @@ interface User {
   readonly userId: UserId
 }
 
+interface TimedUser extends User {
+  readonly aheadMs: number
+}
+
+interface LedgerParts {
+  readonly store?: AccountStore
+  readonly escrow?: SettlementStore
+  readonly clocks?: Clocks
+}
+
 /** From which version of a plan to which included usage is raised. */
 export interface Raise {
   readonly versions: readonly IncludedUsage[]
@@ -69,35 +80,53 @@ const ended = (at: Date) => ({ until: new Date(at.getTime() - accounts.lateMs), 
 /**
  * Changes balances. Every function runs inside the caller's transaction, locks the users that it touches in id order,
  * and writes balances, credits and ledger entries together or not at all.
+ *
+ * A function that changes a locked account takes the time of the account's app (`timeOf`); all others take real time.
  */
-export function createLedger(
-  store: AccountStore = sqlStore,
-  escrow: SettlementStore = escrowStore,
-) {
+export function createLedger({
+  store = sqlStore,
+  escrow = escrowStore,
+  clocks = realTime,
+}: LedgerParts = {}) {
   const { settle } = createSettlement(escrow)
 
   /** Opens the accounts of newly subscribed users who have none, and adds the included usage of their first periods. */
   async function open(db: Db, users: readonly User[], at: Date): Promise<void> {
     if (users.length === 0) return
-    const termsOf = await readTerms(db, users, at)
+    const ahead = await clocks.ahead(db, users)
+    const timed = users.map((user) => ({ ...user, aheadMs: aheadOf(ahead, user) }))
+    const termsOf = await readTerms(db, timed, at)
     const inserted = await store.insertBalances(
       db,
       users.map((user) => ({ ...user, ...termsOf(user).period })),
       at,
     )
     const isNew = ({ userId }: User): boolean => inserted.has(userId)
-    const opened = await store.lockAccounts(db, users.filter(isNew))
-    for (const account of opened) enter(account, { ...termsOf(account), countsFrom: beginning }, at)
+    const opened = await lockAccounts(db, users.filter(isNew))
+    for (const account of opened)
+      enter(account, { ...termsOf(account), countsFrom: beginning }, timeOf(account, at))
     await store.saveAccounts(db, opened, at)
+  }
+
+  async function lockAccounts(db: Db, users: readonly User[]): Promise<Account[]> {
+    return withClocks(db, await store.lockAccounts(db, users))
+  }
+
+  async function withClocks(db: Db, read: Account[]): Promise<Account[]> {
+    const ahead = await clocks.ahead(db, read)
+    if (ahead.size > 0) for (const account of read) account.aheadMs = aheadOf(ahead, account)
+    return read
   }
 
   async function readTerms(
     db: Db,
-    users: readonly User[],
+    users: readonly TimedUser[],
     at: Date,
   ): Promise<(user: User) => Terms> {
-    const terms = await store.currentTerms(db, users, at)
-    const byUser = new Map(terms.map((term) => [term.userId, term]))
+    const byUser = new Map<UserId, Terms>()
+    for (const [aheadMs, same] of Map.groupBy(users, (user) => user.aheadMs))
+      for (const term of await store.currentTerms(db, same, later(at, aheadMs)))
+        byUser.set(term.userId, term)
     return ({ userId }) => {
       const term = byUser.get(userId)
       if (!term) throw new Error(`user ${userId} has no subscription`)
@@ -130,10 +159,11 @@ export function createLedger(
    */
   async function adjust(
     db: Db,
-    { user, adjustment, feature, refund }: Correction,
+    { user, adjustment: requested, feature, refund }: Correction,
   ): Promise<{ account: Account; overage: UsdAttos }> {
-    const { at } = adjustment
-    const account = await lockCurrent(db, user, at)
+    const account = await lockCurrent(db, user, requested.at)
+    const at = timeOf(account, requested.at)
+    const adjustment = { ...requested, at }
     if (refund) return giveBack(db, account, { adjustment, parts: await refund() })
     const overage = accounts.adjust(account, { ...adjustment, feature })
     await store.insertAdjustment(db, account, adjustment)
@@ -165,21 +195,24 @@ export function createLedger(
   ): Promise<ChargeResult> {
     if (charges.length === 0) return { exhausted: [], settlement: null }
     const byUser = new Map(charges.map((charge) => [charge.userId, charge]))
-    const locked = await store.lockAccounts(db, charges)
+    const locked = await lockAccounts(db, charges)
     if (locked.length !== charges.length) throw new Error('a charged user has no account')
     await enterPeriods(db, locked, options.at)
     options.confirm(locked)
     const settlement = await settle(db, { accounts: locked, charges }, options)
     for (const account of locked) {
       const charge = byUser.get(account.userId)
-      if (charge) book(account, charge, options)
-      accounts.expire(account, ended(options.at))
+      const at = timeOf(account, options.at)
+      if (charge) book(account, charge, { ...options, at })
+      accounts.expire(account, ended(at))
     }
     for (const { account, adjustment } of settlement?.givenBack ?? [])
       await store.insertAdjustment(db, account, adjustment)
     await store.saveAccounts(db, locked, options.at)
     const exhausted = locked
-      .filter((account) => accounts.spendableAt(account.credits, options.at) === 0n)
+      .filter(
+        (account) => accounts.spendableAt(account.credits, timeOf(account, options.at)) === 0n,
+      )
       .map((account) => account.userId)
     return { exhausted, settlement: settlement?.sums ?? null }
   }
@@ -195,18 +228,18 @@ export function createLedger(
    * and expires credits that have ended. Leaves out users without an account. The caller saves what it was returned.
    */
   async function lock(db: Db, users: readonly User[], at: Date): Promise<Account[]> {
-    const locked = await store.lockAccounts(db, users)
+    const locked = await lockAccounts(db, users)
     await enterPeriods(db, locked, at)
-    for (const account of locked) accounts.expire(account, ended(at))
+    for (const account of locked) accounts.expire(account, ended(timeOf(account, at)))
     return locked
   }
 
   /** Moves accounts whose period is over into the running one and adds its included usage. */
   async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<void> {
-    const due = locked.filter((account) => account.periodEnd <= at)
+    const due = locked.filter((account) => account.periodEnd <= timeOf(account, at))
     if (due.length === 0) return
     const termsOf = await readTerms(db, due, at)
-    for (const account of due) enter(account, termsOf(account), at)
+    for (const account of due) enter(account, termsOf(account), timeOf(account, at))
   }
 
   /**
@@ -267,11 +300,13 @@ export function createLedger(
     at: Date,
   ): Promise<(user: User) => Promise<Account>> {
     const unique = new Map(users.map((user) => [user.userId, user]))
-    const stored = await store.readAccounts(pool, [...unique.values()])
+    const stored = await withClocks(pool, await store.readAccounts(pool, [...unique.values()]))
     const byUser = new Map(stored.map((account) => [account.userId, account]))
     return async (user) => {
       const account = byUser.get(user.userId)
-      return account && account.periodEnd > at ? account : readLocked(pool, user, at)
+      return account && account.periodEnd > timeOf(account, at)
+        ? account
+        : readLocked(pool, user, at)
     }
   }
 
@@ -285,17 +320,21 @@ export function createLedger(
 
   /** As `read`, inside the caller's transaction, which locks the account when its period is over. */
   async function readWithin(db: Db, user: User, at: Date): Promise<Account> {
-    const [account] = await store.readAccounts(db, [user])
-    if (account && account.periodEnd > at) return account
+    const [account] = await withClocks(db, await store.readAccounts(db, [user]))
+    if (account && account.periodEnd > timeOf(account, at)) return account
     const current = await lockCurrent(db, user, at)
     await store.saveAccounts(db, [current], at)
     return current
   }
 
-  /** Expires credits that have ended, for a bounded number of users. Returns how many it touched. */
-  async function sweep(pool: Pool, at: Date): Promise<number> {
+  /**
+   * Expires credits that have ended, for a bounded number of users: of all apps, as they have ended in real time, or of one by
+   * its clock. Returns how many it touched.
+   */
+  async function sweep(pool: Pool, at: Date, app: AppId | null = null): Promise<number> {
     return tx(pool, async (db) => {
-      const users = await store.usersToExpire(db, ended(at).until, expireBatch)
+      const { until } = ended(await dueAt(db, app, at))
+      const users = await store.usersToExpire(db, until, { app, limit: expireBatch })
       const unique = [...new Map(users.map((user) => [user.userId, user])).values()]
       if (unique.length === 0) return 0
       const locked = await lock(db, unique, at)
@@ -306,11 +345,12 @@ export function createLedger(
 
   /**
    * Enters the running periods of a bounded number of users whose period is over, the longest ago first; those that
-   * somebody else is at are left to them. Returns how many it entered.
+   * somebody else is at are left to them. Of all apps, as periods are over in real time, or of one by its clock. Returns
+   * how many it entered.
    */
-  async function renew(pool: Pool, at: Date): Promise<number> {
+  async function renew(pool: Pool, at: Date, app: AppId | null = null): Promise<number> {
     return tx(pool, async (db) => {
-      const users = await store.lockDue(db, at, renewBatch)
+      const users = await store.lockDue(db, await dueAt(db, app, at), { app, limit: renewBatch })
       if (users.length === 0) return 0
       const locked = await lock(db, users, at)
       await store.saveAccounts(db, locked, at)
@@ -318,8 +358,12 @@ export function createLedger(
     })
   }
 
-  /** What of an account may back a payment at `at`, in atto-dollars: without what is held. */
-  const spendable = (account: Account, at: Date): UsdAttos => accounts.unheldAt(account, at)
+  const dueAt = async (db: Db, app: AppId | null, at: Date): Promise<Date> =>
+    app === null ? at : clocks.timeOf(db, app, at)
+
+  /** What of an account may back a payment at the real instant `at`, in atto-dollars: without what is held. */
+  const spendable = (account: Account, at: Date): UsdAttos =>
+    accounts.unheldAt(account, timeOf(account, at))
 
   return {
     open,
@@ -333,6 +377,7 @@ export function createLedger(
     readMany,
     readWithin,
     spendable,
+    timeOf,
     nextStart: accounts.nextStart,
     changePlan,
     recall,
@@ -347,6 +392,8 @@ export function createLedger(
     enterPeriods: enterRunning,
   }
 }
+
+const aheadOf = (ahead: Ahead, { appId }: Pick<User, 'appId'>): number => ahead.get(appId) ?? 0
 
 /** Books the tickets of a charge, those that have a price and those that wait for one. */
 function book(account: Account, charge: UserCharge, options: ChargeOptions): void {

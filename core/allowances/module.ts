@@ -41,11 +41,12 @@ export function createAllowancesModule(
   platform: Platform,
   { config, ledger, backend, plans, identity: { users, clients }, metering }: AllowancesOthers,
 ) {
-  const { pool, log, now, idempotency, invalidations } = platform
+  const { pool, log, now, clocks, idempotency, invalidations } = platform
   const deps = { pool, ledger, users, idempotency, invalidations, log, now }
   const quota = createCreditQuota({ pool, now, defaultMax: config.manualCreditMax })
   const allowances = createAllowances({
     ...deps,
+    clocks,
     quota,
     countUnpriced: metering.countUnpriced,
     requireFeature: plans.requireFeature,

@@ -518,6 +518,7 @@ const zero = usdAttos(0n)
 export const emptyAccount = ({ appId: app, userId: user }: ChainOwner): Account => ({
   appId: appId(app),
   userId: userId(user),
+  aheadMs: 0,
   seq: 0n,
   balance: zero,
   granted: zero,

@@ -5,6 +5,7 @@ import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { Actor } from '../platform/audit.ts'
 import type { User } from '../identity/types.ts'
+import { type Clocks, realTime } from '../platform/clocks/clocks.ts'
 import type { AppId, UserId } from '../platform/ids.ts'
 import type { Invalidations } from '../platform/invalidations.ts'
 import { createBatchLoader } from '../lib/concurrency.ts'
@@ -28,6 +29,7 @@ import {
   creditSources,
   boundAt,
   spendableAt,
+  timeOf,
   unheldAt,
 } from './account.ts'
 import type { Ledger } from './ledger.ts'
@@ -48,6 +50,7 @@ export interface AllowancesDeps {
   readonly countUnpriced: (user: UserKey) => Promise<bigint>
   /** FEATURE_UNKNOWN unless the app's catalogue has the feature. */
   readonly requireFeature: (app: AppId, featureKey: string) => Promise<void>
+  readonly clocks?: Clocks
   readonly log: Log
   readonly now: Now
 }
@@ -100,6 +103,7 @@ export function createAllowances({
   requireFeature,
   quota,
   countUnpriced,
+  clocks = realTime,
   log,
   now,
 }: AllowancesDeps) {
@@ -115,7 +119,7 @@ export function createAllowances({
   async function detail(user: User) {
     const at = now()
     const account = await readAccount(keyOf(user))
-    return renderAllowance(user, account, at)
+    return renderAllowance(user, account, timeOf(account, at))
   }
 
   const creditInBatch = createBatchWriter<NewGrant, GrantReply>(pool, (db, requests) =>
@@ -171,12 +175,13 @@ export function createAllowances({
     const replies = requests.map(({ user, amount, source, featureKey }) => {
       const account = accounts.get(user.id)
       if (!account) throw new Error(`user ${user.id} has no account`)
+      const own = timeOf(account, at)
       const added = ledger.credit(
         account,
         { amount: microsToAttos(amount), source, featureKey },
-        at,
+        own,
       )
-      return { allowance: renderAllowance(user, account, at), grant: renderCredit(added) }
+      return { allowance: renderAllowance(user, account, own), grant: renderCredit(added) }
     })
     await ledger.save(db, locked, at)
     await auditAll(
@@ -194,13 +199,14 @@ export function createAllowances({
 
   async function balanceNow(user: BalanceUser, at: Date) {
     const [account, unpriced] = await Promise.all([readAccount(user), countUnpriced(user)])
-    const { balance: left, remaining, featureBalances } = figuresOf(account, at)
+    const own = timeOf(account, at)
+    const { balance: left, remaining, featureBalances } = figuresOf(account, own)
     return {
       externalUserId: user.externalUserId,
       balanceUsdMicros: left.toString(),
       remainingUsdMicros: remaining.toString(),
       consumedUsdMicros: microsUp(account.periodConsumed).toString(),
-      lifetimeGrantedUsdMicros: lifetimeGranted(account, at).toString(),
+      lifetimeGrantedUsdMicros: lifetimeGranted(account, own).toString(),
       hasAccess: remaining > 0n,
       unpricedTickets: unpriced.toString(),
       featureBalances,
@@ -219,14 +225,15 @@ export function createAllowances({
         'REQUEST_INVALID',
         'asOf must be an ISO 8601 instant with a zone, such as 2026-01-31T12:00:00Z',
       )
-    const present = now()
+    const real = now()
+    const present = await clocks.timeOf(pool, user.appId, real)
     if (at > present) throw new DomainError('REQUEST_INVALID', 'asOf must not be in the future')
     const of = { appId: user.appId, userId: user.userId, at }
     const since = await store.userSince(pool, of)
     if (!since || since > at)
       throw new DomainError('NOT_FOUND', 'the user was not there yet at that time')
     if (at.getTime() === present.getTime())
-      return { ...(await balanceNow(user, at)), asOf: at.toISOString() }
+      return { ...(await balanceNow(user, real)), asOf: at.toISOString() }
     const past = await tx(pool, async (db) => {
       await store.closePast(db, of)
       return store.balanceAt(db, of)

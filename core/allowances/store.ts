@@ -93,6 +93,7 @@ const creditFromRow = (row: CreditRow): Credit => ({
 const accountFromRow = (row: BalanceRow, credits: Credit[]): Account => ({
   appId: appId(row.app_id),
   userId: userId(row.user_id),
+  aheadMs: 0,
   seq: row.seq,
   balance: attos(row.balance_attos),
   granted: attos(row.granted_attos),
@@ -330,18 +331,28 @@ async function updateBalances(db: Db, accounts: readonly Account[], at: Date): P
     where b.app_id = head.app_id and b.user_id = head.user_id`)
 }
 
+export interface DueUsers {
+  /** Null for all apps. */
+  readonly app: AppId | null
+  readonly limit: number
+}
+
 /**
  * Users with a credit that has ended and has no expiry entry yet, the oldest first; without those with held money, which
  * may still need it.
  */
-export async function usersToExpire(db: Db, at: Date, limit: number): Promise<UserKey[]> {
+export async function usersToExpire(
+  db: Db,
+  at: Date,
+  { app, limit }: DueUsers,
+): Promise<UserKey[]> {
   const rows = await many<{ app_id: string; user_id: string }>(
     db,
     sql`
     select g.app_id, g.user_id
     from grants g
     join balances b on b.app_id = g.app_id and b.user_id = g.user_id and b.lent_attos = 0 and b.pending_attos = 0
-    where g.expired_at is null and g.expires_at <= ${at}
+    where g.expired_at is null and g.expires_at <= ${at} and (${app}::uuid is null or g.app_id = ${app})
     order by g.expires_at
     limit ${limit}`,
   )
@@ -349,13 +360,13 @@ export async function usersToExpire(db: Db, at: Date, limit: number): Promise<Us
 }
 
 /** Locks users whose period is over, the longest ago first, without those that somebody else has locked. */
-export async function lockDue(db: Db, at: Date, limit: number): Promise<UserKey[]> {
+export async function lockDue(db: Db, at: Date, { app, limit }: DueUsers): Promise<UserKey[]> {
   const rows = await many<{ app_id: string; user_id: string }>(
     db,
     sql`
     select app_id, user_id
     from balances
-    where period_end <= ${at}
+    where period_end <= ${at} and (${app}::uuid is null or app_id = ${app})
     order by period_end
     limit ${limit}
     for no key update skip locked`,

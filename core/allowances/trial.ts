@@ -145,6 +145,7 @@ function newAccount({ appId, userId, credits }: TrialStart): Account {
   return {
     appId,
     userId,
+    aheadMs: 0,
     seq: 0n,
     balance,
     granted: balance,

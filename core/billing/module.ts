@@ -12,6 +12,8 @@ import { createBillingRpc, createSettingsRpc } from './rpc.ts'
 import { type BillingSettings, createSettings } from './settings.ts'
 import { type BillingSummary, type SummaryDeps, createSummary } from './summary/summary.ts'
 import type { RequireMetering } from '../rpc/callers.ts'
+import { testClockParts } from './clock/module.ts'
+import type { TestClockDeps } from './clock/clock.ts'
 import { whatIfServices } from './whatif/module.ts'
 import type { WhatIfDeps } from './whatif/whatif.ts'
 
@@ -27,7 +29,7 @@ export function openBilling(
   platform: Platform,
   { config, ledger, processor = unconnectedProcessor, findOwner }: BillingOthers,
 ): BillingParts {
-  const { pool, now } = platform
+  const { pool, now, clocks } = platform
   const { endUserCap } = config
   const cuts = createCuts({ pool, now })
   const { publicUrl } = platform.config
@@ -37,7 +39,7 @@ export function openBilling(
     cuts,
     gate: createGate({ ...shared, ledger, processor, findOwner }),
     settings: createSettings({ pool, now, cuts, endUserCap }),
-    summary: createSummary({ pool, now, cuts, ledger, findOwner }),
+    summary: createSummary({ pool, now, clocks, cuts, ledger, findOwner }),
   }
 }
 
@@ -55,12 +57,17 @@ export function createBillingModule(
   {
     drafts,
     openTrial,
+    settling,
     ...parts
   }: BillingParts & { readonly requireMetering: RequireMetering } & Pick<
       WhatIfDeps,
       'drafts' | 'openTrial'
-    >,
+    > & {
+      /** What is due by the clock of a test app. */
+      readonly settling: Pick<TestClockDeps, 'ledger' | 'settlePlans'>
+    },
 ) {
+  const testClock = testClockParts({ ...platform, ...settling })
   return {
     api: {},
     services: [
@@ -70,6 +77,8 @@ export function createBillingModule(
       ),
       grpcService(BillingSettingsServiceService, createSettingsRpc(parts).billingSettingsService),
       ...whatIfServices({ ...platform, drafts, openTrial }),
+      ...testClock.services,
     ],
+    upkeep: testClock.upkeep,
   }
 }

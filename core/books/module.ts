@@ -27,7 +27,7 @@ export interface BooksOthers {
 
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooksModule(
-  { pool, log, now, metrics, invalidations, config: { issuer } }: Platform,
+  { pool, log, now, clocks, metrics, invalidations, config: { issuer } }: Platform,
   {
     config,
     metering: { manualIngest, signingLimits, conflictOnPoison, ticketRecords },
@@ -40,12 +40,11 @@ export function createBooksModule(
   }: BooksOthers,
 ) {
   const shared = { pool, now, issuer, signStatement }
+  const environment = { log, metrics, invalidations }
   const books = createBooks({
     ...shared,
-    log,
-    metrics,
+    ...environment,
     config,
-    invalidations,
     manualIngest,
     signingLimits,
     conflictOnPoison,
@@ -54,6 +53,7 @@ export function createBooksModule(
     createReplay: ledger.createReplay,
     readRates: plans.readRates,
     listCuts: cuts.list,
+    listMoves: async (db, appId) => (await clocks.moves(db, [{ appId }])).get(appId) ?? [],
   })
   const issuing = { ...shared, ...usage, requireMetering }
   const { receiptService } = createReceiptRpc({ ...issuing, receipts: createReceipts(issuing) })

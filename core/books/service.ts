@@ -19,6 +19,7 @@ import { createRebuild } from './rebuild.ts'
 import { createRoots } from './receipts/roots.ts'
 import { createBooksRpc } from './rpc.ts'
 import { createSeal } from './seal/seal.ts'
+import type { ListMoves } from './verify/clocks.ts'
 import type { SalesDeps } from './verify/sales.ts'
 import { createVerify } from './verify/verify.ts'
 
@@ -39,6 +40,7 @@ export interface BooksDeps {
   readonly listCuts: SalesDeps['listCuts']
   readonly issuer: string
   readonly signStatement: TokensApi['signStatement']
+  readonly listMoves: ListMoves
 }
 
 const archivePauseMs = 3_600_000
@@ -88,7 +90,7 @@ export function createBooks(deps: BooksDeps) {
 
   const { hashTickets, pricesOf } = ticketRecords
   const sales = { readRates: deps.readRates, listCuts: deps.listCuts, pricesOf }
-  const replay = { createReplay: deps.createReplay, hashTickets, sales }
+  const replay = { createReplay: deps.createReplay, hashTickets, listMoves: deps.listMoves, sales }
   const verify = createVerify({ pool, ...replay })
   const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance, ...replay })
   return {

@@ -36,8 +36,8 @@ const closeMs = 500
 export async function startCollector(config: CollectorConfig, deps: ProcessDeps) {
   const opened = await openSharedPlatform(config.platform, { ...deps, name: 'tollgate-collector' })
   const { shared } = opened
-  const ledger = createLedger()
-  const plans = createPlans({ ledger })
+  const ledger = createLedger({ clocks: shared.clocks })
+  const plans = createPlans({ ledger, clocks: shared.clocks })
   // The collector writes to the outbox what a backend is to get; core delivers it.
   const emitter = config.backend.name === 'openmeter' ? createEmitter() : undefined
   const users = createUsers({

@@ -45,6 +45,7 @@ export function createMeteringModule(platform: Platform, { backend, ...others }:
   const { emitter, requireMetering } = backend
   const metering = createMetering({ ...platform, ...others, emitter })
   const manualIngest = createManualIngest({
+    ...platform,
     charge: ledger.charge,
     emit: emitter?.emitPriced,
     resolveSubjects: users.resolveSubjects,

@@ -1,3 +1,4 @@
+import { type Clocks, later, realTime } from '../platform/clocks/clocks.ts'
 import type { AppId, UserId } from '../platform/ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import { usdAttos } from '../lib/money.ts'
@@ -20,10 +21,11 @@ interface PlansDeps {
   readonly ledger: { readonly open: OpenAccounts }
   /** Tells the metering backend of a new app's Starter plan; nobody waits for it. Absent where no backend has plans. */
   readonly syncStarter?: (app: AppId) => void
+  readonly clocks?: Clocks
 }
 
 /** Plans and subscriptions. An app has one Starter plan, a user one subscription. */
-export function createPlans({ ledger, syncStarter = () => {} }: PlansDeps) {
+export function createPlans({ ledger, syncStarter = () => {}, clocks = realTime }: PlansDeps) {
   /** Subscribes new users to Starter and opens their accounts, inside the transaction that creates them. */
   async function startOnStarter(
     db: Db,
@@ -31,7 +33,12 @@ export function createPlans({ ledger, syncStarter = () => {} }: PlansDeps) {
     at: Date,
   ): Promise<void> {
     const subscriptions = users.map((user) => ({ ...user, id: uuidV7(at.getTime()) }))
-    const subscribed = await store.subscribeToStarter(db, subscriptions, at)
+    const ahead = await clocks.ahead(db, users)
+    const byClock = Map.groupBy(subscriptions, ({ appId }) => ahead.get(appId) ?? 0)
+    const subscribed = new Set<string>()
+    for (const [aheadMs, same] of byClock)
+      for (const user of await store.subscribeToStarter(db, same, later(at, aheadMs)))
+        subscribed.add(user)
     await ledger.open(
       db,
       users.filter(({ userId }) => subscribed.has(userId)),
@@ -45,10 +52,11 @@ export function createPlans({ ledger, syncStarter = () => {} }: PlansDeps) {
     user: { appId: AppId; userId: UserId },
     at: Date,
   ): Promise<void> {
-    const plan = newPlan(user.appId, nothingName, at)
-    await insertPlan(db, plan, { terms: { ...freeTerms, included: usdAttos(0n) }, at })
+    const since = await clocks.timeOf(db, user.appId, at)
+    const plan = newPlan(user.appId, nothingName, since)
+    await insertPlan(db, plan, { terms: { ...freeTerms, included: usdAttos(0n) }, at: since })
     const id = uuidV7(at.getTime())
-    const isNew = await store.subscribeTo(db, nothingName, { ...user, id, at })
+    const isNew = await store.subscribeTo(db, nothingName, { ...user, id, at: since })
     if (isNew) await ledger.open(db, [user], at)
   }
 

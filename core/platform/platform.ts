@@ -4,6 +4,7 @@ import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
 import { type Pool, createPool, databaseAnswers } from '../lib/sql.ts'
 import { type Now, systemNow } from '../lib/time.ts'
+import { type Clocks, createClocks } from './clocks/clocks.ts'
 import type { PlatformConfig, SharedConfig } from './config.ts'
 import { type Grants, createGrants } from './grants/grants.ts'
 import { startListener } from './grants/listener.ts'
@@ -18,6 +19,8 @@ export interface SharedPlatform {
   readonly log: Log
   readonly metrics: Metrics
   readonly now: Now
+  /** What the clocks of apps show. */
+  readonly clocks: Clocks
   readonly invalidations: Invalidations
   readonly grants: Grants
   /** Aborts when the process begins to drain. */
@@ -55,6 +58,7 @@ export async function openSharedPlatform(
     log,
     metrics,
     now,
+    clocks: createClocks(),
     invalidations,
     grants: createGrants({ pool, invalidations, now }),
     stopping: stopping.signal,

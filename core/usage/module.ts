@@ -39,7 +39,7 @@ export function createUsageModule(
   { backend, identity: { users, owners }, ledger, plans, cuts }: UsageOthers,
 ) {
   const { requireMetering, isOpenMeter } = backend
-  const { pool, log, metrics, now, invalidations, sealing, stopping } = platform
+  const { pool, log, metrics, now, clocks, invalidations, sealing, stopping } = platform
   const follow = createFollow({
     pool,
     feed: createFeed({ pool, log, metrics }),
@@ -53,8 +53,8 @@ export function createUsageModule(
       }),
   })
   const { usageService } = createUsageRpc({
-    usage: createUsage({ pool, users, now, platformCut: (app) => cuts.at(app, now()) }),
-    history: createHistory({ pool, users, sealing, now }),
+    usage: createUsage({ pool, users, clocks, now, platformCut: (app) => cuts.at(app, now()) }),
+    history: createHistory({ pool, users, sealing, clocks, now }),
     follow,
     findUser: createUserFinder(users),
     findRules: createRuleFinder({ pool, plans }),

@@ -1,4 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
+import { type Clocks, realTime } from '../platform/clocks/clocks.ts'
 import type { AppId } from '../platform/ids.ts'
 import { usdAttos, wei } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
@@ -20,6 +21,7 @@ import { type KnownUser, type UsageUsers, createUserFinder } from './users.ts'
 export interface UsageDeps {
   readonly pool: Pool
   readonly users: UsageUsers
+  readonly clocks?: Clocks
   readonly now: Now
   /** The platform's cut of an app's fees in hundredths of a percent; null when none is configured. */
   readonly platformCut?: (app: AppId) => Promise<bigint | null>
@@ -36,7 +38,13 @@ const maxEvents = 1_000
 const noCut = async (): Promise<null> => null
 
 /** Sums over metered tickets. The rows of a report add up to its totals, to the micro. */
-export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps) {
+export function createUsage({
+  pool,
+  users,
+  clocks = realTime,
+  now,
+  platformCut = noCut,
+}: UsageDeps) {
   const findUser = createUserFinder(users)
 
   /** REQUEST_INVALID for an invalid date, range or grouping; NOT_FOUND for an unknown user. */
@@ -63,7 +71,7 @@ export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps
     const sums = mergeUnknown(await store.sums(pool, selection, { grouping, limit: maxRows }))
     const rows =
       grouping === 'day'
-        ? withEveryDay(sums, selection)
+        ? withEveryDay(sums, selection, await clocks.timeOf(pool, appId, now()))
         : grouping === 'user' && sums.length === 0 && user
           ? [{ ...zeroRow, userId: user.id, externalUserId: user.externalUserId }]
           : sums
@@ -77,12 +85,6 @@ export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps
       events,
       ...charged(grouping === 'daily_pipeline' ? byDate(rows) : rows, terms),
     }
-  }
-
-  function withEveryDay(rows: readonly UsageRow[], { range }: Selection): UsageRow[] {
-    const byDay = new Map(rows.map((row) => [row.day, row]))
-    const used = rows.flatMap(({ day }) => (day === null ? [] : [day]))
-    return daysOf(range, used, now()).map((day) => byDay.get(day) ?? { ...zeroRow, day })
   }
 
   return { query, queryOwn }
@@ -114,6 +116,12 @@ function parseGrouping(text: string | undefined): Grouping {
 function parseRequestId(text: string | undefined): string | null {
   if (text === '') throw new DomainError('REQUEST_INVALID', 'gatewayRequestId must not be empty')
   return text ?? null
+}
+
+function withEveryDay(rows: readonly UsageRow[], { range }: Selection, now: Date): UsageRow[] {
+  const byDay = new Map(rows.map((row) => [row.day, row]))
+  const used = rows.flatMap(({ day }) => (day === null ? [] : [day]))
+  return daysOf(range, used, now).map((day) => byDay.get(day) ?? { ...zeroRow, day })
 }
 
 const zeroRow: UsageRow = {

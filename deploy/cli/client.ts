@@ -14,6 +14,7 @@ import { CreditQuotaServiceClient } from '../../proto/gen/ts-proto/tollgate/allo
 import { OperatorLimitServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import { HoldServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { BillingSettingsServiceClient } from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
+import { OperatorTestClockServiceClient } from '../../proto/gen/ts-proto/tollgate/billing/v1/clock.ts'
 import { OperatorWhatIfServiceClient } from '../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import { BooksServiceClient } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { ReceiptServiceClient } from '../../proto/gen/ts-proto/tollgate/books/v1/receipts.ts'
@@ -94,6 +95,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     signers: open(SignersServiceClient),
     subscriptions: open(OperatorSubscriptionServiceClient),
     tenants: open(TenantServiceClient),
+    testClocks: open(OperatorTestClockServiceClient),
     tickets: open(TicketServiceClient),
     tokens: open(TokenServiceClient),
     whatIf: open(OperatorWhatIfServiceClient),
@@ -127,7 +129,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     ...quotaCalls(clients, operator),
     ...appCalls(clients, operator),
     ...grantCalls(clients.anyAllowances, operator),
-    ...billingCalls(clients.billing, operator),
+    ...billingCalls(clients, operator),
     ...planCalls(clients, operator),
     exportAudit: bound(unary(clients.audit.exportAudit.bind(clients.audit)), forPages),
     ...limitCalls(limits, operator),
@@ -190,6 +192,7 @@ export type CoreReader = Pick<
   | 'readLimits'
   | 'readPlans'
   | 'readSubscription'
+  | 'readTestClock'
   | 'reconcile'
   // It records the head of what is there, which nothing else depends on.
   | 'sealBooks'
@@ -246,9 +249,18 @@ const planCalls = (
   removeOffer: bound(unary(discovery.removeOffer.bind(discovery)), options),
 })
 
-const billingCalls = (billing: BillingSettingsServiceClient, options: CallOptions) => ({
+const billingCalls = (
+  { billing, testClocks }: Pick<ReturnType<typeof openClients>, 'billing' | 'testClocks'>,
+  options: CallOptions,
+) => ({
+  ...testClockCalls(testClocks, { ...options, deadlineMs: pageDeadlineMs }),
   readBillingSettings: bound(unary(billing.readBillingSettings.bind(billing)), options),
   replaceBillingSettings: bound(unary(billing.replaceBillingSettings.bind(billing)), options),
+})
+
+const testClockCalls = (clocks: OperatorTestClockServiceClient, options: CallOptions) => ({
+  readTestClock: bound(unary(clocks.readTestClock.bind(clocks)), options),
+  moveTestClock: bound(unary(clocks.moveTestClock.bind(clocks)), options),
 })
 
 const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => ({

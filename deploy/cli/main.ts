@@ -36,6 +36,7 @@ import { reconcile } from './commands/reconcile.ts'
 import { signer } from './commands/signer.ts'
 import { status } from './commands/status.ts'
 import { subscription } from './commands/money/subscription.ts'
+import { testClock } from './commands/money/test-clock.ts'
 import { ticket } from './commands/ticket.ts'
 import { verify } from './commands/verify.ts'
 import { whatif } from './commands/money/whatif.ts'
@@ -69,6 +70,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
     holds,
     rate,
     whatif,
+    'test-clock': testClock,
   },
   Signers: { signer, 'signer-secret': signerSecret, decision, loss },
   Events: { status, quarantine, outbox, reconcile },

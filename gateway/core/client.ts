@@ -14,6 +14,7 @@ import { LimitService } from '../../proto/gen/es/tollgate/allowances/v1/limits_p
 import { CreditQuotaService } from '../../proto/gen/es/tollgate/allowances/v1/quotas_pb.ts'
 import { ReceiptService } from '../../proto/gen/es/tollgate/books/v1/receipts_pb.ts'
 import { BillingService } from '../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
+import { TestClockService } from '../../proto/gen/es/tollgate/billing/v1/clock_pb.ts'
 import { WhatIfService } from '../../proto/gen/es/tollgate/billing/v1/whatif_pb.ts'
 import { AccountService } from '../../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
 import {
@@ -64,6 +65,8 @@ const maxAnswerBytes = 16 * 1024 * 1024
 const whatIfDeadlineMs = 65_000
 /** The identity provider may take 12 s of it, and says then that it is not available. */
 const provisionDeadlineMs = 20_000
+// Core answers after 15 s, and says then what is not done.
+const testClockDeadlineMs = 40_000
 
 type Init<Schema extends DescMessage> = MessageInitShape<Schema>
 
@@ -90,6 +93,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const creditQuotas = createClient(CreditQuotaService, transport)
   const limits = createClient(LimitService, transport)
   const billing = createClient(BillingService, transport)
+  const testClock = createClient(TestClockService, transport)
   const whatIf = createClient(WhatIfService, transport)
   const decisions = createClient(DecisionService, transport)
   const ownSigner = createClient(OwnSignerService, transport)
@@ -262,6 +266,10 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       revoke: call(ownSigner.revokeOwnSecret),
     }),
     losses: ({ call }: CallContext) => ({ list: call(losses.listLoss) }),
+    testClock: ({ call }: CallContext) => ({
+      get: call(testClock.getTestClock),
+      advance: call(testClock.advanceTestClock, testClockDeadlineMs),
+    }),
     tickets: ({ call }: CallContext) => ({
       explain: call(tickets.explainAppTicket),
       receipt: call(receipts.getAppReceipt),

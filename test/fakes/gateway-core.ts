@@ -13,6 +13,7 @@ import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/all
 import * as limits from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import * as quotas from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import * as billing from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
+import * as clock from '../../proto/gen/ts-proto/tollgate/billing/v1/clock.ts'
 import * as whatif from '../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as issuers from '../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
@@ -537,6 +538,7 @@ const services: ServiceDefinition[] = [
   limits.LimitServiceService,
   quotas.CreditQuotaServiceService,
   billing.BillingServiceService,
+  clock.TestClockServiceService,
   whatif.WhatIfServiceService,
   signers.OwnSignerServiceService,
   loss.LossServiceService,

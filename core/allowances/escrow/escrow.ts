@@ -4,7 +4,7 @@ import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import type { SoldRates } from '../../metering/rating/port.ts'
 import type { UserId } from '../../platform/ids.ts'
-import { type Account, freeAt, unheldAt } from '../account.ts'
+import { type Account, freeAt, timeOf, unheldAt } from '../account.ts'
 import type { Ledger } from '../ledger.ts'
 import type * as limitChecks from '../limits/enforcement.ts'
 import { type Breach, type PriceCeiling, sessionTypes } from '../limits/limits.ts'
@@ -215,7 +215,7 @@ export function createEscrow({ store, accounts, losses, leaseSeconds, soldRates 
         : refuse('not_owner')
       if (answer.refusal === null) allowed.push(stamp(call, call.process, at))
       const ceilings = [...(tallies?.ceilings(toLimited(call)) ?? []), ...ofPlan]
-      return { ...answer, ceilings, retailRatio, remaining: unheldAt(account, at) }
+      return { ...answer, ceilings, retailRatio, remaining: unheldAt(account, timeOf(account, at)) }
     })
     if (tallies) await store.saveTallies(db, tallies)
     await store.insertAuthorisations(db, allowed)
@@ -402,7 +402,8 @@ function hold(
   const limited = toLimited(call)
   const breach = tallies?.breach(limited, at)
   if (breach) return refuse('limit_exceeded', { breach })
-  const free = freeAt(account, { at, until: addSeconds(at, reservationSeconds) })
+  const own = timeOf(account, at)
+  const free = freeAt(account, { at: own, until: addSeconds(own, reservationSeconds) })
   if (call.bound > free) {
     const isRecalled = leases.recall(account, { missing: call.bound - free, at })
     return refuse('insufficient_balance', { isRecalled })

@@ -1,7 +1,7 @@
 import { uuidV7 } from '../../lib/crypto.ts'
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { addSeconds } from '../../lib/time.ts'
-import { type Account, freeAt, uncommittedAt, unheldAt } from '../account.ts'
+import { type Account, freeAt, timeOf, uncommittedAt, unheldAt } from '../account.ts'
 import { type Leases, restOf } from './leases.ts'
 import type { Lease, SidecarProcess, UserKey } from './port.ts'
 import { sliceOf } from './slices.ts'
@@ -62,10 +62,15 @@ export function lendTo(call: LendCall, situation: Situation): LendAnswer {
   const before = account.lent
   const lease = call.isActive && !situation.isLimited ? renew(call, situation) : null
   if (!lease && call.isActive && call.bound > 0n) {
-    const free = freeAt(account, { at, until: addSeconds(at, reservationSeconds) })
+    const own = timeOf(account, at)
+    const free = freeAt(account, { at: own, until: addSeconds(own, reservationSeconds) })
     if (free < call.bound) leases.recall(account, { missing: call.bound - free, at })
   }
-  return { lease, remaining: unheldAt(account, at), raise: usdAttos(account.lent - before) }
+  return {
+    lease,
+    remaining: unheldAt(account, timeOf(account, at)),
+    raise: usdAttos(account.lent - before),
+  }
 }
 
 function renew(call: LendCall, situation: Situation): LentLease | null {
@@ -81,7 +86,10 @@ function extend(call: LendCall, situation: Situation, lease: Lease): LentLease |
   const { account, leases, leaseSeconds, at } = situation
   const rest = usdAttos(lease.amount - usedOf(lease, call))
   const endsAt = addSeconds(at, leaseSeconds + graceSeconds)
-  const free = uncommittedAt(account, { at, until: endsAt })
+  const free = uncommittedAt(account, {
+    at: timeOf(account, at),
+    until: timeOf(account, endsAt),
+  })
   // What is held must not be held until after the end of its money.
   if (free < 0n) return rest > 0n && rest >= call.bound ? untilItsEnd(lease, at) : null
   const slice = sliceOf({ ...call, free, rest }, leaseSeconds)

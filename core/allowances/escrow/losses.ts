@@ -3,7 +3,7 @@ import { usdAttos } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import type { Total } from '../../metering/ingest/charges.ts'
-import { type Account, adjust } from '../account.ts'
+import { type Account, adjust, timeOf } from '../account.ts'
 import type { Draw } from '../chain.ts'
 import type { AccountStore } from '../ledger.ts'
 import type { CountChange } from '../limits/enforcement.ts'
@@ -74,7 +74,7 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
         reason: 'estimate of calls that were signed and whose tickets are lost',
         author: 'tollgate',
         eventId: null,
-        at,
+        at: timeOf(account, at),
       }
       adjust(account, { ...adjustment, feature: null })
       await insertAdjustment(db, account, adjustment)

@@ -10,7 +10,7 @@ import type {
   Total,
   UserCharge,
 } from '../../metering/ingest/charges.ts'
-import { type Account, type Return, giveBack } from '../account.ts'
+import { type Account, type Return, giveBack, timeOf } from '../account.ts'
 import type { CountChange } from '../limits/enforcement.ts'
 import type { NewAdjustment } from '../store.ts'
 import { selectTickets } from './matching.ts'
@@ -235,15 +235,16 @@ function giveBackEstimates(
     const estimated = usdAttos(of.reduce((sum: bigint, { bound }) => sum + bound, 0n))
     if (!account || estimated === 0n) return []
     const drawn = parts.reduce((sum: bigint, { amount }) => sum + amount, 0n)
+    const own = timeOf(account, at)
     const adjustment = {
       id: uuidV7(at.getTime()),
       amount: estimated,
       reason: 'the tickets of lost calls came: their estimate is given back',
       author: 'tollgate',
       eventId: null,
-      at,
+      at: own,
     }
-    giveBack(account, { id: adjustment.id, at, parts, overage: usdAttos(estimated - drawn) })
+    giveBack(account, { id: adjustment.id, at: own, parts, overage: usdAttos(estimated - drawn) })
     return [{ account, adjustment }]
   })
 }

@@ -2,6 +2,7 @@ import type { Ledger } from '../../allowances/ledger.ts'
 import { type UsdMicros, type Wei, microsUp, usdAttos, wei } from '../../lib/money.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
+import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import type { Cuts } from '../cuts.ts'
 import * as store from './store.ts'
@@ -13,6 +14,7 @@ export interface SummaryDeps {
   readonly ledger: Pick<Ledger, 'read'>
   /** The owner of the app as an end user of it; null while there is none. */
   readonly findOwner: (db: Db, app: AppId) => Promise<UserId | null>
+  readonly clocks?: Clocks
   readonly now: Now
 }
 
@@ -45,12 +47,20 @@ const dayMs = 86_400_000
 const daysMax = 366
 
 /** What an app is billed in the running period (docs/billing.md). */
-export function createSummary({ pool, cuts, ledger, findOwner, now }: SummaryDeps) {
+export function createSummary({
+  pool,
+  cuts,
+  ledger,
+  findOwner,
+  clocks = realTime,
+  now,
+}: SummaryDeps) {
   async function read(app: AppId): Promise<Summary> {
     const at = now()
-    const subscription = await ownerPeriod(app, at)
+    const own = await clocks.timeOf(pool, app, at)
+    const subscription = await ownerPeriod(app, { at, own })
     const plan = subscription?.plan ?? (await store.findNewestPlan(pool, app))
-    const period = subscription ?? calendarMonth(at)
+    const period = subscription ?? calendarMonth(own)
     const sums = await store.sumByDay(pool, app, period)
     const usage = usageOf(sums)
     return {
@@ -65,12 +75,15 @@ export function createSummary({ pool, cuts, ledger, findOwner, now }: SummaryDep
   }
 
   // Reading the account enters a period that has begun since.
-  async function ownerPeriod(app: AppId, at: Date): Promise<OwnerPeriod | null> {
+  async function ownerPeriod(
+    app: AppId,
+    { at, own }: { readonly at: Date; readonly own: Date },
+  ): Promise<OwnerPeriod | null> {
     const userId = await findOwner(pool, app)
     if (userId === null) return null
     const owner = { appId: app, userId }
     await ledger.read(pool, owner, at)
-    return store.findPeriod(pool, owner, at)
+    return store.findPeriod(pool, owner, own)
   }
 
   return { read }

@@ -3,6 +3,7 @@ import type { OpenTrial } from '../../allowances/trial.ts'
 import type { EthRate } from '../../lib/money.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
+import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import type { Offers, PlanDraft } from '../../plans/offers/service.ts'
 import { type DraftOf, createChoice } from './choice.ts'
@@ -15,6 +16,7 @@ export interface WhatIfDeps {
   readonly pool: Pool
   readonly drafts: Offers['drafts']
   readonly openTrial: OpenTrial
+  readonly clocks?: Clocks
   readonly now: Now
 }
 
@@ -31,7 +33,13 @@ const atOnceMax = 2
 const ratesMax = 50_000
 
 /** Replays booked tickets against drafts of plans (docs/whatif.md). Writes nothing. */
-export function createWhatIf({ pool, drafts: readDrafts, openTrial, now }: WhatIfDeps) {
+export function createWhatIf({
+  pool,
+  drafts: readDrafts,
+  openTrial,
+  clocks = realTime,
+  now,
+}: WhatIfDeps) {
   let running = 0
 
   /**
@@ -73,7 +81,8 @@ export function createWhatIf({ pool, drafts: readDrafts, openTrial, now }: WhatI
       const draftOf = createChoice(assign, { drafts, plans: await store.planNames(db, app) })
       await requireUsers(db, app, request)
       const sums = createSums(drafts)
-      const replays = createReplays({ app, range, draftOf })
+      const until = untilNow(range, await clocks.timeOf(db, app, now()))
+      const replays = createReplays({ app, range, until, draftOf })
       for await (const page of store.ticketPages(db, app, range)) {
         requireTime()
         await replays.addPage(db, page, sums.add)
@@ -86,23 +95,24 @@ export function createWhatIf({ pool, drafts: readDrafts, openTrial, now }: WhatI
   }
 
   /** Periods that have not begun include nothing. */
-  const untilNow = ({ from, to }: WhatIfRange): WhatIfRange => {
-    const at = now()
-    return { from, to: at < to ? at : to }
-  }
+  const untilNow = ({ from, to }: WhatIfRange, at: Date): WhatIfRange => ({
+    from,
+    to: at < to ? at : to,
+  })
 
   /** Tickets come by user; one user is replayed at a time. */
   function createReplays({
     app,
     range,
+    until,
     draftOf,
   }: {
     readonly app: AppId
     readonly range: WhatIfRange
+    readonly until: WhatIfRange
     readonly draftOf: DraftOf
   }) {
     const rates = new Map<bigint, EthRate>()
-    const until = untilNow(range)
     let current: UserReplay | null = null
 
     const rateOf = (id: bigint): EthRate => {

@@ -44,6 +44,7 @@ export async function ticketsAfter(
            case when e.digest is not null then json_build_object(
              'id', t.event_id, 'digest', replace(e.digest::text, '-', ''), 'user', u.external_user_id,
              'signedAt', to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+             'clockMs', t.clock_ms::text,
              'session', t.session_id, 'sequence', t.sequence_number::text, 'request', t.request_id, 'manifest', t.manifest_id,
              'app', t.app_name, 'pipeline', t.pipeline, 'model', t.model_id, 'feeWei', t.fee_wei::text,
              'costAttos', t.cost_attos::text, 'retailAttos', coalesce(t.retail_attos, t.cost_attos)::text,

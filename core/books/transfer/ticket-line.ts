@@ -24,6 +24,7 @@ export interface TicketRecord {
   /** The first 128 bits of the SHA-256 of its event's bytes, in hexadecimal. */
   readonly digest: string
   readonly externalUserId: string
+  /** By the clock of its signer. */
   readonly signedAt: string
   readonly sessionId: string
   readonly sequenceNumber: string
@@ -51,6 +52,7 @@ type Fields = Readonly<Record<string, unknown>>
 const instant = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z$/
 const maxFee = 10n ** 27n
 const maxAttos = 10n ** 38n - 1n
+const maxAheadMs = 10n ** 12n
 const maxSequence = 2n ** 63n - 2n
 const maxTextBytes = 1_024
 
@@ -83,7 +85,7 @@ function readTicket(fields: Fields): TicketRecord {
     eventId: foldEventId(matching(fields, 'id', /^[^]{1,200}$/)),
     digest: matching(fields, 'digest', /^[0-9a-f]{32}$/),
     externalUserId,
-    signedAt: time(fields, 'signedAt'),
+    signedAt: signerTime(fields),
     sessionId: matching(fields, 'session', /^[^]{1,128}$/),
     sequenceNumber: integer(fields, 'sequence', maxSequence).toString(),
     requestId: text(fields, 'request'),
@@ -121,7 +123,7 @@ function priceIn(fields: Fields, fee: Wei): TicketRecord['price'] {
   const cost = usdAttos(integer(fields, 'costAttos', maxAttos))
   if (rate.usdAttosPerEth === 0n || !isPrice(cost, fee, rate.usdAttosPerEth))
     throw fault('costAttos', 'the fee at its rate')
-  if (rate.observedAt > time(fields, 'signedAt')) throw fault('rateObservedAt', 'before the ticket')
+  if (rate.observedAt > signerTime(fields)) throw fault('rateObservedAt', 'before the ticket')
   return { cost, rate, ...salesIn(fields, cost) }
 }
 
@@ -174,6 +176,16 @@ function integer(fields: Fields, name: string, max: bigint): bigint {
 /** Microseconds since 1970 of an instant as ticket lines write it, with six digits after the point. */
 export const microsOf = (text: string): number =>
   Date.parse(`${text.slice(0, 23)}Z`) * 1000 + Number(text.slice(23, 26))
+
+/** `signedAt` is by the clock of the ticket's app, which was ahead by `clockMs` where the line has it. */
+function signerTime(fields: Fields): string {
+  const signedAt = time(fields, 'signedAt')
+  const aheadMs = fields['clockMs'] ?? null
+  if (aheadMs === null) return signedAt
+  const ms =
+    Date.parse(`${signedAt.slice(0, 23)}Z`) - Number(integer(fields, 'clockMs', maxAheadMs))
+  return `${new Date(ms).toISOString().slice(0, 23)}${signedAt.slice(23)}`
+}
 
 function time(fields: Fields, name: string): string {
   const value = matching(fields, name, instant)

@@ -109,7 +109,11 @@ export interface ChargedTicket {
   readonly userId: string
   readonly seq: bigint
   readonly eventId: string
+  /** By the clock of its app. */
   readonly signedAtMicros: number
+  /** By how many milliseconds that was ahead. */
+  readonly aheadMs: number
+  readonly receivedAtMs: number
   readonly pipeline: string
   readonly modelId: string
   readonly fee: Wei
@@ -130,6 +134,8 @@ interface TicketRow {
   seq: bigint
   event_id: string
   micros: bigint
+  ahead_ms: bigint
+  received_ms: number
   pipeline: string
   model_id: string
   fee_wei: string
@@ -152,7 +158,8 @@ export async function* chargedTickets(
     declare charged no scroll cursor for
     select t.user_id, l.seq, t.event_id, (extract(epoch from t.signed_at) * 1000000)::bigint as micros, t.pipeline,
            t.model_id, t.fee_wei, t.cost_attos, t.retail_attos, t.platform_fee_attos, t.platform_fee_wei, t.terms_id,
-           t.rate_id, uuid_send(e.key) as key, uuid_send(e.digest) as digest
+           t.rate_id, uuid_send(e.key) as key, uuid_send(e.digest) as digest, coalesce(t.clock_ms, 0) as ahead_ms,
+           (extract(epoch from t.received_at) * 1000)::float8 as received_ms
     from tickets t
     join ledger_entries l
       on l.app_id = t.app_id and l.user_id = t.user_id and l.cause_id = t.charge_id and l.kind = 'charge'
@@ -169,6 +176,8 @@ const ticketFromRow = (row: TicketRow): ChargedTicket => ({
   seq: row.seq,
   eventId: row.event_id,
   signedAtMicros: Number(row.micros),
+  aheadMs: Number(row.ahead_ms),
+  receivedAtMs: row.received_ms,
   pipeline: row.pipeline,
   modelId: row.model_id,
   fee: wei(BigInt(row.fee_wei)),

@@ -20,6 +20,7 @@ import {
   ratesById,
 } from './replay-store.ts'
 
+import { type ListMoves, clockDifferences } from './clocks.ts'
 import { type SalesDeps, createSales } from './sales.ts'
 
 /** Replays the ledger of users from their facts: burn order, periods, plan versions, expiries, rates and the chain. */
@@ -27,6 +28,7 @@ import { type SalesDeps, createSales } from './sales.ts'
 export interface ReplayDeps {
   readonly createReplay: CreateReplay
   readonly hashTickets: TicketRecords['hashTickets']
+  readonly listMoves: ListMoves
   readonly sales: SalesDeps
 }
 
@@ -50,9 +52,10 @@ const slackMs = 60_000
 export async function* replayDifferences(
   db: Db,
   range: UserRange,
-  { createReplay, hashTickets, sales: deps }: ReplayDeps,
+  { createReplay, hashTickets, listMoves, sales: deps }: ReplayDeps,
 ): AsyncGenerator<CheckedRow> {
   const sales = await createSales(db, range, deps)
+  const moves = await listMoves(db, range.appId)
   const { facts, names } = await factsOf(db, range)
   const archived = await archivedCharges(db, range)
   const rates = createRateCache(db)
@@ -71,6 +74,7 @@ export async function* replayDifferences(
       const { externalUserId } = user
       const charge = { userId: id, externalUserId, seq, ratesKnownAt, bookedAt, tickets }
       for (const row of sales.differences(charge, rates.find)) yield { check: 'prices', row }
+      for (const row of clockDifferences(charge, moves)) yield { check: 'prices', row }
       const isArchived = archived.has(`${id} ${entry.causeId}`)
       yield* rowsOf(user, user.replay.step(entry, charged(range, tickets, isArchived)))
     }
@@ -190,11 +194,11 @@ function* rateDifferences(
   { entry: { ratesKnownAt }, tickets, rates }: PricedEntry,
 ): Generator<CheckedRow> {
   if (ratesKnownAt === null) return
-  for (const { eventId, rateId, signedAtMicros } of tickets) {
+  for (const { eventId, rateId, signedAtMicros, aheadMs } of tickets) {
     const rate = rates.find(rateId)
     if (!rate?.next || (rate.source === 'fixed' && rate.observedAt.getTime() === 0)) continue
     const { observedMicros, recordedAt } = rate.next
-    if (observedMicros > signedAtMicros) continue
+    if (observedMicros > signedAtMicros - aheadMs * 1000) continue
     if (recordedAt.getTime() + slackMs > ratesKnownAt.getTime()) continue
     yield {
       check: 'prices',

@@ -62,8 +62,8 @@ export async function createSales(
               termsId,
               ...pricesOf(ticket.fee, rate.usdAttosPerEth, {
                 ratio,
-                // The clock of a signer may be ahead (core/metering/rating/rating.ts).
-                cutBasisPoints: cutAt(Math.min(signedMs, knownMs)),
+                // The clock of a signer may be ahead (core/metering/rating/rating.ts); cuts go by real time.
+                cutBasisPoints: cutAt(Math.min(signedMs - ticket.aheadMs, knownMs)),
               }),
             })
       const stored = columnsOf(ticket)

@@ -162,14 +162,14 @@ export async function priceDifferences(
     sql`
     select t.user_id, u.external_user_id, jsonb_build_object('event_id', t.event_id) as key,
            jsonb_build_object('cost_attos', t.cost_attos::text, 'rate_not_later_than_ticket',
-                              coalesce(r.observed_at <= t.signed_at, false)::text) as stored,
+                              coalesce(r.observed_at <= (t.signed_at - coalesce(t.clock_ms, 0) * interval '1 millisecond'), false)::text) as stored,
            jsonb_build_object('cost_attos', div(t.fee_wei * r.usd_attos_per_eth, 1000000000000000000)::text,
                               'rate_not_later_than_ticket', 'true') as expected
     from tickets t
     left join rates r on r.id = t.rate_id
     left join end_users u on u.app_id = t.app_id and u.id = t.user_id
     where t.app_id = ${appId} and t.user_id > ${after} and t.user_id <= ${upTo} and t.cost_attos is not null
-      and (r.observed_at <= t.signed_at
+      and (r.observed_at <= (t.signed_at - coalesce(t.clock_ms, 0) * interval '1 millisecond')
            -- Rounded up where it was booked before decision 47, and before versions were named.
            and (t.terms_id is null or t.cost_attos = div(t.fee_wei * r.usd_attos_per_eth, 1000000000000000000))
            and t.cost_attos in (div(t.fee_wei * r.usd_attos_per_eth, 1000000000000000000),

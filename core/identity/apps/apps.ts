@@ -44,6 +44,8 @@ export interface NewApp {
   readonly createdBy?: { readonly accountId: AccountId; readonly correlationId: string }
   readonly developerName?: string
   readonly websiteUrl?: string
+  /** A test app has a clock (docs/test-clock.md). */
+  readonly isTest?: boolean
 }
 
 export interface CreatedApp {
@@ -52,6 +54,7 @@ export interface CreatedApp {
   readonly m2mClientId: M2mClientId
   readonly name: string
   readonly createdAt: Date
+  readonly isTest: boolean
   /** Only in this answer: the secret is stored as a hash. */
   readonly m2mClientSecret: string
   readonly ownerEmail?: string
@@ -77,6 +80,7 @@ export function createApps({ pool, plans, secrets, quota, now }: AppsDeps) {
       clientId: newClientId(),
       m2mClientId: newM2mClientId(),
       createdAt: at,
+      isTest: request.isTest ?? false,
     }
     const m2mClientSecret = newSecret(clientSecretPrefix)
     const owner = request.owner ? await prepareOwner(request.owner) : null
@@ -126,6 +130,7 @@ export function createApps({ pool, plans, secrets, quota, now }: AppsDeps) {
         clientId: row.client_id,
         m2mClientId: row.m2m_client_id,
         createdAt: row.created_at,
+        isTest: row.is_test,
       })),
       limit,
     )

@@ -8,6 +8,7 @@ export const ownApp = (row: OwnAppRow) => ({
   role: row.role ?? '',
   isOwner: row.role === 'owner',
   createdAt: row.created_at.toISOString(),
+  isTest: row.is_test,
 })
 
 /** What the deployment does for apps that name no signer of their own. */
@@ -40,6 +41,7 @@ export const app = (
   loginPolicy: row.login_policy,
   loginDomains: row.login_domains,
   loginCredit: row.login_credit,
+  isTest: row.is_test,
   role,
 })
 

@@ -63,6 +63,7 @@ export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) 
             ? starterUsdMicros
             : parseMicros(request.starterUsdMicros),
         ...parseOwner(request),
+        isTest: request.isTest ?? false,
       })
       return {
         clientId: created.clientId,
@@ -72,6 +73,7 @@ export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) 
         ownerEmail: created.ownerEmail,
         ownerPassword: created.ownerPassword,
         createdAt: created.createdAt.toISOString(),
+        isTest: created.isTest,
       }
     }),
     findApp: rpc(gatewayCaller(), async ({ clientId }: identity.FindAppRequest) => {
@@ -91,6 +93,7 @@ export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) 
           name: app.name,
           m2mClientId: app.m2mClientId,
           createdAt: app.createdAt.toISOString(),
+          isTest: app.isTest,
         })),
       }
     }),
@@ -144,9 +147,10 @@ function createOwnAppHandlers(deps: ManagementRpcDeps) {
           createdBy: { accountId, correlationId },
           developerName: parseOptionalName(request.developerName ?? '', 'developerName'),
           websiteUrl: parseWebUrl(request.websiteUrl ?? '', 'websiteUrl'),
+          isTest: request.isTest ?? false,
         })
-        const { clientId, m2mClientId, m2mClientSecret } = created
-        return { clientId, m2mClientId, m2mClientSecret, status: 'approved' }
+        const { clientId, m2mClientId, m2mClientSecret, isTest } = created
+        return { clientId, m2mClientId, m2mClientSecret, status: 'approved', isTest }
       },
     ),
     listOwnApps: rpc(session(), async (request: pb.ListOwnAppsRequest, caller) => {

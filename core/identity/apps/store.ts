@@ -10,6 +10,7 @@ export interface NewAppRow {
   readonly starterUsdMicros: bigint
   readonly developerName: string
   readonly websiteUrl: string
+  readonly isTest: boolean
   readonly clientId: ClientId
   readonly m2mClientId: string
   readonly publicScopes: readonly string[]
@@ -21,8 +22,8 @@ export interface NewAppRow {
 
 export async function insertApp(db: Db, app: NewAppRow): Promise<void> {
   await db.query(sql`
-    insert into apps (id, name, starter_usd_micros, developer_name, website_url, created_at)
-    values (${app.id}, ${app.name}, ${app.starterUsdMicros}, ${app.developerName}, ${app.websiteUrl}, ${app.at})`)
+    insert into apps (id, name, starter_usd_micros, developer_name, website_url, is_test, created_at)
+    values (${app.id}, ${app.name}, ${app.starterUsdMicros}, ${app.developerName}, ${app.websiteUrl}, ${app.isTest}, ${app.at})`)
   await db.query(sql`
     insert into clients (client_id, app_id, kind, scopes, grant_types, created_at)
     values (${app.clientId}, ${app.id}, 'public', ${app.publicScopes}, ${app.publicGrantTypes}, ${app.at}),
@@ -110,13 +111,14 @@ export async function listApps(db: Db, after: Cursor | null, limit: number) {
   return many<{
     id: string
     name: string
+    is_test: boolean
     created_at: Date
     client_id: string
     m2m_client_id: string
   }>(
     db,
     sql`
-    select a.id, a.name, a.created_at, p.client_id, m.client_id as m2m_client_id
+    select a.id, a.name, a.is_test, a.created_at, p.client_id, m.client_id as m2m_client_id
     from apps a
     join clients p on p.app_id = a.id and p.kind = 'public'
     join clients m on m.app_id = a.id and m.kind = 'm2m'
@@ -144,6 +146,7 @@ export interface AppRow {
   login_policy: LoginPolicy
   login_domains: string[]
   login_credit: boolean
+  is_test: boolean
   created_at: Date
 }
 
@@ -164,7 +167,7 @@ export const findApp = (db: Db, app: AppId): Promise<AppRow | null> =>
     db,
     sql`
     select id, name, status, color, developer_name, website_url, dmz_url, signer_metering_mode, login_policy, login_domains,
-           login_credit, created_at
+           login_credit, is_test, created_at
     from apps
     where id = ${app} and status <> 'deleted'`,
   )
@@ -175,7 +178,7 @@ export const lockApp = (db: Db, app: AppId): Promise<AppRow | null> =>
     db,
     sql`
     select id, name, status, color, developer_name, website_url, dmz_url, signer_metering_mode, login_policy, login_domains,
-           login_credit, created_at
+           login_credit, is_test, created_at
     from apps
     where id = ${app} and status <> 'deleted'
     for no key update`,
@@ -236,6 +239,7 @@ export interface OwnAppRow {
   name: string
   role: string | null
   client_id: string
+  is_test: boolean
   created_at: Date
 }
 
@@ -247,7 +251,7 @@ export const listOwnApps = (
   many<OwnAppRow>(
     db,
     sql`
-    select a.id, a.name, m.role, c.client_id, a.created_at
+    select a.id, a.name, m.role, c.client_id, a.is_test, a.created_at
     from apps a
     join clients c on c.app_id = a.id and c.kind = 'public'
     left join members m on m.app_id = a.id and m.account_id = ${filter.account}

@@ -163,6 +163,8 @@ export interface TicketColumns {
   readonly ids: Uint8Array<ArrayBuffer>
   /** By ticket: the amounts of those tickets of which an amount does not fit into a double. */
   readonly oversized: ReadonlyMap<number, TicketAmounts>
+  /** Of tickets of test apps, by place: by how many milliseconds the app's clock was ahead (`putAhead`). */
+  readonly ahead: Map<number, number>
 }
 
 /** What is summed of a ticket. */
@@ -235,7 +237,7 @@ export function createColumns(size: number) {
     count += 1
   }
 
-  return { add, read: (): TicketColumns => ({ count, numbers, ids, oversized }) }
+  return { add, read: (): TicketColumns => ({ count, numbers, ids, oversized, ahead: new Map() }) }
 }
 
 const number = ({ numbers }: TicketColumns, place: number, column: number): number =>
@@ -248,9 +250,22 @@ export const featureOf = (tickets: TicketColumns, place: number): number =>
   number(tickets, place, 2)
 export const fromOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 3)
 export const toOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 4)
+/** When a ticket was signed, by the clock of its app. */
 export const microsOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 5)
 export const msOf = (tickets: TicketColumns, place: number): number =>
   Math.floor(number(tickets, place, 5) / 1000)
+/** By how many milliseconds the clock of its app was ahead. */
+export const aheadOf = ({ ahead }: TicketColumns, place: number): number =>
+  ahead.size === 0 ? 0 : (ahead.get(place) ?? 0)
+/** When it was signed, by the clock of its signer. */
+export const signerMicrosOf = (tickets: TicketColumns, place: number): number =>
+  microsOf(tickets, place) - aheadOf(tickets, place) * 1000
+/** Moves a ticket, which has the time of its signer yet, to the clock of its app. */
+export function putAhead(tickets: TicketColumns, place: number, aheadMs: number): void {
+  if (aheadMs === 0) return
+  tickets.numbers[place * width + 5] = microsOf(tickets, place) + aheadMs * 1000
+  tickets.ahead.set(place, aheadMs)
+}
 export const billionthsOf = (tickets: TicketColumns, place: number): number =>
   number(tickets, place, 7)
 export const quickPixelsOf = (tickets: TicketColumns, place: number): number =>

@@ -44,6 +44,7 @@ export const ticketColumns = [
   'terms_id',
   'replayed',
   'received_at',
+  'clock_ms',
 ] as const
 
 /** Writes the first part; the second must follow it. */
@@ -71,12 +72,25 @@ export function writeTicket(rows: RowBuffer, ticket: SignedTicket): void {
 }
 
 const idAt = 2 + 4
+const instantBytes = 4 + 8
 const firstBytes = 64 * 1024
 
 /** The event id of a row that begins at `from`. */
 export function eventIdIn(rows: Buffer, from: number): string {
   const length = rows.readInt32BE(from + 2)
   return rows.toString('utf8', from + idAt, from + idAt + length)
+}
+
+/** Copies the first part of a row with another time of signing. */
+export function copyDated(
+  out: RowBuffer,
+  rows: Buffer,
+  { from, to, micros }: { readonly from: number; readonly to: number; readonly micros: number },
+): void {
+  const signedAt = from + idAt + rows.readInt32BE(from + 2)
+  out.copy(rows, from, signedAt)
+  out.instant(micros)
+  out.copy(rows, signedAt + instantBytes, to)
 }
 
 /** The rate that a ticket is priced by. */
@@ -121,6 +135,8 @@ export interface TicketRest {
   readonly sale: Sale
   /** Its sequence number had come before in its session. */
   readonly replayed: boolean
+  /** By how many milliseconds the clock of its app was ahead. */
+  readonly aheadMs: number
 }
 
 /** Writes the second parts of a batch's rows; the user and the price of many tickets are encoded once. */
@@ -165,7 +181,7 @@ export function restWriter(
     else parts.numeric(String(amount))
   }
 
-  return ({ subject, price, sale, replayed }: TicketRest): void => {
+  return ({ subject, price, sale, replayed, aheadMs }: TicketRest): void => {
     if (prices.size >= maxPrices) prices.clear()
     const user = getOrInsert(users, subject, () => ofUser(subject))
     const priced = getOrInsert(prices, price, () => ofPrice(price))
@@ -175,5 +191,7 @@ export function restWriter(
     else out.int8(sale.termsId)
     out.boolean(replayed)
     out.instant(at.getTime() * 1000)
+    if (aheadMs === 0) out.none()
+    else out.int8(BigInt(aheadMs))
   }
 }

@@ -4,6 +4,7 @@ import { getOrInsert } from '../../lib/maps.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { UserId } from '../../platform/ids.ts'
+import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { EmitPriced } from '../backend/emit.ts'
 import {
   type ParsedBatch,
@@ -11,10 +12,11 @@ import {
   type TicketColumns,
   feeOf,
   indexOf,
-  microsOf,
   msOf,
   sessionOf,
+  signerMicrosOf,
 } from '../batch/parsed-batch.ts'
+import { dateByClocks } from '../batch/clock.ts'
 import {
   type DeduplicatedTickets,
   type EventIds,
@@ -72,6 +74,7 @@ export interface IngestDeps {
   readonly findRates: RateLookup
   readonly holdingRate: HoldingRate
   readonly rating: Rating
+  readonly clocks?: Clocks | undefined
 }
 
 /** What became of the records of a batch. Those that were consumed before are in no count: they were counted then. */
@@ -125,6 +128,7 @@ const dayMs = 86_400_000
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
 export function createIngest(deps: IngestDeps) {
   const { pool, now, charge, emit, parsePool, resolveSubjects, partitions, rating } = deps
+  const { clocks = realTime } = deps
   const deduplicator = createDeduplicator()
   const idle: RowBuffer[] = []
   const stale = new WeakSet<PreparedBatch>()
@@ -135,6 +139,7 @@ export function createIngest(deps: IngestDeps) {
     const encoded = await parsePool.parse(records, at)
     const { batch, rows: firstParts } = encoded
     await resolvePayers(batch.payers, resolveSubjects)
+    await dateByClocks(pool, batch, { clocks, at })
     await partitions.ensure(daysOf(batch.tickets))
     const out = idle.pop() ?? createRowBuffer()
     const places = Uint32Array.from({ length: batch.tickets.count }, (_, place) => place)
@@ -309,7 +314,7 @@ export function createIngest(deps: IngestDeps) {
   ): Promise<(TicketPrice | null)[]> {
     const rates = await deps.findRates(
       db,
-      Array.from(places, (place) => microsOf(tickets, place)),
+      Array.from(places, (place) => signerMicrosOf(tickets, place)),
     )
     const priceOf = createPrices()
     return rates.map((rate, i) => {

@@ -1,10 +1,12 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { createRowBuffer } from '../../lib/copy-sql.ts'
-import type { Db } from '../../lib/sql.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
 import { type UserId, authId } from '../../platform/ids.ts'
+import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { EmitPriced } from '../backend/emit.ts'
+import { dateByClocks } from '../batch/clock.ts'
 import { createDeduplicator, encodeEventIds } from '../batch/deduplicate.ts'
-import { createBatchParser, digestOfHex, feeOf, microsOf } from '../batch/parsed-batch.ts'
+import { createBatchParser, digestOfHex, feeOf, signerMicrosOf } from '../batch/parsed-batch.ts'
 import type { ResolveSubjects, Subject } from '../batch/subjects.ts'
 import type { TicketPrice } from '../batch/ticket-row.ts'
 import { type SignedTicket, noLimits } from '../events/parse.ts'
@@ -44,6 +46,7 @@ export interface ManualIngestOutcome {
 }
 
 export interface ManualIngestDeps {
+  readonly pool: Pool
   readonly charge: Charge
   readonly emit?: EmitPriced | undefined
   readonly resolveSubjects: ResolveSubjects
@@ -51,9 +54,11 @@ export interface ManualIngestDeps {
   readonly findRates: RateLookup
   readonly holdingRate: HoldingRate
   readonly rating: Pick<Rating, 'rateLocked'>
+  readonly clocks?: Clocks
 }
 
 export function createManualIngest({
+  pool,
   charge,
   emit,
   resolveSubjects,
@@ -61,6 +66,7 @@ export function createManualIngest({
   findRates,
   holdingRate,
   rating,
+  clocks = realTime,
 }: ManualIngestDeps) {
   const deduplicator = createDeduplicator()
 
@@ -80,6 +86,7 @@ export function createManualIngest({
       const payer = batch.payers.get(authId(ticket.clientId, ticket.externalUserId))
       if (payer) payer.subject = subject
     }
+    await dateByClocks(db, batch, { clocks, at })
     const ids = encodeEventIds(batch.tickets, Uint32Array.from(tickets.keys()), out)
     const { newTickets: places, duplicates, conflicts } = await deduplicator.insert(db, ids, out)
     const buffers = { firstParts: rows.slice(0, rows.end()), out, at }
@@ -131,7 +138,7 @@ export function createManualIngest({
   ): Promise<(TicketPrice | null)[]> {
     const rates = await findRates(
       db,
-      Array.from(places, (place) => microsOf(batch.tickets, place)),
+      Array.from(places, (place) => signerMicrosOf(batch.tickets, place)),
     )
     const rateId = await ensureRates(
       db,
@@ -158,7 +165,16 @@ export function createManualIngest({
     const users = new Map(
       tickets.map((ticket) => [authId(ticket.clientId, ticket.externalUserId), ticket]),
     )
-    return resolveSubjects([...users.values()])
+    const subjects = await resolveSubjects([...users.values()])
+    const ahead = await clocks.ahead(pool, subjects.values())
+    if (ahead.size > 0)
+      await partitions.ensure(
+        tickets.map(({ clientId, externalUserId, signedAtMs }) => {
+          const app = subjects.get(authId(clientId, externalUserId))?.appId
+          return signedAtMs + ((app && ahead.get(app)) ?? 0)
+        }),
+      )
+    return subjects
   }
 
   return { ingest, prepare }

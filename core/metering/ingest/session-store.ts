@@ -343,7 +343,8 @@ export async function rebuildSessions(
              coalesce(sum(platform_fee_wei), 0) as platform_fee_wei,
              sum(billable_secs) as billable_secs, sum(pixels) as pixels,
              count(*) filter (where replayed) as replayed_count,
-             count(*) filter (where signed_at < received_at - interval '15 minutes') as late_count,
+             count(*) filter (where signed_at - coalesce(clock_ms, 0) * interval '1 millisecond'
+                                        < received_at - interval '15 minutes') as late_count,
              range_agg(int8range(sequence_number, sequence_number + 1)) as seen,
              range_agg(int8range(sequence_number, sequence_number + 1))
                <> int8multirange(int8range(0, max(sequence_number) + 1)) as gapped

@@ -127,17 +127,17 @@ export async function restoreTickets(
         "platformFeeAttos" numeric, "platformFeeWei" numeric, plan uuid, "planVersion" integer, "rateAttosPerEth" numeric,
         "rateSource" text, "rateObservedAt" timestamptz, charge uuid, "billableSecs" numeric, pixels numeric, tickets integer,
         "orchAddress" text, "orchUrl" text, replayed boolean, "emittedAt" timestamptz,
-        "statedUsd" numeric, "receivedAt" timestamptz)
+        "statedUsd" numeric, "receivedAt" timestamptz, "clockMs" bigint)
       where date_trunc('month', t."signedAt", 'UTC') = ${month}::date::timestamp at time zone 'UTC'
     ), put as (
       insert into tickets (app_id, user_id, event_id, signed_at, session_id, sequence_number, request_id, manifest_id,
                            app_name, pipeline, model_id, fee_wei, rate_id, cost_attos, charge_id, retail_attos,
                            platform_fee_attos, platform_fee_wei, terms_id, billable_secs, pixels,
-                           num_tickets, orch_address, orch_url, replayed, emitted_at, stated_usd, received_at)
+                           num_tickets, orch_address, orch_url, replayed, emitted_at, stated_usd, received_at, clock_ms)
       select ${appId}, u.id, t.id, t."signedAt", t.session, t.sequence, t.request, t.manifest, t.app, t.pipeline, t.model,
              t."feeWei", r.id, t."costAttos", t.charge, nullif(t."retailAttos", t."costAttos"),
              nullif(t."platformFeeAttos", 0), nullif(t."platformFeeWei", 0), v.id, t."billableSecs", t.pixels, t.tickets, t."orchAddress", t."orchUrl",
-             t.replayed, t."emittedAt", t."statedUsd", t."receivedAt"
+             t.replayed, t."emittedAt", t."statedUsd", t."receivedAt", t."clockMs"
       from lines t
       join end_users u on u.app_id = ${appId} and u.external_user_id = t."user"
       join envelopes e on e.digest = t.digest::uuid and e.key = case

@@ -12,6 +12,7 @@ import {
   type ParsedBatch,
   type Session,
   type TicketColumns,
+  aheadOf,
   billionthsOf,
   exactSequenceOf,
   featureOf,
@@ -22,11 +23,18 @@ import {
   quickPixelsOf,
   sequenceOf,
   sessionOf,
+  signerMicrosOf,
   toOf,
 } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
 import { hashByUser } from '../batch/tickets-hash.ts'
-import { type TicketPrice, type TicketRest, eventIdIn, restWriter } from '../batch/ticket-row.ts'
+import {
+  type TicketPrice,
+  type TicketRest,
+  copyDated,
+  eventIdIn,
+  restWriter,
+} from '../batch/ticket-row.ts'
 import { microsText } from '../events/parse.ts'
 import type { RatedTickets } from '../rating/rating.ts'
 import { networkSale } from '../rating/tariff.ts'
@@ -182,7 +190,7 @@ export async function executePlan(
 const sumOf = (sessions: readonly SessionSums[], of: (session: SessionSums) => number): number =>
   sessions.reduce((sum, session) => sum + of(session), 0)
 
-type WrittenTicket = Omit<TicketRest, 'subject'> & { readonly place: number }
+type WrittenTicket = Omit<TicketRest, 'subject' | 'aheadMs'> & { readonly place: number }
 
 /** Writes whole rows, one by one. */
 function rowWriter(
@@ -192,8 +200,12 @@ function rowWriter(
   const writeRest = restWriter(out, charge)
 
   return ({ place, price, sale, replayed }: WrittenTicket): void => {
-    out.copy(firstParts, fromOf(batch.tickets, place), toOf(batch.tickets, place))
-    writeRest({ subject: subjectOf(batch, place), price, sale, replayed })
+    const { tickets } = batch
+    const aheadMs = aheadOf(tickets, place)
+    const [from, to] = [fromOf(tickets, place), toOf(tickets, place)]
+    if (aheadMs === 0) out.copy(firstParts, from, to)
+    else copyDated(out, firstParts, { from, to, micros: microsOf(tickets, place) })
+    writeRest({ subject: subjectOf(batch, place), price, sale, replayed, aheadMs })
   }
 }
 
@@ -298,7 +310,7 @@ const listSettling =
       const { columns, positionOf } = price ? steps.booked : steps.unpriced
       columns.session.push(positionOf(key))
       columns.sequence.push(exactSequenceOf(tickets, place))
-      columns.signedMicros.push(microsOf(tickets, place))
+      columns.signedMicros.push(signerMicrosOf(tickets, place))
       columns.cost.push(
         price?.retail ?? retailBound(feeOf(tickets, place), holdingRate, sale.tariff.ratio),
       )
@@ -430,7 +442,7 @@ export function createSums({ tickets, sessions: known, features }: ParsedBatch, 
     const { into } = current
     into.firstMicros = Math.min(into.firstMicros, micros)
     into.lastMicros = Math.max(into.lastMicros, micros)
-    if (micros < lateMicros) into.late += 1
+    if (micros - aheadOf(tickets, place) * 1000 < lateMicros) into.late += 1
     into.sequences.push(sequenceOf(tickets, place))
   }
 

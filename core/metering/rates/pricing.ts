@@ -122,7 +122,7 @@ export function createPricing({
   async function withPrices(db: Db, waiting: readonly store.WaitingTicket[]): Promise<Priced[]> {
     const rates = await findRates(
       db,
-      waiting.map((ticket) => ticket.signedAtMicros),
+      waiting.map((ticket) => ticket.signedAtMicros - ticket.aheadMs * 1000),
     )
     return waiting.flatMap((ticket, i) => {
       const rate = rates[i]
@@ -176,7 +176,7 @@ const settlingOf =
       tickets.map((ticket) => ({
         ...ticket,
         cost: ticket.retail,
-        signedMicros: ticket.signedAtMicros,
+        signedMicros: ticket.signedAtMicros - ticket.aheadMs * 1000,
       })),
     )
     return stepsOf({ priced: { columns } })

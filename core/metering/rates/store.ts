@@ -214,6 +214,8 @@ export interface WaitingTicket {
   /** ISO 8601 UTC with microseconds: exactly what the key holds. */
   readonly signedAt: string
   readonly signedAtMicros: number
+  /** By how many milliseconds the clock of its app, which dates it, was ahead. */
+  readonly aheadMs: number
   readonly sessionId: string
   readonly sequence: bigint
   readonly pipeline: string
@@ -260,6 +262,7 @@ export async function lockWaiting(
     event_id: string
     signed_at: string
     micros: bigint
+    ahead_ms: bigint
     session_id: string
     sequence_number: bigint
     pipeline: string
@@ -273,17 +276,20 @@ export async function lockWaiting(
     select t.app_id, t.user_id, t.event_id, t.session_id, t.sequence_number, t.pipeline, t.model_id, t.fee_wei,
            to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at,
            (extract(epoch from t.signed_at) * 1000000)::bigint as micros, uuid_send(e.key) as key,
-           uuid_send(e.digest) as digest
+           uuid_send(e.digest) as digest, coalesce(t.clock_ms, 0) as ahead_ms
     from tickets t
     join envelopes e on e.key = case
       when t.event_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then t.event_id::uuid
       else left(encode(sha256(convert_to(t.event_id, 'UTF8')), 'hex'), 32)::uuid end
-    where t.cost_attos is null and t.signed_at >= ${span.from} and t.signed_at <= ${span.to}
+    cross join lateral (
+      select t.signed_at - coalesce(t.clock_ms, 0) * interval '1 millisecond' as signed_at) signer
+    where t.cost_attos is null and t.signed_at >= ${span.from} and (t.signed_at <= ${span.to} or t.clock_ms is not null)
+      and signer.signed_at >= ${span.from} and signer.signed_at <= ${span.to}
       and exists (
         select 1
         from rates r
-        where r.observed_at <= t.signed_at
-          and r.observed_at >= t.signed_at - make_interval(secs => ${options.maxAgeSeconds}))
+        where r.observed_at <= signer.signed_at
+          and r.observed_at >= signer.signed_at - make_interval(secs => ${options.maxAgeSeconds}))
     order by t.signed_at
     limit ${options.limit}
     for update of t skip locked`,
@@ -294,6 +300,7 @@ export async function lockWaiting(
     eventId: row.event_id,
     signedAt: row.signed_at,
     signedAtMicros: Number(row.micros),
+    aheadMs: Number(row.ahead_ms),
     sessionId: row.session_id,
     sequence: row.sequence_number,
     pipeline: row.pipeline,

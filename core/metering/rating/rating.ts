@@ -1,7 +1,8 @@
 import { getOrInsert } from '../../lib/maps.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
+import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
-import { type ParsedBatch, featureOf, msOf, sessionOf } from '../batch/parsed-batch.ts'
+import { type ParsedBatch, aheadOf, featureOf, msOf, sessionOf } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
 import type { CutAt, FeatureName, RatingPorts } from './port.ts'
 import { type Sale, type Tariff, networkTariff } from './tariff.ts'
@@ -40,7 +41,10 @@ export interface RatedTickets {
 
 /** A ticket that is rated by itself. */
 export interface RatedTicket extends Subject, FeatureName {
+  /** By the clock of its app. */
   readonly signedMs: number
+  /** By how many milliseconds that was ahead. */
+  readonly aheadMs: number
 }
 
 export interface BatchTickets {
@@ -49,10 +53,10 @@ export interface BatchTickets {
   readonly places: Uint32Array
 }
 
-export type RatingDeps = RatingPorts & { readonly pool: Pool }
+export type RatingDeps = RatingPorts & { readonly pool: Pool; readonly clocks?: Clocks }
 
-export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
-  const timelines = createTimelines({ pool, ledger, plans })
+export function createRating({ pool, ledger, plans, cuts, clocks = realTime }: RatingDeps) {
+  const timelines = createTimelines({ pool, ledger, plans, clocks })
 
   /**
    * Rates the tickets of a batch by what is known of their users; `confirm` tells, when they are charged, whether that
@@ -84,10 +88,10 @@ export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
       const subject = sessions[sessionOf(tickets, place)]?.payer.subject
       if (!subject) throw new Error('only tickets of known users are rated')
       const feature = features[featureOf(tickets, place)] ?? nothing
-      const signedMs = msOf(tickets, place)
+      const times = { signedMs: msOf(tickets, place), aheadMs: aheadOf(tickets, place) }
       const sale =
-        rate(subject, feature, signedMs) ??
-        (await rateOld(db, facts, { ...subject, ...feature, signedMs }))
+        rate(subject, feature, times) ??
+        (await rateOld(db, facts, { ...subject, ...feature, ...times }))
       sales.push(sale)
     }
     return { sales, confirm: confirmWith(facts.timelines) }
@@ -109,12 +113,12 @@ export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
     const known = isLocked
       ? await timelines.locked(db, users, at)
       : await timelines.current(users, at)
-    const last = new Date(tickets.reduce((ms, { signedMs }) => Math.max(ms, signedMs), 0))
+    const last = new Date(tickets.reduce((ms, ticket) => Math.max(ms, signerMs(ticket)), 0))
     const facts = { timelines: known, cutAt: await loadCuts(users, { last, knownAt }) }
     const rate = createRater(facts)
     const sales: Sale[] = []
     for (const ticket of tickets)
-      sales.push(rate(ticket, ticket, ticket.signedMs) ?? (await rateOld(db, facts, ticket)))
+      sales.push(rate(ticket, ticket, ticket) ?? (await rateOld(db, facts, ticket)))
     return { sales, confirm: confirmWith(known) }
   }
 
@@ -135,7 +139,7 @@ export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
     const timeline = await timelines.whole(db, ticket)
     const terms = timeline && termsAt(timeline, ticket.signedMs)
     if (!terms) throw new Error(`user ${ticket.userId} has entered no period`)
-    const basisPoints = cutAt(ticket.appId, new Date(ticket.signedMs)) ?? 0n
+    const basisPoints = cutAt(ticket.appId, new Date(signerMs(ticket))) ?? 0n
     return { termsId: terms.termsId, tariff: tariffOf(terms.ratioOf(ticket), basisPoints) }
   }
 
@@ -146,6 +150,10 @@ export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
 export type Rating = ReturnType<typeof createRating>
 
 const earlier = (a: Date, b: Date): Date => (a < b ? a : b)
+type Signing = Pick<RatedTicket, 'signedMs' | 'aheadMs'>
+
+/** The platform's cuts go by real time. */
+const signerMs = ({ signedMs, aheadMs }: Signing): number => signedMs - aheadMs
 
 const nothing: FeatureName = { pipeline: '', modelId: '' }
 
@@ -185,9 +193,9 @@ function createRater({ timelines, cutAt }: Facts) {
     return sale
   }
 
-  return (subject: Subject, feature: FeatureName, signedMs: number): Sale | null => {
-    const terms = termsAt(timelineOf(subject), signedMs)
-    return terms && saleOf(terms, feature, cutAt(subject.appId, new Date(signedMs)) ?? 0n)
+  return (subject: Subject, feature: FeatureName, times: Signing): Sale | null => {
+    const terms = termsAt(timelineOf(subject), times.signedMs)
+    return terms && saleOf(terms, feature, cutAt(subject.appId, new Date(signerMs(times))) ?? 0n)
   }
 }
 
@@ -207,7 +215,7 @@ const appsOf = (users: readonly User[]): AppId[] => [...new Set(users.map(({ app
 
 function lastSigned({ batch: { tickets }, places }: BatchTickets): Date {
   let last = 0
-  for (const place of places) last = Math.max(last, msOf(tickets, place))
+  for (const place of places) last = Math.max(last, msOf(tickets, place) - aheadOf(tickets, place))
   return new Date(last)
 }
 

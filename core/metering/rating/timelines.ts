@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import type { RatingPorts, SoldRates, UserPeriods } from './port.ts'
 
@@ -59,7 +60,8 @@ export function createTimelines({
   pool,
   ledger,
   plans,
-}: Pick<RatingPorts, 'ledger' | 'plans'> & { readonly pool: Pool }) {
+  clocks = realTime,
+}: Pick<RatingPorts, 'ledger' | 'plans'> & { readonly pool: Pool; readonly clocks?: Clocks }) {
   const cache = new LRUCache<UserId, Timeline>({ max: maxTimelines })
   const terms = new LRUCache<bigint, SoldTerms>({ max: maxTerms })
 
@@ -67,14 +69,17 @@ export function createTimelines({
   async function current(users: readonly User[], at: Date): Promise<ReadonlyMap<UserId, Timeline>> {
     const timelines = new Map<UserId, Timeline>()
     const missing: User[] = []
+    const ahead = await clocks.ahead(pool, users)
+    const isOver = ({ appId }: User, endMs: number): boolean =>
+      endMs <= at.getTime() + (ahead.get(appId) ?? 0)
     for (const user of users) {
       const known = cache.get(user.userId)
-      if (known && known.endMs > at.getTime()) timelines.set(user.userId, known)
+      if (known && !isOver(user, known.endMs)) timelines.set(user.userId, known)
       else missing.push(user)
     }
     if (missing.length === 0) return timelines
     let loaded = await read(pool, missing, recentPeriods)
-    const due = missing.filter(({ userId }) => (loaded.get(userId)?.endMs ?? 0) <= at.getTime())
+    const due = missing.filter((user) => isOver(user, loaded.get(user.userId)?.endMs ?? 0))
     if (due.length > 0) {
       await tx(pool, (db) => ledger.enterPeriods(db, due, at))
       loaded = new Map([...loaded, ...(await read(pool, due, recentPeriods))])

@@ -4,6 +4,7 @@ import { type Db, type Pool, afterCommit, rehearse, tx } from '../../lib/sql.ts'
 import type { BillingCycle, Now } from '../../lib/time.ts'
 import type { SoldRates } from '../../metering/rating/port.ts'
 import { type Actor, audit } from '../../platform/audit.ts'
+import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import { type AppId, isUuid } from '../../platform/ids.ts'
 import type { Discovery } from '../catalog/discovery.ts'
 import { lockCatalog } from '../catalog/store.ts'
@@ -42,6 +43,7 @@ export interface OffersDeps {
   readonly countSubscribers: (db: Db, plan: Pick<Plan, 'appId' | 'id'>) => Promise<number>
   /** Called with the app once what its Starter includes has changed. */
   readonly onStarterChange: (app: AppId) => Promise<void>
+  readonly clocks?: Clocks
   readonly now: Now
 }
 
@@ -73,13 +75,16 @@ export function createOffers({
   selling,
   countSubscribers,
   onStarterChange,
+  clocks = realTime,
   now,
 }: OffersDeps) {
+  const timeOf = (db: Db, app: AppId): Promise<Date> => clocks.timeOf(db, app, now())
+
   /** The app's plans. An app from before Network Price gets it here. */
   async function list(app: AppId): Promise<Plan[]> {
     const plans = await store.findPlans(pool, { appId: app, planId: null })
     if (plans.some(({ isNetworkDefault }) => isNetworkDefault)) return plans
-    await tx(pool, (db) => createNetworkPrice(db, app, now()))
+    await tx(pool, async (db) => createNetworkPrice(db, app, await timeOf(db, app)))
     return store.findPlans(pool, { appId: app, planId: null })
   }
 
@@ -93,7 +98,7 @@ export function createOffers({
       const draft = await draftOf(db, { app, body, current: null })
       await requireSale(db, app, draft)
       await requireRoom(db, { app, planId: null, draft })
-      const at = now()
+      const at = await timeOf(db, app)
       const plan = { ...newPlan(app, draft.name, at), status: draft.status }
       const terms = { ...draft.terms, bundles: withIds(draft.terms.bundles, [], at) }
       if (!(await store.insertPlan(db, plan, { terms, at }))) throw nameConflict(draft.name)
@@ -119,7 +124,10 @@ export function createOffers({
 
   async function save(db: Db, { current, draft }: { current: Plan; draft: Draft }): Promise<void> {
     // No two versions are of one instant: what a raised Starter adds is told by that of its version.
-    const at = latest(now(), new Date(current.newest.createdAt.getTime() + 1))
+    const at = latest(
+      await timeOf(db, current.appId),
+      new Date(current.newest.createdAt.getTime() + 1),
+    )
     const bundles = withIds(draft.terms.bundles, current.newest.bundles, at)
     const terms = { ...draft.terms, bundles }
     const plan = { ...current, name: draft.name, status: draft.status }
@@ -142,7 +150,7 @@ export function createOffers({
           `${activeSubscribers} ${activeSubscribers === 1 ? 'user is' : 'users are'} on this plan; move them to another one first, or make it inactive`,
           { members: { activeSubscribers } },
         )
-      await store.deletePlan(db, plan, now())
+      await store.deletePlan(db, plan, await timeOf(db, app))
       await note(db, { app, actor, action: 'plan_deleted' }, { planId, name: plan.name })
     })
   }

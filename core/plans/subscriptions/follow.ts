@@ -1,5 +1,6 @@
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { anchorFrom, cyclesSince, newestAt } from '../../lib/time.ts'
+import type { AppId } from '../../platform/ids.ts'
 import * as store from './store.ts'
 import type { Following, Subscription, Successor } from './store.ts'
 
@@ -49,14 +50,14 @@ export async function followIfDue(
 }
 
 /**
- * Gives slots to the successors that are due, for a bounded time. Nobody waits for it: whoever looks at a slot or enters a
+ * Gives slots to the successors that are due, for a bounded time: of all apps in real time, or of one by its clock. Nobody waits for it: whoever looks at a slot or enters a
  * period knows what is due. Any number of cores may run it.
  */
-export async function followDue(pool: Pool, at: Date): Promise<number> {
+export async function followDue(pool: Pool, at: Date, app: AppId | null = null): Promise<number> {
   const end = performance.now() + roundMs
   for (let total = 0; ;) {
     const count = await tx(pool, async (db) => {
-      const due = (await store.lockDue(db, at, batch)).filter(hasNext)
+      const due = (await store.lockDue(db, at, { app, limit: batch })).filter(hasNext)
       if (due.length > 0) await followAll(db, due)
       return due.length
     })

@@ -9,6 +9,8 @@ import type { UserKey } from './store.ts'
 export interface LockedAccount extends UserKey {
   readonly periodStart: Date
   readonly periodEnd: Date
+  /** By how many milliseconds the clock of its app is ahead. */
+  readonly aheadMs: number
 }
 
 export interface IncludedUsage {

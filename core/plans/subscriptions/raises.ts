@@ -1,6 +1,7 @@
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Now } from '../../lib/time.ts'
+import { type Clocks, later, realTime } from '../../platform/clocks/clocks.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { LockedAccount, SubscriptionLedger } from './ports.ts'
 import * as store from './raise-store.ts'
@@ -26,6 +27,7 @@ interface RaisesDeps<Account extends LockedAccount> {
   /** Aborts when core stops. */
   readonly stopping: AbortSignal
   readonly log: Log
+  readonly clocks?: Clocks
   readonly now: Now
 }
 
@@ -38,10 +40,12 @@ export function createRaises<Account extends LockedAccount>({
   ledger,
   stopping,
   log,
+  clocks = realTime,
   now,
 }: RaisesDeps<Account>) {
-  /** Raises for a bounded time. Returns how many users it gave something. */
-  const raiseStarters = async (): Promise<number> => (await raiseWithin({ app: null })).count
+  /** Raises for a bounded time, in one app or in all. Returns how many users it gave something. */
+  const raiseStarters = async (app: AppId | null = null): Promise<number> =>
+    (await raiseWithin({ app })).count
 
   /**
    * As `raiseStarters`, of one app whose Starter has changed: the first users before it returns, the others afterwards. What
@@ -85,7 +89,8 @@ export function createRaises<Account extends LockedAccount>({
     const users = await store.usersToRaise(db, raise, limit)
     const count = users.length === 0 ? 0 : await raiseAll(db, { raise, users, at })
     const isThrough = users.length < limit
-    const isLast = isThrough && at.getTime() > raise.createdAt.getTime() + lateMs
+    const own = await clocks.timeOf(db, raise.appId, at)
+    const isLast = isThrough && own.getTime() > raise.createdAt.getTime() + lateMs
     const afterUser = isThrough ? noUser : (users.at(-1)?.userId ?? noUser)
     await store.saveRaise(db, { ...raise, afterUser }, isLast ? at : null)
     return { raise, count, isThrough }
@@ -106,7 +111,7 @@ export function createRaises<Account extends LockedAccount>({
     const raised = accounts.filter((account) => {
       const from = inForce.get(account.userId)
       if (!to || from === undefined || from >= to.version) return false
-      return ledger.raise(account, { versions, from, to }, at)
+      return ledger.raise(account, { versions, from, to }, later(at, account.aheadMs))
     })
     if (raised.length > 0) await ledger.save(db, raised, at)
     return raised.length

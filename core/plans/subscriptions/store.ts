@@ -159,13 +159,17 @@ export async function lockSubscription(db: Db, user: UserKey): Promise<Subscript
 }
 
 /** Locks subscriptions whose successor is due, without those that somebody else has locked. */
-export async function lockDue(db: Db, at: Date, limit: number): Promise<Subscription[]> {
+export async function lockDue(
+  db: Db,
+  at: Date,
+  { app, limit }: { readonly app: AppId | null; readonly limit: number },
+): Promise<Subscription[]> {
   const rows = await many<SubscriptionRow>(
     db,
     sql`
     select app_id, user_id, id, plan_id, anchor_at, created_at, next_id, next_plan_id, next_at, next_reason, next_set_at
     from subscriptions
-    where next_at <= ${at}
+    where next_at <= ${at} and (${app}::uuid is null or app_id = ${app})
     order by next_at
     limit ${limit}
     for update skip locked`,

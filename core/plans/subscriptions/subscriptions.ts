@@ -5,6 +5,7 @@ import { type Db, type Pool, afterCommit, tx } from '../../lib/sql.ts'
 import { type Now, periodAt } from '../../lib/time.ts'
 import { audit } from '../../platform/audit.ts'
 import type { Idempotency } from '../../platform/idempotency.ts'
+import { type Clocks, later, realTime } from '../../platform/clocks/clocks.ts'
 import type { AppId } from '../../platform/ids.ts'
 import { isOwnerSubject, subjectProblem } from '../../platform/ids.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
@@ -33,6 +34,7 @@ export interface SubscriptionsDeps<Account extends LockedAccount> {
   readonly cards: Cards
   readonly idempotency: Idempotency
   readonly invalidations: Pick<Invalidations, 'publish'>
+  readonly clocks?: Clocks
   readonly log: Log
   readonly now: Now
 }
@@ -93,6 +95,7 @@ export function createSubscriptions<Account extends LockedAccount>({
   cards,
   idempotency,
   invalidations,
+  clocks = realTime,
   log,
   now,
 }: SubscriptionsDeps<Account>) {
@@ -167,7 +170,7 @@ export function createSubscriptions<Account extends LockedAccount>({
       return {
         subscriptionId: id,
         planId,
-        effectiveAt: at.toISOString(),
+        effectiveAt: later(at, account.aheadMs).toISOString(),
         timing: 'immediate' as const,
       }
     })
@@ -183,7 +186,8 @@ export function createSubscriptions<Account extends LockedAccount>({
     const locked = account && (await store.lockSubscription(db, user))
     if (!account || !locked) throw noSubscription()
     // Another core's clock may be ahead, and have entered the period of the successor.
-    const present = at < account.periodStart ? account.periodStart : at
+    const own = later(at, account.aheadMs)
+    const present = own < account.periodStart ? account.periodStart : own
     return { account, subscription: await followIfDue(db, locked, present) }
   }
 
@@ -191,7 +195,9 @@ export function createSubscriptions<Account extends LockedAccount>({
     const subscription = await store.findSubscription(db, user)
     if (!subscription) throw noSubscription()
     const { next } = subscription
-    return next && next.at <= now() ? { ...subscription, ...next, next: null } : subscription
+    return next && next.at <= (await clocks.timeOf(db, user.appId, now()))
+      ? { ...subscription, ...next, next: null }
+      : subscription
   }
 
   async function move(
@@ -207,7 +213,8 @@ export function createSubscriptions<Account extends LockedAccount>({
     requireOpen(plan)
     const timing =
       target.timing ?? defaultTiming(await soldNow(db, account, subscription), soldOf(plan))
-    const step = { account, subscription, plan, reason: target.reason, at }
+    const own = later(at, account.aheadMs)
+    const step = { account, subscription, plan, reason: target.reason, at: own }
     const answer = timing === 'immediate' ? await changeNow(db, step) : await changeLater(db, step)
     const isRecalled = timing === 'immediate' && (await ledger.recall(db, account, at))
     await ledger.save(db, [account], at)
@@ -234,6 +241,7 @@ export function createSubscriptions<Account extends LockedAccount>({
     readonly subscription: Subscription
     readonly plan: Plan
     readonly reason: EndReason
+    /** By the clock of the app. */
     readonly at: Date
   }
 

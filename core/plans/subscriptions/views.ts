@@ -1,6 +1,7 @@
 import { microsDown } from '../../lib/money.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
+import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import type { AppId } from '../../platform/ids.ts'
 import { planReads } from '../offers/reads.ts'
@@ -15,6 +16,7 @@ interface ViewsDeps<Account extends LockedAccount> {
   readonly pool: Pool
   readonly ledger: Pick<SubscriptionLedger<Account>, 'read'>
   readonly sync: Pick<PlanSync, 'remotes'>
+  readonly clocks?: Clocks
   readonly now: Now
 }
 
@@ -29,6 +31,7 @@ export function createSubscriptionViews<Account extends LockedAccount>({
   pool,
   ledger,
   sync,
+  clocks = realTime,
   now,
 }: ViewsDeps<Account>) {
   /** NOT_FOUND for an unknown user. The subscription is absent for a user who has none. */
@@ -46,7 +49,8 @@ export function createSubscriptionViews<Account extends LockedAccount>({
   }
 
   /** With the successor, when that is due, in its place. */
-  async function present(user: UserKey, at: Date): Promise<Subscription | null> {
+  async function present(user: UserKey, real: Date): Promise<Subscription | null> {
+    const at = await clocks.timeOf(pool, user.appId, real)
     const subscription = await store.findSubscription(pool, user)
     if (!subscription?.next || subscription.next.at > at) return subscription
     return tx(pool, async (db) => {

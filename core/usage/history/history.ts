@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
+import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Dates, Now } from '../../lib/time.ts'
@@ -14,6 +15,7 @@ export interface HistoryDeps {
   readonly pool: Pool
   readonly users: UsageUsers
   readonly sealing: Sealing
+  readonly clocks?: Clocks
   readonly now: Now
 }
 
@@ -34,7 +36,7 @@ const limitMax = 50
 const idleMs = 5 * 60_000
 
 /** Tickets and sessions one by one, the newest first, in pages that neither skip nor repeat a row. */
-export function createHistory({ pool, users, sealing, now }: HistoryDeps) {
+export function createHistory({ pool, users, sealing, clocks = realTime, now }: HistoryDeps) {
   const findUser = createUserFinder(users)
   const cursors = createCursors(sealing)
 
@@ -93,7 +95,8 @@ export function createHistory({ pool, users, sealing, now }: HistoryDeps) {
     { list, user }: { list: string; user: Lookup },
   ): Promise<{ page: Page; context: string }> {
     const limit = parseLimit(query.limit)
-    parseHistoryRange(query, now())
+    const at = await clocks.timeOf(pool, appId, now())
+    parseHistoryRange(query, at)
     const owner = user && (await user())
     // Binds the cursor to the list that returned it.
     const { manifestId, startDate, endDate } = query
@@ -103,7 +106,7 @@ export function createHistory({ pool, users, sealing, now }: HistoryDeps) {
     )
     const before = placeOf(cursors.parse(query.cursor, context))
     // A list that began in the current month stays in that month, also after the next one has begun.
-    const range = parseHistoryRange(query, before ? new Date(before.at) : now())
+    const range = parseHistoryRange(query, before ? new Date(before.at) : at)
     return {
       page: {
         appId,

@@ -116,9 +116,14 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
     }
   }
 
-  async function cutOf(db: Db, { appId, signedAt }: BookedTicket, { termsId }: BookedSale) {
+  // The platform's cuts go by real time.
+  async function cutOf(
+    db: Db,
+    { appId, signedAt, aheadMs }: BookedTicket,
+    { termsId }: BookedSale,
+  ) {
     if (termsId === null) return null
-    const signed = new Date(signedAt)
+    const signed = new Date(new Date(signedAt).getTime() - aheadMs)
     const cut = (await listCuts(db, appId)).find(({ since }) => since <= signed)
     if (!cut || cut.basisPoints === null) return null
     return { percent: cut.basisPoints * percentScale, since: cut.since }

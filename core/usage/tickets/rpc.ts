@@ -51,6 +51,7 @@ export const toTicket = (ticket: Explanation): pb.Ticket => ({
   modelId: ticket.modelId,
   signedAt: ticket.signedAt,
   receivedAt: ticket.receivedAt.toISOString(),
+  clockAheadMs: ticket.aheadMs === 0 ? undefined : String(ticket.aheadMs),
   feeWei: String(ticket.fee),
   sale: ticket.sale ? toSale(ticket.sale) : undefined,
   formula: formulaOf(ticket),

@@ -21,6 +21,8 @@ export interface BookedTicket {
   readonly modelId: string
   /** UTC with microseconds. */
   readonly signedAt: string
+  /** By how many milliseconds the clock of its app, which `signedAt` goes by, was ahead. */
+  readonly aheadMs: number
   readonly receivedAt: Date
   readonly fee: Wei
   /** Null while it waits for a rate. */
@@ -57,6 +59,7 @@ interface TicketRow {
   pipeline: string
   model_id: string
   signed_at: string
+  ahead_ms: bigint
   received_at: Date
   fee_wei: string
   rate_id: bigint | null
@@ -88,7 +91,8 @@ export async function findTicket(
            coalesce(nullif(t.manifest_id, '') collate "C", t.session_id) as manifest_id, t.pipeline, t.model_id,
            to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at, t.received_at, t.fee_wei,
            t.rate_id, r.source, r.observed_at, r.usd_attos_per_eth, t.cost_attos, t.retail_attos, t.platform_fee_attos,
-           t.platform_fee_wei, t.terms_id, p.name as plan_name, t.charge_id
+           t.platform_fee_wei, t.terms_id, p.name as plan_name, t.charge_id,
+           coalesce(t.clock_ms, 0) as ahead_ms
     from tickets t
     join clients c on c.app_id = t.app_id and c.kind = 'public'
     left join end_users u on u.app_id = t.app_id and u.id = t.user_id
@@ -115,6 +119,7 @@ const toTicket = (row: TicketRow): BookedTicket => ({
   pipeline: row.pipeline,
   modelId: row.model_id,
   signedAt: row.signed_at,
+  aheadMs: Number(row.ahead_ms),
   receivedAt: row.received_at,
   fee: wei(BigInt(row.fee_wei)),
   sale: toSale(row),

@@ -54,6 +54,9 @@ const ticketRows = (of: Omit<Ticket, 'formula'>): Row[] => [
   ['session', `${of.sessionId}, number ${of.sequenceNumber}`],
   ['feature', `${of.pipeline}:${of.modelId}`],
   ['signed', of.signedAt],
+  ...(of.clockAheadMs === undefined
+    ? []
+    : [['test clock', `${of.clockAheadMs} ms ahead of the signer`] satisfies Row]),
   ['fee', `${of.feeWei} wei`],
 ]
 

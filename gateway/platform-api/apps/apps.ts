@@ -50,6 +50,9 @@ const appFields = {
   status: Type.String(),
   billingPattern: Type.String({ description: 'per_user: each user has an account of its own.' }),
   allowedScopes: Type.String({ description: 'Of the public client, separated by blanks.' }),
+  isTest: Type.Boolean({
+    description: 'A test app has a clock, which its people move ahead.',
+  }),
   links: Type.Object({ manifest: Type.String() }),
 }
 const managedFields = {
@@ -87,6 +90,7 @@ const CreatedApp = named(
     id: Type.String({ description: 'The same as clientId.' }),
     clientId: Type.String(),
     status: Type.String(),
+    isTest: Type.Boolean(),
     m2mClientId: Type.String(),
     m2mClientSecret: Type.String({ description: 'Shown only here.' }),
     correlation_id: CorrelationId,
@@ -102,6 +106,7 @@ const OwnApps = named(
         name: Type.String(),
         role: Type.String({ description: 'Empty for a platform admin who is no member.' }),
         isOwner: Type.Boolean(),
+        isTest: Type.Boolean(),
         createdAt: Instant('When the app was made.'),
       }),
     ),
@@ -114,6 +119,11 @@ const CreateBody = Type.Object(
     name: required('How people know the app.'),
     developerName: Type.Optional(text('Who makes it.')),
     websiteUrl: Type.Optional(text('Its page.')),
+    isTest: Type.Optional(
+      Type.Boolean({
+        description: 'A test app has a clock, which its people move ahead. It stays one for ever.',
+      }),
+    ),
   },
   { additionalProperties: false },
 )
@@ -181,12 +191,13 @@ function createApp(app: App): void {
       },
     ),
     async ({ body, core, correlationId }, reply) => {
-      const { clientId, status, m2mClientId, m2mClientSecret } =
+      const { clientId, status, m2mClientId, m2mClientSecret, isTest } =
         await core.management.createApp(body)
       return reply.code(201).send({
         id: clientId,
         clientId,
         status,
+        isTest,
         m2mClientId,
         m2mClientSecret,
         correlation_id: correlationId,
@@ -334,12 +345,13 @@ const orEmpty = (value: string | null | undefined): string | undefined =>
 const replacement = (values: string[] | undefined) =>
   values === undefined ? undefined : { values }
 
-const toListed = ({ clientId, name, role, isOwner, createdAt }: OwnApp) => ({
+const toListed = ({ clientId, name, role, isOwner, isTest, createdAt }: OwnApp) => ({
   id: clientId,
   clientId,
   name,
   role,
   isOwner,
+  isTest,
   createdAt,
 })
 
@@ -349,6 +361,7 @@ const toApp = (app: ManagedApp) => ({
   status: app.status,
   billingPattern: 'per_user',
   allowedScopes: requireField(app.oidcClient, 'oidcClient').allowedScopes.join(' '),
+  isTest: app.isTest,
   links: { manifest: `/api/v1/apps/${app.clientId}/manifest` },
 })
 

@@ -110,6 +110,12 @@ const TicketAnswer = named(
     signedAt: Type.String({ description: 'ISO 8601, UTC, with microseconds.' }),
     receivedAt: Instant('When core booked the event.'),
     feeWei: Wei('What the signer signed for.'),
+    clockAheadMs: Type.Optional(
+      Type.String({
+        description:
+          'Of a test app: by how much its clock, which dates the ticket, was ahead of the signer.',
+      }),
+    ),
     sale: Type.Optional(Sale),
     formula: Type.Array(Type.String(), { description: 'The sums, one line for each figure.' }),
   }),

@@ -28,6 +28,7 @@ const zero = usdAttos(0n)
 const account = (): Account => ({
   appId: appId('a'),
   userId: userId('u'),
+  aheadMs: 0,
   seq: 0n,
   balance: zero,
   granted: zero,

@@ -62,7 +62,7 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
     }
   }
 
-  const usersToExpire: AccountStore['usersToExpire'] = async (_db, at, limit) =>
+  const usersToExpire: AccountStore['usersToExpire'] = async (_db, at, { limit }) =>
     [...accounts.values()]
       .filter(({ credits }) =>
         credits.some(({ expiresAt }) => expiresAt !== null && expiresAt <= at),
@@ -82,7 +82,7 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
     readAccounts: async (_db, users) => read(users),
     saveAccounts,
     usersToExpire,
-    lockDue: async (_db, at, limit) =>
+    lockDue: async (_db, at, { limit }) =>
       [...accounts.values()].filter(({ periodEnd }) => periodEnd <= at).slice(0, limit),
     // An adjustment's own row is for people; what it changes is in the account.
     insertAdjustment: async () => {},
@@ -97,6 +97,7 @@ const copyOf = (credit: Credit): Credit => ({ ...credit, state: 'stored' })
 
 const zero = usdAttos(0n)
 const nothing = {
+  aheadMs: 0,
   seq: 0n,
   balance: zero,
   granted: zero,

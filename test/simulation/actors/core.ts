@@ -66,7 +66,7 @@ export function createCores(deps: CoresDeps) {
   /** Holds until the end of a lease are short here, so that a simulation is, too. */
   function start(process: Process): CoreReplica {
     const now = (): Date => new Date(epochMs + scheduler.now() + process.skewMs)
-    const ledger = createLedger(accountStore, escrowStore)
+    const ledger = createLedger({ store: accountStore, escrow: escrowStore })
     const losses = createLosses({
       store: escrowStore,
       insertAdjustment: accountStore.insertAdjustment,

@@ -14,10 +14,12 @@ export const app: Command = {
   help: {
     usages: [
       {
-        syntax: 'tollgate app create --name NAME [--owner EMAIL] [--starter-usd-micros N] [--json]',
+        syntax:
+          'tollgate app create --name NAME [--owner EMAIL] [--starter-usd-micros N] [--test] [--json]',
         text:
           'Creates an app with its public client (app_…), its M2M client (m2m_…) and secret, a Starter plan and, ' +
-          "with --owner, the owner's account. The secret and a new owner's password are shown once.",
+          "with --owner, the owner's account. The secret and a new owner's password are shown once. " +
+          'With --test it is a test app, which has a clock (tollgate test-clock), and stays one for ever.',
       },
       {
         syntax: 'tollgate app list [--limit N] [--cursor TEXT] [--json]',
@@ -37,6 +39,7 @@ async function create(argv: readonly string[]): Promise<void> {
     name: { type: 'string' },
     owner: { type: 'string' },
     'starter-usd-micros': { type: 'string' },
+    test: { type: 'boolean' },
     json: { type: 'boolean' },
   })
   const { name } = need('app create', values, ['name'])
@@ -46,12 +49,13 @@ async function create(argv: readonly string[]): Promise<void> {
       ownerEmail: values.owner,
       ownerPassword: undefined,
       starterUsdMicros: values['starter-usd-micros'],
+      isTest: values.test,
     }),
   )
   if (values.json) printJson(created)
   else {
     printLines([
-      `App ${created.name}`,
+      `App ${created.name}${created.isTest ? ' (test app)' : ''}`,
       `  clientId         ${created.clientId}`,
       `  m2mClientId      ${created.m2mClientId}`,
       `  m2mClientSecret  ${created.m2mClientSecret}   (shown once)`,
@@ -81,7 +85,7 @@ async function list(argv: readonly string[]): Promise<void> {
     printLines(
       apps.map(
         (item) =>
-          `${item.clientId}  ${item.m2mClientId}  ${item.createdAt.slice(0, 10)}  ${item.name}`,
+          `${item.clientId}  ${item.m2mClientId}  ${item.createdAt.slice(0, 10)}  ${item.name}${item.isTest ? ' (test app)' : ''}`,
       ),
     )
     if (nextCursor) printLines([`more: npx tollgate app list --cursor ${nextCursor}`])

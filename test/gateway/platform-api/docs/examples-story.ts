@@ -298,6 +298,8 @@ export async function tellStory(
   await step({ operation: `get ${apps}/billing/processor`, status: 200, ...managed })
   await step({ operation: `delete ${apps}/billing/processor`, status: 200, ...managed })
   await step({ operation: `post ${apps}/billing/whatif`, status: 200, ...managed })
+  await step({ operation: `post ${apps}/test-clock`, status: 200, ...managed })
+  await step({ operation: `get ${apps}/test-clock`, status: 200, ...managed })
   const decision = decisionOf(real.core.clock.now(), mine.clientId)
   await real.core.as().recordDecisions({ decisions: [decision] })
   await step({ operation: `get ${apps}/decisions`, status: 200, ...managed })

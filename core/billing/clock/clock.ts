@@ -1,0 +1,168 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { DomainError } from '../../../proto/errors.ts'
+import type { Log } from '../../lib/log.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Now, parseInstant } from '../../lib/time.ts'
+import { audit } from '../../platform/audit.ts'
+import { clockMoves, later } from '../../platform/clocks/clocks.ts'
+import type { AppId } from '../../platform/ids.ts'
+import { type ClockEffects, effectsSince } from './store.ts'
+
+export interface TestClockDeps {
+  readonly pool: Pool
+  /** Enter the periods, and expire the credits, of a bounded number of users of one app whose turn it is; return how many. */
+  readonly ledger: {
+    readonly renew: (pool: Pool, at: Date, app: AppId) => Promise<number>
+    readonly sweep: (pool: Pool, at: Date, app: AppId) => Promise<number>
+  }
+  /** Does what is due of the app's subscriptions and plans. */
+  readonly settlePlans: (app: AppId) => Promise<void>
+  readonly log: Log
+  readonly now: Now
+}
+
+/** Exactly one of both. */
+export interface ClockMove {
+  readonly to: string | undefined
+  readonly advanceSeconds: number | undefined
+}
+
+export interface ClockActor {
+  readonly name: string
+  readonly correlationId: string
+}
+
+export interface TestClock {
+  readonly real: Date
+  readonly aheadMs: number
+}
+
+export interface AdvancedClock {
+  readonly clock: TestClock
+  readonly from: Date
+  readonly to: Date
+  readonly effects: ClockEffects
+  /** Something is still due; upkeep goes on with it. */
+  readonly pending: boolean
+}
+
+const dayMs = 86_400_000
+/** All moves together. */
+export const aheadMaxMs = 731 * dayMs
+const stepMaxMs = 366 * dayMs
+const answerMs = 15_000
+const upkeepMs = 20_000
+const sweepsMax = 1_000
+
+/** The clocks of test apps (docs/test-clock.md). They only go forwards. */
+export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClockDeps) {
+  /** CONFLICT for an app that is no test app. */
+  async function read(app: AppId): Promise<TestClock> {
+    const { aheadMs } = await tx(pool, (db) => lock(db, app))
+    return { real: now(), aheadMs }
+  }
+
+  /**
+   * Moves the clock, then does what became due by it. REQUEST_INVALID for a move that is none, goes back or too far; CONFLICT
+   * for an app that is no test app. Of two moves at once one follows the other.
+   */
+  async function advance(app: AppId, move: ClockMove, by: ClockActor): Promise<AdvancedClock> {
+    const moved = await tx(pool, async (db) => {
+      const last = await lock(db, app)
+      const real = now()
+      const from = later(real, last.aheadMs)
+      const to = targetOf(move, from)
+      const aheadMs = to.getTime() - real.getTime()
+      requireWithin({ from, to, real })
+      const since = new Date(Math.max(real.getTime(), last.sinceMs + 1))
+      await clockMoves.insert(db, app, { since, aheadMs })
+      await audit(db, {
+        appId: app,
+        actor: by.name,
+        action: 'test_clock_advanced',
+        status: 'success',
+        correlationId: by.correlationId,
+        details: { from: from.toISOString(), to: to.toISOString() },
+        at: real,
+      })
+      return { from, to, aheadMs }
+    })
+    const { from, to, aheadMs } = moved
+    log.info({ appId: app, from, to }, 'test clock advanced')
+    const pending = !(await settledWithin(app, answerMs))
+    const effects = await effectsSince(pool, app, { from, to })
+    return { clock: { real: now(), aheadMs }, from, to, effects, pending }
+  }
+
+  async function lock(db: Db, app: AppId) {
+    const clock = await clockMoves.lock(db, app)
+    if (!clock)
+      throw new DomainError(
+        'CONFLICT',
+        'only a test app has a clock; an app is made as one with "isTest": true, and never becomes one later',
+      )
+    return { aheadMs: clock.last?.aheadMs ?? 0, sinceMs: clock.last?.since.getTime() ?? 0 }
+  }
+
+  /** False when it takes longer; it then goes on by itself. */
+  async function settledWithin(app: AppId, ms: number): Promise<boolean> {
+    const end = performance.now() + ms
+    const settling = settle(app, end).catch((error: unknown) => {
+      log.warn({ err: error, appId: app }, 'what is due by a test clock failed; upkeep tries again')
+      return false
+    })
+    return Promise.race([settling, sleep(ms, false, { ref: false })])
+  }
+
+  /** Does what is due of an app, until `end`. False when something may be left. */
+  async function settle(app: AppId, end: number): Promise<boolean> {
+    await settlePlans(app)
+    for (const step of [ledger.renew, ledger.sweep])
+      for (let i = 0; ; i++) {
+        if (performance.now() > end || i === sweepsMax) return false
+        if ((await step(pool, now(), app)) === 0) break
+      }
+    return true
+  }
+
+  /** Does what is due of all apps whose clocks are ahead, for a bounded time. */
+  async function upkeep(): Promise<void> {
+    const end = performance.now() + upkeepMs
+    for (const app of await clockMoves.listAhead(pool)) {
+      if (performance.now() > end) return
+      await settle(app, end)
+    }
+  }
+
+  return { read, advance, upkeep }
+}
+
+export type TestClocks = ReturnType<typeof createTestClock>
+
+function targetOf({ to, advanceSeconds }: ClockMove, from: Date): Date {
+  if ((to === undefined) === (advanceSeconds === undefined))
+    throw new DomainError('REQUEST_INVALID', 'send exactly one of to and advanceSeconds')
+  if (advanceSeconds !== undefined) return later(from, advanceSeconds * 1000)
+  const target = parseInstant(to ?? '')
+  if (target) return target
+  throw new DomainError(
+    'REQUEST_INVALID',
+    'to must be an ISO 8601 instant with a zone, such as 2026-03-01T00:00:00Z',
+  )
+}
+
+function requireWithin({ from, to, real }: Readonly<Record<'from' | 'to' | 'real', Date>>): void {
+  const step = to.getTime() - from.getTime()
+  if (step <= 0)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `a clock only goes forwards; this one shows ${from.toISOString()}`,
+    )
+  if (step > stepMaxMs)
+    throw new DomainError('REQUEST_INVALID', 'a clock is moved by at most 366 days at once')
+  if (to.getTime() - real.getTime() > aheadMaxMs)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `a clock may be at most two years ahead, until ${later(real, aheadMaxMs).toISOString()}; make another test app`,
+    )
+}

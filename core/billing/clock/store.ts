@@ -1,0 +1,66 @@
+import { type Db, one, sql } from '../../lib/sql.ts'
+import type { AppId } from '../../platform/ids.ts'
+
+/** Reads what became of an app when its clock was moved. */
+
+export interface ClockEffects {
+  readonly periodsRenewed: number
+  readonly creditsExpired: number
+  /** What was left of them, in atto-dollars. */
+  readonly expired: bigint
+  readonly subscriptionsSwitched: number
+  readonly planAdjustments: number
+  /** Users whose unpaid usage has reached the threshold of their plan. */
+  readonly overThreshold: number
+}
+
+interface EffectsRow {
+  periods: number
+  expiries: number
+  expired: string
+  switches: number
+  adjustments: number
+  over_threshold: number
+}
+
+/** What was booked in an app since its clock showed `to`; before that it showed `from`. */
+export async function effectsSince(
+  db: Db,
+  app: AppId,
+  { from, to }: { readonly from: Date; readonly to: Date },
+): Promise<ClockEffects> {
+  const row = await one<EffectsRow>(
+    db,
+    sql`
+    select (select count(*)::int
+            from periods
+            where app_id = ${app} and entered_at >= ${to} and counts_from > 'epoch') as periods,
+           e.expiries, e.expired,
+           (select count(*)::int
+            from subscription_history
+            where app_id = ${app} and ended_at > ${from} and ended_at <= ${to}) as switches,
+           (select count(*)::int
+            from grants g
+            where g.app_id = ${app} and g.kind = 'included' and g.created_at >= ${to}
+              and not exists (
+                select from periods p
+                where p.app_id = g.app_id and p.user_id = g.user_id and p.counts_from = g.effective_at)) as adjustments,
+           (select count(*)::int
+            from balances b
+            join periods p on p.app_id = b.app_id and p.user_id = b.user_id and p.starts_at = b.period_start
+            join plan_versions v on v.app_id = p.app_id and v.plan_id = p.plan_id and v.version = p.plan_version
+            where b.app_id = ${app} and b.overage_attos >= v.charge_threshold_attos) as over_threshold
+    from (
+      select count(*)::int as expiries, coalesce(-sum(amount_attos), 0) as expired
+      from ledger_entries
+      where app_id = ${app} and kind = 'expire' and created_at >= ${to}) e`,
+  )
+  return {
+    periodsRenewed: row.periods,
+    creditsExpired: row.expiries,
+    expired: BigInt(row.expired),
+    subscriptionsSwitched: row.switches,
+    planAdjustments: row.adjustments,
+    overThreshold: row.over_threshold,
+  }
+}

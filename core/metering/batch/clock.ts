@@ -1,0 +1,26 @@
+import type { Db } from '../../lib/sql.ts'
+import { type Clocks, aheadAt } from '../../platform/clocks/clocks.ts'
+import { type ParsedBatch, msOf, putAhead, sessionOf } from './parsed-batch.ts'
+
+/**
+ * Dates the tickets of test apps by the clocks of their apps (docs/test-clock.md): once for a batch, when its users are known
+ * and before anything is made of its times. `at` is when they are booked.
+ */
+export async function dateByClocks(
+  db: Db,
+  { tickets, sessions, payers }: Pick<ParsedBatch, 'tickets' | 'sessions' | 'payers'>,
+  { clocks, at }: { readonly clocks: Clocks; readonly at: Date },
+): Promise<void> {
+  const moves = await clocks.moves(
+    db,
+    [...payers.values()].flatMap(({ subject }) => subject ?? []),
+  )
+  if (moves.size === 0) return
+  for (let place = 0; place < tickets.count; place++) {
+    const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+    const own = subject && moves.get(subject.appId)
+    if (!own) continue
+    const times = { signedMs: msOf(tickets, place), bookedMs: at.getTime() }
+    putAhead(tickets, place, aheadAt(own, times))
+  }
+}
