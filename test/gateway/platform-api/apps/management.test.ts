@@ -31,6 +31,8 @@ const routes: {
   bad?: { path?: string; json?: unknown }
   least: 'viewer' | 'admin' | 'owner'
   nobody: 401 | 404
+  /** With a wrong secret, or a session that is over; 401 when absent. */
+  wrong?: 401 | 404
 }[] = [
   { method: 'GET', path: '', least: 'viewer', nobody: 404 },
   {
@@ -121,7 +123,8 @@ const routes: {
     nobody: 401,
   },
   { method: 'GET', path: '/signer/routing', least: 'viewer', nobody: 404 },
-  { method: 'GET', path: '/billing', least: 'viewer', nobody: 404 },
+  { method: 'GET', path: '/billing', least: 'viewer', nobody: 404, wrong: 404 },
+  { method: 'GET', path: '/billing/settings', least: 'viewer', nobody: 404 },
   { method: 'GET', path: '/billing/processor', least: 'viewer', nobody: 404 },
   { method: 'DELETE', path: '/billing/processor', least: 'owner', nobody: 401 },
   { method: 'GET', path: '/manifest', least: 'viewer', nobody: 404 },
@@ -159,10 +162,9 @@ const routes: {
 
 type Refused = [who: string, status: number]
 const outsiders: Record<401 | 404, Refused[]> = {
-  /** M2M or session: 404 hides that the app exists, and a wrong secret is 401. */
+  /** M2M or session: 404 hides that the app exists. */
   404: [
     ['nobody', 404],
-    ['its client with a wrong secret', 401],
     ['another client', 404],
   ],
   401: [
@@ -193,33 +195,37 @@ async function credentialOf(who: string): Promise<RequestOptions> {
   return {}
 }
 
-describe.each(routes)('$method $path', ({ method, path, good = {}, least, nobody }) => {
-  const send = (request: RequestOptions) => status(method, path, { ...good, ...request })
+describe.each(routes)(
+  '$method $path',
+  ({ method, path, good = {}, least, nobody, wrong = 401 }) => {
+    const send = (request: RequestOptions) => status(method, path, { ...good, ...request })
 
-  it.each<Refused>([
-    ...outsiders[nobody],
-    ...lesser[least],
-    ['a session that is over', 401],
-    ['a member of another app', 404],
-  ])('is refused to %s with %i', async (who, expected) => {
-    expect(await send(await credentialOf(who))).toBe(expected)
-  })
+    it.each<Refused>([
+      ...outsiders[nobody],
+      ...lesser[least],
+      ['its client with a wrong secret', wrong],
+      ['a session that is over', wrong],
+      ['a member of another app', 404],
+    ])('is refused to %s with %i', async (who, expected) => {
+      expect(await send(await credentialOf(who))).toBe(expected)
+    })
 
-  it('answers another’s app, an unknown one and an m2m_ id in the same way', async () => {
-    const stranger = await logIn(console)
-    const bodies = await Promise.all(
-      [app.clientId, `app_${'0'.repeat(24)}`, app.m2mClientId, 'x'].map(async (clientId) => {
-        const answer = await console.ask(method, `/api/v1/apps/${clientId}${path}`, {
-          ...good,
-          person: stranger,
-        })
-        return { ...answer.body, status: answer.status, correlation_id: '' }
-      }),
-    )
-    expect(new Set(bodies.map((body) => JSON.stringify(body))).size).toBe(1)
-    expect(bodies[0]).toMatchObject({ status: 404, code: 'not_found' })
-  })
-})
+    it('answers another’s app, an unknown one and an m2m_ id in the same way', async () => {
+      const stranger = await logIn(console)
+      const bodies = await Promise.all(
+        [app.clientId, `app_${'0'.repeat(24)}`, app.m2mClientId, 'x'].map(async (clientId) => {
+          const answer = await console.ask(method, `/api/v1/apps/${clientId}${path}`, {
+            ...good,
+            person: stranger,
+          })
+          return { ...answer.body, status: answer.status, correlation_id: '' }
+        }),
+      )
+      expect(new Set(bodies.map((body) => JSON.stringify(body))).size).toBe(1)
+      expect(bodies[0]).toMatchObject({ status: 404, code: 'not_found' })
+    })
+  },
+)
 
 describe.each(routes.filter(({ method }) => method !== 'GET'))(
   '$method $path',
