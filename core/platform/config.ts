@@ -58,9 +58,11 @@ export function readPlatformConfig(env: EnvReader): PlatformConfig {
 function readOutboundAllow(env: EnvReader): OutboundAllowance {
   const entries = env.list('OUTBOUND_ALLOW', {
     meaning:
-      'Hosts, addresses and ranges, separated by commas, that core may fetch from although they are not public, when an app names them (its identity provider); loopback ones also by http.',
+      'Hosts, addresses and ranges, separated by commas, that core may fetch from although they are not public, when an app names them (its identity provider); loopback ones also by http. All in one, the loopback is among them.',
   })
-  const allowance = parseAllowance(entries)
+  // Decision 50: what is tried on one machine needs no certificate.
+  const own = env.isEmbedded ? ['127.0.0.0/8', '::1'] : []
+  const allowance = parseAllowance([...entries, ...own])
   if (!allowance)
     env.problem('OUTBOUND_ALLOW must be host names, addresses or ranges such as 10.1.0.0/16')
   return allowance ?? { hosts: new Set(), ranges: new BlockList() }

@@ -24,6 +24,7 @@ import {
 } from './signer-token.ts'
 import {
   asInvalidGrant,
+  builderSubjectTypes,
   invalidSubject,
   requireGrantType,
   requireRequested,
@@ -83,7 +84,7 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
     credentials: ClientCaller,
   ): Promise<M2mCaller | null> {
     requireGrantType(request.grantType)
-    requireSubject(request)
+    requireSubject(request, builderSubjectTypes)
     const caller = await credentials.authenticate()
     if (caller && !(await provisioners.serves(caller, request.clientId)))
       throw new DomainError('CREDENTIAL_INVALID', 'the client does not serve this app')

@@ -26,7 +26,9 @@ import {
 } from './signer-token.ts'
 
 const keyTypes: readonly string[] = [TokenType.apiKey, TokenType.legacyApiKey]
-const tokenTypes: readonly string[] = [TokenType.accessToken, TokenType.jwt]
+const subjectTypes: readonly string[] = [TokenType.jwt, TokenType.accessToken, ...keyTypes]
+/** What the specification of the builder API knows. */
+export const builderSubjectTypes: readonly string[] = [TokenType.accessToken, ...keyTypes]
 const deviceResource = /^urn:(?:svc|pmth):device_code:(.*)$/
 
 export interface TokenExchangeDeps {
@@ -242,7 +244,7 @@ async function authenticate(
   credentials: ClientCaller,
 ): Promise<M2mCaller | null> {
   if (request.clientId !== undefined) requireGrantType(request.grantType)
-  requireSubject(request)
+  requireSubject(request, subjectTypes)
   const caller = await credentials.authenticate()
   if (request.clientId !== undefined && caller && caller.clientId !== request.clientId)
     throw noSuchApp()
@@ -271,13 +273,16 @@ export function requireGrantType(grantType: string | undefined): void {
     throw new DomainError('REQUEST_INVALID', `grant_type must be ${GrantType.tokenExchange}`)
 }
 
-export function requireSubject({
-  subjectToken,
-  subjectTokenType,
-}: Pick<ExchangeTokenRequest, 'subjectToken' | 'subjectTokenType'>): void {
+export function requireSubject(
+  {
+    subjectToken,
+    subjectTokenType,
+  }: Pick<ExchangeTokenRequest, 'subjectToken' | 'subjectTokenType'>,
+  types: readonly string[],
+): void {
   if (subjectToken.trim() === '')
     throw new DomainError('REQUEST_INVALID', 'subject_token is required')
-  if (!tokenTypes.includes(subjectTokenType) && !keyTypes.includes(subjectTokenType)) {
+  if (!types.includes(subjectTokenType)) {
     throw new DomainError(
       'TOKEN_TYPE_UNSUPPORTED',
       `subject_token_type must be ${TokenType.accessToken}`,
