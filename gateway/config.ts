@@ -1,6 +1,7 @@
 import type { EnvReader } from '../core/lib/env.ts'
 import { readCoreAddress } from '../core/lib/core-link/address.ts'
 import { readHost, readPlatformPort, readPublicUrl } from '../core/lib/settings.ts'
+import { type BuilderEdgeConfig, readBuilderEdge } from './builder-api/edge/config.ts'
 import type { CoreOptions } from './core/call-context.ts'
 import { type EdgeConfig, readEdgeConfig } from './http/config.ts'
 import { type LoginProviderConfig, readLoginProvider } from './pages/config.ts'
@@ -9,6 +10,8 @@ export interface GatewayConfig {
   readonly host: string
   readonly platformPort: number
   readonly builderPort: number
+  /** Undefined where the builder API has no edge. */
+  readonly builderEdge?: BuilderEdgeConfig | undefined
   /** Begins every URL that we hand out; no trailing slash. */
   readonly publicUrl: string
   readonly tokenAlg: string
@@ -28,6 +31,7 @@ export function readGatewayConfig(env: EnvReader): GatewayConfig {
       meaning: 'Port of the builder API.',
       fallback: '8081',
     }),
+    builderEdge: readBuilderEdge(env),
     publicUrl: readPublicUrl(env),
     tokenAlg: env.choice('TOKEN_ALG', {
       meaning: 'Algorithm of new signing keys.',

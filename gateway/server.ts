@@ -9,6 +9,8 @@ import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
 import { type Now, systemNow } from '../core/lib/time.ts'
 import { builderRoutes } from './builder-api/builder.ts'
+import { createEdgeCors } from './builder-api/edge/cors.ts'
+import { edgeRoutes } from './builder-api/edge/edge.ts'
 import { type DeviceCookies, createDeviceCookies } from './auth/device-cookies.ts'
 import { createSignedValues } from './auth/signed-values.ts'
 import type { GatewayConfig } from './config.ts'
@@ -39,6 +41,8 @@ export interface GatewayDeps {
 export interface Gateway {
   readonly platformUrl: string
   readonly builderUrl: string
+  /** Undefined where the builder API has no edge. */
+  readonly edgeUrl: string | undefined
   /** Drains within 3 s; may be called again. */
   stop(): Promise<void>
   /** Whether core answers. */
@@ -49,20 +53,27 @@ const drainMs = 2500
 
 /** Starts the public listeners. Throws one clear error when a port cannot be opened. */
 export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Promise<Gateway> {
-  const { core, limits, platform, builder, httpMetrics, addRoutes } = createParts(config, deps)
+  const { core, limits, platform, builder, edge, httpMetrics, addRoutes } = createParts(
+    config,
+    deps,
+  )
   let stopping: Promise<void> | undefined
   const stop = (): Promise<void> =>
-    (stopping ??= stopAll([platform, builder], core).finally(() => {
-      limits?.stop()
-      httpMetrics.stop()
-    }))
+    (stopping ??= stopAll(edge ? [platform, builder, edge] : [platform, builder], core).finally(
+      () => {
+        limits?.stop()
+        httpMetrics.stop()
+      },
+    ))
   try {
     await addRoutes()
-    const { host, platformPort, builderPort } = config
+    const { host, platformPort, builderPort, builderEdge } = config
     const platformUrl = await open(platform, { host, port: platformPort, setting: 'PLATFORM_PORT' })
     const builderUrl = await open(builder, { host, port: builderPort, setting: 'BUILDER_PORT' })
-    deps.log.info({ platformUrl, builderUrl }, 'gateway listens')
-    return { platformUrl, builderUrl, stop, ready: () => readiness(core) }
+    const edgeAt = { host, port: builderEdge?.port ?? 0, setting: 'EDGE_PORT' }
+    const edgeUrl = edge && (await open(edge, edgeAt))
+    deps.log.info({ platformUrl, builderUrl, edgeUrl }, 'gateway listens')
+    return { platformUrl, builderUrl, edgeUrl, stop, ready: () => readiness(core) }
   } catch (error) {
     await stop()
     throw error
@@ -74,7 +85,7 @@ function createParts(
   config: GatewayConfig,
   { log, metrics, webhook, now, bounds, adminPort }: GatewayDeps,
 ) {
-  const { publicUrl, edge, tokenAlg, validateV2, loginProvider } = config
+  const { publicUrl, edge, builderEdge, tokenAlg, validateV2, loginProvider } = config
   const { ingestSecret, corsOrigins } = edge
   const core = connectCore(config.core)
   const { trustedProxyHops } = edge
@@ -89,29 +100,39 @@ function createParts(
   const signedFor = (purpose: string) =>
     createSignedValues({ secret: config.core.token, purpose, now })
   const devices = createDeviceCookies({ values: signedFor('device cookie'), publicUrl })
-  const limits = createEdgeLimits(config, { log, now, devices })
+  const { limits, builderEdgeLimits } = createEdgeLimits(config, { log, now, devices })
   const cors = createCors({ core, publicUrl, origins: corsOrigins })
   const platform = createListener({ ...shared, cors, limits })
   const builder = createListener({ ...shared, cors, limits })
+  const edgeCors = createEdgeCors(builderEdge?.corsOrigins ?? [])
+  const internet =
+    builderEdge && createListener({ ...shared, cors: edgeCors, limits: builderEdgeLimits })
 
   async function addRoutes(): Promise<void> {
     const logins = { loginProvider, devices, loginStates: signedFor('login state') }
     const settings = { tokenAlg, trustedProxyHops, validateV2, ingestSecret, adminPort, ...logins }
-    await platformRoutes(platform, { ...shared, ...settings, webhook })
+    const edgeUrl = builderEdge?.url
+    await platformRoutes(platform, { ...shared, ...settings, webhook, edgeUrl })
     await builderRoutes(builder, shared)
+    if (internet && edgeUrl !== undefined) edgeRoutes(internet, { ...shared, tokenAlg, edgeUrl })
   }
 
-  return { ...shared, limits, platform, builder, addRoutes }
+  return { ...shared, limits, platform, builder, edge: internet, addRoutes }
 }
 
 function createEdgeLimits(
-  { edge }: GatewayConfig,
+  { edge, builderEdge }: GatewayConfig,
   { log, now = systemNow, devices }: { log: Log; now: Now | undefined; devices: DeviceCookies },
 ) {
   const { limits: settings, trustedProxyHops, redisUrl } = edge
-  if (settings === null) return undefined
+  if (settings === null) return { limits: undefined, builderEdgeLimits: undefined }
   const counters = createCounters({ redisUrl, log, now })
-  return createLimits({ settings, trustedProxyHops, counters, devices })
+  const shared = { trustedProxyHops, counters, devices }
+  const perAddress = builderEdge?.perAddress ?? settings.perAddress
+  return {
+    limits: createLimits({ ...shared, settings }),
+    builderEdgeLimits: createLimits({ ...shared, settings: { ...settings, perAddress } }),
+  }
 }
 
 async function open(

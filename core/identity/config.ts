@@ -16,6 +16,10 @@ export interface IdentityConfig {
   /** How many apps one account may own. */
   readonly appsPerOwner: number
   readonly userProvider: UserProviderConfig
+  /** How many clients may register with one app. */
+  readonly registrationsPerApp: number
+  /** A registered client that nobody uses for so long is deleted. */
+  readonly registrationUnusedDays: number
 }
 
 export type AppCreation = 'admins' | 'accounts'
@@ -49,6 +53,22 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
       'How many apps one account may own; npx tollgate quota gives an account another number.',
   }),
   userProvider: readUserProvider(env),
+  ...readRegistrations(env),
+})
+
+const readRegistrations = (env: EnvReader) => ({
+  registrationsPerApp: env.integer('REGISTRATIONS_PER_APP', {
+    fallback: '1000',
+    min: 0,
+    max: 1_000_000,
+    meaning: 'How many clients may register themselves with one app.',
+  }),
+  registrationUnusedDays: env.integer('REGISTRATION_UNUSED_DAYS', {
+    fallback: '90',
+    min: 1,
+    max: 3_650,
+    meaning: 'Days after which a client that registered itself and that nobody uses is deleted.',
+  }),
 })
 
 function readStarter(env: EnvReader): UsdMicros {

@@ -4,6 +4,10 @@ import {
   CallerServiceService,
   UserServiceService,
 } from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import {
+  RegistrationServiceService,
+  RegistrationTokenServiceService,
+} from '../../proto/gen/ts-proto/tollgate/identity/v1/registrations.ts'
 import { ManagementServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { TenantServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/tenants.ts'
 import { OperatorAppServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/operators.ts'
@@ -34,6 +38,8 @@ import { openUserProvider } from './providers/open.ts'
 import { createProvisioners } from './tenants/provisioners.ts'
 import { createTenantsRpc } from './tenants/rpc.ts'
 import { createTenants } from './tenants/tenants.ts'
+import { createRegistrations } from './registrations/registrations.ts'
+import { createRegistrationsRpc } from './registrations/rpc.ts'
 import type { ActivationGate, CredentialIssuer } from './types.ts'
 import { createOwners } from './users/owners.ts'
 import { createUsersRpc } from './users/rpc.ts'
@@ -66,7 +72,6 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const owners = createOwners({ pool, users })
   const userProvider = openUserProvider(platform, config.userProvider)
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
-  const { callerService } = createCallersRpc(backend)
   const { appService, managementService, operatorAppService } = createAppServices(
     platform,
     others,
@@ -77,21 +82,40 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const provisioners = createProvisioners({ pool, clients, tenants })
   const { foreignTokens, services } = createIssuersPart(platform, { clients, users })
   const people = { clients, accounts, users, owners, userProvider, loginPolicy, provisioners }
+  const registrations = createRegistrationServices(platform, others, clients)
 
   return {
     api: { ...people, foreignTokens },
     services: [
       grpcService(AppServiceService, appService),
-      grpcService(CallerServiceService, callerService),
+      grpcService(CallerServiceService, createCallersRpc(backend).callerService),
       grpcService(UserServiceService, userService),
       grpcService(AccountServiceService, accountService),
       grpcService(ManagementServiceService, managementService),
       grpcService(OperatorAppServiceService, operatorAppService),
       grpcService(TenantServiceService, createTenantsRpc({ tenants }).tenantService),
       ...services,
+      ...registrations.services,
     ],
     lifecycle: { prepare: () => restoreSetAside(pool, log) },
-    upkeep: [accounts.deleteExpired, team.invitations.deleteExpired],
+    upkeep: [accounts.deleteExpired, team.invitations.deleteExpired, ...registrations.upkeep],
+  }
+}
+
+/** Clients that register themselves. */
+function createRegistrationServices(
+  platform: Platform,
+  { config }: IdentityOthers,
+  clients: Clients,
+) {
+  const registrations = createRegistrations({ ...platform, ...config })
+  const rpcs = createRegistrationsRpc({ registrations, clients })
+  return {
+    services: [
+      grpcService(RegistrationServiceService, rpcs.registrationService),
+      grpcService(RegistrationTokenServiceService, rpcs.registrationTokenService),
+    ],
+    upkeep: [registrations.endUnused],
   }
 }
 

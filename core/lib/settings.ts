@@ -24,6 +24,14 @@ export function readPublicUrl(env: EnvReader): string {
   )
 }
 
+/** The origin of the builder API's edge (docs/edge.md). No trailing slash; undefined where there is none, or it is only local. */
+export const readEdgeUrl = (env: EnvReader): string | undefined =>
+  env.url('EDGE_PUBLIC_URL', {
+    schemes: ['http', 'https'],
+    meaning:
+      "Origin under which the internet reaches the builder API's edge; http://localhost:{EDGE_PORT} when not set. Core needs it, too: tokens may be asked for by this name (RFC 8707).",
+  })
+
 /** Fewest characters of a secret that a machine makes. */
 export const secretCharacters = 32
 

@@ -7,6 +7,7 @@ import { isReadable, unreadableKinds } from '../lib/text/readable.ts'
 declare const kind: unique symbol
 export type AppId = string & { readonly [kind]: 'app' }
 export type ClientId = string & { readonly [kind]: 'public-client' }
+export type RegisteredClientId = string & { readonly [kind]: 'registered-client' }
 export type M2mClientId = string & { readonly [kind]: 'm2m-client' }
 export type AccountId = string & { readonly [kind]: 'account' }
 export type UserId = string & { readonly [kind]: 'user' }
@@ -17,6 +18,8 @@ export const newAppId = (): AppId => uuidV7() as AppId
 export const newUserId = (): UserId => randomUUID() as UserId
 export const newKeyId = (): KeyId => uuidV7() as KeyId
 export const newClientId = (): ClientId => `app_${randomBytes(12).toString('hex')}` as ClientId
+export const newRegisteredClientId = (): RegisteredClientId =>
+  `dyn_${randomBytes(12).toString('hex')}` as RegisteredClientId
 export const newM2mClientId = (): M2mClientId =>
   `m2m_${randomBytes(12).toString('hex')}` as M2mClientId
 
@@ -31,6 +34,9 @@ export const foldEventId = (id: string): string =>
   upperCase.test(id) && anyUuid.test(id) ? id.toLowerCase() : id
 
 export const isClientId = (text: string): text is ClientId => /^app_[0-9a-f]{24}$/.test(text)
+/** Of a client that registered itself (RFC 7591). It stands where OAuth says client_id, and in no path. */
+export const isRegisteredClientId = (text: string): text is RegisteredClientId =>
+  /^dyn_[0-9a-f]{24}$/.test(text)
 export const isM2mClientId = (text: string): text is M2mClientId => /^m2m_[0-9a-f]{24}$/.test(text)
 
 /** Casts of ids from rows of our own tables, which need no check. */

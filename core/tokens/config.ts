@@ -1,4 +1,5 @@
 import type { EnvReader } from '../lib/env.ts'
+import { readEdgeUrl } from '../lib/settings.ts'
 import { type SigningAlgorithm, signingAlgorithms } from './types.ts'
 
 export interface TokensConfig {
@@ -13,6 +14,8 @@ export interface TokensConfig {
   readonly login: LoginConfig
   /** Refuses signer sessions to users without anything left to spend. */
   readonly enforceAllowance: boolean
+  /** Origin of the builder API's edge, for which tokens may be asked; undefined where there is none. */
+  readonly edgeUrl: string | undefined
 }
 
 interface SignerConfig {
@@ -56,6 +59,7 @@ export const readTokensConfig = (env: EnvReader): TokensConfig => ({
   device: readDevice(env),
   login: readLogin(env),
   enforceAllowance: readEnforceAllowance(env),
+  edgeUrl: readEdgeUrl(env),
 })
 
 const readRotation = (env: EnvReader) => ({

@@ -91,10 +91,11 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
   const { tokenService } = createTokensRpc({ userTokens, clientCredentials, signingKeys, rotation })
   const { deviceService } = createDevicesRpc({ ...parts, accountBySession: accounts.bySession })
   const idTokenHints = createIdTokenHints({ ...parts, signingKeys, users })
-  const codeTtlSeconds = others.config.authorizationCodeTtlSeconds
+  const { authorizationCodeTtlSeconds: codeTtlSeconds, edgeUrl } = others.config
+  const logins = { ...parts, idTokenHints, accounts, codeTtlSeconds, edgeUrl }
   const { authorizationService } = createAuthorizationRpc({
-    authorizations: createAuthorizations({ ...parts, idTokenHints, accounts, codeTtlSeconds }),
-    logouts: createLogouts({ ...parts, idTokenHints }),
+    authorizations: createAuthorizations(logins),
+    logouts: createLogouts(logins),
   })
 
   const authenticator: Authenticator = {

@@ -42,7 +42,7 @@ export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
       caller: {
         kind: 'user',
         appId: user.appId,
-        clientId: client.clientId,
+        clientId: client.publicClientId,
         userId: user.id,
         externalUserId: user.externalUserId,
         scopes: jwt.scopes,

@@ -26,6 +26,7 @@ import {
 } from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { OperatorTrustedIssuerServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
 import { OperatorAppServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/operators.ts'
+import { RegistrationTokenServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/registrations.ts'
 import { TenantServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/tenants.ts'
 import { LossServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { MeteringServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
@@ -94,6 +95,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     sealing: open(SealingServiceClient),
     signers: open(SignersServiceClient),
     subscriptions: open(OperatorSubscriptionServiceClient),
+    registrationTokens: open(RegistrationTokenServiceClient),
     tenants: open(TenantServiceClient),
     testClocks: open(OperatorTestClockServiceClient),
     tickets: open(TicketServiceClient),
@@ -182,6 +184,7 @@ export type CoreReader = Pick<
   | 'listSigners'
   | 'listSigningKeys'
   | 'listTenants'
+  | 'listRegistrationTokens'
   | 'listOffers'
   | 'lossReport'
   | 'meteringStatus'
@@ -275,7 +278,11 @@ const appCalls = (
     anyApps: apps,
     anyIssuers,
     tenants,
-  }: Pick<ReturnType<typeof openClients>, 'anyApps' | 'anyIssuers' | 'tenants'>,
+    registrationTokens: initial,
+  }: Pick<
+    ReturnType<typeof openClients>,
+    'anyApps' | 'anyIssuers' | 'tenants' | 'registrationTokens'
+  >,
   options: CallOptions,
 ) => ({
   ...issuerCalls(anyIssuers, options),
@@ -291,6 +298,9 @@ const appCalls = (
   putAppMember: bound(unary(apps.putAppMember.bind(apps)), options),
   removeAppMember: bound(unary(apps.removeAppMember.bind(apps)), options),
   withdrawAppInvitation: bound(unary(apps.withdrawAppInvitation.bind(apps)), options),
+  createRegistrationToken: bound(unary(initial.createRegistrationToken.bind(initial)), options),
+  listRegistrationTokens: bound(unary(initial.listRegistrationTokens.bind(initial)), options),
+  revokeRegistrationToken: bound(unary(initial.revokeRegistrationToken.bind(initial)), options),
   createTenant: bound(unary(tenants.createTenant.bind(tenants)), options),
   listTenants: bound(unary(tenants.listTenants.bind(tenants)), options),
   rotateTenantSecret: bound(unary(tenants.rotateTenantSecret.bind(tenants)), options),

@@ -5,6 +5,7 @@ import { account } from './commands/account.ts'
 import { issuer } from './commands/apps/issuer.ts'
 import { member } from './commands/apps/member.ts'
 import { redirectUri } from './commands/apps/redirect-uri.ts'
+import { registration } from './commands/apps/registration.ts'
 import { tenant } from './commands/apps/tenant.ts'
 import { signerSecret } from './commands/apps/signer-secret.ts'
 import { user } from './commands/apps/user.ts'
@@ -56,6 +57,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
     user,
     account,
     tenant,
+    registration,
     audit,
   },
   Money: {

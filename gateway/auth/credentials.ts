@@ -54,7 +54,8 @@ export interface ClientFields {
   readonly client_secret?: string
 }
 
-const publicId = /^app_[0-9a-f]{24}$/
+/** The app's own client, or one that registered with it. */
+const publicId = /^(?:app|dyn)_[0-9a-f]{24}$/
 const incomplete = { kind: 'incomplete' } as const
 
 /** Client authentication by Basic or by the form. REQUEST_INVALID when both are there and differ. */

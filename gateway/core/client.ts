@@ -26,6 +26,7 @@ import {
 } from '../../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
 import { TrustedIssuerService } from '../../proto/gen/es/tollgate/identity/v1/issuers_pb.ts'
 import { ManagementService } from '../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
+import { RegistrationService } from '../../proto/gen/es/tollgate/identity/v1/registrations_pb.ts'
 import { PlanService } from '../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
 import { CatalogService } from '../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
 import { SubscriptionService } from '../../proto/gen/es/tollgate/plans/v1/subscriptions_pb.ts'
@@ -104,8 +105,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const catalog = createClient(CatalogService, transport)
   const plans = createClient(PlanService, transport)
   const subscriptions = createClient(SubscriptionService, transport)
-  const authorization = createClient(AuthorizationService, transport)
-  const devices = createClient(DeviceService, transport)
+  const { authorization, devices, registrations } = openLogins(transport)
   const grants = createClient(GrantService, transport)
 
   const options = { token: address.token, deadlineMs }
@@ -182,6 +182,12 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       create: batched(batches.createKey),
       list: call(keys.listKeys),
       revoke: call(keys.revokeKey),
+    }),
+    registrations: ({ call }: CallContext) => ({
+      register: call(registrations.registerClient),
+      get: call(registrations.getRegistration),
+      replace: call(registrations.replaceRegistration),
+      delete: call(registrations.deleteRegistration),
     }),
     builder: ({ call }: CallContext) => ({
       provisionUser: call(builderUsers.provisionUser, provisionDeadlineMs),
@@ -295,6 +301,13 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
 
 export type Core = ReturnType<typeof connectCore>
 export type CoreCalls = ReturnType<Core['callsFor']>
+
+/** The clients of what people and programs log in with. */
+const openLogins = (transport: Transport) => ({
+  authorization: createClient(AuthorizationService, transport),
+  devices: createClient(DeviceService, transport),
+  registrations: createClient(RegistrationService, transport),
+})
 
 const openReports = (transport: Transport) => ({
   usage: createClient(UsageService, transport),

@@ -53,6 +53,8 @@ export interface PlatformDeps extends ListenerDeps, PagesDeps {
   /** The algorithm of the tokens that core signs. */
   readonly tokenAlg: string
   readonly trustedProxyHops: number
+  /** Origin of the builder API's edge. */
+  readonly edgeUrl?: string | undefined
   readonly webhook?: Webhook | undefined
   readonly validateV2?: boolean | undefined
   readonly ingestSecret?: string | undefined

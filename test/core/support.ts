@@ -15,6 +15,7 @@ import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/all
 import * as limits from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import * as escrow from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import * as registrations from '../../proto/gen/ts-proto/tollgate/identity/v1/registrations.ts'
 import * as tenants from '../../proto/gen/ts-proto/tollgate/identity/v1/tenants.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as decisions from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
@@ -219,6 +220,8 @@ export function createCaller(target: string, token: string | null = serviceToken
     signer: new signer.SignerServiceClient(target, insecure),
     decisions: new decisions.DecisionServiceClient(target, insecure),
     tenants: new tenants.TenantServiceClient(target, insecure),
+    registrationTokens: new registrations.RegistrationTokenServiceClient(target, insecure),
+    registrations: new registrations.RegistrationServiceClient(target, insecure),
   }
   return {
     as: (authorization) =>
@@ -249,6 +252,8 @@ interface Clients {
   readonly signer: signer.SignerServiceClient
   readonly decisions: decisions.DecisionServiceClient
   readonly tenants: tenants.TenantServiceClient
+  readonly registrationTokens: registrations.RegistrationTokenServiceClient
+  readonly registrations: registrations.RegistrationServiceClient
 }
 
 interface BatchRequest<Request> {
@@ -317,6 +322,22 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
     balanceAmongOthers: amongOthers(
       allowances.GetBalanceRequest.fromPartial({}),
       to.allowances.getBalances.bind(to.allowances),
+    ),
+    createRegistrationToken: call(
+      registrations.CreateRegistrationTokenRequest.fromPartial({}),
+      to.registrationTokens.createRegistrationToken.bind(to.registrationTokens),
+    ),
+    listRegistrationTokens: call(
+      registrations.ListRegistrationTokensRequest.fromPartial({}),
+      to.registrationTokens.listRegistrationTokens.bind(to.registrationTokens),
+    ),
+    revokeRegistrationToken: call(
+      registrations.RevokeRegistrationTokenRequest.fromPartial({}),
+      to.registrationTokens.revokeRegistrationToken.bind(to.registrationTokens),
+    ),
+    registerClient: call(
+      registrations.RegisterClientRequest.fromPartial({}),
+      to.registrations.registerClient.bind(to.registrations),
     ),
     createTenant: call(
       tenants.CreateTenantRequest.fromPartial({}),

@@ -5,6 +5,7 @@ import { serviceTokenHeader } from '../../proto/headers.ts'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import type { OutsideParts } from '../../core/modules.ts'
+import type { GatewayConfig } from '../../gateway/config.ts'
 import { startGateway } from '../../gateway/server.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
@@ -37,6 +38,7 @@ export interface RealPerson {
 export async function startReal(
   env: Readonly<Record<string, string>> = {},
   parts: OutsideParts = {},
+  settings: Partial<GatewayConfig> = {},
 ) {
   const core = await startTestCore(env, parts)
   const gateway = await startGateway(
@@ -48,6 +50,7 @@ export async function startReal(
       tokenAlg: 'RS256',
       core: { target: core.core.target, token: serviceToken, deadlineMs: 10_000 },
       edge: { ...quietEdge, ingestSecret: secretly('ingest-secret-of-at-least-32-characters') },
+      ...settings,
     },
     { log: silentLog(), metrics: createMetrics('gateway') },
   )
@@ -107,7 +110,15 @@ export async function startReal(
     await core.stop()
   }
 
-  return { core, url: gateway.platformUrl, builderUrl: gateway.builderUrl, newApp, newPerson, stop }
+  return {
+    core,
+    url: gateway.platformUrl,
+    builderUrl: gateway.builderUrl,
+    edgeUrl: gateway.edgeUrl ?? '',
+    newApp,
+    newPerson,
+    stop,
+  }
 }
 
 export type Real = Awaited<ReturnType<typeof startReal>>

@@ -3,7 +3,15 @@ import { createBatchLoader } from '../../lib/concurrency.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import { type AppId, type ClientId, appId, isClientId, isM2mClientId } from '../../platform/ids.ts'
+import {
+  type AppId,
+  type ClientId,
+  type RegisteredClientId,
+  appId,
+  isClientId,
+  isM2mClientId,
+  isRegisteredClientId,
+} from '../../platform/ids.ts'
 import type { Secrets } from '../../platform/secrets.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
 import type { LoginPolicy } from '../types.ts'
@@ -20,10 +28,12 @@ export interface ClientsDeps {
   readonly now: Now
 }
 
-/** The public client of an app, with what the app shows to people. */
+/** The public client of an app, or one that registered with it, with what it shows to people. */
 export interface PublicClient {
   readonly appId: AppId
-  readonly clientId: ClientId
+  readonly clientId: ClientId | RegisteredClientId
+  /** The app's own client, by which tokens name the app. */
+  readonly publicClientId: ClientId
   readonly scopes: readonly string[]
   readonly grantTypes: readonly string[]
   readonly redirectUris: readonly string[]
@@ -82,14 +92,14 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
 
   /** As `findPublic`, and also the client of a disabled app. */
   async function findPublicOrDisabled(clientId: string): Promise<PublicClient | null> {
-    if (!isClientId(clientId)) return null
+    if (!isClientId(clientId) && !isRegisteredClientId(clientId)) return null
     const row = await store.findPublicClient(pool, clientId)
     return row && toPublicClient(clientId, row)
   }
 
   /** The app of a public client id, disabled ones too: for operators. NOT_FOUND when there is none. */
   async function appOf(clientId: string): Promise<AppId> {
-    const client = await findPublicOrDisabled(clientId)
+    const client = isClientId(clientId) ? await findPublicOrDisabled(clientId) : null
     if (!client)
       throw new DomainError(
         'NOT_FOUND',
@@ -158,19 +168,29 @@ function toCaller(row: store.M2mClientRow, secretId: string | null): M2mCaller {
   }
 }
 
-const toPublicClient = (clientId: ClientId, row: store.PublicClientRow): PublicClient => ({
-  appId: appId(row.app_id),
-  clientId,
-  scopes: row.scopes,
-  grantTypes: row.grant_types,
-  redirectUris: row.redirect_uris,
-  postLogoutRedirectUris: row.post_logout_redirect_uris,
-  initiateLoginUri: row.initiate_login_uri,
-  deviceThirdPartyInitiateLogin: row.device_third_party_initiate_login,
-  appName: row.app_name,
-  appColor: row.app_color,
-  isAppActive: row.app_status === 'active',
-  dmzUrl: row.dmz_url,
-  loginPolicy: row.login_policy,
-  loginDomains: row.login_domains,
-})
+function toPublicClient(
+  clientId: ClientId | RegisteredClientId,
+  row: store.PublicClientRow,
+): PublicClient {
+  if (!isClientId(row.public_client_id)) throw new Error('malformed client id in clients')
+  const { registered_name: name, public_scopes: publicScopes } = row
+  return {
+    appId: appId(row.app_id),
+    clientId,
+    publicClientId: row.public_client_id,
+    // The app may have lost scopes since the client registered.
+    scopes: row.scopes.filter((scope) => publicScopes.includes(scope)),
+    grantTypes: row.grant_types,
+    redirectUris: row.redirect_uris,
+    postLogoutRedirectUris: row.post_logout_redirect_uris,
+    initiateLoginUri: row.initiate_login_uri,
+    deviceThirdPartyInitiateLogin: row.device_third_party_initiate_login,
+    // Nobody vouches for the name that a client gives itself, so people see whose client it is.
+    appName: name === null ? row.app_name : `${name} (registered with ${row.app_name})`,
+    appColor: row.app_color,
+    isAppActive: row.app_status === 'active',
+    dmzUrl: row.dmz_url,
+    loginPolicy: row.login_policy,
+    loginDomains: row.login_domains,
+  }
+}

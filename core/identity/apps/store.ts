@@ -1,5 +1,5 @@
 import type { Cursor } from '../../platform/cursor.ts'
-import type { AccountId, AppId, ClientId } from '../../platform/ids.ts'
+import type { AccountId, AppId, ClientId, RegisteredClientId } from '../../platform/ids.ts'
 import type { LoginPolicy } from '../types.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 
@@ -28,6 +28,37 @@ export async function insertApp(db: Db, app: NewAppRow): Promise<void> {
     insert into clients (client_id, app_id, kind, scopes, grant_types, created_at)
     values (${app.clientId}, ${app.id}, 'public', ${app.publicScopes}, ${app.publicGrantTypes}, ${app.at}),
            (${app.m2mClientId}, ${app.id}, 'm2m', ${app.m2mScopes}, ${app.m2mGrantTypes}, ${app.at})`)
+}
+
+export interface RegisteredClientRow {
+  readonly clientId: RegisteredClientId
+  readonly appId: AppId
+  readonly scopes: readonly string[]
+  readonly grantTypes: readonly string[]
+  readonly redirectUris: readonly string[]
+}
+
+/** What a client that registers may do, in the registration's own transaction. */
+export async function insertRegisteredClient(
+  db: Db,
+  client: RegisteredClientRow & { readonly at: Date },
+): Promise<void> {
+  await db.query(sql`
+    insert into clients (client_id, app_id, kind, scopes, grant_types, redirect_uris, created_at)
+    values (${client.clientId}, ${client.appId}, 'registered', ${client.scopes}, ${client.grantTypes},
+            ${client.redirectUris}, ${client.at})`)
+}
+
+export async function updateRegisteredClient(db: Db, client: RegisteredClientRow): Promise<void> {
+  await db.query(sql`
+    update clients
+    set scopes = ${client.scopes}, grant_types = ${client.grantTypes}, redirect_uris = ${client.redirectUris}
+    where client_id = ${client.clientId} and kind = 'registered'`)
+}
+
+/** Deletes a client that registered, with its codes and consents. */
+export async function deleteRegisteredClient(db: Db, clientId: RegisteredClientId): Promise<void> {
+  await db.query(sql`delete from clients where client_id = ${clientId} and kind = 'registered'`)
 }
 
 export interface NewClientSecret {
@@ -79,6 +110,11 @@ export async function findM2mClients(
 
 export interface PublicClientRow {
   app_id: string
+  /** Of the app's own client. */
+  public_client_id: string
+  public_scopes: string[]
+  /** Null for the app's own client. */
+  registered_name: string | null
   scopes: string[]
   grant_types: string[]
   redirect_uris: string[]
@@ -93,17 +129,20 @@ export interface PublicClientRow {
   dmz_url: string
 }
 
-/** A public client with its app; null when there is none, or the app was deleted. */
+/** An app's own public client, or one that registered with it; null when there is none, or the app was deleted. */
 export const findPublicClient = (db: Db, clientId: string): Promise<PublicClientRow | null> =>
   maybeOne<PublicClientRow>(
     db,
     sql`
-    select c.app_id, c.scopes, c.grant_types, c.redirect_uris, c.post_logout_redirect_uris,
+    select c.app_id, p.client_id as public_client_id, p.scopes as public_scopes, r.name as registered_name,
+           c.scopes, c.grant_types, c.redirect_uris, c.post_logout_redirect_uris,
            c.initiate_login_uri, c.device_third_party_initiate_login,
            a.name as app_name, a.color as app_color, a.status as app_status, a.dmz_url, a.login_policy, a.login_domains
     from clients c
+    join clients p on p.app_id = c.app_id and p.kind = 'public'
     join apps a on a.id = c.app_id and a.status <> 'deleted'
-    where c.client_id = ${clientId} and c.kind = 'public'`,
+    left join registered_clients r on r.client_id = c.client_id
+    where c.client_id = ${clientId} and c.kind in ('public', 'registered')`,
   )
 
 /** In order of creation; one row more than `limit` when there are more. */

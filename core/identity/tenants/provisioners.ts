@@ -45,11 +45,11 @@ export function createProvisioners({ pool, clients, tenants }: ProvisionersDeps)
 
   /** The app when the client is the platform's. Asks for both, so that a stranger learns nothing by the time it takes. */
   async function anyApp({ appId }: M2mCaller, clientId = '') {
-    const [app, isOwn] = await Promise.all([
-      clients.findPublic(clientId),
+    const [client, isOwn] = await Promise.all([
+      isClientId(clientId) ? clients.findPublic(clientId) : null,
       isPlatformOwned(pool, appId),
     ])
-    return isOwn ? app : null
+    return isOwn && client ? { appId: client.appId, clientId: client.publicClientId } : null
   }
 
   /** Whether an M2M client may act for that app at the builder API: its own, or any when its own is the platform's. */

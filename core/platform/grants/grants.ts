@@ -22,6 +22,7 @@ export type EndCause =
   | 'app_deleted'
   | 'issuer_changed'
   | 'issuer_removed'
+  | 'client_deleted'
 
 /** The end of a grant: of everything that descends from it. */
 export interface GrantEnd {

@@ -69,6 +69,7 @@ export function createAuthorizationCodeGrant(deps: AuthorizationCodeDeps) {
     const family = {
       ...login,
       clientId: client.clientId,
+      publicClientId: client.publicClientId,
       accountId: code.account_id,
       scope,
       nonce: code.nonce,

@@ -94,6 +94,7 @@ export function createDeviceCodeGrant(deps: DeviceCodeDeps) {
       id,
       user,
       clientId: client.clientId,
+      publicClientId: client.publicClientId,
       accountId: device.account_id,
       scope,
       authTime: decidedAt,

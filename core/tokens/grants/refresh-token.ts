@@ -60,6 +60,7 @@ export function createRefreshTokenGrant(deps: RefreshTokenDeps) {
       id: token.family_id,
       user,
       clientId: token.client_id,
+      publicClientId: client.publicClientId,
       accountId: token.account_id,
       scope: token.scope,
       authTime: token.auth_time,

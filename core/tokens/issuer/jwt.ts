@@ -22,6 +22,8 @@ export interface JwtsDeps {
 export interface NewToken {
   readonly sub: string
   readonly clientId: string
+  /** The client that got it, where that is one that registered with the app; otherwise `clientId`. */
+  readonly authorizedParty?: string
   readonly externalUserId?: string
   readonly scope: string
   readonly use: 'machine' | 'user' | 'signer'
@@ -87,7 +89,7 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     const exp = Math.min(at + token.ttlSeconds, token.notAfter ?? Infinity)
     const claims = {
       client_id: token.clientId,
-      azp: token.clientId,
+      azp: token.authorizedParty ?? token.clientId,
       scope: token.scope,
       token_use: token.use,
       ...(token.externalUserId === undefined ? {} : { external_user_id: token.externalUserId }),

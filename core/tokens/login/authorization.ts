@@ -4,10 +4,12 @@ import { GrantType } from '../../../proto/oauth.ts'
 import type { Accounts, LiveSession } from '../../identity/accounts/accounts.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
+import { createResourceCheck } from '../../lib/names/resources.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import { audit } from '../../platform/audit.ts'
-import type { AccountId, UserId } from '../../platform/ids.ts'
+import { joinGrants } from '../../platform/grants/grants.ts'
+import { type AccountId, type UserId, isRegisteredClientId } from '../../platform/ids.ts'
 import { splitScopes } from '../scopes.ts'
 import { type Subjects, accountSubject } from '../subjects.ts'
 import type { IdTokenHints } from './id-token-hints.ts'
@@ -16,6 +18,8 @@ import * as store from './store.ts'
 export interface AuthorizationsDeps {
   readonly pool: Pool
   readonly issuer: string
+  /** Origin of the builder API's edge. */
+  readonly edgeUrl: string | undefined
   readonly accounts: Pick<Accounts, 'session'>
   readonly clients: Pick<Clients, 'findPublicOrDisabled'>
   readonly subjects: Pick<Subjects, 'provision'>
@@ -53,7 +57,8 @@ const scopeMax = 1_000
 
 /** Authorization code with PKCE: checks requests, stores consent, issues codes. */
 export function createAuthorizations(deps: AuthorizationsDeps) {
-  const { pool, issuer, accounts, clients, subjects } = deps
+  const { pool, accounts, clients, subjects } = deps
+  const isResource = createResourceCheck(deps)
   const { idTokenHints, loginPolicy, codeTtlSeconds, now } = deps
 
   /**
@@ -82,7 +87,7 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     const refusal =
       refuseRequest(request, client) ??
       refusePkce(request) ??
-      refuseParameters(request, { issuer, prompts }) ??
+      refuseParameters(request, { isResource, prompts }) ??
       refuseScopes(scopes, client) ??
       (await refusePerson(request, { client, session })) ??
       refuseSilent(prompts, { isLoggedIn: session !== null, needsConsent })
@@ -162,7 +167,7 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
         nonce: request.nonce ?? null,
         codeChallenge: request.codeChallenge ?? '',
         authTime: session.authTime,
-        grants: session.grants,
+        grants: lineageOf(client, session),
         at,
         expiresAt: addSeconds(at, codeTtlSeconds),
       })
@@ -179,7 +184,10 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
   }
 
   /** The end user that stands for the account in the app, created on first use. ACCESS_DENIED when it is not active. */
-  async function userOf({ clientId }: PublicClient, session: LiveSession): Promise<UserId> {
+  async function userOf(
+    { publicClientId: clientId }: PublicClient,
+    session: LiveSession,
+  ): Promise<UserId> {
     const externalUserId = accountSubject(session.account.id)
     const user = await subjects.provision({ clientId, externalUserId })
     if (!user) throw new DomainError('ACCESS_DENIED', 'this application has ended your access')
@@ -201,6 +209,10 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
 
   return { check, authorize, initiateLoginUri }
 }
+
+/** What the login of a client that registered gives ends with that client, too. */
+const lineageOf = (client: PublicClient, { grants }: LiveSession): readonly string[] =>
+  isRegisteredClientId(client.clientId) ? joinGrants(grants, [client.clientId]) : grants
 
 export type Authorizations = ReturnType<typeof createAuthorizations>
 
@@ -229,15 +241,15 @@ function refusePkce(request: AuthorizationRequest): Refusal | null {
 
 function refuseParameters(
   { nonce = '', resource }: AuthorizationRequest,
-  { issuer, prompts }: { issuer: string; prompts: readonly string[] },
+  { isResource, prompts }: { isResource: (target: string) => boolean; prompts: readonly string[] },
 ): Refusal | null {
   if (nonce.length > nonceMax)
     return refuse('invalid_request', `nonce is longer than ${nonceMax} characters`)
   if (prompts.some((prompt) => !knownPrompts.includes(prompt)))
     return refuse('invalid_request', `prompt must be of: ${knownPrompts.join(', ')}`)
-  return resource === undefined || resource === issuer
+  return resource === undefined || isResource(resource)
     ? null
-    : refuse('invalid_target', 'resource must be the issuer, or be left out')
+    : refuse('invalid_target', 'resource must be the issuer or usage at the edge, or be left out')
 }
 
 const refuseScopes = (scopes: readonly string[], client: PublicClient): Refusal | null =>

@@ -2,6 +2,7 @@ import {
   type AccountId,
   type AppId,
   type ClientId,
+  type RegisteredClientId,
   type UserId,
   appId,
 } from '../../platform/ids.ts'
@@ -35,7 +36,7 @@ export async function addConsent(
 
 export interface NewCode {
   readonly codeHash: Buffer
-  readonly clientId: ClientId
+  readonly clientId: ClientId | RegisteredClientId
   readonly accountId: AccountId
   readonly userId: UserId
   readonly familyId: string

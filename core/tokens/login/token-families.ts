@@ -29,6 +29,8 @@ export interface TokenFamily {
   readonly id: string
   readonly user: User
   readonly clientId: string
+  /** Of the app's own client, by which the access token names the app; `clientId` may have registered itself. */
+  readonly publicClientId: string
   /** The account that logged in; null when the app's backend vouched for the user. */
   readonly accountId: string | null
   readonly scope: string
@@ -127,10 +129,11 @@ export function createTokenFamilies(deps: TokenFamiliesDeps) {
     store.rotateRefreshToken(db, refreshHash(token), now())
 
   async function signTokens(family: TokenFamily, refreshToken: string | undefined) {
-    const { user, clientId, scope } = family
+    const { user, clientId, publicClientId, scope } = family
     const access = await jwts.sign({
       sub: user.id,
-      clientId,
+      clientId: publicClientId,
+      authorizedParty: clientId,
       externalUserId: user.externalUserId,
       scope,
       use: 'user',

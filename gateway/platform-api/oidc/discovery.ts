@@ -16,6 +16,7 @@ const Discovery = Type.Object({
   userinfo_endpoint: Type.String(),
   jwks_uri: Type.String(),
   device_authorization_endpoint: Type.String(),
+  registration_endpoint: Type.Optional(Type.String()),
   introspection_endpoint: Type.String(),
   revocation_endpoint: Type.String(),
   end_session_endpoint: Type.String(),
@@ -37,8 +38,23 @@ const Discovery = Type.Object({
   claims_supported: strings,
 })
 
+/** Where clients register at the edge (RFC 7591). */
+export const registrationPath = '/api/v1/oidc/register'
+
 /** Every scope that a client can have. */
 const scopes = [...publicVocabulary, ...m2mScopes]
+const claims = [
+  'sub',
+  'iss',
+  'aud',
+  'exp',
+  'iat',
+  'auth_time',
+  'nonce',
+  'email',
+  'email_verified',
+  'name',
+]
 const secretMethods = ['client_secret_basic', 'client_secret_post']
 
 export interface DiscoveryDeps {
@@ -47,6 +63,8 @@ export interface DiscoveryDeps {
   readonly tokenAlg: string
   readonly keySet: KeySet
   readonly grantTypes: string[]
+  /** Origin of the builder API's edge, where clients register. */
+  readonly edgeUrl?: string | undefined
 }
 
 // RFC 8414 section 3.1 puts the well-known part before the issuer's path, OpenID Connect Discovery after it.
@@ -58,6 +76,15 @@ const addresses = [
 
 /** OpenID Connect Discovery, at the issuer and at the origin's root, and RFC 8414. */
 export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
+  metadataRoutes(app, deps, addresses)
+}
+
+/** The document at these addresses. */
+export function metadataRoutes(
+  app: App,
+  deps: DiscoveryDeps,
+  addresses: readonly (readonly [string, string])[],
+): void {
   const readDocument = documentReader(deps)
   for (const [path, operationId] of addresses) {
     app.get(
@@ -68,7 +95,7 @@ export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
           operationId,
           summary: 'Discovery document',
           description:
-            'The endpoints and abilities of the issuer, as OpenID Connect Discovery and RFC 8414 describe them. The three addresses answer the same document.',
+            'The endpoints and abilities of the issuer, as OpenID Connect Discovery and RFC 8414 describe them. All of its addresses answer the same document.',
           tags: ['oidc'],
           response: { 200: Discovery, 304: Type.Null({ description: 'Not changed' }) },
         },
@@ -100,7 +127,11 @@ function documentReader({ keySet, tokenAlg, ...deps }: DiscoveryDeps) {
 }
 
 /** The document lists only what works now. */
-function documentOf({ publicUrl, grantTypes }: Pick<DiscoveryDeps, 'publicUrl' | 'grantTypes'>) {
+function documentOf({
+  publicUrl,
+  grantTypes,
+  edgeUrl,
+}: Pick<DiscoveryDeps, 'publicUrl' | 'grantTypes' | 'edgeUrl'>) {
   const issuer = `${publicUrl}/api/v1/oidc`
   return {
     issuer,
@@ -109,6 +140,7 @@ function documentOf({ publicUrl, grantTypes }: Pick<DiscoveryDeps, 'publicUrl' |
     userinfo_endpoint: `${issuer}/me`,
     jwks_uri: `${issuer}/jwks`,
     device_authorization_endpoint: `${issuer}/device/auth`,
+    ...(edgeUrl === undefined ? {} : { registration_endpoint: edgeUrl + registrationPath }),
     introspection_endpoint: `${issuer}/token/introspection`,
     revocation_endpoint: `${issuer}/token/revocation`,
     end_session_endpoint: `${issuer}/session/end`,
@@ -128,17 +160,6 @@ function documentOf({ publicUrl, grantTypes }: Pick<DiscoveryDeps, 'publicUrl' |
     introspection_endpoint_auth_methods_supported: secretMethods,
     revocation_endpoint_auth_methods_supported: ['none', ...secretMethods],
     code_challenge_methods_supported: ['S256'],
-    claims_supported: [
-      'sub',
-      'iss',
-      'aud',
-      'exp',
-      'iat',
-      'auth_time',
-      'nonce',
-      'email',
-      'email_verified',
-      'name',
-    ],
+    claims_supported: claims,
   }
 }

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import { createResourceCheck } from '../../../core/lib/names/resources.ts'
 import type { Static } from 'typebox'
 import { GrantType } from '../../../proto/oauth.ts'
 import { Scope } from '../../../proto/scopes.ts'
@@ -27,6 +28,8 @@ type Exchange = Static<typeof ExchangeForm>
 export interface TokenEndpointDeps {
   readonly core: Core
   readonly publicUrl: string
+  /** Origin of the builder API's edge. */
+  readonly edgeUrl?: string | undefined
 }
 
 interface Targets {
@@ -41,8 +44,9 @@ interface TokenRequest {
 }
 
 /** The token endpoint: one function for each OAuth grant type, and the app-scoped token exchange. */
-export function createTokenEndpoint({ core, publicUrl }: TokenEndpointDeps) {
+export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointDeps) {
   const issuer = `${publicUrl}/api/v1/oidc`
+  const isResource = createResourceCheck({ issuer, edgeUrl })
 
   async function clientCredentials({ form, auth, correlationId }: TokenRequest) {
     // Core judges the audience of a signer token.
@@ -137,7 +141,7 @@ export function createTokenEndpoint({ core, publicUrl }: TokenEndpointDeps) {
   // RFC 8707. The audience of our own tokens is the issuer, with or without these parameters.
   function requireIssuer({ audience = [], resource = [] }: Targets): void {
     const targets = [...audience, ...resource]
-    if (targets.every((target) => target.replace(/\/+$/, '') === issuer)) return
+    if (targets.every(isResource)) return
     throw new DomainError('TARGET_INVALID', `audience and resource may only name ${issuer}`)
   }
 

@@ -61,6 +61,8 @@ export interface OidcDeps {
   readonly publicUrl: string
   readonly tokenAlg: string
   readonly trustedProxyHops: number
+  /** Origin of the builder API's edge, where clients register. */
+  readonly edgeUrl?: string | undefined
 }
 
 /** The issuer: discovery, keys, the token endpoint, devices, introspection, revocation and user info. */

@@ -1,0 +1,40 @@
+import type { EnvReader } from '../../../core/lib/env.ts'
+import { readEdgeUrl } from '../../../core/lib/settings.ts'
+
+/** The builder API's usage for the internet (docs/edge.md). */
+export interface BuilderEdgeConfig {
+  readonly port: number
+  /** Origin under which the internet reaches it; no trailing slash. */
+  readonly url: string
+  readonly corsOrigins: readonly string[]
+  /** Requests a minute of one address. */
+  readonly perAddress: number
+}
+
+/** Undefined where there is no edge. */
+export function readBuilderEdge(env: EnvReader): BuilderEdgeConfig | undefined {
+  const url = readEdgeUrl(env)
+  const text = env.optional('EDGE_PORT', {
+    meaning: "Port of the builder API's edge: usage, health and registration for the internet.",
+  })
+  const corsOrigins = env.list('EDGE_CORS_ORIGINS', {
+    meaning: 'Origins of browser pages that may call the edge.',
+  })
+  const perAddress = env.integer('EDGE_RATE_LIMIT_ADDRESS', {
+    meaning: 'Requests a minute from one address to the edge.',
+    fallback: '600',
+    min: 1,
+    max: 1_000_000,
+  })
+  const wrong = corsOrigins.find((origin) => !isOrigin(origin))
+  if (wrong !== undefined)
+    env.problem(
+      `EDGE_CORS_ORIGINS must be origins like https://app.example, not ${wrong.slice(0, 100)}`,
+    )
+  if (text === undefined) return undefined
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN
+  if (!(port <= 65_535)) env.problem('EDGE_PORT must be a port, from 0 to 65535')
+  return { port, url: url ?? `http://localhost:${port}`, corsOrigins, perAddress }
+}
+
+const isOrigin = (text: string): boolean => URL.canParse(text) && new URL(text).origin === text

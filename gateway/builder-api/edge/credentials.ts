@@ -1,0 +1,42 @@
+import type { FastifyReply } from 'fastify'
+import { usagePath } from '../../../core/lib/names/resources.ts'
+import { DomainError } from '../../../proto/errors.ts'
+import { bearerToken } from '../../auth/credentials.ts'
+import type { App } from '../../http/app.ts'
+import { textMember } from '../../http/body.ts'
+
+const jwtShape = /^[\w-]+\.[\w-]+\.[\w-]+$/
+const appId = /^app_[0-9a-f]{24}$/
+
+/**
+ * On every route of a user the edge takes JWTs alone: keys of any kind, opaque sessions and Basic are 401 before anybody
+ * looks at them. Must run before the routes are added.
+ */
+export function requireJwt(app: App): void {
+  app.addHook('onRequest', (request, _, done) => {
+    const isOfUser = request.routeOptions.config.rules?.guard.kind === 'actor'
+    const token = bearerToken(request.credential.authorization)
+    if (!isOfUser || (token !== undefined && jwtShape.test(token))) return done()
+    done(new DomainError('TOKEN_INVALID', 'send a JWT as Bearer; keys are not taken here'))
+  })
+}
+
+/** Tells a client that has no token where it learns how to get one (RFC 9728 section 5.1). */
+export function nameMetadata(app: App, edgeUrl: string): void {
+  app.addHook('onSend', async (request, reply) => {
+    if (reply.statusCode !== 401 || request.routeOptions.config.rules?.guard.kind !== 'actor')
+      return
+    const clientId = textMember(request.params, 'clientId') ?? ''
+    const path = appId.test(clientId) ? usagePath(clientId) : ''
+    const url = `${edgeUrl}/.well-known/oauth-protected-resource${path}`
+    void reply.header(
+      'www-authenticate',
+      challengesOf(reply).map((challenge) => `${challenge}, resource_metadata="${url}"`),
+    )
+  })
+}
+
+function challengesOf(reply: FastifyReply): string[] {
+  const value = reply.getHeader('www-authenticate')
+  return Array.isArray(value) ? value : value === undefined ? [] : [String(value)]
+}

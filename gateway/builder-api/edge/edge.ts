@@ -1,0 +1,29 @@
+import type { App } from '../../http/app.ts'
+import type { ListenerDeps } from '../../http/listener.ts'
+import { createTokenEndpoint } from '../../platform-api/oidc/grant-types.ts'
+import { createKeySet } from '../../platform-api/oidc/key-set.ts'
+import { healthRoute } from '../builder.ts'
+import { usageRoutes } from '../usage.ts'
+import { nameMetadata, requireJwt } from './credentials.ts'
+import { edgeMetadataRoutes } from './metadata.ts'
+import { registrationRoutes } from './registration.ts'
+
+export interface EdgeDeps extends ListenerDeps {
+  readonly edgeUrl: string
+  readonly tokenAlg: string
+}
+
+/** What the builder API shows to the internet (docs/edge.md): nothing that creates users or keys. */
+export function edgeRoutes(app: App, deps: EdgeDeps): void {
+  requireJwt(app)
+  nameMetadata(app, deps.edgeUrl)
+  healthRoute(app)
+  usageRoutes(app, {
+    guard: { kind: 'actor' },
+    limit: 'edge',
+    refuses: ['METERING_NOT_CONFIGURED', 'METERING_FAILED'],
+  })
+  const { grantTypes } = createTokenEndpoint(deps)
+  edgeMetadataRoutes(app, { ...deps, grantTypes, keySet: createKeySet() })
+  registrationRoutes(app, deps.edgeUrl)
+}

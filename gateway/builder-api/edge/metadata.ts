@@ -1,0 +1,67 @@
+import { Type } from 'typebox'
+import { usagePath } from '../../../core/lib/names/resources.ts'
+import { DomainError } from '../../../proto/errors.ts'
+import { Scope } from '../../../proto/scopes.ts'
+import type { App } from '../../http/app.ts'
+import { answerHeld, holdDocument } from '../../http/held-document.ts'
+import { route } from '../../http/route.ts'
+import { type DiscoveryDeps, metadataRoutes } from '../../platform-api/oidc/discovery.ts'
+
+const ProtectedResource = Type.Object({
+  resource: Type.String(),
+  resource_name: Type.String(),
+  authorization_servers: Type.Array(Type.String()),
+  scopes_supported: Type.Array(Type.String()),
+  bearer_methods_supported: Type.Array(Type.String()),
+})
+
+export interface MetadataDeps extends DiscoveryDeps {
+  readonly edgeUrl: string
+}
+
+const rules = { guard: { kind: 'none' }, document: true } as const
+const wellKnown = '/.well-known/oauth-protected-resource'
+
+/** What a client needs to find its way from an address to a token: RFC 9728, then RFC 8414. */
+export function edgeMetadataRoutes(app: App, deps: MetadataDeps): void {
+  protectedResourceRoutes(app, deps)
+  metadataRoutes(app, deps, [
+    ['/.well-known/oauth-authorization-server', 'getAuthorizationServerMetadataAtRoot'],
+    ['/.well-known/oauth-authorization-server/api/v1/oidc', 'getAuthorizationServerMetadata'],
+  ])
+}
+
+function protectedResourceRoutes(app: App, { edgeUrl, publicUrl }: MetadataDeps): void {
+  const documentOf = (path: string) => ({
+    resource: edgeUrl + path,
+    resource_name: 'tollgate usage',
+    authorization_servers: [`${publicUrl}/api/v1/oidc`],
+    scopes_supported: [Scope.openid],
+    bearer_methods_supported: ['header'],
+  })
+  const schemaOf = (operationId: string) => ({
+    operationId,
+    summary: 'Metadata of the protected resource',
+    description: 'Which issuer gives tokens for this address (RFC 9728).',
+    tags: ['oidc'],
+    response: { 200: ProtectedResource, 304: Type.Null({ description: 'Not changed' }) },
+  })
+  const whole = holdDocument(documentOf(''))
+  app.get(wellKnown, route(rules, schemaOf('getProtectedResource')), (request, reply) =>
+    answerHeld(request, reply, { document: whole, maxAge: 3_600 }),
+  )
+  app.get(
+    `${wellKnown}/api/v1/apps/:clientId/usage`,
+    route(rules, {
+      ...schemaOf('getProtectedUsage'),
+      params: Type.Object({ clientId: Type.String() }),
+    }),
+    (request, reply) => {
+      const { clientId } = request.params
+      if (!/^app_[0-9a-f]{24}$/.test(clientId))
+        throw new DomainError('NOT_FOUND', 'there is nothing at this address')
+      const document = holdDocument(documentOf(usagePath(clientId)))
+      return answerHeld(request, reply, { document, maxAge: 3_600 })
+    },
+  )
+}

@@ -1,0 +1,148 @@
+import { Type } from 'typebox'
+import type { RegisteredClient } from '../../../proto/gen/es/tollgate/identity/v1/registrations_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { registrationPath } from '../../platform-api/oidc/discovery.ts'
+
+const strings = Type.Array(Type.String())
+
+const Registration = named(
+  Type.Object({
+    client_id: Type.String(),
+    client_id_issued_at: Type.Integer({ description: 'Unix seconds.' }),
+    redirect_uris: strings,
+    token_endpoint_auth_method: Type.String({ description: 'none' }),
+    grant_types: strings,
+    response_types: strings,
+    scope: Type.String(),
+    client_name: Type.String(),
+    client_uri: Type.Optional(Type.String()),
+    software_id: Type.Optional(Type.String()),
+    software_version: Type.Optional(Type.String()),
+    registration_client_uri: Type.String(),
+    registration_access_token: Type.String(),
+  }),
+  'Registration',
+)
+
+// Core judges the members, in the words of RFC 7591.
+const Metadata = Type.Object({}, { additionalProperties: true })
+const Params = Type.Object({ registeredClientId: Type.String() })
+
+const common = { guard: { kind: 'secret' }, wire: 'oauth', limit: 'edge' } as const
+const metadataRefusals = [
+  'CLIENT_METADATA_INVALID',
+  'REDIRECT_URI_INVALID',
+  'SOFTWARE_STATEMENT_INVALID',
+  'SOFTWARE_STATEMENT_UNAPPROVED',
+] as const
+const tags = ['registration']
+const address = registrationPath + '/:registeredClientId'
+
+/** Dynamic client registration (RFC 7591) and its management (RFC 7592). */
+export function registrationRoutes(app: App, edgeUrl: string): void {
+  addSchemas(app, [Registration])
+  register(app, edgeUrl)
+  read(app, edgeUrl)
+  replace(app, edgeUrl)
+  remove(app)
+}
+
+function register(app: App, edgeUrl: string): void {
+  app.post(
+    registrationPath,
+    route(
+      { ...common, refuses: [...metadataRefusals, 'CONFLICT'] },
+      {
+        operationId: 'registerClient',
+        summary: 'Register a client',
+        description: 'Registers a public client (RFC 7591) with an initial access token as Bearer.',
+        tags,
+        body: Metadata,
+        response: { 201: ref(Registration) },
+      },
+    ),
+    async ({ body, core }, reply) => {
+      const { client } = await core.registrations.register({ metadata: JSON.stringify(body) })
+      return reply.code(201).send(toRegistration(client, edgeUrl))
+    },
+  )
+}
+
+function read(app: App, edgeUrl: string): void {
+  app.get(
+    address,
+    route(common, {
+      operationId: 'getRegistration',
+      summary: 'Read a registration',
+      description: 'The registration as it is (RFC 7592), by its registration access token.',
+      tags,
+      params: Params,
+      response: { 200: ref(Registration) },
+    }),
+    async ({ params, core }) =>
+      toRegistration((await core.registrations.get(params)).client, edgeUrl),
+  )
+}
+
+function replace(app: App, edgeUrl: string): void {
+  app.put(
+    address,
+    route(
+      { ...common, refuses: metadataRefusals },
+      {
+        operationId: 'replaceRegistration',
+        summary: 'Replace a registration',
+        description: 'Replaces all metadata of the client (RFC 7592).',
+        tags,
+        params: Params,
+        body: Metadata,
+        response: { 200: ref(Registration) },
+      },
+    ),
+    async ({ params, body, core }) => {
+      const metadata = JSON.stringify(body)
+      const { client } = await core.registrations.replace({ ...params, metadata })
+      return toRegistration(client, edgeUrl)
+    },
+  )
+}
+
+function remove(app: App): void {
+  app.delete(
+    address,
+    route(common, {
+      operationId: 'deleteRegistration',
+      summary: 'Delete a registration',
+      description: 'Ends the client (RFC 7592), and every login that people gave it.',
+      tags,
+      params: Params,
+      response: { 204: Type.Null({ description: 'Deleted' }) },
+    }),
+    async ({ params, core }, reply) => {
+      await core.registrations.delete(params)
+      return reply.code(204).send(null)
+    },
+  )
+}
+
+function toRegistration(answer: RegisteredClient | undefined, edgeUrl: string) {
+  const client = requireField(answer, 'client')
+  return {
+    client_id: client.registeredClientId,
+    client_id_issued_at: Math.floor(Date.parse(client.createdAt) / 1000),
+    redirect_uris: client.redirectUris,
+    token_endpoint_auth_method: 'none',
+    grant_types: client.grantTypes,
+    response_types: ['code'],
+    scope: client.scope,
+    client_name: client.clientName,
+    ...(client.clientUri === undefined ? {} : { client_uri: client.clientUri }),
+    ...(client.softwareId === undefined ? {} : { software_id: client.softwareId }),
+    ...(client.softwareVersion === undefined ? {} : { software_version: client.softwareVersion }),
+    registration_client_uri: `${edgeUrl}${registrationPath}/${client.registeredClientId}`,
+    registration_access_token: client.registrationAccessToken,
+  }
+}

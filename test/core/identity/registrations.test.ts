@@ -1,0 +1,148 @@
+import * as fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parseMetadata, parseMetadataText } from '../../../core/identity/registrations/metadata.ts'
+import { createRegistrations } from '../../../core/identity/registrations/registrations.ts'
+import type { AppId } from '../../../core/platform/ids.ts'
+import { createSecrets } from '../../../core/platform/secrets.ts'
+import { DomainError } from '../../../proto/errors.ts'
+import { secretly } from '../../support/secrecy.ts'
+import { type TestApp, type TestCore, day, outcome, pepper, startTestCore } from '../support.ts'
+
+let test: TestCore
+let app: TestApp
+let appId: AppId
+beforeAll(async () => {
+  test = await startTestCore()
+  app = await test.newApp()
+  const { rows } = await test.sql.query<{ app_id: AppId }>(
+    'select app_id from clients where client_id = $1',
+    [app.clientId],
+  )
+  appId = rows[0]!.app_id
+})
+afterAll(() => test.stop())
+
+const metadata = JSON.stringify({ redirect_uris: ['https://client.example/'] })
+const context = { correlationId: 'test' }
+
+/** As core has them, with the ends of grants in a list. */
+function open() {
+  const ended: string[] = []
+  const registrations = createRegistrations({
+    pool: test.sql,
+    secrets: createSecrets({ current: 'p1', byId: new Map([['p1', Buffer.from(pepper)]]) }),
+    grants: { end: async (_, ends) => void ended.push(...ends.map(({ id }) => id)) },
+    registrationsPerApp: 100,
+    registrationUnusedDays: 30,
+    now: test.clock.now,
+  })
+  const register = async () => {
+    const request = { label: '', usesMax: 1, days: 7 }
+    const { token } = await registrations.createToken(appId, request, { name: 'operator' })
+    const registration = await registrations.register(secretly(token), metadata, context)
+    secretly(registration.token)
+    return registration
+  }
+  return { registrations, register, ended }
+}
+
+describe('clients that nobody uses', () => {
+  it('end after a while, those that a person has let in or that refresh stay', async () => {
+    const { registrations, register, ended } = open()
+    const [unused, consented, refreshed] = [await register(), await register(), await register()]
+    test.clock.advance(20 * day)
+    const at = test.clock.now()
+    const { rows } = await test.sql.query<{ id: string }>(
+      `insert into accounts (id, email, password_hash, name, created_at)
+      values (gen_random_uuid(), 'ada@example.com', 'x', 'Ada', $1) returning id`,
+      [at],
+    )
+    await test.sql.query(
+      `insert into consents (client_id, account_id, scopes, updated_at) values ($1, $2, '{openid}', $3)`,
+      [consented.clientId, rows[0]?.id, at],
+    )
+    const user = await test.as(app.basic).upsertUser({
+      clientId: app.clientId,
+      externalUserId: 'ada',
+    })
+    await test.sql.query(
+      `insert into token_families (id, app_id, user_id, created_at, expires_at)
+      values ('0199d6f0-0000-7000-8000-000000000001', $1, $2, $3, $3)`,
+      [appId, user.user?.id, at],
+    )
+    await test.sql.query(
+      `insert into refresh_tokens (token_hash, family_id, client_id, account_id, scope, auth_time, created_at, expires_at)
+      values ('x', '0199d6f0-0000-7000-8000-000000000001', $1, $2, 'openid', $3, $3, $3)`,
+      [refreshed.clientId, rows[0]?.id, at],
+    )
+    await registrations.endUnused()
+    expect(ended).toEqual([])
+    test.clock.advance(11 * day)
+    await registrations.endUnused()
+    expect(ended).toEqual([unused.clientId])
+    expect(await outcome(registrations.read(unused))).toBe('TOKEN_INVALID')
+    expect(await registrations.read(consented)).toMatchObject({ clientId: consented.clientId })
+  })
+})
+
+describe('initial access tokens', () => {
+  it.each([
+    [{ usesMax: 0 }],
+    [{ usesMax: 10_001 }],
+    [{ days: 0 }],
+    [{ days: 367 }],
+    [{ clientId: 'app_000000000000000000000000' }],
+    [{ clientId: 'm2m' }],
+  ])('are refused with %o', async (change) => {
+    const request = { clientId: app.clientId, label: '', usesMax: 1, days: 1, ...change }
+    const reason = await outcome(test.as().createRegistrationToken(request))
+    expect(reason).toBe('clientId' in change ? 'NOT_FOUND' : 'REQUEST_INVALID')
+  })
+
+  it('are revoked once and for all, and those of another app are not there', async () => {
+    const other = await test.newApp()
+    const request = { clientId: app.clientId, label: 'agents', usesMax: 1, days: 1 }
+    const { registrationToken } = await test.as().createRegistrationToken(request)
+    const id = registrationToken?.id ?? ''
+    const revoke = (clientId: string) => test.as().revokeRegistrationToken({ clientId, id })
+    expect(await outcome(revoke(other.clientId))).toBe('NOT_FOUND')
+    await revoke(app.clientId)
+    await revoke(app.clientId)
+    expect(
+      await outcome(test.as().revokeRegistrationToken({ clientId: app.clientId, id: 'x' })),
+    ).toBe('NOT_FOUND')
+  })
+})
+
+/** Whether the metadata is read with a redirect URI, or refused with a reason. */
+function readOrRefuse(text: string): boolean {
+  try {
+    return parseMetadata(parseMetadataText(text), ['openid', 'sign:job']).redirectUris.length > 0
+  } catch (error) {
+    return error instanceof DomainError
+  }
+}
+
+describe('metadata', () => {
+  it('is read or refused, whatever it holds', () => {
+    const member = fc.constantFrom(
+      'redirect_uris',
+      'grant_types',
+      'response_types',
+      'scope',
+      'client_name',
+      'client_uri',
+      'software_statement',
+      'token_endpoint_auth_method',
+    )
+    fc.assert(
+      fc.property(fc.dictionary(member, fc.jsonValue()), (members) => {
+        expect(readOrRefuse(JSON.stringify(members))).toBe(true)
+      }),
+    )
+  })
+
+  it.each(['', '[]', 'null', '7', '{', '"x"'])('is refused as the text %s', (text) => {
+    expect(() => parseMetadataText(text)).toThrow(DomainError)
+  })
+})

@@ -1,0 +1,443 @@
+import * as oauth from 'oauth4webapi'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { secretly } from '../../support/secrecy.ts'
+import { type Real, type RealApp, startReal } from '../real.ts'
+import { asRecord, publicUrl } from '../support.ts'
+
+const edge = 'https://edge.example'
+const page = 'https://page.example'
+
+let real: Real
+let app: RealApp
+let other: RealApp
+beforeAll(async () => {
+  real = await startReal(
+    { EDGE_PUBLIC_URL: edge, REGISTRATIONS_PER_APP: '12', REGISTRATION_UNUSED_DAYS: '30' },
+    {},
+    { builderEdge: { port: 0, url: edge, corsOrigins: [page], perAddress: 600 } },
+  )
+  app = await real.newApp('edge')
+  other = await real.newApp('other')
+})
+afterAll(() => real.stop())
+
+type Headers = Readonly<Record<string, string>>
+
+async function ask(
+  method: string,
+  path: string,
+  ...[headers = {}, json]: readonly [headers?: Headers, json?: unknown]
+) {
+  const body = json === undefined ? {} : { body: JSON.stringify(json) }
+  const type = json === undefined ? {} : { 'content-type': 'application/json' }
+  const response = await fetch(real.edgeUrl + path, {
+    method,
+    headers: { ...type, ...headers },
+    ...body,
+  })
+  const text = await response.text()
+  const isJson = /[/+]json/.test(response.headers.get('content-type') ?? '')
+  const { status, headers: sent } = response
+  return { status, headers: sent, text, body: isJson ? asRecord(JSON.parse(text)) : {} }
+}
+
+const usage = (clientId = app.clientId) =>
+  `/api/v1/apps/${clientId}/usage?meter=network_fee_usd_micros`
+const register = '/api/v1/oidc/register'
+const callback = 'https://client.example/callback'
+
+async function newToken(more: { clientId?: string; usesMax?: number; days?: number } = {}) {
+  const request = { clientId: app.clientId, label: 'tests', usesMax: 20, days: 7, ...more }
+  const { token, registrationToken } = await real.core.as().createRegistrationToken(request)
+  return { token: secretly(token), id: registrationToken?.id ?? '' }
+}
+
+const authorize = ({ token }: { readonly token: string }) => ({ authorization: `Bearer ${token}` })
+
+async function usesOf({ id }: { readonly id: string }): Promise<number | undefined> {
+  const { tokens } = await real.core.as().listRegistrationTokens({ clientId: app.clientId })
+  return tokens.find((token) => token.id === id)?.uses
+}
+
+async function registered(metadata: object = {}) {
+  const headers = authorize(await newToken())
+  const { status, body } = await ask('POST', register, headers, {
+    redirect_uris: [callback],
+    ...metadata,
+  })
+  expect(status).toBe(201)
+  const management = secretly(String(body['registration_access_token']))
+  return {
+    ...body,
+    id: String(body['client_id']),
+    headers: { authorization: `Bearer ${management}` },
+  }
+}
+
+describe('the edge', () => {
+  it('answers a health check', async () => {
+    const { status, text } = await ask('GET', '/health')
+    expect([status, text]).toEqual([200, 'ok'])
+  })
+
+  it('tells a user their usage', async () => {
+    const { status, body } = await ask('GET', usage(), { authorization: app.userToken })
+    expect(status).toBe(200)
+    expect(body).toMatchObject({ clientId: app.clientId, actor: 'ada', rows: [] })
+  })
+
+  it('is 404 for the user of another app', async () => {
+    expect((await ask('GET', usage(other.clientId), { authorization: app.userToken })).status).toBe(
+      404,
+    )
+  })
+
+  it('refuses with 401 whatever is no JWT of a user', async () => {
+    const { apiKey } = await real.core.as(app.basic).createKey({
+      clientId: app.clientId,
+      externalUserId: 'ada',
+    })
+    const refused = {
+      none: undefined,
+      'an sk_ key': `Bearer sk_${'A'.repeat(49)}`,
+      'an API key': `Bearer ${apiKey}`,
+      'M2M Basic': app.basic,
+      'a machine token': app.machineToken,
+      'a JWT of nobody': 'Bearer eyJhbGciOiJub25lIn0.e30.x',
+    }
+    for (const [name, authorization] of Object.entries(refused)) {
+      const answer = await ask('GET', usage(), authorization === undefined ? {} : { authorization })
+      expect([name, answer.status]).toEqual([name, 401])
+      expect(answer.headers.get('www-authenticate')).toContain(
+        `resource_metadata="${edge}/.well-known/oauth-protected-resource/api/v1/apps/${app.clientId}/usage"`,
+      )
+    }
+  })
+
+  it('takes a key of the builder API on the builder port and refuses it here', async () => {
+    await real.core.as().createTenant({ clientId: app.clientId })
+    const created = await fetch(`${real.builderUrl}/api/v1/apps/${app.clientId}/users`, {
+      method: 'POST',
+      headers: { authorization: app.basic, 'content-type': 'application/json' },
+      body: JSON.stringify({ externalUserId: 'keyed' }),
+    })
+    const key = secretly(String(asRecord(await created.json())['apiKey']))
+    expect(key).toMatch(/^sk_/)
+    const headers = { authorization: `Bearer ${key}` }
+    expect((await fetch(real.builderUrl + usage(), { headers })).status).toBe(200)
+    expect((await ask('GET', usage(), headers)).status).toBe(401)
+  })
+
+  it.each([
+    ['POST', `/api/v1/apps/app_0123456789abcdef01234567/users`],
+    ['POST', `/api/v1/apps/app_0123456789abcdef01234567/oidc/token`],
+    ['POST', '/api/v1/oidc/token'],
+    ['GET', '/api/v1/docs'],
+  ])('has no route %s %s', async (method, path) => {
+    const { status } = await ask(
+      method,
+      path,
+      { authorization: app.basic },
+      method === 'POST' ? {} : undefined,
+    )
+    expect(status).toBe(404)
+  })
+
+  it('lets pages of its list read answers, and no others', async () => {
+    const mine = await ask('OPTIONS', usage(), {
+      origin: page,
+      'access-control-request-method': 'GET',
+    })
+    expect(mine.status).toBe(204)
+    expect(mine.headers.get('access-control-allow-origin')).toBe(page)
+    expect(mine.headers.get('access-control-allow-headers')).toBe(
+      'Authorization, Content-Type, Accept',
+    )
+    const theirs = await ask('OPTIONS', usage(), {
+      origin: 'https://evil.example',
+      'access-control-request-method': 'GET',
+    })
+    expect(theirs.status).toBe(204)
+    expect(theirs.headers.get('access-control-allow-origin')).toBeNull()
+    const answer = await ask('GET', '/health', { origin: `${page}.evil.example` })
+    expect(answer.headers.get('access-control-allow-origin')).toBeNull()
+  })
+})
+
+describe('registration', () => {
+  it('makes a public client with the scopes that spend nothing', async () => {
+    const client = await registered({ client_name: 'An agent', software_id: 'agent' })
+    expect(client).toMatchObject({
+      redirect_uris: [callback],
+      token_endpoint_auth_method: 'none',
+      grant_types: ['authorization_code'],
+      response_types: ['code'],
+      scope: 'openid',
+      client_name: 'An agent',
+      software_id: 'agent',
+      registration_client_uri: `${edge}${register}/${client.id}`,
+    })
+    expect(client.id).toMatch(/^dyn_[0-9a-f]{24}$/)
+  })
+
+  it('gives scopes of the app that are asked for by name', async () => {
+    expect(await registered({ scope: 'openid sign:job users:read' })).toMatchObject({
+      scope: 'openid sign:job',
+    })
+  })
+
+  it.each([
+    ['no redirect URI', {}, 'invalid_redirect_uri'],
+    ['redirect URIs that are no list', { redirect_uris: callback }, 'invalid_redirect_uri'],
+    ['http', { redirect_uris: ['http://client.example/'] }, 'invalid_redirect_uri'],
+    ['a fragment', { redirect_uris: [`${callback}#x`] }, 'invalid_redirect_uri'],
+    ['a wildcard', { redirect_uris: ['https://*.example/'] }, 'invalid_redirect_uri'],
+    ['javascript', { redirect_uris: ['javascript:alert(1)'] }, 'invalid_redirect_uri'],
+    ['a secret', { token_endpoint_auth_method: 'client_secret_basic' }, 'invalid_client_metadata'],
+    ['another grant', { grant_types: ['client_credentials'] }, 'invalid_client_metadata'],
+    ['refresh alone', { grant_types: ['refresh_token'] }, 'invalid_client_metadata'],
+    ['an implicit answer', { response_types: ['token'] }, 'invalid_client_metadata'],
+    ['scopes of nobody', { scope: 'users:read admin' }, 'invalid_client_metadata'],
+    ['a name that is a number', { client_name: 7 }, 'invalid_client_metadata'],
+    ['a client_uri that is none', { client_uri: 'javascript:1' }, 'invalid_client_metadata'],
+    ['a software statement', { software_statement: 'a.b.c' }, 'unapproved_software_statement'],
+    ['text as a statement', { software_statement: 'text' }, 'invalid_software_statement'],
+    ['too much', { client_name: 'x'.repeat(20_000) }, 'invalid_client_metadata'],
+  ])('refuses %s', async (name, metadata, error) => {
+    const usual =
+      'redirect_uris' in metadata || name === 'no redirect URI' ? {} : { redirect_uris: [callback] }
+    const token = await newToken({ usesMax: 1 })
+    const { status, body } = await ask('POST', register, authorize(token), {
+      ...usual,
+      ...metadata,
+    })
+    expect([status, body['error']]).toEqual([400, error])
+    // A refusal uses nothing up.
+    expect(await usesOf(token)).toBe(0)
+  })
+
+  it('lets an app have so many clients and no more', async () => {
+    const token = await newToken({ clientId: other.clientId })
+    const metadata = { redirect_uris: [callback] }
+    const statuses = await Promise.all(
+      Array.from({ length: 15 }, async () => {
+        return (await ask('POST', register, authorize(token), metadata)).status
+      }),
+    )
+    expect(statuses.filter((status) => status === 201)).toHaveLength(12)
+    expect(statuses.filter((status) => status === 409)).toHaveLength(3)
+  })
+
+  it('refuses a token that is missing, wrong, used up, revoked or over', async () => {
+    const metadata = { redirect_uris: [callback] }
+    const once = await newToken({ usesMax: 1 })
+    const statusWith = async (token: string) =>
+      (await ask('POST', register, authorize({ token }), metadata)).status
+    const atOnce = await Promise.all(Array.from({ length: 5 }, () => statusWith(once.token)))
+    expect(atOnce.toSorted()).toEqual([201, 401, 401, 401, 401])
+    const revoked = await newToken()
+    await real.core.as().revokeRegistrationToken({ clientId: app.clientId, id: revoked.id })
+    const mistyped = `${once.token.slice(0, -1)}_`
+    const statuses = [await statusWith(revoked.token), await statusWith(mistyped)]
+    expect([...statuses, await statusWith(app.apiKey.slice(7))]).toEqual([401, 401, 401])
+    expect((await ask('POST', register, {}, metadata)).status).toBe(401)
+    const short = await newToken({ days: 1 })
+    const at = real.core.clock.now()
+    real.core.clock.advance(86_400_000)
+    expect(await statusWith(short.token)).toBe(401)
+    real.core.clock.set(at)
+  })
+
+  it('is read, replaced and deleted by its own token alone', async () => {
+    const client = await registered()
+    const theirs = await registered()
+    const path = `${register}/${client.id}`
+    expect((await ask('GET', path, client.headers)).body).toMatchObject({ client_id: client.id })
+    for (const headers of [theirs.headers, {}, { authorization: app.userToken }])
+      for (const method of ['GET', 'PUT', 'DELETE'])
+        expect(
+          (
+            await ask(
+              method,
+              path,
+              headers,
+              method === 'PUT' ? { client_id: client.id } : undefined,
+            )
+          ).status,
+        ).toBe(401)
+    const next = {
+      client_id: client.id,
+      redirect_uris: ['http://127.0.0.1/done'],
+      client_name: 'B',
+    }
+    expect((await ask('PUT', path, client.headers, next)).body).toMatchObject({
+      redirect_uris: ['http://127.0.0.1/done'],
+      client_name: 'B',
+    })
+    const wrong = [
+      { client_id: theirs.id },
+      { registration_access_token: 'x' },
+      { client_secret: 'x' },
+    ]
+    for (const change of wrong)
+      expect((await ask('PUT', path, client.headers, { ...next, ...change })).status).toBe(400)
+    expect((await ask('DELETE', path, client.headers)).status).toBe(204)
+    expect((await ask('GET', path, client.headers)).status).toBe(401)
+  })
+
+  it('stands in no path, and takes no M2M rights', async () => {
+    const { id } = await registered()
+    expect((await ask('GET', usage(id), { authorization: app.userToken })).status).toBe(404)
+  })
+})
+
+describe('a client that follows the metadata alone', () => {
+  // As a resolver of names would: the origins of the documents are where the listeners are.
+  const customFetch = (url: string, init: object = {}): Promise<Response> =>
+    fetch(url.replace(edge, real.edgeUrl).replace(publicUrl, real.url), init)
+  const via = { [oauth.customFetch]: customFetch } as const
+
+  /** What a person does in the browser: sees the page and allows. */
+  async function allow(address: URL): Promise<URL> {
+    const { cookie = '' } = app.session
+    const asked = await customFetch(address.href, { headers: { cookie }, redirect: 'manual' })
+    const text = await asked.text()
+    const form = new URLSearchParams({ action: 'approve' })
+    for (const [, name = '', value = ''] of text.matchAll(
+      /<input type="hidden" name="([^"]+)" value="([^"]*)"/g,
+    ))
+      form.set(name, value.replaceAll('&amp;', '&'))
+    expect(text).toContain('registered with edge')
+    const done = await fetch(`${real.url}/oidc/consent`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { cookie, origin: publicUrl, 'content-type': 'application/x-www-form-urlencoded' },
+      body: form.toString(),
+    })
+    return new URL(done.headers.get('location') ?? '')
+  }
+
+  async function discover() {
+    const first = await customFetch(edge + usage())
+    const [, metadata = ''] =
+      /resource_metadata="([^"]+)"/.exec(first.headers.get('www-authenticate') ?? '') ?? []
+    const resource = new URL(`${edge}/api/v1/apps/${app.clientId}/usage`)
+    const server = await oauth.processResourceDiscoveryResponse(
+      resource,
+      await customFetch(metadata),
+    )
+    const issuer = new URL(server.authorization_servers?.[0] ?? '')
+    const as = await oauth.processDiscoveryResponse(
+      issuer,
+      await oauth.discoveryRequest(issuer, { algorithm: 'oauth2', ...via }),
+    )
+    return { resource, scopes: server.scopes_supported ?? [], as }
+  }
+
+  async function logIn(metadata: Partial<oauth.Client> = {}) {
+    const { resource, scopes, as } = await discover()
+    const client = await oauth.processDynamicClientRegistrationResponse(
+      await oauth.dynamicClientRegistrationRequest(
+        as,
+        {
+          redirect_uris: [callback],
+          scope: scopes.join(' '),
+          client_name: 'An agent',
+          ...metadata,
+        },
+        { initialAccessToken: (await newToken()).token, ...via },
+      ),
+    )
+    const verifier = oauth.generateRandomCodeVerifier()
+    const address = new URL(as.authorization_endpoint ?? '')
+    address.search = new URLSearchParams({
+      client_id: client.client_id,
+      redirect_uri: callback,
+      response_type: 'code',
+      scope: String(client['scope']),
+      code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: 'S256',
+      resource: resource.href,
+      state: 'state',
+    }).toString()
+    const skewed: oauth.Client = {
+      client_id: client.client_id,
+      [oauth.clockSkew]: Math.round((real.core.clock.now().getTime() - Date.now()) / 1000),
+    }
+    const parameters = oauth.validateAuthResponse(as, skewed, await allow(address), 'state')
+    const tokens = await oauth.processAuthorizationCodeResponse(
+      as,
+      skewed,
+      await oauth.authorizationCodeGrantRequest(
+        as,
+        skewed,
+        oauth.None(),
+        parameters,
+        callback,
+        verifier,
+        { additionalParameters: { resource: resource.href }, ...via },
+      ),
+    )
+    secretly(tokens.access_token)
+    return { as, client, skewed, tokens, resource }
+  }
+
+  const askUsage = (token: string) =>
+    customFetch(edge + usage(), { headers: { authorization: `Bearer ${token}` } })
+
+  it('discovers, registers, logs a person in and reads their usage', async () => {
+    const { client, tokens } = await logIn()
+    const answer = await askUsage(tokens.access_token)
+    expect(answer.status).toBe(200)
+    expect(asRecord(await answer.json())).toMatchObject({ clientId: app.clientId, rows: [] })
+    const claims = JSON.parse(
+      Buffer.from(tokens.access_token.split('.')[1] ?? '', 'base64url').toString(),
+    )
+    expect(claims).toMatchObject({
+      client_id: app.clientId,
+      azp: client.client_id,
+      scope: 'openid',
+      descends_from: expect.arrayContaining([client.client_id]),
+    })
+  })
+
+  it('ends with its registration, and its logins with it', async () => {
+    const { client, tokens } = await logIn()
+    const management = secretly(String(client['registration_access_token']))
+    const path = `${register}/${client.client_id}`
+    const headers = { authorization: `Bearer ${management}` }
+    expect((await ask('DELETE', path, headers)).status).toBe(204)
+    expect((await askUsage(tokens.access_token)).status).toBe(401)
+  })
+
+  it('refuses a resource that is none of ours', async () => {
+    const { as } = await discover()
+    const { id } = await registered()
+    const address = new URL(as.authorization_endpoint ?? '')
+    address.search = new URLSearchParams({
+      client_id: id,
+      redirect_uri: callback,
+      response_type: 'code',
+      scope: 'openid',
+      code_challenge: 'c'.repeat(43),
+      code_challenge_method: 'S256',
+      resource: `${edge}.evil.example/`,
+    }).toString()
+    const answer = await customFetch(address.href, { redirect: 'manual' })
+    expect(answer.headers.get('location')).toContain('error=invalid_target')
+  })
+
+  it('is told the same by every document', async () => {
+    const { as } = await discover()
+    for (const path of [
+      '/.well-known/oauth-authorization-server',
+      '/.well-known/oauth-authorization-server/api/v1/oidc',
+    ])
+      expect((await ask('GET', path)).body).toEqual(as)
+    expect((await ask('GET', '/.well-known/oauth-protected-resource')).body).toMatchObject({
+      resource: edge,
+    })
+    const unknown = '/.well-known/oauth-protected-resource/api/v1/apps/m2m_x/usage'
+    expect((await ask('GET', unknown)).status).toBe(404)
+  })
+})
