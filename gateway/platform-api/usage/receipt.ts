@@ -116,7 +116,7 @@ export function receiptRoutes(app: App): void {
   app.get(
     '/api/v1/builder/apps/:clientId/usage/requests/:eventId/receipt',
     route(
-      { guard: { kind: 'm2m_or_member' }, metered: true },
+      { guard: { kind: 'm2m_or_member' }, metered: true, refuses: ['CONFLICT'] },
       {
         operationId: 'getReceipt',
         summary: 'Signed receipt of a ticket',

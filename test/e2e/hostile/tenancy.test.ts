@@ -142,7 +142,7 @@ const refusalsOf = ({ path }: Operation): number[] => [
   401,
   404,
   ...(/\/(credits|signed-tickets)$/.test(path) ? [410] : []),
-  ...(/\/quotas\//.test(path) ? [403] : []),
+  ...(/\/quotas\/|\/billing\/settings$/.test(path) ? [403] : []),
 ]
 
 // What an attacker makes at its own app has an id and a time of its own.
