@@ -28,6 +28,8 @@ let core: TestCore
 let app: TestApp
 let owner: Managing
 let idp: ForeignIssuer
+/** Of each test alone: a port may be had again. */
+let base: string
 beforeAll(async () => {
   core = await startTestCore({ OUTBOUND_ALLOW: '127.0.0.1' })
 })
@@ -35,6 +37,7 @@ afterAll(() => core.stop())
 beforeEach(async () => {
   core.clock.set(begin)
   idp = await startForeignIssuer([keys.RS256, keys.ES256])
+  base = `${idp.url}/${randomUUID()}`
   app = await core.newApp()
   owner = await ownerOf(app)
 })
@@ -44,7 +47,7 @@ const ownerOf = async (of: TestApp): Promise<Managing> =>
   manage(core, { session: (await logInTo(core, of, 'owner')).token })
 
 const rulesOf = (rules: Partial<TrustRules>): TrustRules => ({
-  issuer: `${idp.url}/tenant`,
+  issuer: `${base}/tenant`,
   audiences: [],
   clientClaim: '',
   clientValues: [],
@@ -60,7 +63,7 @@ const trust = async (rules: Partial<TrustRules>, of: TestApp = app, by: Managing
 
 const seconds = (): number => Math.floor(core.clock.now().getTime() / 1000)
 const claimsOf = (more: Readonly<Record<string, unknown>> = {}) => ({
-  iss: `${idp.url}/tenant`,
+  iss: `${base}/tenant`,
   sub: 'ada',
   azp: 'web',
   iat: seconds() - 5,
@@ -97,14 +100,14 @@ describe('a token shaped like those of', () => {
   const tokenOf = ({ alg, claims, header, path }: ProviderShape, more = {}) =>
     signForeign(
       keys[alg],
-      { iss: `${idp.url}${path}`, iat: seconds(), exp: seconds() + 3600, ...claims, ...more },
+      { iss: `${base}${path}`, iat: seconds(), exp: seconds() + 3600, ...claims, ...more },
       header,
     )
 
   it.each(providers)('$name stands for its user at every door', async (provider) => {
     const { path, pinsKeys = false, user, others } = provider
-    const jwksUri = pinsKeys ? `${idp.url}${path}/keys` : ''
-    await trust({ issuer: `${idp.url}${path}`, jwksUri, ...provider.trust })
+    const jwksUri = pinsKeys ? `${base}${path}/keys` : ''
+    await trust({ issuer: `${base}${path}`, jwksUri, ...provider.trust })
     const text = await tokenOf(provider)
     expect(await doors(text)).toEqual({
       exchange: 'OK',
@@ -220,7 +223,7 @@ describe('a foreign token', () => {
 
   it('may have a slash behind its issuer, and times that are a minute off', async () => {
     await trust(webClient)
-    expect(await verify(await token({ iss: `${idp.url}/tenant/` }))).toBe(`${app.clientId}:ada`)
+    expect(await verify(await token({ iss: `${base}/tenant/` }))).toBe(`${app.clientId}:ada`)
     const times = { exp: seconds() - 59, nbf: seconds() + 59 }
     expect(await verify(await token(times))).toBe(`${app.clientId}:ada`)
     expect(await verify(await token({ exp: seconds() - 60 }))).toBe('token_expired')
@@ -416,7 +419,7 @@ describe('the check of a token', () => {
   it('names what is wrong with the provider', async () => {
     await trust(webClient)
     idp.state.answers['/.well-known/openid-configuration'] = (_, response) =>
-      response.end(JSON.stringify({ issuer: 'https://evil.example', jwks_uri: `${idp.url}/keys` }))
+      response.end(JSON.stringify({ issuer: 'https://evil.example', jwks_uri: `${base}/keys` }))
     const { check } = await owner.checkForeignToken({
       clientId: app.clientId,
       token: await token(),
