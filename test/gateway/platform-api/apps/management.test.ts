@@ -327,6 +327,7 @@ describe('apps', () => {
     expect(body).toEqual({
       clientId: app.clientId,
       name: 'An app',
+      isTest: false,
       status: 'approved',
       billingPattern: 'per_user',
       allowedScopes: 'openid sign:job',
