@@ -98,7 +98,7 @@ export interface TestCore {
   /** Every RPC, called with this Authorization value. */
   as(authorization?: string): Rpcs
   /** An app to which every account may log in, unless the policy is another one. */
-  newApp(options?: { starterUsdMicros?: string; loginPolicy?: string }): Promise<TestApp>
+  newApp(options?: AppOptions & { loginPolicy?: string }): Promise<TestApp>
   /** Another core on the same database and clock. */
   startAnother(
     env?: Readonly<Record<string, string>>,
@@ -166,6 +166,12 @@ export async function startTestCore(
   }
 }
 
+export interface AppOptions {
+  readonly starterUsdMicros?: string
+  /** It has a clock (docs/test-clock.md). */
+  readonly isTest?: boolean
+}
+
 export interface TestApp {
   readonly clientId: string
   readonly m2mClientId: string
@@ -173,7 +179,7 @@ export interface TestApp {
   readonly basic: string
 }
 
-async function createApp(rpcs: Rpcs, options: { starterUsdMicros?: string }): Promise<TestApp> {
+async function createApp(rpcs: Rpcs, options: AppOptions): Promise<TestApp> {
   const { clientId, m2mClientId, m2mClientSecret } = await rpcs.createApp({
     name: 'An app',
     ...options,

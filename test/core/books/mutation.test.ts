@@ -36,6 +36,7 @@ const tables = {
   plans: `is_starter_default`,
   plan_bundles: 'true',
   platform_cuts: 'true',
+  test_clock_moves: 'ahead_ms < 4000000',
 } as const
 
 /** Money of the escrow, proved as sums against `balances`, and money that is in no book. */
@@ -123,6 +124,7 @@ const free: Readonly<Record<string, string>> = {
   'plan_bundles.sla_target_p95_ms': sells,
   'plan_bundles.max_price_per_unit':
     'decides which calls are signed; no figure is computed from it',
+  'test_clock_moves.since': 'moved by less than the minute that clocks of cores may differ',
   'platform_cuts.created_at': 'nothing is computed from it',
 }
 
@@ -156,7 +158,7 @@ interface Column {
 let world: BooksWorld
 let columns: Column[] = []
 beforeAll(async () => {
-  world = await startBooks(observedRate)
+  world = await startBooks(observedRate, { isTest: true })
   const core = connectCore({ target: world.core.target, token: serviceToken })
   const m2m = world.as(world.app.basic)
   const ada = { clientId: world.app.clientId, externalUserId: 'ada' }
@@ -223,6 +225,16 @@ beforeAll(async () => {
     timing: 'immediate',
     idempotencyKey: undefined,
   })
+  // The clock of the app is moved ahead twice, with a ticket after each.
+  await core.recordRate({ usdPerEth: '3222.2', source: 'ahead', observedAt: undefined })
+  for (const n of [5, 6]) {
+    await core.moveTestClock({
+      clientId: world.app.clientId,
+      move: { to: undefined, advanceSeconds: 3_600 },
+    })
+    world.clock.advance(180_000)
+    await world.ingest(ugly(n, '88888888888888'))
+  }
   core.close()
   await tollgate('rebuild')
   // A core that starts makes the root of the day before, which all of the tickets are in.
@@ -259,11 +271,25 @@ async function changed<T>({ table, column, type }: Column, act: () => Promise<T>
   const isKey = type === 'bigint' && (column === 'id' || keys[table]?.split(', ').includes(column))
   const value = isKey ? `${column} + 100` : change[type]?.(column)
   if (value === undefined) throw new Error(`no change for a ${type}: ${table}.${column}`)
+  return changedTo({ table, column, where: tables[table] }, value, act)
+}
+
+interface Cell {
+  readonly table: keyof typeof tables
+  readonly column: string
+  readonly where: string
+}
+
+async function changedTo<T>(
+  { table, column, where }: Cell,
+  value: string,
+  act: () => Promise<T>,
+): Promise<T> {
   await world.damage(
     `create table kept as select * from ${table}; ` +
       `alter table ${table} disable trigger user;` +
       (await dropChecks(table)) +
-      `update ${table} set ${column} = ${value} where (${key(table)}) in (select ${key(table)} from ${table} where ${tables[table]} limit 1)`,
+      `update ${table} set ${column} = ${value} where (${key(table)}) in (select ${key(table)} from ${table} where ${where} limit 1)`,
   )
   try {
     return await act()
@@ -313,6 +339,7 @@ const keys: Readonly<Record<string, string>> = {
   receipt_chunks: 'app_id, day, number',
   plan_bundles: 'id',
   platform_cuts: 'app_id, since',
+  test_clock_moves: 'app_id, since',
 }
 const key = (table: string): string => keys[table] ?? 'id'
 
@@ -379,4 +406,21 @@ describe('a change of one column by one', () => {
     ).toEqual([])
     expect((await tollgate('verify')).text).toContain('the books are right')
   }, 600_000)
+
+  it.each([
+    ['clock_ms', 'clock_ms + 1'],
+    ['clock_ms', 'clock_ms - 1'],
+    ['clock_ms', 'null'],
+    ['clock_ms', '(select min(ahead_ms) from test_clock_moves)'],
+    ['signed_at', `signed_at + interval '1 microsecond'`],
+    ['signed_at', `signed_at - clock_ms * interval '1 millisecond'`],
+    ['signed_at', `signed_at + interval '1 hour', clock_ms = clock_ms + 3600000`],
+    ['signed_at', `signed_at - clock_ms * interval '1 millisecond', clock_ms = null`],
+  ])('is reported of a ticket that a test clock dates: %s = %s', async (column, value) => {
+    const row = { table: 'tickets', column, where: `event_id = 'ugly-6'` } as const
+    const { code, text } = await changedTo(row, value, () => tollgate('verify'))
+    expect(text).toContain('DIFFERENCE')
+    expect(code).toBe(1)
+    expect((await tollgate('verify')).code).toBe(0)
+  })
 })

@@ -6,7 +6,14 @@ import { serviceTokenHeader } from '../../../proto/headers.ts'
 import { main } from '../../../deploy/cli/main.ts'
 import { MeteringServiceClient } from '../../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { eventData } from '../metering/harness.ts'
-import { type TestApp, type TestCore, begin, serviceToken, startTestCore } from '../support.ts'
+import {
+  type AppOptions,
+  type TestApp,
+  type TestCore,
+  begin,
+  serviceToken,
+  startTestCore,
+} from '../support.ts'
 
 export interface BooksWorld extends TestCore {
   readonly app: TestApp
@@ -25,11 +32,14 @@ export interface BooksWorld extends TestCore {
 export type Event = Readonly<Record<string, unknown>>
 
 /** A core with one app whose Starter plan includes 5 USD, and the command line pointed at it. */
-export async function startBooks(env: Readonly<Record<string, string>> = {}): Promise<BooksWorld> {
+export async function startBooks(
+  env: Readonly<Record<string, string>> = {},
+  options: AppOptions = {},
+): Promise<BooksWorld> {
   const core = await startTestCore(env)
   vi.stubEnv('CORE_TARGET', core.core.target)
   vi.stubEnv('CORE_TOKEN', serviceToken)
-  const app = await core.newApp()
+  const app = await core.newApp(options)
   const client = new MeteringServiceClient(core.core.target, credentials.createInsecure())
   const send = unary(client.ingestEvents.bind(client))
 
