@@ -61,7 +61,7 @@ export function createUsageModule(
     requireMetering,
     openmeterConfigured: isOpenMeter,
   })
-  const meters = createMeters({ pool, now, ...backend })
+  const meters = createMeters({ pool, clocks, now, ...backend })
   const { meterService } = createMetersRpc({ ...backend, meters })
   const { explain, ticketService } = createTickets({ pool, requireMetering, ledger, plans, cuts })
   return {

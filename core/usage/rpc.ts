@@ -14,7 +14,7 @@ import type { NetworkCharge } from './feed/store.ts'
 import type { History, HistoryQuery } from './history/history.ts'
 import type { FindRules } from './history/rules.ts'
 import type { Usage, UsageQuery } from './service.ts'
-import type { ChargedRow, RequestItem, SessionItem, Sums, Totals, UsageReport } from './types.ts'
+import type { ChargedRow, RequestItem, SessionEntry, Sums, Totals, UsageReport } from './types.ts'
 import type { UserFinder } from './users.ts'
 
 export interface UsageRpcDeps {
@@ -88,7 +88,7 @@ export function createUsageRpc({
         request.userId,
       )
       return {
-        sessions: items.map((item) => toSession(item, history.endOf(item))),
+        sessions: items.map(toSession),
         nextCursor,
         openmeterConfigured,
       }
@@ -97,7 +97,7 @@ export function createUsageRpc({
     listOwnUsageSessions: rpc(own, async (request: pb.ListOwnUsageSessionsRequest, caller) => {
       const { items, nextCursor } = await history.ownSessions(selfOf(caller), historyOf(request))
       return {
-        sessions: items.map((item) => toSession(item, history.endOf(item))),
+        sessions: items.map(toSession),
         nextCursor,
         openmeterConfigured,
         clientId: caller.clientId,
@@ -314,7 +314,7 @@ const toCharges = ({
   platformFeeUsdExact: formatDecimal18(platformFee),
 })
 
-const toSession = (item: SessionItem, endedAt: Date | null): pb.UsageSession => ({
+const toSession = (item: SessionEntry): pb.UsageSession => ({
   sessionId: item.sessionId,
   manifestId: item.manifestId,
   endUserId: item.userId,
@@ -332,7 +332,7 @@ const toSession = (item: SessionItem, endedAt: Date | null): pb.UsageSession => 
   ...toCharges(item),
   platformFeeWei: String(item.platformWei),
   startedAt: instant(item.startedAt),
-  endedAt: endedAt?.toISOString(),
+  endedAt: item.endedAt?.toISOString(),
 })
 
 const toOwnerCharge = (network: NetworkCharge | null) =>

@@ -138,3 +138,8 @@ export interface SessionItem extends Sums {
   readonly billableSecs: string
   readonly pixels: string
 }
+
+export interface SessionEntry extends SessionItem {
+  /** Null while the session is open. */
+  readonly endedAt: Date | null
+}

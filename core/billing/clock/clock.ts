@@ -50,6 +50,8 @@ const dayMs = 86_400_000
 /** All moves together. */
 export const aheadMaxMs = 731 * dayMs
 const stepMaxMs = 366 * dayMs
+// Whoever dates a ticket of the app reads all of them.
+const movesMax = 10_000
 const answerMs = 15_000
 const upkeepMs = 20_000
 const sweepsMax = 1_000
@@ -64,11 +66,16 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
 
   /**
    * Moves the clock, then does what became due by it. REQUEST_INVALID for a move that is none, goes back or too far; CONFLICT
-   * for an app that is no test app. Of two moves at once one follows the other.
+   * for an app that is no test app, and for one whose clock was moved too often. Of two moves at once one follows the other.
    */
   async function advance(app: AppId, move: ClockMove, by: ClockActor): Promise<AdvancedClock> {
     const moved = await tx(pool, async (db) => {
       const last = await lock(db, app)
+      if (last.count >= movesMax)
+        throw new DomainError(
+          'CONFLICT',
+          `the clock of this app was moved ${movesMax} times, and can be moved no more; make another test app`,
+        )
       const real = now()
       const from = later(real, last.aheadMs)
       const to = targetOf(move, from)
@@ -101,7 +108,8 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
         'CONFLICT',
         'only a test app has a clock; an app is made as one with "isTest": true, and never becomes one later',
       )
-    return { aheadMs: clock.last?.aheadMs ?? 0, sinceMs: clock.last?.since.getTime() ?? 0 }
+    const { count, last } = clock
+    return { count, aheadMs: last?.aheadMs ?? 0, sinceMs: last?.since.getTime() ?? 0 }
   }
 
   /** False when it takes longer; it then goes on by itself. */

@@ -62,15 +62,21 @@ export async function listMoves(db: Db, apps: readonly AppId[]): Promise<Map<App
   )
 }
 
-/** Keeps others from moving the clock of an app until the transaction ends. Null unless it is a test app; then its last move. */
-export async function lockClock(db: Db, app: AppId): Promise<{ last: Move | null } | null> {
+/**
+ * Keeps others from moving the clock of an app until the transaction ends. Null unless it is a test app; then how often it
+ * was moved, and its last move.
+ */
+export async function lockClock(
+  db: Db,
+  app: AppId,
+): Promise<{ count: number; last: Move | null } | null> {
   const locked = await maybeOne(
     db,
     sql`select from apps where id = ${app} and is_test for no key update`,
   )
   if (!locked) return null
-  const moves = (await listMoves(db, [app])).get(app)
-  return { last: moves?.at(-1) ?? null }
+  const moves = (await listMoves(db, [app])).get(app) ?? []
+  return { count: moves.length, last: moves.at(-1) ?? null }
 }
 
 /** Whoever writes has locked the clock. */

@@ -7,7 +7,7 @@ import type { Dates, Now } from '../../lib/time.ts'
 import { type Cursors, createCursors } from '../cursor.ts'
 import { type Page, type Place, listRequests, listSessions } from './store.ts'
 import { parseHistoryRange } from '../range.ts'
-import type { RequestItem, SessionItem } from '../types.ts'
+import type { RequestItem, SessionEntry, SessionItem } from '../types.ts'
 import type { Sealing } from '../../platform/sealing/sealing.ts'
 import { type KnownUser, type UsageUsers, createUserFinder } from '../users.ts'
 
@@ -69,23 +69,26 @@ export function createHistory({ pool, users, sealing, clocks = realTime, now }: 
     appId: AppId,
     query: HistoryQuery,
     of?: string,
-  ): Promise<Listed<SessionItem>> {
+  ): Promise<Listed<SessionEntry>> {
     return sessionsOf(appId, query, of === undefined ? null : () => findUser(appId, of))
   }
 
   const ownSessions = (
     user: { appId: AppId } & KnownUser,
     query: HistoryQuery,
-  ): Promise<Listed<SessionItem>> => sessionsOf(user.appId, query, async () => user)
+  ): Promise<Listed<SessionEntry>> => sessionsOf(user.appId, query, async () => user)
 
   async function sessionsOf(
     appId: AppId,
     query: HistoryQuery,
     user: Lookup,
-  ): Promise<Listed<SessionItem>> {
-    const { page, context } = await pageOf(appId, query, { list: 'sessions', user })
-    return cut(await listSessions(pool, { ...page, limit: page.limit + 1 }), page.limit, (last) =>
-      cursors.format([last.startedAt, last.sessionId, last.userId], context),
+  ): Promise<Listed<SessionEntry>> {
+    const { page, context, at } = await pageOf(appId, query, { list: 'sessions', user })
+    const rows = await listSessions(pool, { ...page, limit: page.limit + 1 })
+    return cut(
+      rows.map((item) => ({ ...item, endedAt: endOf(item, at) })),
+      page.limit,
+      (last) => cursors.format([last.startedAt, last.sessionId, last.userId], context),
     )
   }
 
@@ -93,7 +96,7 @@ export function createHistory({ pool, users, sealing, clocks = realTime, now }: 
     appId: AppId,
     query: HistoryQuery,
     { list, user }: { list: string; user: Lookup },
-  ): Promise<{ page: Page; context: string }> {
+  ): Promise<{ page: Page; context: string; at: Date }> {
     const limit = parseLimit(query.limit)
     const at = await clocks.timeOf(pool, appId, now())
     parseHistoryRange(query, at)
@@ -108,6 +111,7 @@ export function createHistory({ pool, users, sealing, clocks = realTime, now }: 
     // A list that began in the current month stays in that month, also after the next one has begun.
     const range = parseHistoryRange(query, before ? new Date(before.at) : at)
     return {
+      at,
       page: {
         appId,
         userId: owner?.id ?? null,
@@ -120,14 +124,14 @@ export function createHistory({ pool, users, sealing, clocks = realTime, now }: 
     }
   }
 
-  /** When a session ended: at its last ticket, once it has been idle for five minutes. */
-  const endOf = ({ lastAt }: SessionItem): Date | null =>
-    now().getTime() - lastAt.getTime() >= idleMs ? lastAt : null
-
-  return { requests, ownRequests, sessions, ownSessions, endOf }
+  return { requests, ownRequests, sessions, ownSessions }
 }
 
 export type History = ReturnType<typeof createHistory>
+
+/** When a session ended: at its last ticket, once it has been idle for five minutes by the clock of its app. */
+const endOf = ({ lastAt }: SessionItem, at: Date): Date | null =>
+  at.getTime() - lastAt.getTime() >= idleMs ? lastAt : null
 
 type Lookup = (() => Promise<KnownUser>) | null
 

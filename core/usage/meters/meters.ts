@@ -4,12 +4,14 @@ import type { Pool } from '../../lib/sql.ts'
 import { type Now, parseInstant } from '../../lib/time.ts'
 import type { Dimension, Meter, MeterName } from '../../metering/backend/catalog.ts'
 import type { BackendApi } from '../../metering/backend/module.ts'
+import type { Clocks } from '../../platform/clocks/clocks.ts'
 import type { UserCaller } from '../../rpc/callers.ts'
 import { type Key, sumsBy } from '../store.ts'
 import type { UsageRow } from '../types.ts'
 
 export interface MetersDeps extends Pick<BackendApi, 'meters' | 'requireAnswers'> {
   readonly pool: Pool
+  readonly clocks: Clocks
   readonly now: Now
 }
 
@@ -34,7 +36,7 @@ export interface MeterSum {
 const maxRows = 10_000
 
 /** The meters of the catalogue, for the user who presents the credential (docs/builder-api.md). */
-export function createMeters({ pool, now, meters, requireAnswers }: MetersDeps) {
+export function createMeters({ pool, clocks, now, meters, requireAnswers }: MetersDeps) {
   /**
    * The caller's own usage of one meter. REQUEST_INVALID in the order of docs/builder-api.md, then METERING_FAILED when
    * the backend does not answer. The figures are those of the ledger.
@@ -50,7 +52,7 @@ export function createMeters({ pool, now, meters, requireAnswers }: MetersDeps) 
     const selection = { appId, userId, range, requestId: null }
     const rows = (await sumsBy(pool, selection, { keys, limit: maxRows })).filter(isUsed)
     const values = valuesOf[meter.key](rows)
-    const window = windowOf(rows, range, now())
+    const window = windowOf(rows, range, await clocks.timeOf(pool, appId, now()))
     return rows.map((row, index) => ({
       ...window,
       value: values[index] ?? '0',
@@ -149,7 +151,7 @@ function parseTime(name: string, text: string | undefined): Date | null {
   throw invalid(`${name} must be an instant of RFC 3339, such as 2026-04-01T00:00:00Z`)
 }
 
-/** An open start is the first usage there is, an open end is now. */
+/** An open start is the first usage there is, an open end is now, by the clock of the app. */
 function windowOf(rows: readonly UsageRow[], { start, end }: Window, at: Date) {
   const first = Math.min(...rows.map(({ firstAt }) => firstAt?.getTime() ?? Infinity))
   const from = start ?? new Date(Number.isFinite(first) ? first : at.getTime())

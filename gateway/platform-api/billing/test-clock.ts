@@ -83,7 +83,7 @@ function advanceClock(app: App): void {
         operationId: 'advanceTestClock',
         summary: 'Move the clock of a test app ahead',
         description:
-          'Moves the clock of a test app to an instant, or by some seconds: at most 366 days at once, and two years in all. Answers when the periods, expiries and changes of plan that became due are booked, and says what they were. 409 for an app that is no test app.',
+          'Moves the clock of a test app to an instant, or by some seconds: at most 366 days at once, two years in all, and 10,000 times. Answers when the periods, expiries and changes of plan that became due are booked, and says what they were. 409 for an app that is no test app, and for one whose clock was moved too often.',
         tags,
         params: AppParams,
         body: Type.Object(

@@ -235,9 +235,10 @@ describe('the history of sessions', () => {
       externalUserId: 'ann',
     })
     // The last tickets were signed at 09:58 and, by ann in session 2, at 09:52.
-    expect(
-      [byId.get('s8'), byId.get('s2')].map((item) => item && history.endOf(item)?.toISOString()),
-    ).toEqual([undefined, '2026-04-10T09:52:00.000Z'])
+    expect([byId.get('s8'), byId.get('s2')].map((item) => item?.endedAt?.toISOString())).toEqual([
+      undefined,
+      '2026-04-10T09:52:00.000Z',
+    ])
   })
 
   it.each([1, 3, 50])('comes in pages of %i, the latest to begin first', async (limit) => {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
 import { envelope } from '../../../core/metering/harness.ts'
-import { basicOf, begin, serviceToken } from '../../../core/support.ts'
+import { basicOf, bearerOf, begin, serviceToken } from '../../../core/support.ts'
 import { secretly } from '../../../support/secrecy.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
 import { asRecord } from '../../support.ts'
@@ -102,6 +102,15 @@ async function balanceOf(app: TestApp, user: string, asOf?: string) {
   return { balance: balance?.balanceUsdMicros, consumed: balance?.consumedUsdMicros }
 }
 
+/** What the user is told of itself by the builder API. */
+async function meterOf({ clientId, basic }: TestApp, externalUserId: string): Promise<unknown> {
+  const user = { clientId, externalUserId }
+  const { accessToken } = await real.core.as(basic).mintUserToken(user)
+  const url = `${real.builderUrl}/api/v1/apps/${clientId}/usage?meter=signed_ticket_count`
+  const response = await fetch(url, { headers: { authorization: bearerOf(accessToken) } })
+  return asRecord(await response.json())['rows']
+}
+
 async function differences(): Promise<unknown[]> {
   const all: unknown[] = []
   for await (const { difference } of operator.verifyBooks({ clientId: undefined }))
@@ -184,6 +193,23 @@ describe('a test app', () => {
     await expect(real.core.sql.query('delete from test_clock_moves')).rejects.toThrow(
       /append-only|never/,
     )
+  })
+
+  it('is moved at most 10,000 times', async () => {
+    const app = await newTestApp()
+    // One move less than the bound, a second further each.
+    await real.core.sql.query(
+      `insert into test_clock_moves (app_id, since, ahead_ms)
+       select app_id, $2::timestamptz - n * interval '1 second', (10000 - n) * 1000
+       from clients, generate_series(1, 9999) n
+       where client_id = $1`,
+      [app.clientId, begin],
+    )
+    expect(await move(app, { advanceSeconds: 60 })).toMatchObject({ status: 200 })
+    const answer = await move(app, { advanceSeconds: 60 })
+    expect(answer).toMatchObject({ status: 409, body: { code: 'conflict' } })
+    expect(JSON.stringify(answer.body)).toMatch(/moved 10000 times.*make another test app/)
+    expect(await clockOf(app)).toMatchObject({ body: { aheadSeconds: 10_059 } })
   })
 
   it('alone has a clock, which its people and its M2M client move', async () => {
@@ -348,6 +374,31 @@ describe('moving the clock', () => {
     expect(await moved(app, '2026-04-20T02:00:00Z')).toMatchObject({ planAdjustments: 0 })
     expect(await balanceOf(app, 'ada')).toMatchObject({ balance: '8000000' })
     expect(await differences()).toEqual([])
+  })
+
+  it('ends sessions, and windows of meters, by the clock', async () => {
+    const app = await newTestApp('ada')
+    await moved(app, '2026-05-15T00:00:00Z')
+    real.core.clock.advance(1_000)
+    await use(app, 'ada')
+    const sessions = async () => {
+      const url = `${real.url}/api/v1/builder/apps/${app.clientId}/usage/requests`
+      const query = '?groupBy=session&startDate=2026-05-01&endDate=2026-06-01'
+      const { items } = asRecord(await (await fetch(url + query, { headers: as(app) })).json())
+      return Array.isArray(items)
+        ? items.map(asRecord).map(({ startedAt, endedAt }) => ({ startedAt, endedAt }))
+        : []
+    }
+    const startedAt = '2026-05-15T00:00:01.000Z'
+    expect(await sessions()).toEqual([{ startedAt, endedAt: undefined }])
+    await moved(app, '2026-05-15T00:04:00Z')
+    expect(await sessions()).toEqual([{ startedAt, endedAt: undefined }])
+    // No real minute has passed.
+    await moved(app, '2026-05-15T00:06:00Z')
+    expect(await sessions()).toEqual([{ startedAt, endedAt: startedAt }])
+    expect(await meterOf(app, 'ada')).toMatchObject([
+      { windowEnd: '2026-05-15T00:06:00.000Z', value: 1 },
+    ])
   })
 
   it('touches no other app', async () => {
