@@ -88,7 +88,9 @@ export function createRevocation(deps: RevocationDeps) {
         if (error instanceof DomainError && error.reason === 'TOKEN_INVALID') return null
         throw error
       })
-    if (!claims || !clientIds.includes(claims.clientId)) return
+    // A token of a registered client names the app, and descends from the client.
+    const owners = claims ? [claims.clientId, ...claims.grants] : []
+    if (!claims || !owners.some((id) => clientIds.includes(id))) return
     const { jti, use } = claims
     const at = now()
     await tx(pool, async (db) => {

@@ -410,6 +410,21 @@ describe('a client that follows the metadata alone', () => {
     expect((await askUsage(tokens.access_token)).status).toBe(401)
   })
 
+  it('ends its own token, and no other (RFC 7009)', async () => {
+    const mine = await logIn()
+    const theirs = await logIn()
+    const token = mine.tokens.access_token
+    const revoke = async ({ as, skewed }: typeof mine) =>
+      oauth.processRevocationResponse(
+        await oauth.revocationRequest(as, skewed, oauth.None(), token, via),
+      )
+    await revoke(theirs)
+    expect((await askUsage(token)).status).toBe(200)
+    await revoke(mine)
+    expect((await askUsage(token)).status).toBe(401)
+    expect((await askUsage(theirs.tokens.access_token)).status).toBe(200)
+  })
+
   it('refuses a resource that is none of ours', async () => {
     const { as } = await discover()
     const { id } = await registered()
