@@ -18,14 +18,26 @@ export interface Ask {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** The builder API before a real core. Every answer is held to the listener's own document. */
+const builderEdge = { port: 0, url: 'https://edge.example', corsOrigins: [], perAddress: 600 }
+
+/** The builder API and its edge before a real core. Every answer is held to the builder port's document. */
 export async function startBuilder(env: Readonly<Record<string, string>> = {}) {
-  const real = await startReal(env)
+  const real = await startReal(env, {}, { builderEdge })
   const document = asRecord(await (await fetch(`${real.builderUrl}/api/v1/openapi.json`)).json())
   const check = await documentChecker(document, { strict: true })
 
-  async function ask(method: string, path: string, options: Ask = {}) {
-    const response = await fetch(real.builderUrl + path, { method, ...requestOf(options) })
+  const ask = (method: string, path: string, options: Ask = {}) =>
+    askAt(real.builderUrl, { method, path, options })
+
+  /** Usage at the edge. */
+  const askEdge = (method: string, path: string, options: Ask = {}) =>
+    askAt(real.edgeUrl, { method, path, options })
+
+  async function askAt(
+    url: string,
+    { method, path, options }: { method: string; path: string; options: Ask },
+  ) {
+    const response = await fetch(url + path, { method, ...requestOf(options) })
     const text = await response.text()
     const isJson = /[/+]json/.test(response.headers.get('content-type') ?? '')
     const { status, headers } = response
@@ -41,7 +53,7 @@ export async function startBuilder(env: Readonly<Record<string, string>> = {}) {
     return { ...app, tenantBasic: basicOf(app.clientId, secretly(secret)) }
   }
 
-  return { real, document, ask, newTenant, stop: real.stop }
+  return { real, document, ask, askEdge, newTenant, stop: real.stop }
 }
 
 export type Builder = Awaited<ReturnType<typeof startBuilder>>

@@ -51,10 +51,13 @@ const exchange = (subject: string, clientId = mine.clientId) =>
       subject_token_type: TokenType.accessToken,
     },
   })
-const usage = (bearer: string, clientId = mine.clientId) =>
-  builder.ask('GET', `/api/v1/apps/${clientId}/usage?meter=network_fee_usd_micros`, {
-    authorization: `Bearer ${bearer}`,
-  })
+type Door = 'ask' | 'askEdge'
+const usageAt =
+  (door: Door) =>
+  (bearer: string, clientId = mine.clientId) =>
+    builder[door]('GET', `/api/v1/apps/${clientId}/usage?meter=network_fee_usd_micros`, {
+      authorization: `Bearer ${bearer}`,
+    })
 
 describe('a token of an issuer that an app trusts', () => {
   it('is exchanged for a signer session at the builder API', async () => {
@@ -64,16 +67,24 @@ describe('a token of an issuer that an app trusts', () => {
     expect(verdictOf(await exchange(await token(), theirs.clientId))).toBe('400 invalid_grant')
   })
 
-  it('tells its user its own usage, and nothing at another app', async () => {
-    const answer = await usage(await token({ sub: 'grace' }))
-    expect(answer.status).toBe(200)
-    expect(answer.body).toMatchObject({ actor: 'grace', subjects: [`${mine.clientId}:grace`] })
-    expect((await usage(await token(), theirs.clientId)).status).toBe(404)
-    expect((await usage(await token({ azp: 'other' }))).status).toBe(401)
-    expect((await usage(await token({ exp: 1 }))).status).toBe(401)
-  })
+  it.each([
+    ['builder port', 'ask'],
+    ['edge', 'askEdge'],
+  ] as const)(
+    'tells its user its own usage at the %s, and nothing at another app',
+    async (_, at) => {
+      const usage = usageAt(at)
+      const answer = await usage(await token({ sub: 'grace' }))
+      expect(answer.status).toBe(200)
+      expect(answer.body).toMatchObject({ actor: 'grace', subjects: [`${mine.clientId}:grace`] })
+      expect((await usage(await token(), theirs.clientId)).status).toBe(404)
+      expect((await usage(await token({ azp: 'other' }))).status).toBe(401)
+      expect((await usage(await token({ exp: 1 }))).status).toBe(401)
+    },
+  )
 
   it('is refused for a deactivated user', async () => {
+    const usage = usageAt('ask')
     const text = await token({ sub: 'eve' })
     expect((await exchange(text)).status).toBe(200)
     await builder.real.core
@@ -81,5 +92,6 @@ describe('a token of an issuer that an app trusts', () => {
       .deactivateUser({ clientId: mine.clientId, externalUserId: 'eve' })
     expect(verdictOf(await exchange(text))).toBe('400 invalid_grant')
     expect((await usage(text)).status).toBe(401)
+    expect((await usageAt('askEdge')(text)).status).toBe(401)
   })
 })

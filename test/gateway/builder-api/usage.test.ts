@@ -7,16 +7,10 @@ import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts
 let builder: Builder
 let mine: Tenant
 let theirs: Tenant
-let key: string
 beforeAll(async () => {
   builder = await startBuilder()
   mine = await builder.newTenant('mine')
   theirs = await builder.newTenant('theirs')
-  const { body } = await builder.ask('POST', `/api/v1/apps/${mine.clientId}/users`, {
-    authorization: mine.tenantBasic,
-    json: { externalUserId: 'ada', issueApiKey: true },
-  })
-  key = `Bearer ${secretly(String(body['apiKey']))}`
   const at = builder.real.core.clock.now().getTime()
   const ticket = (data: object, minutes = 0) =>
     envelope({
@@ -43,103 +37,29 @@ beforeAll(async () => {
 afterAll(() => builder.stop())
 
 const usageOf = (clientId: string): string => `/api/v1/apps/${clientId}/usage`
-const ask = (query: string, authorization: string | null = key, clientId = mine.clientId) =>
-  builder.ask('GET', `${usageOf(clientId)}${query}`, { authorization })
 const unknownApp = (): string => `app_${randomBytes(12).toString('hex')}`
-
-const rowsOf = async (query: string) => {
-  const { status, body } = await ask(query)
-  expect(status).toBe(200)
-  return Array.isArray(body['rows']) ? body['rows'] : []
-}
-
 const self = () => ({ client_id: mine.clientId, external_user_id: 'ada' })
 
-describe('a meter', () => {
-  it.each([
-    ['network_fee_usd_micros', '6000000001'],
-    ['network_fee_usd_micros_by_manifest', '6000000001'],
-    ['billable_usd_micros', '6000000001'],
-    ['signed_ticket_count', '3'],
-    ['fee_wei', '2000000000000200001'],
-    ['billable_secs', '21.5'],
-  ])('%s has one sum of the user who asks', async (meter, valueExact) => {
-    const { body } = await ask(`?meter=${meter}`, mine.userToken)
-    const subject = `${mine.clientId}:ada`
-    expect(body).toEqual({
-      clientId: mine.clientId,
-      meter,
-      actor: 'ada',
-      subjects: [subject],
-      rows: [
-        {
-          subject,
-          windowStart: expect.any(String),
-          windowEnd: builder.real.core.clock.now().toISOString(),
-          value: Number(valueExact),
-          valueExact,
-          groupBy: self(),
-        },
-      ],
-    })
+async function newKey(externalUserId: string): Promise<string> {
+  const { body } = await builder.ask('POST', `/api/v1/apps/${mine.clientId}/users`, {
+    authorization: mine.tenantBasic,
+    json: { externalUserId, issueApiKey: true },
   })
+  return `Bearer ${secretly(String(body['apiKey']))}`
+}
 
-  it('is grouped by each dimension that is named, empty ones and subject left aside', async () => {
-    const rows = await rowsOf(
-      '?meter=signed_ticket_count&groupBy=pipeline&groupBy=model_id&groupBy=&groupBy=subject',
-    )
-    expect(
-      rows.map(({ groupBy, valueExact }) => [groupBy['pipeline'], groupBy['model_id'], valueExact]),
-    ).toEqual([
-      ['text', 'unknown', '1'],
-      ['live', 'a', '1'],
-      ['live', 'b', '1'],
-    ])
-    const one = await rowsOf('?meter=signed_ticket_count&groupBy=pipeline')
-    expect(one.map(({ groupBy }) => groupBy)).toEqual([
-      { ...self(), pipeline: 'text' },
-      { ...self(), pipeline: 'live' },
-    ])
-  })
+async function newJwt(externalUserId: string): Promise<string> {
+  const m2m = builder.real.core.as(mine.basic)
+  await m2m.upsertUser({ clientId: mine.clientId, externalUserId })
+  const token = await m2m.mintUserToken({ clientId: mine.clientId, externalUserId })
+  return `Bearer ${secretly(token.accessToken)}`
+}
 
-  it('is grouped by manifest where the catalogue says so', async () => {
-    const rows = await rowsOf('?meter=fee_wei&groupBy=manifest_id')
-    expect(rows.map(({ groupBy, valueExact }) => [groupBy['manifest_id'], valueExact])).toEqual([
-      ['m-2', '2000000000000000001'],
-      ['sess-01J7', '200000'],
-    ])
-  })
-
-  it('adds up to the same micros however it is grouped', async () => {
-    const rows = await rowsOf('?meter=network_fee_usd_micros&groupBy=model_id&groupBy=pipeline')
-    expect(rows.reduce((sum, { value }) => sum + Number(value), 0)).toBe(6_000_000_001)
-  })
-
-  it('has a window from its start on, before its end', async () => {
-    const now = builder.real.core.clock.now()
-    const at = (ms: number) => encodeURIComponent(new Date(now.getTime() + ms).toISOString())
-    const count = async (from: number, to: number) =>
-      (await rowsOf(`?meter=signed_ticket_count&from=${at(from)}&to=${at(to)}`))[0]?.valueExact
-    expect(await count(0, 1)).toBe('2')
-    expect(await count(-1, 0)).toBeUndefined()
-    expect(await count(-3_600_000, 0)).toBe('1')
-    expect(await count(-3_600_000, 1)).toBe('3')
-    const [row] = await rowsOf(`?meter=fee_wei&from=${at(-9_000_000)}&to=${at(1)}`)
-    expect([row?.windowStart, row?.windowEnd]).toEqual(
-      [-9_000_000, 1].map((ms) => new Date(now.getTime() + ms).toISOString()),
-    )
-    const offset = await ask(`?meter=fee_wei&from=2026-03-10T14:00:00%2B02:00`)
-    expect(offset.status).toBe(200)
-  })
-
-  it('has no rows where nothing was used', async () => {
-    expect(await rowsOf('?meter=fee_wei&to=2020-01-01T00:00:00Z')).toEqual([])
-  })
-
-  it('takes the name of the user who asks', async () => {
-    expect(await rowsOf('?meter=fee_wei&externalUserId=ada')).toHaveLength(1)
-  })
-})
+/** The same rules at both, but for who may ask: keys open the builder port alone. */
+const doors = [
+  { door: 'the builder port', at: 'ask', newCredential: newKey },
+  { door: 'the edge', at: 'askEdge', newCredential: newJwt },
+] as const
 
 /** Each row has a fault, and those of all rows after it: the first decides. */
 const faults: { fault: string; query: string; detail: string }[] = [
@@ -195,70 +115,177 @@ const allFaults = [
   'to=tomorrow',
 ] as const
 
-describe('the order of refusals', () => {
-  it('begins with an address without a client id', async () => {
-    const answer = await builder.ask('GET', '/api/v1/apps//usage', { authorization: null })
-    expect(verdictOf(answer)).toBe('400 request_invalid')
+describe.each(doors)('usage at $door', ({ at, newCredential }) => {
+  let credential: string
+  beforeAll(async () => {
+    credential = await newCredential('ada')
   })
 
-  it.each([
-    ['nobody', () => null],
-    ['a tenant', () => mine.tenantBasic],
-    ['an M2M client', () => mine.basic],
-    ['a machine token', () => mine.machineToken],
-    ['a key of the platform API', () => mine.apiKey],
-    ['a token that is none', () => 'Bearer a.b.c'],
-    ['an sk_ key that is none', () => `Bearer sk_${'x'.repeat(49)}`],
-  ])('is 401 for %s, whatever the app and the query', async (_who, authorization) => {
-    for (const clientId of [mine.clientId, theirs.clientId, unknownApp(), mine.m2mClientId])
-      for (const query of ['', '?meter=fee_wei', '?x=1&from=yesterday']) {
-        const answer = await ask(query, authorization(), clientId)
-        expect(answer.status).toBe(401)
-        expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer /)
-      }
-  })
+  const ask = (
+    query: string,
+    authorization: string | null = credential,
+    clientId = mine.clientId,
+  ) => builder[at]('GET', `${usageOf(clientId)}${query}`, { authorization })
 
-  it('is then 404 for another app, like one that does not exist', async () => {
-    for (const authorization of [key, mine.userToken])
-      for (const clientId of [theirs.clientId, unknownApp(), mine.m2mClientId])
-        for (const query of ['?meter=fee_wei', '?x=1', '?from=yesterday'])
-          expect(verdictOf(await ask(query, authorization, clientId))).toBe('404 not_found')
-  })
+  const rowsOf = async (query: string) => {
+    const { status, body } = await ask(query)
+    expect(status).toBe(200)
+    return Array.isArray(body['rows']) ? body['rows'] : []
+  }
 
-  it.each(faults)('is then 400 for $fault', async ({ query, detail }) => {
-    const answer = await ask(`?${query}`)
-    expect(verdictOf(answer)).toBe('400 request_invalid')
-    expect(answer.body['detail']).toContain(detail)
-  })
-
-  it.each([
-    { name: 'meter', first: 'meter=x', detail: 'meter is not a catalog meter', from: 0 },
-    { name: 'externalUserId', first: 'meter=fee_wei', detail: 'externalUserId must', from: 0 },
-    { name: 'groupBy', first: 'meter=fee_wei', detail: 'groupBy "gateway"', from: 1 },
-    { name: 'from', first: 'meter=fee_wei', detail: 'from must be', from: 2 },
-    { name: 'to', first: 'meter=fee_wei', detail: 'to must be', from: 3 },
-  ])('looks at $name before what comes after it', async ({ first, detail, from }) => {
-    const query = [first, ...allFaults.slice(from)].join('&')
-    expect((await ask(`?${query}`)).body['detail']).toContain(detail)
-  })
-
-  it('is 400 for parameters that nobody knows, and for those that may be there once', async () => {
-    const unknown = await ask('?meter=fee_wei&user=bob')
-    expect(verdictOf(unknown)).toBe('400 request_invalid')
-    expect(unknown.body['detail']).toContain('known here: externalUserId, from, groupBy, meter, to')
-    expect(verdictOf(await ask('?meter=fee_wei&meter=fee_wei'))).toBe('400 request_invalid')
-  })
-})
-
-describe('a user whose id has a colon', () => {
-  it('may name itself', async () => {
-    const { body } = await builder.ask('POST', `/api/v1/apps/${mine.clientId}/users`, {
-      authorization: mine.tenantBasic,
-      json: { externalUserId: 'org:7' },
+  describe('a meter', () => {
+    it.each([
+      ['network_fee_usd_micros', '6000000001'],
+      ['network_fee_usd_micros_by_manifest', '6000000001'],
+      ['billable_usd_micros', '6000000001'],
+      ['signed_ticket_count', '3'],
+      ['fee_wei', '2000000000000200001'],
+      ['billable_secs', '21.5'],
+    ])('%s has one sum of the user who asks', async (meter, valueExact) => {
+      const { body } = await ask(`?meter=${meter}`, mine.userToken)
+      const subject = `${mine.clientId}:ada`
+      expect(body).toEqual({
+        clientId: mine.clientId,
+        meter,
+        actor: 'ada',
+        subjects: [subject],
+        rows: [
+          {
+            subject,
+            windowStart: expect.any(String),
+            windowEnd: builder.real.core.clock.now().toISOString(),
+            value: Number(valueExact),
+            valueExact,
+            groupBy: self(),
+          },
+        ],
+      })
     })
-    const authorization = `Bearer ${secretly(String(body['apiKey']))}`
-    const answer = await ask('?meter=fee_wei&externalUserId=org:7', authorization)
-    expect([answer.status, answer.body['actor']]).toEqual([200, 'org:7'])
+
+    it('is grouped by each dimension that is named, empty ones and subject left aside', async () => {
+      const rows = await rowsOf(
+        '?meter=signed_ticket_count&groupBy=pipeline&groupBy=model_id&groupBy=&groupBy=subject',
+      )
+      expect(
+        rows.map(({ groupBy, valueExact }) => [
+          groupBy['pipeline'],
+          groupBy['model_id'],
+          valueExact,
+        ]),
+      ).toEqual([
+        ['text', 'unknown', '1'],
+        ['live', 'a', '1'],
+        ['live', 'b', '1'],
+      ])
+      const one = await rowsOf('?meter=signed_ticket_count&groupBy=pipeline')
+      expect(one.map(({ groupBy }) => groupBy)).toEqual([
+        { ...self(), pipeline: 'text' },
+        { ...self(), pipeline: 'live' },
+      ])
+    })
+
+    it('is grouped by manifest where the catalogue says so', async () => {
+      const rows = await rowsOf('?meter=fee_wei&groupBy=manifest_id')
+      expect(rows.map(({ groupBy, valueExact }) => [groupBy['manifest_id'], valueExact])).toEqual([
+        ['m-2', '2000000000000000001'],
+        ['sess-01J7', '200000'],
+      ])
+    })
+
+    it('adds up to the same micros however it is grouped', async () => {
+      const rows = await rowsOf('?meter=network_fee_usd_micros&groupBy=model_id&groupBy=pipeline')
+      expect(rows.reduce((sum, { value }) => sum + Number(value), 0)).toBe(6_000_000_001)
+    })
+
+    it('has a window from its start on, before its end', async () => {
+      const now = builder.real.core.clock.now()
+      const at = (ms: number) => encodeURIComponent(new Date(now.getTime() + ms).toISOString())
+      const count = async (from: number, to: number) =>
+        (await rowsOf(`?meter=signed_ticket_count&from=${at(from)}&to=${at(to)}`))[0]?.valueExact
+      expect(await count(0, 1)).toBe('2')
+      expect(await count(-1, 0)).toBeUndefined()
+      expect(await count(-3_600_000, 0)).toBe('1')
+      expect(await count(-3_600_000, 1)).toBe('3')
+      const [row] = await rowsOf(`?meter=fee_wei&from=${at(-9_000_000)}&to=${at(1)}`)
+      expect([row?.windowStart, row?.windowEnd]).toEqual(
+        [-9_000_000, 1].map((ms) => new Date(now.getTime() + ms).toISOString()),
+      )
+      const offset = await ask(`?meter=fee_wei&from=2026-03-10T14:00:00%2B02:00`)
+      expect(offset.status).toBe(200)
+    })
+
+    it('has no rows where nothing was used', async () => {
+      expect(await rowsOf('?meter=fee_wei&to=2020-01-01T00:00:00Z')).toEqual([])
+    })
+
+    it('takes the name of the user who asks', async () => {
+      expect(await rowsOf('?meter=fee_wei&externalUserId=ada')).toHaveLength(1)
+    })
+  })
+
+  describe('the order of refusals', () => {
+    it('begins with an address without a client id', async () => {
+      const answer = await builder[at]('GET', '/api/v1/apps//usage', { authorization: null })
+      expect(verdictOf(answer)).toBe('400 request_invalid')
+    })
+
+    it.each([
+      ['nobody', () => null],
+      ['a tenant', () => mine.tenantBasic],
+      ['an M2M client', () => mine.basic],
+      ['a machine token', () => mine.machineToken],
+      ['a key of the platform API', () => mine.apiKey],
+      ['a token that is none', () => 'Bearer a.b.c'],
+      ['an sk_ key that is none', () => `Bearer sk_${'x'.repeat(49)}`],
+    ])('is 401 for %s, whatever the app and the query', async (_who, authorization) => {
+      for (const clientId of [mine.clientId, theirs.clientId, unknownApp(), mine.m2mClientId])
+        for (const query of ['', '?meter=fee_wei', '?x=1&from=yesterday']) {
+          const answer = await ask(query, authorization(), clientId)
+          expect(answer.status).toBe(401)
+          expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer /)
+        }
+    })
+
+    it('is then 404 for another app, like one that does not exist', async () => {
+      for (const authorization of [credential, mine.userToken])
+        for (const clientId of [theirs.clientId, unknownApp(), mine.m2mClientId])
+          for (const query of ['?meter=fee_wei', '?x=1', '?from=yesterday'])
+            expect(verdictOf(await ask(query, authorization, clientId))).toBe('404 not_found')
+    })
+
+    it.each(faults)('is then 400 for $fault', async ({ query, detail }) => {
+      const answer = await ask(`?${query}`)
+      expect(verdictOf(answer)).toBe('400 request_invalid')
+      expect(answer.body['detail']).toContain(detail)
+    })
+
+    it.each([
+      { name: 'meter', first: 'meter=x', detail: 'meter is not a catalog meter', from: 0 },
+      { name: 'externalUserId', first: 'meter=fee_wei', detail: 'externalUserId must', from: 0 },
+      { name: 'groupBy', first: 'meter=fee_wei', detail: 'groupBy "gateway"', from: 1 },
+      { name: 'from', first: 'meter=fee_wei', detail: 'from must be', from: 2 },
+      { name: 'to', first: 'meter=fee_wei', detail: 'to must be', from: 3 },
+    ])('looks at $name before what comes after it', async ({ first, detail, from }) => {
+      const query = [first, ...allFaults.slice(from)].join('&')
+      expect((await ask(`?${query}`)).body['detail']).toContain(detail)
+    })
+
+    it('is 400 for parameters that nobody knows, and for those that may be there once', async () => {
+      const unknown = await ask('?meter=fee_wei&user=bob')
+      expect(verdictOf(unknown)).toBe('400 request_invalid')
+      expect(unknown.body['detail']).toContain(
+        'known here: externalUserId, from, groupBy, meter, to',
+      )
+      expect(verdictOf(await ask('?meter=fee_wei&meter=fee_wei'))).toBe('400 request_invalid')
+    })
+  })
+
+  describe('a user whose id has a colon', () => {
+    it('may name itself', async () => {
+      const authorization = await newCredential('org:7')
+      const answer = await ask('?meter=fee_wei&externalUserId=org:7', authorization)
+      expect([answer.status, answer.body['actor']]).toEqual([200, 'org:7'])
+    })
   })
 })
 
@@ -267,12 +294,15 @@ describe('without a metering backend', () => {
     const bare = await startBuilder({ METERING_BACKEND: 'none' })
     try {
       const { clientId, userToken } = await bare.newTenant('bare')
-      const get = async (id: string, query: string, authorization: string | null = userToken) =>
-        verdictOf(await bare.ask('GET', `${usageOf(id)}${query}`, { authorization }))
-      for (const query of ['?meter=fee_wei', '', '?x=1', '?meter=x&from=y', '?meter=%ff'])
-        expect([query, await get(clientId, query)]).toEqual([query, '503 metering_not_configured'])
-      expect(await get(unknownApp(), '?x=1')).toBe('404 not_found')
-      expect(await get(clientId, '?x=1', null)).toBe('401 token_invalid')
+      for (const { at } of doors) {
+        const get = async (id: string, query: string, authorization: string | null = userToken) =>
+          verdictOf(await bare[at]('GET', `${usageOf(id)}${query}`, { authorization }))
+        const refused = '503 metering_not_configured'
+        for (const query of ['?meter=fee_wei', '', '?x=1', '?meter=x&from=y', '?meter=%ff'])
+          expect([at, query, await get(clientId, query)]).toEqual([at, query, refused])
+        expect(await get(unknownApp(), '?x=1')).toBe('404 not_found')
+        expect(await get(clientId, '?x=1', null)).toBe('401 token_invalid')
+      }
     } finally {
       await bare.stop()
     }
@@ -285,12 +315,14 @@ describe('with a metering backend that does not answer', () => {
     const away = await startBuilder({ OPENMETER_URL: 'http://127.0.0.1:9' })
     try {
       const { clientId, userToken } = await away.newTenant('away')
-      const get = async (query: string, authorization: string | null = userToken) =>
-        verdictOf(await away.ask('GET', `${usageOf(clientId)}${query}`, { authorization }))
-      for (const query of ['', '?meter=x', '?meter=fee_wei&from=y', '?x=1'])
-        expect([query, await get(query)]).toEqual([query, '400 request_invalid'])
-      expect(await get('?meter=fee_wei', null)).toBe('401 token_invalid')
-      expect(await get('?meter=fee_wei')).toBe('502 metering_failed')
+      for (const { at } of doors) {
+        const get = async (query: string, authorization: string | null = userToken) =>
+          verdictOf(await away[at]('GET', `${usageOf(clientId)}${query}`, { authorization }))
+        for (const query of ['', '?meter=x', '?meter=fee_wei&from=y', '?x=1'])
+          expect([at, query, await get(query)]).toEqual([at, query, '400 request_invalid'])
+        expect(await get('?meter=fee_wei', null)).toBe('401 token_invalid')
+        expect(await get('?meter=fee_wei')).toBe('502 metering_failed')
+      }
     } finally {
       await away.stop()
     }
