@@ -1,0 +1,86 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { secretly } from '../../support/secrecy.ts'
+import { tollgate } from './support.ts'
+
+let core: TestCore
+let app: TestApp
+beforeAll(async () => {
+  core = await startTestCore()
+  vi.stubEnv('CORE_TARGET', core.core.target)
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+  app = await core.newApp()
+})
+afterAll(async () => {
+  vi.unstubAllEnvs()
+  await core.stop()
+})
+
+const token = (...argv: string[]) =>
+  tollgate('registration', 'token', ...argv, '--target', core.core.target)
+
+describe('tollgate registration token', () => {
+  it('makes, lists and revokes the tokens of an app', async () => {
+    const of = ['--app', app.clientId]
+    const { text } = await token(
+      'create',
+      ...of,
+      '--label',
+      'agents',
+      '--uses',
+      '20',
+      '--days',
+      '3',
+    )
+    const [, initial = '', id = ''] =
+      /^(svc_it_\S+) +\(shown once\)\n +id +(\S+)\n +expires +2026-03-13T\S+\n$/.exec(text) ?? []
+    secretly(initial)
+    expect(id).toMatch(/^[0-9a-f-]{36}$/)
+    const listed = await token('list', ...of)
+    expect(listed.text).toMatch(new RegExp(`${id} +0 of 20 +2026-03-13T\\S+ +agents\n`))
+    expect(listed.text).not.toContain(initial)
+    expect(await token('revoke', ...of, '--id', id)).toEqual({
+      code: 0,
+      text: `${id} is revoked\n`,
+    })
+    const after: unknown = JSON.parse((await token('list', ...of, '--json')).text)
+    expect(after).toMatchObject({
+      tokens: [{ id, revokedAt: expect.stringMatching(/^2026-03-10/) }],
+    })
+  })
+
+  it('lets one client register within a week unless told otherwise', async () => {
+    const { text } = await token('create', '--app', app.clientId, '--json')
+    const answer: unknown = JSON.parse(text)
+    expect(answer).toMatchObject({
+      token: expect.stringMatching(/^svc_it_/),
+      registrationToken: { usesMax: 1, expiresAt: expect.stringMatching(/^2026-03-17/) },
+    })
+    secretly(text.match(/svc_it_\w+/)?.[0] ?? '')
+  })
+
+  it.each([
+    [[], 2, 'one of: create, list, revoke'],
+    [['make'], 2, 'one of: create, list, revoke'],
+    [['create'], 2, '--app'],
+    [['create', '--app', 'x', '--uses', '0'], 2, '--uses must be a whole number above zero'],
+    [['create', '--app', 'x', '--days', '1.5'], 2, '--days must be a whole number above zero'],
+    [['create', '--app', 'app_0123456789abcdef01234567'], 1, 'no app has this client id'],
+    [['list', '--app', 'm2m_0123456789abcdef01234567'], 1, 'no app has this client id'],
+    [['revoke', '--app', 'x'], 2, '--id'],
+  ])('refuses %j', async (argv, code, message) => {
+    const answer = await token(...argv)
+    expect([answer.code, answer.text]).toEqual([code, expect.stringContaining(message)])
+  })
+
+  it('refuses a token that the app does not have, and more than there may be', async () => {
+    const of = ['--app', app.clientId]
+    const unknown = await token('revoke', ...of, '--id', '0192f3a0-0000-7000-8000-000000000000')
+    expect([unknown.code, unknown.text]).toEqual([
+      1,
+      expect.stringContaining('no such registration'),
+    ])
+    const long = await token('create', ...of, '--days', '367')
+    expect([long.code, long.text]).toEqual([1, expect.stringContaining('days')])
+  })
+})
