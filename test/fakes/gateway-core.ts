@@ -17,6 +17,7 @@ import * as clock from '../../proto/gen/ts-proto/tollgate/billing/v1/clock.ts'
 import * as whatif from '../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as issuers from '../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
+import * as registrations from '../../proto/gen/ts-proto/tollgate/identity/v1/registrations.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as builder from '../../proto/gen/ts-proto/tollgate/keys/v1/builder.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
@@ -343,6 +344,16 @@ const limit: limits.Limits = {
 const token = { accessToken: 'a.b.c', tokenType: 'Bearer', expiresIn: 300, scope: 'sign:job' }
 
 /** What core answers when nothing else is scripted. */
+const registered = registrations.RegisteredClient.fromPartial({
+  registeredClientId: 'dyn_0123456789abcdef01234567',
+  redirectUris: ['https://client.example/callback'],
+  grantTypes: ['authorization_code'],
+  scope: 'openid',
+  clientName: 'An agent',
+  createdAt: at,
+  registrationAccessToken: 'svc_ra_x',
+})
+
 const answers = {
   checkCaller: {} satisfies identity.CheckCallerResponse,
   findApp: { clientId } satisfies identity.FindAppResponse,
@@ -394,6 +405,10 @@ const answers = {
       discoveryUrl: 'https://signer.example/discover-orchestrators',
     },
   } satisfies grants.ExchangeBuilderTokenResponse,
+  registerClient: { client: registered } satisfies registrations.RegisterClientResponse,
+  getRegistration: { client: registered } satisfies registrations.GetRegistrationResponse,
+  replaceRegistration: { client: registered } satisfies registrations.ReplaceRegistrationResponse,
+  deleteRegistration: {} satisfies registrations.DeleteRegistrationResponse,
   queryMeter: {
     externalUserId: 'ada',
     rows: [
@@ -530,6 +545,7 @@ const services: ServiceDefinition[] = [
   accounts.AccountServiceService,
   management.ManagementServiceService,
   issuers.TrustedIssuerServiceService,
+  registrations.RegistrationServiceService,
   keys.KeyServiceService,
   builder.BuilderUserServiceService,
   meters.MeterServiceService,

@@ -5,6 +5,7 @@ import { expect } from 'vitest'
 import { getOrInsert } from '../../core/lib/maps.ts'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
+import type { BuilderEdgeConfig } from '../../gateway/builder-api/edge/config.ts'
 import type { EdgeConfig } from '../../gateway/http/config.ts'
 import { OAuthError, Problem } from '../../gateway/http/schemas.ts'
 import { type GatewayDeps, startGateway } from '../../gateway/server.ts'
@@ -42,10 +43,14 @@ export interface Ask {
 
 /** A gateway before a scripted core. Every answer it gives is checked against its own OpenAPI document. */
 export async function startHarness(
-  deps: Partial<GatewayDeps> & { edge?: Partial<EdgeConfig>; publicUrl?: string } = {},
+  deps: Partial<GatewayDeps> & {
+    edge?: Partial<EdgeConfig>
+    builderEdge?: BuilderEdgeConfig
+    publicUrl?: string
+  } = {},
   deadlineMs = 10_000,
 ) {
-  const { edge, publicUrl: at = publicUrl, ...options } = deps
+  const { edge, builderEdge, publicUrl: at = publicUrl, ...options } = deps
   const core = await startCoreDouble()
   const metrics = deps.metrics ?? createMetrics('gateway')
   const gateway = await startGateway(
@@ -57,6 +62,7 @@ export async function startHarness(
       tokenAlg: 'RS256',
       core: { target: core.target, token: serviceToken, deadlineMs },
       edge: { ...quietEdge, ...edge },
+      builderEdge,
     },
     { log: silentLog(), ...options, metrics },
   )
@@ -70,6 +76,8 @@ export async function startHarness(
     ...platform,
     /** The builder API. */
     builder,
+    /** The edge, which has no document. */
+    askEdge: askerOf(gateway.edgeUrl ?? ''),
     raw: (text: string) => rawExchange(gateway.platformUrl, text),
     stop: async () => {
       await gateway.stop()
@@ -81,9 +89,11 @@ export async function startHarness(
 /** Asks a listener, and holds each of its answers to its own document. */
 async function openListener(url: string) {
   const document = asRecord(await (await fetch(`${url}/api/v1/openapi.json`)).json())
-  const check = await documentChecker(document)
+  return { document, ask: askerOf(url, await documentChecker(document)) }
+}
 
-  async function ask(method: string, path: string, options: Ask = {}): Promise<Answer> {
+function askerOf(url: string, check: (seen: Seen) => void = () => {}) {
+  return async (method: string, path: string, options: Ask = {}): Promise<Answer> => {
     const response = await fetch(url + path, { method, ...requestOf(options) })
     const text = await response.text()
     const json = /[/+]json/.test(response.headers.get('content-type') ?? '') && text !== ''
@@ -98,8 +108,6 @@ async function openListener(url: string) {
     check({ method, path: new URL(response.url).pathname, answer })
     return answer
   }
-
-  return { document, ask }
 }
 
 export type Harness = Awaited<ReturnType<typeof startHarness>>

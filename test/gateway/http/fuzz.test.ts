@@ -4,7 +4,8 @@ import { asRecord, type Ask, basic, type Harness, startHarness } from '../suppor
 
 let harness: Harness
 beforeAll(async () => {
-  harness = await startHarness()
+  const builderEdge = { port: 0, url: 'https://edge.example', corsOrigins: [], perAddress: 1 }
+  harness = await startHarness({ builderEdge })
 })
 afterAll(() => harness.stop())
 beforeEach(() => harness.core.reset())
@@ -105,7 +106,7 @@ const authorization = fc.oneof(
   fc.stringMatching(/^[\x21-\x7e ]{0,40}$/),
 )
 
-const statuses = new Set([200, 201, 304, 400, 401, 403, 404, 405, 409, 410, 413, 415, 422])
+const statuses = new Set([200, 201, 204, 304, 400, 401, 403, 404, 405, 409, 410, 413, 415, 422])
 const isDocumented = (status: number) => statuses.has(status)
 
 const operationsOf = ({ document }: Listener) =>
@@ -113,10 +114,23 @@ const operationsOf = ({ document }: Listener) =>
     Object.keys(asRecord(item)).map((method) => ({ method: method.toUpperCase(), path })),
   )
 
+/** The edge's routes, which it has no document of. */
+const edgePaths = {
+  '/health': { get: {} },
+  '/api/v1/apps/{clientId}/usage': { get: {} },
+  '/api/v1/oidc/register': { post: {} },
+  '/api/v1/oidc/register/{client_id}': { get: {}, put: {}, delete: {} },
+  '/.well-known/oauth-protected-resource': { get: {} },
+  '/.well-known/oauth-protected-resource/api/v1/apps/{clientId}/usage': { get: {} },
+  '/.well-known/oauth-authorization-server': { get: {} },
+  '/.well-known/oauth-authorization-server/api/v1/oidc': { get: {} },
+}
+
 type Listener = Pick<Harness, 'ask' | 'document'>
 const listeners = [
   ['platform', (): Listener => harness],
   ['builder', (): Listener => harness.builder],
+  ['edge', (): Listener => ({ ask: harness.askEdge, document: { paths: edgePaths } })],
 ] as const
 
 it.each(listeners)(
@@ -135,6 +149,7 @@ describe(`any input (FUZZ_SEED=${seed})`, () => {
   it.each([
     ['platform', 1500, listeners[0][1]],
     ['builder', 500, listeners[1][1]],
+    ['edge', 500, listeners[2][1]],
   ] as const)(
     'of the %s API gets a documented answer that is no fault of ours',
     async (_, numRuns, of) => {

@@ -56,6 +56,32 @@ const from = (address: string, id = 'm2m_1') =>
 const limitHeaders = ({ headers }: { headers: Headers }) =>
   ['limit', 'remaining', 'reset'].map((name) => headers.get(`ratelimit-${name}`))
 
+describe('the edge', () => {
+  it('has a limit of its own for each address, of usage and registration together', async () => {
+    at = halfPast
+    harness = await startHarness({
+      now: () => new Date(at),
+      edge: { limits: wide },
+      builderEdge: { port: 0, url: 'https://edge.example', corsOrigins: [], perAddress: 2 },
+    })
+    const { askEdge, builder } = harness
+    const authorization = 'Bearer a.b.c'
+    const path = `/api/v1/apps/${clientId}/usage?meter=fee_wei`
+    const usage = () => askEdge('GET', path, { authorization })
+    const register = () => askEdge('POST', '/api/v1/oidc/register', { authorization, json: {} })
+    expect(limitHeaders(await usage())).toEqual(['2', '1', '30'])
+    expect((await register()).status).toBe(201)
+    for (const refused of [await usage(), await register()])
+      expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '30'])
+    expect(harness.core.names()).toEqual(['queryMeter', 'registerClient'])
+    expect((await askEdge('GET', '/health')).status).toBe(200)
+    expect((await builder.ask('GET', path, { authorization })).status).toBe(200)
+    expect((await token()).status).toBe(200)
+    at += 30_000
+    expect((await usage()).status).toBe(200)
+  })
+})
+
 describe('a rate limit', () => {
   it('tells what is left, then answers 429 in the words of RFC 6749 until the minute is over', async () => {
     await limited({ perAddress: 3 })
