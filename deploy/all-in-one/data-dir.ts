@@ -14,6 +14,8 @@ const secretsPath = (dataDir: string): string => join(dataDir, 'secrets.json')
 export interface Quickstart {
   readonly platformUrl: string
   readonly builderUrl: string
+  /** The builder API's edge, where EDGE_PORT is set. */
+  readonly edgeUrl?: string
   readonly sidecarUrl: string
   readonly adminUrl: string
   readonly issuer: string
@@ -108,8 +110,10 @@ export async function readQuickstart(dataDir: string): Promise<Quickstart | null
   if (value === null || quickstartFields.some((field) => textOf(value, field) === undefined))
     return null
   const fields = quickstartFields.map((field) => [field, textOf(value, field) ?? ''] as const)
+  const edgeUrl = textOf(value, 'edgeUrl')
   return {
     ...(Object.fromEntries(fields) as Record<(typeof quickstartFields)[number], string>),
+    ...(edgeUrl === undefined ? {} : { edgeUrl }),
     database: textOf(value, 'database') === 'embedded' ? 'embedded' : 'external',
   }
 }

@@ -5,7 +5,7 @@ import { type Quickstart, readQuickstart, writeQuickstart } from './data-dir.ts'
 
 export type Addresses = Pick<
   Quickstart,
-  'platformUrl' | 'builderUrl' | 'sidecarUrl' | 'adminUrl' | 'issuer' | 'coreTarget'
+  'platformUrl' | 'builderUrl' | 'edgeUrl' | 'sidecarUrl' | 'adminUrl' | 'issuer' | 'coreTarget'
 >
 
 export interface QuickstartRequest {

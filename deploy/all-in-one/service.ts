@@ -12,7 +12,14 @@ import { startSidecar } from '../../sidecar/server.ts'
 import { dataDirOf, loadSecrets, newSecrets, openDataDir, type Quickstart } from './data-dir.ts'
 import { openLogFile } from './log-file.ts'
 import { ensureQuickstart } from './quickstart.ts'
-import { type Settings, choosePorts, partsOf, readSettings, setVariables } from './settings.ts'
+import {
+  type Settings,
+  choosePorts,
+  nameEdge,
+  partsOf,
+  readSettings,
+  setVariables,
+} from './settings.ts'
 import { type Stopping, createStopping } from './shutdown.ts'
 
 export interface Service {
@@ -81,6 +88,7 @@ async function prepare(environment: Env) {
     ...variables,
   }
   await choosePorts(env)
+  nameEdge(env)
   return { dataDir, env, settings: readSettings(env) }
 }
 
@@ -130,6 +138,7 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
   return {
     platformUrl: gateway.platformUrl,
     builderUrl: gateway.builderUrl,
+    ...(gateway.edgeUrl === undefined ? {} : { edgeUrl: gateway.edgeUrl }),
     sidecarUrl: sidecar.url,
     adminUrl: admin.url,
     coreTarget: core.target,

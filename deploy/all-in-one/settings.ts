@@ -47,6 +47,7 @@ const portSettings = [
   'CORE_PORT',
   'PLATFORM_PORT',
   'BUILDER_PORT',
+  'EDGE_PORT',
   'SIDECAR_PORT',
   'ADMIN_PORT',
 ] as const
@@ -67,6 +68,12 @@ export async function choosePorts(env: Record<string, string | undefined>): Prom
     server.close()
     await once(server, 'close')
   }
+}
+
+/** Tells core, which does not know the edge's port, how the edge is called without EDGE_PUBLIC_URL. */
+export function nameEdge(env: Record<string, string | undefined>): void {
+  const port = env['EDGE_PORT']
+  if (port !== undefined) env['EDGE_PUBLIC_URL'] ??= `http://localhost:${port}`
 }
 
 /** Which product stands behind each part, for people. `environment` is without what `npm start` adds. */

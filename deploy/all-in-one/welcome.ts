@@ -11,7 +11,7 @@ export function welcome(service: Service): string {
 tollgate is up (${(service.startedInMs / 1000).toFixed(1)} s)
 
   Platform API, OIDC   ${q.platformUrl}
-  Builder API          ${q.builderUrl}
+  Builder API          ${q.builderUrl}${q.edgeUrl === undefined ? '' : `\n  Its edge             ${q.edgeUrl}`}
   Sidecar              ${q.sidecarUrl}/authorize
   Core, gRPC           ${q.coreTarget}
   Metrics, health      ${q.adminUrl}/metrics  /healthz  /readyz

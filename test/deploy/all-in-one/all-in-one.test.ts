@@ -69,8 +69,11 @@ function start(env: Readonly<Record<string, string>>, program = 'deploy/all-in-o
   child.stderr.on('data', (chunk) => {
     stderr += String(chunk)
   })
-  child.stdout.resume()
-  return { child, ended: once(child, 'close').then(([code]) => ({ code, stderr })) }
+  let stdout = ''
+  child.stdout.on('data', (chunk) => {
+    stdout += String(chunk)
+  })
+  return { child, ended: once(child, 'close').then(([code]) => ({ code, stderr, stdout })) }
 }
 
 describe('a start that fails', () => {
@@ -129,7 +132,7 @@ describe('a start that fails', () => {
 
 describe('Ctrl-C', () => {
   type Addresses = Record<
-    'platformUrl' | 'builderUrl' | 'sidecarUrl' | 'adminUrl' | 'coreTarget',
+    'platformUrl' | 'builderUrl' | 'edgeUrl' | 'sidecarUrl' | 'adminUrl' | 'coreTarget',
     string
   >
 
@@ -156,10 +159,15 @@ describe('Ctrl-C', () => {
     `POST ${path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"a":`
 
   it('ends with 0 within about four seconds, although uploads and gRPC calls stall on every port', async () => {
-    const { child, ended } = start({})
+    const { child, ended } = start({ EDGE_PORT: '0' })
     const at = await addresses(ended)
+    const resource = await fetch(`${at.edgeUrl}/.well-known/oauth-protected-resource`)
+    expect(await resource.json()).toMatchObject({
+      resource: `http://localhost:${new URL(at.edgeUrl).port}`,
+    })
     await half(at.platformUrl, halfPost('/api/v1/apps/x/users'))
     await half(at.builderUrl, halfPost('/health'))
+    await half(at.edgeUrl, halfPost('/api/v1/oidc/register'))
     await half(at.sidecarUrl, halfPost('/events'))
     await half(at.sidecarUrl, halfPost('/authorize'))
     await half(at.adminUrl, 'GET /metrics HTTP/1.1\r\n')
@@ -177,7 +185,8 @@ describe('Ctrl-C', () => {
     await new Promise((done) => setTimeout(done, 300))
     const startedAt = performance.now()
     child.kill('SIGINT')
-    expect(await ended).toEqual({ code: 0, stderr: '' })
+    const welcome = expect.stringContaining(`Its edge             ${at.edgeUrl}\n`)
+    expect(await ended).toEqual({ code: 0, stderr: '', stdout: welcome })
     expect(performance.now() - startedAt).toBeLessThan(4_500)
     session.destroy()
   }, 60_000)
