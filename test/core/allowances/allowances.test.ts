@@ -3,11 +3,14 @@ import * as fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createLedger } from '../../../core/allowances/ledger.ts'
 import { type TicketCharge, userCharges } from '../../../core/metering/ingest/charges.ts'
+import { createClocks } from '../../../core/platform/clocks/clocks.ts'
 import { appId, userId } from '../../../core/platform/ids.ts'
+import { connectCore } from '../../../deploy/cli/client.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 import { tx } from '../../../core/lib/sql.ts'
 import type { CreateGrantRequest } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import {
+  type AppOptions,
   type Rpcs,
   type TestApp,
   type TestCore,
@@ -17,6 +20,7 @@ import {
   day,
   outcome,
   second,
+  serviceToken,
   startTestCore,
 } from '../support.ts'
 
@@ -27,7 +31,7 @@ const quarterHour = day / 96
 let core: TestCore
 let app: TestApp
 let m2m: Rpcs
-const ledger = createLedger()
+const ledger = createLedger({ clocks: createClocks() })
 beforeAll(async () => {
   core = await startTestCore()
 })
@@ -738,70 +742,117 @@ describe('the books', () => {
       ),
     }),
   )
-  const history = fc.array(
-    fc.record({
-      advanceMs: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 45 * day })),
-      acts: fc.array(act, { minLength: 1, maxLength: 8 }),
-    }),
-    { minLength: 1, maxLength: 8 },
-  )
+  const move = fc.record({
+    act: fc.constant('move' as const),
+    seconds: fc.integer({ min: 1, max: 10 * 86_400 }),
+  })
+  type Act = typeof act extends fc.Arbitrary<infer T> ? T : never
+  type Move = typeof move extends fc.Arbitrary<infer T> ? T : never
+  const historyOf = <T>(acts: fc.Arbitrary<T>) =>
+    fc.array(
+      fc.record({
+        advanceMs: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 45 * day })),
+        acts: fc.array(acts, { minLength: 1, maxLength: 8 }),
+      }),
+      { minLength: 1, maxLength: 8 },
+    )
+  interface Sums {
+    readonly charged: Map<string, bigint>
+    readonly granted: Map<string, bigint>
+  }
+
+  async function take(one: Act, { charged, granted }: Sums): Promise<void> {
+    if (one.act === 'grant') {
+      granted.set(one.user, (granted.get(one.user) ?? 0n) + BigInt(one.micros))
+      await grant({
+        externalUserId: one.user,
+        amountUsdMicros: String(one.micros),
+        featureKey: one.featureKey,
+      })
+    } else if (one.act === 'read') await allowance(one.user)
+    else if (one.act === 'sweep') await ledger.sweep(core.sql, core.clock.now())
+    else {
+      for (const { user: of, attos } of one.tickets)
+        charged.set(of, (charged.get(of) ?? 0n) + attos)
+      await spend(
+        ...one.tickets.map(({ user: of, ageMs, ...rest }) => ({
+          of,
+          ...rest,
+          signedAt: new Date(core.clock.now().getTime() - ageMs),
+        })),
+      )
+    }
+  }
+
+  async function moveClock({ seconds }: Move): Promise<void> {
+    const operator = connectCore({ target: core.core.target, token: serviceToken })
+    const request = { to: undefined, advanceSeconds: seconds }
+    await operator.moveTestClock({ clientId: app.clientId, move: request })
+    operator.close()
+  }
+
+  async function allConsumed(): Promise<Sums['charged']> {
+    const heads = await Promise.all(users.map((name) => head(name)))
+    return new Map(heads.map(({ consumed }, i) => [users[i] ?? '', consumed]))
+  }
+
+  async function expectFold({ granted }: Pick<Sums, 'granted'>): Promise<void> {
+    await expectSoundBooks()
+    for (const name of users) {
+      expect(await topupOf(name)).toBe((granted.get(name) ?? 0n) * micro)
+      const shown = await allowance(name)
+      // Each figure is rounded down by itself.
+      const parts = [
+        shown.balanceUsdMicros,
+        ...shown.featureBalances.map((one) => one.balanceUsdMicros),
+      ]
+      const sum = parts.reduce((total, part) => total + BigInt(part), 0n)
+      const whole = (await head(name)).balance / micro
+      expect(whole - sum).toBeGreaterThanOrEqual(0n)
+      expect(whole - sum).toBeLessThan(BigInt(parts.length))
+      expect(shown.hasAccess).toBe(shown.remainingUsdMicros !== '0')
+    }
+  }
+
+  /** Does each step's acts at once, in an app of its own. */
+  async function runHistory(
+    steps: readonly { readonly advanceMs: number; readonly acts: readonly (Act | Move)[] }[],
+    options: AppOptions,
+  ): Promise<Sums> {
+    core.clock.set(begin)
+    app = await core.newApp(options)
+    m2m = core.as(app.basic)
+    for (const externalUserId of users)
+      await m2m.upsertUser({ clientId: app.clientId, externalUserId })
+    const nothing = () => new Map(users.map((name) => [name, 0n]))
+    const sums = { charged: nothing(), granted: nothing() }
+    for (const { advanceMs, acts } of steps) {
+      core.clock.advance(advanceMs)
+      await Promise.all(acts.map((one) => (one.act === 'move' ? moveClock(one) : take(one, sums))))
+    }
+    return sums
+  }
 
   it(`are the fold of their entries after any concurrent history (TEST_SEED=${seed})`, async () => {
     await fc.assert(
-      fc.asyncProperty(history, async (steps) => {
-        core.clock.set(begin)
-        app = await core.newApp()
-        m2m = core.as(app.basic)
-        for (const externalUserId of users)
-          await m2m.upsertUser({ clientId: app.clientId, externalUserId })
-        const charged = new Map(users.map((name) => [name, 0n]))
-        const granted = new Map(users.map((name) => [name, 0n]))
-        for (const { advanceMs, acts } of steps) {
-          core.clock.advance(advanceMs)
-          await Promise.all(
-            acts.map(async (one) => {
-              if (one.act === 'grant') {
-                granted.set(one.user, (granted.get(one.user) ?? 0n) + BigInt(one.micros))
-                await grant({
-                  externalUserId: one.user,
-                  amountUsdMicros: String(one.micros),
-                  featureKey: one.featureKey,
-                })
-              } else if (one.act === 'read') await allowance(one.user)
-              else if (one.act === 'sweep') await ledger.sweep(core.sql, core.clock.now())
-              else {
-                for (const { user: of, attos } of one.tickets)
-                  charged.set(of, (charged.get(of) ?? 0n) + attos)
-                await spend(
-                  ...one.tickets.map(({ user: of, ageMs, ...rest }) => ({
-                    of,
-                    ...rest,
-                    signedAt: new Date(core.clock.now().getTime() - ageMs),
-                  })),
-                )
-              }
-            }),
-          )
-        }
-        await expectSoundBooks()
-        for (const name of users) {
-          const { consumed } = await head(name)
-          expect(consumed).toBe(charged.get(name))
-          expect(await topupOf(name)).toBe((granted.get(name) ?? 0n) * micro)
-          const shown = await allowance(name)
-          // Each figure is rounded down by itself.
-          const parts = [
-            shown.balanceUsdMicros,
-            ...shown.featureBalances.map((one) => one.balanceUsdMicros),
-          ]
-          const sum = parts.reduce((total, part) => total + BigInt(part), 0n)
-          const whole = (await head(name)).balance / micro
-          expect(whole - sum).toBeGreaterThanOrEqual(0n)
-          expect(whole - sum).toBeLessThan(BigInt(parts.length))
-          expect(shown.hasAccess).toBe(shown.remainingUsdMicros !== '0')
-        }
+      fc.asyncProperty(historyOf(act), async (steps) => {
+        const sums = await runHistory(steps, {})
+        await expectFold(sums)
+        expect(await allConsumed()).toEqual(sums.charged)
       }),
       { seed, numRuns: 15 },
+    )
+  }, 120_000)
+
+  it(`are so too while the clock of a test app is moved (TEST_SEED=${seed})`, async () => {
+    const acts = fc.oneof({ weight: 5, arbitrary: act }, { weight: 1, arbitrary: move })
+    await fc.assert(
+      fc.asyncProperty(historyOf(acts), async (steps) => {
+        const sums = await runHistory(steps, { isTest: true })
+        await expectFold(sums)
+        expect(await allConsumed()).toEqual(sums.charged)
+      }),
+      { seed, numRuns: 4 },
     )
   }, 120_000)
 })

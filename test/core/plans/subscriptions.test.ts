@@ -10,42 +10,57 @@ import { createRaises } from '../../../core/plans/subscriptions/raises.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
+import { createClocks, later } from '../../../core/platform/clocks/clocks.ts'
 import { type AppId, appId } from '../../../core/platform/ids.ts'
 import { startSidecar } from '../allowances/escrow/granting.ts'
 import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
-import { begin, day, outcome, serviceToken, until } from '../support.ts'
+import { type TestApp, begin, day, outcome, serviceToken, until } from '../support.ts'
 
 /** Changes of plan, with a real ledger: whatever happens in whatever order, nothing is lost and a period is entered once. */
 
 const usd = 10n ** 18n
-const ledger = createLedger()
+const clocks = createClocks()
+const ledger = createLedger({ clocks })
+
+/** An app with plans that are changed. */
+interface Shop {
+  readonly app: TestApp
+  readonly id: AppId
+  readonly starter: string
+  readonly plans: { readonly id: string; version: number }[]
+}
 
 let world: BooksWorld
 let operator: ReturnType<typeof connectCore>
-let app: AppId
+let shop: Shop
 let starter: string
-let plans: { id: string; version: number }[]
+let plans: Shop['plans']
 beforeAll(async () => {
   world = await startBooks()
   operator = connectCore({ target: world.core.target, token: serviceToken })
-  const [row] = await world.rows(
-    'select c.app_id, p.id from clients c join plans p using (app_id) where client_id = $1',
-    [world.app.clientId],
-  )
-  app = appId(row?.['app_id'] ?? '')
-  starter = row?.['id'] ?? ''
-  plans = [
-    await newPlan({ billingCycle: 'daily', included: usdAttos(3n * usd) }),
-    await newPlan({ billingCycle: 'weekly', included: usdAttos(11n * usd) }),
-    await newPlan({ billingCycle: 'monthly', included: usdAttos(0n) }),
-  ]
+  shop = await newShop(world.app)
+  ;({ starter, plans } = shop)
 })
 afterAll(async () => {
   operator.close()
   await world.stop()
 })
 
-async function newPlan(terms: Partial<PlanTerms>) {
+async function newShop(app: TestApp): Promise<Shop> {
+  const [row] = await world.rows(
+    'select c.app_id, p.id from clients c join plans p using (app_id) where client_id = $1 and p.is_starter_default',
+    [app.clientId],
+  )
+  const id = appId(row?.['app_id'] ?? '')
+  const offers = [
+    await newPlan({ billingCycle: 'daily', included: usdAttos(3n * usd) }, id),
+    await newPlan({ billingCycle: 'weekly', included: usdAttos(11n * usd) }, id),
+    await newPlan({ billingCycle: 'monthly', included: usdAttos(0n) }, id),
+  ]
+  return { app, id, starter: row?.['id'] ?? '', plans: offers }
+}
+
+async function newPlan(terms: Partial<PlanTerms>, app = shop.id) {
   const id = randomUUID()
   const kind = { status: 'active', isStarterDefault: false, isNetworkDefault: false } as const
   const all = { ...freeTerms, ...terms }
@@ -53,18 +68,20 @@ async function newPlan(terms: Partial<PlanTerms>) {
   return { id, version: 1 }
 }
 
-const newUser = async (): Promise<string> => {
+const newUser = async (): Promise<string> => newUserOf(world.app)
+
+async function newUserOf({ basic, clientId }: TestApp): Promise<string> {
   const externalUserId = randomUUID()
-  await world.as(world.app.basic).upsertUser({ clientId: world.app.clientId, externalUserId })
+  await world.as(basic).upsertUser({ clientId, externalUserId })
   return externalUserId
 }
 
-const balance = (externalUserId: string) =>
-  world.as(world.app.basic).getBalance({ clientId: world.app.clientId, externalUserId })
+const balance = (externalUserId: string, { basic, clientId } = world.app) =>
+  world.as(basic).getBalance({ clientId, externalUserId })
 
-const ticket = (user: string, micros: bigint, signedAt: Date) =>
+const ticket = (authId: string, micros: bigint, signedAt: Date) =>
   world.ingest({
-    auth_id: `${world.app.clientId}:${user}`,
+    auth_id: authId,
     // 3000 USD for one ETH.
     computed_fee: String((micros * 10n ** 12n) / 3_000n),
     current_time: signedAt.toISOString(),
@@ -81,6 +98,21 @@ const wrongSums = () =>
       where app_id = b.app_id and user_id = b.user_id) g on true
     where b.granted_attos <> g.granted or b.balance_attos <> g.remaining
       or b.granted_attos <> b.consumed_attos - b.overage_attos + b.expired_attos + b.balance_attos`)
+
+/** Periods of an app whose included usage was given twice, and those that were entered after a later one. */
+const repeats = ({ id }: Shop) =>
+  world.rows(
+    `select user_id, effective_at
+     from grants
+     where app_id = $1 and kind = 'included'
+     group by user_id, effective_at
+     having count(*) > 1
+     union all
+     select a.user_id, a.starts_at
+     from periods a join periods b using (app_id, user_id)
+     where app_id = $1 and a.starts_at < b.starts_at and a.entered_at > b.entered_at`,
+    [id],
+  )
 
 const expectSums = async (): Promise<void> => expect(await wrongSums()).toEqual([])
 
@@ -124,6 +156,7 @@ const raisesBy = (pool: Pool): Promise<number> =>
     ledger,
     stopping: new AbortController().signal,
     log: silentLog(),
+    clocks,
     now: world.clock.now,
   }).raiseStarters()
 
@@ -174,20 +207,39 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
     { weight: 1, arbitrary: fc.record({ do: fc.constant('expire' as const) }) },
   )
   type Action = typeof action extends fc.Arbitrary<infer T> ? T : never
+  const move = fc.record({
+    do: fc.constant('move' as const),
+    hours: fc.integer({ min: 1, max: 900 }),
+  })
+  type Move = typeof move extends fc.Arbitrary<infer T> ? T : never
 
-  async function act(step: Action, user: string): Promise<void> {
-    const of = { clientId: world.app.clientId, externalUserId: user }
+  /** Moves the clock of a test app; what is due is done when it is answered. */
+  async function moveClock({ clientId }: TestApp, { hours }: Move): Promise<void> {
+    const advance = { to: undefined, advanceSeconds: hours * 3_600 }
+    const { advanced } = await operator.moveTestClock({ clientId, move: advance })
+    expect(advanced?.pending).toBe(false)
+  }
+
+  async function act(
+    step: Action,
+    user: string,
+    { app, id, plans, starter } = shop,
+  ): Promise<void> {
+    const of = { clientId: app.clientId, externalUserId: user }
     const at = world.clock.now()
     if (step.do === 'wait') world.clock.advance(step.hours * 3_600_000 + 1)
     if (step.do === 'spend')
-      await ticket(user, step.micros, new Date(at.getTime() - step.hoursAgo * 3_600_000))
-    if (step.do === 'read') await balance(user)
+      await ticket(`${app.clientId}:${user}`, step.micros, later(at, -step.hoursAgo * 3_600_000))
+    if (step.do === 'read') await balance(user, app)
     if (step.do === 'renew') await ledger.renew(world.sql, at)
-    if (step.do === 'follow') await followDue(world.sql, at)
+    if (step.do === 'follow') {
+      await followDue(world.sql, at)
+      await followDue(world.sql, await clocks.timeOf(world.sql, id, at), id)
+    }
     if (step.do === 'raise') await raisesBy(world.sql)
     if (step.do === 'starter') {
       const planJson = JSON.stringify({ includedUsdMicros: String(step.included * 1e6) })
-      await operator.changePlan({ clientId: world.app.clientId, planId: starter, planJson })
+      await operator.changePlan({ clientId: app.clientId, planId: starter, planJson })
     }
     if (step.do === 'expire') await ledger.sweep(world.sql, at)
     if (step.do === 'resume') await outcome(operator.keepSubscription(of))
@@ -204,10 +256,11 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
       plan.version++
       const included = usdAttos(BigInt(step.included) * usd)
       const terms = { ...freeTerms, billingCycle: step.cycle, included }
+      const since = await clocks.timeOf(world.sql, id, at)
       await insertVersion(
         world.sql,
-        { appId: app, id: plan.id },
-        { version: plan.version, terms, at },
+        { appId: id, id: plan.id },
+        { version: plan.version, terms, at: since },
       )
     }
   }
@@ -226,6 +279,31 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
       { numRuns: 12 },
     )
   }, 240_000)
+
+  it('lose nothing while the clock of a test app is moved, which enters each period once', async () => {
+    const steps = fc.array(
+      fc.oneof({ weight: 3, arbitrary: action }, { weight: 2, arbitrary: move }),
+      {
+        minLength: 6,
+        maxLength: 12,
+      },
+    )
+    await fc.assert(
+      fc.asyncProperty(steps, async (history) => {
+        const ahead = await newShop(await world.newApp({ isTest: true }))
+        const user = await newUserOf(ahead.app)
+        world.clock.advance(1_000)
+        for (const step of history) {
+          if (step.do === 'move') await moveClock(ahead.app, step)
+          else await act(step, user, ahead)
+          expect(await wrongSums()).toEqual([])
+        }
+        expect(await repeats(ahead)).toEqual([])
+        await expectProof()
+      }),
+      { numRuns: 4 },
+    )
+  }, 120_000)
 
   it('end in the same periods in whatever order others looked on the way', async () => {
     const [plan] = [await newPlan({ billingCycle: 'monthly', included: usdAttos(2n * usd) })]
@@ -277,7 +355,7 @@ describe('a raised Starter plan', () => {
   async function include(dollars: bigint): Promise<void> {
     const terms = { ...freeTerms, type: 'usage', included: usdAttos(dollars * usd) } as const
     const version = (await newestVersion()) + 1
-    const plan = { appId: app, id: starter }
+    const plan = { appId: shop.id, id: starter }
     await insertVersion(world.sql, plan, { version, terms, at: world.clock.now() })
   }
   beforeAll(() => setStarter('5000000'))
