@@ -3,7 +3,8 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { begin, day, observedRate } from '../support.ts'
+import { connectCore } from '../../../deploy/cli/client.ts'
+import { begin, day, observedRate, serviceToken } from '../support.ts'
 import { verifyReceipt } from '../../support/receipt-verifier.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
@@ -131,7 +132,38 @@ describe('receipts', () => {
     expect(text).toContain('waits for a rate')
     expect((await get('no-such-event', 'none.json')).text).toContain('no ticket of this event id')
   })
+
+  it('count a ticket of a test app on the real day of its booking, whatever its clock shows', async () => {
+    const trial = await world.newApp({ isTest: true })
+    const operator = connectCore({ target: world.core.target, token: serviceToken })
+    const advance = { to: undefined, advanceSeconds: 40 * 86_400 }
+    await operator.moveTestClock({ clientId: trial.clientId, move: advance })
+    operator.close()
+    world.clock.advance(1_000)
+    const ids = await book(2, { auth_id: `${trial.clientId}:ada` })
+    const shown = new Date(world.clock.now().getTime() + 40 * day)
+      .toISOString()
+      .replace('Z', '000Z')
+    const ended = await nextDay()
+    for (const id of ids) {
+      await get(id, 'trial.json')
+      const { text, code } = await verify('trial.json')
+      expect(text).toContain(`ok     app and day: app ${trial.clientId}, ${ended}, ticket `)
+      expect(text).toMatch(/ok {5}place in the day: the ticket leads over 1 hash/)
+      expect(code).toBe(0)
+      expect(claimsOf(await json('trial.json'))).toMatchObject({ ticket: { signedAt: shown } })
+      await verifyReceipt(await json('trial.json'), await json('keys.json'))
+    }
+    const roots = await tollgate('receipt', 'roots', '--app', trial.clientId)
+    const days = JSON.parse(roots.text).roots.map((root: { day: string }) => root.day)
+    expect(days).toEqual([ended])
+    expect((await tollgate('verify')).text).toContain('the books are right')
+  })
 })
+
+/** What a receipt states. */
+const claimsOf = ({ receipt }: Record<string, unknown>): unknown =>
+  JSON.parse(Buffer.from(String(receipt).split('.')[1] ?? '', 'base64url').toString())
 
 const json = async (name: string): Promise<Record<string, unknown>> =>
   JSON.parse(await readFile(file(name), 'utf8'))
