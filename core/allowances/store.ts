@@ -367,6 +367,11 @@ export async function lockDue(db: Db, at: Date, { app, limit }: DueUsers): Promi
     select app_id, user_id
     from balances
     where period_end <= ${at} and (${app}::uuid is null or app_id = ${app})
+      -- One whose slot was lost gets it back at the next door, and holds up nobody here.
+      and exists (
+        select
+        from subscriptions
+        where subscriptions.app_id = balances.app_id and subscriptions.user_id = balances.user_id)
     order by period_end
     limit ${limit}
     for no key update skip locked`,

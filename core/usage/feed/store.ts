@@ -86,7 +86,18 @@ export async function chargesBetween(
     sql`
     select e.app_id, e.user_id, e.seq, e.xact, e.cause_id, u.external_user_id, e.amount_attos, e.overage_attos,
            e.balance_after_attos, e.ticket_count, e.created_at, t.network_attos, t.platform_fee_attos
-    from ledger_entries e
+    -- The page first: the tickets of the charges behind it are not looked for.
+    from (
+      select *
+      from ledger_entries e
+      where e.app_id = any(${apps}::uuid[]) and (${user}::uuid is null or e.user_id = ${user}) and e.kind = 'charge'
+        and e.xact >= pg_snapshot_xmin(${from}::pg_snapshot)::text::bigint
+        and e.xact < pg_snapshot_xmax(${to}::pg_snapshot)::text::bigint and e.xact >= ${xact}::bigint
+        and not pg_visible_in_snapshot(e.xact::text::xid8, ${from}::pg_snapshot)
+        and pg_visible_in_snapshot(e.xact::text::xid8, ${to}::pg_snapshot)
+        and (e.xact, e.user_id, e.seq) > (${xact}::bigint, ${last}::uuid, ${seq}::bigint)
+      order by e.xact, e.user_id, e.seq
+      limit ${limit}) e
     left join end_users u on u.app_id = e.app_id and u.id = e.user_id
     left join lateral (
       select sum(own.cost_attos) as network_attos, sum(coalesce(own.platform_fee_attos, 0)) as platform_fee_attos
@@ -103,14 +114,7 @@ export async function chargesBetween(
         -- Those of a charge lie together: nothing older is read once they are all there.
         limit e.ticket_count) own
       having count(*) = e.ticket_count) t on true
-    where e.app_id = any(${apps}::uuid[]) and (${user}::uuid is null or e.user_id = ${user}) and e.kind = 'charge'
-      and e.xact >= pg_snapshot_xmin(${from}::pg_snapshot)::text::bigint
-      and e.xact < pg_snapshot_xmax(${to}::pg_snapshot)::text::bigint and e.xact >= ${xact}::bigint
-      and not pg_visible_in_snapshot(e.xact::text::xid8, ${from}::pg_snapshot)
-      and pg_visible_in_snapshot(e.xact::text::xid8, ${to}::pg_snapshot)
-      and (e.xact, e.user_id, e.seq) > (${xact}::bigint, ${last}::uuid, ${seq}::bigint)
-    order by e.xact, e.user_id, e.seq
-    limit ${limit}`,
+    order by e.xact, e.user_id, e.seq`,
   )
   return rows.map((row) => ({
     appId: appId(row.app_id),

@@ -97,7 +97,7 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
     return {
       ...sale,
       ...(await explainTerms(db, ticket, sale)),
-      cut: await cutOf(db, ticket, sale),
+      cut: sale.termsId === null ? null : await cutOf(db, ticket, charge),
       charge: charge && (await explainCharge(db, ticket, { ...sale, charge })),
       period:
         charge &&
@@ -116,15 +116,15 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
     }
   }
 
-  // The platform's cuts go by real time.
+  // As core/metering/rating/rating.ts: cuts go by real time, and no signer's clock reaches one of later.
   async function cutOf(
     db: Db,
     { appId, signedAt, aheadMs }: BookedTicket,
-    { termsId }: BookedSale,
+    charge: BookedCharge | null,
   ) {
-    if (termsId === null) return null
-    const signed = new Date(new Date(signedAt).getTime() - aheadMs)
-    const cut = (await listCuts(db, appId)).find(({ since }) => since <= signed)
+    const signedMs = new Date(signedAt).getTime() - aheadMs
+    const cutMs = Math.min(signedMs, charge?.ratesKnownAt?.getTime() ?? signedMs)
+    const cut = (await listCuts(db, appId)).find(({ since }) => since.getTime() <= cutMs)
     if (!cut || cut.basisPoints === null) return null
     return { percent: cut.basisPoints * percentScale, since: cut.since }
   }

@@ -149,6 +149,8 @@ export interface BookedCharge {
   readonly id: string
   readonly seq: bigint
   readonly bookedAt: Date
+  /** In real time; null for an entry from before it was kept. */
+  readonly ratesKnownAt: Date | null
   /** What credits paid. */
   readonly paid: UsdAttos
   readonly overage: UsdAttos
@@ -167,6 +169,7 @@ export async function findCharge(
   const row = await maybeOne<{
     seq: bigint
     created_at: Date
+    rates_known_at: Date | null
     amount_attos: string
     overage_attos: string
     ticket_count: number | null
@@ -176,8 +179,8 @@ export async function findCharge(
   }>(
     db,
     sql`
-    select seq, created_at, amount_attos, overage_attos, ticket_count, credit_ids::text[] as credit_ids,
-           credit_attos::text[] as credit_attos, hash
+    select seq, created_at, rates_known_at, amount_attos, overage_attos, ticket_count,
+           credit_ids::text[] as credit_ids, credit_attos::text[] as credit_attos, hash
     from ledger_entries
     where cause_id = ${id} and kind = 'charge' and app_id::text = ${app} and user_id::text = ${user}`,
   )
@@ -186,6 +189,7 @@ export async function findCharge(
       id,
       seq: row.seq,
       bookedAt: row.created_at,
+      ratesKnownAt: row.rates_known_at,
       paid: usdAttos(-BigInt(row.amount_attos)),
       overage: attos(row.overage_attos),
       ticketCount: row.ticket_count,

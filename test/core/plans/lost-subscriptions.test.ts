@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createLedger } from '../../../core/allowances/ledger.ts'
 import { freeTerms } from '../../../core/plans/offers/plan.ts'
 import { insertPlan } from '../../../core/plans/offers/store.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
@@ -120,6 +121,26 @@ describe('a user whose subscription is missing', () => {
       await verified()
     },
   )
+
+  it('holds up the sweep of nobody else', async () => {
+    await lose()
+    const other = randomUUID()
+    await world.as(world.app.basic).upsertUser({ ...named(), externalUserId: other })
+    world.clock.advance(40 * day)
+    const ledger = createLedger()
+    let entered = 0
+    for (let count = 1; count > 0; entered += count)
+      count = await ledger.renew(world.sql, world.clock.now())
+    expect(entered).toBeGreaterThan(0)
+    const late = await world.rows(
+      `select u.external_user_id from balances b join end_users u on u.id = b.user_id
+       where b.period_end <= $1 and u.external_user_id = any($2)`,
+      [world.clock.now(), [user, other]],
+    )
+    expect(late).toEqual([{ external_user_id: user }])
+    await upsert()
+    expect(await balance()).toBe('5000000')
+  })
 
   it('keeps the period that runs, and is on Starter after it, when it was on another plan', async () => {
     const id = await newPlan('weekly')

@@ -207,6 +207,17 @@ describe('the explanation of a ticket', () => {
     expect(await explain(id)).toEqual(before)
   })
 
+  it('tells the cut of its booking, where the clock of the signer is ahead', async () => {
+    const [id = ''] = await book('eve', [{ current_time: '2026-09-14T10:25:00Z' }])
+    const before = await explain(id)
+    expect(before.sale?.cut).toMatchObject({ percent: '12.5' })
+    await world.pool.query(
+      `insert into platform_cuts (app_id, since, percent, created_at) values ($1, '2026-09-14T10:22:00Z', 80, '2026-09-14T10:20:00Z')`,
+      [world.app.id],
+    )
+    expect(await explain(id)).toEqual(before)
+  })
+
   it('is of one app only; an operator may leave the app out', async () => {
     const [id = ''] = await book('ada', [{}])
     await expect(explain(id, newAppId())).rejects.toMatchObject({ reason: 'NOT_FOUND' })
