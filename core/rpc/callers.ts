@@ -103,8 +103,8 @@ export interface Authenticator {
   m2mByBasic(pairs: readonly BasicPair[]): Promise<M2mCaller>
   m2mByToken(token: string): Promise<M2mCaller>
   userByToken(token: string): Promise<UserCaller>
-  /** As `userByToken`, also of an issuer that an app trusts. */
-  actorByToken(token: string): Promise<UserCaller>
+  /** As `userByToken`, also of an issuer that an app trusts: the app `clientId` where one is named, else NOT_FOUND. */
+  actorByToken(token: string, clientId: string | undefined): Promise<UserCaller>
   /** The user whose key of the builder API it is. */
   userByBuilderKey(key: string): Promise<UserCaller>
   /** Who may create users of the app at the builder API. NOT_FOUND for another's app, SCOPE_MISSING. */
@@ -260,7 +260,7 @@ export const actor = (): Guard<UserCaller> =>
     const { token } = credential
     const caller = token.startsWith(builderKeyPrefix)
       ? await authenticator.userByBuilderKey(token)
-      : await authenticator.actorByToken(token)
+      : await authenticator.actorByToken(token, clientId)
     requireOwnApp(caller, clientId)
     return caller
   })

@@ -41,7 +41,6 @@ const foreignFaults: Readonly<Record<Fault, string>> = {
   issuer: 'token_issuer',
   audience: 'token_audience',
   client: 'token_client',
-  ambiguous: 'token_client',
   user: 'invalid_identity',
   expiry: 'token_expired',
   signature: 'token_signature',

@@ -102,9 +102,9 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
     m2mByBasic: clients.authenticate,
     m2mByToken: subjects.m2mByToken,
     userByToken: subjects.userByToken,
-    actorByToken: async (token) =>
+    actorByToken: async (token, clientId) =>
       foreignSubjects.isForeign(token)
-        ? foreignSubjects.callerOf(token)
+        ? foreignSubjects.callerOf(token, clientId ?? null)
         : subjects.userByToken(token),
     userByBuilderKey: others.keys.builderUser,
     provisionerByBasic: others.identity.provisioners.admit,

@@ -142,5 +142,7 @@ export type Issuers = ReturnType<typeof createIssuers>
 const ambiguous = (isOwn: boolean): DomainError =>
   new DomainError(
     'CONFLICT',
-    `a token of this issuer could also match what ${isOwn ? 'this app trusts already' : 'another app trusts'}; name an audience of this app alone, or the same clientClaim with other clientValues`,
+    isOwn
+      ? 'a token of this issuer could also match what this app trusts already; name other audiences, or the same clientClaim with other clientValues'
+      : 'another app trusts this issuer, and a token could match both; name the same clientClaim as it with other clientValues: audiences keep no two apps apart',
   )

@@ -2,7 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import type { TrustRules as TrustRulesMessage } from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
 import { withoutFinalSlashes } from '../../lib/foreign-tokens/form.ts'
 import { isReadable } from '../../lib/text/readable.ts'
-import type { TrustRules } from './store.ts'
+import type { TrustRules, TrustedIssuer } from './store.ts'
 
 const valuesMax = 20
 const textMax = 200
@@ -63,10 +63,15 @@ function parseTexts(values: readonly string[], field: string): string[] {
   return [...new Set(values)]
 }
 
-/** Whether one token could match both: they then could not say whose user it stands for. */
-export function overlap(one: TrustRules, other: TrustRules): boolean {
-  if (one.issuer !== other.issuer) return false
-  return meetAudiences(one, other) && meetClients(one, other)
+type Trust = TrustRules & Pick<TrustedIssuer, 'appId'>
+
+/**
+ * Whether one token could match both: they then could not say whose user it stands for. A token may name several audiences, so
+ * they keep apart what one app trusts, but never two apps.
+ */
+export function overlap(one: Trust, other: Trust): boolean {
+  if (one.issuer !== other.issuer || !meetClients(one, other)) return false
+  return one.appId !== other.appId || meetAudiences(one, other)
 }
 
 const meet = (one: readonly string[], other: readonly string[]): boolean =>

@@ -49,8 +49,8 @@ export const rules = [
 ] as const
 export type Rule = (typeof rules)[number]
 
-/** Why a token is refused: the rule, `ambiguous` where two apps claim it, `unavailable` where that cannot be known now. */
-export type Fault = Rule | 'ambiguous' | 'unavailable'
+/** Why a token is refused: the rule, or `unavailable` where that cannot be known now. */
+export type Fault = Rule | 'unavailable'
 
 export interface RuleOutcome {
   readonly rule: Rule
@@ -85,27 +85,34 @@ export function createVerification({ pool, keys, now }: VerificationDeps) {
     return identify(token, proved.trust)
   }
 
-  /** The one whose keys signed it. Keys belong to trust, so that an app that names keys speaks for itself alone. */
+  /**
+   * The first whose keys signed it. Keys belong to trust, so that an app that names keys speaks for itself alone. The next is
+   * asked only when the one before it surely did not sign: no latecomer slows it down, or steps in while its keys are away.
+   */
   async function prove(
     token: UnprovedToken,
     candidates: readonly store.AppIssuer[],
     waitMs: number,
   ): Promise<{ readonly trust: store.AppIssuer } | { readonly fault: Fault }> {
-    let isUnavailable = false
-    const signed = await Promise.all(
-      candidates.slice(0, candidatesMax).map((trust) =>
-        keys.isSignedBy(trust, token, waitMs).catch((error: unknown) => {
-          if (!(error instanceof IssuerUnavailable)) throw error
-          isUnavailable = true
-          return false
-        }),
-      ),
-    )
-    const proved = candidates.filter((_, index) => signed[index] === true)
-    const [trust] = proved
-    if (proved.length > 1 || candidates.length > candidatesMax) return { fault: 'ambiguous' }
-    if (isUnavailable && !trust) return { fault: 'unavailable' }
-    return trust ? { trust } : { fault: 'signature' }
+    for (const trust of candidates.toSorted(byRank).slice(0, candidatesMax)) {
+      const fault = await signatureFault(token, trust, waitMs)
+      if (fault === null) return { trust }
+      if (fault === 'unavailable') return { fault }
+    }
+    return { fault: 'signature' }
+  }
+
+  async function signatureFault(
+    token: UnprovedToken,
+    trust: store.AppIssuer,
+    waitMs: number,
+  ): Promise<'signature' | 'unavailable' | null> {
+    try {
+      return (await keys.isSignedBy(trust, token, waitMs)) ? null : 'signature'
+    } catch (error) {
+      if (!(error instanceof IssuerUnavailable)) throw error
+      return 'unavailable'
+    }
   }
 
   /** What every rule says of a token, against what an app trusts; all of them, whether one before it refuses or not. */
@@ -165,6 +172,12 @@ function faultOfForm(token: UnprovedToken): Fault | null {
   if (!isForeignType(token.header['typ'])) return 'typ'
   return algorithmOf(token) ? null : 'alg'
 }
+
+/** Trust that names a client before trust that does not, then the oldest first. */
+const byRank = (one: store.AppIssuer, other: store.AppIssuer): number =>
+  Number(one.clientClaim === null) - Number(other.clientClaim === null) ||
+  one.createdAt.getTime() - other.createdAt.getTime() ||
+  (one.id < other.id ? -1 : 1)
 
 /** The trust whose audience and client a token has; not empty. */
 function matchingTrust(

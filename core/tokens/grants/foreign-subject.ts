@@ -47,14 +47,24 @@ export function createForeignSubjects({ issuer, foreignTokens, now }: ForeignSub
     return { subject: { ...ids, grants: [grant] }, notAfter: expiresAt }
   }
 
-  /** The user that the token stands for, whichever app trusts its issuer. TOKEN_INVALID when it stands for none. */
-  async function callerOf(text: string): Promise<UserCaller> {
-    const { subject } = await ownerOf(text, null).catch((error: unknown) => {
+  /**
+   * The user that the token stands for, in the app `clientId` where one is named: what other apps trust does not matter to it.
+   * TOKEN_INVALID when it stands for none, NOT_FOUND when it stands for one of another app.
+   */
+  async function callerOf(text: string, clientId: string | null): Promise<UserCaller> {
+    const { subject } = await ownerOf(text, clientId).catch(async (error: unknown) => {
       const reason = error instanceof DomainError ? error.reason : null
-      if (reason === 'GRANT_INVALID' || reason === 'SCOPE_INVALID') throw invalidToken(error)
-      throw error
+      if (reason !== 'GRANT_INVALID' && reason !== 'SCOPE_INVALID') throw error
+      if (clientId !== null && (await isOfAnother(text, clientId)))
+        throw new DomainError('NOT_FOUND', 'no such app for this credential')
+      throw invalidToken(error)
     })
     return { ...subject, kind: 'user', scopes: [Scope.signJob] }
+  }
+
+  async function isOfAnother(text: string, clientId: string): Promise<boolean> {
+    const foreign = await foreignTokens.verify(text, { waitMs: keysMs })
+    return !('fault' in foreign) && foreign.trust.clientId !== clientId
   }
 
   return { isForeign, ownerOf, callerOf }

@@ -139,7 +139,7 @@ function addTrustedIssuer(app: App): void {
         operationId: 'addTrustedIssuer',
         summary: 'Trust an issuer',
         description:
-          'Accepts tokens of an identity provider for users of this app, at most ten issuers. 409 when a token could match the trust of another app too.',
+          'Accepts tokens of an identity provider for users of this app, at most ten issuers. 409 when a token could match the trust of another app too: apps that share an issuer name the same clientClaim with other clientValues.',
         tags,
         params: AppParams,
         body: Rules,

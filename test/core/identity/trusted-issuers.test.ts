@@ -347,7 +347,15 @@ describe('trust in an issuer', () => {
     ['the same client', webClient, webClient, 'CONFLICT'],
     ['other values of one claim', webClient, { ...webClient, clientValues: ['other'] }, 'OK'],
     ['another claim', webClient, { clientClaim: 'cid', clientValues: ['x'] }, 'CONFLICT'],
-    ['other audiences', { audiences: ['a'] }, { audiences: ['b'] }, 'OK'],
+    ['other audiences', { audiences: ['a'] }, { audiences: ['b'] }, 'CONFLICT'],
+    ['a client of one', { ...webClient, audiences: ['a'] }, { audiences: ['b'] }, 'CONFLICT'],
+    ['a client of the other', { audiences: ['b'] }, { ...webClient, audiences: ['a'] }, 'CONFLICT'],
+    [
+      'the same client at another audience',
+      { ...webClient, audiences: ['a'] },
+      { ...webClient, audiences: ['b'] },
+      'CONFLICT',
+    ],
     ['an audience of two', { audiences: ['a', 'b'] }, { audiences: ['b', 'c'] }, 'CONFLICT'],
     ['any audience', webClient, { audiences: ['b'] }, 'CONFLICT'],
     ['other keys', webClient, { ...webClient, jwksUri: 'https://keys.example/' }, 'CONFLICT'],
@@ -366,26 +374,88 @@ describe('trust in an issuer', () => {
     expect(outcomes.toSorted()).toEqual([...Array.from({ length: 5 }, () => 'CONFLICT'), 'OK'])
   })
 
-  it('leaves a token that two apps claim to neither, and to each at its own door', async () => {
+  it('of one app may be told apart by audiences', async () => {
+    await trust({ audiences: ['a'], userClaim: 'a' })
+    await trust({ audiences: ['b'], userClaim: 'b' })
+    expect(await verify(await token({ aud: 'b', b: 'bob' }))).toBe(`${app.clientId}:bob`)
+    const both = await token({ aud: ['a', 'b'], a: 'ada', b: 'bob' })
+    expect(await doors(both)).toEqual({
+      exchange: 'OK',
+      sidecar: `${app.clientId}:ada`,
+      accepted: true,
+    })
+  })
+
+  it('is not shut out by a latecomer who names an audience that its tokens have besides', async () => {
+    await trust({ ...webClient, audiences: ['api'] })
     const other = await core.newApp()
-    await trust({ audiences: ['a'] })
-    await trust({ audiences: ['b'] }, other, await ownerOf(other))
-    const both = await token({ aud: ['a', 'b'] })
-    expect(await verify(both)).toBe('token_client')
-    expect(await outcome(exchange(both))).toBe('OK')
-    expect(await verify(await token({ aud: ['b', 'c'] }))).toBe(`${other.clientId}:ada`)
+    const late = trust({ audiences: ['userinfo'] }, other, await ownerOf(other))
+    expect(await outcome(late)).toBe('CONFLICT')
+    const text = await token({ aud: ['api', 'userinfo'] })
+    expect(await verify(text)).toBe(`${app.clientId}:ada`)
+  })
+
+  it('keeps a token whose list names clients of later apps too, and does not ask for their keys', async () => {
+    const clientClaim = 'groups'
+    await trust({ clientClaim, clientValues: ['g0'] })
+    const mallory = await startForeignIssuer([])
+    mallory.state.answers[''] = () => undefined
+    const others = await Promise.all(Array.from({ length: 4 }, () => core.newApp()))
+    for (const [index, other] of others.entries()) {
+      core.clock.advance(1_000)
+      const jwksUri = `${mallory.url}/keys/${index}`
+      await trust(
+        { clientClaim, clientValues: [`g${index + 1}`], jwksUri },
+        other,
+        await ownerOf(other),
+      )
+    }
+    const text = await token({ groups: ['g4', 'g3', 'g2', 'g1', 'g0'] })
+    expect(await verify(text)).toBe(`${app.clientId}:ada`)
+    expect(await outcome(exchange(text))).toBe('OK')
+    expect(mallory.state.requests).toEqual([])
+    await mallory.stop()
+  })
+
+  it('that names a client goes before older trust that names none', async () => {
+    const other = await core.newApp()
+    const byOther = await ownerOf(other)
+    await trust({ clientClaim: 'azp', clientValues: ['other'] }, other, byOther)
+    core.clock.advance(1_000)
+    await trust(webClient)
+    // As trust from before audiences were held to keep no two apps apart.
+    await core.sql.query(
+      `update trusted_issuers set client_claim = null, client_values = '{}', audiences = '{userinfo}'
+       where app_id = (select app_id from clients where client_id = $1)`,
+      [other.clientId],
+    )
+    expect(await verify(await token({ aud: ['userinfo'] }))).toBe(`${app.clientId}:ada`)
+  })
+
+  it('is not stepped into by a later app while its keys are away', async () => {
+    const clientClaim = 'groups'
+    await trust({ clientClaim, clientValues: ['a'] })
+    const mirror = await startForeignIssuer([keys.RS256])
+    const other = await core.newApp()
+    core.clock.advance(1_000)
+    const jwksUri = `${mirror.url}/keys`
+    await trust({ clientClaim, clientValues: ['b'], jwksUri }, other, await ownerOf(other))
+    idp.state.answers[''] = (_, response) => response.writeHead(503).end()
+    expect(await verify(await token({ groups: ['a', 'b'] }))).toBe('issuer_unavailable')
+    await mirror.stop()
   })
 
   it('speaks with the keys that its app named for that app alone', async () => {
     const mallory = await startForeignIssuer([stranger])
-    await trust({ audiences: ['a'] })
+    await trust(webClient)
     const other = await core.newApp()
     const jwksUri = `${mallory.url}/keys`
-    await trust({ audiences: ['b'], jwksUri }, other, await ownerOf(other))
-    const forge = (aud: unknown) => signForeign(stranger, claimsOf({ aud }))
-    expect(await verify(await forge('a'))).toBe('token_signature')
-    expect(await verify(await forge(['a', 'b']))).toBe(`${other.clientId}:ada`)
-    expect(await verify(await forge('b'))).toBe(`${other.clientId}:ada`)
+    const itsClient = { ...webClient, clientValues: ['other'] }
+    await trust({ ...itsClient, jwksUri }, other, await ownerOf(other))
+    const forge = (azp: unknown) => signForeign(stranger, claimsOf({ azp }))
+    expect(await verify(await forge('web'))).toBe('token_signature')
+    expect(await verify(await forge(['web', 'other']))).toBe(`${other.clientId}:ada`)
+    expect(await verify(await forge('other'))).toBe(`${other.clientId}:ada`)
     await mallory.stop()
   })
 })

@@ -19,25 +19,28 @@ beforeAll(async () => {
   mine = await builder.newTenant('mine')
   theirs = await builder.newTenant('theirs')
   idp = await startForeignIssuer([key])
-  const { core } = builder.real
-  const owner = manage(core, { session: (await logInTo(core, mine, 'owner')).token })
-  await owner.addTrustedIssuer({
-    clientId: mine.clientId,
-    rules: {
-      issuer: idp.url,
-      audiences: [],
-      clientClaim: 'azp',
-      clientValues: ['web'],
-      userClaim: '',
-      jwksUri: '',
-    },
-  })
+  await trust(mine, 'azp', ['web'])
 })
 afterAll(async () => {
   await idp.stop()
   await builder.stop()
 })
 
+async function trust(tenant: Tenant, clientClaim: string, clientValues: readonly string[]) {
+  const { core } = builder.real
+  const owner = manage(core, { session: (await logInTo(core, tenant, 'owner')).token })
+  await owner.addTrustedIssuer({
+    clientId: tenant.clientId,
+    rules: {
+      issuer: idp.url,
+      audiences: [],
+      clientClaim,
+      clientValues: [...clientValues],
+      userClaim: '',
+      jwksUri: '',
+    },
+  })
+}
 const token = (claims: Readonly<Record<string, unknown>> = {}) => {
   const at = Math.floor(builder.real.core.clock.now().getTime() / 1000)
   const all = { iss: idp.url, sub: 'ada', azp: 'web', iat: at, exp: at + 3600, ...claims }
@@ -82,6 +85,16 @@ describe('a token of an issuer that an app trusts', () => {
       expect((await usage(await token({ exp: 1 }))).status).toBe(401)
     },
   )
+
+  it('is that of the app in the path, whoever else was first to trust it', async () => {
+    const late = await builder.newTenant('late')
+    await trust(late, 'azp', ['late'])
+    const both = await token({ azp: ['web', 'late'], sub: 'lin' })
+    const answer = await usageAt('ask')(both, late.clientId)
+    expect(answer.status).toBe(200)
+    expect(answer.body).toMatchObject({ subjects: [`${late.clientId}:lin`] })
+    expect((await usageAt('ask')(both)).body).toMatchObject({ subjects: [`${mine.clientId}:lin`] })
+  })
 
   it('is refused for a deactivated user', async () => {
     const usage = usageAt('ask')
