@@ -18,7 +18,7 @@ import { secretly } from '../support/secrecy.ts'
  * killed on the way: every user enters the next period once.
  */
 
-const count = Number(process.env['E2E_USERS'] ?? 5_000)
+const count = Number(process.env['E2E_USERS'] ?? 1_500)
 const coreCount = 4
 const dayMs = 86_400_000
 const chunk = 1_000
