@@ -60,7 +60,7 @@ function readForeignIssuer(env: EnvReader) {
       schemes: ['http', 'https'],
     }),
     clientIdClaim: env.text('CLAIM_CLIENT_ID', {
-      meaning: 'Claim that names the app; then client_id.',
+      meaning: 'Claim of its tokens that names the app; then client_id, as in our own.',
       fallback: 'azp',
     }),
     subjectClaim: env.text('CLAIM_USAGE_SUBJECT', {

@@ -176,8 +176,9 @@ function identityOf(
   options: OidcOptions,
 ): VerifiedIdentity | null {
   const { clientIdClaim, subjectClaim } = options
-  // Never the audience: it would let one tenant's token speak for another.
-  const clientId = textOf(claims[clientIdClaim]) || textOf(claims['client_id'])
+  // Of ours azp is the client that the app's person uses, perhaps one that registered itself. Never the audience: it would
+  // let one tenant's token speak for another.
+  const clientId = (trusted.own ? '' : textOf(claims[clientIdClaim])) || textOf(claims['client_id'])
   const externalUserId = textOf(claims[subjectClaim])
   if (!clientId || !externalUserId) return null
   return {

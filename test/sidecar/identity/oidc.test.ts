@@ -81,15 +81,26 @@ describe('a token of our own issuer', () => {
     })
   })
 
-  it('names its app by azp, then client_id, and never by its audience', async () => {
-    const harness = await withKey()
-    expect(await decide(harness, await sign(key, { azp: undefined }))).toMatchObject({
-      status: 200,
-    })
-    const nameless = await sign(key, { azp: undefined, client_id: undefined })
+  it('names its app by client_id, whichever client got it, and never by its audience', async () => {
+    const harness = await withKey({ CLAIM_CLIENT_ID: 'team' })
+    for (const azp of [undefined, 'tenant_a', 'dyn_0123456789abcdef01234567'])
+      for (const team of [undefined, 'tenant_b'])
+        expect(
+          await decide(harness, await sign(key, { azp, team, token_use: 'user' })),
+        ).toMatchObject({ status: 200, auth_id: 'tenant_a:user_42' })
+    const nameless = await sign(key, { client_id: undefined })
     expect(await decide(harness, nameless)).toMatchObject({ status: 403, code: 'invalid_identity' })
     const userless = await sign(key, { external_user_id: undefined })
     expect(await decide(harness, userless)).toMatchObject({ status: 403, code: 'invalid_identity' })
+  })
+
+  it('of a client that registered itself is accepted as things are by default', async () => {
+    const harness = await withKey()
+    const token = await sign(key, { azp: 'dyn_0123456789abcdef01234567', token_use: 'user' })
+    expect(await decide(harness, token)).toMatchObject({
+      status: 200,
+      auth_id: 'tenant_a:user_42',
+    })
   })
 
   it("is void when it is older than the end of its user's tokens, also when it is in the cache", async () => {
