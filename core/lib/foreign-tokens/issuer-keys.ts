@@ -41,7 +41,7 @@ interface Source {
   failure: string
 }
 
-// Keys are loaded anew in the background from this age on, and not used beyond the limit.
+// From this age on keys are loaded anew before they are used, and beyond the limit old ones are not used.
 const freshMs = 300_000
 const staleMs = 3_600_000
 /** An unknown `kid`, or a failure, loads again at most this often. */
@@ -50,8 +50,8 @@ const keysMax = 64
 const smallestRsaBits = 2_048
 
 /**
- * The public keys of foreign issuers: loaded once at a time for each source, refreshed ahead in the background, good for an
- * hour while the provider does not answer. A flood of unknown `kid`s loads once in ten seconds. One source never waits for
+ * The public keys of foreign issuers: loaded once at a time for each source, anew after five minutes, good for an hour while
+ * the provider does not answer. A flood of unknown `kid`s loads once in ten seconds. One source never waits for
  * another.
  */
 export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOptions) {
@@ -90,13 +90,15 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
     waitMs: number,
   ): Promise<readonly PublicKey[]> {
     const age = now().getTime() - state.loadedAt
-    if (state.keys !== null && age < staleMs) {
-      if (age >= freshMs) reload(source, state)?.catch(() => undefined)
-      return state.keys
-    }
+    const old = age < staleMs ? state.keys : null
+    if (old && age < freshMs) return old
     const loading = reload(source, state)
-    if (!loading) throw new IssuerUnavailable(state.failure)
-    return bounded(loading, waitMs)
+    if (!loading) {
+      if (old) return old
+      throw new IssuerUnavailable(state.failure)
+    }
+    const loaded = bounded(loading, waitMs)
+    return old ? loaded.catch(() => old) : loaded
   }
 
   /** The key after a reload, where the last one is long enough ago. */

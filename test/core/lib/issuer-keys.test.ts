@@ -68,7 +68,26 @@ describe('the keys of an issuer', () => {
     expect(await isSignedBy(one)).toBe(false)
   })
 
-  it('are refreshed in the background, and good for an hour while the provider is away', async () => {
+  it('that the provider withdrew are good for five minutes, however long nobody asked', async () => {
+    const { state, isSignedBy } = start([one])
+    expect(await isSignedBy(one)).toBe(true)
+    state.keys = [two.jwk]
+    state.at += 299_999
+    expect(await isSignedBy(one)).toBe(true)
+    state.at += 1
+    expect(await isSignedBy(one)).toBe(false)
+    expect(state.loads).toBe(2)
+  })
+
+  it('are used on while new ones do not come in time', async () => {
+    const { state, isSignedBy } = start([one])
+    expect(await isSignedBy(one)).toBe(true)
+    state.answer = () => new Promise(() => undefined)
+    state.at += 300_000
+    expect(await isSignedBy(one)).toBe(true)
+  })
+
+  it('are loaded anew after five minutes, and good for an hour while the provider is away', async () => {
     const { state, isSignedBy } = start([one])
     expect(await isSignedBy(one)).toBe(true)
     state.answer = () => Promise.reject(new Error('cannot be reached'))
