@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { DomainError } from '../../../proto/errors.ts'
 import { isSecret, newSecret, uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
@@ -85,17 +86,19 @@ export function createRegistrations(deps: RegistrationsDeps) {
   }
 
   /** The registration as it is. TOKEN_INVALID, also for a client that is not there (RFC 7592 section 2.1). */
-  const read = (presented: Presented): Promise<Registration> =>
-    tx(pool, async (db) => (await lock(db, presented)).registration)
+  const read = async (presented: Presented): Promise<Registration> =>
+    (await find(pool, presented, store.findRegistration)).registration
 
-  /** Replaces all metadata (RFC 7592 section 2.2). */
+  /** Replaces all metadata (RFC 7592 section 2.2). A repetition changes nothing, and leaves nothing in the audit log. */
   async function update(presented: Presented, text: string, context: Context) {
     return tx(pool, async (db) => {
-      const { registration, appId, appScopes } = await lock(db, presented)
+      const { registration, appId, appScopes, storedScopes } = await lock(db, presented)
       const { clientId } = registration
       const members = parseMetadataText(text)
       refuseForeignMembers(members, clientId)
       const metadata = parseMetadata(members, appScopes)
+      if (isDeepStrictEqual(metadata, { ...registration.metadata, scopes: storedScopes }))
+        return registration
       await apps.updateRegisteredClient(db, { ...metadata, clientId, appId })
       await store.updateRegistration(db, clientId, { metadata, at: now() })
       await note(db, { appId, clientId, action: 'client_registration_changed', context })
@@ -112,12 +115,23 @@ export function createRegistrations(deps: RegistrationsDeps) {
     })
   }
 
-  async function lock(db: Db, { clientId, token }: Presented) {
+  /** Locks the rows for whoever has their token. A stranger takes no lock, and waits for none. */
+  async function lock(db: Db, presented: Presented) {
+    await find(db, presented, store.findRegistration)
+    return find(db, presented, store.lockRegistration)
+  }
+
+  async function find(
+    db: Db,
+    { clientId, token }: Presented,
+    readRow: typeof store.findRegistration,
+  ) {
     const isPossible = isRegisteredClientId(clientId) && isSecret(token, managementPrefix)
-    const row = isPossible ? await store.lockRegistration(db, clientId) : null
+    const row = isPossible ? await readRow(db, clientId) : null
     if (!isPossible || !row || !secrets.matches(token, row)) throw invalidManagementToken()
-    const { appId, appScopes, metadata, createdAt } = row
-    return { appId, appScopes, registration: { clientId, metadata, createdAt, token } }
+    const { appId, appScopes, storedScopes, metadata, createdAt } = row
+    const registration = { clientId, metadata, createdAt, token }
+    return { appId, appScopes, storedScopes, registration }
   }
 
   interface Note {

@@ -131,20 +131,25 @@ interface RegistrationRow {
   public_scopes: string[]
 }
 
-/** A registration with what its client may do. Locks both rows until the transaction ends. */
+const registrationText = `
+  select r.app_id, r.token_hash, r.pepper_id, r.name, r.client_uri, r.software_id, r.software_version, r.created_at,
+         c.scopes, c.grant_types, c.redirect_uris, p.scopes as public_scopes
+  from registered_clients r
+  join clients c on c.client_id = r.client_id
+  join clients p on p.app_id = r.app_id and p.kind = 'public'
+  join apps a on a.id = r.app_id and a.status = 'active'
+  where r.client_id = $1`
+
+/** A registration with what its client may do. */
+export async function findRegistration(db: Db, clientId: RegisteredClientId) {
+  const row = await maybeOne<RegistrationRow>(db, { text: registrationText, values: [clientId] })
+  return row && fromRow(row)
+}
+
+/** As `findRegistration`. Locks both rows until the transaction ends. */
 export async function lockRegistration(db: Db, clientId: RegisteredClientId) {
-  const row = await maybeOne<RegistrationRow>(
-    db,
-    sql`
-    select r.app_id, r.token_hash, r.pepper_id, r.name, r.client_uri, r.software_id, r.software_version, r.created_at,
-           c.scopes, c.grant_types, c.redirect_uris, p.scopes as public_scopes
-    from registered_clients r
-    join clients c on c.client_id = r.client_id
-    join clients p on p.app_id = r.app_id and p.kind = 'public'
-    join apps a on a.id = r.app_id and a.status = 'active'
-    where r.client_id = ${clientId}
-    for no key update of r, c`,
-  )
+  const text = `${registrationText} for no key update of r, c`
+  const row = await maybeOne<RegistrationRow>(db, { text, values: [clientId] })
   return row && fromRow(row)
 }
 
@@ -154,6 +159,8 @@ const fromRow = (row: RegistrationRow) => ({
   pepperId: row.pepper_id,
   createdAt: row.created_at,
   appScopes: row.public_scopes,
+  /** As it stands in the row: the app may have fewer by now. */
+  storedScopes: row.scopes,
   metadata: {
     redirectUris: row.redirect_uris,
     grantTypes: row.grant_types,

@@ -2,6 +2,7 @@ import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseMetadata, parseMetadataText } from '../../../core/identity/registrations/metadata.ts'
 import { createRegistrations } from '../../../core/identity/registrations/registrations.ts'
+import { tx } from '../../../core/lib/sql.ts'
 import type { AppId } from '../../../core/platform/ids.ts'
 import { createSecrets } from '../../../core/platform/secrets.ts'
 import { DomainError } from '../../../proto/errors.ts'
@@ -82,6 +83,44 @@ describe('clients that nobody uses', () => {
     expect(ended).toEqual([unused.clientId])
     expect(await outcome(registrations.read(unused))).toBe('TOKEN_INVALID')
     expect(await registrations.read(consented)).toMatchObject({ clientId: consented.clientId })
+  })
+})
+
+describe('the replacement of a registration', () => {
+  const changes = async (clientId: string): Promise<number> => {
+    const { rowCount } = await test.sql.query(
+      `select from audit_log where actor = $1 and action = 'client_registration_changed'`,
+      [clientId],
+    )
+    return rowCount ?? 0
+  }
+  const bodyOf = (clientId: string, more: object = {}) =>
+    JSON.stringify({ ...JSON.parse(metadata), client_id: clientId, ...more })
+
+  it('by the same writes nothing down', async () => {
+    const { registrations, register } = open()
+    const client = await register()
+    const put = (more: object = {}) =>
+      registrations.update(client, bodyOf(client.clientId, more), context)
+    expect(await put()).toMatchObject({ metadata: client.metadata })
+    expect(await changes(client.clientId)).toBe(0)
+    for (let i = 0; i < 2; i++)
+      expect(await put({ client_name: 'B' })).toMatchObject({ metadata: { name: 'B' } })
+    expect(await changes(client.clientId)).toBe(1)
+  })
+
+  it('by a stranger is refused without a lock', async () => {
+    const { registrations, register } = open()
+    const [client, other] = [await register(), await register()]
+    const stranger = { clientId: client.clientId, token: other.token }
+    await tx(test.sql, async (db) => {
+      await db.query('select from registered_clients where client_id = $1 for update', [
+        client.clientId,
+      ])
+      const attempt = registrations.update(stranger, bodyOf(client.clientId), context)
+      expect(await outcome(attempt)).toBe('TOKEN_INVALID')
+      expect(await outcome(registrations.remove(stranger, context))).toBe('TOKEN_INVALID')
+    })
   })
 })
 
