@@ -29,6 +29,8 @@ const keyTypes: readonly string[] = [TokenType.apiKey, TokenType.legacyApiKey]
 const subjectTypes: readonly string[] = [TokenType.jwt, TokenType.accessToken, ...keyTypes]
 /** What the specification of the builder API knows. */
 export const builderSubjectTypes: readonly string[] = [TokenType.accessToken, ...keyTypes]
+// Also behind the app's id, as keys may be. Other texts may hold the prefix by chance.
+const clientSecret = /^(?:app_[0-9a-f]{24}_)?svc_cs_/
 const deviceResource = /^urn:(?:svc|pmth):device_code:(.*)$/
 
 export interface TokenExchangeDeps {
@@ -105,7 +107,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
 
   const isKey = ({ subjectTokenType, subjectToken }: ExchangeTokenRequest): boolean =>
     keyTypes.includes(subjectTokenType) ||
-    subjectToken.includes('svc_cs_') ||
+    clientSecret.test(subjectToken) ||
     keys.isKey(subjectToken)
 
   /** Exchanges a user JWT for an opaque signer session. */
@@ -164,7 +166,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     { subjectToken, scope }: ExchangeTokenRequest,
     parties: Parties,
   ): Promise<{ subject: SignerSubject; notAfter: undefined }> {
-    const key = subjectToken.includes('cs_') ? null : await keys.find(subjectToken)
+    const key = clientSecret.test(subjectToken) ? null : await keys.find(subjectToken)
     if (!key) throw invalidSubject()
     requireApp(key.clientId, parties)
     requireSigning([Scope.signJob], scope)

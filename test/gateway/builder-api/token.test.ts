@@ -285,6 +285,25 @@ describe('a subject', () => {
     expect(verdictOf(answer)).toBe('400 invalid_grant')
   })
 
+  it("that is a key is no client secret for what its user is called, at the platform API's exchange too", async () => {
+    const user = 'ab\u0733\u{1f600}'
+    const part = Buffer.from(user).toString('base64url')
+    expect(part).toContain('cs_')
+    const digits = (await newKey(mine, user)).slice('sk_'.length)
+    const url = `${builder.real.url}/api/v1/apps/${mine.clientId}/oidc/token`
+    const statusOf = async (subject_token: string) =>
+      (
+        await fetch(url, {
+          method: 'POST',
+          body: new URLSearchParams({ ...exchange, subject_token }),
+        })
+      ).status
+    expect(await statusOf(secretly(`sk_${part}_${digits}`))).toBe(200)
+    expect(await statusOf(`sk_svc_cs_${digits}`)).toBe(400)
+    expect(await statusOf(`svc_cs_${digits}`)).toBe(400)
+    expect(await statusOf(`${mine.clientId}_svc_cs_${digits}`)).toBe(400)
+  })
+
   it('that is a signer JWT is invalid_grant, because it would renew itself', async () => {
     const { body } = await post({ ...exchange, subject_token: key })
     const again = await post({
