@@ -94,6 +94,14 @@ export function createGate(deps: GateDeps) {
     if (reason) await deny(db, { app, reason, ...settings }, isCostEnforced)
   }
 
+  /** Before one end user more is made elsewhere: the refusals of `requireCost`, where it enforces them. */
+  async function requireRoom(db: Db, app: AppId): Promise<void> {
+    if (!isCostEnforced) return
+    const settings = await store.findSettings(db, app)
+    const reason = await costReason(db, { app, settings, more: 1 })
+    if (reason) await deny(db, { app, reason, ...settings }, true)
+  }
+
   /** Lets an app sell a plan. STRIPE_CONNECT_REQUIRED or _PENDING for an active plan at a price that no account is paid for. */
   async function requireSelling(db: Db, app: AppId, plan: PlanForSale): Promise<void> {
     if (isSold(plan)) await requireSale(db, app)
@@ -168,6 +176,7 @@ export function createGate(deps: GateDeps) {
 
   return {
     requireCost,
+    requireRoom,
     requireSelling,
     selling,
     read: (app: AppId, settings: Settings) => read(pool, app, settings),

@@ -36,6 +36,8 @@ export interface ActivationGate {
    * of the transaction that waits for a lock.
    */
   readonly requireCost: (db: Db, app: AppId) => Promise<void>
+  /** Refuses with a reason of the gate when one user more would be refused now. Locks nothing, so `requireCost` decides. */
+  readonly requireRoom: (db: Db, app: AppId) => Promise<void>
 }
 
 /**

@@ -14,7 +14,7 @@ import * as store from './store.ts'
 
 export interface BuilderUsersDeps {
   readonly pool: Pool
-  readonly users: Pick<Users, 'refuseNewName' | 'upsertAll'>
+  readonly users: Pick<Users, 'refuseNewUser' | 'upsertAll'>
   readonly userProvider: UserProvider
   readonly secrets: Secrets
   readonly idempotency: Idempotency
@@ -59,7 +59,8 @@ export function createBuilderUsers(deps: BuilderUsersDeps) {
 
   /**
    * Creates or updates a user, and issues its key in the same transaction. Of any number of calls at once one creates. A
-   * key that exists is never replaced. PROVIDER_UNAVAILABLE before anything is written here.
+   * key that exists is never replaced. PROVIDER_UNAVAILABLE before anything is written here. A repetition, and a user whom the
+   * gate refuses, change nothing at the provider.
    */
   async function provision(
     caller: ProvisionerCaller,
@@ -68,15 +69,18 @@ export function createBuilderUsers(deps: BuilderUsersDeps) {
   ): Promise<ProvisionedUser> {
     const { appId: app, clientId, name, grants } = caller
     const { externalUserId, email } = change
-    await users.refuseNewName(app, externalUserId)
+    const request = {
+      scope: `${name}:${clientId}:builder-users`,
+      key: idempotencyKey,
+      body: { change, connection, issueApiKey },
+      holdsSecret: true,
+    }
+    const earlier = await idempotency.earlierReply<ProvisionedUser>(request)
+    if (earlier) return earlier
+    await users.refuseNewUser(app, externalUserId)
     await userProvider.ensureUser({ app, externalUserId, email, connection })
     return provisionInBatch({
-      idempotency: {
-        scope: `${name}:${clientId}:builder-users`,
-        key: idempotencyKey,
-        body: { change, connection, issueApiKey },
-        holdsSecret: true,
-      },
+      idempotency: request,
       app,
       change,
       actor,

@@ -66,6 +66,18 @@ export function createIdempotency({
   }
 
   /**
+   * The answer to an earlier request with this key, for whoever works elsewhere before `each`; undefined where there is none
+   * yet. IDEMPOTENCY_CONFLICT for another body.
+   */
+  async function earlierReply<T>(request: IdempotentRequest): Promise<T | undefined> {
+    const { scope, key } = request
+    const [stored] = key === undefined ? [] : await find(pool, [{ scope, key }])
+    const reply = stored && replay<T>(stored, request)
+    if (reply instanceof Error) throw reply
+    return reply
+  }
+
+  /**
    * As `once`, for the requests of a batch inside its transaction: `work` gets those that are no repetitions, and
    * answers them in their order. A reply that is an error is not stored.
    */
@@ -149,7 +161,7 @@ export function createIdempotency({
     await deleteInBatches((limit) => deleteOld(pool, before, limit))
   }
 
-  return { once, each, forgetOld }
+  return { once, each, earlierReply, forgetOld }
 }
 
 export type Idempotency = ReturnType<typeof createIdempotency>

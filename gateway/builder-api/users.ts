@@ -40,6 +40,7 @@ export function userRoutes(app: App): void {
     route(
       {
         guard: { kind: 'provisioner' },
+        limit: 'users',
         refuses: [...provisioningReasons, 'PROVIDER_UNAVAILABLE'],
       },
       {

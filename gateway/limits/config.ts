@@ -13,7 +13,8 @@ export interface LimitSettings {
 export function readLimits(env: EnvReader): LimitSettings | null {
   const settings = readSettings(env)
   const state = env.choice('RATE_LIMITS', {
-    meaning: 'Whether token, device, key-exchange, validate and login routes are rate limited.',
+    meaning:
+      "Whether token, device, key-exchange, validate and login routes, and the builder API's creation of users, are rate limited.",
     fallback: 'on',
     of: ['on', 'off'],
   })
@@ -26,7 +27,7 @@ function readSettings(env: EnvReader): LimitSettings {
   return {
     perAddress: perMinute(
       'RATE_LIMIT_ADDRESS',
-      'Requests a minute from one address to the token routes; the same again to device, key-exchange and validate routes.',
+      "Requests a minute from one address to the token routes; the same again to device, key-exchange and validate routes, and to the builder API's creation of users.",
       '6000',
     ),
     perClient: perMinute(

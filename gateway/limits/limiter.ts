@@ -16,7 +16,7 @@ import {
 import { createLoginLimits } from './login-limits.ts'
 
 /** Kinds of limited routes; each has counters of its own. */
-export type LimitKind = 'token' | 'device' | 'exchange' | 'validate' | 'login' | 'edge'
+export type LimitKind = 'token' | 'device' | 'exchange' | 'validate' | 'users' | 'login' | 'edge'
 
 export interface LimitsDeps {
   readonly settings: LimitSettings

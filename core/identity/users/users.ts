@@ -177,6 +177,12 @@ export function createUsers({
       throw new DomainError('REQUEST_INVALID', problem)
   }
 
+  /** Before a user is made elsewhere: `refuseNewName`, and the reason of the gate when it would refuse a user whom the app does not have. */
+  async function refuseNewUser(app: AppId, external: ExternalUserId): Promise<void> {
+    await refuseNewName(app, external)
+    if (gate && !(await findByExternal({ app, external }))) await gate.requireRoom(pool, app)
+  }
+
   /** As `refuseNewName`, for an app by its client id. An unknown app refuses nothing here. */
   async function refuseNewSubject({ clientId, externalUserId: external }: Subject): Promise<void> {
     const problem = newUserProblem(external)
@@ -480,6 +486,7 @@ export function createUsers({
     lockActive,
     lockEachActive,
     refuseNewName,
+    refuseNewUser,
     refuseNewSubject,
     findById,
     findActive,

@@ -10,6 +10,7 @@ beforeAll(async () => {
   auth0 = await startAuth0()
   builder = await startBuilder({
     ...auth0.env,
+    ACTIVATION_GATE_MODE: 'enforce',
     AUTH0_CONNECTION: 'Username-Password-Authentication,mail-only',
   })
   tenant = await builder.newTenant('with-a-provider')
@@ -77,6 +78,44 @@ describe('creating a user with an identity provider', () => {
     expect((await create({ externalUserId: 'owner:x' })).status).toBe(400)
     expect((await create({ ...known, email: 'x' })).status).toBe(400)
     expect(auth0.calls).toHaveLength(before)
+  })
+
+  it('is answered again, or refused, for its Idempotency-Key before the provider is asked', async () => {
+    const post = (externalUserId: string, email: string) =>
+      builder.ask('POST', `/api/v1/apps/${tenant.clientId}/users`, {
+        authorization: tenant.tenantBasic,
+        headers: { 'idempotency-key': 'once' },
+        json: { externalUserId, email },
+      })
+    const first = await post('once', 'once@example.com')
+    secretly(String(first.body['apiKey']))
+    const before = auth0.calls.length
+    const again = await post('once', 'once@example.com')
+    expect([again.status, again.body]).toEqual([201, first.body])
+    expect(verdictOf(await post('twice', 'twice@example.com'))).toBe('409 idempotency_conflict')
+    expect(auth0.calls).toHaveLength(before)
+  })
+
+  it('is refused by the gate before the provider is asked, and an update is not', async () => {
+    const full = await builder.newTenant('full')
+    const post = (externalUserId: string) =>
+      builder.ask('POST', `/api/v1/apps/${full.clientId}/users`, {
+        authorization: full.tenantBasic,
+        json: { externalUserId, email: `${externalUserId}@example.com` },
+      })
+    const first = await post('within')
+    secretly(String(first.body['apiKey']))
+    expect(first.status).toBe(201)
+    await builder.real.core.sql.query(
+      `insert into billing_settings (app_id, end_user_cap, updated_at)
+       select app_id, 1, now() from clients where client_id = $1
+       on conflict (app_id) do update set end_user_cap = 1`,
+      [full.clientId],
+    )
+    const before = auth0.calls.length
+    expect(verdictOf(await post('beyond'))).toBe('403 end_user_cap_reached')
+    expect(auth0.calls).toHaveLength(before)
+    expect((await post('within')).status).toBe(200)
   })
 
   it('passes the connection on, and is 400 for one that the provider does not have', async () => {

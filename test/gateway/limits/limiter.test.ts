@@ -82,6 +82,26 @@ describe('the edge', () => {
   })
 })
 
+describe('the creation of users at the builder API', () => {
+  it('has a limit of its own for each client', async () => {
+    at = halfPast
+    harness = await startHarness({
+      now: () => new Date(at),
+      edge: { limits: { ...wide, perClient: 2 } },
+    })
+    const create = (id: string) =>
+      harness.builder.ask('POST', `/api/v1/apps/${clientId}/users`, {
+        authorization: basicOf(id),
+        json: { externalUserId: 'ada' },
+      })
+    for (let i = 0; i < 2; i++) expect((await create('m2m_1')).status).toBeLessThan(300)
+    const refused = await create('m2m_1')
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '30'])
+    expect((await create('m2m_2')).status).toBeLessThan(300)
+    expect((await token()).status).toBe(200)
+  })
+})
+
 describe('a rate limit', () => {
   it('tells what is left, then answers 429 in the words of RFC 6749 until the minute is over', async () => {
     await limited({ perAddress: 3 })
