@@ -76,13 +76,8 @@ export function createArchive({ pool, now, log, config, pages, truncateMonth }: 
     })) {
       if (signal.aborted) return
       const sums = await sumsOf(month)
-      const unpriced = sums.reduce((count, app) => count + app.unpriced, 0n)
-      if (unpriced > 0n)
-        reportAll(sums, {
-          kind: 'waits',
-          month,
-          detail: `${unpriced} tickets of the month wait for a rate`,
-        })
+      const detail = reasonToWait(sums)
+      if (detail !== null) reportAll(sums, { kind: 'waits', month, detail })
       else if (dryRun) reportAll(sums, { kind: 'due', month, detail: '' })
       else if (sums.length > 0) await archiveMonth(archiveDir, { month, sums, report })
     }
@@ -220,6 +215,16 @@ async function readBack(path: string, app: store.MonthSums): Promise<FileSums> {
   return sums
 }
 
+/** Why a month cannot be archived yet; null when it can. */
+function reasonToWait(sums: readonly store.MonthSums[]): string | null {
+  const total = (column: 'unpriced' | 'unrooted'): bigint =>
+    sums.reduce((count, app) => count + app[column], 0n)
+  if (total('unpriced') > 0n) return `${total('unpriced')} tickets of the month wait for a rate`
+  if (total('unrooted') > 0n)
+    return `${total('unrooted')} tickets of the month wait for the root of the day on which they were booked`
+  return null
+}
+
 type TicketSums = Pick<
   store.MonthSums,
   'tickets' | 'fee' | 'cost' | 'markup' | 'platformFee' | 'platformWei'
@@ -230,7 +235,7 @@ const sumsText = ({ tickets, fee, cost, markup, platformFee, platformWei }: Tick
 
 function refuseChanged(current: readonly store.MonthSums[], written: readonly Written[]): void {
   const textOf = (sums: readonly store.MonthSums[]): string =>
-    sums.map((of) => [of.appId, of.unpriced, sumsText(of)].join(' ')).join('; ')
+    sums.map((of) => [of.appId, of.unpriced, of.unrooted, sumsText(of)].join(' ')).join('; ')
   if (textOf(current) !== textOf(written.map(({ sums }) => sums))) throw changed()
 }
 

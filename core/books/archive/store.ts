@@ -123,6 +123,8 @@ export interface MonthSums {
   readonly clientId: string
   readonly tickets: bigint
   readonly unpriced: bigint
+  /** Tickets whose charge is of a day whose roots are still to be made. */
+  readonly unrooted: bigint
   readonly fee: bigint
   readonly cost: bigint
   readonly markup: bigint
@@ -140,6 +142,7 @@ export async function monthSums(
     client_id: string
     tickets: bigint
     unpriced: bigint
+    unrooted: bigint
     fee: string
     cost: string
     markup: string
@@ -148,7 +151,24 @@ export async function monthSums(
   }>(
     db,
     sql`
+    with built as materialized (
+      select snapshot
+      from receipt_days
+      where built_at is not null
+      order by day desc
+      limit 1
+    ), unrooted as materialized (
+      select distinct e.app_id, e.user_id, e.cause_id
+      from built b
+      cross join clients c
+      join ledger_entries e on e.app_id = c.app_id and e.xact >= pg_snapshot_xmin(b.snapshot)::text::bigint
+      where c.kind = 'public' and e.kind = 'charge' and not pg_visible_in_snapshot(e.xact::text::xid8, b.snapshot)
+    )
     select t.app_id, c.client_id, count(*) as tickets, count(*) filter (where t.cost_attos is null) as unpriced,
+           count(t.charge_id) filter (
+             -- Before the first day is cut nobody knows yet on which day a charge will be.
+             where not exists (select 1 from built) or ((t.app_id, t.user_id, t.charge_id) in (select * from unrooted)) is true
+           ) as unrooted,
            sum(t.fee_wei) as fee, coalesce(sum(t.cost_attos), 0) as cost,
            coalesce(sum(t.retail_attos - t.cost_attos), 0) as markup,
            coalesce(sum(t.platform_fee_attos), 0) as platform_fee, coalesce(sum(t.platform_fee_wei), 0) as platform_wei
@@ -163,6 +183,7 @@ export async function monthSums(
     clientId: row.client_id,
     tickets: row.tickets,
     unpriced: row.unpriced,
+    unrooted: row.unrooted,
     fee: BigInt(row.fee),
     cost: BigInt(row.cost),
     markup: BigInt(row.markup),

@@ -139,8 +139,9 @@ async function prove(
   const own = hashOfLeaf(leaf)
   const index = chunk?.leaves.findIndex((hash) => hash.equals(own)) ?? -1
   if (!chunk || index < 0)
-    throw new Error(
-      `ticket ${ticket.eventId} is not what the root of ${day} says; \`tollgate verify\` tells more`,
+    throw new DomainError(
+      'CONFLICT',
+      `the ticket is not what the root of ${day} says, so that nothing proves it; \`tollgate verify\` tells more`,
     )
   const hashes = await store.chunkHashes(db, app, day)
   const path = [...inclusionPath(chunk.leaves, index), ...inclusionPath(hashes, chunk.number)]

@@ -68,6 +68,7 @@ export function createRoots({ pool, now, log, issuer, signStatement }: RootsDeps
       const tree = await treeOf(db, { app, window, signal, onChunk })
       // Rolls back what is written of it.
       if (!tree) throw new Error('core stops while it makes a root')
+      refuseShort(app, day, tree)
       await insertRoot(db, app, { window, tree })
       return true
     })
@@ -100,6 +101,18 @@ export function createRoots({ pool, now, log, issuer, signStatement }: RootsDeps
 }
 
 export type Roots = ReturnType<typeof createRoots>
+
+/** Throws when charges cover more tickets than are there: a root over the rest would never be right again. */
+function refuseShort(
+  { clientId }: AppRef,
+  day: Day,
+  { treeSize, charged }: Pick<TicketTree, 'treeSize' | 'charged'>,
+): void {
+  if (treeSize < charged)
+    throw new Error(
+      `${charged - treeSize} tickets of ${clientId} that were booked on ${day} are gone: \`tollgate import\` puts archived ones back, then the root is made`,
+    )
+}
 
 const dayOf = (instant: Date): Day => instant.toISOString().slice(0, 10)
 

@@ -351,16 +351,46 @@ export async function chunkOf(
   return row && { number: row.number, leaves: leavesIn(row.leaves) }
 }
 
-/** What a user was charged for in a window: the charges, how many tickets they cover, and when they were booked. */
+/** What a user was charged for in a window: how many tickets, and between which entries and times it was booked. */
 export interface ChargedUser {
   readonly userId: UserId
-  readonly chargeIds: readonly string[]
   readonly tickets: number
+  readonly firstSeq: bigint
+  readonly lastSeq: bigint
   readonly from: Date
   readonly to: Date
 }
 
-const usersAtOnce = 200
+// A cursor takes no parameters.
+const isChargeOf = (app: AppId, { snapshot, previous }: Window): string => {
+  const [cut, before] = [escapeLiteral(snapshot), escapeLiteral(previous)]
+  return `app_id = ${escapeLiteral(app)} and kind = 'charge'
+      and xact >= pg_snapshot_xmin(${before}::pg_snapshot)::text::bigint
+      and xact < pg_snapshot_xmax(${cut}::pg_snapshot)::text::bigint
+      and pg_visible_in_snapshot(xact::text::xid8, ${cut}::pg_snapshot)
+      and not pg_visible_in_snapshot(xact::text::xid8, ${before}::pg_snapshot)`
+}
+
+interface Cursor {
+  readonly name: string
+  readonly query: string
+  /** Rows in memory at once. */
+  readonly size: number
+}
+
+/** The rows of a query, piece by piece. Runs inside a transaction, where one cursor of a name may be open at a time. */
+async function* rowsOf<T extends object>(db: Db, { name, query, size }: Cursor): AsyncGenerator<T> {
+  await db.query(`declare ${name} no scroll cursor for ${query}`)
+  try {
+    for (;;) {
+      const { rows } = await db.query<T>(`fetch ${size} from ${name}`)
+      yield* rows
+      if (rows.length < size) return
+    }
+  } finally {
+    await db.query(`close ${name}`)
+  }
+}
 
 /**
  * The users of an app with charges of a window, by id; some hundred of them in memory. Runs inside a transaction, where one
@@ -369,38 +399,62 @@ const usersAtOnce = 200
 export async function* chargedUsers(
   db: Db,
   app: AppId,
-  { snapshot, previous }: Window,
+  window: Window,
 ): AsyncGenerator<ChargedUser> {
-  const [cut, before] = [escapeLiteral(snapshot), escapeLiteral(previous)]
-  // A cursor takes no parameters.
-  await db.query(`
-    declare charged_users no scroll cursor for
-    select user_id, array_agg(cause_id::text) as charge_ids, coalesce(sum(ticket_count), 0)::float8 as tickets,
+  const query = `
+    select user_id, coalesce(sum(ticket_count), 0)::float8 as tickets, min(seq) as first_seq, max(seq) as last_seq,
            min(created_at) as from, max(created_at) as to
     from ledger_entries
-    where app_id = ${escapeLiteral(app)} and kind = 'charge'
-      and xact >= pg_snapshot_xmin(${before}::pg_snapshot)::text::bigint
-      and xact < pg_snapshot_xmax(${cut}::pg_snapshot)::text::bigint
-      and pg_visible_in_snapshot(xact::text::xid8, ${cut}::pg_snapshot)
-      and not pg_visible_in_snapshot(xact::text::xid8, ${before}::pg_snapshot)
+    where ${isChargeOf(app, window)}
     group by user_id
-    order by user_id`)
-  try {
-    for (;;) {
-      const { rows } = await db.query<{
-        user_id: string
-        charge_ids: string[]
-        tickets: number
-        from: Date
-        to: Date
-      }>(`fetch ${usersAtOnce} from charged_users`)
-      for (const { user_id: id, charge_ids: chargeIds, ...row } of rows)
-        yield { userId: userId(id), chargeIds, ...row }
-      if (rows.length < usersAtOnce) return
+    order by user_id`
+  for await (const row of rowsOf<{
+    user_id: string
+    tickets: number
+    first_seq: bigint
+    last_seq: bigint
+    from: Date
+    to: Date
+  }>(db, { name: 'charged_users', query, size: 200 }))
+    yield {
+      userId: userId(row.user_id),
+      tickets: row.tickets,
+      firstSeq: row.first_seq,
+      lastSeq: row.last_seq,
+      from: row.from,
+      to: row.to,
     }
-  } finally {
-    await db.query('close charged_users')
-  }
+}
+
+/**
+ * What some users were charged by in a window: at most as many ids as they have tickets in it. Runs inside a transaction,
+ * where one such reading may be open at a time.
+ */
+export async function chargeIdsOf(
+  db: Db,
+  { app, window }: { readonly app: AppId; readonly window: Window },
+  users: readonly ChargedUser[],
+): Promise<string[]> {
+  const arrayOf = (values: readonly unknown[]): string => escapeLiteral(`{${values.join(',')}}`)
+  // Between the first and the last of a user, the primary key leads to them.
+  const query = `
+    select c.cause_id
+    from unnest(${arrayOf(users.map((user) => user.userId))}::uuid[],
+                ${arrayOf(users.map((user) => user.firstSeq))}::bigint[],
+                ${arrayOf(users.map((user) => user.lastSeq))}::bigint[]) as u (user_id, first_seq, last_seq)
+    cross join lateral (
+      select cause_id
+      from ledger_entries
+      where user_id = u.user_id and seq between u.first_seq and u.last_seq
+        and ${isChargeOf(app, window)}) c`
+  const ids = new Set<string>()
+  for await (const row of rowsOf<{ cause_id: string }>(db, {
+    name: 'charges_of_users',
+    query,
+    size: 1_000,
+  }))
+    ids.add(row.cause_id)
+  return [...ids]
 }
 
 /** The signing times between which the tickets of a user are looked for; open where null. */

@@ -10,6 +10,7 @@ import {
   type PlacedLeaf,
   type Reach,
   type Window,
+  chargeIdsOf,
   chargedUsers,
   countTickets,
   ticketsPage,
@@ -32,7 +33,7 @@ async function* leavesOf(
 ): AsyncGenerator<PlacedLeaf> {
   for await (const group of groupsOf(chargedUsers(db, app.id, window))) {
     group.forEach(onUser)
-    yield* leavesOfGroup(db, app, group)
+    yield* leavesOfGroup(db, { app, window }, group)
   }
 }
 
@@ -52,10 +53,10 @@ async function* groupsOf(users: AsyncIterable<ChargedUser>): AsyncGenerator<Char
 
 async function* leavesOfGroup(
   db: Db,
-  app: AppRef,
+  { app, window }: Pick<TreeOptions, 'app' | 'window'>,
   group: readonly ChargedUser[],
 ): AsyncGenerator<PlacedLeaf> {
-  const chargeIds = [...new Set(group.flatMap((user) => user.chargeIds))]
+  const chargeIds = await chargeIdsOf(db, { app: app.id, window }, group)
   const near = { app, reaches: group.map(nearReach), chargeIds }
   const counts = await countTickets(db, near)
   // Where some were signed long before, they are looked for among all of the user.

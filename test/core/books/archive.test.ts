@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readBooksConfig } from '../../../core/books/config.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import { connectCore } from '../../../deploy/cli/client.ts'
-import { begin, observedRate, serviceToken } from '../support.ts'
-import { type BooksWorld, startBooks, tollgate } from './support.ts'
+import { begin, day, observedRate, serviceToken } from '../support.ts'
+import { type BooksWorld, buildRoots, startBooks, tollgate } from './support.ts'
 
 // It is March 2026; February and March stay.
 let world: BooksWorld
@@ -87,7 +87,25 @@ const months = () =>
     `select to_char(signed_at at time zone 'UTC', 'YYYY-MM') as month, count(*) from tickets group by 1 order by 1`,
   )
 
+/** Makes the roots of today's tickets, as after midnight. */
+async function nextDay(): Promise<void> {
+  world.clock.advance(day)
+  await buildRoots(world)
+}
+
 describe('tollgate archive', () => {
+  it('lets a month wait until the root of the day on which its tickets were booked', async () => {
+    const { code, text } = await archive()
+    expect(code).toBe(0)
+    for (const month of ['2025-12', '2026-01'])
+      expect(text).toContain(
+        `${month}  ${world.app.clientId}  6 tickets  waits: 6 tickets of the month wait for the root of the day on which they were booked\n`,
+      )
+    expect(await readdir(folder)).toEqual([])
+    expect(await months()).toHaveLength(4)
+    await nextDay()
+  })
+
   it('reports what is due and changes nothing', async () => {
     expect((await archive('--dry-run')).text).toBe(
       `2025-12  ${world.app.clientId}  6 tickets  is due\n2026-01  ${world.app.clientId}  6 tickets  is due\n`,
@@ -109,7 +127,12 @@ describe('tollgate archive', () => {
         '  7 tickets  waits: 1 tickets of the month wait for a rate',
     )
     await core.recordRate({ usdPerEth: '3000', source: 'desk', observedAt: '2025-12-15T00:00:00Z' })
-    await expect.poll(async () => (await archive('--dry-run')).text).toContain('7 tickets  is due')
+    const dryRun = async () => (await archive('--dry-run')).text
+    await expect
+      .poll(dryRun)
+      .toContain('7 tickets  waits: 1 tickets of the month wait for the root')
+    await nextDay()
+    expect(await dryRun()).toContain('7 tickets  is due')
     await tollgate('rebuild')
   })
 
@@ -177,6 +200,7 @@ describe('tollgate archive', () => {
     ).toMatchObject({ duplicates: 1, tickets: 1 })
     await tollgate('rebuild')
     expect(await verified()).toContain('the books are right')
+    await nextDay()
     expect((await archive()).text).toContain(
       `2026-01  ${world.app.clientId}  1 tickets  ${join(folder, `${world.app.clientId}.2026-01.2.ndjson.zst`)}`,
     )
@@ -207,6 +231,12 @@ describe('tollgate archive', () => {
     await tollgate('rebuild')
     expect(await verified()).toContain('the books are right')
     expect((await tollgate('rebuild')).text).toContain('0 hours, 0 sessions, 0 balances repaired')
+    // Its tickets are still proved by the roots of the days on which they were booked.
+    const receipt = [join(folder, 'receipt.json'), '--jwks', join(folder, 'keys.json')]
+    expect((await tollgate('receipt', 'get', 'unpriced', '--out', ...receipt)).code).toBe(0)
+    const { text } = await tollgate('receipt', 'verify', ...receipt)
+    expect(text).toContain('ok     place in the day')
+    await Promise.all(['receipt', 'keys'].map((name) => rm(join(folder, `${name}.json`))))
     // For thirty days it stays; then it goes again, and comes back the same.
     expect((await archive()).text).toBe('Nothing is due.\n')
     const all = await tickets()

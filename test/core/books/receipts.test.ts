@@ -4,9 +4,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
+import { createRoots } from '../../../core/books/receipts/roots.ts'
+import { treeOf } from '../../../core/books/receipts/tree.ts'
+import { silentLog } from '../../../core/lib/log.ts'
+import { createPool, tx } from '../../../core/lib/sql.ts'
+import { appId } from '../../../core/platform/ids.ts'
 import { begin, day, observedRate, serviceToken } from '../support.ts'
 import { verifyReceipt } from '../../support/receipt-verifier.ts'
-import { type BooksWorld, startBooks, tollgate } from './support.ts'
+import { type BooksWorld, buildRoots, startBooks, tollgate } from './support.ts'
 
 let world: BooksWorld
 let folder: string
@@ -25,23 +30,8 @@ const file = (name: string): string => join(folder, name)
 async function nextDay(): Promise<string> {
   const ended = world.clock.now().toISOString().slice(0, 10)
   world.clock.advance(day)
-  await buildRoots()
+  await buildRoots(world)
   return ended
-}
-
-async function buildRoots(): Promise<void> {
-  const { core } = await world.startAnother(observedRate)
-  await vi.waitFor(
-    async () => {
-      const [waiting] = await world.rows(
-        'select count(*) filter (where built_at is null) as days, max(day)::text as last from receipt_days',
-      )
-      const yesterday = new Date(world.clock.now().getTime() - day).toISOString().slice(0, 10)
-      expect(waiting).toMatchObject({ days: '0', last: yesterday })
-    },
-    { timeout: 20_000, interval: 50 },
-  )
-  await core.stop()
 }
 
 async function rateAt(instant: Date): Promise<void> {
@@ -165,6 +155,7 @@ describe('receipts', () => {
 const claimsOf = ({ receipt }: Record<string, unknown>): unknown =>
   JSON.parse(Buffer.from(String(receipt).split('.')[1] ?? '', 'base64url').toString())
 
+const poolOptions = { max: 2, name: 'receipts-test', statementTimeoutMs: 20_000 }
 const json = async (name: string): Promise<Record<string, unknown>> =>
   JSON.parse(await readFile(file(name), 'utf8'))
 const put = (name: string, value: unknown) => writeFile(file(name), JSON.stringify(value))
@@ -326,12 +317,105 @@ describe('the roots of days', () => {
       const { core } = await world.startAnother(observedRate)
       await core.stop()
     }
-    await buildRoots()
+    await buildRoots(world)
     await get(ids[7] ?? '', 'many.json')
     const { text } = await verify('many.json')
     expect(text).toContain(', ticket ')
     expect(text).toContain(' of 60\n')
     expect((await tollgate('verify')).text).toContain('the books are right')
+  })
+
+  it('are of many chunks when the day has many tickets', async () => {
+    const ids = await book(600, { computed_fee: '7' })
+    ids.push(...(await book(500, { computed_fee: '8' })))
+    const ended = await nextDay()
+    const chunks = await world.rows('select number from receipt_chunks where day = $1', [ended])
+    expect(chunks).toHaveLength(2)
+    // All were signed at once: their ids order them.
+    const inOrder = ids.toSorted()
+    for (const index of [0, 1023, 1024, 1099]) {
+      await get(inOrder[index] ?? '', 'chunk.json')
+      expect((await json('chunk.json'))['proof']).toMatchObject({
+        leafIndex: index,
+        treeSize: 1100,
+      })
+      expect((await verify('chunk.json')).code).toBe(0)
+    }
+    await verifyReceipt(await json('chunk.json'), await json('keys.json'))
+    expect((await tollgate('verify')).text).toContain('the books are right')
+  })
+
+  it('are not made while tickets are gone, and follow when they are back', async () => {
+    const [id = ''] = await book(3)
+    await world.damage(
+      `create table gone as select * from tickets where event_id = '${id}'; delete from tickets where event_id = '${id}'`,
+    )
+    world.clock.advance(day)
+    const pool = createPool({ ...poolOptions, url: world.databaseUrl })
+    const roots = createRoots({
+      pool,
+      now: world.clock.now,
+      log: silentLog(),
+      issuer: 'https://issuer.example',
+      signStatement: async () => ({ jws: 'a.b.c', jwk: {} }),
+    })
+    await expect(roots.build(new AbortController().signal)).rejects.toThrow(
+      /1 tickets of app_\w+ that were booked on [\d-]+ are gone: `tollgate import`/,
+    )
+    await pool.end()
+    await world.damage('insert into tickets select * from gone; drop table gone')
+    await buildRoots(world)
+    await get(id, 'back.json')
+    expect((await verify('back.json')).text).toContain(' of 3\n')
+  })
+
+  it('do not prove a ticket that was changed since', async () => {
+    const [id = ''] = await book(1)
+    await nextDay()
+    const change = (by: string) =>
+      world.damage(
+        `update tickets set received_at = received_at + interval '${by}' where event_id = '${id}'`,
+      )
+    await change('1 second')
+    const { text, code } = await get(id, 'changed.json')
+    expect(text).toContain('the ticket is not what the root of ')
+    expect(code).toBe(1)
+    await change('-1 second')
+    expect((await get(id, 'changed.json')).code).toBe(0)
+  })
+
+  it('are made with the charges of few users in memory at once', async () => {
+    const pool = createPool({ ...poolOptions, url: world.databaseUrl })
+    const app = { id: appId(randomUUID()), clientId: 'app_busy' }
+    const snapshotNow = async (): Promise<string> =>
+      String((await world.rows('select pg_current_snapshot() as now'))[0]?.['now'])
+    const previous = await snapshotNow()
+    await world.damage(
+      `insert into ledger_entries (app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos, cause_id, created_at,
+                                   ticket_count)
+       select '${app.id}', md5(u::text)::uuid, n, 'charge', -1, 0, 0, gen_random_uuid(), now(), 1
+       from generate_series(1, 4) u, generate_series(1, 3000) n`,
+    )
+    const cutAt = world.clock.now()
+    const window = { day: '2026-01-01', cutAt, previous, snapshot: await snapshotNow() }
+    let largest = 0
+    const tree = await tx(pool, async (db) => {
+      const query = db.query.bind(db)
+      const seen = vi.spyOn(db, 'query').mockImplementation(async (...args: unknown[]) => {
+        const result = await Reflect.apply(query, db, args)
+        const values = result.rows.flatMap((row: object) => Object.values(row).flat())
+        largest = Math.max(largest, values.length)
+        return result
+      })
+      const { signal } = new AbortController()
+      const made = await treeOf(db, { app, window, signal, onChunk: async () => {} })
+      seen.mockRestore()
+      return made
+    })
+    await pool.end()
+    expect(tree).toMatchObject({ treeSize: 0, charged: 12_000 })
+    expect(largest).toBe(1_000)
+    await world.damage(`delete from ledger_entries where app_id = '${app.id}'`)
   })
 
   it('tell since when they are missing', async () => {

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
-import { begin, observedRate, outcome, refusal, serviceToken } from '../support.ts'
-import { type BooksWorld, startBooks, tollgate } from './support.ts'
+import { begin, day, observedRate, outcome, refusal, serviceToken } from '../support.ts'
+import { type BooksWorld, buildRoots, startBooks, tollgate } from './support.ts'
 
 /** Tickets that were sold at 1.3 of the network price, one feature for nothing, with a cut of 12.5 %. */
 
@@ -78,6 +78,8 @@ describe('tickets that were sold', () => {
       },
       { event_id: 'now', cost_attos: '424242424242447000', retail: '551515151515181100' },
     ])
+    world.clock.advance(day)
+    await buildRoots(world)
     expect((await tollgate('archive')).text).toContain('2026-01')
     expect(await tickets()).toHaveLength(1)
     expect(await verified()).toContain('the books are right')

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
-import { vi } from 'vitest'
+import { expect, vi } from 'vitest'
 import { unary } from '../../../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../../../proto/headers.ts'
 import { main } from '../../../deploy/cli/main.ts'
@@ -11,6 +11,8 @@ import {
   type TestApp,
   type TestCore,
   begin,
+  day,
+  observedRate,
   serviceToken,
   startTestCore,
 } from '../support.ts'
@@ -110,6 +112,22 @@ export const eventOf = ({ id = randomUUID(), ...data }: Event): Buffer =>
       data: { ...eventData, current_time: begin.toISOString(), ...data },
     }),
   )
+
+/** Starts a core that makes the roots of all days before today, and stops it. */
+export async function buildRoots(world: BooksWorld): Promise<void> {
+  const { core } = await world.startAnother(observedRate)
+  await vi.waitFor(
+    async () => {
+      const [waiting] = await world.rows(
+        'select count(*) filter (where built_at is null) as days, max(day)::text as last from receipt_days',
+      )
+      const yesterday = new Date(world.clock.now().getTime() - day).toISOString().slice(0, 10)
+      expect(waiting).toMatchObject({ days: '0', last: yesterday })
+    },
+    { timeout: 20_000, interval: 50 },
+  )
+  await core.stop()
+}
 
 let last: Promise<unknown> = Promise.resolve()
 
