@@ -256,7 +256,10 @@ export const provisioner = (): Guard<ProvisionerCaller> =>
 export const actor = (): Guard<UserCaller> =>
   throughGateway(async ({ credential, clientId }, authenticator) => {
     if (credential.scheme !== 'bearer')
-      throw new DomainError('TOKEN_INVALID', 'send a user token or an sk_ key as Bearer')
+      throw new DomainError(
+        'TOKEN_INVALID',
+        'send a token of the user as Bearer, or, but not at the edge, an sk_ key',
+      )
     const { token } = credential
     const caller = token.startsWith(builderKeyPrefix)
       ? await authenticator.userByBuilderKey(token)
