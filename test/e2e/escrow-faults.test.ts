@@ -5,6 +5,7 @@ import { type Gate, type GateUser, startGate } from '../support/gate.ts'
 /** What the gate says while something behind it is down (docs/architecture.md, "When something is down"). */
 
 const leaseSeconds = 8
+const atOnceMs = 400
 let gate: Gate
 let active: GateUser
 beforeAll(async () => {
@@ -53,7 +54,8 @@ async function decideWithoutCore(stranger: GateUser) {
     inside: inside.status,
     other: other.status,
     after: after.map(({ status }) => status),
-    atOnce: other.ms < 50 && Math.min(...after.map(({ ms }) => ms)) < 50,
+    // Well below the time that it would wait for core, also on a busy machine.
+    atOnce: other.ms < atOnceMs && Math.min(...after.map(({ ms }) => ms)) < atOnceMs,
   }
 }
 
@@ -84,7 +86,7 @@ describe('the gate', () => {
   it('does the same while the database is gone', async () => {
     const stranger = await createUsers()
     await warm()
-    const back = gate.stopDatabase(leaseSeconds * 1000)
+    const back = gate.stopDatabase((leaseSeconds + 4) * 1000)
     await sleep(1_000)
     const inside = (await gate.decide(0, active)).status
     const other = (await gate.decide(0, stranger)).status

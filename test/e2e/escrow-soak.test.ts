@@ -90,10 +90,12 @@ describe('200 users at three sidecars and two cores', () => {
     'never sign for more than they have, whatever is killed and lost',
     async () => {
       const until = performance.now() + seconds * 1000
-      await Promise.all([
-        ...users.map((user, i) => payAs(user, createRandom(seed + i + 1), until)),
-        injectKills(until),
-      ])
+      const pay = (end: number) =>
+        Promise.all(users.map((user, i) => payAs(user, createRandom(seed + i + 1), end)))
+      await Promise.all([pay(until), injectKills(until)])
+      // On a busy machine some get no turn in that time.
+      for (let i = 0; i < 6 && signedByUser().size <= userCount * 0.9; i++)
+        await pay(performance.now() + 5_000)
       const sums = signedByUser()
       expect(sums.size).toBeGreaterThan(userCount * 0.9)
       const grant = grantMicros * 10n ** 12n
