@@ -170,7 +170,7 @@ describe('the credential', () => {
     const { authorize, core } = await startHarness()
     const key = await newSigningKey('k1')
     core.script.jwks = { keys: [key.jwk] }
-    const token = await sign(key, { azp: 'nobody' })
+    const token = await sign(key, { client_id: 'nobody' })
     expect((await authorize(laterCall(token, { AuthID: '' }))).json).toMatchObject({
       status: 403,
       code: 'invalid_identity',

@@ -75,7 +75,7 @@ describe('a key of ours', () => {
 describe('the mode', () => {
   it('api_key takes no token, and oidc no key', async () => {
     const signingKey = await newSigningKey('k1')
-    const token = await sign(signingKey, { azp: 'acme', external_user_id: 'alice' })
+    const token = await sign(signingKey, { client_id: 'acme', external_user_id: 'alice' })
     for (const [mode, accepted, refused] of [
       ['api_key', 'sk_live_alice', token],
       ['oidc', token, 'sk_live_alice'],
