@@ -35,7 +35,7 @@ const seed = Number(seedText || Math.floor(Math.random() * 2 ** 31))
 const end = Number(endText || Math.floor(Date.now() / 60_000) - 1) * minute
 const start = end - 4 * 60 * minute
 const onKafka = inject('parts').kafkaBrokers !== null
-const count = Number(process.env['E2E_EVENTS'] ?? (onKafka ? 300_000 : 200_000))
+const count = Number(process.env['E2E_EVENTS'] ?? (onKafka ? 150_000 : 100_000))
 const name = `E2E_SEED=${seed}@${end / minute}`
 process.stdout.write(`exactly-once: ${name}, ${count} events\n`)
 

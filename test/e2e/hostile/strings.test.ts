@@ -280,7 +280,7 @@ function valuesFor(field: StringField, index: number): readonly unknown[] {
   const of = <T>(each: fc.Arbitrary<T>, numRuns: number): T[] =>
     fc.sample(each, { seed: seed + index, numRuns })
   const inJson = field.in === 'body' ? of(fc.constantFrom(...others), 3) : []
-  return [...always, ...of(fc.constantFrom(...classics), 6), ...of(texts, 4), ...inJson]
+  return [...always, ...of(fc.constantFrom(...classics), 4), ...of(texts, 2), ...inJson]
 }
 
 async function attack(documented: Attack, offset: number): Promise<string[]> {
