@@ -23,14 +23,17 @@ export interface RevocationDeps {
   readonly now: Now
 }
 
-/** The client that revokes, with the ids of both clients of its app when it authenticated. */
+/** The client that revokes. */
 interface Revoker {
   readonly appId: AppId
+  /** Its own; when it authenticated, of both clients of its app. */
   readonly clientIds: readonly string[]
+  /** Of the app's own client, which may end what registered clients of the app got. */
+  readonly publicClientId: string
   readonly actor: Actor
 }
 
-/** RFC 7009. The answer is the same for every token; only tokens of the client's own app end. */
+/** RFC 7009. The answer is the same for every token; only those of the client's own app end, and of a registered client its own. */
 export function createRevocation(deps: RevocationDeps) {
   const { pool, jwts, clients, sessions, families, keys, grants, now } = deps
 
@@ -55,6 +58,7 @@ export function createRevocation(deps: RevocationDeps) {
       return {
         appId: caller.appId,
         clientIds: [caller.clientId, caller.m2mClientId],
+        publicClientId: caller.clientId,
         actor: { name: caller.m2mClientId, context },
       }
     }
@@ -63,20 +67,23 @@ export function createRevocation(deps: RevocationDeps) {
     return {
       appId: client.appId,
       clientIds: [client.clientId],
+      publicClientId: client.publicClientId,
       actor: { name: client.clientId, context },
     }
   }
 
-  async function endSession({ appId, actor }: Revoker, token: string): Promise<void> {
+  async function endSession(revoker: Revoker, token: string): Promise<void> {
     const session = await sessions.verify(token)
-    if (session?.appId === appId)
-      await sessions.end({ appId, id: session.userId }, session.id, actor)
+    if (!session || !mayEnd(revoker, session)) return
+    const { id, appId, userId } = session
+    await sessions.end({ appId, id: userId }, id, revoker.actor)
   }
 
-  async function endLogin({ appId, actor }: Revoker, token: string): Promise<void> {
+  async function endLogin(revoker: Revoker, token: string): Promise<void> {
     const row = await families.findRefreshToken(token)
-    if (row?.app_id !== appId) return
-    const end = { id: row.family_id, cause: 'refresh_token_revoked', actor: actor.name } as const
+    if (!row || !mayEnd(revoker, { appId: row.app_id, clientId: row.client_id })) return
+    const { name: actor } = revoker.actor
+    const end = { id: row.family_id, cause: 'refresh_token_revoked', actor } as const
     await tx(pool, (db) => families.end(db, end))
   }
 
@@ -111,5 +118,12 @@ export function createRevocation(deps: RevocationDeps) {
 
   return { revoke }
 }
+
+/** Whether the client got the token, or is its app's own client. */
+const mayEnd = (
+  { appId, clientIds, publicClientId }: Revoker,
+  token: { readonly appId: string; readonly clientId: string },
+): boolean =>
+  token.appId === appId && [token.clientId, publicClientId].some((id) => clientIds.includes(id))
 
 export type Revocation = ReturnType<typeof createRevocation>

@@ -1,6 +1,7 @@
 import * as oauth from 'oauth4webapi'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { secretly } from '../../support/secrecy.ts'
+import { outcome } from '../../core/support.ts'
 import { type Real, type RealApp, startReal } from '../real.ts'
 import { asRecord, publicUrl } from '../support.ts'
 
@@ -382,6 +383,35 @@ describe('a client that follows the metadata alone', () => {
     return { as, client, skewed, tokens, resource }
   }
 
+  const refreshable = {
+    grant_types: ['authorization_code', 'refresh_token'],
+    scope: 'openid offline_access',
+  }
+
+  const revoke = async (
+    { as, skewed }: Pick<Awaited<ReturnType<typeof logIn>>, 'as' | 'skewed'>,
+    token: string,
+  ) =>
+    oauth.processRevocationResponse(
+      await oauth.revocationRequest(as, skewed, oauth.None(), token, via),
+    )
+
+  async function openSession(): Promise<string> {
+    const { accessToken } = await real.core.as(app.basic).exchangeToken({
+      grantType: 'urn:ietf:params:oauth:grant-type:token-exchange',
+      subjectToken: app.userToken.replace('Bearer ', ''),
+      subjectTokenType: 'urn:ietf:params:oauth:token-type:access_token',
+    })
+    return accessToken
+  }
+
+  const useSession = (token: string) => outcome(real.core.as().verifySignerSession({ token }))
+
+  const setScopes = (scopes: string) =>
+    real.core.sql.query(`update clients set scopes = ${scopes} where client_id = $1`, [
+      app.clientId,
+    ])
+
   const askUsage = (token: string) =>
     customFetch(edge + usage(), { headers: { authorization: `Bearer ${token}` } })
 
@@ -414,15 +444,33 @@ describe('a client that follows the metadata alone', () => {
     const mine = await logIn()
     const theirs = await logIn()
     const token = mine.tokens.access_token
-    const revoke = async ({ as, skewed }: typeof mine) =>
-      oauth.processRevocationResponse(
-        await oauth.revocationRequest(as, skewed, oauth.None(), token, via),
-      )
-    await revoke(theirs)
+    await revoke(theirs, token)
     expect((await askUsage(token)).status).toBe(200)
-    await revoke(mine)
+    await revoke(mine, token)
     expect((await askUsage(token)).status).toBe(401)
     expect((await askUsage(theirs.tokens.access_token)).status).toBe(200)
+  })
+
+  it('ends its own login, and no other, and no session of the backend', async () => {
+    await setScopes(`array_append(scopes, 'offline_access')`)
+    onTestFinished(async () => void (await setScopes(`array_remove(scopes, 'offline_access')`)))
+    const mine = await logIn(refreshable)
+    const theirs = await logIn()
+    const next = async () =>
+      oauth.processRefreshTokenResponse(
+        mine.as,
+        mine.skewed,
+        await oauth.refreshTokenGrantRequest(mine.as, mine.skewed, oauth.None(), refresh, via),
+      )
+    let refresh = secretly(mine.tokens.refresh_token ?? '')
+    const session = await openSession()
+    for (const text of [refresh, session]) await revoke(theirs, text)
+    refresh = secretly((await next()).refresh_token ?? '')
+    expect(await useSession(session)).toBe('OK')
+    await revoke(mine, refresh)
+    await expect(next()).rejects.toMatchObject({ error: 'invalid_grant' })
+    await revoke({ as: mine.as, skewed: { client_id: app.clientId } }, session)
+    expect(await useSession(session)).toBe('TOKEN_INVALID')
   })
 
   it('refuses a resource that is none of ours', async () => {
