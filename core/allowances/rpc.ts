@@ -112,8 +112,8 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
       parseCredit(request),
     )
   const reading = requireMetering(m2mBasic())
-  const read = async (request: pb.GetBalanceRequest, caller: M2mCaller) => ({
-    balance: await allowances.balanceOf(caller.appId, request.externalUserId, request.asOf),
+  const read = async ({ externalUserId, asOf }: pb.GetBalanceRequest, { appId }: M2mCaller) => ({
+    balance: await allowances.balance({ appId, externalUserId }, asOf),
   })
   const allowanceService: Handlers<pb.AllowanceServiceServer> = {
     getAllowance: rpc(

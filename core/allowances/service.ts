@@ -60,7 +60,9 @@ interface UserKey {
   readonly userId: UserId
 }
 
-interface BalanceUser extends UserKey {
+/** A user as the API names it. */
+interface UserName {
+  readonly appId: AppId
   readonly externalUserId: string
 }
 
@@ -193,12 +195,14 @@ export function createAllowances({
   }
 
   /** The balance now or, with `asOf`, in the past: see `balanceAsOf`. */
-  async function balance(user: BalanceUser, asOf?: string) {
+  async function balance({ appId, externalUserId }: UserName, asOf?: string) {
+    const user = await users.get(appId, externalUserId)
     return asOf === undefined ? balanceNow(user, now()) : balanceAsOf(user, asOf)
   }
 
-  async function balanceNow(user: BalanceUser, at: Date) {
-    const [account, unpriced] = await Promise.all([readAccount(user), countUnpriced(user)])
+  async function balanceNow(user: User, at: Date) {
+    const key = keyOf(user)
+    const [account, unpriced] = await Promise.all([readAccount(key), countUnpriced(key)])
     const own = timeOf(account, at)
     const { balance: left, remaining, featureBalances } = figuresOf(account, own)
     return {
@@ -218,7 +222,7 @@ export function createAllowances({
    * now it is the live one. REQUEST_INVALID for an invalid or future instant, NOT_FOUND for one before
    * the user existed.
    */
-  async function balanceAsOf(user: BalanceUser, asOf: string) {
+  async function balanceAsOf(user: User, asOf: string) {
     const at = parseInstant(asOf)
     if (!at)
       throw new DomainError(
@@ -228,7 +232,7 @@ export function createAllowances({
     const real = now()
     const present = await clocks.timeOf(pool, user.appId, real)
     if (at > present) throw new DomainError('REQUEST_INVALID', 'asOf must not be in the future')
-    const of = { appId: user.appId, userId: user.userId, at }
+    const of = { ...keyOf(user), at }
     const since = await store.userSince(pool, of)
     if (!since || since > at)
       throw new DomainError('NOT_FOUND', 'the user was not there yet at that time')
@@ -255,15 +259,7 @@ export function createAllowances({
     }
   }
 
-  async function balanceOf(app: AppId, externalUserId: string, asOf?: string) {
-    const user = await users.get(app, externalUserId)
-    return balance(
-      { appId: user.appId, userId: user.id, externalUserId: user.externalUserId },
-      asOf,
-    )
-  }
-
-  return { read, credit, balance, balanceOf }
+  return { read, credit, balance }
 }
 
 export type Allowances = ReturnType<typeof createAllowances>

@@ -11,7 +11,7 @@ export async function balanceRead(bench: Bench): Promise<Finding[]> {
   const { core, large: crowd, many, few } = await bench.history()
   const time = async (user: number): Promise<number> => {
     const started = performance.now()
-    await core.allowances.balanceOf(crowd.caller.appId, userName(user))
+    await core.allowances.balance({ appId: crowd.caller.appId, externalUserId: userName(user) })
     return performance.now() - started
   }
   const [large, small]: [number[], number[]] = [[], []]

@@ -295,12 +295,13 @@ export function createUsers({
     },
   )
 
-  /** NOT_FOUND when the app has no such user. */
-  async function get(app: AppId, external: string): Promise<store.StoredUser> {
+  /** The user, with a subscription again where it was lost. NOT_FOUND when the app has no such user. */
+  async function get(app: AppId, external: string): Promise<User> {
     const problem = subjectProblem(external)
     if (problem) throw new DomainError('REQUEST_INVALID', problem)
     const user = await findByExternal({ app, external: external.trim() })
     if (!user) throw unknownUser()
+    if (!user.isSubscribed) await tx(pool, (db) => subscribeLost(db, [user]))
     return user
   }
 
@@ -314,11 +315,10 @@ export function createUsers({
     return user?.status === 'active' ? user : null
   }
 
-  /** As `get`, and NOT_FOUND for an inactive user too. Tokens are minted behind it, so that it finds lost subscriptions. */
+  /** As `get`, and NOT_FOUND for an inactive user too. */
   async function getActive(app: AppId, external: string): Promise<User> {
     const user = await get(app, external)
     if (user.status !== 'active') throw unknownUser()
-    if (!user.isSubscribed) await tx(pool, (db) => subscribeLost(db, [user]))
     return user
   }
 

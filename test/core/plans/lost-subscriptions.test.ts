@@ -79,6 +79,8 @@ const doors: readonly (readonly [string, () => Promise<unknown>])[] = [
   ['a token is minted', () => world.as(world.app.basic).mintUserToken(named())],
   ['a signed ticket comes', ticket],
   ['a call is authorised', async () => (await startSidecar(world.as())).lend(world.app, user)],
+  ['the balance is read', balance],
+  ['the allowance is read', () => world.as(world.app.basic).getAllowance(named())],
 ]
 
 describe('a user whose subscription is missing', () => {
@@ -91,6 +93,15 @@ describe('a user whose subscription is missing', () => {
     world.clock.advance(31 * day)
     expect(await balance()).toBe('5000000')
     await verified()
+  })
+
+  it('has it again when they read their own balance', async () => {
+    const { accessToken } = await world.as(world.app.basic).mintUserToken(named())
+    const before = await slot()
+    await lose()
+    const { balance: own } = await world.as(`Bearer ${accessToken}`).getOwnBalance()
+    expect(own).toMatchObject({ balanceUsdMicros: '5000000' })
+    expect(await slot()).toEqual(before)
   })
 
   it('has one, however many come at once', async () => {
