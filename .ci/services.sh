@@ -8,7 +8,8 @@
 # Sets TEST_DATABASE_URL, TEST_REDIS_URL, TEST_KAFKA_BROKERS, TEST_PYTHON (and TEST_CHROMIUM when
 # Chromium is there). One that is already set is left alone and nothing is started for it. Needs Node, Java 17
 # and Maven; PostgreSQL and Redis are installed with apt-get when they are missing. The broker's
-# files are kept in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE) for the next time.
+# files are kept in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE) for the next time. PostgreSQL's files are in
+# TOLLGATE_DATABASES instead where that is set; whoever sets it removes them.
 
 tollgate_ci_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
@@ -76,7 +77,7 @@ tollgate_start_postgres() {
     server="$(tollgate_postgres_bin)"
   fi
   bin="$(dirname "$server")"
-  data="$TOLLGATE_SERVICES/postgres"
+  data="${TOLLGATE_DATABASES:-$TOLLGATE_SERVICES}/postgres"
   password="$(node -p 'require("crypto").randomBytes(18).toString("base64url")')"
   port="$(tollgate_free_port)"
   mkdir -p "$data"

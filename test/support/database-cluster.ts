@@ -57,10 +57,11 @@ export async function openCluster(url: string): Promise<Cluster> {
   }
 }
 
-/** The same on an embedded PostgreSQL of its own, whose files are removed afterwards. */
+/** The same on an embedded PostgreSQL of its own, whose files are removed afterwards: in TOLLGATE_DATABASES where it is set. */
 export async function embeddedCluster(): Promise<Cluster> {
   const { startEmbeddedPostgres } = await import('../../core/db/embedded/embedded.ts')
-  const directory = await mkdtemp(join(tmpdir(), 'tollgate-test-'))
+  const { TOLLGATE_DATABASES: folder = tmpdir() } = process.env
+  const directory = await mkdtemp(join(folder, 'tollgate-test-'))
   // Root's PostgreSQL runs as another user, who must be able to enter.
   await chmod(directory, 0o711)
   const postgres = await startEmbeddedPostgres({
