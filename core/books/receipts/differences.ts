@@ -5,7 +5,7 @@ import type { AppRef, Columns, DifferentRow } from '../types.ts'
 import { createTree, rootOf } from './merkle.ts'
 import { hashOfStatement } from './roots.ts'
 import * as store from './store.ts'
-import type { Chunk, RootRow, Window } from './store.ts'
+import type { Chunk, Day, RootRow, Window } from './store.ts'
 import { treeOf } from './tree.ts'
 
 /** Makes the trees of days again and compares them with what was stored and signed. */
@@ -35,11 +35,11 @@ export async function rootDifferences(db: Db, options: RootsToVerify): Promise<D
 const pageSize = 100
 
 async function* rootsOf(db: Db, { app }: RootsToVerify): AsyncGenerator<RootRow> {
-  for (let after: string | null = null; ;) {
-    const page: RootRow[] = await store.rootsAfter(db, { app: app.id, after, limit: pageSize })
-    yield* page
-    after = page.at(-1)?.day ?? null
-    if (page.length < pageSize) return
+  for (let from: Day | null = store.firstDay; from !== null;) {
+    const range = { app: app.id, from, to: store.lastDay, limit: pageSize }
+    const page: Awaited<ReturnType<typeof store.rootsPage>> = await store.rootsPage(db, range)
+    yield* page.roots
+    from = page.next
   }
 }
 

@@ -11,6 +11,7 @@ import type { AppRef } from '../types.ts'
 import { type Leaf, hashOfLeaf } from './leaf.ts'
 import * as store from './store.ts'
 import type { Day, RootRow } from './store.ts'
+import { findLeaf } from './ticket-store.ts'
 import { chunkSize } from './tree.ts'
 
 export interface ReceiptsDeps {
@@ -72,16 +73,15 @@ export function createReceipts({ pool, now, issuer, signStatement, explain }: Re
   /** A page of an app's roots by day, and the keys that signed them. REQUEST_INVALID for a day that is none. */
   async function listRoots(app: AppId, query: RootsQuery): Promise<Roots> {
     const [from, to] = [
-      dayOf('from', query.from, '0001-01-01'),
-      dayOf('to', query.to, '9999-12-31'),
+      dayOf('from', query.from, store.firstDay),
+      dayOf('to', query.to, store.lastDay),
     ]
     if (query.limit > rootsMax)
       throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${rootsMax}`)
     const limit = query.limit === 0 ? rootsMax : query.limit
-    const rows = await store.rootsFrom(pool, { app, from, to, limit: limit + 1 })
-    const roots = rows.slice(0, limit)
+    const { roots, next } = await store.rootsPage(pool, { app, from, to, limit })
     const keys = new Map(roots.map(({ jwk }) => [jwk['kid'], jwk]))
-    return { roots, keys: [...keys.values()], next: rows[limit]?.day ?? null }
+    return { roots, keys: [...keys.values()], next }
   }
 
   return { issue, listRoots }
@@ -119,7 +119,7 @@ async function leafOf(db: Db, ticket: Explanation, { chargeId }: PricedSale): Pr
   const signed = new Date(ticket.signedAt).getTime()
   const app: AppRef = { id: ticket.appId, clientId: ticket.clientId }
   const reach = { userId, from: new Date(signed), to: new Date(signed + 1) }
-  const leaf = await store.findLeaf(db, { app, reaches: [reach], chargeIds: [chargeId] }, eventId)
+  const leaf = await findLeaf(db, { app, reaches: [reach], chargeIds: [chargeId] }, eventId)
   if (!leaf) throw new Error('a ticket that was explained is gone')
   return leaf
 }
@@ -133,7 +133,8 @@ async function prove(
   const { appId: app, userId: user } = ticket
   const day = await store.dayOfCharge(db, { app, user, seq: sale.charge.seq })
   if (day === null) return none
-  const [root] = await store.rootsFrom(db, { app, from: day, to: day, limit: 1 })
+  const { roots } = await store.rootsPage(db, { app, from: day, to: day, limit: 1 })
+  const [root] = roots
   if (!root) return none
   const chunk = await store.chunkOf(db, { app, day }, ticket)
   const own = hashOfLeaf(leaf)

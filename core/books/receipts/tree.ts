@@ -3,18 +3,16 @@ import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import type { AppRef } from '../types.ts'
 import { hashOfLeaf } from './leaf.ts'
+import type { Chunk, Place, Window } from './store.ts'
 import {
   type ChargedUser,
-  type Chunk,
-  type Place,
   type PlacedLeaf,
   type Reach,
-  type Window,
   chargeIdsOf,
   chargedUsers,
   countTickets,
   ticketsPage,
-} from './store.ts'
+} from './ticket-store.ts'
 
 /** The tree over an app's tickets of a day, leaf by leaf, with a page of them in memory. */
 
