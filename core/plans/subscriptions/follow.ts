@@ -50,8 +50,8 @@ export async function followIfDue(
 }
 
 /**
- * Gives slots to the successors that are due, for a bounded time: of all apps in real time, or of one by its clock. Nobody waits for it: whoever looks at a slot or enters a
- * period knows what is due. Any number of cores may run it.
+ * Gives slots to the successors that are due, for a bounded time: of all apps in real time, or of one by its clock. Nobody
+ * waits for it: whoever looks at a slot or enters a period knows what is due. Any number of cores may run it.
  */
 export async function followDue(pool: Pool, at: Date, app: AppId | null = null): Promise<number> {
   const end = performance.now() + roundMs

@@ -1,4 +1,4 @@
-import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
+import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import { type AppId, appId } from '../ids.ts'
 
 /** Writes test_clock_moves. */
@@ -64,19 +64,29 @@ export async function listMoves(db: Db, apps: readonly AppId[]): Promise<Map<App
 
 /**
  * Keeps others from moving the clock of an app until the transaction ends. Null unless it is a test app; then how often it
- * was moved, and its last move.
+ * was moved, since when it shows what it shows, in milliseconds since 1970, and by how many it is ahead; 0 for never.
  */
 export async function lockClock(
   db: Db,
   app: AppId,
-): Promise<{ count: number; last: Move | null } | null> {
+): Promise<{ count: number; sinceMs: number; aheadMs: number } | null> {
   const locked = await maybeOne(
     db,
     sql`select from apps where id = ${app} and is_test for no key update`,
   )
   if (!locked) return null
-  const moves = (await listMoves(db, [app])).get(app) ?? []
-  return { count: moves.length, last: moves.at(-1) ?? null }
+  const row = await one<{ count: number; since: Date | null; ahead_ms: bigint | null }>(
+    db,
+    sql`
+    select count(*)::int as count, max(since) as since, max(ahead_ms) as ahead_ms
+    from test_clock_moves
+    where app_id = ${app}`,
+  )
+  return {
+    count: row.count,
+    sinceMs: row.since?.getTime() ?? 0,
+    aheadMs: Number(row.ahead_ms ?? 0),
+  }
 }
 
 /** Whoever writes has locked the clock. */
