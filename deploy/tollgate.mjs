@@ -4,8 +4,9 @@
 
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
+import * as modules from 'node:module'
 import { constants } from 'node:os'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { explain, nodeMajor, pinnedNode, setup } from './setup.mjs'
 
@@ -21,6 +22,8 @@ try {
 }
 
 if (nodeMajor() >= 24) {
+  // The code of hundreds of files is stripped of its types and compiled once, not at each call.
+  modules.enableCompileCache(join(root, 'node_modules', '.cache', 'tollgate'))
   const { main } = await import('./cli/main.ts')
   process.exitCode = await main(process.argv.slice(2))
 } else if (existsSync(pinnedNode(root))) {

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createEnvReader } from '../../core/lib/env.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
+import { bareEnv } from '../support/processes.ts'
 import { keepLog, secretSettings } from '../support/secrecy.ts'
 import { startHarness, until } from './support.ts'
 import { firstCall } from './signer-bodies.ts'
@@ -10,7 +11,7 @@ import { firstCall } from './signer-bodies.ts'
 function start(env: Record<string, string>) {
   secretSettings(env)
   const child = spawn(process.execPath, ['sidecar/main.ts'], {
-    env: { PATH: process.env['PATH'], ...env },
+    env: { ...bareEnv(), ...env },
   })
   onTestFinished(() => void child.kill('SIGKILL'))
   const output = { stdout: '', stderr: '' }
@@ -79,6 +80,8 @@ describe('the sidecar alone', () => {
     const { child, output, exit } = start({
       SIDECAR_PORT: '0',
       SIDECAR_ADMIN_PORT: '0',
+      // Whoever listens where core does by default is not this test's business.
+      CORE_TARGET: '127.0.0.1:1',
       CORE_TOKEN: 'x'.repeat(32),
     })
     await until(() => output.stdout.includes('sidecar is up'))

@@ -8,7 +8,7 @@ import { keepLog, secretSettings } from './secrecy.ts'
 
 export interface ProcessSpec {
   readonly name: 'core' | 'gateway' | 'sidecar' | 'collector'
-  /** All of its environment but PATH. */
+  /** All of its environment but `bareEnv`. */
   readonly env: Readonly<Record<string, string>>
   /** A command, with its arguments, that runs it; it must become the process itself. */
   readonly wrap?: readonly string[]
@@ -29,6 +29,12 @@ export interface RunningProcess {
   /** Lines that it logged as errors. */
   readonly errors: readonly string[]
 }
+
+/** What each process that a test starts has of the environment: where programs are, and where compiled code is kept. */
+export const bareEnv = (): Record<string, string | undefined> => ({
+  PATH: process.env['PATH'],
+  NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+})
 
 // The collector as its command runs it, with the memory that it has then.
 const programs = {
@@ -64,7 +70,7 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
     const [command = '', ...args] = [...wrap, process.execPath, ...programs[name]]
     const started = spawn(command, args, {
       cwd: root,
-      env: { PATH: process.env['PATH'], ...env },
+      env: { ...bareEnv(), ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     child = started

@@ -7,6 +7,7 @@ import { type Socket, connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { bareEnv } from '../../support/processes.ts'
 import { keepLog, secretly } from '../../support/secrecy.ts'
 
 const root = join(import.meta.dirname, '../../..')
@@ -57,7 +58,7 @@ function start(env: Readonly<Record<string, string>>, program = 'deploy/all-in-o
     cwd: root,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
-      PATH: process.env['PATH'],
+      ...bareEnv(),
       TOLLGATE_DATA_DIR: join(folder, 'data'),
       RATE_FIXED: '3000',
       ...ports,

@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { bareEnv } from '../../support/processes.ts'
 
 const program = join(import.meta.dirname, '../../../deploy/all-in-one/main.ts')
 let dataDir: string
@@ -17,7 +18,7 @@ async function start(env: Record<string, string>, until: RegExp) {
   const ports = ['CORE_PORT', 'PLATFORM_PORT', 'BUILDER_PORT', 'SIDECAR_PORT', 'ADMIN_PORT']
   const child = spawn(process.execPath, [program], {
     env: {
-      PATH: process.env['PATH'],
+      ...bareEnv(),
       TOLLGATE_DATA_DIR: dataDir,
       ...Object.fromEntries(ports.map((name) => [name, '0'])),
       ...env,
