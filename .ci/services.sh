@@ -1,15 +1,19 @@
-# Starts the real services that the tests can run against: PostgreSQL, Redis and Kafka, on free
-# loopback ports, with their files in a temporary directory.
+# Starts the real services that the tests can run against: PostgreSQL, Redis, Kafka and Keycloak, on
+# free loopback ports, with their files in a temporary directory.
 #
 #   source .ci/services.sh          # starts what is not given, sets the TEST_* variables below
 #   npm test                        # now also runs the end-to-end tests against the real parts
 #   tollgate_stop_services          # stops what was started and removes its files
 #
-# Sets TEST_DATABASE_URL, TEST_REDIS_URL, TEST_KAFKA_BROKERS, TEST_PYTHON (and TEST_CHROMIUM when
-# Chromium is there). One that is already set is left alone and nothing is started for it. Needs Node, Java 17
-# and Maven; PostgreSQL and Redis are installed with apt-get when they are missing. The broker's
-# files are kept in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE) for the next time. PostgreSQL's files are in
+# Sets TEST_DATABASE_URL, TEST_REDIS_URL, TEST_KAFKA_BROKERS, TEST_KEYCLOAK_URL with
+# TEST_KEYCLOAK_ADMIN (name:password), TEST_PYTHON (and TEST_CHROMIUM when Chromium is there). One that
+# is already set is left alone and nothing is started for it. Needs Node, Java 17 and Maven; PostgreSQL
+# and Redis are installed with apt-get when they are missing. What Maven fetches is kept in
+# ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE) for the next time. PostgreSQL's files are in
 # TOLLGATE_DATABASES instead where that is set; whoever sets it removes them.
+#
+# Keycloak takes longest. With TOLLGATE_KEYCLOAK_LATER=1 it boots beside whatever comes next, until
+# tollgate_await_keycloak.
 
 tollgate_ci_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
@@ -153,6 +157,36 @@ PROPERTIES
   export TEST_KAFKA_BROKERS="127.0.0.1:$port"
 }
 
+# The provider boots by itself: nothing here waits for it.
+tollgate_start_keycloak() {
+  [ -z "${TEST_KEYCLOAK_URL:-}" ] || return 0
+  local port password
+  port="$(tollgate_free_port)"
+  password="$(node -p 'require("crypto").randomBytes(18).toString("base64url")')"
+  KC_BOOTSTRAP_ADMIN_USERNAME=admin KC_BOOTSTRAP_ADMIN_PASSWORD="$password" \
+    tollgate_spawn keycloak bash "$tollgate_ci_dir/keycloak/serve.sh" "$port"
+  export TEST_KEYCLOAK_URL="http://127.0.0.1:$port" TEST_KEYCLOAK_ADMIN="admin:$password"
+}
+
+# tollgate_answers URL: whether it answers with 2xx.
+tollgate_answers() {
+  node -e 'fetch(process.argv[1]).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))' "$1"
+}
+
+# Until Keycloak answers: at most four minutes, for it may still have to be fetched.
+tollgate_await_keycloak() {
+  [ -e "$TOLLGATE_SERVICES/keycloak.pid" ] || return 0
+  local pid _
+  pid="$(cat "$TOLLGATE_SERVICES/keycloak.pid")"
+  for _ in $(seq 1 480); do
+    if tollgate_answers "$TEST_KEYCLOAK_URL/realms/master"; then return 0; fi
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.5
+  done
+  tail -n 20 "$TOLLGATE_SERVICES/keycloak.log" >&2
+  tollgate_fail "Keycloak did not start; the end of its log is above"
+}
+
 # The Python of the test of generated clients: a virtual environment that is kept for the next time.
 tollgate_python() {
   [ -z "${TEST_PYTHON:-}" ] || return 0
@@ -177,7 +211,9 @@ tollgate_start_services() {
   export TOLLGATE_SERVICES
   # Root's services run as another user, who must be able to enter.
   chmod 711 "$TOLLGATE_SERVICES"
+  tollgate_start_keycloak
   tollgate_start_postgres && tollgate_start_redis && tollgate_start_kafka && tollgate_python || return 1
+  [ -n "${TOLLGATE_KEYCLOAK_LATER:-}" ] || tollgate_await_keycloak || return 1
   [ ! -x /usr/bin/chromium ] || export TEST_CHROMIUM="${TEST_CHROMIUM:-/usr/bin/chromium}"
 }
 
@@ -185,7 +221,7 @@ tollgate_start_services() {
 tollgate_stop_services() {
   local name pid _
   [ -n "${TOLLGATE_SERVICES:-}" ] || return 0
-  for name in kafka redis postgres; do
+  for name in keycloak kafka redis postgres; do
     [ -e "$TOLLGATE_SERVICES/$name.pid" ] || continue
     pid="$(cat "$TOLLGATE_SERVICES/$name.pid")"
     # Each service leads a process group of its own; QUIT is PostgreSQL's immediate shutdown, and
@@ -202,7 +238,8 @@ tollgate_stop_services() {
     kill -KILL -- "-$pid" 2>/dev/null || true
   done
   rm -rf "$TOLLGATE_SERVICES"
-  unset TOLLGATE_SERVICES TEST_DATABASE_URL TEST_REDIS_URL TEST_KAFKA_BROKERS
+  unset TOLLGATE_SERVICES TEST_DATABASE_URL TEST_REDIS_URL TEST_KAFKA_BROKERS \
+    TEST_KEYCLOAK_URL TEST_KEYCLOAK_ADMIN
 }
 
 tollgate_start_services

@@ -1,5 +1,5 @@
 import { defineConfig } from 'vitest/config'
-import { embeddedParts, externalParts, missingParts } from './support/parts.ts'
+import { embeddedParts, externalParts, missingParts, missingProvider } from './support/parts.ts'
 import { partsReporter } from './support/reporter.ts'
 import { openRun } from './support/secrecy.ts'
 
@@ -31,6 +31,16 @@ const realStories = {
   },
 }
 
+/** Runs before a real Keycloak, where the environment names one. */
+const keycloakStory = {
+  test: {
+    name: 'keycloak',
+    include: ['test/keycloak/**/*.test.ts'],
+    provide: { parts },
+    setupFiles,
+  },
+}
+
 export default defineConfig({
   root,
   test: {
@@ -45,7 +55,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/e2e/**', 'test/bench/**'],
+          exclude: ['test/e2e/**', 'test/keycloak/**', 'test/bench/**'],
           provide: { parts },
           setupFiles,
         },
@@ -59,6 +69,7 @@ export default defineConfig({
         },
       },
       ...(hasRealParts ? [realStories] : []),
+      ...(missingProvider(process.env).length === 0 ? [keycloakStory] : []),
     ],
   },
 })

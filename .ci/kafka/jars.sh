@@ -11,8 +11,9 @@ if [ ! -d "$jars" ]; then
   mkdir -p "$cache"
   partial="$(mktemp -d "$jars.XXXXXX")"
   trap 'rm -rf "$partial"' EXIT
-  mvn -B -q -f "$pom" dependency:copy-dependencies -DincludeScope=runtime \
-    -DoutputDirectory="$partial" >"$partial.log" 2>&1 </dev/null || {
+  # One Maven at a time writes to ~/.m2.
+  flock "$cache/maven.lock" mvn -B -q -f "$pom" dependency:copy-dependencies \
+    -DincludeScope=runtime -DoutputDirectory="$partial" >"$partial.log" 2>&1 </dev/null || {
     tail -n 15 "$partial.log" >&2
     rm -f "$partial.log"
     echo "kafka: Maven could not fetch the broker" >&2

@@ -25,6 +25,13 @@ export function missingParts(env: NodeJS.ProcessEnv): string[] {
   return VARIABLES.filter((name) => !env[name])
 }
 
+const KEYCLOAK = ['TEST_KEYCLOAK_URL', 'TEST_KEYCLOAK_ADMIN'] as const
+
+/** The variables that are still needed for the suite before a real Keycloak. */
+export function missingProvider(env: NodeJS.ProcessEnv): string[] {
+  return KEYCLOAK.filter((name) => !env[name])
+}
+
 /** The real parts that the environment names; null for those that are embedded. */
 export function externalParts(env: NodeJS.ProcessEnv): Parts {
   return {

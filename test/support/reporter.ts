@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis'
 import type { Reporter, TestModule, Vitest } from 'vitest/node'
-import { missingParts, type Parts } from './parts.ts'
+import { missingParts, missingProvider, type Parts } from './parts.ts'
 import { searchRun } from './secrecy.ts'
 
 type Clusters = Record<string, { version: string; host: string }>
@@ -22,8 +22,8 @@ export function partsReporter(env: NodeJS.ProcessEnv, logs: string): Reporter {
       for (const [name, project] of projects) {
         lines.push(`${name}: ${await describeParts(project.getProvidedContext().parts, clusters)}`)
       }
-      const missing = missingParts(env)
-      if (missing.length > 0) lines.push(`e2e-real: not run, needs ${missing.join(', ')}`)
+      lines.push(...notRun('e2e-real', missingParts(env)))
+      lines.push(...notRun('keycloak', missingProvider(env)))
       const { lines: logged, secrets, leaks } = await searchRun(logs)
       lines.push(
         `logs: ${logged} lines, ${leaks.length} of them with a secret; ${secrets} secrets were noted`,
@@ -37,6 +37,10 @@ export function partsReporter(env: NodeJS.ProcessEnv, logs: string): Reporter {
     },
   }
 }
+
+/** What could not run here; `.ci/run` takes such a line for a failure. */
+const notRun = (name: string, missing: readonly string[]): string[] =>
+  missing.length > 0 ? [`${name}: not run, needs ${missing.join(', ')}`] : []
 
 /** A file or suite that breaks outside its tests counts as one failure. */
 function count(modules: readonly TestModule[]) {

@@ -1,13 +1,14 @@
 import { Redis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
 import { createTopic, kafkaBrokers } from '../kafka.ts'
-import { embeddedParts, externalParts, missingParts } from '../parts.ts'
+import { embeddedParts, externalParts, missingParts, missingProvider } from '../parts.ts'
 import { redisUrl } from '../redis.ts'
 
 describe('the parts a test runs on', () => {
   it('are the embedded ones when the environment names none', () => {
     expect(externalParts({})).toEqual(embeddedParts)
     expect(missingParts({})).toHaveLength(3)
+    expect(missingProvider({})).toHaveLength(2)
   })
 
   it('are those of the environment, each by its own variable', () => {

@@ -1,0 +1,124 @@
+import { generateKeyPairSync, randomUUID } from 'node:crypto'
+import { asRecord } from '../gateway/support.ts'
+import { secretly } from './secrecy.ts'
+
+/** Clients of a realm: each is given tokens for itself and for users who name their password. */
+export const clientIds = ['shop-web', 'brief-web', 'other-web'] as const
+export type RealmClient = (typeof clientIds)[number]
+
+/** How long tokens of `brief-web` are good; those of the others are good for a day. */
+export const briefSeconds = 60
+
+/** A realm with a user, of a real Keycloak. */
+export interface Realm {
+  readonly issuer: string
+  readonly username: string
+  /** An access token of the user, by the client with its secret and the user's password. */
+  userToken(clientId?: RealmClient): Promise<string>
+  /** An access token of the client itself. */
+  serviceToken(clientId?: RealmClient): Promise<string>
+  /** Signs with a new key from now on; the ones before stay published. */
+  rotateKeys(): Promise<void>
+  remove(): Promise<void>
+}
+
+/** Makes a realm in the Keycloak that the environment names (.ci/services.sh). */
+export async function createRealm(env: NodeJS.ProcessEnv = process.env): Promise<Realm> {
+  const url = env['TEST_KEYCLOAK_URL'] ?? ''
+  const [admin = '', adminPassword = ''] = (env['TEST_KEYCLOAK_ADMIN'] ?? '').split(':')
+  const realm = `realm-${randomUUID()}`
+  const secret = secretly(randomUUID())
+  const person = { username: 'ada', password: secretly(randomUUID()) }
+
+  const tokenOf = async (of: string, form: Readonly<Record<string, string>>): Promise<string> => {
+    const body = new URLSearchParams(form)
+    const at = `${url}/realms/${of}/protocol/openid-connect/token`
+    return secretly(String((await answerOf(at, { method: 'POST', body }))['access_token']))
+  }
+
+  /** One call of its administration; the administrator's token is good for a minute. */
+  async function manage(method: string, path: string, body?: object): Promise<void> {
+    const token = await tokenOf('master', {
+      grant_type: 'password',
+      client_id: 'admin-cli',
+      username: admin,
+      password: secretly(adminPassword),
+    })
+    await answerOf(`${url}/admin/realms${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    })
+  }
+
+  let priority = 100
+  await manage('POST', '', {
+    realm,
+    enabled: true,
+    accessTokenLifespan: 86_400,
+    clients: clientIds.map((clientId) => clientOf(clientId, secret)),
+    users: [userOf(person)],
+    components: { [keyProvider]: [keyOf(priority)] },
+  })
+
+  const client = (clientId: RealmClient) => ({ client_id: clientId, client_secret: secret })
+  return {
+    issuer: `${url}/realms/${realm}`,
+    username: person.username,
+    userToken: (clientId = 'shop-web') =>
+      tokenOf(realm, { grant_type: 'password', ...client(clientId), ...person }),
+    serviceToken: (clientId = 'shop-web') =>
+      tokenOf(realm, { grant_type: 'client_credentials', ...client(clientId) }),
+    rotateKeys: () =>
+      manage('POST', `/${realm}/components`, {
+        ...keyOf((priority += 100)),
+        providerType: keyProvider,
+      }),
+    remove: () => manage('DELETE', `/${realm}`),
+  }
+}
+
+/** Its JSON; {} for an empty answer. Throws with all of the answer unless it is 2xx. */
+async function answerOf(url: string, init: RequestInit): Promise<Record<string, unknown>> {
+  const response = await fetch(url, init)
+  const text = await response.text()
+  if (!response.ok) throw new Error(`Keycloak answers ${response.status} at ${url}: ${text}`)
+  return text === '' ? {} : asRecord(JSON.parse(text))
+}
+
+const clientOf = (clientId: RealmClient, secret: string) => ({
+  clientId,
+  secret,
+  serviceAccountsEnabled: true,
+  directAccessGrantsEnabled: true,
+  attributes: clientId === 'brief-web' ? { 'access.token.lifespan': String(briefSeconds) } : {},
+})
+
+const userOf = ({ username, password }: { username: string; password: string }) => ({
+  username,
+  enabled: true,
+  email: `${username}@example.com`,
+  firstName: 'Ada',
+  lastName: 'Lovelace',
+  credentials: [{ type: 'password', value: password, temporary: false }],
+})
+
+const keyProvider = 'org.keycloak.keys.KeyProvider'
+
+/** A key that was made here: Keycloak takes seconds for one. */
+const keyOf = (priority: number) => ({
+  name: `key-${priority}`,
+  providerId: 'rsa',
+  config: {
+    priority: [String(priority)],
+    enabled: ['true'],
+    active: ['true'],
+    algorithm: ['RS256'],
+    privateKey: [
+      generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({
+        type: 'pkcs8',
+        format: 'pem',
+      }),
+    ],
+  },
+})
