@@ -1,3 +1,5 @@
+import { withoutFinalSlashes } from './text/urls.ts'
+
 /**
  * Reads settings. Each is declared once with its meaning, so that the parser, `tollgate config` and the README agree.
  * All problems are reported together.
@@ -82,7 +84,7 @@ export function createEnvReader(env: Env, { isEmbedded = false } = {}) {
     const value = raw(name, spec)
     if (value === undefined) return undefined
     const scheme = URL.canParse(value) ? new URL(value).protocol.slice(0, -1) : ''
-    if (spec.schemes.includes(scheme)) return value.replace(/\/+$/, '')
+    if (spec.schemes.includes(scheme)) return withoutFinalSlashes(value)
     problem(
       `${name} must be a URL that starts with ${spec.schemes.map((s) => `${s}://`).join(' or ')}`,
     )

@@ -11,6 +11,7 @@ import {
   discovery,
   enableNonRepudiationChecks,
 } from 'openid-client'
+import { withoutFinalSlashes } from '../../core/lib/text/urls.ts'
 import { DomainError } from '../../proto/errors.ts'
 import type { LoginProviderConfig } from './config.ts'
 
@@ -102,7 +103,7 @@ export function createProvider(
     const { authorization_endpoint, token_endpoint, jwks_uri } = metadata
     const urls = [authorization_endpoint, token_endpoint, jwks_uri]
     // OpenID Connect Discovery section 4.3. The setting has no trailing slash; the provider's issuer may have one.
-    const isItself = metadata.issuer.replace(/\/+$/, '') === issuer
+    const isItself = withoutFinalSlashes(metadata.issuer) === issuer
     if (!isItself || !urls.every((url) => url !== undefined && URL.canParse(url)))
       throw unreachable(new Error('the discovery document is not usable'))
     cached = { at: Date.now(), client }

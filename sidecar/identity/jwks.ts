@@ -6,6 +6,7 @@ import {
   errors,
 } from 'jose'
 import { isObject, textOf } from '../../core/lib/json.ts'
+import { withoutFinalSlashes } from '../../core/lib/text/urls.ts'
 import type { Now } from '../../core/lib/time.ts'
 
 const cooldownMs = 10_000
@@ -100,7 +101,7 @@ async function discoverJwks(issuer: string): Promise<string> {
   const url = textOf(members['jwks_uri'])
   if (
     !response.ok ||
-    textOf(members['issuer']).replace(/\/+$/, '') !== issuer ||
+    withoutFinalSlashes(textOf(members['issuer'])) !== issuer ||
     !URL.canParse(url)
   ) {
     throw new Error('the discovery document of JWT_ISSUER is not usable')

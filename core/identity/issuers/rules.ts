@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { TrustRules as TrustRulesMessage } from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
-import { withoutFinalSlashes } from '../../lib/foreign-tokens/form.ts'
+import { withoutFinalSlashes } from '../../lib/text/urls.ts'
 import { isReadable } from '../../lib/text/readable.ts'
 import type { TrustRules, TrustedIssuer } from './store.ts'
 

@@ -1,4 +1,5 @@
 import { isObject } from '../json.ts'
+import { withoutFinalSlashes } from '../text/urls.ts'
 
 /** The most bytes of a token that anything reads: providers that list groups write several thousand. */
 export const tokenBytesMax = 16_384
@@ -48,8 +49,6 @@ export function kidOf({ header: { kid } }: UnprovedToken): string | null | undef
   if (kid === undefined) return null
   return typeof kid === 'string' && kid.length <= kidMax ? kid : undefined
 }
-
-export const withoutFinalSlashes = (url: string): string => url.replace(/\/+$/, '')
 
 /** Its issuer without final slashes; "" when it names none. */
 export const issuerOf = ({ claims: { iss } }: UnprovedToken): string =>

@@ -2,14 +2,9 @@ import { type KeyObject, createPublicKey, verify as verifyBytes } from 'node:cry
 import { promisify } from 'node:util'
 import { LRUCache } from 'lru-cache'
 import { isObject, parseObject, textOf } from '../json.ts'
+import { withoutFinalSlashes } from '../text/urls.ts'
 import type { Now } from '../time.ts'
-import {
-  type ForeignAlgorithm,
-  type UnprovedToken,
-  algorithmOf,
-  kidOf,
-  withoutFinalSlashes,
-} from './form.ts'
+import { type ForeignAlgorithm, type UnprovedToken, algorithmOf, kidOf } from './form.ts'
 
 /** Where an issuer's keys are: behind its discovery document, or at an address of their own. */
 export interface KeySource {

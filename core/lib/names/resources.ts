@@ -1,3 +1,5 @@
+import { withoutFinalSlashes } from '../text/urls.ts'
+
 /** Where the routes of the edge are, for the documents that describe them and for the tokens that name them. */
 export const usagePath = (clientId: string): string => `/api/v1/apps/${clientId}/usage`
 
@@ -15,7 +17,7 @@ export function createResourceCheck({
   readonly edgeUrl: string | undefined
 }): (target: string) => boolean {
   return (target) => {
-    const name = target.replace(/\/+$/, '')
+    const name = withoutFinalSlashes(target)
     if (name === issuer) return true
     if (edgeUrl === undefined || !name.startsWith(edgeUrl)) return false
     const path = name.slice(edgeUrl.length)

@@ -2,6 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { Allowances } from '../../allowances/service.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
+import { withoutFinalSlashes } from '../../lib/text/urls.ts'
 import type { AppId, ClientId, ExternalUserId, UserId } from '../../platform/ids.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 
@@ -49,7 +50,7 @@ export function createSignerTokens(deps: SignerTokensDeps) {
       lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros,
       signerUrl,
       discoveryUrl:
-        signerUrl === '' ? '' : `${signerUrl.replace(/\/+$/, '')}/discover-orchestrators`,
+        signerUrl === '' ? '' : `${withoutFinalSlashes(signerUrl)}/discover-orchestrators`,
     }
   }
 
@@ -87,8 +88,8 @@ const legacyAudiences = ['livepeer-clearinghouse', 'livepeer-remote-signer']
 
 /** TARGET_INVALID unless every audience and resource is one of `accepted`. Final slashes do not count. */
 export function requireTargets(targets: readonly string[], accepted: readonly string[]): void {
-  const trimmed = accepted.map(withoutSlash)
-  if (targets.every((target) => trimmed.includes(withoutSlash(target)))) return
+  const trimmed = accepted.map(withoutFinalSlashes)
+  if (targets.every((target) => trimmed.includes(withoutFinalSlashes(target)))) return
   throw new DomainError(
     'TARGET_INVALID',
     `audience and resource may only name ${accepted[0] ?? ''}`,
@@ -97,5 +98,3 @@ export function requireTargets(targets: readonly string[], accepted: readonly st
 
 /** What the audience and resource of a signer JWT may name. */
 export const signerTargets = (issuer: string): string[] => [issuer, ...legacyAudiences]
-
-const withoutSlash = (text: string): string => text.replace(/\/+$/, '')

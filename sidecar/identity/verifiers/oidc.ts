@@ -5,6 +5,7 @@ import {
   toleranceSeconds,
 } from '../../../core/lib/foreign-tokens/form.ts'
 import { textOf } from '../../../core/lib/json.ts'
+import { withoutFinalSlashes } from '../../../core/lib/text/urls.ts'
 import type { Now } from '../../../core/lib/time.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import { type Refusal, refusals } from '../../authorize/refusals.ts'
@@ -42,7 +43,6 @@ export const looksLikeToken = (text: string): boolean => jwtShape.test(text)
 
 const ownType = 'at+jwt'
 
-export const trimSlashes = (url: string): string => url.replace(/\/+$/, '')
 const no = (refusal: Refusal, rule: string, identity: VerifiedIdentity | null = null): Verdict => ({
   kind: 'no',
   refusal,
@@ -71,8 +71,8 @@ export function oidcVerifier(options: OidcOptions): Verifier {
 
 function issuerOf(token: string, issuers: readonly TrustedIssuer[]): TrustedIssuer | undefined {
   try {
-    const named = trimSlashes(textOf(decodeJwt(token).iss))
-    return issuers.find(({ issuer }) => trimSlashes(issuer) === named)
+    const named = withoutFinalSlashes(textOf(decodeJwt(token).iss))
+    return issuers.find(({ issuer }) => withoutFinalSlashes(issuer) === named)
   } catch {
     return undefined
   }
@@ -128,7 +128,7 @@ async function verifyToken(
     const { payload, protectedHeader } = await jwtVerify(token, keys, {
       algorithms: [...foreignAlgorithms],
       ...(own ? { typ: ownType } : {}),
-      audience: [audience, trimSlashes(audience), `${trimSlashes(audience)}/`],
+      audience: [audience, withoutFinalSlashes(audience), `${withoutFinalSlashes(audience)}/`],
       requiredClaims: ['exp'],
       clockTolerance: toleranceSeconds,
       currentDate: now,
@@ -182,7 +182,7 @@ function identityOf(
   const externalUserId = textOf(claims[subjectClaim])
   if (!clientId || !externalUserId) return null
   return {
-    issuer: trimSlashes(trusted.issuer),
+    issuer: withoutFinalSlashes(trusted.issuer),
     clientId,
     externalUserId,
     grants: grantsOf(claims, clientId, trusted),

@@ -1,11 +1,11 @@
 import { equalSecrets } from '../../../core/lib/crypto.ts'
+import { withoutFinalSlashes } from '../../../core/lib/text/urls.ts'
 import { type HeaderMap, headerValues } from '../../authorize/request.ts'
 import { refusals } from '../../authorize/refusals.ts'
 import type { Verdict, Verifier } from './verifier.ts'
 
 const no: Verdict = { kind: 'no', refusal: refusals.invalidIdentity, remember: false }
 const subjectType = 'external_user_id'
-const trimmed = (url: string): string => url.replace(/\/+$/, '')
 
 const proofName = 'x-livepeer-proxy-secret'
 
@@ -49,7 +49,10 @@ export function trustedHeadersVerifier({
 function isOurSubject(headers: HeaderMap | null, issuer: string): boolean {
   const type = singleValue(headers, 'x-livepeer-usage-subject-type')
   const namedIssuer = singleValue(headers, 'x-livepeer-usage-issuer') ?? ''
-  return trimmed(namedIssuer) === trimmed(issuer) && (type === '' || type === subjectType)
+  return (
+    withoutFinalSlashes(namedIssuer) === withoutFinalSlashes(issuer) &&
+    (type === '' || type === subjectType)
+  )
 }
 
 // "" when absent, null when it is not one text: a header sent twice is a sign of smuggling.

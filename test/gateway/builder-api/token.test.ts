@@ -239,6 +239,14 @@ describe('the order of refusals', () => {
     },
   )
 
+  it('is the same for a target that is slashes alone, and takes no time', async () => {
+    const slashes = `${'/'.repeat(300_000)}x`
+    for (const target of [{ audience: slashes }, { resource: slashes }])
+      expect(verdictOf(await post({ ...exchange, subject_token: key, ...target }))).toBe(
+        '400 invalid_target',
+      )
+  })
+
   it('begins with the kind and the size of the body', async () => {
     const json = await builder.ask('POST', tokenOf(mine.clientId), { json: exchange })
     expect(verdictOf(json)).toBe('400 invalid_request')

@@ -109,6 +109,11 @@ describe('a refresh token', () => {
     expect((await refresh(token, undefined, other.clientId)).error).toBe('invalid_grant')
     expect((await refresh(token, 'users:write')).error).toBe('invalid_scope')
     expect((await refresh('svc_rt_none')).error).toBe('invalid_grant')
+    const resource = `${'/'.repeat(300_000)}x`
+    expect(
+      (await grants.token({ grant_type: 'refresh_token', refresh_token: String(token), resource }))
+        .error,
+    ).toBe('invalid_target')
     expect(
       (await grants.token({ grant_type: 'refresh_token', client_id: grants.app.clientId })).error,
     ).toBe('invalid_request')
