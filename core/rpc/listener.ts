@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { type AddressInfo, type Server, type Socket, createServer } from 'node:net'
 import { type TLSSocket, createServer as createTlsServer } from 'node:tls'
 import { listenError } from '../lib/http.ts'
@@ -17,7 +18,8 @@ export interface ListenerOptions {
 
 export interface Listener {
   readonly port: number
-  close(): void
+  /** Takes no more connections; resolves when those that stand have ended. */
+  close(): Promise<void>
 }
 
 const handshakeMs = 10_000
@@ -42,9 +44,11 @@ export async function openListener(options: ListenerOptions): Promise<Listener> 
   const address = server.address()
   return {
     port: isAddress(address) ? address.port : port,
-    close: () => {
+    close: async () => {
       unwatch()
+      const closed = once(server, 'close')
       server.close()
+      await closed
     },
   }
 }

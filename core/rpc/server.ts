@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Server, ServerCredentials } from '@grpc/grpc-js'
 import type { ServiceTokens } from '../lib/core-link/address.ts'
 import type { ServerTls } from '../lib/core-link/tls.ts'
@@ -52,11 +53,15 @@ export async function startGrpcServer(
   const maxBytesOf = (path: string): number =>
     admissions.get(path)?.messageMaxBytes ?? smallMessageBytes
   const unlimit = limitMessages({ port: listener.port, maxBytesOf })
-  const stopAll = (graceMs: number): Promise<void> => {
-    listener.close()
-    return stop(server, graceMs).finally(unlimit)
+  async function stop(graceMs: number): Promise<void> {
+    const closed = listener.close()
+    // Every session is told to end; its callback does not wait for their calls, since Node itself closes the sessions first.
+    server.tryShutdown(() => {})
+    await Promise.race([closed, sleep(graceMs, undefined, { ref: false })])
+    server.forceShutdown()
+    unlimit()
   }
-  return { port: listener.port, setServing: health.set, stop: stopAll }
+  return { port: listener.port, setServing: health.set, stop }
 }
 
 /** What each RPC demands of its callers, by its path. */
@@ -65,17 +70,4 @@ export function admissionsOf(services: readonly Service[]): Map<string, Admissio
     Object.entries(handlers).map(([name, handler]) => [pathOf(definition, name), handler] as const),
   )
   return new Map<string, Admission>(admissions)
-}
-
-function stop(server: Server, graceMs: number): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(() => {
-    server.forceShutdown()
-    resolve()
-  }, graceMs)
-  server.tryShutdown(() => {
-    clearTimeout(timer)
-    resolve()
-  })
-  return promise
 }
