@@ -13,7 +13,7 @@ export interface TlsReload {
 
 /**
  * The files of a caller of core for grpc-js, which connects with them as they are now: those that were replaced are read
- * again within ten seconds. Files that cannot be used change nothing: a certificate and its key are seldom replaced at
+ * again within two seconds. Files that cannot be used change nothing: a certificate and its key are seldom replaced at
  * one instant. Throws one clear line for a file that cannot be read at first.
  */
 export function createTlsProvider(

@@ -90,9 +90,9 @@ export function loadTls(files: TlsFiles): TlsMaterial {
   return { ...(cert && { cert }), ...(key && { key }), ...(ca && { ca }) }
 }
 
-const checkEveryMs = 10_000
+const checkEveryMs = 2_000
 
-/** Calls `onChange` within ten seconds after one of the files was replaced, until the function that it returns is called. */
+/** Calls `onChange` within two seconds after one of the files was replaced, until the function that it returns is called. */
 export function watchTls(files: TlsFiles, onChange: () => void): () => void {
   let version = versionOf(files)
   const timer = setInterval(() => {
