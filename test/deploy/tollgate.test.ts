@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -55,6 +55,13 @@ describe('the tollgate command', () => {
     const child = tollgate('20.20.2', '5')
     expect(await outputOf(child)).toMatch(/^pinned /)
     expect(await once(child, 'exit')).toEqual([5, null])
+  })
+
+  it('keeps the compiled code beside the dependencies, for the next start', async () => {
+    const child = tollgate('24.0.0', '0')
+    expect(await once(child, 'exit')).toEqual([0, null])
+    const cache = await readdir(join(root, 'node_modules/.cache/tollgate'), { recursive: true })
+    expect(cache.length).toBeGreaterThan(1)
   })
 
   it.each([
