@@ -18,7 +18,7 @@ import { allowedMethods } from './methods.ts'
 import { type HttpMetrics, observeReplies } from './metrics.ts'
 import { toRefusal } from './refusal.ts'
 import { OAuthError, Problem, addSchemas } from './schemas.ts'
-import { serializers } from './serializers.ts'
+import { createCompilers } from './compilers.ts'
 import { requireTexts, requireUtf8, textFormats } from './texts.ts'
 
 export interface ListenerDeps {
@@ -80,7 +80,7 @@ function createApp(deps: ListenerDeps): App {
     // A request that arrives on an open connection during the shutdown is still answered.
     return503OnClosing: false,
     ajv: { customOptions: validatorOptions },
-    schemaController: { compilersFactory: { buildSerializer: serializers } },
+    schemaController: { compilersFactory: createCompilers() },
     ...malformedRequests(deps),
   }).withTypeProvider<TypeBoxTypeProvider>()
   app.server.maxConnections = maxConnections

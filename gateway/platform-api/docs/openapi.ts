@@ -118,7 +118,7 @@ interface Additions {
 
 /**
  * Adds what the routes' schemas do not hold. Examples, because Fastify's validator refuses unknown words in schemas; the
- * reasons of refusals, because one serializer for every kind of problem is enough (http/serializers.ts).
+ * reasons of refusals, because one serializer for every kind of problem is enough (http/compilers.ts).
  */
 function complete(document: Document, { publicUrl, refusals, examples }: Additions): Document {
   const schemas = (document.components ??= {}).schemas ?? {}
