@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type PaymentProcessor, unconnectedProcessor } from '../../../../core/billing/processor.ts'
 import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
 import { outcome, serviceToken } from '../../../core/support.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
@@ -9,6 +10,7 @@ const codes = {
   owner_payment_method_required: { status: 402, title: 'Payment method required' },
   end_user_cap_reached: { status: 403, title: 'App cannot provision end users' },
   stripe_connect_required: { status: 403, title: 'Stripe Connect required' },
+  stripe_connect_pending: { status: 403, title: 'Stripe Connect onboarding incomplete' },
 } as const
 type Code = keyof typeof codes
 
@@ -21,10 +23,15 @@ const modes = [
 ] as const
 
 describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
+  let connection: 'disconnected' | 'pending' = 'disconnected'
+  const processor: PaymentProcessor = {
+    ...unconnectedProcessor,
+    connectionOf: async () => ({ status: connection, connectedAt: null }),
+  }
   let real: Real
   let operator: CoreClient
   beforeAll(async () => {
-    real = await startReal({ ACTIVATION_GATE_MODE: mode })
+    real = await startReal({ ACTIVATION_GATE_MODE: mode }, { processor })
     operator = connectCore({ target: real.core.core.target, token: serviceToken, tls: undefined })
   })
   afterAll(async () => {
@@ -54,10 +61,10 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
       body: asRecord(await response.json()),
     }
   }
-  const settle = (app: RealApp, endUserCap: string) =>
+  const settle = (app: RealApp, endUserCap: string, billingMode?: string) =>
     operator.replaceBillingSettings({
       clientId: app.clientId,
-      billingMode: undefined,
+      billingMode,
       isPlatformOwned: undefined,
       platformCutPercent: undefined,
       endUserCap,
@@ -165,9 +172,13 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
     expect(await knock(app)).toEqual(expected(app, 'owner_payment_method_required'))
   })
 
-  it('asks wherever a plan at a price is put on sale or bought', async () => {
-    const app = await real.newApp(`sale-${mode.replace('_', '-')}`)
-    const code = 'stripe_connect_required'
+  it.each([
+    ['stripe_connect_required', 'disconnected'],
+    ['stripe_connect_pending', 'pending'],
+  ] as const)('asks wherever a plan at a price is put on sale or bought: %s', async (code, now) => {
+    const app = await real.newApp(`sale-${now}-${mode.replace('_', '-')}`)
+    await settle(app, '9', 'merchant')
+    connection = now
     const priced = { type: 'usage', priceAmount: '9.00' }
     const edit = (method: string, body: object) =>
       send(`${method} /plans`, { app, body, headers: app.session })
@@ -185,6 +196,7 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
     expect(bought).toMatchObject(
       sales ? refused : { status: 503, body: { code: 'processor_not_connected' } },
     )
+    expect((await send('GET /billing/processor', { app })).body['status']).toBe(now)
     expect(await activationOf(app, 'selling')).toMatchObject({
       allowed: !sales,
       code: mode === 'off' ? null : code,

@@ -1,4 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gunzipSync } from 'node:zlib'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { formatDecimal18, parseDecimal18 } from '../../../../core/lib/money.ts'
@@ -73,7 +77,7 @@ interface Ticket {
 }
 
 let sequence = 0
-const book = (user: string, tickets: readonly Ticket[]) =>
+const book = (user: string, tickets: readonly Ticket[], more: object = {}) =>
   console.as().ingestEvents({
     envelopes: tickets.map(({ fee, pipeline, model }) =>
       eventOf({
@@ -84,6 +88,7 @@ const book = (user: string, tickets: readonly Ticket[]) =>
         model_id: model,
         session_id: user.slice(0, 30),
         sequence_number: sequence++,
+        ...more,
       }),
     ),
   })
@@ -108,6 +113,21 @@ async function follow(user: string) {
     await over
   }
   return { charges, stop }
+}
+
+/** The tickets of an export of the app, by their ids. */
+async function exported(): Promise<Map<unknown, Record<string, unknown>>> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-retail-'))
+  const file = join(folder, 'all.ndjson.gz')
+  const { code } = await tollgate('export', '--app', app.clientId, '--out', file)
+  expect(code).toBe(0)
+  const lines = gunzipSync(await readFile(file))
+    .toString('utf8')
+    .trim()
+    .split('\n')
+  await rm(folder, { recursive: true })
+  const rows = lines.map((line) => asRecord(JSON.parse(line)))
+  return new Map(rows.map((row) => [row['id'], row]))
 }
 
 describe('every answer about a ticket', () => {
@@ -155,6 +175,60 @@ describe('every answer about a ticket', () => {
           networkFeeUsdExact: '0.006',
           platformFeeUsdExact: '0.00075',
           ownerChargeUsdExact: '0.00675',
+        },
+      ])
+    await live.stop()
+  })
+
+  it('has the same figures to the atto, whatever fractions the event and its plan have', async () => {
+    const user = await newUser(await newPlan({ overageRateUsd: '0.000000333333333333' }))
+    const live = await follow(user)
+    const fee = 7_777_777_777_777_777n
+    const long = `1.${'37'.repeat(85)}`
+    const fractions = { billable_secs: long, cost: long, computed_fee_usd: long }
+    await book(user, [{ fee, pipeline: 'llm', model: 'x' }], fractions)
+    const network = fee * 3_000n
+    const retail = (network * 333_333_333_333n) / 10n ** 12n
+    const cut = (network * 125n) / 1_000n
+    const [item = {}] = items(await get(`/requests?userId=${user}`))
+    const { sale } = await get(`/requests/${item['eventId']}`)
+    const line = (await exported()).get(item['eventId']) ?? {}
+    const usd = formatDecimal18
+    expect(item).toMatchObject({
+      networkFeeUsdExact: usd(network),
+      endUserBillableUsdExact: usd(retail),
+      platformFeeUsdExact: usd(cut),
+      platformFeeWei: String((fee * 125n) / 1_000n),
+    })
+    expect(sale).toMatchObject({
+      networkCostUsd: usd(network),
+      retailCostUsd: usd(retail),
+      platformFeeUsd: usd(cut),
+      ownerChargeUsd: usd(network + cut),
+    })
+    expect(line).toMatchObject({
+      costAttos: String(network),
+      retailAttos: String(retail),
+      platformFeeAttos: String(cut),
+      billableSecs: long.slice(0, 32),
+    })
+    const { totals } = await get(`?include=retail&userId=${user}`)
+    const micros = (name: string) => BigInt(String(asRecord(totals)[name]))
+    expect(micros('ownerChargeUsdMicros')).toBe(
+      micros('networkFeeUsdMicros') + micros('platformFeeUsdMicros'),
+    )
+    expect(asRecord(totals)).toMatchObject({
+      ownerChargeUsdMicros: item['ownerChargeUsdMicros'],
+      ownerChargeWei: String(fee + (fee * 125n) / 1_000n),
+    })
+    await expect
+      .poll(() => live.charges, { timeout: 20_000 })
+      .toMatchObject([
+        {
+          costUsdExact: usd(retail),
+          networkFeeUsdExact: usd(network),
+          platformFeeUsdExact: usd(cut),
+          ownerChargeUsdExact: usd(network + cut),
         },
       ])
     await live.stop()
