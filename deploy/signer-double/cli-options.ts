@@ -34,6 +34,7 @@ const FLAGS = {
   seed: text,
   drive: text,
   interval: text,
+  calls: text,
   authorization: text,
   app: text,
   help: { type: 'boolean' },
@@ -125,11 +126,16 @@ function typeOf(flags: Flags, types: readonly string[]): string {
 
 function driveOf(flags: Flags, type: string): CliOptions['drive'] {
   const sessions = integer(flags, 'drive', { from: 1, to: 1000, byDefault: 0 })
+  if (sessions === 0 && flags.calls !== undefined) throw bad('calls', 'needs --drive')
   if (sessions === 0) return undefined
   return {
     sessions,
     type,
     intervalMs: number(flags, 'interval', { from: 0.01, to: 3600, byDefault: 5 }) * 1000,
+    calls:
+      flags.calls === undefined
+        ? undefined
+        : integer(flags, 'calls', { from: 1, to: 1_000_000, byDefault: 1 }),
     app: flags.app ?? '',
     authorization: flags.authorization,
     inPixels: UNTYPED_PIXELS,

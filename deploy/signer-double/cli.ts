@@ -40,7 +40,7 @@ async function serve(options: CliOptions, signal: AbortSignal): Promise<void> {
   try {
     if (options.drive !== undefined)
       await playSessions(double, { ...options.drive, signal, report: say })
-    await aborted(signal)
+    if (options.drive?.calls === undefined) await aborted(signal)
   } finally {
     await double.stop()
   }
@@ -55,7 +55,7 @@ async function serve(options: CliOptions, signal: AbortSignal): Promise<void> {
 }
 
 /**
- * The exit code. Runs until SIGINT or SIGTERM and then answers 0; 2 for flags that cannot
+ * The exit code. Runs until its driven calls are made, or until SIGINT or SIGTERM, and then answers 0; 2 for flags that cannot
  * be used, 1 when the double cannot start, with one line on standard error.
  */
 export async function runSignerDouble(argv: string[]): Promise<number> {

@@ -7,6 +7,8 @@ import type { SignedState } from './payment/state.ts'
 export type GatewaySessionsOptions = Readonly<{
   sessions: number
   intervalMs: number
+  /** Calls of each session; undefined goes on until the signal. */
+  calls: number | undefined
   type: string
   app: string
   /** The end user's Authorization header; undefined sends none. */
@@ -24,17 +26,18 @@ function describe(name: string, { status, body }: PayResult): string {
   return `${name}: ${status} ${body.trim().slice(0, 200)}`
 }
 
-/** Plays one gateway session: it pays every interval and, like the SDKs, goes on after a failure. */
+/** Plays one gateway session: it pays every interval, as often as `calls` says, and, like the SDKs, goes on after a failure. */
 async function playSession(
   double: SignerDouble,
   name: string,
   options: GatewaySessionsOptions,
 ): Promise<void> {
   const { type, app, inPixels, authorization, intervalMs, signal, report } = options
+  const { calls = Infinity } = options
   const headers = authorization === undefined ? [] : [['Authorization', authorization] as const]
   let recipientRandHash = freshHash()
   let state: SignedState | undefined
-  while (!signal.aborted) {
+  for (let call = 1; !signal.aborted; call++) {
     const carried = state === undefined ? {} : { state }
     const orchestrator = { recipientRandHash, authSessionId: name }
     const session = { ...carried, manifestId: name, type, app, inPixels }
@@ -44,11 +47,12 @@ async function playSession(
     report(result === undefined ? `${name}: the connection was closed` : describe(name, result))
     state = result?.state ?? state
     if (result?.status === 480) recipientRandHash = freshHash()
+    if (call === calls) return
     await sleep(intervalMs, undefined, { signal }).catch(() => undefined)
   }
 }
 
-/** Plays the sessions, started evenly over one interval, until the signal fires. */
+/** Plays the sessions, started evenly over one interval, until each has made its calls or the signal fires. */
 export async function playSessions(
   double: SignerDouble,
   options: GatewaySessionsOptions,

@@ -63,6 +63,7 @@ export const signerDoubleHelp: Help = {
       options: [
         ['--drive <n>', 'Also plays this many gateway sessions against itself, 1 to 1000.'],
         ['--interval <seconds>', 'Pause between two calls of a session; 5 by default.'],
+        ['--calls <n>', 'Ends after so many calls of each session; goes on by default.'],
         [
           '--authorization <value>',
           'Authorization header of the sessions, such as "Bearer sk_...".',

@@ -9,9 +9,8 @@ beforeAll(async () => {
   apart = await startApart()
   blocks = await blocksOf('README.md', 'Three paths')
   await apart.runUntil('ADMIN_PORT=$CORE_ADMIN_PORT npx tollgate start', ['Ctrl-C stops it'])
-  // The signer double of the page is ended by a time limit, which a busy machine may need for its start.
   const script = ['set +e', ...blocks.map((block) => `${block}\necho "== end"`)].join('\n')
-  const text = await apart.run(script.replace('timeout 10 ', 'timeout 25 '))
+  const text = await apart.run(script)
   outputs = text.split('== end\n')
 }, 2 * startMs)
 afterAll(() => apart.stop())

@@ -10,8 +10,7 @@ beforeAll(async () => {
   const blocks = await blocksOf('docs/plans.md', 'Sell, step by step')
   await apart.runUntil('ADMIN_PORT=$CORE_ADMIN_PORT npx tollgate start', ['Ctrl-C stops it'])
   const script = ['set +e', ...blocks.map((block) => `${block}\necho "== end"`)].join('\n')
-  // A busy machine may need the time for the signer's start.
-  const text = await apart.run(script.replace('timeout 10 ', 'timeout 25 '))
+  const text = await apart.run(script)
   outputs = text.split('== end\n')
 }, 2 * startMs)
 afterAll(() => apart.stop())

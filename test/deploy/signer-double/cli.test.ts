@@ -61,6 +61,15 @@ describe('the command line', () => {
     expect(await readFile(file, 'utf8')).toContain('"auth_id":"acme:alice"')
   })
 
+  it('ends by itself after the calls that it was told to make', async () => {
+    const webhook = await startWebhook(answer('{"status":200,"auth_id":"acme:alice"}'))
+    const flags = ['--port', '0', '--webhook-url', webhook.url, '--drive', '2', '--calls', '3']
+    const { code, out } = await run([...flags, '--interval', '0.01'])
+    expect(code).toBe(0)
+    expect(out.match(/: 200 paid/g)).toHaveLength(6)
+    expect(out).toContain('6 payments signed')
+  })
+
   it('shows its flags', async () => {
     const { code, out } = await run(['--help'])
     expect(code).toBe(0)
@@ -84,6 +93,8 @@ describe('the command line', () => {
     [['--kafka', 'localhost'], '--kafka must be a list of host:port'],
     [['--drop', '2'], '--drop must be a number from 0 to 1'],
     [['--drive', '0.5'], '--drive must be a'],
+    [['--drive', '1', '--calls', '0'], '--calls must be a number from 1'],
+    [['--calls', '3'], '--calls needs --drive'],
     [['--ev', '0'], '--ev must be a positive whole number'],
     [['--utc-offset', '2h'], '--utc-offset must look like'],
     [['--type', 'batch'], '--type must be one of'],
