@@ -7,6 +7,7 @@ import type { Metrics } from '../lib/metrics.ts'
 import type { Db, Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { audit } from '../platform/audit.ts'
+import { findClientId } from '../platform/clients.ts'
 import type { AppId, UserId } from '../platform/ids.ts'
 import type { GateMode } from './config.ts'
 import type { PaymentProcessor } from './processor.ts'
@@ -160,7 +161,7 @@ export function createGate(deps: GateDeps) {
     denials.inc({ code: denial.reason.toLowerCase(), enforced: String(isEnforced) })
     note(denial, isEnforced)
     if (!isEnforced) return
-    const clientId = await store.findClientId(db, denial.app)
+    const clientId = await findClientId(db, denial.app)
     throw new DomainError(denial.reason, details[denial.reason], {
       members: {
         billingMode: denial.billingMode,

@@ -16,15 +16,6 @@ export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
   return row && appId(row.id)
 }
 
-/** The public client id of an app. */
-export async function findClientId(db: Db, app: AppId): Promise<string> {
-  const { client_id } = await one<{ client_id: string }>(
-    db,
-    sql`select client_id from clients where app_id = ${app} and kind = 'public'`,
-  )
-  return client_id
-}
-
 /** How many end users of an app are active, its owner not counted; at most `max`. */
 export async function countActiveUsers(db: Db, app: AppId, max: number): Promise<number> {
   const { count } = await one<{ count: number }>(

@@ -1,4 +1,4 @@
-import { type Db, maybeOne, sql } from '../lib/sql.ts'
+import { type Db, maybeOne, one, sql } from '../lib/sql.ts'
 import { type AppId, appId } from './ids.ts'
 
 /**
@@ -11,4 +11,13 @@ export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
     sql`select app_id from clients where client_id = ${clientId} and kind = 'public'`,
   )
   return row && appId(row.app_id)
+}
+
+/** The public client id of an app. Every app has one. */
+export async function findClientId(db: Db, app: AppId): Promise<string> {
+  const { client_id } = await one<{ client_id: string }>(
+    db,
+    sql`select client_id from clients where app_id = ${app} and kind = 'public'`,
+  )
+  return client_id
 }

@@ -5,6 +5,7 @@ import { createKeyedLock } from '../../lib/concurrency.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
+import { findClientId } from '../../platform/clients.ts'
 import { providerName, providerUsername } from './names.ts'
 import type { EnsuredUser, ProviderUser, UserProvider } from './provider.ts'
 import * as store from './store.ts'
@@ -115,8 +116,7 @@ export function createDirectoryProvider({
   }
 
   async function create(user: ProviderUser, bounds: CallBounds): Promise<DirectoryUser> {
-    const clientId = await store.findPublicClientId(pool, user.app)
-    if (clientId === null) throw new DomainError('NOT_FOUND', 'there is no such app')
+    const clientId = await findClientId(pool, user.app)
     const { externalUserId, connection } = user
     const [name, username] = [providerName(user), providerUsername(user)]
     const email = user.email || null

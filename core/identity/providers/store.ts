@@ -110,12 +110,3 @@ export async function releaseClaim(
     where p.ctid = mine.ctid and mine.provider_user_id is not null`,
   )
 }
-
-/** The public client id of the app. */
-export async function findPublicClientId(db: Db, app: AppId): Promise<string | null> {
-  const row = await maybeOne<{ client_id: string }>(
-    db,
-    sql`select client_id from clients where app_id = ${app} and kind = 'public'`,
-  )
-  return row?.client_id ?? null
-}
