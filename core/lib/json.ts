@@ -4,14 +4,19 @@ export type JsonObject = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** The object that `text` holds; null when it is not JSON or another kind of value. Never throws. */
-export function parseObject(text: string): JsonObject | null {
+/** The value that `text` holds; undefined when it is not JSON. Never throws. */
+export function parseJson(text: string): unknown {
   try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : null
+    return JSON.parse(text)
   } catch {
-    return null
+    return undefined
   }
+}
+
+/** As `parseJson`, and null for what is no object. */
+export function parseObject(text: string): JsonObject | null {
+  const value = parseJson(text)
+  return isObject(value) ? value : null
 }
 
 /** `value` when it is a string, otherwise "". */

@@ -4,6 +4,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { readCookie, setCookie } from '../auth/session.ts'
 import type { SignedValues } from '../auth/signed-values.ts'
 import type { App } from '../http/app.ts'
+import { parseJson } from '../../core/lib/json.ts'
 import { textMember } from '../http/body.ts'
 import { type PagesDeps, ownPath, pageRoute, parameter } from './forms.ts'
 import { linkPages } from './link-identity.ts'
@@ -82,12 +83,4 @@ function pendingLogin(cookie: string | undefined, loginStates: SignedValues): Pe
   )
   if (state === undefined || nonce === undefined || verifier === undefined) return null
   return { state, nonce, verifier, returnTo: textMember(login, 'returnTo') }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
 }

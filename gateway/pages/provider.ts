@@ -11,12 +11,13 @@ import {
   discovery,
   enableNonRepudiationChecks,
 } from 'openid-client'
+import { readBounded } from '../../core/lib/text/fetch.ts'
 import { withoutFinalSlashes } from '../../core/lib/text/urls.ts'
 import { DomainError } from '../../proto/errors.ts'
 import type { LoginProviderConfig } from './config.ts'
 
 const timeoutMs = 5_000
-const answerMaxChars = 262_144
+const answerMaxBytes = 262_144
 const metadataMaxAgeMs = 300_000
 
 /** The values that bind a provider's answer to the login that this browser began. */
@@ -120,8 +121,8 @@ export function createProvider(
 const boundedFetch: CustomFetch = async (url, { body = null, signal = null, ...options }) => {
   try {
     const response = await fetch(url, { ...options, body, signal })
-    const text = await response.text()
-    if (text.length > answerMaxChars) throw new Error('the answer is too long')
+    const text = await readBounded(response.body, answerMaxBytes)
+    if (text === null) throw new Error('the answer is too long')
     JSON.parse(text)
     if (options.method === 'GET' && !response.ok)
       throw new Error(`the answer has status ${response.status}`)

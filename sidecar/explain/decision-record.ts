@@ -6,6 +6,7 @@ import type {
   DecisionSession,
   PriorDecisionCall,
 } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
+import { looksLikeToken } from '../../core/lib/foreign-tokens/form.ts'
 import { parseObject, textOf } from '../../core/lib/json.ts'
 import type { Account, Lease } from '../accounts/accounts.ts'
 import type { Escrow } from '../accounts/escrow.ts'
@@ -18,7 +19,6 @@ import type { CallAtHand } from '../authorize/payments.ts'
 import type { AuthorizeBody } from '../authorize/request.ts'
 import type { VerifiedIdentity } from '../identity/bound-identity.ts'
 import { type KeyShape, isSignerSession } from '../identity/verifiers/api-key.ts'
-import { looksLikeToken } from '../identity/verifiers/oidc.ts'
 
 /** A decision that is to be recorded. */
 export interface RecordedDecision {

@@ -5,7 +5,8 @@ import {
   createRemoteJWKSet,
   errors,
 } from 'jose'
-import { isObject, textOf } from '../../core/lib/json.ts'
+import { parseObject, textOf } from '../../core/lib/json.ts'
+import { fetchText } from '../../core/lib/text/fetch.ts'
 import { withoutFinalSlashes } from '../../core/lib/text/urls.ts'
 import type { Now } from '../../core/lib/time.ts'
 
@@ -13,6 +14,7 @@ const cooldownMs = 10_000
 const maxAgeMs = 300_000
 // Discovery, keys and access one after the other stay below two seconds, our promise to the signer.
 const foreignTimeoutMs = 500
+const documentMaxBytes = 262_144
 
 interface KeySet {
   readonly find: JWTVerifyGetKey
@@ -92,18 +94,13 @@ export function createForeignKeys({
 }
 
 async function discoverJwks(issuer: string): Promise<string> {
-  const response = await fetch(`${issuer}/.well-known/openid-configuration`, {
-    signal: AbortSignal.timeout(foreignTimeoutMs),
-    redirect: 'error',
+  const text = await fetchText(`${issuer}/.well-known/openid-configuration`, {
+    timeoutMs: foreignTimeoutMs,
+    maxBytes: documentMaxBytes,
   })
-  const document: unknown = await response.json()
-  const members = isObject(document) ? document : {}
-  const url = textOf(members['jwks_uri'])
-  if (
-    !response.ok ||
-    withoutFinalSlashes(textOf(members['issuer'])) !== issuer ||
-    !URL.canParse(url)
-  ) {
+  const document = parseObject(text)
+  const url = textOf(document?.['jwks_uri'])
+  if (withoutFinalSlashes(textOf(document?.['issuer'])) !== issuer || !URL.canParse(url)) {
     throw new Error('the discovery document of JWT_ISSUER is not usable')
   }
   return url

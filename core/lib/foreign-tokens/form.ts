@@ -1,4 +1,4 @@
-import { isObject } from '../json.ts'
+import { type JsonObject, parseObject } from '../json.ts'
 import { withoutFinalSlashes } from '../text/urls.ts'
 
 /** The most bytes of a token that anything reads: providers that list groups write several thousand. */
@@ -15,27 +15,24 @@ const types: readonly unknown[] = [undefined, 'jwt', 'at+jwt', 'application/at+j
 /** A JWT that was taken apart. Nothing of it is proved yet. */
 export interface UnprovedToken {
   readonly text: string
-  readonly header: Readonly<Record<string, unknown>>
-  readonly claims: Readonly<Record<string, unknown>>
+  readonly header: JsonObject
+  readonly claims: JsonObject
 }
 
 const shape = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/
 
+/** True for text of a JWT's shape. */
+export const looksLikeToken = (text: string): boolean => shape.test(text)
+
 /** Takes a JWT in compact serialization apart (RFC 7515 section 3.1); null for anything else, and for one that is too long. */
 export function openToken(text: string): UnprovedToken | null {
-  if (text.length > tokenBytesMax || !shape.test(text)) return null
+  if (text.length > tokenBytesMax || !looksLikeToken(text)) return null
   const [header, claims] = text.split('.', 2).map(parsePart)
   return header && claims ? { text, header, claims } : null
 }
 
-function parsePart(part: string): Readonly<Record<string, unknown>> | null {
-  try {
-    const value: unknown = JSON.parse(Buffer.from(part, 'base64url').toString('utf8'))
-    return isObject(value) ? value : null
-  } catch {
-    return null
-  }
-}
+const parsePart = (part: string): JsonObject | null =>
+  parseObject(Buffer.from(part, 'base64url').toString('utf8'))
 
 /** Whether the `typ` of a header is one that providers give their access tokens. */
 export const isForeignType = (typ: unknown): boolean =>

@@ -2,6 +2,7 @@ import { Resolver, lookup } from 'node:dns/promises'
 import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { isIP } from 'node:net'
+import { readBounded } from '../text/fetch.ts'
 import { type OutboundAllowance, isListed, isLoopback, isPublicAddress } from './addresses.ts'
 
 export interface OutboundOptions {
@@ -94,15 +95,9 @@ async function read(url: URL, address: string, signal: AbortSignal): Promise<str
   const response = await send(url, address, signal)
   try {
     if (response.statusCode !== 200) throw new Error(`answered ${response.statusCode ?? 0}`)
-    const chunks: Buffer[] = []
-    let size = 0
-    for await (const chunk of response) {
-      const bytes = Buffer.from(chunk)
-      size += bytes.length
-      if (size > maxBytes) throw new Error(`answered more than ${maxBytes} bytes`)
-      chunks.push(bytes)
-    }
-    return Buffer.concat(chunks).toString('utf8')
+    const text = await readBounded(response, maxBytes)
+    if (text === null) throw new Error(`answered more than ${maxBytes} bytes`)
+    return text
   } finally {
     response.destroy()
   }

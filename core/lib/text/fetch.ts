@@ -17,12 +17,29 @@ export async function fetchText(
     await response.body?.cancel()
     throw new Error(`answered ${response.status}`)
   }
+  const text = await readBounded(response.body, maxBytes)
+  if (text === null) throw new Error(`answered more than ${maxBytes} bytes`)
+  return text
+}
+
+/** The text of a body. Null when it has more bytes than that; what follows is not read. */
+export async function readBounded(
+  body: AsyncIterable<Uint8Array> | null,
+  maxBytes: number,
+): Promise<string | null> {
   const chunks: Uint8Array[] = []
   let size = 0
-  for await (const chunk of response.body ?? []) {
+  for await (const chunk of body ?? []) {
     size += chunk.length
-    if (size > maxBytes) throw new Error(`answered more than ${maxBytes} bytes`)
+    if (size > maxBytes) return null
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString('utf8')
+}
+
+/** Why fetch failed, in a word or a line: it wraps the error of the connection. Holds nothing that the host said. */
+export function reasonOf(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
+  if (!(cause instanceof Error)) return 'unknown failure'
+  return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
 }

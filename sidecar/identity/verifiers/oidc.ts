@@ -2,6 +2,7 @@ import { type JWTPayload, type JWTVerifyGetKey, decodeJwt, errors, jwtVerify } f
 import {
   foreignAlgorithms,
   isForeignType,
+  looksLikeToken,
   toleranceSeconds,
 } from '../../../core/lib/foreign-tokens/form.ts'
 import { textOf } from '../../../core/lib/json.ts'
@@ -35,11 +36,6 @@ export interface OidcOptions {
   readonly rememberSeconds: number
   readonly now: Now
 }
-
-const jwtShape = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/
-
-/** True for text of a JWT's shape. */
-export const looksLikeToken = (text: string): boolean => jwtShape.test(text)
 
 const ownType = 'at+jwt'
 

@@ -1,3 +1,6 @@
+import { parseJson } from '../../../lib/json.ts'
+import { readBounded, reasonOf } from '../../../lib/text/fetch.ts'
+
 /** One answer of Auth0, or why there is none. `why` never holds a credential. */
 export type HttpAnswer =
   | {
@@ -39,32 +42,12 @@ export async function sendToAuth0(
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     })
-    const text = await readBounded(response)
+    const text = await readBounded(response.body, maxAnswerBytes)
     if (text === null) return { status: null, why: `answered more than ${maxAnswerBytes} bytes` }
     const { status, headers } = response
     return { status, body: parseJson(text), pauseMs: pauseOf(status, headers) }
   } catch (error) {
     return { status: null, why: signal.aborted ? 'no answer in time' : reasonOf(error) }
-  }
-}
-
-/** Null when the body exceeds the bound. */
-async function readBounded(response: Response): Promise<string | null> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of response.body ?? []) {
-    size += chunk.length
-    if (size > maxAnswerBytes) return null
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
   }
 }
 
@@ -91,11 +74,4 @@ function untilReset(headers: Headers): number | null {
 function numberOf(headers: Headers, name: string): number | null {
   const text = headers.get(name)
   return text !== null && /^\d{1,12}$/.test(text) ? Number(text) : null
-}
-
-// fetch wraps the error of the connection.
-function reasonOf(error: unknown): string {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
-  if (!(cause instanceof Error)) return 'unknown failure'
-  return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
 }

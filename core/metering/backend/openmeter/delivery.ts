@@ -2,6 +2,7 @@ import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
 import type { Delivery, Destination, Entry } from '../../../platform/outbox/types.ts'
 import { customerKind, eventsKind, packEvents } from '../emit.ts'
+import { parseJson } from '../../../lib/json.ts'
 import { userId } from '../../../platform/ids.ts'
 import type { Customer } from '../backend.ts'
 import { customerKey } from '../catalog.ts'
@@ -211,12 +212,4 @@ function customerOf({ payload }: Entry): Customer | null {
   return user === null || name === null || clientId === null
     ? null
     : { key: customerKey(userId(user)), name: name.slice(0, nameLength).toWellFormed(), clientId }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
 }

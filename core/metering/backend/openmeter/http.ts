@@ -1,3 +1,5 @@
+import { parseJson } from '../../../lib/json.ts'
+import { readBounded, reasonOf } from '../../../lib/text/fetch.ts'
 import type { OpenMeterConfig } from '../config.ts'
 
 export interface HttpRequest {
@@ -43,7 +45,7 @@ export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
         },
         ...(text === undefined ? {} : { body: text }),
       })
-      const answer = await readBounded(response)
+      const answer = await readBounded(response.body, maxAnswerBytes)
       if (answer === null)
         return { status: null, kind: 'broken', why: `answered more than ${maxAnswerBytes} bytes` }
       return {
@@ -61,39 +63,12 @@ export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
   }
 }
 
-/** Null when the body exceeds the bound. */
-async function readBounded(response: Response): Promise<string | null> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of response.body ?? []) {
-    size += chunk.length
-    if (size > maxAnswerBytes) return null
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
 const retryAfterMaxSeconds = 3_600
 
 /** Reads Retry-After (RFC 9110 section 10.2.3) in whole seconds; for a date our own back-off applies. */
 function retryAfter(value: string | null): number | undefined {
   const seconds = value !== null && /^\d{1,9}$/.test(value) ? Number(value) : null
   return seconds === null ? undefined : Math.min(seconds, retryAfterMaxSeconds) * 1000
-}
-
-// fetch wraps the error of the connection.
-function reasonOf(error: unknown): string {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
-  if (!(cause instanceof Error)) return 'unknown failure'
-  return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
 }
 
 /** A request that did not succeed. */
