@@ -106,7 +106,7 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
     if (clock) return clock
     throw new DomainError(
       'CONFLICT',
-      'only a test app has a clock; an app is made as one with "isTest": true, and never becomes one later',
+      'only a test app has a clock; an app is made as one, with "isTest": true or --test, and never becomes one later',
     )
   }
 

@@ -236,6 +236,10 @@ describe('a check', () => {
     expect(text).toContain('is not among the 0 trusted ones')
     expect(code).toBe(1)
     expect(keys).toMatchObject({ keys: [{ use: 'sig' }] })
+    // Without keys it says nothing of the receipt.
+    const none = await tollgate('receipt', 'verify', file('a.json'), '--jwks', file('none.json'))
+    expect(none.text).toMatch(/^tollgate: .*none\.json cannot be read/)
+    expect(none.code).toBe(1)
     expect((await tollgate('receipt', 'verify', file('a.json'))).code).toBe(2)
     expect((await tollgate('receipt')).code).toBe(2)
     expect((await tollgate('receipt', 'roots')).code).toBe(2)

@@ -1,7 +1,7 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { main } from '../../../deploy/cli/main.ts'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { attos, startSidecar } from '../../core/allowances/escrow/granting.ts'
 import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { tollgate } from './support.ts'
 
 let core: TestCore
 let app: TestApp
@@ -15,18 +15,8 @@ afterAll(async () => {
   vi.unstubAllEnvs()
   await core.stop()
 })
-afterEach(() => vi.restoreAllMocks())
 
-/** Runs the command; what it printed, and how it ended. */
-async function holds(...argv: string[]) {
-  const printed: string[] = []
-  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
-  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
-  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main(['holds', ...argv])
-  vi.restoreAllMocks()
-  return { code, text: printed.join('') }
-}
+const holds = (...argv: string[]) => tollgate('holds', ...argv)
 
 describe('tollgate holds', () => {
   it('says so when nothing is held', async () => {

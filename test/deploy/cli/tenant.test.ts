@@ -1,6 +1,6 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { main } from '../../../deploy/cli/main.ts'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { tollgate } from './support.ts'
 
 let core: TestCore
 let app: TestApp
@@ -14,17 +14,8 @@ afterAll(async () => {
   vi.unstubAllEnvs()
   await core.stop()
 })
-afterEach(() => vi.restoreAllMocks())
 
-async function tenant(...argv: string[]) {
-  const printed: string[] = []
-  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
-  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
-  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main(['tenant', ...argv, '--target', core.core.target])
-  vi.restoreAllMocks()
-  return { code, text: printed.join('') }
-}
+const tenant = (...argv: string[]) => tollgate('tenant', ...argv, '--target', core.core.target)
 
 describe('tollgate tenant', () => {
   it('makes, lists, rotates, disables and enables a tenant', async () => {

@@ -53,6 +53,8 @@ async function advance(argv: readonly string[]): Promise<void> {
   })
   const { app: clientId } = need('test-clock advance', values, ['app'])
   const { to, seconds } = values
+  if ((to === undefined) === (seconds === undefined))
+    throw new UsageError('test-clock advance needs either --to or --seconds')
   const move = { to, advanceSeconds: seconds === undefined ? undefined : parseSeconds(seconds) }
   const { advanced } = await changeCore(values, (core) => core.moveTestClock({ clientId, move }))
   if (values.json) printJson(advanced)

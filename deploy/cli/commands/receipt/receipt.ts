@@ -7,7 +7,7 @@ import { parseObject } from '../../../../core/lib/json.ts'
 import type { CoreReader } from '../../client.ts'
 import { type Command, UsageError, parse, withCore } from '../../command.ts'
 import { printJson, printLines, printable } from '../../output.ts'
-import { type Check, checkReceipt } from './check.ts'
+import { type Check, type Trusted, checkReceipt } from './check.ts'
 import { FileError, type Jwk, keysIn, readKeys, readReceipt, readRoots } from './document.ts'
 
 const options = {
@@ -116,23 +116,26 @@ const verify: Act = async ([file, ...others], values) => {
   if (file === undefined || others.length > 0) throw new UsageError('receipt verify takes one file')
   if ((values.jwks === undefined) === (values.issuer === undefined))
     throw new UsageError('receipt verify needs either --jwks or --issuer: whom to believe')
-  const checks = await checkFile(file, values).catch((error: unknown) => {
-    if (!(error instanceof FileError)) throw error
-    return [{ name: 'file', isRight: false, text: error.message } satisfies Check]
-  })
+  const checks = await checkFile(file, await trusted(values))
   const ok = checks.every(({ isRight }) => isRight !== false)
   if (values.json) printJson({ ok, checks: checks.map(toJson) })
   else printLines([...checks.map(lineOf), ok ? 'the receipt is right' : 'the receipt is NOT right'])
   return ok ? 0 : 1
 }
 
-async function checkFile(file: string, values: Values): Promise<Check[]> {
-  const document = await readReceipt(file)
-  return checkReceipt(document, {
-    keys: await trustedKeys(values),
-    issuer: values.issuer ?? null,
-    roots: values.roots === undefined ? null : await readRoots(values.roots),
+/** What the receipt is checked with. Where it cannot be had, nothing is said of the receipt. */
+const trusted = async (values: Values): Promise<Trusted> => ({
+  keys: await trustedKeys(values),
+  issuer: values.issuer ?? null,
+  roots: values.roots === undefined ? null : await readRoots(values.roots),
+})
+
+async function checkFile(file: string, against: Trusted): Promise<Check[]> {
+  const document = await readReceipt(file).catch((error: unknown) => {
+    if (!(error instanceof FileError)) throw error
+    return { name: 'file', isRight: false, text: error.message } satisfies Check
   })
+  return 'isRight' in document ? [document] : checkReceipt(document, against)
 }
 
 const fetchMs = 10_000

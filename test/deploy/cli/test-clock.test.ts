@@ -1,0 +1,49 @@
+import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { tollgate } from './support.ts'
+
+let core: TestCore
+let trial: string
+beforeAll(async () => {
+  core = await startTestCore()
+  vi.stubEnv('CORE_TARGET', core.core.target)
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+  trial = (await core.newApp({ isTest: true })).clientId
+})
+afterAll(async () => {
+  vi.unstubAllEnvs()
+  await core.stop()
+})
+
+const clock = (action: string, app: string, ...argv: string[]) =>
+  tollgate('test-clock', action, '--app', app, '--target', core.core.target, ...argv)
+
+it('moves the clock of a test app ahead, and shows it', async () => {
+  const { code, text } = await clock('advance', trial, '--seconds', '86400')
+  expect(code).toBe(0)
+  expect(text).toContain(`${trial}: 2026-03-10T12:00:00.250Z -> 2026-03-11T12:00:00.250Z\n`)
+  expect(text).toMatch(/credits expired +0 with 0 USD left\n/)
+  const later = await clock('advance', trial, '--to', '2026-03-20T00:00:00Z', '--json')
+  expect(JSON.parse(later.text)).toMatchObject({ to: '2026-03-20T00:00:00.000Z', pending: false })
+  expect((await clock('show', trial)).text).toMatch(
+    /clock +2026-03-20T00:00:00\.\d{3}Z\nreal time +2026-03-10T12:00:00\.250Z\n/,
+  )
+})
+
+it.each([
+  [[], 2, 'needs either --to or --seconds'],
+  [['--seconds', '5', '--to', '2026-04-01T00:00:00Z'], 2, 'needs either --to or --seconds'],
+  [['--seconds', 'a'], 2, 'a whole number from 1'],
+  [['--to', '2020-01-01T00:00:00Z'], 1, 'a clock only goes forwards'],
+])('refuses to advance by %j', async (argv, code, message) => {
+  expect(await clock('advance', trial, ...argv)).toEqual({
+    code,
+    text: expect.stringContaining(message),
+  })
+})
+
+it('says how an app with a clock is made', async () => {
+  const { clientId } = await core.newApp()
+  const { code, text } = await clock('show', clientId)
+  expect({ code, text }).toEqual({ code: 1, text: expect.stringContaining('or --test') })
+})
