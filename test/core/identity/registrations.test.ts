@@ -109,6 +109,21 @@ describe('the replacement of a registration', () => {
     expect(await changes(client.clientId)).toBe(1)
   })
 
+  it('by what its app has left gives up the other scopes, also when the app has them again', async () => {
+    const { registrations, register } = open()
+    const client = await register()
+    const put = (scope: string) =>
+      registrations.update(client, bodyOf(client.clientId, { scope }), context)
+    const setScopes = (scopes: readonly string[]) =>
+      test.sql.query('update clients set scopes = $2 where client_id = $1', [app.clientId, scopes])
+    const all = ['openid', 'sign:job']
+    expect(await put(all.join(' '))).toMatchObject({ metadata: { scopes: all } })
+    await setScopes(['openid'])
+    await put('openid')
+    await setScopes(all)
+    expect(await registrations.read(client)).toMatchObject({ metadata: { scopes: ['openid'] } })
+  })
+
   it('by a stranger is refused without a lock', async () => {
     const { registrations, register } = open()
     const [client, other] = [await register(), await register()]

@@ -366,16 +366,21 @@ describe('trust in an issuer', () => {
     expect(await outcome(trust(second, other, await ownerOf(other)))).toBe(expected)
   })
 
-  it('of two apps at the same moment is given to one', async () => {
+  it.each([
+    ['the same rules', () => webClient],
+    ['audiences of their own', (index: number) => ({ audiences: [`api ${index}`] })],
+  ])('of several apps at the same moment, with %s, is given to one', async (_, rulesAt) => {
     const others = await Promise.all(Array.from({ length: 6 }, () => core.newApp()))
+    const owners = await Promise.all(others.map(ownerOf))
     const outcomes = await Promise.all(
-      others.map(async (other) => outcome(trust(webClient, other, await ownerOf(other)))),
+      owners.map((by, index) => outcome(trust(rulesAt(index), others[index], by))),
     )
     expect(outcomes.toSorted()).toEqual([...Array.from({ length: 5 }, () => 'CONFLICT'), 'OK'])
   })
 
   it('of one app may be told apart by audiences', async () => {
     await trust({ audiences: ['a'], userClaim: 'a' })
+    core.clock.advance(1_000)
     await trust({ audiences: ['b'], userClaim: 'b' })
     expect(await verify(await token({ aud: 'b', b: 'bob' }))).toBe(`${app.clientId}:bob`)
     const both = await token({ aud: ['a', 'b'], a: 'ada', b: 'bob' })
@@ -391,7 +396,7 @@ describe('trust in an issuer', () => {
     const other = await core.newApp()
     const late = trust({ audiences: ['userinfo'] }, other, await ownerOf(other))
     expect(await outcome(late)).toBe('CONFLICT')
-    const text = await token({ aud: ['api', 'userinfo'] })
+    const text = await token({ aud: ['userinfo', 'api'] })
     expect(await verify(text)).toBe(`${app.clientId}:ada`)
   })
 

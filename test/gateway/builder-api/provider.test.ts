@@ -89,6 +89,7 @@ describe('creating a user with an identity provider', () => {
       })
     const first = await post('once', 'once@example.com')
     secretly(String(first.body['apiKey']))
+    expect((await create({ externalUserId: 'once', email: 'new@example.com' })).status).toBe(200)
     const before = auth0.calls.length
     const again = await post('once', 'once@example.com')
     expect([again.status, again.body]).toEqual([201, first.body])
