@@ -217,6 +217,11 @@ describe('registration', () => {
     expect(await usesOf(token)).toBe(0)
   })
 
+  it('takes no body over 1 MiB', async () => {
+    const answer = await ask('POST', register, {}, { client_name: 'x'.repeat(1024 * 1024) })
+    expect(answer.status).toBe(413)
+  })
+
   it('lets an app have so many clients and no more', async () => {
     const token = await newToken({ clientId: other.clientId })
     const metadata = { redirect_uris: [callback] }

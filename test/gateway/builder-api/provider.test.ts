@@ -61,6 +61,14 @@ describe('creating a user with an identity provider', () => {
     const usage = `/api/v1/apps/${tenant.clientId}/usage?meter=fee_wei`
     const meanwhile = await builder.ask('GET', usage, { authorization: tenant.userToken })
     expect(meanwhile.status).toBe(200)
+    const form = {
+      grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+      subject_token: tenant.userToken.slice('Bearer '.length),
+      subject_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+    }
+    const exchange = `/api/v1/apps/${tenant.clientId}/oidc/token`
+    const session = await builder.ask('POST', exchange, { authorization: null, form })
+    expect(session.status).toBe(200)
     auth0.faults = () => 'none'
     const { status, body } = await create(json)
     expect(status).toBe(201)
