@@ -56,6 +56,14 @@ it('adds, lists, checks and removes an issuer', async () => {
   expect((await run('list')).text).toBe('the app trusts no issuer of its own\n')
 })
 
+it('passes on which claim names the user, and where the keys are', async () => {
+  const rules = { userClaim: 'email', jwksUri: `${idp.url}/other/keys` }
+  const flags = `--user-claim ${rules.userClaim} --jwks-uri ${rules.jwksUri} --json`
+  const added = JSON.parse((await run(`add ${idp.url}/other --audience api ${flags}`)).text)
+  expect(added).toMatchObject({ rules })
+  await run(`remove ${added.id}`)
+})
+
 it('says what is wrong with a command line, and with rules', async () => {
   expect((await run('add')).text).toContain('needs one ISSUER')
   expect((await run('remove')).text).toContain('needs one ID')

@@ -1,5 +1,8 @@
+import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { envelope } from '../../core/metering/harness.ts'
 import { type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { secretly } from '../../support/secrecy.ts'
 import { tollgate } from './support.ts'
 
 let core: TestCore
@@ -8,15 +11,18 @@ beforeAll(async () => {
   core = await startTestCore()
   vi.stubEnv('CORE_TARGET', core.core.target)
   vi.stubEnv('CORE_TOKEN', serviceToken)
-  trial = (await core.newApp({ isTest: true })).clientId
+  const { text } = await tollgate('app', 'create', '--name', 'Trial', '--test', ...at())
+  trial = /clientId +(\S+)/.exec(text)?.[1] ?? ''
+  secretly(/m2mClientSecret +(\S+)/.exec(text)?.[1] ?? '')
 })
 afterAll(async () => {
   vi.unstubAllEnvs()
   await core.stop()
 })
 
+const at = () => ['--target', core.core.target]
 const clock = (action: string, app: string, ...argv: string[]) =>
-  tollgate('test-clock', action, '--app', app, '--target', core.core.target, ...argv)
+  tollgate('test-clock', action, '--app', app, ...at(), ...argv)
 
 it('moves the clock of a test app ahead, and shows it', async () => {
   const { code, text } = await clock('advance', trial, '--seconds', '86400')
@@ -28,6 +34,15 @@ it('moves the clock of a test app ahead, and shows it', async () => {
   expect((await clock('show', trial)).text).toMatch(
     /clock +2026-03-20T00:00:00\.\d{3}Z\nreal time +2026-03-10T12:00:00\.250Z\n/,
   )
+})
+
+it('is told with a ticket that was signed by it', async () => {
+  const id = randomUUID()
+  const current_time = core.clock.now().toISOString()
+  const signed = envelope({ auth_id: `${trial}:ada`, current_time }, { id })
+  await core.as().ingestEvents({ envelopes: [signed] })
+  // Nine and a half days, in which the signer's clock stood still.
+  expect((await tollgate('ticket', id)).text).toMatch(/test clock +8\d{8} ms ahead of the signer\n/)
 })
 
 it.each([
