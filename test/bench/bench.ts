@@ -8,6 +8,8 @@ import { reserve } from './gate/reserve.ts'
 import { behindSigner } from './gate/signer.ts'
 import { authorizeScale } from './gate/scale.ts'
 import { authorizeWarm } from './gate/warm.ts'
+import { tokenExchange } from './builder/exchange.ts'
+import { builderUsage } from './builder/usage.ts'
 import { balanceRead } from './balance.ts'
 import { billingSummary } from './billing-summary.ts'
 import { type History, makeHistory } from './history.ts'
@@ -65,6 +67,8 @@ const rows: Readonly<Record<string, Row>> = {
   'rest-static': restStatic,
   'rest-discovery': restDiscovery,
   'user-token-mint': userTokenMint,
+  'token-exchange': tokenExchange,
+  'builder-usage': builderUsage,
   'api-key-verify': apiKeyVerify,
   revocation,
   renewals,

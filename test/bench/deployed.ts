@@ -7,6 +7,7 @@ export interface Deployed {
   readonly databaseUrl: string
   readonly operator: CoreClient
   readonly platformPort: number
+  readonly builderPort: number
   readonly coreTarget: string
   readonly coreToken: string
   /** Processor time so far, in milliseconds. */
@@ -51,6 +52,7 @@ export async function startDeployed(bench: Bench): Promise<Deployed> {
     databaseUrl,
     operator,
     platformPort: platform,
+    builderPort: builder,
     coreTarget,
     coreToken: shared.CORE_TOKEN,
     coreCpuMs: () => cpuMsOf(`http://127.0.0.1:${coreAdmin}`),

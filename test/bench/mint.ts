@@ -1,10 +1,9 @@
-import { generateKeyPairSync, sign } from 'node:crypto'
 import { availableParallelism } from 'node:os'
-import { promisify } from 'node:util'
 import { basic } from '../../deploy/cli/client.ts'
 import { startDeployed } from './deployed.ts'
 import { type Drive, drive } from './drive.ts'
 import type { Bench, Finding } from './row.ts'
+import { signatures } from './signatures.ts'
 import { median, pairedRatio } from './stats.ts'
 import { count } from './table.ts'
 
@@ -12,13 +11,10 @@ const userCount = 200
 // Enough that core always has a signature to make while others come and go.
 const connections = 256
 const mints = 6_000
-const signAsync = promisify(sign)
 
 /**
- * User tokens minted over REST, by the signatures that the machine can make at all: the baseline
- * signs a text as long as a token's with a key of the issuer's size, in every thread that node has
- * for it, and does nothing else. Both have all cores to themselves; the service shares them with its
- * database and with the load.
+ * User tokens minted over REST, by the signatures that the machine can make at all. Both have all
+ * cores to themselves; the service shares them with its database and with the load.
  */
 export async function userTokenMint(bench: Bench): Promise<Finding[]> {
   const rounds = bench.quick ? 5 : 11
@@ -52,21 +48,6 @@ export async function userTokenMint(bench: Bench): Promise<Finding[]> {
       detail: `${median(cpuUs).toFixed(0)} us of gateway and core for a token, signature and all`,
     },
   ]
-}
-
-const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
-// Header and claims of a user token, in base64url.
-const signingInput = Buffer.alloc(760, 'x')
-
-/** Signatures a second, with as many under way as keeps every thread busy. */
-async function signatures(count: number): Promise<number> {
-  const started = performance.now()
-  let launched = 0
-  const worker = async (): Promise<void> => {
-    while (launched++ < count) await signAsync('RSA-SHA256', signingInput, privateKey)
-  }
-  await Promise.all(Array.from({ length: 64 }, worker))
-  return count / ((performance.now() - started) / 1000)
 }
 
 interface Parts {
