@@ -1,6 +1,8 @@
+import { issuerPath } from '../../proto/headers.ts'
 import type { EnvReader } from '../lib/env.ts'
+import { type DeploymentIssuer, readDeploymentIssuer } from '../lib/foreign-tokens/deployment.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
-import { type AllowedLogins, readAllowedLogins } from '../lib/settings.ts'
+import { type AllowedLogins, readAllowedLogins, readPublicUrl } from '../lib/settings.ts'
 import { type UserProviderConfig, readUserProvider } from './providers/config.ts'
 
 export interface IdentityConfig {
@@ -16,6 +18,7 @@ export interface IdentityConfig {
   /** How many apps one account may own. */
   readonly appsPerOwner: number
   readonly userProvider: UserProviderConfig
+  readonly deploymentIssuer: DeploymentIssuer
   /** How many clients may register with one app. */
   readonly registrationsPerApp: number
   /** A registered client that nobody uses for so long is deleted. */
@@ -53,6 +56,7 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
       'How many apps one account may own; npx tollgate quota gives an account another number.',
   }),
   userProvider: readUserProvider(env),
+  deploymentIssuer: readDeploymentIssuer(env, readPublicUrl(env) + issuerPath),
   ...readRegistrations(env),
 })
 

@@ -80,7 +80,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const loginPolicy = createLoginPolicy({ pool })
   const tenants = createTenants({ ...ending, pool, secrets, clients, now })
   const provisioners = createProvisioners({ pool, clients, tenants })
-  const { foreignTokens, services } = createIssuersPart(platform, { clients, users })
+  const { foreignTokens, services } = createIssuersPart(platform, { ...config, clients, users })
   const people = { clients, accounts, users, owners, userProvider, loginPolicy, provisioners }
   const registrations = createRegistrationServices(platform, others, clients)
 

@@ -44,6 +44,7 @@ const foreignFaults: Readonly<Record<Fault, string>> = {
   user: 'invalid_identity',
   expiry: 'token_expired',
   signature: 'token_signature',
+  scope: 'insufficient_scope',
   unavailable: 'issuer_unavailable',
 }
 

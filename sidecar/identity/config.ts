@@ -1,4 +1,5 @@
 import type { EnvReader } from '../../core/lib/env.ts'
+import { readDeploymentIssuer } from '../../core/lib/foreign-tokens/deployment.ts'
 import { readPublicUrl } from '../../core/lib/settings.ts'
 import { issuerPath } from '../../proto/headers.ts'
 
@@ -14,14 +15,12 @@ export const rememberTokensSeconds = (ttlSeconds: number): number => Math.min(60
 export function readIdentity(env: EnvReader) {
   const ownIssuer = readPublicUrl(env) + issuerPath
   const { mode, module } = readMode(env)
-  const foreignIssuer = readForeignIssuer(env)
   const proxySecret = readProxySecret(env, mode)
   return {
     mode,
     module,
     ownIssuer,
-    ...foreignIssuer,
-    issuer: foreignIssuer.issuer === ownIssuer ? undefined : foreignIssuer.issuer,
+    ...readDeploymentIssuer(env, ownIssuer),
     proxySecret,
     ttlSeconds: env.integer('IDENTITY_TTL_SECONDS', {
       meaning:
@@ -44,30 +43,6 @@ function readProxySecret(env: EnvReader, mode: AuthMode): string | undefined {
   else if (proxySecret !== undefined && proxySecret.length < 32)
     env.problem('TRUSTED_PROXY_SECRET must have at least 32 characters')
   return proxySecret
-}
-
-function readForeignIssuer(env: EnvReader) {
-  return {
-    issuer: env.url('JWT_ISSUER', {
-      meaning: 'A foreign OIDC issuer whose access tokens are accepted beside our own.',
-      schemes: ['http', 'https'],
-    }),
-    audience: env.optional('JWT_AUDIENCE', {
-      meaning: 'Audience its tokens must name; the issuer when unset.',
-    }),
-    jwksUrl: env.url('JWT_JWKS_URL', {
-      meaning: 'Keys of the foreign issuer; found through its discovery document when unset.',
-      schemes: ['http', 'https'],
-    }),
-    clientIdClaim: env.text('CLAIM_CLIENT_ID', {
-      meaning: 'Claim of its tokens that names the app; then client_id, as in our own.',
-      fallback: 'azp',
-    }),
-    subjectClaim: env.text('CLAIM_USAGE_SUBJECT', {
-      meaning: 'Claim that names the user.',
-      fallback: 'external_user_id',
-    }),
-  } as const
 }
 
 function readMode(env: EnvReader): { mode: AuthMode; module: string | undefined } {

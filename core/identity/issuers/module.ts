@@ -3,12 +3,15 @@ import {
   TrustedIssuerServiceService,
 } from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
 import { createIssuerKeys } from '../../lib/foreign-tokens/issuer-keys.ts'
+import type { DeploymentIssuer } from '../../lib/foreign-tokens/deployment.ts'
 import { createOutbound } from '../../lib/outbound/outbound.ts'
 import type { Platform } from '../../platform/platform.ts'
+import { fetchText } from '../../lib/text/fetch.ts'
 import { grpcService } from '../../rpc/serve.ts'
 import type { Clients } from '../apps/clients.ts'
 import type { CredentialIssuer } from '../types.ts'
 import type { Users } from '../users/users.ts'
+import { createDeployment, deploymentTrust } from './deployment.ts'
 import { createForeignTokens } from './foreign-tokens.ts'
 import { createIssuers } from './issuers.ts'
 import { createIssuersRpc } from './rpc.ts'
@@ -24,14 +27,29 @@ export const issuerCredentials: CredentialIssuer = {
   },
 }
 
+export interface IssuersOthers {
+  readonly clients: Clients
+  readonly users: Users
+  readonly deploymentIssuer: DeploymentIssuer
+}
+
+const fetchBounds = { timeoutMs: 10_000, maxBytes: 64 * 1024 }
+
 /** The issuers that apps trust, and the tokens that they issue. */
 export function createIssuersPart(
   { pool, grants, now, config }: Platform,
-  { clients, users }: { readonly clients: Clients; readonly users: Users },
+  { clients, users, deploymentIssuer }: IssuersOthers,
 ) {
-  const { fetchText } = createOutbound({ allow: config.outboundAllow })
-  const keys = createIssuerKeys({ fetchText, now })
-  const verification = createVerification({ pool, keys, now })
+  const outbound = createOutbound({ allow: config.outboundAllow })
+  const keys = createIssuerKeys({ fetchText: outbound.fetchText, now })
+  // Its address is the operator's, so it may be a private one.
+  const ofDeployment = createIssuerKeys({ fetchText: (url) => fetchText(url, fetchBounds), now })
+  const verification = createVerification({
+    pool,
+    keysOf: ({ id }) => (id === deploymentTrust ? ofDeployment : keys),
+    deployment: createDeployment({ clients, settings: deploymentIssuer }),
+    now,
+  })
   const foreignTokens = createForeignTokens({ verification, clients, users })
   const { trustedIssuerService, operatorTrustedIssuerService } = createIssuersRpc({
     issuers: createIssuers({ pool, grants, now }),

@@ -1,3 +1,4 @@
+import { Scope } from '../../../proto/scopes.ts'
 import { IssuerUnavailable, type IssuerKeys } from '../../lib/foreign-tokens/issuer-keys.ts'
 import {
   type UnprovedToken,
@@ -16,12 +17,14 @@ import {
   newUserProblem,
   subjectProblem,
 } from '../../platform/ids.ts'
+import { type Deployment, deploymentTrust, maySign } from './deployment.ts'
 import { trustGrant } from './issuers.ts'
 import * as store from './store.ts'
 
 export interface VerificationDeps {
   readonly pool: Pool
-  readonly keys: Pick<IssuerKeys, 'isSignedBy'>
+  readonly keysOf: (trust: store.AppIssuer) => Pick<IssuerKeys, 'isSignedBy'>
+  readonly deployment: Deployment
   readonly now: Now
 }
 
@@ -46,6 +49,7 @@ export const rules = [
   'user',
   'expiry',
   'signature',
+  'scope',
 ] as const
 export type Rule = (typeof rules)[number]
 
@@ -62,7 +66,7 @@ export interface RuleOutcome {
 const candidatesMax = 3
 
 /** Verifies tokens of issuers that apps trust (docs/decisions/39.md). */
-export function createVerification({ pool, keys, now }: VerificationDeps) {
+export function createVerification({ pool, keysOf, deployment, now }: VerificationDeps) {
   /**
    * The identity behind a token, of the app `clientId` where one is named. The fault otherwise; `unavailable` when the keys of
    * its issuer do not come within `waitMs`.
@@ -75,14 +79,29 @@ export function createVerification({ pool, keys, now }: VerificationDeps) {
     if (!token) return { fault: 'form' }
     const formFault = faultOfForm(token)
     if (formFault) return { fault: formFault }
-    const issuer = issuerOf(token)
-    const all = issuer === '' ? [] : await store.listByIssuer(pool, issuer, clientId)
-    const matching = matchingTrust(token, all)
+    const matching = matchingTrust(token, await trustFor(token, clientId))
     if (typeof matching === 'string') return { fault: matching }
     if (timeFault(token, secondsOf(now())) !== null) return { fault: 'expiry' }
     const proved = await prove(token, matching, waitMs)
     if ('fault' in proved) return proved
+    if (!maySign(token, proved.trust)) return { fault: 'scope' }
     return identify(token, proved.trust)
+  }
+
+  /**
+   * What could trust the token, in the order in which it is asked. The app that is named comes before the deployment; where none
+   * is, no app may step in before it.
+   */
+  async function trustFor(
+    token: UnprovedToken,
+    clientId: string | null,
+  ): Promise<readonly store.AppIssuer[]> {
+    const issuer = issuerOf(token)
+    if (issuer === '') return []
+    const ofApps = (await store.listByIssuer(pool, issuer, clientId)).toSorted(byRank)
+    const ofDeployment = await deployment.trustFor(token, clientId)
+    if (!ofDeployment) return ofApps
+    return clientId === null ? [ofDeployment, ...ofApps] : [...ofApps, ofDeployment]
   }
 
   /**
@@ -94,7 +113,7 @@ export function createVerification({ pool, keys, now }: VerificationDeps) {
     candidates: readonly store.AppIssuer[],
     waitMs: number,
   ): Promise<{ readonly trust: store.AppIssuer } | { readonly fault: Fault }> {
-    for (const trust of candidates.toSorted(byRank).slice(0, candidatesMax)) {
+    for (const trust of candidates.slice(0, candidatesMax)) {
       const fault = await signatureFault(token, trust, waitMs)
       if (fault === null) return { trust }
       if (fault === 'unavailable') return { fault }
@@ -108,7 +127,7 @@ export function createVerification({ pool, keys, now }: VerificationDeps) {
     waitMs: number,
   ): Promise<'signature' | 'unavailable' | null> {
     try {
-      return (await keys.isSignedBy(trust, token, waitMs)) ? null : 'signature'
+      return (await keysOf(trust).isSignedBy(trust, token, waitMs)) ? null : 'signature'
     } catch (error) {
       if (!(error instanceof IssuerUnavailable)) throw error
       return 'unavailable'
@@ -127,8 +146,7 @@ export function createVerification({ pool, keys, now }: VerificationDeps) {
     const token = openToken(text)
     if (!token)
       return { outcomes: [outcome('form', 'is no JWT, or too long')], trust: null, token: null }
-    const issuer = issuerOf(token)
-    const all = issuer === '' ? [] : await store.listByIssuer(pool, issuer, clientId)
+    const all = await trustFor(token, clientId)
     const passes = (trust: store.AppIssuer): number =>
       Number(isForAudience(token, trust)) + Number(isForClient(token, trust))
     const [trust = null] = all.toSorted((one, other) => passes(other) - passes(one))
@@ -138,7 +156,13 @@ export function createVerification({ pool, keys, now }: VerificationDeps) {
     if (!trust) return { outcomes: [...form, expiry], trust, token }
     const ofTrust = outcomesOf(token, trust)
     return {
-      outcomes: [...form, ...ofTrust, expiry, await signatureOutcome(trust, token)],
+      outcomes: [
+        ...form,
+        ...ofTrust,
+        expiry,
+        await signatureOutcome(trust, token),
+        ...scopeOutcomes(token, trust),
+      ],
       trust,
       token,
     }
@@ -149,7 +173,7 @@ export function createVerification({ pool, keys, now }: VerificationDeps) {
     token: UnprovedToken,
   ): Promise<RuleOutcome> {
     try {
-      const isSigned = await keys.isSignedBy(trust, token, examineMs)
+      const isSigned = await keysOf(trust).isSignedBy(trust, token, examineMs)
       return outcome(
         'signature',
         isSigned ? null : 'was made by none of the keys of the issuer',
@@ -265,6 +289,13 @@ function outcomesOf(token: UnprovedToken, trust: store.AppIssuer): RuleOutcome[]
       `${userClaim} is ${printable(claimOf(token, userClaim))}`,
     ),
   ]
+}
+
+/** Of the deployment's trust alone; that of an app asks for none. */
+function scopeOutcomes(token: UnprovedToken, trust: store.AppIssuer): RuleOutcome[] {
+  if (trust.id !== deploymentTrust) return []
+  const fault = maySign(token, trust) ? null : `must hold ${Scope.signJob}`
+  return [outcome('scope', fault, printable(token.claims['scope']))]
 }
 
 const outcome = (rule: Rule, fault: string | null, value = ''): RuleOutcome => ({

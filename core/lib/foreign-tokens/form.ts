@@ -57,6 +57,12 @@ export function textsOf(claim: unknown): string[] {
   return Array.isArray(claim) ? claim.filter((item) => typeof item === 'string') : []
 }
 
+/** The scopes of a token: one text with blanks (RFC 9068 section 2.2.3), or a list. */
+export function scopesOf({ scope }: Readonly<Record<string, unknown>>): readonly unknown[] {
+  if (typeof scope === 'string') return scope.split(' ')
+  return Array.isArray(scope) ? scope : []
+}
+
 /** Clocks of providers and ours may differ by so much. */
 export const toleranceSeconds = 60
 

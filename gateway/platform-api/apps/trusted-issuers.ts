@@ -63,7 +63,8 @@ const TokenCheck = named(
     rules: Type.Array(
       Type.Object({
         rule: Type.String({
-          description: 'form, typ, alg, issuer, audience, client, user, expiry or signature.',
+          description:
+            'form, typ, alg, issuer, audience, client, user, expiry or signature; and scope, for the deployment itself.',
         }),
         passed: Type.Boolean(),
         detail: Type.String({ description: 'What the token says, and what was expected.' }),

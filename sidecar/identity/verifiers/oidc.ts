@@ -3,6 +3,7 @@ import {
   foreignAlgorithms,
   isForeignType,
   looksLikeToken,
+  scopesOf,
   toleranceSeconds,
 } from '../../../core/lib/foreign-tokens/form.ts'
 import { textOf } from '../../../core/lib/json.ts'
@@ -196,10 +197,4 @@ function endsOf(claims: JWTPayload, trusted: TrustedIssuer, { rememberSeconds, n
     expiresAt,
     keepUntil: Math.min(expiresAt * 1000, now().getTime() + rememberSeconds * 1000),
   }
-}
-
-function scopesOf(claims: JWTPayload): readonly unknown[] {
-  const scope = claims['scope']
-  if (typeof scope === 'string') return scope.split(' ')
-  return Array.isArray(scope) ? scope : []
 }

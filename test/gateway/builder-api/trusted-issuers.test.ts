@@ -15,10 +15,11 @@ let mine: Tenant
 let theirs: Tenant
 let idp: ForeignIssuer
 beforeAll(async () => {
-  builder = await startBuilder({ OUTBOUND_ALLOW: '127.0.0.1' })
+  idp = await startForeignIssuer([key])
+  const JWT_ISSUER = `${idp.url}/deployment`
+  builder = await startBuilder({ OUTBOUND_ALLOW: '127.0.0.1', JWT_ISSUER })
   mine = await builder.newTenant('mine')
   theirs = await builder.newTenant('theirs')
-  idp = await startForeignIssuer([key])
   await trust(mine, 'azp', ['web'])
 })
 afterAll(async () => {
@@ -106,5 +107,18 @@ describe('a token of an issuer that an app trusts', () => {
     expect(verdictOf(await exchange(text))).toBe('400 invalid_grant')
     expect((await usage(text)).status).toBe(401)
     expect((await usageAt('askEdge')(text)).status).toBe(401)
+  })
+})
+
+describe("a token of the deployment's own issuer", () => {
+  it('is exchanged, and tells its user its own usage, in the app whose id it carries', async () => {
+    const iss = `${idp.url}/deployment`
+    const of = (clientId: string) => ({ iss, aud: iss, azp: clientId, scope: 'sign:job' })
+    const text = await token({ ...of(mine.clientId), external_user_id: 'mary' })
+    expect((await exchange(text)).status).toBe(200)
+    const usage = await usageAt('askEdge')(text)
+    expect(usage.body).toMatchObject({ actor: 'mary', subjects: [`${mine.clientId}:mary`] })
+    expect(verdictOf(await exchange(text, theirs.clientId))).toBe('400 invalid_grant')
+    expect((await usageAt('ask')(text, theirs.clientId)).status).toBe(404)
   })
 })

@@ -1,0 +1,41 @@
+import type { EnvReader } from '../env.ts'
+
+/** The deployment's own identity provider (docs/trusted-issuers.md#the-deployments-own). */
+export interface DeploymentIssuer {
+  /** Without a final slash; undefined where there is none. */
+  readonly issuer: string | undefined
+  /** The issuer when undefined. */
+  readonly audience: string | undefined
+  /** Found through the discovery document when undefined. */
+  readonly jwksUrl: string | undefined
+  /** The claim that holds the id of the app; `client_id` where a token does not have it. */
+  readonly clientIdClaim: string
+  readonly subjectClaim: string
+}
+
+/** None where JWT_ISSUER names `ownIssuer`. Core and sidecar need the same. */
+export function readDeploymentIssuer(env: EnvReader, ownIssuer: string): DeploymentIssuer {
+  const issuer = env.url('JWT_ISSUER', {
+    meaning:
+      'A foreign OIDC issuer whose access tokens are accepted beside our own, for every app whose id they carry. Core and the sidecar need the same.',
+    schemes: ['http', 'https'],
+  })
+  return {
+    issuer: issuer === ownIssuer ? undefined : issuer,
+    audience: env.optional('JWT_AUDIENCE', {
+      meaning: 'Audience its tokens must name; the issuer when unset.',
+    }),
+    jwksUrl: env.url('JWT_JWKS_URL', {
+      meaning: 'Keys of the foreign issuer; found through its discovery document when unset.',
+      schemes: ['http', 'https'],
+    }),
+    clientIdClaim: env.text('CLAIM_CLIENT_ID', {
+      meaning: 'Claim of its tokens that names the app; then client_id, as in our own.',
+      fallback: 'azp',
+    }),
+    subjectClaim: env.text('CLAIM_USAGE_SUBJECT', {
+      meaning: 'Claim that names the user.',
+      fallback: 'external_user_id',
+    }),
+  }
+}
