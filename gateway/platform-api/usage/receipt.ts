@@ -4,32 +4,16 @@ import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { toJwk } from '../oidc/key-set.ts'
+import { Jwks } from '../oidc/schemas.ts'
 import { AppParams, nullable, required } from '../schemas.ts'
 
 const Day = (description: string) => Type.String({ format: 'date', description })
 const Hash = (description: string) => Type.String({ pattern: '^[0-9a-f]{64}$', description })
 
-const Jwks = Type.Object(
-  {
-    keys: Type.Array(
-      Type.Object({
-        kty: Type.String(),
-        kid: Type.String(),
-        alg: Type.String(),
-        use: Type.String(),
-        n: Type.Optional(Type.String()),
-        e: Type.Optional(Type.String()),
-        crv: Type.Optional(Type.String()),
-        x: Type.Optional(Type.String()),
-        y: Type.Optional(Type.String()),
-      }),
-    ),
-  },
-  {
-    description:
-      'The public keys that signed it, to be kept: old keys are published for a while only.',
-  },
-)
+const Keys = Type.Object(Jwks.properties, {
+  description:
+    'The public keys that signed it, to be kept: old keys are published for a while only.',
+})
 
 const Proof = Type.Unsafe<ProofAnswer | null>({
   ...Type.Object({
@@ -61,7 +45,7 @@ const ReceiptAnswer = named(
       description:
         'The signed root of the day: a JWS of type tollgate-receipt-root+jwt; null as proof is.',
     }),
-    jwks: Jwks,
+    jwks: Keys,
     jwksUri: Type.String({ description: 'Where the issuer publishes its keys.' }),
   }),
   'Receipt',
@@ -82,7 +66,7 @@ const RootsAnswer = named(
       }),
       { description: 'The oldest first. A day without tickets has none.' },
     ),
-    jwks: Jwks,
+    jwks: Keys,
     nextFrom: Type.Optional(Day('`from` of the next page; absent on the last.')),
   }),
   'ReceiptRoots',
