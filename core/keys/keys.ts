@@ -1,6 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { type Actor, type AuditEntry, audit, auditAll } from '../platform/audit.ts'
+import { type Actor, type AuditEntry, auditAll, auditSuccess } from '../platform/audit.ts'
 import { type Reply, createBatchWriter } from '../platform/batch-writer.ts'
 import type { M2mCaller, UserCaller } from '../rpc/callers.ts'
 import { type Cursor, page } from '../platform/cursor.ts'
@@ -178,13 +178,11 @@ export function createKeys({
         : null
       if (!instant) throw new DomainError('NOT_FOUND', 'the user has no such key')
       await grants.end(db, [{ id: keyGrant(request.keyId), cause: 'key_revoked', at }])
-      await audit(db, {
+      await auditSuccess(db, {
         appId: caller.appId,
-        actor: actor.name,
+        actor,
         action: 'api_key_revoked',
-        status: 'success',
         at,
-        correlationId: actor.context?.correlationId,
         details: { keyId: request.keyId, userId: user.id },
       })
       return instant

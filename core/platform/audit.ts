@@ -23,6 +23,18 @@ export interface AuditEntry {
 /** Writes the entry. `db` is the transaction of the action, where it has one. */
 export const audit = (db: Db, entry: AuditEntry): Promise<void> => auditAll(db, [entry])
 
+/** As `audit`, for what an actor did with success. */
+export const auditSuccess = (
+  db: Db,
+  { actor, ...entry }: Omit<AuditEntry, 'actor' | 'status' | 'correlationId'> & { actor: Actor },
+): Promise<void> =>
+  audit(db, {
+    ...entry,
+    actor: actor.name,
+    status: 'success',
+    correlationId: actor.context?.correlationId,
+  })
+
 /** Writes the entries in one statement. */
 export async function auditAll(db: Db, entries: readonly AuditEntry[]): Promise<void> {
   if (entries.length === 0) return

@@ -1,7 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
+import { type Actor, auditSuccess } from '../../platform/audit.ts'
 import type { AppId } from '../../platform/ids.ts'
 import { parseRedirectUris } from '../input.ts'
 import { pickClient } from './clients.ts'
@@ -55,12 +55,10 @@ export function createRedirectUris({ pool, now }: { readonly pool: Pool; readonl
       const after = { ...before, [column]: [...uris] }
       if (uris === before[column]) return urisOf(before)
       await store.updateClient(db, after)
-      await audit(db, {
+      await auditSuccess(db, {
         appId: app,
-        actor: actor.name,
+        actor,
         action: 'app_updated',
-        status: 'success',
-        correlationId: actor.context?.correlationId,
         details: { changed: column },
         at: now(),
       })

@@ -2,7 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, isUniqueViolation, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
+import { type Actor, auditSuccess } from '../../platform/audit.ts'
 import type { EndCause, Grants } from '../../platform/grants/grants.ts'
 import { type AppId, isUuid } from '../../platform/ids.ts'
 import { lockApp } from '../apps/store.ts'
@@ -115,13 +115,11 @@ export function createIssuers({ pool, grants, now }: IssuersDeps) {
     { appId, actor }: IssuerEditor,
     { action, issuer }: { action: string; issuer: store.TrustedIssuer },
   ): Promise<void> {
-    await audit(db, {
+    await auditSuccess(db, {
       appId,
-      actor: actor.name,
+      actor,
       action,
-      status: 'success',
       at: now(),
-      correlationId: actor.context?.correlationId,
       details: {
         trustedIssuerId: issuer.id,
         issuer: issuer.issuer,

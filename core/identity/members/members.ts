@@ -1,5 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { audit } from '../../platform/audit.ts'
+import { auditSuccess } from '../../platform/audit.ts'
 import type { Grants } from '../../platform/grants/grants.ts'
 import type { Role } from '../../rpc/callers.ts'
 import { type AppId, appId, isUuid } from '../../platform/ids.ts'
@@ -112,15 +112,7 @@ export function createMembers(deps: MembersDeps) {
     { editor: { appId: app, actor }, action }: { editor: MemberEditor; action: string },
     details: Readonly<Record<string, string | number>>,
   ): Promise<void> {
-    await audit(db, {
-      appId: app,
-      actor: actor.name,
-      action,
-      status: 'success',
-      correlationId: actor.context?.correlationId,
-      details,
-      at: now(),
-    })
+    await auditSuccess(db, { appId: app, actor, action, details, at: now() })
   }
 
   return { list, put, remove }

@@ -3,7 +3,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { isSecret, newSecret, uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
+import { type Actor, audit, auditSuccess } from '../../platform/audit.ts'
 import type { Grants } from '../../platform/grants/grants.ts'
 import {
   type AppId,
@@ -223,12 +223,10 @@ function createInitialTokens({ pool, secrets, now }: RegistrationsDeps) {
     db: Db,
     { app, actor, action, id }: { app: AppId; actor: Actor; action: string; id: string },
   ): Promise<void> =>
-    audit(db, {
+    auditSuccess(db, {
       appId: app,
-      actor: actor.name,
+      actor,
       action,
-      status: 'success',
-      correlationId: actor.context?.correlationId,
       details: { tokenId: id },
       at: now(),
     })

@@ -3,7 +3,7 @@ import { createBatchLoader } from '../../lib/concurrency.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
+import { type Actor, auditSuccess } from '../../platform/audit.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import type { Grants } from '../../platform/grants/grants.ts'
 import { type AppId, appId, isClientId } from '../../platform/ids.ts'
@@ -168,15 +168,7 @@ export function createTenants(deps: TenantsDeps) {
     { app, actor, action }: { app: AppId; actor: Actor; action: string },
     details: Readonly<Record<string, string | number | boolean>> = {},
   ): Promise<void> {
-    await audit(db, {
-      appId: app,
-      actor: actor.name,
-      action,
-      status: 'success',
-      correlationId: actor.context?.correlationId,
-      details,
-      at: now(),
-    })
+    await auditSuccess(db, { appId: app, actor, action, details, at: now() })
   }
 
   return { authenticate, create, rotate, setStatus, list }

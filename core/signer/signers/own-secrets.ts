@@ -1,5 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
+import { type Actor, auditSuccess } from '../../platform/audit.ts'
 import type { Idempotency } from '../../platform/idempotency.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
@@ -104,12 +104,10 @@ export function createOwnSecrets({ pool, idempotency, invalidations, now }: OwnS
     { owner: { appId, actor }, action }: { owner: SecretOwner; action: string },
     { id, purpose }: { readonly id: string; readonly purpose: store.Purpose },
   ): Promise<void> {
-    await audit(db, {
+    await auditSuccess(db, {
       appId,
-      actor: actor.name,
+      actor,
       action,
-      status: 'success',
-      correlationId: actor.context?.correlationId,
       details: { secretId: id, purpose },
       at: now(),
     })

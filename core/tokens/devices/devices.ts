@@ -1,7 +1,7 @@
 import { hash, randomInt } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
+import { type Actor, auditSuccess } from '../../platform/audit.ts'
 import type { AccountCaller } from '../../rpc/callers.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
@@ -186,13 +186,11 @@ export function createDevices(deps: DevicesDeps) {
     const isFirst = await tx(pool, async (db) => {
       const decided = await store.decideDevice(db, { hash: device.code_hash, ...to, at })
       if (decided) {
-        await audit(db, {
+        await auditSuccess(db, {
           appId: to.client.appId,
-          actor: actor.name,
+          actor,
           action: `device_${to.status}`,
-          status: 'success',
           at,
-          correlationId: actor.context?.correlationId,
           details: { userId: to.userId, accountId: to.accountId },
         })
       }

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { ClientCaller } from '../../rpc/callers.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
+import { type Actor, auditSuccess } from '../../platform/audit.ts'
 import type { Grants } from '../../platform/grants/grants.ts'
 import type { AppId } from '../../platform/ids.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
@@ -104,13 +104,11 @@ export function createRevocation(deps: RevocationDeps) {
       await grants.end(db, [{ id: jti, cause: 'token_revoked', at, forever: use === 'machine' }])
       const revokedKeys =
         use === 'machine' ? await keys.endOfGrants(db, { appId, grants: [jti], at }) : 0
-      await audit(db, {
+      await auditSuccess(db, {
         appId,
-        actor: actor.name,
+        actor,
         action: 'token_revoked',
-        status: 'success',
         at,
-        correlationId: actor.context?.correlationId,
         details: { jti, use, revokedKeys },
       })
     })

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
+import { type Actor, auditSuccess } from '../../platform/audit.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import type { Users } from '../../identity/users/users.ts'
@@ -56,13 +56,11 @@ export function createSignerSessions({
         at,
         expiresAt: addSeconds(at, ttlSeconds),
       })
-      await audit(db, {
+      await auditSuccess(db, {
         appId: user.appId,
-        actor: actor.name,
+        actor,
         action: 'signer_session_token_exchange',
-        status: 'success',
         at,
-        correlationId: actor.context?.correlationId,
         details: { sessionId: id, userId: user.id },
       })
     })
@@ -112,13 +110,11 @@ export function createSignerSessions({
       const instant = await store.revokeSession(db, { appId: user.appId, userId: user.id, id, at })
       if (instant) {
         await grants.end(db, [{ id, cause: 'session_revoked', at }])
-        await audit(db, {
+        await auditSuccess(db, {
           appId: user.appId,
-          actor: actor.name,
+          actor,
           action: 'signer_session_revoked',
-          status: 'success',
           at,
-          correlationId: actor.context?.correlationId,
           details: { sessionId: id, userId: user.id },
         })
       }
