@@ -1,6 +1,7 @@
 import { validate } from '@readme/openapi-parser'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { meterNames } from '../../../core/metering/backend/catalog.ts'
 import { asRecord } from '../support.ts'
 import { type Builder, startBuilder } from './support.ts'
 
@@ -23,6 +24,16 @@ describe('the document of the builder API', () => {
       'post /api/v1/apps/{clientId}/oidc/token',
       'post /api/v1/apps/{clientId}/users',
     ])
+  })
+
+  it('names the meters that core has', () => {
+    const usage = asRecord(asRecord(builder.document['paths'])['/api/v1/apps/{clientId}/usage'])
+    expect(asRecord(usage['get'])['parameters']).toContainEqual(
+      expect.objectContaining({
+        name: 'meter',
+        schema: expect.objectContaining({ enum: [...meterNames] }),
+      }),
+    )
   })
 
   it('is valid', async () => {
