@@ -59,8 +59,8 @@ export function createBuilderUsers(deps: BuilderUsersDeps) {
 
   /**
    * Creates or updates a user, and issues its key in the same transaction. Of any number of calls at once one creates. A
-   * key that exists is never replaced. PROVIDER_UNAVAILABLE before anything is written here. A repetition, and a user whom the
-   * gate refuses, change nothing at the provider.
+   * key that exists is never replaced. PROVIDER_UNAVAILABLE before anything is written here. A repetition, a request whose
+   * Idempotency-Key another one has, and a user whom the gate refuses change nothing at the provider.
    */
   async function provision(
     caller: ProvisionerCaller,
@@ -75,18 +75,11 @@ export function createBuilderUsers(deps: BuilderUsersDeps) {
       body: { change, connection, issueApiKey },
       holdsSecret: true,
     }
-    const earlier = await idempotency.earlierReply<ProvisionedUser>(request)
-    if (earlier) return earlier
-    await users.refuseNewUser(app, externalUserId)
-    await userProvider.ensureUser({ app, externalUserId, email, connection })
-    return provisionInBatch({
-      idempotency: request,
-      app,
-      change,
-      actor,
-      clientId,
-      issueApiKey,
-      grants,
+    const provision = { idempotency: request, app, change, actor, clientId, issueApiKey, grants }
+    return idempotency.alone(request, async () => {
+      await users.refuseNewUser(app, externalUserId)
+      await userProvider.ensureUser({ app, externalUserId, email, connection })
+      return provisionInBatch(provision)
     })
   }
 

@@ -1,8 +1,9 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { DomainError } from '../../proto/errors.ts'
 import { type Db, type Pool, many, prepared, sql, tx } from '../lib/sql.ts'
-import type { Now } from '../lib/time.ts'
+import { type Now, addSeconds } from '../lib/time.ts'
 import type { Reply } from './batch-writer.ts'
+import { deleteOldClaims, giveKeyBack, takeKey } from './claim-store.ts'
 import type { SealedTable } from './sealing/rewrap.ts'
 import type { SealedPlace, Sealing } from './sealing/sealing.ts'
 import { deleteInBatches } from './upkeep.ts'
@@ -21,6 +22,8 @@ export interface IdempotentRequest {
 const keySyntax = /^[\x21-\x7e]{1,255}$/
 export const keptDays = 32
 const secretHours = 24
+/** Longer than any request takes. */
+const claimSeconds = 60
 const dayMs = 86_400_000
 const hourMs = 3_600_000
 
@@ -66,9 +69,28 @@ export function createIdempotency({
   }
 
   /**
-   * The answer to an earlier request with this key, for whoever works elsewhere before `each`; undefined where there is none
-   * yet. IDEMPOTENCY_CONFLICT for another body.
+   * Runs `work`, which changes something elsewhere before it comes to `each`, for one request with this key at a time, in any
+   * number of processes. An earlier answer comes without it. IDEMPOTENCY_CONFLICT for another body, and while the first
+   * request is running. A process that dies keeps its key for a minute.
    */
+  async function alone<T>(request: IdempotentRequest, work: () => Promise<T>): Promise<T> {
+    const { scope, key } = request
+    if (key === undefined) return work()
+    const earlier = await earlierReply<T>(request)
+    if (earlier !== undefined) return earlier
+    const own = { scope, key, claim: randomUUID() }
+    const at = now()
+    if (!(await takeKey(pool, own, { at, until: addSeconds(at, claimSeconds) }))) throw inFlight()
+    try {
+      // Another one may have ended since, and given the key back.
+      return (await earlierReply<T>(request)) ?? (await work())
+    } finally {
+      // It is over by itself where this fails.
+      await giveKeyBack(pool, own).catch(() => undefined)
+    }
+  }
+
+  /** The answer to an earlier request with this key; undefined where there is none yet. IDEMPOTENCY_CONFLICT for another body. */
   async function earlierReply<T>(request: IdempotentRequest): Promise<T | undefined> {
     const { scope, key } = request
     const [stored] = key === undefined ? [] : await find(pool, [{ scope, key }])
@@ -159,9 +181,10 @@ export function createIdempotency({
     await deleteInBatches((limit) => eraseSecrets(pool, secretsBefore, limit))
     const before = new Date(at - keptDays * dayMs)
     await deleteInBatches((limit) => deleteOld(pool, before, limit))
+    await deleteInBatches((limit) => deleteOldClaims(pool, now(), limit))
   }
 
-  return { once, each, earlierReply, forgetOld }
+  return { once, each, alone, forgetOld }
 }
 
 export type Idempotency = ReturnType<typeof createIdempotency>

@@ -3,8 +3,8 @@ import { type IncomingMessage, type ServerResponse, createServer } from 'node:ht
 import { type JsonObject, isObject, textOf } from '../../core/lib/json.ts'
 import { secretly } from '../support/secrecy.ts'
 
-/** What becomes of a request: answered; lost on its way there or back; answered late; refused. */
-export type Fault = 'none' | 'lose request' | 'lose answer' | 'late' | number
+/** What becomes of a request: answered; lost on its way there or back; answered late, or when something has happened; refused. */
+export type Fault = 'none' | 'lose request' | 'lose answer' | 'late' | Promise<unknown> | number
 
 export interface FakeCall {
   readonly method: string
@@ -100,6 +100,7 @@ export async function startAuth0() {
     const reply = answer(call, request.headers.authorization ?? '')
     if (fault === 'lose answer') return void response.destroy()
     if (fault === 'late') await new Promise((resolve) => setTimeout(resolve, lateMs))
+    if (fault instanceof Promise) await fault
     send(response, reply)
   }
 

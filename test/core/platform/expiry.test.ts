@@ -52,6 +52,15 @@ const tables: readonly {
     },
   },
   {
+    table: 'idempotency_claims',
+    fill: `insert into idempotency_claims (scope, key, claim, claimed_until)
+           select 's', n::text || $2::text, gen_random_uuid(), $2::timestamptz from generate_series(1, $1::int) as n`,
+    empty: () => {
+      const sealing = createSealing([secretly('sealing-key-of-the-expiry-tests-0123456789')])
+      return createIdempotency({ pool: core.sql, sealing, now }).forgetOld()
+    },
+  },
+  {
     table: 'decisions',
     fill: `insert into decisions (id, app_id, recorded_at, record)
            select n::text || $2::text, null, $2::timestamptz - interval '7 days', '{}' from generate_series(1, $1::int) as n`,

@@ -105,6 +105,31 @@ describe('creating a user with an identity provider', () => {
     expect(auth0.calls).toHaveLength(before)
   })
 
+  it('is refused while another request with its Idempotency-Key is at the provider', async () => {
+    const post = (externalUserId: string) =>
+      builder.ask('POST', `/api/v1/apps/${tenant.clientId}/users`, {
+        authorization: tenant.tenantBasic,
+        headers: { 'idempotency-key': 'at-once' },
+        json: { externalUserId, email: `${externalUserId}@example.com` },
+      })
+    let others: Promise<string[]> | null = null
+    auth0.faults = () => {
+      if (others) return 'none'
+      // The provider answers when the others have their answers.
+      others = Promise.all([post('left').then(verdictOf), post('right').then(verdictOf)])
+      return others
+    }
+    const before = auth0.users.size
+    const first = await post('left')
+    secretly(String(first.body['apiKey']))
+    expect(first.status).toBe(201)
+    expect(await others).toEqual(['409 idempotency_conflict', '409 idempotency_conflict'])
+    expect(auth0.users.size).toBe(before + 1)
+    expect(await rowsOf('right')).toBe(0)
+    const { body } = await post('left')
+    expect(body).toEqual(first.body)
+  })
+
   it('is refused by the gate before the provider is asked, and an update is not', async () => {
     const full = await builder.newTenant('full')
     const post = (externalUserId: string) =>

@@ -1,0 +1,75 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type Idempotency, createIdempotency } from '../../../core/platform/idempotency.ts'
+import { createSealing } from '../../../core/platform/sealing/sealing.ts'
+import { secretly } from '../../support/secrecy.ts'
+import { type TestCore, begin, outcome, second, startTestCore } from '../support.ts'
+
+const sealing = createSealing([secretly('sealing-key-of-the-idempotency-tests-012345')])
+let core: TestCore
+let idempotency: Idempotency
+beforeAll(async () => {
+  core = await startTestCore()
+  idempotency = createIdempotency({ pool: core.sql, sealing, now: core.clock.now })
+})
+afterAll(() => core.stop())
+beforeEach(() => core.clock.set(begin))
+
+const requestOf = (key: string | undefined, body: unknown = 'a body') => ({
+  scope: 'a test',
+  key,
+  body,
+})
+const claims = async (): Promise<number | null> =>
+  (await core.sql.query('select from idempotency_claims')).rowCount
+
+describe('work elsewhere under an Idempotency-Key', () => {
+  it('is done for one request at a time, and for others again when it failed', async () => {
+    const one = requestOf('one')
+    const seen: string[] = []
+    await idempotency.alone(one, async () => {
+      for (const other of [one, requestOf('one', 'another body')])
+        seen.push(await outcome(idempotency.alone(other, async () => 'twice')))
+      seen.push(await idempotency.alone(requestOf('two'), async () => 'another key'))
+    })
+    expect(seen).toEqual(['IDEMPOTENCY_CONFLICT', 'IDEMPOTENCY_CONFLICT', 'another key'])
+    const failing = idempotency.alone(one, () => Promise.reject(new Error('the provider is away')))
+    await expect(failing).rejects.toThrow('the provider is away')
+    expect(await idempotency.alone(one, async () => 'done')).toBe('done')
+    expect(await claims()).toBe(0)
+  })
+
+  it('is not done where there is an answer', async () => {
+    const request = requestOf('answered')
+    const work = () => idempotency.once(request, async () => 'first')
+    expect(await idempotency.alone(request, work)).toBe('first')
+    expect(await idempotency.alone(request, async () => 'again')).toBe('first')
+    const other = requestOf('answered', 'another body')
+    expect(await outcome(idempotency.alone(other, work))).toBe('IDEMPOTENCY_CONFLICT')
+  })
+
+  it('is taken over a minute after a process died, and what comes late ends no claim of others', async () => {
+    const request = requestOf('cut off')
+    const dead = Promise.withResolvers<string>()
+    const cut = idempotency.alone(request, () => dead.promise)
+    await expect.poll(claims).toBe(1)
+    core.clock.advance(59 * second)
+    expect(await outcome(idempotency.alone(request, async () => 'early'))).toBe(
+      'IDEMPOTENCY_CONFLICT',
+    )
+    core.clock.advance(second)
+    await idempotency.alone(request, async () => {
+      dead.resolve('late')
+      await cut
+      expect(await claims()).toBe(1)
+    })
+    expect(await claims()).toBe(0)
+  })
+
+  it('is done as often as it is asked for without a key', async () => {
+    const twice = () =>
+      idempotency.alone(requestOf(undefined), () =>
+        idempotency.alone(requestOf(undefined), async () => 'inner'),
+      )
+    expect(await twice()).toBe('inner')
+  })
+})
