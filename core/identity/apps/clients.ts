@@ -60,6 +60,12 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
     return (id) => rows.get(id) ?? []
   })
 
+  const findPublicRow = createBatchLoader(async (ids: readonly string[]) => {
+    const rows = await store.findPublicClients(pool, [...new Set(ids)])
+    const byId = new Map(rows.map((row) => [row.client_id, row]))
+    return (id) => byId.get(id) ?? null
+  })
+
   /** The M2M client of the first pair whose secret is right. CREDENTIAL_INVALID otherwise, after the same work for unknown clients. */
   async function authenticate(
     pairs: readonly { id: string; secret: string }[],
@@ -93,7 +99,7 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
   /** As `findPublic`, and also the client of a disabled app. */
   async function findPublicOrDisabled(clientId: string): Promise<PublicClient | null> {
     if (!isClientId(clientId) && !isRegisteredClientId(clientId)) return null
-    const row = await store.findPublicClient(pool, clientId)
+    const row = await findPublicRow(clientId)
     return row && toPublicClient(clientId, row)
   }
 

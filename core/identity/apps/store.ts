@@ -109,6 +109,7 @@ export async function findM2mClients(
 }
 
 export interface PublicClientRow {
+  client_id: string
   app_id: string
   /** Of the app's own client. */
   public_client_id: string
@@ -129,12 +130,17 @@ export interface PublicClientRow {
   dmz_url: string
 }
 
-/** An app's own public client, or one that registered with it; null when there is none, or the app was deleted. */
-export const findPublicClient = (db: Db, clientId: string): Promise<PublicClientRow | null> =>
-  maybeOne<PublicClientRow>(
+/** Of these ids those of apps' own public clients, and of clients that registered with one. None of an app that was deleted. */
+export const findPublicClients = (
+  db: Db,
+  clientIds: readonly string[],
+): Promise<PublicClientRow[]> =>
+  many<PublicClientRow>(
     db,
-    sql`
-    select c.app_id, p.client_id as public_client_id, p.scopes as public_scopes, r.name as registered_name,
+    prepared(
+      'public-clients',
+      sql`
+    select c.client_id, c.app_id, p.client_id as public_client_id, p.scopes as public_scopes, r.name as registered_name,
            c.scopes, c.grant_types, c.redirect_uris, c.post_logout_redirect_uris,
            c.initiate_login_uri, c.device_third_party_initiate_login,
            a.name as app_name, a.color as app_color, a.status as app_status, a.dmz_url, a.login_policy, a.login_domains
@@ -142,7 +148,8 @@ export const findPublicClient = (db: Db, clientId: string): Promise<PublicClient
     join clients p on p.app_id = c.app_id and p.kind = 'public'
     join apps a on a.id = c.app_id and a.status <> 'deleted'
     left join registered_clients r on r.client_id = c.client_id
-    where c.client_id = ${clientId} and c.kind in ('public', 'registered')`,
+    where c.client_id = any(${clientIds}::text[]) and c.kind in ('public', 'registered')`,
+    ),
   )
 
 /** In order of creation; one row more than `limit` when there are more. */

@@ -103,16 +103,29 @@ export async function findUsers(
 
 /** The user by our id. A user of an app that is not active reads as inactive. */
 export async function findUserById(db: Db, app: AppId, id: UserId): Promise<User | null> {
-  const row = await maybeOne<UserRow>(
+  const [user = null] = await findUsersById(db, [app], [id])
+  return user
+}
+
+/** As `findUserById`, for pairs of app and id; in no order. */
+export async function findUsersById(
+  db: Db,
+  apps: readonly AppId[],
+  ids: readonly UserId[],
+): Promise<User[]> {
+  const rows = await many<UserRow>(
     db,
-    sql`
+    prepared(
+      'users-by-id',
+      sql`
     select u.app_id, u.id, u.external_user_id, u.email, case a.status when 'active' then u.status else 'inactive' end as status,
            u.tokens_valid_after, u.created_at, u.updated_at, u.deactivated_at
-    from end_users u
-    join apps a on a.id = u.app_id
-    where u.app_id = ${app} and u.id = ${id}`,
+    from unnest(${apps}::uuid[], ${ids}::uuid[]) as names (app_id, id)
+    join end_users u on u.app_id = names.app_id and u.id = names.id
+    join apps a on a.id = u.app_id`,
+    ),
   )
-  return row && fromRow(row)
+  return rows.map(fromRow)
 }
 
 /** The user by the external id. Locks the row until the transaction ends. */

@@ -305,10 +305,6 @@ export function createUsers({
     return user
   }
 
-  /** The user by our id. A user of an app that is not active reads as inactive. */
-  const findById = (app: AppId, id: UserId): Promise<User | null> =>
-    store.findUserById(pool, app, id)
-
   /** The user by our id, when both the user and the app are active. Reads inside the transaction `db`. */
   async function findActive(db: Db, app: AppId, id: UserId): Promise<User | null> {
     const user = await store.findUserById(db, app, id)
@@ -488,7 +484,7 @@ export function createUsers({
     refuseNewName,
     refuseNewUser,
     refuseNewSubject,
-    findById,
+    findById: createFindById(pool),
     findActive,
     list,
     resolveSubjects,
@@ -499,6 +495,20 @@ export function createUsers({
 }
 
 export type Users = ReturnType<typeof createUsers>
+
+/** The user by our id, those of one turn of the event loop in one round trip. A user of an app that is not active reads as inactive. */
+function createFindById(pool: Pool): (app: AppId, id: UserId) => Promise<User | null> {
+  const find = createBatchLoader(async (pairs: readonly { app: AppId; id: UserId }[]) => {
+    const users = await store.findUsersById(
+      pool,
+      pairs.map(({ app }) => app),
+      pairs.map(({ id }) => id),
+    )
+    const byPair = new Map(users.map((user) => [`${user.appId}:${user.id}`, user]))
+    return ({ app, id }) => byPair.get(`${app}:${id}`) ?? null
+  })
+  return (app, id) => find({ app, id })
+}
 
 interface Subject {
   readonly clientId: string

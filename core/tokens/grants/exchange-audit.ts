@@ -4,7 +4,8 @@ import type { Log } from '../../lib/log.ts'
 import type { Metrics } from '../../lib/metrics.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
+import { type Actor, type AuditEntry, auditAll } from '../../platform/audit.ts'
+import { createBatchWriter } from '../../platform/batch-writer.ts'
 import type { AppId } from '../../platform/ids.ts'
 
 /** One request for a token, as the audit log names it. */
@@ -33,13 +34,18 @@ export function createExchangeAudit({ pool, log, metrics, now }: ExchangeAuditDe
     registers: [metrics],
   })
 
+  const writeInBatch = createBatchWriter<AuditEntry, null>(pool, async (db, entries) => {
+    await auditAll(db, entries)
+    return entries.map(() => null)
+  })
+
   async function write(
     attempt: ExchangeAttempt,
     status: 'success' | 'refused',
     reason: string | null,
   ): Promise<void> {
     if (attempt.appId === null) return
-    await audit(pool, {
+    await writeInBatch({
       appId: attempt.appId,
       actor: attempt.actor.name,
       action: attempt.action,

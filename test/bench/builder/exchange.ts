@@ -8,7 +8,7 @@ import { count as inWords } from '../table.ts'
 import { type People, openPeople } from './people.ts'
 
 // Enough that core always has a signature to make while others come and go.
-const connections = 256
+const connections = 64
 
 interface Door {
   readonly name: string
