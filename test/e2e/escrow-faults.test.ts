@@ -16,14 +16,13 @@ beforeAll(async () => {
 }, 120_000)
 afterAll(() => gate?.stop(), 60_000)
 
-/** Asks for the active user until the answer is `status`; other answers than 200 and 503 fail. */
-async function until(status: number, withinMs: number): Promise<void> {
-  for (const end = performance.now() + withinMs; ; await sleep(100)) {
-    const decision = await gate.decide(0, active)
-    if (decision.status === status) return
-    if (decision.status !== 200 && decision.status !== 503)
-      throw new Error(`answered ${decision.status}`)
-    if (performance.now() > end) throw new Error(`no ${status} in ${withinMs} ms`)
+/** Asks for the active user until the lease is over and the answer is 503. */
+async function untilUnavailable(): Promise<void> {
+  for (const end = performance.now() + leaseSeconds * 1000; ; await sleep(100)) {
+    const { status } = await gate.decide(0, active)
+    if (status === 503) return
+    if (status !== 200) throw new Error(`answered ${status}`)
+    if (performance.now() > end) throw new Error(`no 503 in ${leaseSeconds} s`)
   }
 }
 
@@ -33,13 +32,20 @@ async function createUsers(): Promise<GateUser> {
   return gate.createUser(1_000_000n)
 }
 
-/** Makes calls at a steady pace, because the first lease of a user covers four of them only. */
+/**
+ * Makes calls at a steady pace, because the first lease of a user covers four of them only, until twelve in a row are
+ * allowed: right after a part came back, one more may find it not ready.
+ */
 async function warm(): Promise<void> {
-  await until(200, 20_000)
-  for (let i = 0; i < 12; i++) {
-    expect((await gate.decide(0, active)).status).toBe(200)
-    await sleep(100)
+  const end = performance.now() + 20_000
+  for (let allowed = 0; allowed < 12; await sleep(100)) {
+    const { status } = await gate.decide(0, active)
+    if (status !== 200 && status !== 503) throw new Error(`answered ${status}`)
+    if (performance.now() > end) throw new Error(`${allowed} of 12 calls in a row after 20 s`)
+    allowed = status === 200 ? allowed + 1 : 0
   }
+  // What the sidecar then asked core for is still on its way, and a busy machine takes its time.
+  await sleep(1_000)
 }
 
 /** Decisions while core does not answer: inside a lease, of a user without one, and when the lease is over. */
@@ -48,7 +54,7 @@ async function decideWithoutCore(stranger: GateUser) {
   await sleep(1_400)
   const inside = await gate.decide(0, active)
   const other = await gate.decide(0, stranger)
-  await until(503, leaseSeconds * 1000)
+  await untilUnavailable()
   const after = [await gate.decide(0, active), await gate.decide(0, active)]
   return {
     inside: inside.status,
@@ -90,7 +96,7 @@ describe('the gate', () => {
     await sleep(1_000)
     const inside = (await gate.decide(0, active)).status
     const other = (await gate.decide(0, stranger)).status
-    await until(503, leaseSeconds * 1000).finally(() => back)
+    await untilUnavailable().finally(() => back)
     expect({ inside, other }).toEqual({ inside: 200, other: 503 })
     await warm()
     expect((await gate.decide(0, stranger)).status).toBe(200)
