@@ -76,24 +76,27 @@ export function createIdempotency({
   async function alone<T>(request: IdempotentRequest, work: () => Promise<T>): Promise<T> {
     const { scope, key } = request
     if (key === undefined) return work()
-    const earlier = await earlierReply<T>(request)
+    const earlierReply = () => replyTo<T>(request, { scope, key })
+    const earlier = await earlierReply()
     if (earlier !== undefined) return earlier
     const own = { scope, key, claim: randomUUID() }
     const at = now()
     if (!(await takeKey(pool, own, { at, until: addSeconds(at, claimSeconds) }))) throw inFlight()
     try {
       // Another one may have ended since, and given the key back.
-      return (await earlierReply<T>(request)) ?? (await work())
+      return (await earlierReply()) ?? (await work())
     } finally {
       // It is over by itself where this fails.
       await giveKeyBack(pool, own).catch(() => undefined)
     }
   }
 
-  /** The answer to an earlier request with this key; undefined where there is none yet. IDEMPOTENCY_CONFLICT for another body. */
-  async function earlierReply<T>(request: IdempotentRequest): Promise<T | undefined> {
-    const { scope, key } = request
-    const [stored] = key === undefined ? [] : await find(pool, [{ scope, key }])
+  /** The answer to an earlier request with the key; undefined where there is none yet. IDEMPOTENCY_CONFLICT for another body. */
+  async function replyTo<T>(
+    request: IdempotentRequest,
+    claim: { readonly scope: string; readonly key: string },
+  ): Promise<T | undefined> {
+    const [stored] = await find(pool, [claim])
     const reply = stored && replay<T>(stored, request)
     if (reply instanceof Error) throw reply
     return reply

@@ -1,7 +1,7 @@
 import type { DeploymentIssuer } from '../../lib/foreign-tokens/deployment.ts'
 import { type UnprovedToken, issuerOf, scopesOf } from '../../lib/foreign-tokens/form.ts'
 import { textOf } from '../../lib/json.ts'
-import { withoutFinalSlashes } from '../../lib/text/urls.ts'
+import { slashForms } from '../../lib/text/urls.ts'
 import { isClientId } from '../../platform/ids.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { Clients } from '../apps/clients.ts'
@@ -19,9 +19,7 @@ export interface DeploymentDeps {
 export function createDeployment({ clients, settings }: DeploymentDeps) {
   const { issuer, jwksUrl, clientIdClaim, subjectClaim } = settings
   const audience = settings.audience ?? issuer ?? ''
-  const audiences = [
-    ...new Set([audience, withoutFinalSlashes(audience), `${withoutFinalSlashes(audience)}/`]),
-  ]
+  const audiences = [...new Set(slashForms(audience))]
 
   /** The trust of the app `clientId`, or of the one that the token names; null for a token of another issuer, and without such an app. */
   async function trustFor(

@@ -4,3 +4,9 @@ export function withoutFinalSlashes(url: string): string {
   while (url[end - 1] === '/') end--
   return url.slice(0, end)
 }
+
+/** The URL as it is, without a final slash and with one: settings and providers differ in it. */
+export function slashForms(url: string): string[] {
+  const bare = withoutFinalSlashes(url)
+  return [url, bare, `${bare}/`]
+}

@@ -7,7 +7,7 @@ import {
   toleranceSeconds,
 } from '../../../core/lib/foreign-tokens/form.ts'
 import { textOf } from '../../../core/lib/json.ts'
-import { withoutFinalSlashes } from '../../../core/lib/text/urls.ts'
+import { slashForms, withoutFinalSlashes } from '../../../core/lib/text/urls.ts'
 import type { Now } from '../../../core/lib/time.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import { type Refusal, refusals } from '../../authorize/refusals.ts'
@@ -125,7 +125,7 @@ async function verifyToken(
     const { payload, protectedHeader } = await jwtVerify(token, keys, {
       algorithms: [...foreignAlgorithms],
       ...(own ? { typ: ownType } : {}),
-      audience: [audience, withoutFinalSlashes(audience), `${withoutFinalSlashes(audience)}/`],
+      audience: slashForms(audience),
       requiredClaims: ['exp'],
       clockTolerance: toleranceSeconds,
       currentDate: now,

@@ -22,6 +22,8 @@ let otherKey: CryptoKey
 let pages: Pages
 /** The claims of the provider's next ID token. */
 let claims: Record<string, unknown> = {}
+/** What the provider's token endpoint says besides. */
+let padding = ''
 let tokenRequest: URLSearchParams = new URLSearchParams()
 const signedBy = (alg: string, signingKey: () => CryptoKey | Uint8Array) => (payload: JWTPayload) =>
   new SignJWT(payload)
@@ -63,7 +65,7 @@ beforeAll(async () => {
         name: 'Ada',
         ...claims,
       }
-      return { id_token: await sign(payload), access_token: 'x', token_type: 'Bearer' }
+      return { id_token: await sign(payload), access_token: 'x', token_type: 'Bearer', padding }
     }
     void answer().then((value) =>
       response.setHeader('content-type', 'application/json').end(JSON.stringify(value)),
@@ -231,6 +233,14 @@ describe('logging in through an outside provider', () => {
     expect(seen.status).toBe(400)
     expect(seen.text).toContain(sentence)
     expect(browser.jar.has('__Host-tollgate_session')).toBe(false)
+  })
+
+  it('reads no answer to its end that is longer than any', async () => {
+    padding = 'x'.repeat(262_144)
+    const { seen, browser } = await comeBack().finally(() => (padding = ''))
+    expect(seen.status).toBe(503)
+    expect(browser.jar.has('__Host-tollgate_session')).toBe(false)
+    expect((await comeBack()).seen.status).toBe(303)
   })
 
   it("takes an answer with the provider's own name", async () => {

@@ -167,12 +167,14 @@ describe('the keys of our own issuer', () => {
 
 describe('a token of a foreign issuer', () => {
   async function startIssuer(jwk: object) {
-    const state = { up: true }
+    const state = { up: true, padding: '' }
     const server = createServer((request, response) => {
       const base = `http://${request.headers.host}`
       if (!state.up) return response.writeHead(500).end()
       const document =
-        request.url === '/keys' ? { keys: [jwk] } : { issuer: base, jwks_uri: `${base}/keys` }
+        request.url === '/keys'
+          ? { keys: [jwk] }
+          : { issuer: base, jwks_uri: `${base}/keys`, padding: state.padding }
       response.setHeader('content-type', 'application/json').end(JSON.stringify(document))
     })
     const listening = await listen(server, { host: '127.0.0.1', port: 0, setting: 'none' })
@@ -218,6 +220,17 @@ describe('a token of a foreign issuer', () => {
       ]
       expect([typ, ...answers.map(({ status }) => status)]).toEqual([typ, foreignStatus, ownStatus])
     }
+  })
+
+  it('is answered with 503 while the discovery document of its issuer is longer than any', async () => {
+    const foreign = await newSigningKey('f1')
+    const idp = await startIssuer(foreign.jwk)
+    idp.state.padding = 'x'.repeat(262_144)
+    const harness = await withKey({ JWT_ISSUER: idp.url })
+    const token = await sign(foreign, { iss: idp.url, aud: idp.url })
+    expect(await decide(harness, token)).toMatchObject({ status: 503 })
+    idp.state.padding = ''
+    expect(await decide(harness, token)).toMatchObject({ status: 200 })
   })
 
   it('is answered with 503 while its issuer is away', async () => {
