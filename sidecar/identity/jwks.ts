@@ -1,20 +1,12 @@
-import {
-  type JSONWebKeySet,
-  type JWTVerifyGetKey,
-  createLocalJWKSet,
-  createRemoteJWKSet,
-  errors,
-} from 'jose'
-import { parseObject, textOf } from '../../core/lib/json.ts'
+import { type JSONWebKeySet, type JWTVerifyGetKey, createLocalJWKSet, errors } from 'jose'
+import { createIssuerKeys, providerBounds } from '../../core/lib/foreign-tokens/issuer-keys.ts'
 import { fetchText } from '../../core/lib/text/fetch.ts'
-import { withoutFinalSlashes } from '../../core/lib/text/urls.ts'
 import type { Now } from '../../core/lib/time.ts'
 
 const cooldownMs = 10_000
 const maxAgeMs = 300_000
-// Discovery, keys and access one after the other stay below two seconds, our promise to the signer.
-const foreignTimeoutMs = 500
-const documentMaxBytes = 262_144
+// Foreign keys and access one after the other stay below two seconds, our promise to the signer.
+const foreignWaitMs = 1_000
 
 interface KeySet {
   readonly find: JWTVerifyGetKey
@@ -66,42 +58,21 @@ export function createOwnKeys({
   }
 }
 
-/**
- * The keys of a foreign issuer, found through its discovery document unless `jwksUrl` names
- * them.
- */
+/** The keys of the operator's own provider, bounded as those of issuers that apps trust. */
 export function createForeignKeys({
   issuer,
   jwksUrl,
+  now,
 }: {
   issuer: string
   jwksUrl: string | undefined
+  now: Now
 }): JWTVerifyGetKey {
-  const options = {
-    timeoutDuration: foreignTimeoutMs,
-    cooldownDuration: cooldownMs,
-    cacheMaxAge: maxAgeMs,
+  const { findKey } = createIssuerKeys({ fetchText: (url) => fetchText(url, providerBounds), now })
+  const source = { issuer, jwksUri: jwksUrl ?? null }
+  return async (header) => {
+    const match = await findKey(source, { header }, foreignWaitMs)
+    if (!match) throw new errors.JWKSNoMatchingKey()
+    return match.key
   }
-  let known = jwksUrl === undefined ? null : createRemoteJWKSet(new URL(jwksUrl), options)
-  let discovery: Promise<string> | null = null
-  return async (header, token) => {
-    if (!known) {
-      discovery ??= discoverJwks(issuer).finally(() => void (discovery = null))
-      known = createRemoteJWKSet(new URL(await discovery), options)
-    }
-    return known(header, token)
-  }
-}
-
-async function discoverJwks(issuer: string): Promise<string> {
-  const text = await fetchText(`${issuer}/.well-known/openid-configuration`, {
-    timeoutMs: foreignTimeoutMs,
-    maxBytes: documentMaxBytes,
-  })
-  const document = parseObject(text)
-  const url = textOf(document?.['jwks_uri'])
-  if (withoutFinalSlashes(textOf(document?.['issuer'])) !== issuer || !URL.canParse(url)) {
-    throw new Error('the discovery document of JWT_ISSUER is not usable')
-  }
-  return url
 }

@@ -2,7 +2,7 @@ import {
   OperatorTrustedIssuerServiceService,
   TrustedIssuerServiceService,
 } from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
-import { createIssuerKeys } from '../../lib/foreign-tokens/issuer-keys.ts'
+import { createIssuerKeys, providerBounds } from '../../lib/foreign-tokens/issuer-keys.ts'
 import type { DeploymentIssuer } from '../../lib/foreign-tokens/deployment.ts'
 import { createOutbound } from '../../lib/outbound/outbound.ts'
 import type { Platform } from '../../platform/platform.ts'
@@ -33,8 +33,6 @@ export interface IssuersOthers {
   readonly deploymentIssuer: DeploymentIssuer
 }
 
-const fetchBounds = { timeoutMs: 10_000, maxBytes: 64 * 1024 }
-
 /** The issuers that apps trust, and the tokens that they issue. */
 export function createIssuersPart(
   { pool, grants, now, config }: Platform,
@@ -43,7 +41,7 @@ export function createIssuersPart(
   const outbound = createOutbound({ allow: config.outboundAllow })
   const keys = createIssuerKeys({ fetchText: outbound.fetchText, now })
   // Its address is the operator's, so it may be a private one.
-  const ofDeployment = createIssuerKeys({ fetchText: (url) => fetchText(url, fetchBounds), now })
+  const ofDeployment = createIssuerKeys({ fetchText: (url) => fetchText(url, providerBounds), now })
   const verification = createVerification({
     pool,
     keysOf: ({ id }) => (id === deploymentTrust ? ofDeployment : keys),

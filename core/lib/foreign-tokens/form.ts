@@ -38,11 +38,15 @@ const parsePart = (part: string): JsonObject | null =>
 export const isForeignType = (typ: unknown): boolean =>
   types.includes(typeof typ === 'string' ? typ.toLowerCase() : typ)
 
-export const algorithmOf = ({ header: { alg } }: UnprovedToken): ForeignAlgorithm | null =>
+export const algorithmOf = ({
+  header: { alg },
+}: Pick<UnprovedToken, 'header'>): ForeignAlgorithm | null =>
   foreignAlgorithms.find((known) => known === alg) ?? null
 
 /** The key's id; null when it has none, undefined for one that no key has. */
-export function kidOf({ header: { kid } }: UnprovedToken): string | null | undefined {
+export function kidOf({
+  header: { kid },
+}: Pick<UnprovedToken, 'header'>): string | null | undefined {
   if (kid === undefined) return null
   return typeof kid === 'string' && kid.length <= kidMax ? kid : undefined
 }

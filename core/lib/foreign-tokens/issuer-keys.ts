@@ -36,7 +36,8 @@ interface Source {
   failure: string
 }
 
-// From this age on keys are loaded anew before they are used, and beyond the limit old ones are not used.
+// From the first age on keys are loaded anew beside their use, from the second before it; beyond the third old ones are not used.
+const aheadMs = 240_000
 const freshMs = 300_000
 const staleMs = 3_600_000
 /** An unknown `kid`, or a failure, loads again at most this often. */
@@ -44,10 +45,13 @@ const cooldownMs = 10_000
 const keysMax = 64
 const smallestRsaBits = 2_048
 
+/** Of a discovery document, and of a key set. */
+export const providerBounds = { timeoutMs: 10_000, maxBytes: 64 * 1024 } as const
+
 /**
- * The public keys of foreign issuers: loaded once at a time for each source, anew after five minutes, good for an hour while
- * the provider does not answer. A flood of unknown `kid`s loads once in ten seconds. One source never waits for
- * another.
+ * The public keys of foreign issuers: loaded once at a time for each source, anew beside the tokens that come after four
+ * minutes and before those after five, good for an hour while the provider does not answer. A flood of unknown `kid`s loads
+ * once in ten seconds. One source never waits for another.
  */
 export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOptions) {
   const sources = new LRUCache<string, Source>({ max })
@@ -61,13 +65,24 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
     token: UnprovedToken,
     waitMs: number,
   ): Promise<boolean> {
+    const key = await findKey(source, token, waitMs)
+    return key !== null && verifySignature(token.text, key)
+  }
+
+  /** The issuer's key that a header names; null when it has none such. IssuerUnavailable as `isSignedBy`. */
+  async function findKey(
+    source: KeySource,
+    token: Pick<UnprovedToken, 'header'>,
+    waitMs: number,
+  ): Promise<PublicKey | null> {
     const alg = algorithmOf(token)
     const kid = kidOf(token)
-    if (alg === null || kid === undefined) return false
+    if (alg === null || kid === undefined) return null
     const state = stateOf(source)
-    const known = await currentKeys(source, state, waitMs)
-    const key = pick(known, { alg, kid }) ?? (await newerKey(source, state, { alg, kid, waitMs }))
-    return key !== null && verifySignature(token.text, key)
+    const begin = now().getTime()
+    const key = pick(await currentKeys(source, state, waitMs), { alg, kid })
+    const restMs = waitMs - (now().getTime() - begin)
+    return key ?? newerKey(source, state, { alg, kid, waitMs: restMs })
   }
 
   function stateOf({ issuer, jwksUri }: KeySource): Source {
@@ -86,7 +101,11 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
   ): Promise<readonly PublicKey[]> {
     const age = now().getTime() - state.loadedAt
     const old = age < staleMs ? state.keys : null
-    if (old && age < freshMs) return old
+    if (old && age < freshMs) {
+      // Nobody waits for these.
+      if (age >= aheadMs) reload(source, state)?.catch(() => undefined)
+      return old
+    }
     const loading = reload(source, state)
     if (!loading) {
       if (old) return old
@@ -146,15 +165,7 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
     return jwksUri
   }
 
-  /** Loads the keys of a source and says what is wrong with them; null for nothing. */
-  async function probe(source: KeySource): Promise<string | null> {
-    return currentKeys(source, stateOf(source), 10_000).then(
-      () => null,
-      (error: unknown) => (error instanceof Error ? error.message : 'cannot be loaded'),
-    )
-  }
-
-  return { isSignedBy, probe }
+  return { isSignedBy, findKey }
 }
 
 export type IssuerKeys = ReturnType<typeof createIssuerKeys>

@@ -35,7 +35,7 @@ export async function selectVerifier(options: SelectOptions): Promise<Selection>
   const { config, core, lookup, foreign, shape, revokedTokens, now } = options
   const apiKey = apiKeyVerifier({ lookup, shape })
   const oidc = oidcVerifier({
-    issuers: trustedIssuers(config, createOwnKeys({ load: core.getJwks, now })),
+    issuers: trustedIssuers(config, createOwnKeys({ load: core.getJwks, now }), now),
     foreign,
     clientIdClaim: config.clientIdClaim,
     subjectClaim: config.subjectClaim,
@@ -97,6 +97,7 @@ function compositeOf(
 function trustedIssuers(
   config: SidecarConfig['identity'],
   ownKeys: TrustedIssuer['keys'],
+  now: Now,
 ): TrustedIssuer[] {
   const { ownIssuer, issuer, audience, jwksUrl } = config
   if (issuer === undefined)
@@ -106,7 +107,7 @@ function trustedIssuers(
     {
       issuer,
       audience: audience ?? issuer,
-      keys: createForeignKeys({ issuer, jwksUrl }),
+      keys: createForeignKeys({ issuer, jwksUrl, now }),
       own: false,
     },
   ]

@@ -79,6 +79,24 @@ describe('the keys of an issuer', () => {
     expect(state.loads).toBe(2)
   })
 
+  it('are loaded ahead, beside a token of the fifth minute that does not wait for them', async () => {
+    const { state, isSignedBy } = start([one])
+    expect(await isSignedBy(one)).toBe(true)
+    state.at += 239_999
+    expect(await isSignedBy(one)).toBe(true)
+    expect(state.loads).toBe(1)
+    const { promise, resolve } = Promise.withResolvers<string>()
+    state.answer = () => promise
+    state.at += 1
+    for (let i = 0; i < 3; i++) expect(await isSignedBy(one)).toBe(true)
+    expect(state.loads).toBe(2)
+    resolve(JSON.stringify({ keys: [two.jwk] }))
+    await settled()
+    state.at += 60_001
+    expect([await isSignedBy(one), await isSignedBy(two)]).toEqual([false, true])
+    expect(state.loads).toBe(3)
+  })
+
   it('are used on while new ones do not come in time', async () => {
     const { state, isSignedBy } = start([one])
     expect(await isSignedBy(one)).toBe(true)

@@ -1,6 +1,10 @@
-import { createServer } from 'node:http'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { listen } from '../../../core/lib/http.ts'
+import {
+  type Answer,
+  type ForeignIssuer,
+  type ForeignKey,
+  startForeignIssuer,
+} from '../../support/foreign-issuer.ts'
 import { type Harness, startHarness, vectorNow } from '../support.ts'
 import { laterCall } from '../signer-bodies.ts'
 import { issuer, newSigningKey, sign } from './tokens.ts'
@@ -166,25 +170,20 @@ describe('the keys of our own issuer', () => {
 })
 
 describe('a token of a foreign issuer', () => {
-  async function startIssuer(jwk: object) {
-    const state = { up: true, padding: '' }
-    const server = createServer((request, response) => {
-      const base = `http://${request.headers.host}`
-      if (!state.up) return response.writeHead(500).end()
-      const document =
-        request.url === '/keys'
-          ? { keys: [jwk] }
-          : { issuer: base, jwks_uri: `${base}/keys`, padding: state.padding }
-      response.setHeader('content-type', 'application/json').end(JSON.stringify(document))
-    })
-    const listening = await listen(server, { host: '127.0.0.1', port: 0, setting: 'none' })
-    onTestFinished(() => listening.stop(0))
-    return { url: listening.url, state }
+  async function startIssuer(key: ForeignKey) {
+    const idp = await startForeignIssuer([key])
+    onTestFinished(idp.stop)
+    return idp
   }
+  /** A long answer: in one piece of white space, as JSON may have it. */
+  const long =
+    (document: object): Answer =>
+    (_, response) =>
+      response.end(JSON.stringify(document).padEnd(65_537))
 
   it('is verified with the keys of its discovery document', async () => {
     const foreign = await newSigningKey('f1')
-    const idp = await startIssuer(foreign.jwk)
+    const idp = await startIssuer(foreign)
     const harness = await withKey({ JWT_ISSUER: `${idp.url}/`, JWT_AUDIENCE: 'tollgate' })
     const claims = { iss: idp.url, aud: 'tollgate', token_use: undefined }
     expect(await decide(harness, await sign(foreign, claims))).toMatchObject({
@@ -203,7 +202,7 @@ describe('a token of a foreign issuer', () => {
 
   it('may have the types that identity providers write, and no other; ours is at+jwt alone', async () => {
     const foreign = await newSigningKey('f1')
-    const idp = await startIssuer(foreign.jwk)
+    const idp = await startIssuer(foreign)
     const harness = await withKey({ JWT_ISSUER: idp.url, JWT_AUDIENCE: 'tollgate' })
     const claims = { iss: idp.url, aud: 'tollgate', token_use: undefined }
     for (const [typ, foreignStatus, ownStatus] of [
@@ -222,25 +221,77 @@ describe('a token of a foreign issuer', () => {
     }
   })
 
-  it('is answered with 503 while the discovery document of its issuer is longer than any', async () => {
+  it.each<[string, (idp: ForeignIssuer) => Record<string, Answer>]>([
+    ['is away', () => ({ '': (_, response) => response.writeHead(500).end() })],
+    [
+      'answers with a discovery document that is longer than any',
+      ({ url }) => ({ configuration: long({ issuer: url, jwks_uri: `${url}/keys` }) }),
+    ],
+    ['answers with a key set that is longer than any', ({ state }) => ({ keys: long(state) })],
+    [
+      'leads elsewhere',
+      ({ url }) => ({
+        keys: (_, response) => response.writeHead(302, { location: `${url}/more/keys` }).end(),
+      }),
+    ],
+    ['does not come to an end', () => ({ keys: (_, response) => response.write('{') })],
+  ])('is answered with 503 while its issuer %s', async (_what, answersOf) => {
     const foreign = await newSigningKey('f1')
-    const idp = await startIssuer(foreign.jwk)
-    idp.state.padding = 'x'.repeat(262_144)
+    const idp = await startIssuer(foreign)
+    idp.state.answers = answersOf(idp)
+    const harness = await withKey({ JWT_ISSUER: idp.url })
+    const token = await sign(foreign, { iss: idp.url, aud: idp.url })
+    expect(await decide(harness, token)).toMatchObject({
+      status: 503,
+      code: 'authorization_unavailable',
+    })
+  })
+
+  it('is accepted ten seconds after its issuer was away', async () => {
+    const foreign = await newSigningKey('f1')
+    const idp = await startIssuer(foreign)
+    idp.state.answers = { '': (_, response) => response.writeHead(500).end() }
     const harness = await withKey({ JWT_ISSUER: idp.url })
     const token = await sign(foreign, { iss: idp.url, aud: idp.url })
     expect(await decide(harness, token)).toMatchObject({ status: 503 })
-    idp.state.padding = ''
+    idp.state.answers = {}
+    harness.clock.seconds += 10
     expect(await decide(harness, token)).toMatchObject({ status: 200 })
   })
 
-  it('is answered with 503 while its issuer is away', async () => {
+  it('is known by one of the first 64 keys of its issuer', async () => {
     const foreign = await newSigningKey('f1')
-    const idp = await startIssuer(foreign.jwk)
-    idp.state.up = false
+    const idp = await startIssuer(foreign)
+    const others = Array.from({ length: 64 }, (_, i) => ({ ...key.jwk, kid: `other-${i}` }))
+    idp.state.keys = [...others, foreign.jwk]
     const harness = await withKey({ JWT_ISSUER: idp.url })
     const token = await sign(foreign, { iss: idp.url, aud: idp.url })
-    expect(await decide(harness, token)).toMatchObject({ status: 503 })
-    idp.state.up = true
+    expect(await decide(harness, token)).toMatchObject({ status: 401 })
+    idp.state.keys = [...others.slice(1), foreign.jwk]
+    harness.clock.seconds += 10
     expect(await decide(harness, token)).toMatchObject({ status: 200 })
+  })
+
+  it('costs its issuer one load in ten seconds, whatever keys are made up, and none after an hour without keys', async () => {
+    const foreign = await newSigningKey('f1')
+    const idp = await startIssuer(foreign)
+    const harness = await withKey({ JWT_ISSUER: idp.url })
+    const claims = { iss: idp.url, aud: idp.url }
+    expect(await decide(harness, await sign(foreign, claims))).toMatchObject({ status: 200 })
+    harness.clock.seconds += 10
+    for (let i = 0; i < 5; i++)
+      expect(await decide(harness, await sign(foreign, claims, { kid: `k-${i}` }))).toMatchObject({
+        status: 401,
+      })
+    expect(idp.state.requests.filter((path) => path === '/keys')).toHaveLength(2)
+    idp.state.answers = { '': (_, response) => response.writeHead(500).end() }
+    for (const [seconds, status] of [
+      [3_599, 200],
+      [11, 503],
+    ] as const) {
+      harness.clock.seconds += seconds
+      const late = await sign(foreign, { ...claims, exp: harness.clock.seconds + 60 })
+      expect(await decide(harness, late)).toMatchObject({ status })
+    }
   })
 })
