@@ -83,8 +83,15 @@ export function parseRedirectUris(values: readonly string[], field: string): str
   return [...new Set(values)]
 }
 
+const uriForm = /^(?!https?:(?!\/\/))(?:[\w\-.~:/?#[\]@!$&'()*+,;=]|%[\da-f]{2})+$/i
+
 function checkRedirectUri(value: string, field: string): void {
   const url = parseUrl(value, field)
+  // It goes into a Location header as it is, so it must be what browsers read in it (RFC 3986 section 2).
+  if (!uriForm.test(value))
+    throw invalid(
+      `${field} must be URIs such as https://app.example/done: no spaces, backslashes or letters beyond ASCII; write a host as xn--…`,
+    )
   if (value.includes('#')) throw invalid(`${field}: a redirect URI has no fragment`)
   if (value.includes('*')) throw invalid(`${field}: a redirect URI has no wildcard`)
   const scheme = url.protocol.slice(0, -1)

@@ -63,8 +63,15 @@ export async function refusalOfCaller(
   }
 }
 
-// A limit protects core, so it comes before the credential is read.
-const reasonsBeforeCaller = new Set<Reason>(['CREDENTIAL_INVALID', 'INTERNAL', 'RATE_LIMITED'])
+// A limit protects core, so it comes before the credential is read; what is wrong with the credential itself is not for core to see.
+const reasonsBeforeCaller = new Set<Reason>([
+  'CREDENTIAL_INVALID',
+  'TOKEN_INVALID',
+  'INTERNAL',
+  'RATE_LIMITED',
+  'URI_TOO_LONG',
+  'HEADERS_TOO_LARGE',
+])
 
 const isCheckedByCore = ({ kind }: Guard): boolean =>
   kind !== 'key' && kind !== 'client' && kind !== 'secret' && kind !== 'none'

@@ -60,5 +60,12 @@ export async function documentRoutes(app: App, deps: ListenerDeps): Promise<void
         .type('application/json')
         .send(JSON.stringify(app.swagger())),
   )
-  await page(app, pageOptions(deps, { routePrefix: '/api/v1/docs', url }))
+  const { publicUrl } = deps
+  const links = [
+    ['Builder API', '/api/v1/docs/'],
+    ['OpenAPI document', url],
+    ['Platform API', `${publicUrl}/api/v1/docs/`],
+    ['Error codes', `${publicUrl}/errors`],
+  ] as const
+  await page(app, pageOptions(deps, { routePrefix: '/api/v1/docs', url, links }))
 }

@@ -21,8 +21,8 @@ const ExchangeForm = Type.Object({
   subject_token: field("A user JWT or a user's sk_ key."),
   subject_token_type: field(TokenType.accessToken),
   requested_token_type: field(TokenType.accessToken),
-  audience: list('The signer; may be repeated.'),
-  resource: list('The signer; may be repeated.'),
+  audience: list('at most 16 names of the signer'),
+  resource: list('at most 16 names of the signer'),
   client_id: field('Of the M2M client, where it authenticates in the form.'),
   client_secret: field('Its secret.'),
 })

@@ -34,16 +34,26 @@ export const serverOptions = ({ headersMs, requestMs }: RequestBounds): ServerOp
 })
 
 /** Refuses what is too large to be looked at. */
-export function requireBounds({ raw, headers }: FastifyRequest): void {
-  const url = raw.url ?? ''
-  if (url.length > urlMax)
+export function requireBounds({ raw }: FastifyRequest): void {
+  if ((raw.url ?? '').length > urlMax)
     throw new DomainError('URI_TOO_LONG', `path and query must be at most ${urlMax} characters`)
   if (raw.rawHeaders.length > headerMax * 2)
     throw new DomainError('HEADERS_TOO_LARGE', `send at most ${headerMax} header lines`)
-  if (parametersOf(url) > parameterMax)
+}
+
+/** Refuses a request that no parser of ours takes. It comes behind the credential, which decides first. */
+export function requireParseable({ raw, headers, routeOptions }: FastifyRequest): void {
+  if (parametersOf(raw.url ?? '') > parameterMax)
     throw new DomainError('REQUEST_INVALID', `send at most ${parameterMax} query parameters`)
-  const contentType = headers['content-type']
-  if (contentType !== undefined && mediaType(contentType).startsWith('multipart/'))
+  const isForm = routeOptions.config.rules?.body === 'form'
+  const encoding = headers['content-encoding'] ?? 'identity'
+  if (encoding.toLowerCase() !== 'identity')
+    throw new DomainError(
+      isForm ? 'REQUEST_INVALID' : 'MEDIA_TYPE_UNSUPPORTED',
+      'send the body as it is, without Content-Encoding',
+    )
+  // Where a form belongs, its parser says so.
+  if (!isForm && mediaType(headers['content-type'] ?? '').startsWith('multipart/'))
     throw new DomainError('MEDIA_TYPE_UNSUPPORTED', 'multipart bodies are not read here')
 }
 

@@ -8,7 +8,13 @@ import type { Core } from '../core/client.ts'
 import type { ForwardedCheck } from '../limits/address.ts'
 import { type Limits, limitHooks } from '../limits/limiter.ts'
 import type { App } from './app.ts'
-import { type RequestBounds, requireBounds, serverOptions, usualBounds } from './bounds.ts'
+import {
+  type RequestBounds,
+  requireBounds,
+  requireParseable,
+  serverOptions,
+  usualBounds,
+} from './bounds.ts'
 import { isFormType, maxBodyBytes, parseForm, parseJson } from './body.ts'
 import type { Cors } from './cors.ts'
 import { sendError } from './errors.ts'
@@ -115,6 +121,7 @@ function addRequestHooks(app: App, deps: ListenerDeps): void {
     if (answered !== false || !isOpen) return admit(request, reply, answered)
     // Without a promise, which costs a public document a tenth of its time (bench row `rest-static`).
     requireBounds(request)
+    requireParseable(request)
     done()
   })
 
@@ -128,6 +135,7 @@ function addRequestHooks(app: App, deps: ListenerDeps): void {
     if (request.is404) throw unknownRoute(request, reply, allowed(request.raw.url))
     await deps.limits?.admitAddress(request, reply)
     await readCredential(request, deps)
+    requireParseable(request)
     return undefined
   }
 

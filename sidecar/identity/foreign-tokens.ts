@@ -1,6 +1,8 @@
 import {
+  type UnprovedToken,
   algorithmOf,
   isForeignType,
+  isUnderstood,
   issuerOf,
   openToken,
   timeFault,
@@ -73,11 +75,13 @@ export function createForeignTokens(options: ForeignTokensOptions): ForeignToken
 
 function formFault(text: string, at: number): string | null {
   const token = openToken(text)
-  if (!token || !isForeignType(token.header['typ']) || algorithmOf(token) === null)
-    return 'token_form'
+  if (!token || !hasForeignForm(token)) return 'token_form'
   if (issuerOf(token) === '') return 'token_issuer'
   return timeFault(token, at) === null ? null : 'token_expired'
 }
+
+const hasForeignForm = (token: UnprovedToken): boolean =>
+  isForeignType(token.header['typ']) && isUnderstood(token) && algorithmOf(token) !== null
 
 function refusal(rule: string, remember: boolean): Verdict {
   if (rule === 'issuer_unavailable') throw new Error('the keys of a trusted issuer do not come')

@@ -4,6 +4,7 @@ import {
   type UnprovedToken,
   algorithmOf,
   isForeignType,
+  isUnderstood,
   issuerOf,
   openToken,
   textsOf,
@@ -193,6 +194,7 @@ export type Verification = ReturnType<typeof createVerification>
 const examineMs = 4_000
 
 function faultOfForm(token: UnprovedToken): Fault | null {
+  if (!isUnderstood(token)) return 'form'
   if (!isForeignType(token.header['typ'])) return 'typ'
   return algorithmOf(token) ? null : 'alg'
 }
@@ -259,10 +261,11 @@ export function userOf(
 function formOutcomes(token: UnprovedToken, trust: store.TrustRules | null): RuleOutcome[] {
   const { typ, alg } = token.header
   const typFault = isForeignType(typ) ? null : 'must be absent, JWT or at+jwt'
+  const critFault = isUnderstood(token) ? null : 'must not name extensions in crit'
   const algFault = algorithmOf(token) ? null : 'must be RS256 or ES256'
   const issuerFault = trust ? null : 'is not trusted by this app'
   return [
-    outcome('form', null, 'is a JWT'),
+    outcome('form', critFault, 'is a JWT'),
     outcome('typ', typFault, printable(typ)),
     outcome('alg', algFault, printable(alg)),
     outcome('issuer', issuerFault, printable(token.claims['iss'])),

@@ -43,6 +43,10 @@ export const algorithmOf = ({
 }: Pick<UnprovedToken, 'header'>): ForeignAlgorithm | null =>
   foreignAlgorithms.find((known) => known === alg) ?? null
 
+/** Whether nothing in the header must be understood that we do not: `crit` names extensions, and we have none (RFC 7515 section 4.1.11). */
+export const isUnderstood = ({ header }: Pick<UnprovedToken, 'header'>): boolean =>
+  !Object.hasOwn(header, 'crit')
+
 /** The key's id; null when it has none, undefined for one that no key has. */
 export function kidOf({
   header: { kid },
@@ -70,10 +74,18 @@ export function scopesOf({ scope }: Readonly<Record<string, unknown>>): readonly
 /** Clocks of providers and ours may differ by so much. */
 export const toleranceSeconds = 60
 
+// The end of the year 9999: nothing later can be written as a date, and a time in milliseconds is past it.
+const instantEnd = 253_402_300_800
+
+/** Whether a claim is an instant in Unix seconds (RFC 7519 section 2). */
+const isInstant = (claim: unknown): claim is number =>
+  typeof claim === 'number' && Math.abs(claim) < instantEnd
+
 /** What is wrong with its times at `at` (Unix seconds); null for nothing. `exp` is needed. */
 export function timeFault({ claims }: UnprovedToken, at: number): string | null {
-  const { exp, nbf } = claims
-  if (typeof exp !== 'number' || !Number.isFinite(exp)) return 'has no exp'
+  const { exp, nbf, iat } = claims
+  if (!isInstant(exp)) return 'has no exp in seconds'
+  if (typeof iat === 'number' && !isInstant(iat)) return 'has an iat that is not in seconds'
   if (exp + toleranceSeconds <= at) return 'has expired'
   if (nbf !== undefined && typeof nbf !== 'number') return 'has an nbf that is no number'
   return typeof nbf === 'number' && nbf - toleranceSeconds > at ? 'is not valid yet' : null

@@ -142,13 +142,17 @@ function parseWindow({ from, to }: Pick<MeterQuery, 'from' | 'to'>): Window {
   return window
 }
 
-const withSeconds = /T\d{2}:\d{2}:\d{2}/
+// RFC 3339 section 5.6: seconds always, no hour 24, and T and Z of either case.
+const timeOfDay = /T(?:[01]\d|2[0-3]):\d{2}:\d{2}/
 
 function parseTime(name: string, text: string | undefined): Date | null {
   if (text === undefined) return null
-  const instant = withSeconds.test(text) ? parseInstant(text) : null
+  const upper = text.toUpperCase()
+  const instant = timeOfDay.test(upper) ? parseInstant(upper) : null
   if (instant) return instant
-  throw invalid(`${name} must be an instant of RFC 3339, such as 2026-04-01T00:00:00Z`)
+  throw invalid(
+    `${name} must be an instant of RFC 3339, such as 2026-04-01T00:00:00Z; a + is %2B in an address`,
+  )
 }
 
 /** An open start is the first usage there is, an open end is now, by the clock of the app. */

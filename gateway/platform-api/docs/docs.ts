@@ -8,7 +8,7 @@ import type { ListenerDeps } from '../../http/listener.ts'
 import { type Refusals, route } from '../../http/route.ts'
 import { type RefusalsByOperation, documentOptions, platformDocument } from './openapi.ts'
 import { sidecarDocument } from './sidecar.ts'
-import { theme } from './theme.ts'
+import { type Link, themeOf } from './theme.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -134,14 +134,23 @@ export async function page(app: App, options: FastifySwaggerUiOptions): Promise<
   await app.register(async (scope) => void (await scope.register(swaggerUi, options)))
 }
 
+const platformLinks: readonly Link[] = [
+  ['Platform API', '/api/v1/docs/'],
+  ['OpenAPI document', '/api/v1/openapi.json'],
+  ['Sidecar', '/api/v1/sidecar/docs/'],
+  ['its document', '/api/v1/sidecar/openapi.json'],
+  ['Error codes', '/errors'],
+]
+
+/** `links` are those of the page's header; the platform API's, when there are none. */
 export function pageOptions(
   { publicUrl }: Pick<ListenerDeps, 'publicUrl'>,
-  at: { routePrefix: string; url: string },
+  at: { routePrefix: string; url: string; links?: readonly Link[] },
 ): FastifySwaggerUiOptions {
   return {
     routePrefix: at.routePrefix,
     staticCSP: contentPolicy(publicUrl),
-    theme,
+    theme: themeOf(at.links ?? platformLinks),
     // Without a validator, which would send the document's address to another host.
     uiConfig: {
       url: at.url,

@@ -36,7 +36,7 @@ body { margin: 0; background: #fbfbfa }
 `
 
 // Without the viewport a phone lays the page out as if it were a desktop's.
-const js = `
+const script = (links: readonly Link[]): string => `
 const viewport = document.createElement('meta')
 viewport.name = 'viewport'
 viewport.content = 'width=device-width, initial-scale=1'
@@ -46,8 +46,7 @@ header.className = 'tollgate'
 const name = document.createElement('strong')
 name.textContent = 'tollgate API'
 header.append(name)
-for (const [text, href] of [['Platform API', '/api/v1/docs/'], ['OpenAPI document', '/api/v1/openapi.json'],
-  ['Sidecar', '/api/v1/sidecar/docs/'], ['its document', '/api/v1/sidecar/openapi.json'], ['Error codes', '/errors']]) {
+for (const [text, href] of ${JSON.stringify(links)}) {
   const link = document.createElement('a')
   link.textContent = text
   link.href = href
@@ -59,11 +58,16 @@ document.body.prepend(header)
 const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#14231c"/>
 <path d="M6 20h20M10 20V9m12 11V9M6 25h20" stroke="#7fd6a8" stroke-width="3" stroke-linecap="round"/></svg>`
 
-export const theme: NonNullable<FastifySwaggerUiOptions['theme']> = {
+/** A page's text and address, in the header of the documents' pages. */
+export type Link = readonly [text: string, href: string]
+
+type Theme = NonNullable<FastifySwaggerUiOptions['theme']>
+
+export const themeOf = (links: readonly Link[]): Theme => ({
   title: 'tollgate API',
   css: [{ filename: 'tollgate.css', content: css }],
-  js: [{ filename: 'tollgate.js', content: js }],
+  js: [{ filename: 'tollgate.js', content: script(links) }],
   favicon: [
     { filename: 'tollgate.svg', rel: 'icon', type: 'image/svg+xml', sizes: 'any', content: icon },
   ],
-}
+})

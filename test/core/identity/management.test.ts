@@ -233,6 +233,11 @@ describe('an update', () => {
     'custom:/cb',
     'https://u:p@a.example/',
     'https://a.example/ b',
+    'https://bücher.example/cb',
+    'https://пример.example/cb',
+    'https://a.example\\@b.example/',
+    'https://a.example/%zz',
+    'https:a.example',
     `https://a.example/${'x'.repeat(2_000)}`,
     '',
   ])('refuses the redirect URI %s', async (uri) => {

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { SignJWT } from 'jose'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { TrustRules } from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
 import { GrantType, TokenType } from '../../../proto/oauth.ts'
@@ -152,6 +153,9 @@ describe('a foreign token', () => {
     ['an end that is over', { exp: 1 }, {}, 'token_expired'],
     ['no end', { exp: undefined }, {}, 'token_expired'],
     ['an end that is no number', { exp: 'never' }, {}, 'token_expired'],
+    ['an end in milliseconds', { exp: 1_800_000_000_000 }, {}, 'token_expired'],
+    ['an end beyond all calendars', { exp: 1e300 }, {}, 'token_expired'],
+    ['an issue beyond all calendars', { iat: 1e300 }, {}, 'token_expired'],
     ['a start in the future', { nbf: 4_000_000_000 }, {}, 'token_expired'],
     ['no user', { sub: undefined }, {}, 'invalid_identity'],
     ['an empty user', { sub: '' }, {}, 'invalid_identity'],
@@ -179,6 +183,24 @@ describe('a foreign token', () => {
       accepted: false,
     })
     expect(await userCount()).toBe(0)
+  })
+
+  it('that names extensions which must be understood is refused at every door', async () => {
+    await trust(webClient)
+    // Sound but for that: the library writes no such header by itself.
+    const text = await new SignJWT(claimsOf())
+      .setProtectedHeader({
+        alg: 'RS256',
+        kid: 'k1',
+        crit: ['http://example.com/x'],
+        'http://example.com/x': 1,
+      })
+      .sign(keys.RS256.privateKey, { crit: { 'http://example.com/x': true } })
+    expect(await doors(secretly(text))).toEqual({
+      exchange: 'GRANT_INVALID',
+      sidecar: 'token_form',
+      accepted: false,
+    })
   })
 
   it('that nobody signed, or with a secret that is public, is refused at every door', async () => {

@@ -2,7 +2,7 @@ import { validate } from '@readme/openapi-parser'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { meterNames } from '../../../core/metering/backend/catalog.ts'
-import { asRecord } from '../support.ts'
+import { asRecord, publicUrl } from '../support.ts'
 import { type Builder, startBuilder } from './support.ts'
 
 let builder: Builder
@@ -54,6 +54,17 @@ describe('the document of the builder API', () => {
     const sources = [...text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, source]) => source)
     expect(sources.length).toBeGreaterThan(2)
     for (const source of sources) expect(source).toMatch(/^(?!https?:|\/\/)/)
+  })
+
+  it('has a page whose links lead somewhere', async () => {
+    const { text } = await builder.ask('GET', '/api/v1/docs/static/theme/tollgate.js')
+    const links = /\[\[.*?\]\]/.exec(text)?.[0] ?? '[]'
+    expect(JSON.parse(links)).toEqual([
+      ['Builder API', '/api/v1/docs/'],
+      ['OpenAPI document', '/api/v1/openapi.json'],
+      ['Platform API', `${publicUrl}/api/v1/docs/`],
+      ['Error codes', `${publicUrl}/errors`],
+    ])
   })
 })
 

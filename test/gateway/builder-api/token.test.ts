@@ -180,14 +180,31 @@ describe('the exchange', () => {
 })
 
 /** Each row has a fault, and those of all rows after it: the first decides. */
-const rows: { fault: string; form: Readonly<Record<string, string>>; verdict: string }[] = [
-  { fault: 'no grant_type', form: { grant_type: '' }, verdict: '400 invalid_request' },
+const rows: {
+  fault: string
+  form: Readonly<Record<string, string>>
+  verdict: string
+  /** Begins its description, where rows beside it have the same verdict. */
+  says?: string
+}[] = [
+  {
+    fault: 'no grant_type',
+    form: { grant_type: '' },
+    verdict: '400 invalid_request',
+    says: 'grant_type',
+  },
   {
     fault: 'another grant_type',
     form: { grant_type: 'client_credentials' },
     verdict: '400 invalid_request',
+    says: 'grant_type',
   },
-  { fault: 'a blank subject_token', form: { subject_token: ' ' }, verdict: '400 invalid_request' },
+  {
+    fault: 'a blank subject_token',
+    form: { subject_token: ' ' },
+    verdict: '400 invalid_request',
+    says: 'subject_token',
+  },
   {
     fault: 'another subject_token_type',
     form: { subject_token_type: 'urn:ietf:params:oauth:token-type:jwt' },
@@ -223,7 +240,7 @@ const rows: { fault: string; form: Readonly<Record<string, string>>; verdict: st
 describe('the order of refusals', () => {
   it.each(rows.map((row, index) => ({ ...row, index })))(
     '$fault decides before all that is wrong after it',
-    async ({ index, verdict }) => {
+    async ({ index, verdict, says = '' }) => {
       const form = rows.slice(index).reduceRight((later, row) => ({ ...later, ...row.form }), {
         ...exchange,
         subject_token: key,
@@ -232,7 +249,7 @@ describe('the order of refusals', () => {
       expect(verdictOf(answer)).toBe(verdict)
       expect(answer.body).toEqual({
         error: expect.any(String),
-        error_description: expect.any(String),
+        error_description: expect.stringMatching(new RegExp(`^${says}`)),
         correlation_id: answer.headers.get('x-correlation-id'),
       })
       expect(answer.headers.get('cache-control')).toBe('no-store')
@@ -250,6 +267,15 @@ describe('the order of refusals', () => {
   it('begins with the kind and the size of the body', async () => {
     const json = await builder.ask('POST', tokenOf(mine.clientId), { json: exchange })
     expect(verdictOf(json)).toBe('400 invalid_request')
+    for (const headers of [
+      { 'content-type': 'multipart/form-data; boundary=x' },
+      { 'content-encoding': 'gzip' },
+    ]) {
+      const ask = { form: { ...exchange, subject_token: key }, headers }
+      const answer = await builder.ask('POST', tokenOf(mine.clientId), ask)
+      expect(verdictOf(answer)).toBe('400 invalid_request')
+      expect(answer.body['error_description']).toMatch(/^send the body as /)
+    }
     const typed = await builder.ask('POST', tokenOf(mine.clientId), {
       form: { ...exchange, subject_token: key },
       headers: { 'content-type': 'APPLICATION/x-www-form-urlencoded; charset=UTF-8' },
@@ -260,6 +286,10 @@ describe('the order of refusals', () => {
     expect(large.status).toBe(413)
     const twice = `${new URLSearchParams(exchange).toString()}&subject_token=a&subject_token=b`
     expect(verdictOf(await post(twice))).toBe('400 invalid_request')
+    const many = `${new URLSearchParams(exchange).toString()}${'&audience=x'.repeat(17)}`
+    expect((await post(many)).body['error_description']).toBe(
+      'audience must be at most 16 names of the signer',
+    )
   })
 
   it.each([

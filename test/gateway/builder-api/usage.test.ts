@@ -101,6 +101,16 @@ const faults: { fault: string; query: string; detail: string }[] = [
     detail: 'from must be an instant of RFC 3339',
   },
   {
+    fault: 'the hour 24',
+    query: 'meter=fee_wei&from=2026-03-10T24:00:00Z',
+    detail: 'from must be an instant of RFC 3339',
+  },
+  {
+    fault: 'a plus that an address reads as a space',
+    query: 'meter=fee_wei&from=2026-03-10T12:00:00+01:00',
+    detail: 'a + is %2B in an address',
+  },
+  {
     fault: 'an end before the start',
     query: 'meter=fee_wei&from=2026-03-10T12:00:01Z&to=2026-03-10T12:00:00Z',
     detail: 'to must not be before from',
@@ -212,6 +222,7 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
       )
       const offset = await ask(`?meter=fee_wei&from=2026-03-10T14:00:00%2B02:00`)
       expect(offset.status).toBe(200)
+      expect((await ask('?meter=fee_wei&from=2026-03-10t14:00:00.5z')).status).toBe(200)
     })
 
     it('has no rows where nothing was used', async () => {
@@ -277,6 +288,9 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
         'known here: externalUserId, from, groupBy, meter, to',
       )
       expect(verdictOf(await ask('?meter=fee_wei&meter=fee_wei'))).toBe('400 request_invalid')
+      const many = '&groupBy=pipeline'.repeat(101)
+      expect(verdictOf(await ask(`?meter=fee_wei${many}`))).toBe('400 request_invalid')
+      expect(verdictOf(await ask(`?meter=fee_wei${many}`, null))).toBe('401 token_invalid')
     })
   })
 

@@ -221,6 +221,11 @@ describe('creating a user', () => {
       verdictOf(await post({ text: '{', headers: { 'content-type': 'application/json' } })),
     ).toBe('400 request_invalid')
     expect(verdictOf(await post({ form: 'externalUserId=x' }))).toBe('415 media_type_unsupported')
+    const packed = { json: { externalUserId: 'x' }, headers: { 'content-encoding': 'gzip' } }
+    expect(verdictOf(await post(packed))).toBe('415 media_type_unsupported')
+    const parts = { text: 'x', headers: { 'content-type': 'multipart/form-data; boundary=x' } }
+    expect(verdictOf(await post(parts))).toBe('415 media_type_unsupported')
+    expect(verdictOf(await post({ ...parts, authorization: null }))).toBe('401 credential_invalid')
     const json = { externalUserId: 'x', email: 'x'.repeat(1_100_000) }
     expect(verdictOf(await post({ json }))).toBe('413 body_too_large')
   })
