@@ -104,7 +104,8 @@ function createParts(
   const cors = createCors({ core, publicUrl, origins: corsOrigins })
   const platform = createListener({ ...shared, cors, limits })
   const builder = createListener({ ...shared, cors, limits })
-  const edgeCors = createEdgeCors(builderEdge?.corsOrigins ?? [])
+  const { corsOrigins: edgeOrigins } = builderEdge ?? { corsOrigins: [] }
+  const edgeCors = createEdgeCors(edgeOrigins)
   const internet =
     builderEdge && createListener({ ...shared, cors: edgeCors, limits: builderEdgeLimits })
 
@@ -114,7 +115,8 @@ function createParts(
     const edgeUrl = builderEdge?.url
     await platformRoutes(platform, { ...shared, ...settings, webhook, edgeUrl })
     await builderRoutes(builder, shared)
-    if (internet && edgeUrl !== undefined) edgeRoutes(internet, { ...shared, tokenAlg, edgeUrl })
+    if (internet && edgeUrl !== undefined)
+      edgeRoutes(internet, { ...shared, tokenAlg, edgeUrl, corsOrigins: edgeOrigins })
   }
 
   return { ...shared, limits, platform, builder, edge: internet, addRoutes }

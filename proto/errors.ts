@@ -86,6 +86,13 @@ export const reasons = {
     title: 'Not allowed',
     help: "The signed-in person may not change this, or the request did not come from the dashboard's own pages. Sign in as an owner, and load the page again.",
   },
+  ORIGIN_FORBIDDEN: {
+    grpc: grpc.PERMISSION_DENIED,
+    http: 403,
+    oauth: 'access_denied',
+    title: 'Origin not allowed',
+    help: 'A page of another origin sent the request. Programs that are no browser send no `Origin`; for the pages of a browser the operator lists their origin.',
+  },
   // Every tenant mismatch is 404, against AIP-211, so that nobody can enumerate ids.
   NOT_FOUND: {
     grpc: grpc.NOT_FOUND,

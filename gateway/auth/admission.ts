@@ -43,7 +43,7 @@ async function requireOwnPage(
 /**
  * Core's refusal of the caller, which comes before any other refusal of the request (decision 13). Null when core
  * accepts the caller or has seen it already, or when `refusal` comes before core: the credential is malformed, a limit
- * is reached, or the fault is ours.
+ * is reached, the page is of an origin that may not ask, or the fault is ours.
  */
 export async function refusalOfCaller(
   request: FastifyRequest,
@@ -68,6 +68,7 @@ const reasonsBeforeCaller = new Set<Reason>([
   'CREDENTIAL_INVALID',
   'TOKEN_INVALID',
   'INTERNAL',
+  'ORIGIN_FORBIDDEN',
   'RATE_LIMITED',
   'URI_TOO_LONG',
   'HEADERS_TOO_LARGE',

@@ -1,6 +1,7 @@
-import { Type } from 'typebox'
+import { type Static, Type } from 'typebox'
 import { DomainError } from '../../proto/errors.ts'
 import type { QueryMeterResponse } from '../../proto/gen/es/tollgate/usage/v1/meters_pb.ts'
+import type { CoreCalls } from '../core/client.ts'
 import type { App } from '../http/app.ts'
 import { type RouteRules, route } from '../http/route.ts'
 import { addSchemas, named, ref } from '../http/schemas.ts'
@@ -15,57 +16,68 @@ const meters = [
   'network_fee_usd_micros_by_manifest',
 ] as const
 
+const groupByMax = 20
+
 const instant = (description: string) =>
   Type.Optional(Type.String({ format: 'date-time', description }))
 
-const MeterParameters = Type.Object({
+/** As documents describe them. */
+export const MeterParameters = Type.Object({
   meter: oneOf(meters, 'What is summed.'),
   externalUserId: Type.Optional(
-    Type.String({ description: 'The user of the credential, where it is there.' }),
+    Type.String({ description: 'The user of the credential and no other, where it is there.' }),
   ),
   from: instant('From this instant on; the first usage when absent.'),
   to: instant('Before this instant; now when absent.'),
   groupBy: Type.Optional(
     Type.Array(Type.String(), {
+      maxItems: groupByMax,
       description:
-        'Dimensions of the meter, each as a parameter of its own: pipeline, model_id, and manifest_id of fee_wei, billable_secs and network_fee_usd_micros_by_manifest. client_id and external_user_id are always there.',
+        'Dimensions of the meter: pipeline, model_id, and manifest_id of fee_wei, billable_secs and network_fee_usd_micros_by_manifest. client_id and external_user_id are always there.',
     }),
   ),
 })
 
 // Core judges the values, in the order of the specification. A parameter that is there once is no list.
 const text = Type.Optional(Type.String())
-const AnyParameters = Type.Object({
-  meter: text,
-  externalUserId: text,
-  from: text,
-  to: text,
-  groupBy: Type.Optional(
-    Type.Union([Type.Array(Type.String(), { maxItems: 20 }), Type.String()], {
-      description: 'at most 20 dimensions',
+/** As they are checked here. */
+export const AnyParameters = Type.Object(
+  {
+    meter: text,
+    externalUserId: text,
+    from: text,
+    to: text,
+    groupBy: Type.Optional(
+      Type.Union([
+        Type.Array(Type.String(), {
+          maxItems: groupByMax,
+          description: `at most ${groupByMax} dimensions`,
+        }),
+        Type.String(),
+      ]),
+    ),
+  },
+  { additionalProperties: false },
+)
+export type AnyParameters = Static<typeof AnyParameters>
+
+export const MeterUsage = Type.Object({
+  clientId: Type.String(),
+  meter: Type.String(),
+  actor: Type.String({ description: 'Whose usage it is: the user of the credential.' }),
+  subjects: Type.Array(Type.String()),
+  rows: Type.Array(
+    Type.Object({
+      subject: Type.String(),
+      windowStart: Type.String({ format: 'date-time' }),
+      windowEnd: Type.String({ format: 'date-time' }),
+      value: Type.Number({ description: 'Not exact above 2^53.' }),
+      valueExact: Type.String({ description: 'The same, as an exact decimal.' }),
+      groupBy: Type.Record(Type.String(), Type.String()),
     }),
   ),
 })
-
-const MeterUsage = named(
-  Type.Object({
-    clientId: Type.String(),
-    meter: Type.String(),
-    actor: Type.String({ description: 'Whose usage it is: the user of the credential.' }),
-    subjects: Type.Array(Type.String()),
-    rows: Type.Array(
-      Type.Object({
-        subject: Type.String(),
-        windowStart: Type.String({ format: 'date-time' }),
-        windowEnd: Type.String({ format: 'date-time' }),
-        value: Type.Number({ description: 'Not exact above 2^53.' }),
-        valueExact: Type.String({ description: 'The same, as an exact decimal.' }),
-        groupBy: Type.Record(Type.String(), Type.String()),
-      }),
-    ),
-  }),
-  'MeterUsage',
-)
+const NamedMeterUsage = named(MeterUsage, 'MeterUsage')
 
 const usualRules: RouteRules = {
   guard: { kind: 'actor' },
@@ -74,7 +86,7 @@ const usualRules: RouteRules = {
 
 /** The metered usage of the user who asks, and of nobody else. */
 export function usageRoutes(app: App, rules: RouteRules = usualRules): void {
-  addSchemas(app, [MeterUsage])
+  addSchemas(app, [NamedMeterUsage])
   const { config, schema } = route(rules, {
     operationId: 'queryUsage',
     summary: 'Metered usage of the user who asks',
@@ -83,7 +95,7 @@ export function usageRoutes(app: App, rules: RouteRules = usualRules): void {
     tags: ['usage'],
     params: AppParams,
     querystring: AnyParameters,
-    response: { 200: ref(MeterUsage) },
+    response: { 200: ref(NamedMeterUsage) },
   })
   app.get(
     '/api/v1/apps/:clientId/usage',
@@ -93,17 +105,23 @@ export function usageRoutes(app: App, rules: RouteRules = usualRules): void {
       // An address without an id in it is told so before anything else.
       onRequest: async ({ params }) => requireClientId(params),
     },
-    async ({ params: { clientId }, query: { groupBy = [], ...query }, core }, reply) => {
-      const names = typeof groupBy === 'string' ? [groupBy] : groupBy
-      const answer = await core.builder.queryMeter({ clientId, ...query, groupBy: names })
-      return reply
-        .header('cache-control', 'no-store')
-        .send(toUsage(answer, { clientId, meter: query.meter ?? '' }))
-    },
+    async ({ params: { clientId }, query, core }, reply) =>
+      reply.header('cache-control', 'no-store').send(await queryUsage(core, { clientId, query })),
   )
 }
 
-function requireClientId(params: unknown): void {
+/** The usage of the user whose credential the calls carry. Throws core's refusals, in the order of docs/builder-api.md. */
+export async function queryUsage(
+  core: CoreCalls,
+  { clientId, query }: { readonly clientId: string; readonly query: AnyParameters },
+): Promise<Static<typeof MeterUsage>> {
+  const { groupBy = [], ...rest } = query
+  const dimensions = typeof groupBy === 'string' ? [groupBy] : groupBy
+  const answer = await core.builder.queryMeter({ clientId, ...rest, groupBy: dimensions })
+  return toUsage(answer, { clientId, meter: rest.meter ?? '' })
+}
+
+export function requireClientId(params: unknown): void {
   const { clientId } = Object(params)
   if (clientId === '') throw new DomainError('REQUEST_INVALID', 'clientId is required')
 }

@@ -62,9 +62,8 @@ function describeViolation(
   const { keyword, instancePath, params } = violation
   if (keyword === 'additionalProperties') {
     const name = quoted(String(params['additionalProperty']))
-    return {
-      message: part === 'querystring' ? unknownParameter(name, violation) : `unknown field ${name}`,
-    }
+    const kind = parameterKinds[part ?? '']
+    return { message: kind ? unknownParameter(kind, name, violation) : `unknown field ${name}` }
   }
   const missing = keyword === 'required' ? String(params['missingProperty']) : undefined
   const field = missing ?? instancePath.slice(1)
@@ -74,10 +73,16 @@ function describeViolation(
   return { field, message: `${field} must be ${expectationOf(violation, part)}` }
 }
 
-function unknownParameter(name: string, { parentSchema }: SchemaViolation): string {
+/** The parts of a request that are lists of parameters. The arguments are those of a tool. */
+const parameterKinds: Readonly<Record<string, string>> = {
+  querystring: 'query parameter',
+  arguments: 'parameter',
+}
+
+function unknownParameter(kind: string, name: string, { parentSchema }: SchemaViolation): string {
   const known = Object.keys(parentSchema?.properties ?? {}).sort()
   const rest = known.length === 0 ? 'there are none here' : `known here: ${known.join(', ')}`
-  return `unknown query parameter ${name}; ${rest}`
+  return `unknown ${kind} ${name}; ${rest}`
 }
 
 function expectationOf(
@@ -88,7 +93,9 @@ function expectationOf(
   if (Array.isArray(allowed)) return `one of: ${allowed.join(', ')}`
   // Query values are all text, so a wrong type there is a name that occurs twice.
   if (keyword === 'type')
-    return part === 'querystring' ? 'given once' : `a ${String(params['type'])}`
+    return part === 'querystring' ? 'given once' : nameOfType(String(params['type']))
   if (keyword === 'maxLength') return `at most ${String(params['limit'])} characters`
   return String(parentSchema?.description ?? 'valid')
 }
+
+const nameOfType = (type: string): string => (type === 'array' ? 'a list' : `a ${type}`)

@@ -1,6 +1,7 @@
 import { hash, randomBytes, randomUUID } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
+import { Scope } from '../../../proto/scopes.ts'
 import type { Accounts, LiveSession } from '../../identity/accounts/accounts.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
@@ -249,7 +250,7 @@ function refuseParameters(
     return refuse('invalid_request', `prompt must be of: ${knownPrompts.join(', ')}`)
   return resource === undefined || isResource(resource)
     ? null
-    : refuse('invalid_target', 'resource must be the issuer or usage at the edge, or be left out')
+    : refuse('invalid_target', 'resource must be the issuer or one at the edge, or be left out')
 }
 
 const refuseScopes = (scopes: readonly string[], client: PublicClient): Refusal | null =>
@@ -273,9 +274,16 @@ function refuseSilent(
 const promptsOf = (prompt: string | undefined): string[] =>
   (prompt ?? '').split(' ').filter(Boolean)
 
+/**
+ * OpenID Connect Core section 11: offline_access that the client may not have is ignored. Clients add it to every request
+ * where the issuer's metadata lists it.
+ */
 function scopesOf(requested: string | undefined, allowed: readonly string[]): string[] {
   if (requested === undefined) return [...allowed]
-  return requested.length > scopeMax ? [] : splitScopes(requested)
+  if (requested.length > scopeMax) return []
+  return splitScopes(requested).filter(
+    (scope) => scope !== Scope.offlineAccess || allowed.includes(scope),
+  )
 }
 
 /**

@@ -3,6 +3,8 @@ import type { Cors } from '../../http/cors.ts'
 
 const methods = 'GET, POST, PUT, DELETE, OPTIONS'
 const requestHeaders = 'Authorization, Content-Type, Accept'
+// Of the revisions of the Model Context Protocol that there are.
+const mcpHeaders = 'MCP-Protocol-Version, Mcp-Method, Mcp-Name'
 const exposedHeaders = 'X-Correlation-Id, Retry-After, WWW-Authenticate'
 const maxAgeSeconds = '86400'
 
@@ -20,7 +22,9 @@ export function createEdgeCors(origins: readonly string[]): Cors {
       if (isOptions)
         void reply.headers({
           'access-control-allow-methods': methods,
-          'access-control-allow-headers': requestHeaders,
+          'access-control-allow-headers': isMcp(request)
+            ? `${requestHeaders}, ${mcpHeaders}`
+            : requestHeaders,
           'access-control-max-age': maxAgeSeconds,
         })
     }
@@ -30,3 +34,5 @@ export function createEdgeCors(origins: readonly string[]): Cors {
 
   return { answer }
 }
+
+const isMcp = ({ raw }: FastifyRequest): boolean => /\/mcp(?:\?|$)/.test(raw.url ?? '')

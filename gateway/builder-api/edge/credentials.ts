@@ -1,12 +1,10 @@
 import type { FastifyReply } from 'fastify'
-import { usagePath } from '../../../core/lib/names/resources.ts'
+import { isResourcePath } from '../../../core/lib/names/resources.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import { bearerToken } from '../../auth/credentials.ts'
 import type { App } from '../../http/app.ts'
-import { textMember } from '../../http/body.ts'
 
 const jwtShape = /^[\w-]+\.[\w-]+\.[\w-]+$/
-const appId = /^app_[0-9a-f]{24}$/
 
 /**
  * On every route of a user the edge takes JWTs alone: keys of any kind, opaque sessions and Basic are 401 before anybody
@@ -27,9 +25,9 @@ export function nameMetadata(app: App, edgeUrl: string): void {
   app.addHook('onSend', async (request, reply) => {
     if (reply.statusCode !== 401 || request.routeOptions.config.rules?.guard.kind !== 'actor')
       return
-    const clientId = textMember(request.params, 'clientId') ?? ''
-    const path = appId.test(clientId) ? usagePath(clientId) : ''
-    const url = `${edgeUrl}/.well-known/oauth-protected-resource${path}`
+    const path = request.raw.url?.split('?')[0] ?? ''
+    const suffix = isResourcePath(path) ? path : ''
+    const url = `${edgeUrl}/.well-known/oauth-protected-resource${suffix}`
     void reply.header(
       'www-authenticate',
       challengesOf(reply).map((challenge) => `${challenge}, resource_metadata="${url}"`),

@@ -5,12 +5,15 @@ import { createKeySet } from '../../platform-api/oidc/key-set.ts'
 import { healthRoute } from '../builder.ts'
 import { usageRoutes } from '../usage.ts'
 import { nameMetadata, requireJwt } from './credentials.ts'
+import { mcpRoutes } from './mcp.ts'
 import { edgeMetadataRoutes } from './metadata.ts'
 import { registrationRoutes } from './registration.ts'
 
 export interface EdgeDeps extends ListenerDeps {
   readonly edgeUrl: string
   readonly tokenAlg: string
+  /** Of pages that may call the edge. */
+  readonly corsOrigins: readonly string[]
 }
 
 /** What the builder API shows to the internet (docs/edge.md): nothing that creates users or keys. */
@@ -23,6 +26,7 @@ export function edgeRoutes(app: App, deps: EdgeDeps): void {
     limit: 'edge',
     refuses: ['METERING_NOT_CONFIGURED', 'METERING_FAILED'],
   })
+  mcpRoutes(app, deps)
   const { grantTypes } = createTokenEndpoint(deps)
   edgeMetadataRoutes(app, { ...deps, grantTypes, keySet: createKeySet() })
   registrationRoutes(app, deps.edgeUrl)

@@ -1,5 +1,5 @@
 import { Type } from 'typebox'
-import { usagePath } from '../../../core/lib/names/resources.ts'
+import { isResourcePath, resourcePath } from '../../../core/lib/names/resources.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { App } from '../../http/app.ts'
@@ -21,6 +21,10 @@ export interface MetadataDeps extends DiscoveryDeps {
 
 const rules = { guard: { kind: 'none' }, document: true } as const
 const wellKnown = '/.well-known/oauth-protected-resource'
+const resources = [
+  ['usage', 'getProtectedUsage'],
+  ['mcp', 'getProtectedMcp'],
+] as const
 
 /** What a client needs to find its way from an address to a token: RFC 9728, then RFC 8414. */
 export function edgeMetadataRoutes(app: App, deps: MetadataDeps): void {
@@ -50,18 +54,19 @@ function protectedResourceRoutes(app: App, { edgeUrl, publicUrl }: MetadataDeps)
   app.get(wellKnown, route(rules, schemaOf('getProtectedResource')), (request, reply) =>
     answerHeld(request, reply, { document: whole, maxAge: 3_600 }),
   )
-  app.get(
-    `${wellKnown}/api/v1/apps/:clientId/usage`,
-    route(rules, {
-      ...schemaOf('getProtectedUsage'),
-      params: Type.Object({ clientId: Type.String() }),
-    }),
-    (request, reply) => {
-      const { clientId } = request.params
-      if (!/^app_[0-9a-f]{24}$/.test(clientId))
-        throw new DomainError('NOT_FOUND', 'there is nothing at this address')
-      const document = holdDocument(documentOf(usagePath(clientId)))
-      return answerHeld(request, reply, { document, maxAge: 3_600 })
-    },
-  )
+  for (const [name, operationId] of resources)
+    app.get(
+      wellKnown + resourcePath(':clientId', name),
+      route(rules, {
+        ...schemaOf(operationId),
+        params: Type.Object({ clientId: Type.String() }),
+      }),
+      (request, reply) => {
+        const path = resourcePath(request.params.clientId, name)
+        if (!isResourcePath(path))
+          throw new DomainError('NOT_FOUND', 'there is nothing at this address')
+        const document = holdDocument(documentOf(path))
+        return answerHeld(request, reply, { document, maxAge: 3_600 })
+      },
+    )
 }

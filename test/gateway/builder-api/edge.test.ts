@@ -2,21 +2,17 @@ import * as oauth from 'oauth4webapi'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { secretly } from '../../support/secrecy.ts'
 import { outcome } from '../../core/support.ts'
-import { type Real, type RealApp, startReal } from '../real.ts'
-import { asRecord, publicUrl } from '../support.ts'
+import type { Real, RealApp } from '../real.ts'
+import { asRecord } from '../support.ts'
+import { type Edge, callback, edge, page, startEdge } from './edge-support.ts'
 
-const edge = 'https://edge.example'
-const page = 'https://page.example'
-
+let started: Edge
 let real: Real
 let app: RealApp
 let other: RealApp
 beforeAll(async () => {
-  real = await startReal(
-    { EDGE_PUBLIC_URL: edge, REGISTRATIONS_PER_APP: '12', REGISTRATION_UNUSED_DAYS: '30' },
-    {},
-    { builderEdge: { port: 0, url: edge, corsOrigins: [page], perAddress: 600 } },
-  )
+  started = await startEdge({ REGISTRATIONS_PER_APP: '12', REGISTRATION_UNUSED_DAYS: '30' })
+  real = started.real
   app = await real.newApp('edge')
   other = await real.newApp('other')
 })
@@ -45,13 +41,9 @@ async function ask(
 const usage = (clientId = app.clientId) =>
   `/api/v1/apps/${clientId}/usage?meter=network_fee_usd_micros`
 const register = '/api/v1/oidc/register'
-const callback = 'https://client.example/callback'
 
-async function newToken(more: { clientId?: string; usesMax?: number; days?: number } = {}) {
-  const request = { clientId: app.clientId, label: 'tests', usesMax: 20, days: 7, ...more }
-  const { token, registrationToken } = await real.core.as().createRegistrationToken(request)
-  return { token: secretly(token), id: registrationToken?.id ?? '' }
-}
+const newToken = (more: { usesMax?: number; days?: number } = {}, of: RealApp = app) =>
+  started.newToken(of, more)
 
 const authorize = ({ token }: { readonly token: string }) => ({ authorization: `Bearer ${token}` })
 
@@ -229,7 +221,7 @@ describe('registration', () => {
   })
 
   it('lets an app have so many clients and no more', async () => {
-    const token = await newToken({ clientId: other.clientId })
+    const token = await newToken({}, other)
     const metadata = { redirect_uris: [callback] }
     const statuses = await Promise.all(
       Array.from({ length: 15 }, async () => {
@@ -304,30 +296,8 @@ describe('registration', () => {
 })
 
 describe('a client that follows the metadata alone', () => {
-  // As a resolver of names would: the origins of the documents are where the listeners are.
-  const customFetch = (url: string, init: object = {}): Promise<Response> =>
-    fetch(url.replace(edge, real.edgeUrl).replace(publicUrl, real.url), init)
+  const customFetch = (url: string, init?: object) => started.customFetch(url, init)
   const via = { [oauth.customFetch]: customFetch } as const
-
-  /** What a person does in the browser: sees the page and allows. */
-  async function allow(address: URL): Promise<URL> {
-    const { cookie = '' } = app.session
-    const asked = await customFetch(address.href, { headers: { cookie }, redirect: 'manual' })
-    const text = await asked.text()
-    const form = new URLSearchParams({ action: 'approve' })
-    for (const [, name = '', value = ''] of text.matchAll(
-      /<input type="hidden" name="([^"]+)" value="([^"]*)"/g,
-    ))
-      form.set(name, value.replaceAll('&amp;', '&'))
-    expect(text).toContain('registered with edge')
-    const done = await fetch(`${real.url}/oidc/consent`, {
-      method: 'POST',
-      redirect: 'manual',
-      headers: { cookie, origin: publicUrl, 'content-type': 'application/x-www-form-urlencoded' },
-      body: form.toString(),
-    })
-    return new URL(done.headers.get('location') ?? '')
-  }
 
   async function discover() {
     const first = await customFetch(edge + usage())
@@ -376,7 +346,12 @@ describe('a client that follows the metadata alone', () => {
       client_id: client.client_id,
       [oauth.clockSkew]: Math.round((real.core.clock.now().getTime() - Date.now()) / 1000),
     }
-    const parameters = oauth.validateAuthResponse(as, skewed, await allow(address), 'state')
+    const parameters = oauth.validateAuthResponse(
+      as,
+      skewed,
+      await started.allow(app, address),
+      'state',
+    )
     const tokens = await oauth.processAuthorizationCodeResponse(
       as,
       skewed,
@@ -418,11 +393,6 @@ describe('a client that follows the metadata alone', () => {
 
   const useSession = (token: string) => outcome(real.core.as().verifySignerSession({ token }))
 
-  const setScopes = (scopes: string) =>
-    real.core.sql.query(`update clients set scopes = ${scopes} where client_id = $1`, [
-      app.clientId,
-    ])
-
   const askUsage = (token: string) =>
     customFetch(edge + usage(), { headers: { authorization: `Bearer ${token}` } })
 
@@ -463,8 +433,8 @@ describe('a client that follows the metadata alone', () => {
   })
 
   it('ends its own login, and no other, and no session of the backend', async () => {
-    await setScopes(`array_append(scopes, 'offline_access')`)
-    onTestFinished(async () => void (await setScopes(`array_remove(scopes, 'offline_access')`)))
+    await started.setRefreshable(app, true)
+    onTestFinished(async () => void (await started.setRefreshable(app, false)))
     const mine = await logIn(refreshable)
     const theirs = await logIn()
     const next = async () =>

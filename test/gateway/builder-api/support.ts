@@ -33,6 +33,28 @@ export async function startBuilder(env: Readonly<Record<string, string>> = {}) {
   const askEdge = (method: string, path: string, options: Ask = {}) =>
     askAt(real.edgeUrl, { method, path, options })
 
+  /** The same as a call of the MCP tool there: its answer, or the refusal that it holds. */
+  async function askMcp(_method: string, path: string, { authorization = null }: Ask = {}) {
+    const { pathname, searchParams } = new URL(path, real.edgeUrl)
+    const response = await fetch(real.edgeUrl + pathname.replace(/usage$/, 'mcp'), {
+      method: 'POST',
+      ...requestOf({ authorization, json: callOf(searchParams), headers: mcpHeaders }),
+    })
+    const { status: outer, headers } = response
+    const message = await response.text()
+    const result = outer < 300 ? asRecord(asRecord(JSON.parse(message))['result']) : null
+    const [content] = Array.isArray(result?.['content']) ? result['content'] : []
+    const text = String(content?.text ?? message)
+    const body = asRecord(JSON.parse(text))
+    const isRefusal = result === null || result['isError'] === true
+    if (!isRefusal) expect(result['structuredContent']).toEqual(body)
+    const answer = { status: isRefusal ? Number(body['status']) : outer, headers, text, body }
+    const type = isRefusal ? 'application/problem+json' : 'application/json'
+    const usage = { ...answer, headers: new Headers({ 'content-type': type }) }
+    check({ method: 'GET', path: pathname, answer: usage })
+    return answer
+  }
+
   async function askAt(
     url: string,
     { method, path, options }: { method: string; path: string; options: Ask },
@@ -53,12 +75,37 @@ export async function startBuilder(env: Readonly<Record<string, string>> = {}) {
     return { ...app, tenantBasic: basicOf(app.clientId, secretly(secret)) }
   }
 
-  return { real, document, ask, askEdge, newTenant, stop: real.stop }
+  return { real, document, ask, askEdge, askMcp, newTenant, stop: real.stop }
 }
 
 export type Builder = Awaited<ReturnType<typeof startBuilder>>
 export type Answer = Awaited<ReturnType<Builder['ask']>>
 export type { Real }
+
+const revision = '2026-07-28'
+const tool = 'query_usage'
+
+export const mcpHeaders = {
+  accept: 'application/json, text/event-stream',
+  'mcp-protocol-version': revision,
+  'mcp-method': 'tools/call',
+  'mcp-name': tool,
+}
+
+/** A parameter that is there twice, and groupBy, are lists. */
+export function callOf(parameters: URLSearchParams) {
+  const list = (name: string) => parameters.getAll(name)
+  const entries = [...new Set(parameters.keys())].map((name) => {
+    const values = list(name)
+    return [name, name === 'groupBy' || values.length > 1 ? values : values[0]]
+  })
+  const meta = {
+    'io.modelcontextprotocol/protocolVersion': revision,
+    'io.modelcontextprotocol/clientCapabilities': {},
+  }
+  const params = { name: tool, arguments: Object.fromEntries(entries), _meta: meta }
+  return { jsonrpc: '2.0', id: 1, method: 'tools/call', params }
+}
 
 function requestOf({ authorization = null, json, text, form, headers = {} }: Ask): RequestInit {
   const sent = new Headers(headers)

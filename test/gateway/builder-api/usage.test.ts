@@ -59,6 +59,7 @@ async function newJwt(externalUserId: string): Promise<string> {
 const doors = [
   { door: 'the builder port', at: 'ask', newCredential: newKey },
   { door: 'the edge', at: 'askEdge', newCredential: newJwt },
+  { door: 'its MCP tool', at: 'askMcp', newCredential: newJwt },
 ] as const
 
 /** Each row has a fault, and those of all rows after it: the first decides. */

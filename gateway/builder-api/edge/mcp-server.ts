@@ -1,0 +1,51 @@
+import {
+  type CallToolResult,
+  ProtocolError,
+  ProtocolErrorCode,
+  Server,
+  type Tool,
+  createMcpHandler,
+} from '@modelcontextprotocol/server'
+
+export interface CallableTool {
+  readonly definition: Tool
+  /** Never throws: what it refuses is a result, too. */
+  call(parameters: unknown): Promise<CallToolResult>
+}
+
+/** Those with structured answers. Older ones have batches, of which each would be one request for the rate limits. */
+const revisions = ['2026-07-28', '2025-11-25', '2025-06-18']
+
+/**
+ * Answers one message of the Model Context Protocol, in the revision that it is written in. Nothing of it is kept: there
+ * are no sessions, and no streams. Throws only what is our own fault.
+ */
+export async function answerMessage(
+  request: Request,
+  { message, tool }: { readonly message: object; readonly tool: CallableTool },
+): Promise<Response> {
+  let failure: Error | undefined
+  const handler = createMcpHandler(() => createServer(tool), {
+    onerror: (error) => (failure = error),
+    keepAliveMs: 0,
+  })
+  const response = await handler.fetch(request, { parsedBody: message })
+  if (response.status >= 500) throw failure ?? new Error('the MCP server failed')
+  return response
+}
+
+function createServer(tool: CallableTool): Server {
+  const server = new Server(
+    { name: 'tollgate', title: 'tollgate', version: '1.0.0' },
+    { capabilities: { tools: {} }, supportedProtocolVersions: revisions },
+  )
+  server.setRequestHandler('tools/list', () => ({ tools: [tool.definition] }))
+  server.setRequestHandler('tools/call', ({ params }) => {
+    if (params.name === tool.definition.name) return tool.call(params.arguments ?? {})
+    throw new ProtocolError(
+      ProtocolErrorCode.InvalidParams,
+      `there is one tool here: ${tool.definition.name}`,
+    )
+  })
+  return server
+}

@@ -1,0 +1,63 @@
+import { expect } from 'vitest'
+import { secretly } from '../../support/secrecy.ts'
+import { type RealApp, startReal } from '../real.ts'
+import { publicUrl } from '../support.ts'
+
+export const edge = 'https://edge.example'
+export const page = 'https://page.example'
+export const callback = 'https://client.example/callback'
+
+/** The edge before a real core. */
+export async function startEdge(env: Readonly<Record<string, string>> = {}) {
+  const real = await startReal(
+    { EDGE_PUBLIC_URL: edge, ...env },
+    {},
+    {
+      builderEdge: { port: 0, url: edge, corsOrigins: [page], perAddress: 600 },
+    },
+  )
+
+  /** As a resolver of names would: the origins of the documents are where the listeners are. */
+  const customFetch = (url: string, init: object = {}): Promise<Response> =>
+    fetch(url.replace(edge, real.edgeUrl).replace(publicUrl, real.url), init)
+
+  /** What the app's owner does in the browser: sees the page and allows. */
+  async function allow({ session: { cookie = '' } }: RealApp, address: URL): Promise<URL> {
+    const asked = await customFetch(address.href, { headers: { cookie }, redirect: 'manual' })
+    const text = await asked.text()
+    const form = new URLSearchParams({ action: 'approve' })
+    for (const [, name = '', value = ''] of text.matchAll(
+      /<input type="hidden" name="([^"]+)" value="([^"]*)"/g,
+    ))
+      form.set(name, value.replaceAll('&amp;', '&'))
+    expect(text).toContain('registered with edge')
+    const done = await fetch(`${real.url}/oidc/consent`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { cookie, origin: publicUrl, 'content-type': 'application/x-www-form-urlencoded' },
+      body: form.toString(),
+    })
+    return new URL(done.headers.get('location') ?? '')
+  }
+
+  /** An initial access token. */
+  async function newToken(
+    { clientId }: Pick<RealApp, 'clientId'>,
+    more: { usesMax?: number; days?: number } = {},
+  ) {
+    const request = { clientId, label: 'tests', usesMax: 20, days: 7, ...more }
+    const { token, registrationToken } = await real.core.as().createRegistrationToken(request)
+    return { token: secretly(token), id: registrationToken?.id ?? '' }
+  }
+
+  /** Whether the app's logins may be refreshed. */
+  const setRefreshable = ({ clientId }: RealApp, isRefreshable: boolean) =>
+    real.core.sql.query(
+      `update clients set scopes = ${isRefreshable ? 'array_append' : 'array_remove'}(scopes, 'offline_access') where client_id = $1`,
+      [clientId],
+    )
+
+  return { real, customFetch, allow, newToken, setRefreshable, stop: real.stop }
+}
+
+export type Edge = Awaited<ReturnType<typeof startEdge>>
