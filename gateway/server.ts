@@ -8,6 +8,7 @@ import {
 import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
 import { type Now, systemNow } from '../core/lib/time.ts'
+import { issuerPath } from '../proto/headers.ts'
 import { builderRoutes } from './builder-api/builder.ts'
 import { createEdgeCors } from './builder-api/edge/cors.ts'
 import { edgeRoutes } from './builder-api/edge/edge.ts'
@@ -87,7 +88,7 @@ function createParts(
 ) {
   const { publicUrl, edge, builderEdge, tokenAlg, validateV2, loginProvider } = config
   const { ingestSecret, corsOrigins } = edge
-  const core = connectCore(config.core)
+  const core = connectCore(config.core, publicUrl + issuerPath)
   const { trustedProxyHops } = edge
   const shared = {
     core,

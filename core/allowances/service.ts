@@ -202,17 +202,25 @@ export function createAllowances({
 
   async function balanceNow(user: User, at: Date) {
     const key = keyOf(user)
-    const [account, unpriced] = await Promise.all([readAccount(key), countUnpriced(key)])
+    const [figures, unpriced] = await Promise.all([balanceOf(key, at), countUnpriced(key)])
+    return {
+      externalUserId: user.externalUserId,
+      ...figures,
+      unpricedTickets: unpriced.toString(),
+    }
+  }
+
+  /** The balance of a user who was just read, at the instant `at`, without the tickets that wait for a rate. */
+  async function balanceOf(user: UserKey, at = now()) {
+    const account = await readAccount(user)
     const own = timeOf(account, at)
     const { balance: left, remaining, featureBalances } = figuresOf(account, own)
     return {
-      externalUserId: user.externalUserId,
       balanceUsdMicros: left.toString(),
       remainingUsdMicros: remaining.toString(),
       consumedUsdMicros: microsUp(account.periodConsumed).toString(),
       lifetimeGrantedUsdMicros: lifetimeGranted(account, own).toString(),
       hasAccess: remaining > 0n,
-      unpricedTickets: unpriced.toString(),
       featureBalances,
     }
   }
@@ -259,7 +267,7 @@ export function createAllowances({
     }
   }
 
-  return { read, credit, balance }
+  return { read, credit, balance, balanceOf }
 }
 
 export type Allowances = ReturnType<typeof createAllowances>

@@ -9,6 +9,7 @@ import { type AppId, type UserId, authId, isUuid } from '../platform/ids.ts'
 import type { Keys } from '../keys/keys.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
+import { isReadable } from '../lib/text/readable.ts'
 import { type Now, secondsOf } from '../lib/time.ts'
 import { createBatchLoader } from '../lib/concurrency.ts'
 import type { TokensApi } from '../tokens/module.ts'
@@ -180,10 +181,11 @@ export function createSigner({
     }
   }
 
-  // A token whose ids are no UUIDs was not issued by us.
+  // A token whose ids are no UUIDs, or whose grants are no names, was not issued by us.
   const isRevoked = async (token: TokenIds): Promise<boolean> =>
     !isUuid(token.jti) ||
     (token.loginId !== '' && !isUuid(token.loginId)) ||
+    !token.grants.every(isReadable) ||
     isVoidToken({
       ids: [token.jti, token.loginId, ...token.grants.slice(0, tokenGrantsMax)],
       familyId: token.loginId === '' ? null : token.loginId,

@@ -1,6 +1,7 @@
 import type { DescMessage, MessageInitShape } from '@bufbuild/protobuf'
 import { type CallOptions, type Client, type Transport, createClient } from '@connectrpc/connect'
 import { createGrpcTransport } from '@connectrpc/connect-node'
+import { isOfOtherIssuer } from '../../core/lib/foreign-tokens/form.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import {
@@ -38,7 +39,13 @@ import {
 import { BuilderUserService } from '../../proto/gen/es/tollgate/keys/v1/builder_pb.ts'
 import { AuthorizationService } from '../../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
 import { DeviceService } from '../../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
-import { GrantService } from '../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
+import {
+  type ExchangeBuilderTokenRequestSchema,
+  type ExchangeBuilderTokenResponse,
+  type ExchangeTokenRequestSchema,
+  type ExchangeTokenResponse,
+  GrantService,
+} from '../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
 import {
   type MintUserTokenRequestSchema,
   type MintUserTokenResponse,
@@ -70,6 +77,7 @@ const provisionDeadlineMs = 20_000
 const testClockDeadlineMs = 40_000
 
 type Init<Schema extends DescMessage> = MessageInitShape<Schema>
+type Send<Request, Response> = (request: Request) => Promise<Response>
 
 /** A method of a Connect client that takes the calls of many, each with its credential. */
 type BatchedMethod<Request, Response> = (
@@ -79,9 +87,10 @@ type BatchedMethod<Request, Response> = (
 
 /**
  * One connection to core for this process. `callsFor` gives the calls on behalf of one request; each has a
- * deadline and throws only DomainErrors: the reason that core gave, UNAVAILABLE when it does not answer.
+ * deadline and throws only DomainErrors: the reason that core gave, UNAVAILABLE when it does not answer. `issuer` is that of
+ * our own tokens.
  */
-export function connectCore({ deadlineMs, ...address }: CoreOptions) {
+export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: string) {
   const { baseUrl, sessionManager } = openSessions(address)
   const transport = createGrpcTransport({ baseUrl, sessionManager, readMaxBytes: maxAnswerBytes })
   const callers = createClient(CallerService, transport)
@@ -109,7 +118,12 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const grants = createClient(GrantService, transport)
 
   const options = { token: address.token, deadlineMs }
-  const batches = batchedMethods({ tokens, users, keys, allowances }, options)
+  const batches = batchedMethods({ tokens, users, keys, allowances, grants }, options)
+  /** Sends subject tokens of other issuers apart from the rest: their keys may be slow to come, and a batch would wait. */
+  const apart =
+    <I extends { subjectToken?: string }, O>(alone: Send<I, O>, batched: Send<I, O>): Send<I, O> =>
+    (request) =>
+      (isOfOtherIssuer(request.subjectToken ?? '', issuer) ? alone : batched)(request)
 
   const callsOf = lazyGroups({
     /** Whether core has already seen this caller's credential. */
@@ -189,9 +203,9 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       replace: call(registrations.replaceRegistration),
       delete: call(registrations.deleteRegistration),
     }),
-    builder: ({ call }: CallContext) => ({
+    builder: ({ call, batched }: CallContext) => ({
       provisionUser: call(builderUsers.provisionUser, provisionDeadlineMs),
-      exchange: call(grants.exchangeBuilderToken),
+      exchange: apart(call(grants.exchangeBuilderToken), batched(batches.exchangeBuilderToken)),
       queryMeter: call(meters.queryMeter),
     }),
     tokens: ({ call, batched }: CallContext) => ({
@@ -248,8 +262,8 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       get: call(devices.getDevice),
       decide: call(devices.decideDevice),
     }),
-    grants: ({ call }: CallContext) => ({
-      exchange: call(grants.exchangeToken),
+    grants: ({ call, batched }: CallContext) => ({
+      exchange: apart(call(grants.exchangeToken), batched(batches.exchangeToken)),
       mintSigner: call(grants.mintSignerToken),
       mintOwner: call(grants.mintOwnerToken),
       redeemDevice: call(grants.redeemDeviceCode),
@@ -328,11 +342,12 @@ interface BatchedClients {
   readonly users: Client<typeof UserService>
   readonly keys: Client<typeof KeyService>
   readonly allowances: Client<typeof AllowanceService>
+  readonly grants: Client<typeof GrantService>
 }
 
 /** The methods that are called so often that what comes at the same time shares an RPC. */
 function batchedMethods(
-  { tokens, users, keys, allowances }: BatchedClients,
+  { tokens, users, keys, allowances, grants }: BatchedClients,
   { token, deadlineMs }: { readonly token: string; readonly deadlineMs: number },
 ) {
   // Three small batches at a time, so that core works on one while another is on its way.
@@ -359,5 +374,20 @@ function batchedMethods(
   const getBalance = inBatches<Init<typeof GetBalanceRequestSchema>, GetBalanceResponse>(
     allowances.getBalances,
   )
-  return { mintUserToken, upsertUser, createKey, createGrant, getBalance }
+  const exchangeToken = inBatches<Init<typeof ExchangeTokenRequestSchema>, ExchangeTokenResponse>(
+    grants.exchangeTokens,
+  )
+  const exchangeBuilderToken = inBatches<
+    Init<typeof ExchangeBuilderTokenRequestSchema>,
+    ExchangeBuilderTokenResponse
+  >(grants.exchangeBuilderTokens)
+  return {
+    mintUserToken,
+    upsertUser,
+    createKey,
+    createGrant,
+    getBalance,
+    exchangeToken,
+    exchangeBuilderToken,
+  }
 }

@@ -461,6 +461,14 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
       grants.ExchangeTokenRequest.fromPartial({}),
       to.grants.exchangeToken.bind(to.grants),
     ),
+    revokeToken: call(
+      grants.RevokeTokenRequest.fromPartial({}),
+      to.grants.revokeToken.bind(to.grants),
+    ),
+    exchangeTokens: call(
+      grants.ExchangeTokensRequest.fromPartial({}),
+      to.grants.exchangeTokens.bind(to.grants),
+    ),
     listSignerSessions: call(
       grants.ListSignerSessionsRequest.fromPartial({}),
       to.grants.listSignerSessions.bind(to.grants),

@@ -59,6 +59,13 @@ export function kidOf({
 export const issuerOf = ({ claims: { iss } }: UnprovedToken): string =>
   typeof iss === 'string' ? withoutFinalSlashes(iss) : ''
 
+/** Whether `text` is a JWT that names another issuer than `issuer`. */
+export function isOfOtherIssuer(text: string, issuer: string): boolean {
+  const token = openToken(text)
+  const named = token ? issuerOf(token) : ''
+  return named !== '' && named !== withoutFinalSlashes(issuer)
+}
+
 /** The texts of a claim that is one text or a list of them. */
 export function textsOf(claim: unknown): string[] {
   if (typeof claim === 'string') return [claim]

@@ -75,7 +75,7 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
     })
     const actor = { name: caller?.m2mClientId ?? anonymous.actor.name, context }
     const attempt = { ...anonymous, actor, isAnonymous: caller === null }
-    return exchangeAudit.record(attempt, () => issue(request, caller))
+    return exchangeAudit.record(attempt, (decided) => issue(request, caller, decided))
   }
 
   /** Checks the request, then the client's credentials: those of the app's M2M client or of the platform's. */
@@ -94,6 +94,7 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
   async function issue(
     request: ExchangeBuilderTokenRequest,
     caller: M2mCaller | null,
+    decided: () => void,
   ): Promise<ExchangeBuilderTokenResponse> {
     requireRequested(request.requestedTokenType, [TokenType.accessToken])
     requireTargets([...request.resources, ...request.audiences], signerTargets(issuer))
@@ -104,7 +105,7 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
         ? await foreignSubjects.ownerOf(subjectToken, clientId)
         : await tokenOwner(subjectToken, clientId)
     const grants = joinGrants(subject.grants, caller?.grants ?? [])
-    const issued = await signerTokens.issue({ ...subject, grants }, notAfter)
+    const issued = await signerTokens.issue({ ...subject, grants }, { notAfter, decided })
     return { ...issued, issuedTokenType: TokenType.accessToken }
   }
 

@@ -33,7 +33,7 @@ export function createDeviceTokenExchange({
         throw new DomainError('GRANT_INVALID', `the device token lacks the scope ${Scope.signJob}`)
       const issued = await signerTokens.issue(
         { ...caller, tokensValidAfter: user.tokensValidAfter, grants: lineageOf(jwt) },
-        jwt.exp,
+        { notAfter: jwt.exp },
       )
       return { ...issued, issuedTokenType: TokenType.accessToken }
     })

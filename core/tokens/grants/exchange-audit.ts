@@ -1,11 +1,11 @@
 import { Counter } from 'prom-client'
 import { DomainError } from '../../../proto/errors.ts'
+import { createBatchLoader } from '../../lib/concurrency.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Metrics } from '../../lib/metrics.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { type Actor, type AuditEntry, auditAll } from '../../platform/audit.ts'
-import { createBatchWriter } from '../../platform/batch-writer.ts'
 import type { AppId } from '../../platform/ids.ts'
 
 /** One request for a token, as the audit log names it. */
@@ -34,10 +34,14 @@ export function createExchangeAudit({ pool, log, metrics, now }: ExchangeAuditDe
     registers: [metrics],
   })
 
-  const writeInBatch = createBatchWriter<AuditEntry, null>(pool, async (db, entries) => {
-    await auditAll(db, entries)
-    return entries.map(() => null)
-  })
+  // One at a time: what comes meanwhile shares the next statement.
+  const writeInBatch = createBatchLoader(
+    async (entries: readonly AuditEntry[]) => {
+      await auditAll(pool, entries)
+      return () => undefined
+    },
+    { concurrency: 1 },
+  )
 
   async function write(
     attempt: ExchangeAttempt,
@@ -65,11 +69,22 @@ export function createExchangeAudit({ pool, log, metrics, now }: ExchangeAuditDe
     else void write(attempt, 'refused', reason)
   }
 
-  /** Runs `work` and records how it ended. */
-  async function record<T>(attempt: ExchangeAttempt, work: () => Promise<T>): Promise<T> {
+  /**
+   * Runs `work` and records how it ended. Work that calls `decided` when nothing can be refused any more has its entry written
+   * while the token is signed: then the entries of requests that were decided together share a statement.
+   */
+  async function record<T>(
+    attempt: ExchangeAttempt,
+    work: (decided: () => void) => Promise<T>,
+  ): Promise<T> {
+    let entry: Promise<void> | undefined
+    const decided = (): void => {
+      entry ??= write(attempt, 'success', null)
+    }
     try {
-      const response = await work()
-      await write(attempt, 'success', null)
+      const response = await work(decided)
+      decided()
+      await entry
       return response
     } catch (error) {
       recordRefusal(attempt, error)

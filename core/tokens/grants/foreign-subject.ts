@@ -2,8 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { ForeignTokens } from '../../identity/issuers/foreign-tokens.ts'
 import type { Fault } from '../../identity/issuers/verification.ts'
-import { issuerOf, openToken } from '../../lib/foreign-tokens/form.ts'
-import { withoutFinalSlashes } from '../../lib/text/urls.ts'
+import { isOfOtherIssuer } from '../../lib/foreign-tokens/form.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
 import type { UserCaller } from '../../rpc/callers.ts'
 import { invalidToken } from '../issuer/jwt.ts'
@@ -21,11 +20,7 @@ const keysMs = 2_000
 /** Tokens of issuers that apps trust, as subject tokens (docs/trusted-issuers.md). */
 export function createForeignSubjects({ issuer, foreignTokens, now }: ForeignSubjectsDeps) {
   /** Whether a token names another issuer than ours. What is no JWT is left to the rules for ours. */
-  function isForeign(text: string): boolean {
-    const token = openToken(text)
-    const named = token ? issuerOf(token) : ''
-    return named !== '' && named !== withoutFinalSlashes(issuer)
-  }
+  const isForeign = (text: string): boolean => isOfOtherIssuer(text, issuer)
 
   /**
    * The user that the token stands for, in the app `clientId` where one is named. GRANT_INVALID when it stands for none, UNAVAILABLE

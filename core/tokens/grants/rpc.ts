@@ -13,6 +13,7 @@ import {
 } from '../../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { addSeconds } from '../../lib/time.ts'
+import { batchedRpc } from '../../rpc/batched.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Introspection } from '../revocation/introspection.ts'
 import type { TokenFamilies } from '../login/token-families.ts'
@@ -44,8 +45,7 @@ export interface GrantsRpcDeps {
 
 export function createGrantsRpc(deps: GrantsRpcDeps) {
   const grantService: Handlers<pb.GrantServiceServer> = {
-    exchangeToken: rpc(optionalOauthClient(), deps.tokenExchange.exchange),
-    exchangeBuilderToken: rpc(optionalOauthClient(), deps.builderExchange.exchange),
+    ...exchanges(deps),
     mintSignerToken: rpc(
       oauthClient(),
       async (request: pb.MintSignerTokenRequest, caller, context) =>
@@ -118,6 +118,22 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
     ),
   }
   return { grantService }
+}
+
+/** Token exchange (RFC 8693) at both surfaces, one by one and in batches. */
+function exchanges({ tokenExchange, builderExchange }: GrantsRpcDeps) {
+  const client = optionalOauthClient()
+  const path = 'tollgate.tokens.v1.GrantService'
+  return {
+    exchangeToken: rpc(client, tokenExchange.exchange),
+    exchangeTokens: batchedRpc(`${path}/ExchangeToken`, client, tokenExchange.exchange),
+    exchangeBuilderToken: rpc(client, builderExchange.exchange),
+    exchangeBuilderTokens: batchedRpc(
+      `${path}/ExchangeBuilderToken`,
+      client,
+      builderExchange.exchange,
+    ),
+  }
 }
 
 const mintOwner =

@@ -9,7 +9,7 @@ import type { Jwts } from '../issuer/jwt.ts'
 export interface SignerTokensDeps {
   readonly clients: Pick<Clients, 'findPublic'>
   readonly jwts: Jwts
-  readonly allowances: Pick<Allowances, 'balance'>
+  readonly allowances: Pick<Allowances, 'balanceOf'>
   readonly ttlSeconds: number
   /** Refuses users without anything left to spend. */
   readonly enforceAllowance: boolean
@@ -39,7 +39,7 @@ export function createSignerTokens(deps: SignerTokensDeps) {
     const client = await clients.findPublic(subject.clientId)
     if (!client) throw ungranted()
     requireGranted(client.scopes)
-    const balance = await allowances.balance(subject)
+    const balance = await allowances.balanceOf(subject)
     if (enforceAllowance && !balance.hasAccess) {
       throw new DomainError('ALLOWANCE_EXHAUSTED', 'the allowance of this user is used up')
     }
@@ -54,9 +54,16 @@ export function createSignerTokens(deps: SignerTokensDeps) {
     }
   }
 
-  /** A signer JWT. Refuses as `sessionOf`. `notAfter` (Unix seconds) is the expiry of the token that it is exchanged for. */
-  async function issue(subject: SignerSubject, notAfter?: number) {
+  /**
+   * A signer JWT. Refuses as `sessionOf`. `notAfter` (Unix seconds) is the expiry of the token that it is exchanged for;
+   * `decided` is called when nothing is left but the signature.
+   */
+  async function issue(
+    subject: SignerSubject,
+    { notAfter, decided }: { notAfter?: number | undefined; decided?: () => void } = {},
+  ) {
     const session = await sessionOf(subject)
+    decided?.()
     const token = await jwts.sign({
       sub: subject.externalUserId,
       clientId: subject.clientId,

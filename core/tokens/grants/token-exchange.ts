@@ -102,7 +102,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
         throw error
       })
     }
-    return exchangeAudit.record(attempt, () => issueSignerToken(exchange))
+    return exchangeAudit.record(attempt, (decided) => issueSignerToken(exchange, decided))
   }
 
   const isKey = ({ subjectTokenType, subjectToken }: ExchangeTokenRequest): boolean =>
@@ -142,11 +142,10 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
   }
 
   /** Exchanges a key or a user JWT for a signer JWT with the balance of its user. */
-  async function issueSignerToken({
-    request,
-    app,
-    caller,
-  }: Exchange): Promise<ExchangeTokenResponse> {
+  async function issueSignerToken(
+    { request, app, caller }: Exchange,
+    decided: () => void,
+  ): Promise<ExchangeTokenResponse> {
     requireRequested(
       request.requestedTokenType,
       app ? [TokenType.accessToken] : [TokenType.accessToken, TokenType.jwt],
@@ -157,7 +156,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
       : foreignSubjects.isForeign(request.subjectToken)
         ? await foreignOwner(request, { app, caller })
         : await tokenOwner(request, { app, caller })
-    const issued = await signerTokens.issue(subject, notAfter)
+    const issued = await signerTokens.issue(subject, { notAfter, decided })
     return { ...issued, issuedTokenType: request.requestedTokenType ?? TokenType.accessToken }
   }
 

@@ -3,10 +3,11 @@ import { promisify } from 'node:util'
 import { type JWTPayload, errors, jwtVerify } from 'jose'
 import { DomainError } from '../../../proto/errors.ts'
 import { isUuid } from '../../platform/ids.ts'
+import { createBatchLoader } from '../../lib/concurrency.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
 import { scopeGrant } from '../../platform/grants/grants.ts'
-import { type TokenEnds, findEnds } from '../revocation/store.ts'
+import { type TokenEnds, type TokenState, findStates } from '../revocation/store.ts'
 import { splitScopes } from '../scopes.ts'
 import type { SigningKey, SigningKeys } from './signing-keys.ts'
 import { type IssuedToken, type TokenUse, signingAlgorithms } from '../types.ts'
@@ -84,6 +85,12 @@ export const lineageOf = ({ grants, familyId, jti }: VerifiedJwt): readonly stri
 
 /** Signs and verifies the issuer's JWTs (decision 9, RFC 9068). */
 export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
+  const stateOf = createBatchLoader(async (tokens: readonly TokenEnds[]) => {
+    const states = await findStates(pool, tokens)
+    const byToken = new Map(tokens.map((token, index) => [token, states[index]]))
+    return (token) => byToken.get(token)
+  })
+
   async function sign(token: NewToken): Promise<IssuedToken> {
     const at = secondsOf(now())
     const exp = Math.min(at + token.ttlSeconds, token.notAfter ?? Infinity)
@@ -175,7 +182,7 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
   async function withoutEnded(jwt: VerifiedJwt): Promise<VerifiedJwt> {
     const { clientId, familyId } = jwt
     const ofScopes = jwt.scopes.map((scope) => scopeGrant(clientId, scope))
-    const { ended, isLoginLive } = await findEnds(pool, {
+    const { ended, isLoginLive } = await readState({
       ids: [...lineageOf(jwt), clientId, ...ofScopes],
       familyId,
       issuedAt: new Date(jwt.iat * 1000),
@@ -187,9 +194,15 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     return { ...jwt, scopes }
   }
 
+  async function readState(token: TokenEnds): Promise<TokenState> {
+    const state = await stateOf(token)
+    if (!state) throw new Error('a token of a batch has no state')
+    return state
+  }
+
   /** Whether something that a JWT descends from has ended. */
   async function isVoidToken(token: TokenEnds): Promise<boolean> {
-    const { ended, isLoginLive } = await findEnds(pool, token)
+    const { ended, isLoginLive } = await readState(token)
     return ended.length > 0 || !isLoginLive
   }
 

@@ -90,7 +90,10 @@ const tlsOf = (env: Readonly<Record<string, string>>) => readClientTls(createEnv
 async function callsFrom(target: string, env: Readonly<Record<string, string>>) {
   const address = { target, token: serviceToken, tls: tlsOf(env) }
   const command = connectCommand(address)
-  const gateway = connectGateway({ ...address, deadlineMs: 5_000 })
+  const gateway = connectGateway(
+    { ...address, deadlineMs: 5_000 },
+    'https://svc.example/api/v1/oidc',
+  )
   const end = (error: unknown): string => (error instanceof Error ? error.message : String(error))
   const [ofCommand, ofGateway] = await Promise.all([
     command.listSigningKeys().then(() => 'OK', end),

@@ -168,3 +168,64 @@ describe('an exchange for a user with nothing left', () => {
     expect(await outcome(exchange(strict.as(), poor))).toBe('ALLOWANCE_EXHAUSTED')
   })
 })
+
+describe('exchanges that come together', () => {
+  it('are judged each by its own token and credential, and each has its entry', async () => {
+    const other = await core.newApp()
+    const names = ['one', 'two', 'three', 'four']
+    await Promise.all(names.map((name) => core.as(app.basic).upsertUser(nameOf(name))))
+    const [good = '', ended = '', stale = '', misplaced = ''] = await Promise.all(names.map(mint))
+    await core.as(app.basic).revokeToken({ token: ended })
+    await core.as(app.basic).deactivateUser(nameOf('three'))
+    const call = (subjectToken: string, clientId = app.clientId, authorization?: string) => ({
+      request: {
+        clientId,
+        grantType,
+        subjectToken,
+        subjectTokenType: accessToken,
+        requestedTokenType: undefined,
+        audiences: [],
+        resources: [],
+        scope: undefined,
+      },
+      authorization,
+      correlationId: `together-${subjectToken.slice(-8)}`,
+    })
+    const { answers } = await core.as().exchangeTokens({
+      calls: [
+        call(good),
+        call(ended),
+        call(good, app.clientId, app.basic),
+        call(stale),
+        call(misplaced, other.clientId),
+        call(good, app.clientId, other.basic),
+        call(misplaced),
+      ],
+    })
+    expect(answers.map(({ response, refusal }) => refusal?.reason ?? response?.scope)).toEqual([
+      'sign:job',
+      'GRANT_INVALID',
+      'sign:job',
+      'GRANT_INVALID',
+      'NOT_FOUND',
+      'NOT_FOUND',
+      'sign:job',
+    ])
+    const { rows } = await core.sql.query<{ correlation_id: string; count: string }>(`
+      select correlation_id, count(*)::text as count from audit_log
+      where action = 'app_oidc_token_exchange' and status = 'success' and correlation_id like 'together-%'
+      group by 1`)
+    expect(Object.fromEntries(rows.map(({ correlation_id: id, count }) => [id, count]))).toEqual({
+      [`together-${good.slice(-8)}`]: '2',
+      [`together-${misplaced.slice(-8)}`]: '1',
+    })
+  })
+
+  it('do not fail for ids that no token has', async () => {
+    const known = { jti: crypto.randomUUID(), issuedAt: 1n }
+    const checks = ['\0', 'a name'].map((grant) =>
+      core.as().checkToken({ ...known, grants: [grant] }),
+    )
+    expect((await Promise.all(checks)).map(({ revoked }) => revoked)).toEqual([true, false])
+  })
+})

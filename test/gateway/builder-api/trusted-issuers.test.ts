@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import {
   type ForeignIssuer,
@@ -20,23 +20,27 @@ beforeAll(async () => {
   builder = await startBuilder({ OUTBOUND_ALLOW: '127.0.0.1', JWT_ISSUER })
   mine = await builder.newTenant('mine')
   theirs = await builder.newTenant('theirs')
-  await trust(mine, 'azp', ['web'])
+  await trust(mine)
 })
 afterAll(async () => {
   await idp.stop()
   await builder.stop()
 })
 
-async function trust(tenant: Tenant, clientClaim: string, clientValues: readonly string[]) {
+/** Trusts the tokens of an issuer that say "web" in `azp`, unless told otherwise. */
+async function trust(
+  tenant: Tenant,
+  { issuer = idp.url, clientClaim = 'azp', clientValues = ['web'] } = {},
+) {
   const { core } = builder.real
   const owner = manage(core, { session: (await logInTo(core, tenant, 'owner')).token })
   await owner.addTrustedIssuer({
     clientId: tenant.clientId,
     rules: {
-      issuer: idp.url,
+      issuer,
       audiences: [],
       clientClaim,
-      clientValues: [...clientValues],
+      clientValues,
       userClaim: '',
       jwksUri: '',
     },
@@ -89,7 +93,7 @@ describe('a token of an issuer that an app trusts', () => {
 
   it('is that of the app in the path, whoever else was first to trust it', async () => {
     const late = await builder.newTenant('late')
-    await trust(late, 'azp', ['late'])
+    await trust(late, { clientValues: ['late'] })
     const both = await token({ azp: ['web', 'late'], sub: 'lin' })
     const answer = await usageAt('ask')(both, late.clientId)
     expect(answer.status).toBe(200)
@@ -107,6 +111,28 @@ describe('a token of an issuer that an app trusts', () => {
     expect(verdictOf(await exchange(text))).toBe('400 invalid_grant')
     expect((await usage(text)).status).toBe(401)
     expect((await usageAt('askEdge')(text)).status).toBe(401)
+  })
+})
+
+describe('a provider that hangs', () => {
+  it('holds up no exchange but those of its own tokens', async () => {
+    const iss = `${idp.url}/slow`
+    await trust(mine, { issuer: iss })
+    idp.state.answers['/slow/keys'] = () => undefined
+    onTestFinished(() => void delete idp.state.answers['/slow/keys'])
+    const waiting = await token({ iss })
+    const ends: string[] = []
+    const ask = async (subject: string) => void ends.push(verdictOf(await exchange(subject)))
+    const own = await builder.real.core
+      .as(mine.basic)
+      .mintUserToken({ clientId: mine.clientId, externalUserId: 'ada' })
+    await Promise.all([waiting, own.accessToken, waiting, own.accessToken].map(ask))
+    expect(ends).toEqual([
+      '200',
+      '200',
+      '503 temporarily_unavailable',
+      '503 temporarily_unavailable',
+    ])
   })
 })
 
