@@ -377,11 +377,11 @@ export const createRequireMetering =
     },
   })
 
-/** Any Bearer credential; the handler verifies it. */
-export const bearer = (): Guard<BearerCaller> =>
+/** Any Bearer credential, which is called `name`; the handler verifies it. */
+export const bearer = (name = 'the API key'): Guard<BearerCaller> =>
   throughGateway(async (request) => {
     if (request.credential.scheme !== 'bearer')
-      throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
+      throw new DomainError('CREDENTIAL_INVALID', `send ${name} as Bearer`)
     return { kind: 'bearer', token: request.credential.token }
   })
 

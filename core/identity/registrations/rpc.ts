@@ -4,6 +4,8 @@ import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Clients } from '../apps/clients.ts'
 import type { Registration, Registrations } from './registrations.ts'
 
+const managementToken = 'the registration access token'
+
 export interface RegistrationsRpcDeps {
   readonly registrations: Registrations
   readonly clients: Pick<Clients, 'appOf'>
@@ -12,18 +14,21 @@ export interface RegistrationsRpcDeps {
 export function createRegistrationsRpc({ registrations, clients }: RegistrationsRpcDeps) {
   const registrationService: Handlers<pb.RegistrationServiceServer> = {
     registerClient: rpc(
-      bearer(),
+      bearer('the initial access token'),
       async ({ metadata }: pb.RegisterClientRequest, { token }, context) => ({
         client: renderClient(await registrations.register(token, metadata, context)),
       }),
     ),
-    getRegistration: rpc(bearer(), async (request: pb.GetRegistrationRequest, { token }) => ({
-      client: renderClient(
-        await registrations.read({ clientId: request.registeredClientId, token }),
-      ),
-    })),
+    getRegistration: rpc(
+      bearer(managementToken),
+      async (request: pb.GetRegistrationRequest, { token }) => ({
+        client: renderClient(
+          await registrations.read({ clientId: request.registeredClientId, token }),
+        ),
+      }),
+    ),
     replaceRegistration: rpc(
-      bearer(),
+      bearer(managementToken),
       async (request: pb.ReplaceRegistrationRequest, { token }, context) => {
         const { registeredClientId: clientId, metadata } = request
         const registration = await registrations.update({ clientId, token }, metadata, context)
@@ -31,7 +36,7 @@ export function createRegistrationsRpc({ registrations, clients }: Registrations
       },
     ),
     deleteRegistration: rpc(
-      bearer(),
+      bearer(managementToken),
       async ({ registeredClientId }: pb.DeleteRegistrationRequest, { token }, context) => {
         await registrations.remove({ clientId: registeredClientId, token }, context)
         return {}

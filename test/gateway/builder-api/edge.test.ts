@@ -244,7 +244,9 @@ describe('registration', () => {
     const mistyped = `${once.token.slice(0, -1)}_`
     const statuses = [await statusWith(revoked.token), await statusWith(mistyped)]
     expect([...statuses, await statusWith(app.apiKey.slice(7))]).toEqual([401, 401, 401])
-    expect((await ask('POST', register, {}, metadata)).status).toBe(401)
+    expect((await ask('POST', register, {}, metadata)).body).toMatchObject({
+      error_description: 'send the initial access token as Bearer',
+    })
     const short = await newToken({ days: 1 })
     const at = real.core.clock.now()
     real.core.clock.advance(86_400_000)
