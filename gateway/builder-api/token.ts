@@ -45,7 +45,6 @@ const BuilderSession = named(
 
 const refuses = [
   'GRANT_INVALID',
-  'SCOPE_INVALID',
   'TARGET_INVALID',
   'TOKEN_TYPE_UNSUPPORTED',
   'ALLOWANCE_EXHAUSTED',

@@ -75,7 +75,9 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
     })
     const actor = { name: caller?.m2mClientId ?? anonymous.actor.name, context }
     const attempt = { ...anonymous, actor, isAnonymous: caller === null }
-    return exchangeAudit.record(attempt, (decided) => issue(request, caller, decided))
+    return exchangeAudit.record(attempt, (decided) =>
+      issue(request, caller, decided).catch(asUngranted),
+    )
   }
 
   /** Checks the request, then the client's credentials: those of the app's M2M client or of the platform's. */
@@ -131,3 +133,10 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
 }
 
 export type BuilderExchange = ReturnType<typeof createBuilderExchange>
+
+/** This endpoint takes no scope, so it has no word for one: what may not sign is no subject here. */
+function asUngranted(error: unknown): never {
+  if (error instanceof DomainError && error.reason === 'SCOPE_INVALID')
+    throw new DomainError('GRANT_INVALID', error.message, { cause: error })
+  throw error
+}

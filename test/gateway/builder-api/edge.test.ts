@@ -412,6 +412,20 @@ describe('a client that follows the metadata alone', () => {
       scope: 'openid',
       descends_from: expect.arrayContaining([client.client_id]),
     })
+    // It reads, and spends nothing.
+    const exchange = await fetch(`${real.builderUrl}/api/v1/apps/${app.clientId}/oidc/token`, {
+      method: 'POST',
+      body: new URLSearchParams({
+        grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+        subject_token: tokens.access_token,
+        subject_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+      }),
+    })
+    expect(exchange.status).toBe(400)
+    expect(await exchange.json()).toMatchObject({
+      error: 'invalid_grant',
+      error_description: 'the subject token lacks the scope sign:job',
+    })
   })
 
   it('ends with its registration, and its logins with it', async () => {

@@ -146,6 +146,16 @@ describe('the exchange', () => {
     secretly(String(answer.body['access_token']))
     expect(verdictOf(answer)).toBe('200')
     await own(theirs, false)
+    // What it is got with may end: the key, and the secret of the client.
+    const { rows: ends } = await builder.real.core.sql.query<{ id: string }>(
+      `select 'key:' || id as id from api_keys where secret_hash = $1
+       union all select s.id::text from client_secrets s where s.client_id = $2`,
+      [storedHash(key), authorization() === mine.basic ? mine.m2mClientId : theirs.m2mClientId],
+    )
+    expect(ends).toHaveLength(2)
+    expect(claimsOf(answer.body['access_token'])['descends_from']).toEqual(
+      expect.arrayContaining(ends.map(({ id }) => id)),
+    )
   })
 
   it('takes every name of the signer, with a final slash or without', async () => {
@@ -378,7 +388,7 @@ describe('a subject', () => {
       [app.clientId],
     )
     const answer = await post({ ...exchange, subject_token }, { clientId: app.clientId })
-    expect(verdictOf(answer)).toBe('400 invalid_scope')
+    expect(verdictOf(answer)).toBe('400 invalid_grant')
   })
 })
 
