@@ -10,6 +10,7 @@ import { createBackendModule } from './metering/backend/module.ts'
 import { createMeteringModule } from './metering/module.ts'
 import type { Module } from './module.ts'
 import { createPlansModule } from './plans/module.ts'
+import type { Resubscribe } from './plans/subscriptions/ports.ts'
 import { createAuditModule } from './platform/audit-log/module.ts'
 import { type Platform } from './platform/platform.ts'
 import { createSealingModule } from './platform/sealing/module.ts'
@@ -31,13 +32,16 @@ export function createModules(platform: Platform, config: CoreConfig, outside: O
     return module.api
   }
   // Made first: metering and plans, which stand before allowances, write to it in their own transactions.
-  const ledger = createLedger({ clocks: platform.clocks })
+  const resubscribe: Resubscribe = (db, users) => identity.users.resubscribe(db, users)
+  const ledger = createLedger({ clocks: platform.clocks, resubscribe })
   // Made before identity, too, which asks the gate, and metering, which asks for cuts.
-  const accounting = { ...outside, config: config.billing, ledger, findOwner: findOwnerUser }
+  const findOwner = findOwnerUser
+  const accounting = { ...outside, config: config.billing, ledger, findOwner, resubscribe }
   const billing = openBilling(platform, accounting)
   const { gate, cuts, processor: cards } = billing
   const backend = add(createBackendModule(platform, { config: config.backend }))
-  const offering = { config: config.plans, ledger, selling: gate.selling, cards, backend }
+  const { selling } = gate
+  const offering = { config: config.plans, ledger, resubscribe, selling, cards, backend }
   const plans = add(createPlansModule(platform, offering))
   const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials, issuerCredentials]
   const { mode: meteringMode } = config.metering

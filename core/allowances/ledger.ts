@@ -5,6 +5,7 @@ import { type Ahead, type Clocks, later, realTime } from '../platform/clocks/clo
 import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
 import { type Account, type Credit, type CreditSource, type Return, timeOf } from './account.ts'
+import type { Resubscribe } from '../plans/subscriptions/ports.ts'
 import type { ChargeOptions, ChargeResult, UserCharge } from '../metering/ingest/charges.ts'
 import { readPeriods } from './period-store.ts'
 import { createReplay } from './replay.ts'
@@ -52,6 +53,8 @@ interface LedgerParts {
   readonly store?: AccountStore
   readonly escrow?: SettlementStore
   readonly clocks?: Clocks
+  /** Nobody is subscribed again when absent. */
+  readonly resubscribe?: Resubscribe | undefined
 }
 
 /** From which version of a plan to which included usage is raised. */
@@ -87,6 +90,7 @@ export function createLedger({
   store = sqlStore,
   escrow = escrowStore,
   clocks = realTime,
+  resubscribe,
 }: LedgerParts = {}) {
   const { settle } = createSettlement(escrow)
 
@@ -124,9 +128,15 @@ export function createLedger({
     at: Date,
   ): Promise<(user: User) => Terms> {
     const byUser = new Map<UserId, Terms>()
-    for (const [aheadMs, same] of Map.groupBy(users, (user) => user.aheadMs))
-      for (const term of await store.currentTerms(db, same, later(at, aheadMs)))
-        byUser.set(term.userId, term)
+    async function readOf(some: readonly TimedUser[]): Promise<void> {
+      for (const [aheadMs, same] of Map.groupBy(some, (user) => user.aheadMs))
+        for (const term of await store.currentTerms(db, same, later(at, aheadMs)))
+          byUser.set(term.userId, term)
+    }
+    await readOf(users)
+    // One whose subscription is missing must not stop a round for all.
+    const lost = users.filter(({ userId }) => !byUser.has(userId))
+    if (resubscribe && lost.length > 0) await resubscribe(db, lost).then(() => readOf(lost))
     return ({ userId }) => {
       const term = byUser.get(userId)
       if (!term) throw new Error(`user ${userId} has no subscription`)

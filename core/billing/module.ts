@@ -17,7 +17,7 @@ import type { TestClockDeps } from './clock/clock.ts'
 import { whatIfServices } from './whatif/module.ts'
 import type { WhatIfDeps } from './whatif/whatif.ts'
 
-export interface BillingOthers extends Pick<GateDeps, 'findOwner'> {
+export interface BillingOthers extends Pick<SummaryDeps, 'findOwner' | 'resubscribe'> {
   readonly ledger: GateDeps['ledger'] & SummaryDeps['ledger']
   readonly config: BillingConfig
   /** Nobody by default. */
@@ -27,7 +27,7 @@ export interface BillingOthers extends Pick<GateDeps, 'findOwner'> {
 /** What other domains ask billing, made before all modules. */
 export function openBilling(
   platform: Platform,
-  { config, ledger, processor = unconnectedProcessor, findOwner }: BillingOthers,
+  { config, ledger, processor = unconnectedProcessor, findOwner, resubscribe }: BillingOthers,
 ): BillingParts {
   const { pool, now, clocks } = platform
   const { endUserCap } = config
@@ -39,7 +39,7 @@ export function openBilling(
     cuts,
     gate: createGate({ ...shared, ledger, processor, findOwner }),
     settings: createSettings({ pool, now, cuts, endUserCap }),
-    summary: createSummary({ pool, now, clocks, cuts, ledger, findOwner }),
+    summary: createSummary({ pool, now, clocks, cuts, ledger, findOwner, resubscribe }),
   }
 }
 

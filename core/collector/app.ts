@@ -9,6 +9,7 @@ import { createEmitter } from '../metering/backend/emit.ts'
 import { type MeteringConfig, readCollectingConfig } from '../metering/config.ts'
 import { createMetering } from '../metering/service.ts'
 import { planReads } from '../plans/offers/reads.ts'
+import type { Resubscribe } from '../plans/subscriptions/ports.ts'
 import { createPlans } from '../plans/service.ts'
 import { type SharedConfig, readSharedConfig } from '../platform/config.ts'
 import { type ProcessDeps, openSharedPlatform } from '../platform/platform.ts'
@@ -36,7 +37,8 @@ const closeMs = 500
 export async function startCollector(config: CollectorConfig, deps: ProcessDeps) {
   const opened = await openSharedPlatform(config.platform, { ...deps, name: 'tollgate-collector' })
   const { shared } = opened
-  const ledger = createLedger({ clocks: shared.clocks })
+  const resubscribe: Resubscribe = (db, lost) => users.resubscribe(db, lost)
+  const ledger = createLedger({ clocks: shared.clocks, resubscribe })
   const plans = createPlans({ ledger, clocks: shared.clocks })
   // The collector writes to the outbox what a backend is to get; core delivers it.
   const emitter = config.backend.name === 'openmeter' ? createEmitter() : undefined

@@ -10,6 +10,7 @@ import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { Secrets } from '../platform/secrets.ts'
 import type { Context } from '../rpc/serve.ts'
+import type { Users } from '../identity/users/users.ts'
 import { type Keys, cleanLabel, newKey } from './keys.ts'
 import * as store from './store.ts'
 
@@ -22,6 +23,7 @@ export interface AppKeysDeps {
   readonly idempotency: Idempotency
   readonly grants: Pick<Grants, 'end'>
   readonly keys: Pick<Keys, 'verifySigning'>
+  readonly users: Pick<Users, 'resubscribe'>
   readonly now: Now
 }
 
@@ -32,7 +34,15 @@ export interface NewAppKey {
 }
 
 /** Keys of apps, which act for the app's owner, and the validation of keys of both kinds. */
-export function createAppKeys({ pool, secrets, idempotency, grants, keys, now }: AppKeysDeps) {
+export function createAppKeys({
+  pool,
+  secrets,
+  idempotency,
+  grants,
+  keys,
+  users,
+  now,
+}: AppKeysDeps) {
   /** NOT_FOUND for a subscription of another app, CONFLICT when the app has too many keys. */
   async function create(caller: MemberCaller, request: NewAppKey, context: Context) {
     const label = request.label === null ? null : cleanLabel(request.label)
@@ -103,7 +113,7 @@ export function createAppKeys({ pool, secrets, idempotency, grants, keys, now }:
   async function validate(credential: string) {
     const owner = await keys.verifySigning(credential)
     if (!owner) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
-    const subscription = await store.findSubscription(pool, owner, now())
+    const subscription = await findSubscription(owner)
     return {
       clientId: owner.clientId,
       userId: owner.userId,
@@ -113,6 +123,13 @@ export function createAppKeys({ pool, secrets, idempotency, grants, keys, now }:
       capabilities: ['*'],
       subscriptionRef: subscription ? subscriptionRef(subscription.id) : undefined,
     }
+  }
+
+  async function findSubscription(owner: store.KeyOwner) {
+    const subscription = await store.findSubscription(pool, owner, now())
+    if (subscription) return subscription
+    await tx(pool, (db) => users.resubscribe(db, [owner]))
+    return store.findSubscription(pool, owner, now())
   }
 
   async function note(

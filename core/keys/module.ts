@@ -26,7 +26,7 @@ export function createKeysModule(
   const { pool, log, now, secrets, idempotency, grants } = platform
   const { revocationBoundSeconds } = platform.config
   const keys = createKeys({ pool, users, owners, secrets, idempotency, grants, log, now })
-  const appKeys = createAppKeys({ pool, secrets, idempotency, grants, keys, now })
+  const appKeys = createAppKeys({ pool, secrets, idempotency, grants, keys, users, now })
   const forBuilders = { pool, users, userProvider, secrets, idempotency, now }
   const builderUsers = createBuilderUsers(forBuilders)
   return {

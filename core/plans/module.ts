@@ -26,7 +26,12 @@ import { type Selling, createOffers } from './offers/service.ts'
 import { findAppId } from './offers/store.ts'
 import { type OpenAccounts, createPlans } from './service.ts'
 import { followDue } from './subscriptions/follow.ts'
-import type { Cards, LockedAccount, SubscriptionLedger } from './subscriptions/ports.ts'
+import type {
+  Cards,
+  LockedAccount,
+  Resubscribe,
+  SubscriptionLedger,
+} from './subscriptions/ports.ts'
 import { createRaises } from './subscriptions/raises.ts'
 import { createOperatorSubscriptionsRpc, createSubscriptionsRpc } from './subscriptions/rpc.ts'
 import { countSubscribers } from './subscriptions/store.ts'
@@ -37,6 +42,7 @@ import { createPlanSync } from './sync/service.ts'
 export interface PlansOthers<Account extends LockedAccount> {
   readonly config: PlansConfig
   readonly ledger: SubscriptionLedger<Account> & { readonly open: OpenAccounts }
+  readonly resubscribe: Resubscribe
   readonly selling: Selling
   readonly cards: Cards
   /** Its plans are null for a metering backend that has none. */
@@ -46,7 +52,7 @@ export interface PlansOthers<Account extends LockedAccount> {
 /** What may be bought: the catalogue, the plans of an app, and which plan a user is on. */
 export function createPlansModule<Account extends LockedAccount>(
   platform: Platform,
-  { config, ledger, selling, backend, cards }: PlansOthers<Account>,
+  { config, ledger, resubscribe, selling, backend, cards }: PlansOthers<Account>,
 ) {
   const { pool, log, now, clocks } = platform
   const { pipelines, catalogUrl: url } = config
@@ -82,7 +88,7 @@ export function createPlansModule<Account extends LockedAccount>(
       grpcService(CatalogServiceService, catalogService),
       grpcService(PlanServiceService, planService),
       grpcService(OperatorPlanServiceService, operatorPlanService),
-      ...subscriptionServices({ ...platform, ledger, selling, sync, cards }),
+      ...subscriptionServices({ ...platform, ledger, resubscribe, selling, sync, cards }),
       grpcService(DiscoveryServiceService, discoveryRpc.discoveryService),
     ],
     lifecycle: { start: reader.start },

@@ -37,6 +37,7 @@ export async function billingSummary(bench: Bench): Promise<Finding[]> {
     ledger: createLedger(),
     cuts: createCuts({ pool, now }),
     findOwner: async () => null,
+    resubscribe: async () => {},
   })
   const whole = async (app: Habit): Promise<void> => {
     const { usage } = await summary.read(app.appId)

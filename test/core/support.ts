@@ -379,6 +379,7 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
     ),
     listUsers: call(identity.ListUsersRequest.fromPartial({}), users.listUsers.bind(users)),
     createKey: call(keys.CreateKeyRequest.fromPartial({}), to.keys.createKey.bind(to.keys)),
+    validateKey: call(keys.ValidateKeyRequest.fromPartial({}), to.keys.validateKey.bind(to.keys)),
     listKeys: call(keys.ListKeysRequest.fromPartial({}), to.keys.listKeys.bind(to.keys)),
     revokeKey: call(keys.RevokeKeyRequest.fromPartial({}), to.keys.revokeKey.bind(to.keys)),
     issueMachineToken: call(

@@ -1,9 +1,10 @@
 import type { Ledger } from '../../allowances/ledger.ts'
 import { type UsdMicros, type Wei, microsUp, usdAttos, wei } from '../../lib/money.ts'
-import type { Db, Pool } from '../../lib/sql.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
+import type { Resubscribe } from '../../plans/subscriptions/ports.ts'
 import type { Cuts } from '../cuts.ts'
 import * as store from './store.ts'
 import type { BilledPlan, DaySums, OwnerPeriod } from './store.ts'
@@ -14,6 +15,7 @@ export interface SummaryDeps {
   readonly ledger: Pick<Ledger, 'read'>
   /** The owner of the app as an end user of it; null while there is none. */
   readonly findOwner: (db: Db, app: AppId) => Promise<UserId | null>
+  readonly resubscribe: Resubscribe
   readonly clocks?: Clocks
   readonly now: Now
 }
@@ -52,6 +54,7 @@ export function createSummary({
   cuts,
   ledger,
   findOwner,
+  resubscribe,
   clocks = realTime,
   now,
 }: SummaryDeps) {
@@ -83,6 +86,9 @@ export function createSummary({
     if (userId === null) return null
     const owner = { appId: app, userId }
     await ledger.read(pool, owner, at)
+    const period = await store.findPeriod(pool, owner, own)
+    if (period) return period
+    await tx(pool, (db) => resubscribe(db, [owner]))
     return store.findPeriod(pool, owner, own)
   }
 

@@ -148,11 +148,12 @@ export async function readUsers(
   const rows = await many<UserRow>(
     db,
     sql`
-    select u.id, u.external_user_id, s.plan_id, p.name as plan_name, s.anchor_at,
-           o.starts_at as period_start, o.billing_cycle as period_cycle
+    select u.id, u.external_user_id, p.id as plan_id, p.name as plan_name,
+           coalesce(s.anchor_at, o.starts_at, u.created_at) as anchor_at, o.starts_at as period_start, o.billing_cycle as period_cycle
     from end_users u
-    join subscriptions s on s.app_id = u.app_id and s.user_id = u.id
-    join plans p on p.app_id = s.app_id and p.id = s.plan_id
+    -- Whoever has lost their subscription is on Starter from the next call on.
+    left join subscriptions s on s.app_id = u.app_id and s.user_id = u.id
+    join plans p on p.app_id = u.app_id and case when s.plan_id is null then p.is_starter_default else p.id = s.plan_id end
     left join lateral (
       select o.starts_at, v.billing_cycle
       from periods o

@@ -23,6 +23,7 @@ import type { Now } from '../../lib/time.ts'
 import { createBatchLoader } from '../../lib/concurrency.ts'
 import type { EmitCustomers } from '../../metering/backend/emit.ts'
 import type { Plans } from '../../plans/service.ts'
+import type { Resubscribe } from '../../plans/subscriptions/ports.ts'
 import { givesLoginCredit } from '../apps/store.ts'
 import * as store from './store.ts'
 import type { ActivationGate, CredentialIssuer, User, UserChange, UserState } from '../types.ts'
@@ -69,6 +70,11 @@ interface NewProvision extends NewName {
   readonly isGated: boolean
 }
 
+interface Provisioned {
+  readonly user: User
+  readonly created: boolean
+}
+
 const nameOf = ({ app, change }: NewName): string => `${app} ${change.externalUserId}`
 
 /** End users of apps: provisioned, changed, deactivated; never deleted. */
@@ -84,10 +90,7 @@ export function createUsers({
   emitCustomers,
 }: UsersDeps) {
   const upsertInBatch = createBatchWriter<UpsertRequest, Upserted>(pool, upsertAll)
-  const provisionInBatch = createBatchWriter<NewProvision, { user: User; created: boolean }>(
-    pool,
-    provisionAll,
-  )
+  const provisionInBatch = createBatchWriter<NewProvision, Provisioned>(pool, provisionAll)
 
   /** Creates the user with a Starter subscription, or changes it. Of two concurrent calls one creates. */
   async function upsert(
@@ -228,6 +231,17 @@ export function createUsers({
     await subscribeAll(db, [...lost.values()], now())
     for (const { appId, id } of lost.values())
       log.warn({ appId, userId: id }, 'a user had no subscription, and has one again')
+  }
+
+  /** As `subscribeLost`, for users by their ids whose subscription was found to be missing. */
+  async function resubscribe(...[db, lost]: Parameters<Resubscribe>): Promise<void> {
+    const users = await store.findUsersById(
+      db,
+      lost.map(({ appId }) => appId),
+      lost.map(({ userId }) => userId),
+    )
+    const unsubscribed = users.map((user) => ({ ...user, isSubscribed: false }))
+    await subscribeLost(db, unsubscribed)
   }
 
   /** On Starter, or on nothing where the app gives no credit to people who come by login. */
@@ -445,10 +459,7 @@ export function createUsers({
   }
 
   /** Of two that provision the same user at once one creates it. */
-  async function provisionAll(
-    db: Db,
-    requests: readonly NewProvision[],
-  ): Promise<{ user: User; created: boolean }[]> {
+  async function provisionAll(db: Db, requests: readonly NewProvision[]): Promise<Provisioned[]> {
     const distinct = new Map(requests.map((request) => [nameOf(request), request]))
     const created = await createAll(db, [...distinct.values()])
     const others = requests.filter((request) => !created.has(nameOf(request)))
@@ -487,6 +498,7 @@ export function createUsers({
     findById: createFindById(pool),
     findActive,
     list,
+    resubscribe,
     resolveSubjects,
     admitSubjects,
     resolveStates,

@@ -290,15 +290,23 @@ export async function findUser(
   db: Db,
   app: AppId,
   externalUserId: string,
-): Promise<(UserKey & { readonly externalUserId: string }) | null> {
-  const row = await maybeOne<{ id: string; external_user_id: string }>(
+): Promise<(UserKey & { readonly externalUserId: string; readonly isSubscribed: boolean }) | null> {
+  const row = await maybeOne<{ id: string; external_user_id: string; is_subscribed: boolean }>(
     db,
     sql`
-    select id, external_user_id
-    from end_users
-    where app_id = ${app} and external_user_id = ${externalUserId}`,
+    select u.id, u.external_user_id, s.user_id is not null as is_subscribed
+    from end_users u
+    left join subscriptions s on s.app_id = u.app_id and s.user_id = u.id
+    where u.app_id = ${app} and u.external_user_id = ${externalUserId}`,
   )
-  return row && { appId: app, userId: userId(row.id), externalUserId: row.external_user_id }
+  return (
+    row && {
+      appId: app,
+      userId: userId(row.id),
+      externalUserId: row.external_user_id,
+      isSubscribed: row.is_subscribed,
+    }
+  )
 }
 
 export interface HistoryItem {

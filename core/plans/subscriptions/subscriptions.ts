@@ -14,7 +14,7 @@ import { planReads } from '../offers/reads.ts'
 import { followIfDue } from './follow.ts'
 import type { Selling } from '../offers/service.ts'
 import type { PlanSync } from '../sync/service.ts'
-import type { Cards, LockedAccount, SubscriptionLedger } from './ports.ts'
+import type { Cards, LockedAccount, Resubscribe, SubscriptionLedger } from './ports.ts'
 import * as store from './store.ts'
 import type { EndReason, Subscription, UserKey } from './store.ts'
 import {
@@ -29,6 +29,7 @@ import {
 export interface SubscriptionsDeps<Account extends LockedAccount> {
   readonly pool: Pool
   readonly ledger: SubscriptionLedger<Account>
+  readonly resubscribe: Resubscribe
   readonly selling: Selling
   readonly sync: Pick<PlanSync, 'isSynced' | 'remotes'>
   readonly cards: Cards
@@ -90,6 +91,7 @@ type SubscribedUser = UserKey & { readonly externalUserId: string }
 export function createSubscriptions<Account extends LockedAccount>({
   pool,
   ledger,
+  resubscribe,
   selling,
   sync,
   cards,
@@ -307,7 +309,7 @@ export function createSubscriptions<Account extends LockedAccount>({
   }
 
   async function getChangeable(app: AppId, externalUserId: string): Promise<SubscribedUser> {
-    const user = await getUser(pool, app, externalUserId)
+    const user = await getUser({ pool, resubscribe }, app, externalUserId)
     if (isOwnerSubject(user.externalUserId))
       throw new DomainError(
         'OWNER_WALLET_NOT_APP_USER',
@@ -344,12 +346,20 @@ export function createSubscriptions<Account extends LockedAccount>({
 
 export type Subscriptions = ReturnType<typeof createSubscriptions>
 
-/** NOT_FOUND when the app has no such user, REQUEST_INVALID for text that can be no user. */
-export async function getUser(db: Db, app: AppId, externalUserId: string): Promise<SubscribedUser> {
+/**
+ * The user, with a subscription again where it was lost. NOT_FOUND when the app has no such user, REQUEST_INVALID for text
+ * that can be no user.
+ */
+export async function getUser(
+  { pool, resubscribe }: { readonly pool: Pool; readonly resubscribe: Resubscribe },
+  app: AppId,
+  externalUserId: string,
+): Promise<SubscribedUser> {
   const problem = subjectProblem(externalUserId)
   if (problem) throw new DomainError('REQUEST_INVALID', problem)
-  const user = await store.findUser(db, app, externalUserId.trim())
+  const user = await store.findUser(pool, app, externalUserId.trim())
   if (!user) throw new DomainError('NOT_FOUND', 'the app has no such user')
+  if (!user.isSubscribed) await tx(pool, (db) => resubscribe(db, [user]))
   return user
 }
 

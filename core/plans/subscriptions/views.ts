@@ -7,7 +7,7 @@ import type { AppId } from '../../platform/ids.ts'
 import { planReads } from '../offers/reads.ts'
 import type { PlanSync, RemotePlan } from '../sync/service.ts'
 import { followIfDue } from './follow.ts'
-import type { LockedAccount, SubscriptionLedger } from './ports.ts'
+import type { LockedAccount, Resubscribe, SubscriptionLedger } from './ports.ts'
 import * as store from './store.ts'
 import type { Subscription, Successor, UserKey } from './store.ts'
 import { getUser } from './subscriptions.ts'
@@ -15,6 +15,7 @@ import { getUser } from './subscriptions.ts'
 interface ViewsDeps<Account extends LockedAccount> {
   readonly pool: Pool
   readonly ledger: Pick<SubscriptionLedger<Account>, 'read'>
+  readonly resubscribe: Resubscribe
   readonly sync: Pick<PlanSync, 'remotes'>
   readonly clocks?: Clocks
   readonly now: Now
@@ -30,13 +31,14 @@ interface PlanAt {
 export function createSubscriptionViews<Account extends LockedAccount>({
   pool,
   ledger,
+  resubscribe,
   sync,
   clocks = realTime,
   now,
 }: ViewsDeps<Account>) {
-  /** NOT_FOUND for an unknown user. The subscription is absent for a user who has none. */
+  /** NOT_FOUND for an unknown user. The subscription is absent where there is no Starter to be on. */
   async function read(app: AppId, external: string) {
-    const { externalUserId, ...user } = await getUser(pool, app, external)
+    const { externalUserId, ...user } = await getUser({ pool, resubscribe }, app, external)
     const at = now()
     const subscription = await present(user, at)
     if (!subscription) return { externalUserId, subscription: undefined, pending: undefined }
@@ -104,7 +106,7 @@ export function createSubscriptionViews<Account extends LockedAccount>({
     external: string,
     { after, limit }: { after: Cursor | null; limit: number },
   ) {
-    const { externalUserId, ...user } = await getUser(pool, app, external)
+    const { externalUserId, ...user } = await getUser({ pool, resubscribe }, app, external)
     await present(user, now())
     const { items, nextCursor } = page(await store.listHistory(pool, user, { after, limit }), limit)
     const planIds = items.map(({ planId }) => planId)

@@ -185,6 +185,14 @@ describe('an owner who has nothing left and no card', () => {
     expect(await countActive(app)).toBe(0)
   })
 
+  it('knows what an owner has whose subscription is missing', async () => {
+    const app = await ownedApp({ spent: false })
+    await core.sql.query('delete from subscriptions where app_id = $1', [await idOf(app)])
+    core.clock.advance(40 * day)
+    await create(app, 'ada')
+    expect(await countActive(app)).toBe(1)
+  })
+
   it('goes on when there is money again', async () => {
     const app = await ownedApp({ spent: true })
     await expect(create(app, 'ada')).rejects.toMatchObject(needsPayment)

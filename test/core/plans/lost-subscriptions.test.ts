@@ -1,14 +1,17 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createLedger } from '../../../core/allowances/ledger.ts'
+import { createPlans } from '../../../core/plans/service.ts'
+import type { Resubscribe } from '../../../core/plans/subscriptions/ports.ts'
 import { freeTerms } from '../../../core/plans/offers/plan.ts'
 import { insertPlan } from '../../../core/plans/offers/store.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 import { appId } from '../../../core/platform/ids.ts'
+import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import { type CoreClient, connectCore } from '../../../deploy/cli/client.ts'
 import { startSidecar } from '../allowances/escrow/granting.ts'
 import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
-import { begin, day, serviceToken } from '../support.ts'
+import { begin, day, outcome, serviceToken } from '../support.ts'
 
 /** Nothing of the service deletes a subscription. Where one is missing, the next who comes for the user makes it again. */
 
@@ -81,10 +84,38 @@ const doors: readonly (readonly [string, () => Promise<unknown>])[] = [
   ['a call is authorised', async () => (await startSidecar(world.as())).lend(world.app, user)],
   ['the balance is read', balance],
   ['the allowance is read', () => world.as(world.app.basic).getAllowance(named())],
+  ['the subscription is read', () => operate((core) => core.readSubscription(named()))],
+]
+/** What changes a subscription. */
+const changes: typeof doors = [
+  [
+    'an end of it is asked for',
+    async () => {
+      const end = operate((core) => core.endSubscription({ ...named(), timing: 'immediate' }))
+      expect(await outcome(end)).toBe('ALREADY_STARTER')
+    },
+  ],
+  [
+    'a change is to be taken back',
+    async () =>
+      expect(await outcome(operate((core) => core.keepSubscription(named())))).toBe(
+        'NOTHING_TO_RESUME',
+      ),
+  ],
+  [
+    'it is to be Starter',
+    async () => {
+      const starter = await world.rows(
+        `select p.id from plans p join clients c using (app_id) where p.is_starter_default and c.client_id = $1`,
+        [world.app.clientId],
+      )
+      expect(await outcome(change(starter[0]?.['id'] ?? '', 'immediate'))).toBe('REQUEST_INVALID')
+    },
+  ],
 ]
 
 describe('a user whose subscription is missing', () => {
-  it.each(doors)('has the same one again when %s', async (_, open) => {
+  it.each([...doors, ...changes])('has the same one again when %s', async (_, open) => {
     const before = await slot()
     expect(before).toMatchObject([{ name: 'Starter', created_at: begin.toISOString() }])
     await lose()
@@ -102,6 +133,66 @@ describe('a user whose subscription is missing', () => {
     const { balance: own } = await world.as(`Bearer ${accessToken}`).getOwnBalance()
     expect(own).toMatchObject({ balanceUsdMicros: '5000000' })
     expect(await slot()).toEqual(before)
+  })
+
+  it.each([
+    ['a key of theirs is validated', (key: string) => world.as().validateKey({ key })],
+    [
+      'a key of theirs is exchanged',
+      (subjectToken: string) =>
+        world.as().exchangeToken({
+          clientId: world.app.clientId,
+          grantType: GrantType.tokenExchange,
+          subjectToken,
+          subjectTokenType: TokenType.accessToken,
+        }),
+    ],
+  ])('has the same one again when %s', async (_, open) => {
+    const { apiKey = '' } = await world.as(world.app.basic).createKey(named())
+    const before = await slot()
+    await lose()
+    await open(apiKey)
+    expect(await slot()).toEqual(before)
+    await verified()
+  })
+
+  it('goes into another plan at once, from the one that they have again', async () => {
+    const plan = await newPlan('monthly')
+    await lose()
+    const answer = await change(plan, 'immediate')
+    expect(answer.change).toMatchObject({ planId: plan, timing: 'immediate' })
+    expect(await balance()).toBe('7000000')
+    await verified()
+  })
+
+  it('is, in a trial of plans, on Starter', async () => {
+    await balance()
+    await ticket()
+    await lose()
+    world.clock.advance(day)
+    const to = world.clock.now()
+    const request = {
+      from: begin.toISOString(),
+      to: to.toISOString(),
+      plans: [{ name: 'Twice', overageRateUsd: '0.000002' }],
+      assign: { default: null },
+    }
+    const { whatIf } = await operate((core) =>
+      core.tryAppPlans({ clientId: world.app.clientId, requestJson: JSON.stringify(request) }),
+    )
+    expect(whatIf?.plans.map(({ plan }) => plan)).toContain('Starter')
+    await balance()
+  })
+
+  it('is in no round that would stop for all: credits end, and the period begins', async () => {
+    await lose()
+    const ledger = createLedger({ resubscribe: (db, users) => again(db, users) })
+    const plans = createPlans({ ledger })
+    const again: Resubscribe = (db, users) => plans.startOnStarter(db, users, world.clock.now())
+    await ledger.sweep(world.sql, world.clock.now())
+    expect(await slot()).toMatchObject([{ name: 'Starter' }])
+    expect(await balance()).toBe('5000000')
+    await verified()
   })
 
   it('has one, however many come at once', async () => {

@@ -259,6 +259,28 @@ describe('the billing summary', () => {
     ])
   })
 
+  it("has the owner's period although their subscription is missing", async () => {
+    const app = await real.newApp('lost')
+    const { rows } = await real.core.sql.query<{ account: string }>(
+      `select account_id as account from clients c
+       join members m on m.app_id = c.app_id and m.role = 'owner' where c.client_id = $1`,
+      [app.clientId],
+    )
+    const externalUserId = `owner:${rows[0]?.account}`
+    await real.core.as().getAccess({ clientId: app.clientId, externalUserId })
+    const { body: before } = await summaryOf(app)
+    await real.core.sql.query(
+      'delete from subscriptions s using clients c where c.app_id = s.app_id and c.client_id = $1',
+      [app.clientId],
+    )
+    const { body } = await summaryOf(app)
+    expect(body['cycle']).toEqual(before['cycle'])
+    expect(body['subscription']).toMatchObject({
+      status: 'active',
+      currentPeriodStart: asRecord(before['subscription'])['currentPeriodStart'],
+    })
+  })
+
   it('takes no query parameters', async () => {
     const app = await real.newApp('query')
     const { status, body } = await summaryOf(app, '?month=2026-01')

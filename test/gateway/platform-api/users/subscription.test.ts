@@ -306,8 +306,23 @@ describe('DELETE …/subscription', () => {
       'delete from subscriptions s using end_users u where u.id = s.user_id and u.external_user_id = $1',
       [user],
     )
-    expect(await end({ confirm: true })).toMatchObject(refused(404, 'no_subscription'))
-    expect(await read()).toMatchObject({ subscription: null, source: 'openmeter' })
+    // Whose subscription is lost has Starter again from the next request on.
+    expect(await end({ confirm: true })).toMatchObject(refused(404, 'already_starter'))
+    expect(await read()).toMatchObject({ subscription: { planName: 'Starter' } })
+  })
+
+  it('refuses who cannot have one, for want of a Starter', async () => {
+    const marked = 'update plans set is_starter_default = $1 where name = $2 and app_id = $3'
+    const lose =
+      'delete from subscriptions s using end_users u where u.id = s.user_id and u.external_user_id = $1'
+    await real.core.sql.query(marked, [false, 'Starter', await idOf()])
+    await real.core.sql.query(lose, [user])
+    try {
+      expect(await end({ confirm: true })).toMatchObject(refused(404, 'no_subscription'))
+      expect(await read()).toMatchObject({ subscription: null, source: 'openmeter' })
+    } finally {
+      await real.core.sql.query(marked, [true, 'Starter', await idOf()])
+    }
   })
 
   it('runs to the end of the period, and then the user is on Starter', async () => {
