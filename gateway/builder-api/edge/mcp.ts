@@ -1,44 +1,18 @@
-import type { CallToolResult, Tool } from '@modelcontextprotocol/server'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { resourcePath } from '../../../core/lib/names/resources.ts'
-import { DomainError, reasons } from '../../../proto/errors.ts'
+import { DomainError } from '../../../proto/errors.ts'
 import type { App } from '../../http/app.ts'
 import { parseJson } from '../../http/body.ts'
-import { renderError } from '../../http/errors.ts'
-import type { ListenerDeps } from '../../http/listener.ts'
-import { toRefusal } from '../../http/refusal.ts'
 import { type RouteRules, route } from '../../http/route.ts'
-import { requireTexts } from '../../http/texts.ts'
 import { AppParams } from '../../platform-api/schemas.ts'
-import {
-  AnyParameters,
-  MeterParameters,
-  MeterUsage,
-  queryUsage,
-  requireClientId,
-} from '../usage.ts'
+import { requireClientId } from '../usage.ts'
+import { type ToolDeps, callTool, definition } from './mcp-tool.ts'
 
-export interface McpDeps extends Pick<ListenerDeps, 'httpMetrics' | 'publicUrl'> {
+export interface McpDeps extends ToolDeps {
   readonly corsOrigins: readonly string[]
 }
 
-const description = [
-  'The metered usage of the user who is logged in, and of nobody else: the sum of one meter from one instant to another, in one row for each combination of the dimensions in groupBy.',
-  'Meters in usd_micros are in millionths of a US dollar, fee_wei is in wei, billable_secs in seconds, signed_ticket_count a number of tickets.',
-  'Read valueExact, the figure with all its digits. No rows mean no usage.',
-].join(' ')
-
-// Through JSON, because the schemas have types of their own.
-const definition: Tool = JSON.parse(
-  JSON.stringify({
-    name: 'query_usage',
-    title: 'Metered usage',
-    description,
-    inputSchema: { ...MeterParameters, additionalProperties: false },
-    outputSchema: MeterUsage,
-    annotations: { readOnlyHint: true, openWorldHint: false },
-  }),
-)
+const protocolHeader = /^(?:accept|content-type|mcp-.+)$/
 
 const rules: RouteRules = { guard: { kind: 'actor' }, limit: 'edge', refuses: ['ORIGIN_FORBIDDEN'] }
 
@@ -118,11 +92,11 @@ function refuseMessage(reply: FastifyReply, { message, cause }: DomainError): Fa
 }
 
 /** The headers that the protocol knows; the credential is not among them. */
-function toWebRequest({ url, headers: { accept, ...rest } }: FastifyRequest): Request {
-  const headers = Object.entries(rest).filter(([name]) => /^(?:content-type$|mcp-)/.test(name))
-  return new Request(new URL(url, 'http://edge'), {
+function toWebRequest({ headers }: FastifyRequest): Request {
+  const known = Object.entries(headers).filter(([name]) => protocolHeader.test(name))
+  return new Request('http://edge', {
     method: 'POST',
-    headers: [...headers, ['accept', accept ?? '']].map(([name, value]) => [`${name}`, `${value}`]),
+    headers: known.map(([name, value]) => [name, String(value)]),
   })
 }
 
@@ -130,44 +104,4 @@ async function send(reply: FastifyReply, response: Response): Promise<FastifyRep
   const type = response.headers.get('content-type')
   if (type !== null) void reply.type(type)
   return reply.code(response.status).send((await response.text()) || undefined)
-}
-
-interface ToolCall {
-  readonly clientId: string
-  readonly parameters: unknown
-  readonly unconfigured: DomainError | null
-  readonly deps: McpDeps
-}
-
-/** What usage answers to these parameters; its refusal, as it stands, is an error of the tool. */
-async function callTool(
-  request: FastifyRequest,
-  { clientId, parameters, unconfigured, deps: { httpMetrics, publicUrl } }: ToolCall,
-): Promise<CallToolResult> {
-  try {
-    if (unconfigured) throw unconfigured
-    const query = readParameters(request, parameters)
-    const usage = await queryUsage(request.core, { clientId, query })
-    return { content: [textOf(usage)], structuredContent: usage }
-  } catch (thrown) {
-    const error = toRefusal(thrown instanceof Error ? thrown : new Error(String(thrown)), rules)
-    if (reasons[error.reason].http >= 500) httpMetrics.failed(request, error)
-    request.reason = error.reason
-    const { correlationId } = request
-    const { body } = renderError({ error, wire: 'problem', correlationId, publicUrl })
-    return { content: [textOf(body)], isError: true }
-  }
-}
-
-const textOf = (value: object) => ({ type: 'text', text: JSON.stringify(value) }) as const
-
-function readParameters(request: FastifyRequest, parameters: unknown): AnyParameters {
-  requireTexts(Object(parameters))
-  const validate = request.compileValidationSchema(AnyParameters)
-  const isValid = (value: unknown): value is AnyParameters => validate(value) === true
-  if (isValid(parameters)) return parameters
-  throw Object.assign(new Error('wrong arguments'), {
-    validation: validate.errors,
-    validationContext: 'arguments',
-  })
 }

@@ -1,0 +1,71 @@
+import type { CallToolResult, Tool } from '@modelcontextprotocol/server'
+import type { FastifyRequest } from 'fastify'
+import { type DomainError, reasons } from '../../../proto/errors.ts'
+import { renderError } from '../../http/errors.ts'
+import type { ListenerDeps } from '../../http/listener.ts'
+import { toRefusal } from '../../http/refusal.ts'
+import { requireTexts } from '../../http/texts.ts'
+import { AnyParameters, MeterParameters, MeterUsage, queryUsage } from '../usage.ts'
+
+export type ToolDeps = Pick<ListenerDeps, 'httpMetrics' | 'publicUrl'>
+
+const description = [
+  'The metered usage of the user who is logged in, and of nobody else: the sum of one meter from one instant to another, in one row for each combination of the dimensions in groupBy.',
+  'Meters in usd_micros are in millionths of a US dollar, fee_wei is in wei, billable_secs in seconds, signed_ticket_count a number of tickets.',
+  'Read valueExact, the figure with all its digits. No rows mean no usage.',
+].join(' ')
+
+/** What a model reads about usage. */
+export const definition: Tool = JSON.parse(
+  // The schemas have types of their own.
+  JSON.stringify({
+    name: 'query_usage',
+    title: 'Metered usage',
+    description,
+    inputSchema: { ...MeterParameters, additionalProperties: false },
+    outputSchema: MeterUsage,
+    annotations: { readOnlyHint: true, openWorldHint: false },
+  }),
+)
+
+export interface ToolCall {
+  readonly clientId: string
+  readonly parameters: unknown
+  /** That no metering backend is configured; null where one is. */
+  readonly unconfigured: DomainError | null
+  readonly deps: ToolDeps
+}
+
+/** What usage answers to these parameters. Its refusal, as the problem document that it is, is an error of the tool. */
+export async function callTool(
+  request: FastifyRequest,
+  { clientId, parameters, unconfigured, deps: { httpMetrics, publicUrl } }: ToolCall,
+): Promise<CallToolResult> {
+  try {
+    if (unconfigured) throw unconfigured
+    const query = readParameters(request, parameters)
+    const usage = await queryUsage(request.core, { clientId, query })
+    return { content: [textOf(usage)], structuredContent: usage }
+  } catch (thrown) {
+    const { correlationId, routeOptions } = request
+    const fault = thrown instanceof Error ? thrown : new Error(String(thrown))
+    const error = toRefusal(fault, routeOptions.config.rules)
+    if (reasons[error.reason].http >= 500) httpMetrics.failed(request, error)
+    request.reason = error.reason
+    const { body } = renderError({ error, wire: 'problem', correlationId, publicUrl })
+    return { content: [textOf(body)], isError: true }
+  }
+}
+
+const textOf = (value: object) => ({ type: 'text', text: JSON.stringify(value) }) as const
+
+function readParameters(request: FastifyRequest, parameters: unknown): AnyParameters {
+  requireTexts(Object(parameters))
+  const validate = request.compileValidationSchema(AnyParameters)
+  const isValid = (value: unknown): value is AnyParameters => validate(value) === true
+  if (isValid(parameters)) return parameters
+  throw Object.assign(new Error('wrong arguments'), {
+    validation: validate.errors,
+    validationContext: 'arguments',
+  })
+}
