@@ -135,10 +135,12 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
     setting: 'ADMIN_PORT',
   })
   stopping.add('gateway', () => admin.stop(200))
+  const { builderEdge: edge } = settings.gateway
   return {
     platformUrl: gateway.platformUrl,
     builderUrl: gateway.builderUrl,
-    ...(gateway.edgeUrl === undefined ? {} : { edgeUrl: gateway.edgeUrl }),
+    // Its metadata has this origin, and MCP clients refuse a resource under another name than theirs.
+    ...(edge === undefined ? {} : { edgeUrl: edge.url }),
     sidecarUrl: sidecar.url,
     adminUrl: admin.url,
     coreTarget: core.target,

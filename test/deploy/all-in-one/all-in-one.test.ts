@@ -156,9 +156,8 @@ describe('Ctrl-C', () => {
     const { child, ended } = start({ EDGE_PORT: '0' })
     const at = await addresses(ended)
     const resource = await fetch(`${at.edgeUrl}/.well-known/oauth-protected-resource`)
-    expect(await resource.json()).toMatchObject({
-      resource: `http://localhost:${new URL(at.edgeUrl).port}`,
-    })
+    // The metadata has the name that people are told.
+    expect(await resource.json()).toMatchObject({ resource: at.edgeUrl })
     await half(at.platformUrl, halfPost('/api/v1/apps/x/users'))
     await half(at.builderUrl, halfPost('/health'))
     await half(at.edgeUrl, halfPost('/api/v1/oidc/register'))
