@@ -86,6 +86,24 @@ describe('clients that nobody uses', () => {
   })
 })
 
+describe('the scopes of a registration', () => {
+  it('are those of its own that the app still has', async () => {
+    const { registrations, register } = open()
+    const client = await register()
+    const scoped = { ...JSON.parse(metadata), client_id: client.clientId, scope: 'openid sign:job' }
+    await registrations.update(client, JSON.stringify(scoped), context)
+    const scopesAs = async (appScopes: string) => {
+      await test.sql.query('update clients set scopes = $2 where client_id = $1', [
+        app.clientId,
+        appScopes,
+      ])
+      return (await registrations.read(client)).metadata.scopes
+    }
+    expect(await scopesAs('{openid}')).toEqual(['openid'])
+    expect(await scopesAs('{openid,sign:job}')).toEqual(['openid', 'sign:job'])
+  })
+})
+
 describe('the replacement of a registration', () => {
   const changes = async (clientId: string): Promise<number> => {
     const { rowCount } = await test.sql.query(

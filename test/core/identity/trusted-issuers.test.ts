@@ -162,6 +162,7 @@ describe('a foreign token', () => {
     ['a user that is no text', { sub: ['ada'] }, {}, 'invalid_identity'],
     ["the owner's name", { sub: 'owner:1' }, {}, 'invalid_identity'],
     ["a login's name", { sub: 'user:1' }, {}, 'invalid_identity'],
+    ['white space around its user', { sub: ' ada' }, {}, 'invalid_identity'],
     ['a user of 300 bytes', { sub: 'a'.repeat(300) }, {}, 'invalid_identity'],
     ['a control character in its user', { sub: 'a\nb' }, {}, 'invalid_identity'],
     ['the type of a logout token', {}, { typ: 'logout+jwt' }, 'token_form'],
@@ -285,6 +286,22 @@ describe('a foreign token', () => {
       subjectTokenType: TokenType.accessToken,
     }
     expect(await outcome(core.as(app.basic).exchangeToken(request))).toBe('GRANT_INVALID')
+  })
+
+  it('is tried against the keys of three apps, and no more', async () => {
+    idp.state.answers['/strangers/keys'] = (_, response) =>
+      void response.end(JSON.stringify({ keys: [stranger.jwk] }))
+    const jwksUri = `${base}/strangers/keys`
+    for (const client of ['one', 'two', 'three']) {
+      const other = await core.newApp()
+      const rules = { ...webClient, clientValues: [client], jwksUri }
+      await trust(rules, other, await ownerOf(other))
+    }
+    core.clock.advance(1_000)
+    await trust(webClient)
+    expect(await verify(await token({ azp: ['one', 'two', 'web'] }))).toBe(`${app.clientId}:ada`)
+    const many = await token({ azp: ['one', 'two', 'three', 'web'] })
+    expect(await verify(many)).toBe('token_signature')
   })
 
   it("is nothing at another app's door", async () => {

@@ -221,10 +221,11 @@ describe('registration', () => {
   })
 
   it('lets an app have so many clients and no more', async () => {
-    const token = await newToken({}, other)
+    // Each with a token of its own: nothing but the app makes them wait for one another.
+    const tokens = await Promise.all(Array.from({ length: 15 }, () => newToken({}, other)))
     const metadata = { redirect_uris: [callback] }
     const statuses = await Promise.all(
-      Array.from({ length: 15 }, async () => {
+      tokens.map(async (token) => {
         return (await ask('POST', register, authorize(token), metadata)).status
       }),
     )

@@ -91,6 +91,9 @@ describe('the exchange', () => {
       scope: 'sign:job',
       token_use: 'signer',
     })
+    // It ends with the JWT that it was got with; of a key that is said below.
+    const origins = subject() === jwt ? [claimsOf(jwt)['jti']] : []
+    expect(claimsOf(body['access_token'])['descends_from']).toEqual(expect.arrayContaining(origins))
   })
 
   it('names the signer of the app and where it lists orchestrators', async () => {
@@ -314,6 +317,19 @@ describe('the order of refusals', () => {
     expect(verdictOf(answer)).toBe('401 invalid_client')
     expect(answer.headers.get('www-authenticate')).toMatch(/^Basic /)
   })
+
+  it('is counted where nobody has authenticated', async () => {
+    const { metrics } = builder.real.core
+    const count = async () => {
+      const text = await metrics.getSingleMetricAsString('tollgate_tokens_anonymous_refusals_total')
+      const line = /action="app_oidc_token_exchange",reason="CREDENTIAL_INVALID"[^}]*\} (\d+)/
+      return Number(line.exec(text)?.[1] ?? 0)
+    }
+    const before = await count()
+    const authorization = basicOf(mine.m2mClientId, 'svc_cs_wrong')
+    await post({ ...exchange, subject_token: key }, { authorization })
+    expect(await count()).toBe(before + 1)
+  })
 })
 
 describe('a subject', () => {
@@ -370,6 +386,22 @@ describe('a subject', () => {
       expect(verdictOf(await post({ ...exchange, subject_token: subject }))).toBe(
         '400 invalid_grant',
       )
+  })
+
+  it('whose user is back within the second gives a token that is younger than the deactivation', async () => {
+    const { core } = builder.real
+    await newKey(mine, 'back')
+    const name = { clientId: mine.clientId, externalUserId: 'back' }
+    core.clock.advance(500)
+    await core.as(mine.basic).deactivateUser(name)
+    await core.as(mine.basic).updateUser({ ...name, status: 'active' })
+    const { accessToken } = await core.as(mine.basic).mintUserToken(name)
+    const answer = await post({ ...exchange, subject_token: secretly(accessToken) })
+    secretly(String(answer.body['access_token']))
+    expect(claimsOf(answer.body['access_token'])['iat']).toBe(
+      Math.ceil(core.clock.now().getTime() / 1000),
+    )
+    core.clock.advance(500)
   })
 
   it('is stored as a hash, like other keys', async () => {

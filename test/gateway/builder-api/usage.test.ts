@@ -81,6 +81,11 @@ const faults: { fault: string; query: string; detail: string }[] = [
     detail: 'externalUserId must match the authenticated actor',
   },
   {
+    fault: 'an empty id',
+    query: 'meter=fee_wei&externalUserId=',
+    detail: 'externalUserId must match the authenticated actor',
+  },
+  {
     fault: 'a dimension of no meter',
     query: 'meter=fee_wei&groupBy=pipeline&groupBy=gateway',
     detail: 'groupBy "gateway" is not a dimension of fee_wei',

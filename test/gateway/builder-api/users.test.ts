@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basicOf } from '../../core/support.ts'
+import { logInTo, manage } from '../../support/people.ts'
 import { secretly } from '../../support/secrecy.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
 
@@ -262,6 +263,8 @@ describe('a tenant', () => {
       return (await builder.ask('POST', usersOf(clientId), { authorization, json })).status
     }
     expect([await status(tenant.tenantBasic), await status(renewed)]).toEqual([200, 200])
+    // Another rotation lets none live longer.
+    secretly((await operator().rotateTenantSecret({ clientId, overlapSeconds: 3_600 })).secret)
     builder.real.core.clock.advance(60_000)
     expect([await status(tenant.tenantBasic), await status(renewed)]).toEqual([401, 200])
   })
@@ -306,6 +309,18 @@ describe('a tenant', () => {
     expect(verdictOf(await ask())).toBe('401 credential_invalid')
     await operator().enableTenant({ clientId })
     expect((await ask()).status).toBe(200)
+  })
+
+  it('ends with its app', async () => {
+    const { clientId, tenantBasic: authorization, ...app } = await builder.newTenant('closed')
+    const { core } = builder.real
+    const owner = manage(core, {
+      session: (await logInTo(core, { ...app, clientId }, 'owner')).token,
+    })
+    await owner.deleteApp({ clientId })
+    const json = { externalUserId: 'ada', issueApiKey: false }
+    const answer = await builder.ask('POST', usersOf(clientId), { authorization, json })
+    expect(verdictOf(answer)).toBe('401 credential_invalid')
   })
 
   it('leaves an entry in the audit log of its app for each change', async () => {

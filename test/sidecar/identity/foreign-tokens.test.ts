@@ -49,14 +49,22 @@ describe('a token of an issuer that an app trusts', () => {
     expect(core.calls.verifyForeignToken).toBe(1)
   })
 
-  it.each(['token', 'user', 'app'] as const)('is refused when its %s ends', async (kind) => {
-    const { ask, core, token } = await withToken()
-    expect(await ask()).toMatchObject({ status: 200 })
-    core.foreign.delete(token)
-    const ids = { token: trust, user: 'user-of-tenant_a:user_42', app: 'tenant_a' }
-    core.invalidate(kind === 'user' ? 'user' : 'token', ids[kind])
-    await until(async () => (await ask())['status'] === 401)
-  })
+  it.each(['token', 'user', 'app', 'scope'] as const)(
+    'is refused when its %s ends',
+    async (kind) => {
+      const { ask, core, token } = await withToken()
+      expect(await ask()).toMatchObject({ status: 200 })
+      core.foreign.delete(token)
+      const ids = {
+        token: trust,
+        user: 'user-of-tenant_a:user_42',
+        app: 'tenant_a',
+        scope: 'tenant_a:sign:job',
+      }
+      core.invalidate(kind === 'user' ? 'user' : 'token', ids[kind])
+      await until(async () => (await ask())['status'] === 401)
+    },
+  )
 
   it('is refused from its end on, and asked for again when a key would be', async () => {
     const short = await withToken({ seconds: 10 })

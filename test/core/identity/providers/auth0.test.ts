@@ -1,9 +1,21 @@
+import { createServer } from 'node:http'
 import * as fc from 'fast-check'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  it,
+  onTestFinished,
+  vi,
+} from 'vitest'
 import { readUserProvider } from '../../../../core/identity/providers/config.ts'
 import { openUserProvider } from '../../../../core/identity/providers/open.ts'
 import type { ProviderUser, UserProvider } from '../../../../core/identity/providers/provider.ts'
 import { createEnvReader } from '../../../../core/lib/env.ts'
+import { listen } from '../../../../core/lib/http.ts'
 import { silentLog } from '../../../../core/lib/log.ts'
 import { type AppId, externalUserId } from '../../../../core/platform/ids.ts'
 import { type FakeAuth0, startAuth0 } from '../../../fakes/auth0.ts'
@@ -136,6 +148,31 @@ describe('creating a user at Auth0', () => {
     expect(auth0.users.size).toBe(0)
     test.clock.advance(20_000)
     expect((await provider.ensureUser(user('ada'))).created).toBe(true)
+  })
+
+  it('is no success of a caller whose claim another one took over', async () => {
+    const answer = Promise.withResolvers<void>()
+    let posts = 0
+    auth0.faults = ({ method, path }) =>
+      method === 'POST' && path === '/api/v2/users' && posts++ === 0 ? answer.promise : 'none'
+    const slow = outcome(open().ensureUser(user('ada')))
+    await vi.waitFor(() => expect(posts).toBe(1))
+    test.clock.advance(20_000)
+    expect((await open().ensureUser(user('ada'))).created).toBe(true)
+    answer.resolve()
+    expect(await slow).toBe('PROVIDER_UNAVAILABLE')
+    expect(auth0.users.size).toBe(1)
+  })
+
+  it('sends its secret nowhere else, whatever an answer says', async () => {
+    const server = createServer((request, response) =>
+      response.writeHead(307, { location: auth0.url + request.url }).end(),
+    )
+    const elsewhere = await listen(server, { host: '127.0.0.1', port: 0, setting: 'none' })
+    onTestFinished(() => elsewhere.stop(0))
+    const redirected = open({ AUTH0_DOMAIN: elsewhere.url }, 400)
+    expect(await outcome(redirected.ensureUser(user('ada')))).toBe('PROVIDER_UNAVAILABLE')
+    expect(auth0.calls).toEqual([])
   })
 
   it('gives two external ids of the same signs two users', async () => {
