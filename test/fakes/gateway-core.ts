@@ -665,6 +665,7 @@ export async function startCoreDouble() {
     createKeys: batched('createKey'),
     createGrants: batched('createGrant'),
     getBalances: batched('getBalance'),
+    exchangeBuilderTokens: batched('exchangeBuilderToken'),
   })
   const port = await listen(server)
 
