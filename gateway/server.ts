@@ -11,6 +11,7 @@ import { type Now, systemNow } from '../core/lib/time.ts'
 import { issuerPath } from '../proto/headers.ts'
 import { builderRoutes } from './builder-api/builder.ts'
 import { createEdgeCors } from './builder-api/edge/cors.ts'
+import { isJwt } from './builder-api/edge/credentials.ts'
 import { edgeRoutes } from './builder-api/edge/edge.ts'
 import { type DeviceCookies, createDeviceCookies } from './auth/device-cookies.ts'
 import { createSignedValues } from './auth/signed-values.ts'
@@ -108,7 +109,8 @@ function createParts(
   const { corsOrigins: edgeOrigins } = builderEdge ?? { corsOrigins: [] }
   const edgeCors = createEdgeCors(edgeOrigins)
   const internet =
-    builderEdge && createListener({ ...shared, cors: edgeCors, limits: builderEdgeLimits })
+    builderEdge &&
+    createListener({ ...shared, cors: edgeCors, limits: builderEdgeLimits, takesUser: isJwt })
 
   async function addRoutes(): Promise<void> {
     const logins = { loginProvider, devices, loginStates: signedFor('login state') }

@@ -3,31 +3,44 @@ import { DomainError, type Reason } from '../../proto/errors.ts'
 import type { Core } from '../core/client.ts'
 import { textMember } from '../http/body.ts'
 import { type Guard, takesM2m, takesSession } from '../http/route.ts'
-import { isBearer, readAuthorization } from './credentials.ts'
+import { bearerToken, isBearer, readAuthorization } from './credentials.ts'
 import { requireSameOrigin, sessionOf } from './session.ts'
+
+export interface CredentialDeps {
+  readonly core: Core
+  readonly publicUrl: string
+  /** Whether a user's Bearer is looked at; each is, when this is absent. One that is not goes no further than here. */
+  readonly takesUser?: ((token: string | undefined) => boolean) | undefined
+}
 
 /**
  * Reads the credential that the route's guard takes and puts it on the request, for core to check. Refuses what needs
  * no core to see: several Authorization headers, no Bearer key, a change that comes from another site.
  */
-export async function readCredential(
-  request: FastifyRequest,
-  { core, publicUrl }: { readonly core: Core; readonly publicUrl: string },
-): Promise<void> {
+export async function readCredential(request: FastifyRequest, deps: CredentialDeps): Promise<void> {
   const guard = request.routeOptions.config.rules?.guard
   if (guard === undefined || guard.kind === 'none') return
   const { correlationId } = request
   const authorization = readAuthorization(request.raw.rawHeaders)
   if (takesSession(guard.kind) && (!takesM2m(guard.kind) || authorization === undefined)) {
-    const session = sessionOf(request, publicUrl)
+    const session = sessionOf(request, deps.publicUrl)
     request.credential = { session, correlationId }
-    return session === undefined ? undefined : requireOwnPage(request, { core, publicUrl, session })
+    return session === undefined ? undefined : requireOwnPage(request, { ...deps, session })
   }
-  request.credential = { authorization, correlationId }
+  request.credential = { authorization: takenOf(authorization, guard, deps), correlationId }
   if (guard.kind === 'key' && (authorization === undefined || !isBearer(authorization))) {
     throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
   }
 }
+
+const takenOf = (
+  authorization: string | undefined,
+  { kind }: Guard,
+  { takesUser }: CredentialDeps,
+): string | undefined =>
+  kind !== 'actor' || takesUser === undefined || takesUser(bearerToken(authorization))
+    ? authorization
+    : undefined
 
 /** A cookie alone changes nothing: the request must also come from our own pages. */
 async function requireOwnPage(

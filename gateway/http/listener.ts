@@ -3,7 +3,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import { isObject } from '../../core/lib/json.ts'
 import { DomainError, reasons } from '../../proto/errors.ts'
-import { readCredential, refusalOfCaller } from '../auth/admission.ts'
+import { type CredentialDeps, readCredential, refusalOfCaller } from '../auth/admission.ts'
 import type { Core } from '../core/client.ts'
 import type { ForwardedCheck } from '../limits/address.ts'
 import { type Limits, limitHooks } from '../limits/limiter.ts'
@@ -27,9 +27,7 @@ import { OAuthError, Problem, addSchemas } from './schemas.ts'
 import { createCompilers } from './compilers.ts'
 import { requireTexts, requireUtf8, textFormats } from './texts.ts'
 
-export interface ListenerDeps {
-  readonly core: Core
-  readonly publicUrl: string
+export interface ListenerDeps extends CredentialDeps {
   readonly httpMetrics: HttpMetrics
   /** Absent where there is nothing for browsers to read. */
   readonly cors?: Cors | undefined

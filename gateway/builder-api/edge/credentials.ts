@@ -1,21 +1,18 @@
 import type { FastifyReply } from 'fastify'
 import { isResourcePath } from '../../../core/lib/names/resources.ts'
 import { DomainError } from '../../../proto/errors.ts'
-import { bearerToken } from '../../auth/credentials.ts'
 import type { App } from '../../http/app.ts'
 
-const jwtShape = /^[\w-]+\.[\w-]+\.[\w-]+$/
+/** Whether a Bearer is a JWT: what the edge's listener takes of users. Keys, opaque sessions and Basic go no further. */
+export const isJwt = (token: string | undefined): boolean =>
+  /^[\w-]+\.[\w-]+\.[\w-]+$/.test(token ?? '')
 
-/**
- * On every route of a user the edge takes JWTs alone: keys of any kind, opaque sessions and Basic are 401 before anybody
- * looks at them. Must run before the routes are added.
- */
+/** Refuses, on every route of a user, a request whose listener took no credential. Must run before the routes are added. */
 export function requireJwt(app: App): void {
   // Behind the onRequest hook of the route, which looks whether the address names an app.
   app.addHook('preParsing', async (request) => {
     const isOfUser = request.routeOptions.config.rules?.guard.kind === 'actor'
-    const token = bearerToken(request.credential.authorization)
-    if (isOfUser && !jwtShape.test(token ?? ''))
+    if (isOfUser && request.credential.authorization === undefined)
       throw new DomainError('TOKEN_INVALID', 'send a JWT as Bearer; keys are not taken here')
   })
 }

@@ -146,8 +146,15 @@ describe('a foreign token', () => {
     ['no issuer', { iss: undefined }, {}, 'token_issuer'],
     ['an issuer that is no text', { iss: 7 }, {}, 'token_issuer'],
     ['another audience', { aud: 'https://other.example' }, {}, 'token_audience'],
+    [
+      'an audience that begins like ours',
+      { aud: 'https://api.example.evil' },
+      {},
+      'token_audience',
+    ],
     ['no audience', { aud: undefined }, {}, 'token_audience'],
     ["another app's client", { azp: 'other' }, {}, 'token_client'],
+    ['a client in other letters', { azp: 'WEB' }, {}, 'token_client'],
     ['no client', { azp: undefined }, {}, 'token_client'],
     ['a client that is no text', { azp: { web: true } }, {}, 'token_client'],
     ['an end that is over', { exp: 1 }, {}, 'token_expired'],
@@ -267,6 +274,8 @@ describe('a foreign token', () => {
     await core.as(app.basic).updateUser({ ...named, status: 'active' })
     expect(await verify(old)).toBe('invalid_identity')
     expect(await verify(await token({ iat: undefined }))).toBe('invalid_identity')
+    // A second before the deactivation, which is two seconds ago.
+    expect(await verify(await token({ iat: seconds() - 3 }))).toBe('invalid_identity')
     expect(await verify(await token({ iat: seconds() }))).toBe(`${app.clientId}:ada`)
   })
 

@@ -118,12 +118,15 @@ describe('the edge', () => {
     expect(key).toMatch(/^sk_/)
     const headers = { authorization: `Bearer ${key}` }
     expect((await fetch(real.builderUrl + usage(), { headers })).status).toBe(200)
-    // Nobody looks at it: whose it is makes no difference.
-    for (const { clientId } of [app, other])
+    // Nobody looks at it: whose it is makes no difference, and what else is wrong does not.
+    for (const { clientId } of [app, other]) {
       expect((await ask('GET', usage(clientId), headers)).body).toMatchObject({
         status: 401,
         detail: 'send a JWT as Bearer; keys are not taken here',
       })
+      const many = await ask('GET', usage(clientId) + '&a=1'.repeat(101), headers)
+      expect(many.status).toBe(401)
+    }
   })
 
   it.each([

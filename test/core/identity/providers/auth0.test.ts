@@ -83,6 +83,11 @@ describe('creating a user at Auth0', () => {
       email: 'ada@example.com',
       metadata: { externalUserId: 'ada', appClientId: app.clientId },
     })
+    // Nobody has proved the address, and nobody is written to.
+    expect(auth0.calls.find(({ path }) => path === '/api/v2/users')?.body).toMatchObject({
+      email_verified: false,
+      verify_email: false,
+    })
   })
 
   it('asks the provider nothing about a user that is known', async () => {
