@@ -4,6 +4,7 @@ import {
   type UnprovedToken,
   algorithmOf,
   isForeignType,
+  isForeignUser,
   isUnderstood,
   issuerOf,
   openToken,
@@ -12,12 +13,7 @@ import {
 } from '../../lib/foreign-tokens/form.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
-import {
-  type ExternalUserId,
-  externalUserId,
-  newUserProblem,
-  subjectProblem,
-} from '../../platform/ids.ts'
+import { type ExternalUserId, externalUserId, subjectProblem } from '../../platform/ids.ts'
 import { type Deployment, deploymentTrust, maySign } from './deployment.ts'
 import { trustGrant } from './issuers.ts'
 import * as store from './store.ts'
@@ -253,9 +249,8 @@ export function userOf(
   { userClaim }: store.TrustRules,
 ): ExternalUserId | null {
   const named = claimOf(token, userClaim)
-  if (typeof named !== 'string' || named !== named.trim()) return null
-  const problem = subjectProblem(named) ?? newUserProblem(named)
-  return problem === null ? externalUserId(named) : null
+  if (typeof named !== 'string' || !isForeignUser(named)) return null
+  return subjectProblem(named) === null ? externalUserId(named) : null
 }
 
 function formOutcomes(token: UnprovedToken, trust: store.TrustRules | null): RuleOutcome[] {

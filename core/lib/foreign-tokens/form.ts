@@ -1,4 +1,5 @@
 import { type JsonObject, parseObject } from '../json.ts'
+import { isReadable } from '../text/readable.ts'
 import { withoutFinalSlashes } from '../text/urls.ts'
 
 /** The most bytes of a token that anything reads: providers that list groups write several thousand. */
@@ -77,6 +78,10 @@ export function scopesOf({ scope }: Readonly<Record<string, unknown>>): readonly
   if (typeof scope === 'string') return scope.split(' ')
   return Array.isArray(scope) ? scope : []
 }
+
+/** Whether a provider may name a user so: ids that begin with `owner:` or `user:` are ours to give (docs/decisions/08.md). */
+export const isForeignUser = (name: string): boolean =>
+  name !== '' && name === name.trim() && isReadable(name) && !/^(owner|user):/.test(name)
 
 /** Clocks of providers and ours may differ by so much. */
 export const toleranceSeconds = 60

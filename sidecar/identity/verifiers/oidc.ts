@@ -2,6 +2,7 @@ import { type JWTPayload, type JWTVerifyGetKey, decodeJwt, errors, jwtVerify } f
 import {
   foreignAlgorithms,
   isForeignType,
+  isForeignUser,
   looksLikeToken,
   scopesOf,
   toleranceSeconds,
@@ -49,21 +50,35 @@ const no = (refusal: Refusal, rule: string, identity: VerifiedIdentity | null = 
 
 /**
  * Verifies JWT access tokens (RFC 9068) of our own issuer and, when configured, of a foreign
- * one. Those of issuers that apps trust are for core.
+ * one. Those of issuers that apps trust are for core, and so are those of the foreign one that the deployment's rules
+ * do not take: what is signed, so that nobody floods core.
  */
 export function oidcVerifier(options: OidcOptions): Verifier {
-  return async ({ credential }) => {
+  const verify: Verifier = async ({ credential }) => {
     if (credential.kind !== 'given' || !looksLikeToken(credential.text)) return null
     const trusted = issuerOf(credential.text, options.issuers)
     if (!trusted) return options.foreign(credential.text)
     const { claims, fault } = await verifyToken(credential.text, trusted, options.now())
     const identity = claims && identityOf(claims, trusted, options)
+    // An app may trust that issuer by other claims than the deployment does.
+    const isNobodys = fault === 'token_audience' || (fault === null && !identity)
+    if (isNobodys && !trusted.own) return options.foreign(credential.text)
+    return judge({ claims, fault }, identity, trusted)
+  }
+
+  async function judge(
+    { claims, fault }: CheckedToken,
+    identity: VerifiedIdentity | null,
+    trusted: TrustedIssuer,
+  ): Promise<Verdict> {
     if (fault !== null || !claims) return no(refusals.invalidToken, fault ?? 'token_form', identity)
     const verdict = judgeClaims(claims, identity, trusted)
     if (!trusted.own || verdict.kind === 'no') return verdict
     const revoked = await isRevoked(claims, verdict.identity, options)
     return revoked ? no(refusals.invalidToken, 'token_revoked', identity) : verdict
   }
+
+  return verify
 }
 
 function issuerOf(token: string, issuers: readonly TrustedIssuer[]): TrustedIssuer | undefined {
@@ -177,7 +192,7 @@ function identityOf(
   // let one tenant's token speak for another.
   const clientId = (trusted.own ? '' : textOf(claims[clientIdClaim])) || textOf(claims['client_id'])
   const externalUserId = textOf(claims[subjectClaim])
-  if (!clientId || !externalUserId) return null
+  if (!clientId || !externalUserId || !(trusted.own || isForeignUser(externalUserId))) return null
   return {
     issuer: withoutFinalSlashes(trusted.issuer),
     clientId,

@@ -259,6 +259,43 @@ describe('a token of a foreign issuer', () => {
     expect(await decide(harness, token)).toMatchObject({ status: 200 })
   })
 
+  it.each([
+    ['names no app', { azp: undefined, client_id: undefined }],
+    ['names no user', { external_user_id: undefined }],
+    ['names the owner of an app', { external_user_id: 'owner:0198c2a4' }],
+    ['names somebody who logged in with us', { external_user_id: 'user:0198c2a4' }],
+    ['names a user with a mark that turns text', { external_user_id: 'a\u202eb' }],
+    ['is for another audience', { aud: 'api://shop' }],
+  ])('that %s is for core, which knows what apps trust', async (_what, claims) => {
+    const foreign = await newSigningKey('f1')
+    const idp = await startIssuer(foreign)
+    const harness = await withKey({ JWT_ISSUER: idp.url })
+    const all = { iss: idp.url, aud: idp.url, token_use: undefined, ...claims }
+    const token = await sign(foreign, all)
+    expect(await decide(harness, token)).toMatchObject({ status: 401 })
+    expect(harness.core.calls.verifyForeignToken).toBe(1)
+    const other = await sign(foreign, { ...all, jti: 'other' })
+    harness.core.foreign.set(other, {
+      identity: {
+        clientId: 'tenant_a',
+        externalUserId: 'user_42',
+        userId: 'user-of-tenant_a:user_42',
+        keyId: '',
+        grants: [],
+      },
+      issuedAt: BigInt(vectorNow - 10),
+      expiresAt: BigInt(vectorNow + 3600),
+      issuer: idp.url,
+    })
+    expect(await decide(harness, other)).toMatchObject({
+      status: 200,
+      auth_id: 'tenant_a:user_42',
+    })
+    const forged = await sign(await newSigningKey('f1'), all)
+    expect(await decide(harness, forged)).toMatchObject({ status: 401 })
+    expect(harness.core.calls.verifyForeignToken).toBe(2)
+  })
+
   it('is known by one of the first 64 keys of its issuer', async () => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign)
