@@ -195,6 +195,27 @@ describe('a user whose subscription is missing', () => {
     await verified()
   })
 
+  it('has it again when a test clock passes the end of a credit, which moves for the others', async () => {
+    const trial = await world.newApp({ isTest: true })
+    const names = ['ada', 'bob'].map((externalUserId) => ({
+      clientId: trial.clientId,
+      externalUserId,
+    }))
+    for (const name of names) await world.as(trial.basic).upsertUser(name)
+    await world.rows(
+      `delete from subscriptions s using end_users u, clients c
+       where u.id = s.user_id and u.external_user_id = 'ada' and c.app_id = s.app_id and c.client_id = $1`,
+      [trial.clientId],
+    )
+    const move = { to: undefined, advanceSeconds: 40 * 86_400 }
+    await operate((core) => core.moveTestClock({ clientId: trial.clientId, move }))
+    for (const name of names)
+      expect((await world.as(trial.basic).getBalance(name)).balance).toMatchObject({
+        balanceUsdMicros: '5000000',
+      })
+    await verified()
+  })
+
   it('has one, however many come at once', async () => {
     await balance()
     await lose()
