@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http'
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
 import type { Refusals } from '../../http/route.ts'
 import { OAuthError, Problem } from '../../http/schemas.ts'
@@ -126,6 +127,7 @@ function complete(document: Document, { publicUrl, refusals, examples }: Additio
     for (const [method, operation] of Object.entries(item ?? {})) {
       const name = `${method} ${path}`
       addExamples(operation, examples[name])
+      nameAnswers(operation)
       if (method !== 'get') addCsrfToken(operation)
       const described = refusals.get(name)
       if (described === undefined) continue
@@ -152,6 +154,13 @@ function addExamples(operation: unknown, { body, answers = {} }: Partial<Example
   addExample(member(operation, 'requestBody'), body)
   for (const [status, response] of Object.entries(Object(member(operation, 'responses'))))
     addExample(response, answers[status])
+}
+
+// Of answers without words of their own @fastify/swagger says "Default Response".
+function nameAnswers(operation: unknown): void {
+  for (const [status, response] of Object.entries(Object(member(operation, 'responses'))))
+    if (member(response, 'description') === 'Default Response')
+      Object.assign(Object(response), { description: STATUS_CODES[status] })
 }
 
 function member(value: unknown, name: string): unknown {
