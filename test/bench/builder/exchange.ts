@@ -7,8 +7,8 @@ import { median, pairedRatio } from '../stats.ts'
 import { count as inWords } from '../table.ts'
 import { type People, openPeople } from './people.ts'
 
-// Enough that core always has a signature to make while others come and go.
-const connections = 64
+// As for minted tokens (`mint.ts`): enough that core always has a signature to make while others come and go.
+const connections = 256
 
 interface Door {
   readonly name: string
