@@ -47,6 +47,22 @@ function open() {
   return { registrations, register, ended }
 }
 
+describe('a client of an app that is disabled', () => {
+  it('is unknown until the app is active again', async () => {
+    const { registrations, register } = open()
+    const { clientId, token } = await register()
+    const verdict = async () => outcome(registrations.read({ clientId, token }))
+    const set = (status: string) =>
+      test.sql.query('update apps set status = $2 where id = $1', [appId, status])
+    expect(await verdict()).toBe('OK')
+    await set('disabled')
+    expect(await verdict()).toBe('TOKEN_INVALID')
+    await set('active')
+    expect(await verdict()).toBe('OK')
+    await registrations.remove({ clientId, token }, context)
+  })
+})
+
 describe('clients that nobody uses', () => {
   it('end after a while, those that a person has let in or that refresh stay', async () => {
     const { registrations, register, ended } = open()

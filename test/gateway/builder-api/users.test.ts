@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { basicOf } from '../../core/support.ts'
+import { basicOf, storedHash } from '../../core/support.ts'
 import { logInTo, manage } from '../../support/people.ts'
 import { secretly } from '../../support/secrecy.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
@@ -288,6 +288,13 @@ describe('a tenant', () => {
     const first = await operator().rotateTenantSecret({ clientId, overlapSeconds: 0 })
     expect(first.revokedKeys).toBe(1)
     expect(await works(key)).toBe(401)
+    // Keys have no end of their own, so what ended them is never forgotten.
+    const { rows } = await builder.real.core.sql.query<{ expires_at: Date | null }>(
+      `select e.expires_at from grant_ends e
+       where exists (select from api_keys k where k.secret_hash = $1 and e.id = any(k.grants))`,
+      [storedHash(key)],
+    )
+    expect(rows).toEqual([{ expires_at: null }])
     const kept = await keyOf(basicOf(clientId, secretly(first.secret)))
     const second = await operator().rotateTenantSecret({
       clientId,
