@@ -1,11 +1,11 @@
 import { Counter } from 'prom-client'
 import { DomainError } from '../../../proto/errors.ts'
-import { createBatchLoader } from '../../lib/concurrency.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Metrics } from '../../lib/metrics.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { type Actor, type AuditEntry, auditAll } from '../../platform/audit.ts'
+import { createBatchWriter } from '../../platform/batch-writer.ts'
 import type { AppId } from '../../platform/ids.ts'
 
 /** One request for a token, as the audit log names it. */
@@ -34,14 +34,10 @@ export function createExchangeAudit({ pool, log, metrics, now }: ExchangeAuditDe
     registers: [metrics],
   })
 
-  // One at a time: what comes meanwhile shares the next statement.
-  const writeInBatch = createBatchLoader(
-    async (entries: readonly AuditEntry[]) => {
-      await auditAll(pool, entries)
-      return () => undefined
-    },
-    { concurrency: 1 },
-  )
+  const writeInBatch = createBatchWriter<AuditEntry, null>(pool, async (db, entries) => {
+    await auditAll(db, entries)
+    return entries.map(() => null)
+  })
 
   async function write(
     attempt: ExchangeAttempt,
