@@ -612,6 +612,7 @@ interface BatchRequest {
 /** Core's services without core: answers as scripted, and remembers the calls. */
 export async function startCoreDouble() {
   const calls: SeenCall[] = []
+  const batches: Rpc[] = []
   const refusals = new Map<Rpc, Refusal>()
   const silent = new Set<Rpc>()
   const replaced = new Map<Rpc, object>()
@@ -646,6 +647,7 @@ export async function startCoreDouble() {
         return { rpc, request, metadata }
       })
       calls.push(...seen)
+      batches.push(rpc)
       const refusal = refusals.get(rpc)
       if (refusal && (refusal.reason === null || refusal.reason === 'SERVICE_TOKEN_INVALID')) {
         return done({ code: refusal.code, details: refusal.details, metadata: trailersOf(refusal) })
@@ -672,6 +674,8 @@ export async function startCoreDouble() {
   return {
     target: `127.0.0.1:${port}`,
     calls,
+    /** Of what each message with many calls was. */
+    batches,
     last: (): SeenCall => calls.at(-1) ?? missing(),
     names: () => calls.map(({ rpc }) => rpc),
     refuse: (rpc: Rpc, reason: Reason, details = `because of ${reason}`) =>

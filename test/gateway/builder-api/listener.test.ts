@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { clientId } from '../../fakes/gateway-core.ts'
-import { type Harness, startHarness } from '../support.ts'
+import { type Harness, publicUrl, startHarness } from '../support.ts'
 
 const limits = {
   perAddress: 100,
@@ -66,6 +66,23 @@ describe('the listener of the builder API', () => {
     })
     const valueExact = '1250000000000000000001'
     expect(body['rows']).toMatchObject([{ value: Number(valueExact), valueExact }])
+  })
+
+  it('sends exchanges of our own tokens with others, and those of other issuers apart', async () => {
+    const tokenOf = (iss: string) =>
+      [{ alg: 'RS256' }, { iss }, {}]
+        .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
+        .join('.')
+    const exchange = (subject_token: string) =>
+      harness.builder.ask('POST', `${app}/oidc/token`, {
+        form: new URLSearchParams({ grant_type: 'x', subject_token }).toString(),
+        authorization: null,
+      })
+    expect((await exchange(tokenOf('https://idp.example'))).status).toBe(200)
+    expect(harness.core.batches).toEqual([])
+    expect((await exchange(tokenOf(`${publicUrl}/api/v1/oidc`))).status).toBe(200)
+    expect(harness.core.batches).toEqual(['exchangeBuilderToken'])
+    expect(harness.core.names()).toEqual(['exchangeBuilderToken', 'exchangeBuilderToken'])
   })
 
   it('is 503 while core does not answer, and never 401', async () => {
