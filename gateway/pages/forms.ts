@@ -15,6 +15,7 @@ export interface PagesDeps {
   readonly publicUrl: string
   readonly loginProvider?: LoginProviderConfig | undefined
   readonly devices: DeviceCookies
+  readonly trustedProxyHops: number
   /** Logins through the provider that a browser has begun. */
   readonly loginStates: SignedValues
   /** Where this process has its metrics; undefined when it has none. */

@@ -3,7 +3,7 @@ import { DomainError } from '../../proto/errors.ts'
 import type { App } from '../http/app.ts'
 import { type PagesDeps, field, formRoute, formToken, ownPath, requireOwnForm } from './forms.ts'
 import { hidden, html, problem, sendPage } from './page.ts'
-import { startSession } from './visitor.ts'
+import { loginSource, startSession } from './visitor.ts'
 
 /** A login through the provider that waits for the password of the account that has its address. */
 export interface WaitingLink {
@@ -17,7 +17,9 @@ export interface WaitingLink {
  * A provider's word about an address opens no account that is there already (docs/decisions/41.md): the person confirms with
  * the password of that account, once. From then on the provider's login leads there.
  */
-export function linkPages(app: App, { publicUrl, devices }: PagesDeps, provider: string) {
+export function linkPages(app: App, deps: PagesDeps, provider: string) {
+  const { publicUrl, devices } = deps
+
   app.post('/login/provider/link', formRoute(), async (request, reply) => {
     requireOwnForm(request, publicUrl)
     const [linkToken, email, password] = ['link_token', 'email', 'password'].map(
@@ -26,7 +28,8 @@ export function linkPages(app: App, { publicUrl, devices }: PagesDeps, provider:
     const form = { linkToken: linkToken ?? '', email: email ?? '', password: password ?? '' }
     const returnTo = ownPath(field(request, 'return_to'), publicUrl)
     try {
-      const { sessionToken } = await request.core.accounts.linkIdentity(form)
+      const source = loginSource(request, form.email, deps)
+      const { sessionToken } = await request.core.accounts.linkIdentity({ ...form, ...source })
       await startSession(request, reply, { sessionToken, publicUrl })
       devices.remember(request, reply, form.email)
       return reply.redirect(returnTo ?? '/login', 303)

@@ -15,10 +15,12 @@ import {
 } from './forms.ts'
 import { invitationNote } from './invitations.ts'
 import { hidden, html, problem, sendPage } from './page.ts'
-import { senderOf, startSession, visitorOf } from './visitor.ts'
+import { loginSource, senderOf, startSession, visitorOf } from './visitor.ts'
 
 /** Login with a password, and logout. */
-export function loginPages(app: App, { publicUrl, loginProvider, devices }: PagesDeps): void {
+export function loginPages(app: App, deps: PagesDeps): void {
+  const { publicUrl, loginProvider, devices } = deps
+
   app.get('/login', pageRoute(), async (request, reply) => {
     const returnTo = ownPath(parameter(request, 'return_to'), publicUrl)
     const visitor = returnTo === undefined ? await visitorOf(request, publicUrl) : null
@@ -39,6 +41,7 @@ export function loginPages(app: App, { publicUrl, loginProvider, devices }: Page
       const { sessionToken } = await request.core.accounts.logIn({
         email,
         password: field(request, 'password') ?? '',
+        ...loginSource(request, email, deps),
       })
       await startSession(request, reply, { sessionToken, publicUrl })
       devices.remember(request, reply, email)

@@ -1,8 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { fingerprint } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
+import { accountName } from '../auth/device-cookies.ts'
 import { requireSameOrigin, sessionCookie, sessionOf } from '../auth/session.ts'
 import { requireField } from '../core/client.ts'
-import { field } from './forms.ts'
+import { addressOf } from '../limits/address.ts'
+import { type PagesDeps, field } from './forms.ts'
 
 /** The lifetime of a session's cookie. Core ends an idle session sooner (decision 10). */
 const sessionMaxAge = 90 * 86_400
@@ -55,6 +58,18 @@ export async function senderOf(request: FastifyRequest, publicUrl: string): Prom
 /** Sends the browser to the login page, and from there back to `path`. */
 export const toLogin = (reply: FastifyReply, path: string): FastifyReply =>
   reply.redirect(`/login?return_to=${encodeURIComponent(path)}`, 303)
+
+/** The part of a login that decides where it waits while others log in. */
+export function loginSource(
+  request: FastifyRequest,
+  email: string,
+  { devices, trustedProxyHops }: Pick<PagesDeps, 'devices' | 'trustedProxyHops'>,
+) {
+  const device = devices.deviceOf(request)
+  return device?.account === accountName(email)
+    ? { source: `device:${device.id}`, isKnownDevice: true }
+    : { source: fingerprint(addressOf(request, trustedProxyHops)), isKnownDevice: false }
+}
 
 /** Starts a session in the browser. A session that it had before is ended, because it may have been planted there. */
 export async function startSession(

@@ -1,6 +1,5 @@
 import { hash, randomBytes } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { limitConcurrency } from '../../lib/concurrency.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import { normalizeEmail } from '../../lib/text/email.ts'
 import { type Db, type Pool, isUniqueViolation, tx } from '../../lib/sql.ts'
@@ -11,6 +10,7 @@ import { hashPassword, passwordMatches } from '../../platform/secrets.ts'
 import { type AccountCaller, type MemberCaller, type Role, roles } from '../../rpc/callers.ts'
 import { parseEmail, parseOptionalName } from '../input.ts'
 import type { LoginMethod, LoginRecords } from './log-in-records.ts'
+import { type QueuePlace, createPasswordQueue } from './password-queue.ts'
 import * as store from './store.ts'
 import { deleteInBatches } from '../../platform/upkeep.ts'
 
@@ -21,6 +21,13 @@ export interface AccountsDeps {
   /** A session that is not used for so long has ended. */
   readonly idleSeconds: number
   readonly records: LoginRecords
+}
+
+export interface PasswordCredential {
+  readonly email: string
+  readonly password: string
+  /** Where the comparison of the password waits. */
+  readonly place: QueuePlace
 }
 
 /** What of a call an entry in the audit log names. */
@@ -52,9 +59,6 @@ export interface LiveSession {
   readonly grants: readonly string[]
 }
 
-const tooManyLogins = (): DomainError =>
-  new DomainError('RATE_LIMITED', 'too many people log in at this moment; try again')
-
 /** An account whose password was right, with the hash that it was compared with. */
 type Authenticated = store.Account & { readonly passwordHash: string | null }
 
@@ -63,12 +67,11 @@ const wrongPassword = (): DomainError =>
 
 /** Accounts of the dashboard and their server-side sessions (decision 16). Session and reset tokens are stored as SHA-256 hashes. */
 export function createAccounts({ pool, grants, now, idleSeconds, records }: AccountsDeps) {
-  // argon2 takes 19 MiB and one of four threads: many logins must neither fill the memory nor starve other work.
-  const runLimited = limitConcurrency({ running: 2, waiting: 64, refusal: tooManyLogins })
+  const passwordQueue = createPasswordQueue()
 
   /** CREDENTIAL_INVALID for an unknown address and a wrong password alike, after the same work. */
-  async function logIn(email: string, password: string, origin: CallOrigin = {}) {
-    const account = await authenticate(email, password, { method: 'password', ...origin })
+  async function logIn(credential: PasswordCredential, origin: CallOrigin = {}) {
+    const account = await authenticate(credential, { method: 'password', ...origin })
     return tx(pool, async (db) => {
       await confirm(db, account)
       return begin(db, account, { method: 'password', ...origin })
@@ -85,15 +88,16 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
 
   /** The account whose address and password these are. CREDENTIAL_INVALID as `logIn`; a failure is recorded. */
   async function authenticate(
-    email: string,
-    password: string,
+    { email, password, place }: PasswordCredential,
     { method, correlationId }: CallOrigin & { method: LoginMethod },
   ): Promise<Authenticated> {
     const address = normalizeEmail(email)
     const account = address === null ? null : await store.findByEmail(pool, address)
     // No password is longer than the maximum, so only that much is hashed.
     const stored = password.length > passwordMax ? null : (account?.passwordHash ?? null)
-    const matches = await runLimited(() => passwordMatches(password.slice(0, passwordMax), stored))
+    const matches = await passwordQueue.run(place, () =>
+      passwordMatches(password.slice(0, passwordMax), stored),
+    )
     if (account && matches) return account
     records.failed(method, account?.id ?? null, correlationId)
     throw wrongPassword()
@@ -221,7 +225,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     const { isPlatformAdmin } = request
     const password =
       request.password === undefined ? newSecret('').slice(0, 20) : parsePassword(request.password)
-    const passwordHash = await runLimited(() => hashPassword(password))
+    const passwordHash = await passwordQueue.run({ isKnown: true }, () => hashPassword(password))
     const id = accountId(uuidV7(at.getTime()))
     const account = await tx(pool, async (db) => {
       const inserted = await store.insertAccount(db, {
@@ -307,14 +311,15 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     password: string,
     { correlationId }: CallOrigin = {},
   ): Promise<void> {
-    const passwordHash = await runLimited(() => hashPassword(parsePassword(password)))
+    const tokenHash = hashOf(token)
+    const newPassword = parsePassword(password)
+    // Looks the token up before the password is hashed, so that made-up tokens take no place in the queue.
+    if (!(await store.isResetOpen(pool, tokenHash, now()))) throw endedReset()
+    const place = { source: `reset:${tokenHash.toString('hex')}`, isKnown: true }
+    const passwordHash = await passwordQueue.run(place, () => hashPassword(newPassword))
     await tx(pool, async (db) => {
-      const account = await store.useReset(db, hashOf(token), now())
-      if (!account)
-        throw new DomainError(
-          'GRANT_INVALID',
-          'this link was used already, or is too old; ask for a new one',
-        )
+      const account = await store.useReset(db, tokenHash, now())
+      if (!account) throw endedReset()
       await changePassword(db, account, { hash: passwordHash, correlationId })
     })
   }
@@ -348,6 +353,9 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
 }
 
 export type Accounts = ReturnType<typeof createAccounts>
+
+const endedReset = (): DomainError =>
+  new DomainError('GRANT_INVALID', 'this link was used already, or is too old; ask for a new one')
 
 const takenAddress = (): DomainError =>
   new DomainError('CONFLICT', 'there is an account with this e-mail address already')

@@ -7,7 +7,7 @@ import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import { accountId } from '../../platform/ids.ts'
 import { isReadable } from '../../lib/text/readable.ts'
-import type { Accounts, CallOrigin } from './accounts.ts'
+import type { Accounts, CallOrigin, PasswordCredential } from './accounts.ts'
 import type { LoginRecords } from './log-in-records.ts'
 import * as store from './store.ts'
 
@@ -150,14 +150,14 @@ export function createIdentities(deps: IdentitiesDeps) {
    * in. CREDENTIAL_INVALID for a wrong password, GRANT_INVALID when the token is over.
    */
   async function link(
-    { token, email, password }: { token: string; email: string; password: string },
+    { token, ...credential }: PasswordCredential & { token: string },
     { correlationId }: CallOrigin,
   ) {
     const tokenHash = hash('sha256', token, 'buffer')
     const attempt = { at: now(), attemptsMax: linkAttemptsMax }
     const pending = await store.tryLink(pool, tokenHash, attempt)
     if (!pending) throw new DomainError('GRANT_INVALID', 'this login is too old; begin again')
-    const account = await accounts.authenticate(email, password, { method, correlationId })
+    const account = await accounts.authenticate(credential, { method, correlationId })
     if (account.id !== pending.accountId)
       throw new DomainError('CREDENTIAL_INVALID', 'this is the password of another account')
     refuseAdmin(account)

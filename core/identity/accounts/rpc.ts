@@ -4,7 +4,7 @@ import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { AppQuota } from '../apps/quota.ts'
 import type { Invitations } from '../invitations/invitations.ts'
 import { createOwnInvitationHandlers } from '../invitations/rpc.ts'
-import type { Accounts, LiveSession } from './accounts.ts'
+import type { Accounts, LiveSession, PasswordCredential } from './accounts.ts'
 import type { Identities } from './identities.ts'
 
 export interface AccountsRpcDeps {
@@ -75,7 +75,7 @@ const createLoginHandlers = ({
   identities,
 }: Pick<AccountsRpcDeps, 'accounts' | 'identities'>) => ({
   logIn: rpc(gatewayCaller(), async (request: pb.LogInRequest, _, context) =>
-    renderLogin(await accounts.logIn(request.email, request.password, context)),
+    renderLogin(await accounts.logIn(credentialOf(request), context)),
   ),
   logInWithIdentity: rpc(
     gatewayCaller(),
@@ -86,10 +86,10 @@ const createLoginHandlers = ({
         : { sessionToken: '', session: undefined, linkToken: link?.token, linkEmail: link?.email }
     },
   ),
-  linkIdentity: rpc(
-    gatewayCaller(),
-    async ({ linkToken, email, password }: pb.LinkIdentityRequest, _, context) =>
-      renderLogin(await identities.link({ token: linkToken, email, password }, context)),
+  linkIdentity: rpc(gatewayCaller(), async (request: pb.LinkIdentityRequest, _, context) =>
+    renderLogin(
+      await identities.link({ token: request.linkToken, ...credentialOf(request) }, context),
+    ),
   ),
   logOut: rpc(gatewayCaller(), async (request: pb.LogOutRequest) => {
     await accounts.logOut(request.sessionToken)
@@ -105,6 +105,17 @@ const createLoginHandlers = ({
   getSession: rpc(gatewayCaller(), async (request: pb.GetSessionRequest) => ({
     session: render(await accounts.session(request.sessionToken)),
   })),
+})
+
+const credentialOf = ({
+  email,
+  password,
+  source,
+  isKnownDevice,
+}: pb.LogInRequest | pb.LinkIdentityRequest): PasswordCredential => ({
+  email,
+  password,
+  place: { source, isKnown: isKnownDevice ?? false },
 })
 
 const renderLogin = ({ token, session }: { token: string; session: LiveSession }) => ({

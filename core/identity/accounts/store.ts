@@ -306,6 +306,17 @@ export async function insertReset(
     values (${reset.tokenHash}, ${reset.accountId}, ${reset.at}, ${reset.expiresAt})`)
 }
 
+/** Returns whether the token can still set a password. */
+export async function isResetOpen(db: Db, tokenHash: Buffer, at: Date): Promise<boolean> {
+  const row = await maybeOne(
+    db,
+    sql`
+    select account_id from password_resets
+    where token_hash = ${tokenHash} and used_at is null and expires_at > ${at}`,
+  )
+  return row !== null
+}
+
 /** Marks the token as used. Null when it is unknown, used or too old: of two concurrent calls one gets the account. */
 export async function useReset(db: Db, tokenHash: Buffer, at: Date): Promise<AccountId | null> {
   const row = await maybeOne<{ account_id: string }>(

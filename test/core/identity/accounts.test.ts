@@ -40,8 +40,8 @@ const options = (headers: Record<string, string> = {}) => ({
 })
 const create = (request: Partial<pb.CreateAccountRequest>) =>
   unary(client.createAccount.bind(client))(pb.CreateAccountRequest.fromPartial(request), options())
-const logIn = (email: string, secret = password) =>
-  unary(client.logIn.bind(client))({ email, password: secret }, options())
+const logIn = (email: string, secret = password, source: Partial<pb.LogInRequest> = {}) =>
+  unary(client.logIn.bind(client))({ email, password: secret, ...source }, options())
 const withIdentity = (request: Partial<pb.LogInWithIdentityRequest>) =>
   unary(client.logInWithIdentity.bind(client))(
     pb.LogInWithIdentityRequest.fromPartial({
@@ -124,6 +124,43 @@ describe('an account', () => {
     expect(all.filter((each) => each === 'RATE_LIMITED').length).toBeGreaterThan(0)
     expect(new Set(all)).toEqual(new Set(['CREDENTIAL_INVALID', 'RATE_LIMITED']))
     expect(await outcome(logIn('missing@example.com'))).toBe('CREDENTIAL_INVALID')
+  })
+
+  it('waits in at most two places for one address, and leaves the others to other addresses', async () => {
+    const ofOne = atOnce(12, () =>
+      outcome(logIn('missing@example.com', password, { source: 'one' })),
+    )
+    const ofMany = atOnce(12, (i) =>
+      outcome(logIn('missing@example.com', password, { source: `many ${i}` })),
+    )
+    // Two run and two wait.
+    expect((await ofOne).filter((each) => each === 'CREDENTIAL_INVALID').length).toBeLessThan(8)
+    expect(await ofOne).toContain('RATE_LIMITED')
+    expect(new Set(await ofMany)).toEqual(new Set(['CREDENTIAL_INVALID']))
+  })
+
+  it('logs in within a second while 240 resets bring made-up tokens', async () => {
+    await create({ email: 'beset@example.com', password })
+    const reset = unary(client.resetPassword.bind(client))
+    const resets = atOnce(240, (i) =>
+      outcome(reset({ token: `made up ${i}`, password }, options())),
+    )
+    const begin = performance.now()
+    expect(await outcome(logIn('beset@example.com'))).toBe('OK')
+    expect(performance.now() - begin).toBeLessThan(1_000)
+    expect(new Set(await resets)).toEqual(new Set(['GRANT_INVALID']))
+  })
+
+  it('logs in from a known device while strangers fill their places', async () => {
+    await create({ email: 'device@example.com', password })
+    const strangers = atOnce(100, (i) =>
+      outcome(logIn('device@example.com', 'wrong password', { source: `stranger ${i}` })),
+    )
+    const device = { source: 'device:1', isKnownDevice: true }
+    const known = await outcome(logIn('device@example.com', password, device))
+    const left = await Promise.race([strangers, 'strangers wait'])
+    expect([known, left]).toEqual(['OK', 'strangers wait'])
+    expect(await strangers).toContain('RATE_LIMITED')
   })
 })
 

@@ -115,6 +115,19 @@ describe('the login page', () => {
   })
 })
 
+describe('a known browser', () => {
+  it('logs in while its address has taken all its places', async () => {
+    const known = pages.browser()
+    await known.logIn(ada)
+    const stranger = pages.browser()
+    const { fields } = await stranger.get('/login')
+    const form = { ...fields, email: ada, password: 'not the right password' }
+    const attempts = Array.from({ length: 24 }, () => stranger.post('/login', form))
+    expect((await known.logIn(ada, password, '/oidc/device')).status).toBe(303)
+    expect((await Promise.all(attempts)).map(({ status }) => status)).toContain(429)
+  })
+})
+
 describe('a session', () => {
   it('ends by logging out, which takes a form of ours', async () => {
     const browser = pages.browser()

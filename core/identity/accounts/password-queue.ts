@@ -1,0 +1,57 @@
+import { DomainError } from '../../../proto/errors.ts'
+
+/** Where an attempt waits. */
+export interface QueuePlace {
+  /** Name of the address, device or one-time link that the attempt came from. Undefined has no limit of its own. */
+  readonly source?: string | undefined
+  /** Whether the attempt has proven something: a device of the account, a valid one-time link, or an operator. */
+  readonly isKnown: boolean
+}
+
+// argon2 takes 19 MiB and one of four threads: more at once would fill the memory and starve other work.
+const running = 2
+/** Places for known sources, and as many for strangers. */
+const waitingMax = 64
+const waitingPerSource = 2
+
+interface Waiting {
+  readonly source: string | undefined
+  readonly start: () => void
+}
+
+/**
+ * Limits how many passwords are hashed at the same time. Known sources have places that strangers cannot fill, and run
+ * before them. A source waits in at most two places, so that one address does not fill the places of all.
+ */
+export function createPasswordQueue() {
+  const known: Waiting[] = []
+  const strangers: Waiting[] = []
+  let busy = 0
+
+  /** Runs the work when there is room. RATE_LIMITED when its places are taken. */
+  async function run<T>(place: QueuePlace, work: () => Promise<T>): Promise<T> {
+    if (busy < running) busy++
+    else await wait(place)
+    try {
+      return await work()
+    } finally {
+      const next = known.shift() ?? strangers.shift()
+      // The work that ended passes its place on, so `busy` does not change.
+      if (next) next.start()
+      else busy--
+    }
+  }
+
+  function wait({ source, isKnown }: QueuePlace): Promise<void> {
+    const queue = isKnown ? known : strangers
+    const ofSource = queue.filter((waiting) => waiting.source === source).length
+    const isFull = queue.length >= waitingMax
+    if (isFull || (source !== undefined && ofSource >= waitingPerSource)) throw tooManyLogins()
+    return new Promise((start) => queue.push({ source, start }))
+  }
+
+  return { run }
+}
+
+const tooManyLogins = (): DomainError =>
+  new DomainError('RATE_LIMITED', 'too many people log in at this moment; try again')
