@@ -158,18 +158,27 @@ function createAppServices(
   const ending = { grants, credentialIssuers }
   const apps = createApps({ pool, plans, secrets, quota, now })
   const redirectUris = createRedirectUris({ pool, now })
+  const management = createManagement({
+    ...ending,
+    pool,
+    clients,
+    idempotency,
+    meteringMode,
+    now,
+  })
+  const deployment = { defaultDmzUrl: defaultSignerUrl, meteringMode }
   const tenancy = { clients, users, members, invitations, redirectUris, revocationBoundSeconds }
   return {
-    ...createOperatorsRpc(tenancy),
+    ...createOperatorsRpc({ ...tenancy, management, deployment }),
     ...createAppsRpc({ apps, clients, starterUsdMicros }),
     ...createManagementRpc({
       apps,
-      management: createManagement({ ...ending, pool, clients, idempotency, meteringMode, now }),
+      management,
       members,
       invitations,
       starterUsdMicros,
       appCreation,
-      routing: { publicUrl, issuer, defaultDmzUrl: defaultSignerUrl, meteringMode },
+      routing: { publicUrl, issuer, ...deployment },
     }),
   }
 }

@@ -170,6 +170,7 @@ export type CoreReader = Pick<
   | 'getOutbox'
   | 'getQuarantined'
   | 'getReceipt'
+  | 'listAccounts'
   | 'listAppMembers'
   | 'listAppSecrets'
   | 'listAppTrustedIssuers'
@@ -189,6 +190,7 @@ export type CoreReader = Pick<
   | 'lossReport'
   | 'meteringStatus'
   | 'readAccountQuota'
+  | 'readApp'
   | 'readAllowance'
   | 'readBillingSettings'
   | 'readCreditQuota'
@@ -268,9 +270,12 @@ const testClockCalls = (clocks: OperatorTestClockServiceClient, options: CallOpt
 
 const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => ({
   createAccount: bound(unary(accounts.createAccount.bind(accounts)), options),
+  listAccounts: bound(unary(accounts.listAccounts.bind(accounts)), options),
   changeAccount: bound(unary(accounts.changeAccount.bind(accounts)), options),
   listSetAsideAddresses: () => unary(accounts.listSetAsideAddresses.bind(accounts))({}, options),
   startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), options),
+  // Takes the gateway's token.
+  resetPassword: bound(unary(accounts.resetPassword.bind(accounts)), options),
 })
 
 const appCalls = (
@@ -286,6 +291,8 @@ const appCalls = (
   options: CallOptions,
 ) => ({
   ...issuerCalls(anyIssuers, options),
+  readApp: bound(unary(apps.readApp.bind(apps)), options),
+  rotateAppSecret: bound(unary(apps.rotateAppSecret.bind(apps)), options),
   listAppUsers: bound(unary(apps.listAppUsers.bind(apps)), options),
   getAppUser: bound(unary(apps.getAppUser.bind(apps)), options),
   putAppUser: bound(unary(apps.putAppUser.bind(apps)), options),

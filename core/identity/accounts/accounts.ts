@@ -5,6 +5,7 @@ import { normalizeEmail } from '../../lib/text/email.ts'
 import { type Db, type Pool, isUniqueViolation, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import { type EndCause, type Grants, loginsGrant } from '../../platform/grants/grants.ts'
+import { type Cursor, page } from '../../platform/cursor.ts'
 import { type AccountId, type ClientId, accountId, isUuid } from '../../platform/ids.ts'
 import { hashPassword, passwordMatches } from '../../platform/secrets.ts'
 import { type AccountCaller, type MemberCaller, type Role, roles } from '../../rpc/callers.ts'
@@ -324,6 +325,10 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     })
   }
 
+  /** Accounts in order of creation. */
+  const list = async (after: Cursor | null, limit: number) =>
+    page(await store.listAccounts(pool, after, limit), limit)
+
   const listSetAside = (): Promise<store.SetAsideAddress[]> => store.listSetAside(pool)
 
   async function deleteExpired(): Promise<void> {
@@ -347,6 +352,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     change,
     startReset,
     reset,
+    list,
     listSetAside,
     deleteExpired,
   }

@@ -1,4 +1,5 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
+import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { operator, gatewayCaller, operatorWrite, platformAdmin } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { AppQuota } from '../apps/quota.ts'
@@ -33,6 +34,16 @@ export function createAccountsRpc({ accounts, identities, quota, invitations }: 
     })),
     ...createQuotaHandlers(quota),
     ...createOwnInvitationHandlers(invitations, accounts),
+    listAccounts: rpc(operator(), async ({ limit, cursor }: pb.ListAccountsRequest) => {
+      const { items, nextCursor } = await accounts.list(parseCursor(cursor), parseLimit(limit))
+      return {
+        accounts: items.map(({ createdAt, ...account }) => ({
+          account,
+          createdAt: createdAt.toISOString(),
+        })),
+        nextCursor,
+      }
+    }),
     listSetAsideAddresses: rpc(operator(), async () => ({
       addresses: await accounts.listSetAside(),
     })),

@@ -1,4 +1,5 @@
 import { type AccountId, type AppId, accountId, appId } from '../../platform/ids.ts'
+import type { Cursor } from '../../platform/cursor.ts'
 import type { Email } from '../../lib/text/email.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 
@@ -75,6 +76,24 @@ export async function findByEmail(
     select id, email, name, is_platform_admin, password_hash from accounts where email = ${email}`,
   )
   return row && { ...fromRow(row), passwordHash: row.password_hash }
+}
+
+/** In order of creation, which version 7 UUIDs have; one row more than `limit` when there are more. */
+export async function listAccounts(
+  db: Db,
+  after: Cursor | null,
+  limit: number,
+): Promise<(Account & { createdAt: Date })[]> {
+  const rows = await many<AccountRow & { created_at: Date }>(
+    db,
+    sql`
+    select id, email, name, is_platform_admin, created_at
+    from accounts
+    where ${after?.id ?? null}::uuid is null or id > ${after?.id ?? null}::uuid
+    order by id
+    limit ${limit + 1}`,
+  )
+  return rows.map((row) => ({ ...fromRow(row), createdAt: row.created_at }))
 }
 
 export async function findByIdentity(

@@ -1,8 +1,8 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
-import { audit } from '../../platform/audit.ts'
+import { audit, auditSuccess } from '../../platform/audit.ts'
 import { type AppAuditFilter, listEntries } from '../../platform/audit-log/entries.ts'
-import type { AccountCaller, M2mCaller, MemberCaller } from '../../rpc/callers.ts'
+import type { AccountCaller, MemberCaller } from '../../rpc/callers.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import { type Grants, scopeGrant } from '../../platform/grants/grants.ts'
 import type { Idempotency } from '../../platform/idempotency.ts'
@@ -11,6 +11,7 @@ import { uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { Context } from '../../rpc/serve.ts'
+import { type MemberEditor, memberEditor } from '../members/editor.ts'
 import type { CredentialIssuer } from '../types.ts'
 import { type Clients, pickClient } from './clients.ts'
 import * as store from './store.ts'
@@ -31,6 +32,12 @@ export interface ManagementDeps {
 /** Changes by an owner. What is absent stays as it is. */
 export type AppChange = Partial<Omit<store.AppRow, 'id' | 'status' | 'created_at'>>
 export type ClientChange = Partial<Omit<store.ClientRow, 'client_id' | 'kind' | 'has_secret'>>
+
+/** How older secrets of the M2M client end. */
+export interface SecretRotation {
+  readonly revokeOld: boolean
+  readonly keepKeys: boolean
+}
 
 export interface AppView {
   readonly app: store.AppRow
@@ -63,7 +70,7 @@ export function createManagement({
     )
   }
 
-  const view = (caller: M2mCaller | MemberCaller): Promise<AppView> => read(pool, caller.appId)
+  const view = ({ appId }: { readonly appId: AppId }): Promise<AppView> => read(pool, appId)
 
   async function read(db: Db, app: AppId): Promise<AppView> {
     const row = await store.findApp(db, app)
@@ -140,27 +147,36 @@ export function createManagement({
    */
   async function rotateSecret(
     caller: MemberCaller,
-    request: { revokeOld: boolean; keepKeys: boolean; idempotencyKey: string | undefined },
+    { idempotencyKey, ...request }: SecretRotation & { idempotencyKey: string | undefined },
     context: Context,
   ) {
     const { revokeOld, keepKeys } = request
     return idempotency.once(
       {
         scope: `${caller.clientId}:${caller.accountId}:secrets`,
-        key: request.idempotencyKey,
+        key: idempotencyKey,
         body: keepKeys ? { revokeOld, keepKeys } : { revokeOld },
         holdsSecret: true,
       },
-      async (db) => {
-        await lock(db, caller.appId)
-        const { endedIds, ...secret } = await clients.rotateSecret(db, caller.appId, { revokeOld })
-        const revokedKeys = await endSecrets(db, { appId: caller.appId, ids: endedIds, keepKeys })
-        const { m2mClientId } = secret
-        const entry = { caller, context, action: 'client_secret_rotated' }
-        await note(db, entry, { m2mClientId, revokeOld, keepKeys, revokedKeys })
-        return { ...secret, revokedKeys }
-      },
+      (db) => replaceSecret(db, memberEditor(caller, context), request),
     )
+  }
+
+  /** As `rotateSecret`, by an operator. */
+  const rotateSecretAs = (editor: MemberEditor, request: SecretRotation) =>
+    tx(pool, (db) => replaceSecret(db, editor, request))
+
+  async function replaceSecret(
+    db: Db,
+    { appId, actor }: MemberEditor,
+    { revokeOld, keepKeys }: SecretRotation,
+  ) {
+    await lock(db, appId)
+    const { endedIds, ...secret } = await clients.rotateSecret(db, appId, { revokeOld })
+    const revokedKeys = await endSecrets(db, { appId, ids: endedIds, keepKeys })
+    const details = { m2mClientId: secret.m2mClientId, revokeOld, keepKeys, revokedKeys }
+    await auditSuccess(db, { appId, actor, action: 'client_secret_rotated', details, at: now() })
+    return { ...secret, revokedKeys }
   }
 
   /** Ends what descends from secrets. Returns how many API keys ended. */
@@ -253,6 +269,7 @@ export function createManagement({
     update,
     remove,
     rotateSecret,
+    rotateSecretAs,
     listDomains,
     addDomain,
     removeDomain,

@@ -5,7 +5,9 @@ import { parseExternalUserId } from '../../platform/ids.ts'
 import { operator, operatorActor, operatorWrite } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Clients } from '../apps/clients.ts'
+import type { Management } from '../apps/management.ts'
 import type { RedirectUrisService, RedirectUse } from '../apps/redirect-uris.ts'
+import * as render from '../apps/render.ts'
 import { parseRole } from '../input.ts'
 import type { Invitations } from '../invitations/invitations.ts'
 import { renderInvitation } from '../invitations/rpc.ts'
@@ -21,6 +23,8 @@ export interface OperatorsRpcDeps {
   readonly members: Members
   readonly invitations: Pick<Invitations, 'list' | 'withdraw'>
   readonly redirectUris: RedirectUrisService
+  readonly management: Pick<Management, 'view' | 'rotateSecretAs'>
+  readonly deployment: render.Deployment
   /** How long caches elsewhere may still allow what has ended. */
   readonly revocationBoundSeconds: number
 }
@@ -28,11 +32,28 @@ export interface OperatorsRpcDeps {
 /** What operators do in any app. The rules are those of the services that do it for the app's own people. */
 export function createOperatorsRpc(deps: OperatorsRpcDeps) {
   const operatorAppService: Handlers<pb.OperatorAppServiceServer> = {
+    ...createAppHandlers(deps),
     ...createUserHandlers(deps),
     ...createRedirectUriHandlers(deps),
     ...createMemberHandlers(deps),
   }
   return { operatorAppService }
+}
+
+function createAppHandlers({ clients, management, deployment }: OperatorsRpcDeps) {
+  return {
+    readApp: rpc(operator(), async ({ clientId }: pb.ReadAppRequest) => {
+      const appId = await clients.appOf(clientId)
+      return { app: render.app(await management.view({ appId }), { ...deployment, role: '' }) }
+    }),
+    rotateAppSecret: rpc(
+      operatorWrite(),
+      async ({ clientId, revokeOld, keepKeys }: pb.RotateAppSecretRequest, _, context) => {
+        const editor = operatorEditor(await clients.appOf(clientId), context)
+        return management.rotateSecretAs(editor, { revokeOld, keepKeys })
+      },
+    ),
+  }
 }
 
 function createUserHandlers({ clients, users, revocationBoundSeconds }: OperatorsRpcDeps) {
