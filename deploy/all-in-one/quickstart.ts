@@ -1,5 +1,6 @@
 import type { CoreAddress } from '../../core/lib/core-link/address.ts'
-import { DomainError } from '../../proto/errors.ts'
+import { newSecret } from '../../core/lib/crypto.ts'
+import { DomainError, type Reason } from '../../proto/errors.ts'
 import { basic, type CoreClient, connectCore } from '../cli/client.ts'
 import { type Quickstart, readQuickstart, writeQuickstart } from './data-dir.ts'
 
@@ -12,6 +13,8 @@ export interface QuickstartRequest {
   readonly dataDir: string
   /** How an operator's command reaches core; its target is that of `addresses`. */
   readonly operator: CoreAddress
+  /** How the gateway reaches core: it sets passwords. */
+  readonly gateway: CoreAddress
   readonly webhookSecret: string
   readonly addresses: Addresses
   readonly database: Quickstart['database']
@@ -23,29 +26,38 @@ type DemoApp = Pick<
 >
 
 /**
- * Writes the quickstart file. The demo app of an earlier start stays while its credentials work in this database;
- * otherwise a new one is created.
+ * Writes the quickstart file. A database has one demo app: the file's, or the one that an earlier file named. Credentials
+ * that no longer work are replaced; an app is created only where there is none.
  */
 export async function ensureQuickstart({
   dataDir,
   operator,
+  gateway,
   webhookSecret,
   addresses,
   database,
 }: QuickstartRequest): Promise<Quickstart> {
-  const core = connectCore({ ...operator, target: addresses.coreTarget })
+  const target = addresses.coreTarget
+  const core = connectCore({ ...operator, target })
+  const pages = connectCore({ ...gateway, target })
   try {
     const previous = await readQuickstart(dataDir)
-    const isUsable = previous !== null && (await works(core, previous))
-    const app = isUsable ? demoAppOf(previous) : await createDemoApp(core)
+    const app =
+      (previous && (await renewDemoApp(core, demoAppOf(previous)))) ??
+      (await findDemoApp({ core, pages })) ??
+      (await createDemoApp(core))
     // The one who runs everything in one process is its platform admin.
-    await core.changeAccount({ ...nobody, email: app.ownerEmail, isPlatformAdmin: true })
+    await core
+      .changeAccount({ ...nobody, email: app.ownerEmail, isPlatformAdmin: true })
+      // The account has another address now, and its rights are what they were.
+      .catch(unless('NOT_FOUND'))
     await ownByPlatform(core, app)
     const quickstart = { ...addresses, ...app, webhookSecret, database }
     await writeQuickstart(dataDir, quickstart)
     return quickstart
   } finally {
     core.close()
+    pages.close()
   }
 }
 
@@ -67,27 +79,66 @@ const demoAppOf = (file: Quickstart): DemoApp => ({
   ownerPassword: file.ownerPassword,
 })
 
-async function works(core: CoreClient, app: DemoApp): Promise<boolean> {
+/** The app with a secret that works. Null when the database has no such app. */
+async function renewDemoApp(core: CoreClient, app: DemoApp): Promise<DemoApp | null> {
+  const { clientId } = app
   const authorization = basic(app.m2mClientId, app.m2mClientSecret)
-  return core
-    .checkCaller({ clientId: app.clientId, kind: 'm2m_basic', scope: undefined }, authorization)
-    .then(
-      () => true,
-      (error: unknown) => {
-        if (
-          error instanceof DomainError &&
-          (error.reason === 'CREDENTIAL_INVALID' || error.reason === 'NOT_FOUND')
-        )
-          return false
-        throw error
-      },
-    )
+  const works = await core
+    .checkCaller({ clientId, kind: 'm2m_basic', scope: undefined }, authorization)
+    .then(() => true, unless('CREDENTIAL_INVALID', 'NOT_FOUND'))
+  if (works) return app
+  const known = await core.readApp({ clientId }).catch(unless('NOT_FOUND'))
+  return known ? { ...app, ...(await replaceSecret(core, clientId)) } : null
 }
+
+/** Older secrets that still work end after the overlap. Where there are too many of them they end now; API keys go on. */
+async function replaceSecret(core: CoreClient, clientId: string) {
+  const rotate = (revokeOld: boolean) =>
+    core.rotateAppSecret({ clientId, revokeOld, keepKeys: true })
+  const rotated = (await rotate(false).catch(unless('CONFLICT'))) || (await rotate(true))
+  return { m2mClientId: rotated.m2mClientId, m2mClientSecret: rotated.clientSecret }
+}
+
+const demoName = 'Demo'
+/** The demo app is among the oldest of its database. */
+const appsMax = 100
+
+/**
+ * The demo app of a database whose quickstart file was lost, with a new secret and a new password of its owner. Null
+ * when there is none.
+ */
+async function findDemoApp({
+  core,
+  pages,
+}: Readonly<Record<'core' | 'pages', CoreClient>>): Promise<DemoApp | null> {
+  const { apps } = await core.listApps({ limit: appsMax, cursor: undefined })
+  for (const { clientId } of apps.filter(({ name }) => name === demoName)) {
+    const { members } = await core.listAppMembers({ clientId })
+    const owner = members.find(({ email, role }) => role === 'owner' && isDemoOwner(email))
+    if (!owner) continue
+    const ownerPassword = newSecret('').slice(0, 20)
+    const { token } = await core.startPasswordReset({ email: owner.email })
+    await pages.resetPassword({ token, password: ownerPassword })
+    const secret = await replaceSecret(core, clientId)
+    return { clientId, ...secret, ownerEmail: owner.email, ownerPassword }
+  }
+  return null
+}
+
+const isDemoOwner = (email: string): boolean => /^owner-[0-9a-z]+@demo\.localhost$/.test(email)
+
+/** Turns a rejection with one of these reasons into false. */
+const unless =
+  (...reasons: readonly Reason[]) =>
+  (error: unknown): false => {
+    if (error instanceof DomainError && reasons.includes(error.reason)) return false
+    throw error
+  }
 
 async function createDemoApp(core: CoreClient): Promise<DemoApp> {
   const ownerEmail = `owner-${Date.now().toString(36)}@demo.localhost`
   const app = await core.createApp({
-    name: 'Demo',
+    name: demoName,
     ownerEmail,
     ownerPassword: undefined,
     starterUsdMicros: undefined,

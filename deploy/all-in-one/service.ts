@@ -60,6 +60,7 @@ export async function startService(environment: Env): Promise<Service> {
     const quickstart = await ensureQuickstart({
       dataDir,
       operator: settings.operator,
+      gateway: settings.gateway.core,
       webhookSecret: firstOf(env['WEBHOOK_SECRET']),
       addresses: { ...addresses, issuer: core.platform.issuer },
       database: env['DATABASE_URL'] === undefined ? 'embedded' : 'external',

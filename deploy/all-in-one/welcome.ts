@@ -1,5 +1,5 @@
 import { relative } from 'node:path'
-import { quickstartPath } from './data-dir.ts'
+import { type Quickstart, quickstartPath } from './data-dir.ts'
 import type { Service } from './service.ts'
 
 /** The text that `npm start` prints when the service is up: where it listens, how to try it, where things are. */
@@ -10,6 +10,9 @@ export function welcome(service: Service): string {
   return `
 tollgate is up (${(service.startedInMs / 1000).toFixed(1)} s)
 
+  Log in               ${siteOf(q)}/login
+                       as ${q.ownerEmail}
+                       (password: ownerPassword in ${file})
   Platform API, OIDC   ${q.platformUrl}
   Builder API          ${q.builderUrl}${q.edgeUrl === undefined ? '' : `\n  Its edge             ${q.edgeUrl}`}
   Sidecar              ${q.sidecarUrl}/authorize
@@ -28,6 +31,7 @@ Try it
     -H 'content-type: application/json' -d '{"externalUserId":"ada"}' \\
     ${user}
 
+  API, to try out      ${q.platformUrl}/api/v1/docs
   API document         ${q.platformUrl}/api/v1/openapi.json
   Credentials          ${file}
   Log                  ${shortest(service.logFile)}
@@ -36,6 +40,9 @@ Try it
 Ctrl-C stops it.
 `
 }
+
+/** Sessions and their origin check go by PUBLIC_URL. */
+const siteOf = ({ issuer }: Quickstart): string => issuer.replace(/\/api\/v1\/oidc$/, '')
 
 function shortest(path: string): string {
   const near = relative(process.cwd(), path)

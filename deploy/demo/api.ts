@@ -25,6 +25,10 @@ export interface Usage {
 
 const timeoutMs = 10_000
 
+const refusedSecret =
+  "the service refuses the demo app's secret in quickstart.json (401): it was replaced, or has expired; " +
+  'stop the service and run npm start, which writes a new secret of the same app'
+
 /** The calls of an integrator's backend that the demo makes, over the public REST API. */
 export function createDemoApi(service: Quickstart) {
   const app = `${service.platformUrl}/api/v1/apps/${service.clientId}`
@@ -46,6 +50,7 @@ export function createDemoApi(service: Quickstart) {
       signal: AbortSignal.timeout(timeoutMs),
     })
     const text = await response.text()
+    if (response.status === 401) throw new Error(refusedSecret)
     if (!response.ok)
       throw new Error(
         `${method} ${new URL(url).pathname} answered ${response.status}: ${text.slice(0, 300)}`,
