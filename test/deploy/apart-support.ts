@@ -52,7 +52,8 @@ export async function startApart(path = process.env['PATH'] ?? '') {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-apart-'))
   // npx finds the command of an installation in the dependencies of the folder.
   await mkdir(join(folder, 'node_modules/.bin'), { recursive: true })
-  await symlink(join(root, 'deploy/tollgate.mjs'), join(folder, 'node_modules/.bin/tollgate'))
+  for (const name of ['tollgate', 'node_modules/.bin/tollgate'])
+    await symlink(join(root, 'deploy/tollgate.mjs'), join(folder, name))
   const ports = await freePorts(portSettings.length)
   const env: Record<string, string> = {
     ...Object.fromEntries(portSettings.map((name, index) => [name, String(ports[index])])),

@@ -59,6 +59,13 @@ describe('the tollgate command', () => {
     expect(await once(child, 'exit')).toEqual([5, null])
   })
 
+  it('is ./tollgate in the folder of a clone', async () => {
+    const child = spawn(join(deploy, '../tollgate'), ['--version'], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    expect(await outputOf(child)).toMatch(/^tollgate \d+\.\d+\.\d+\n$/)
+  })
+
   it('keeps the compiled code beside the dependencies, for the next start', async () => {
     const child = tollgate('24.0.0', '0')
     expect(await once(child, 'exit')).toEqual([0, null])
