@@ -67,43 +67,62 @@ async function authorize(
   }
   if (!checked.needsConsent)
     return back(await grantCode(request, visitor, { authorization, consented: false }))
+  return askForConsent(reply, { visitor, authorization, checked, parameters })
+}
+
+function askForConsent(
+  reply: FastifyReply,
+  { visitor, authorization, checked, parameters }: Consent,
+): FastifyReply {
   const theme = { name: checked.appName, color: checked.appColor }
-  const content = consentForm({ visitor, theme, scopes: checked.scopes, parameters })
+  const content = consentForm({ visitor, checked, parameters })
   const leadsTo = authorization.redirectUri
   return sendPage(reply, { title: 'Allow access', content, theme, leadsTo })
 }
 
-/** Answers the consent form: a code, or the person's refusal. */
+/** Answers the consent form: a code, the person's refusal, or the form again when the client has changed since. */
 async function decide(
   request: FastifyRequest,
   reply: FastifyReply,
   { issuer, parameters, visitor }: PageRequest<Visitor>,
 ): Promise<FastifyReply> {
   const authorization = parseAuthorization(parameters)
-  const { error, errorDescription } = await request.core.authorization.check({
+  const checked = await request.core.authorization.check({
     ...authorization,
     prompt: undefined,
     sessionToken: visitor.token,
   })
   const back = createRedirect(reply, { issuer, authorization, parameters, status: 303 })
+  const { error, errorDescription } = checked
   if (error !== '') return back(oauthError(error, errorDescription))
   const action = field(request, 'action')
+  const clientVersion = field(request, 'client_version') ?? ''
+  if (action === 'approve' && clientVersion !== checked.clientVersion)
+    return askForConsent(reply, { visitor, authorization, checked, parameters })
   if (action === 'approve')
-    return back(await grantCode(request, visitor, { authorization, consented: true }))
+    return back(
+      await grantCode(request, visitor, { authorization, consented: true, clientVersion }),
+    )
   if (action === 'deny') return back(oauthError('access_denied', 'the person said no'))
   throw new DomainError('REQUEST_INVALID', 'action must be approve or deny')
+}
+
+interface CodeRequest {
+  readonly authorization: AuthorizationRequest
+  readonly consented: boolean
+  readonly clientVersion?: string
 }
 
 async function grantCode(
   request: FastifyRequest,
   visitor: Visitor,
-  { authorization, consented }: { authorization: AuthorizationRequest; consented: boolean },
+  { authorization, ...consent }: CodeRequest,
 ): Promise<Record<string, string>> {
   try {
     const { code } = await request.core.authorization.grant({
       sessionToken: visitor.token,
       request: authorization,
-      consented,
+      ...consent,
     })
     return { code }
   } catch (error) {
@@ -202,17 +221,22 @@ function queryOf(parameters: Parameters): string {
 
 interface Consent {
   readonly visitor: Visitor
-  readonly theme: { readonly name: string }
-  readonly scopes: readonly string[]
+  readonly authorization: AuthorizationRequest
+  readonly checked: {
+    readonly appName: string
+    readonly appColor: string
+    readonly scopes: readonly string[]
+    readonly clientVersion: string
+  }
   readonly parameters: Parameters
 }
 
-const consentForm = ({ visitor, theme, scopes, parameters }: Consent) => html`
-<h1>Allow ${theme.name} to act for you?</h1>
-<p>You are logged in as ${visitor.email}. ${theme.name} asks to:</p>
-${scopeList(scopes)}
+const consentForm = ({ visitor, checked, parameters }: Omit<Consent, 'authorization'>) => html`
+<h1>Allow ${checked.appName} to act for you?</h1>
+<p>You are logged in as ${visitor.email}. ${checked.appName} asks to:</p>
+${scopeList(checked.scopes)}
 <form method="post" action="/oidc/consent">
-${hidden({ ...formFields(parameters), csrf_token: visitor.csrfToken })}
+${hidden({ ...formFields(parameters), csrf_token: visitor.csrfToken, client_version: checked.clientVersion })}
 <button name="action" value="approve">Allow</button>
 <button name="action" value="deny" class="quiet">Do not allow</button>
 </form>`

@@ -84,7 +84,7 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
       session === null ||
       prompts.includes('consent') ||
       !isExclusive(request.redirectUri) ||
-      !(await hasConsented(client.clientId, session.account.id, scopes))
+      !(await hasConsented(client, session.account.id, scopes))
     const refusal =
       refuseRequest(request, client) ??
       refusePkce(request) ??
@@ -122,11 +122,13 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
   }
 
   async function hasConsented(
-    clientId: string,
-    account: AccountId,
+    client: PublicClient,
+    accountId: AccountId,
     scopes: readonly string[],
   ): Promise<boolean> {
-    const consented = await store.consentedScopes(pool, clientId, account)
+    const { clientId } = client
+    const owner = { clientId, clientHash: clientHashOf(client), accountId }
+    const consented = await store.consentedScopes(pool, owner)
     return scopes.every((scope) => consented.includes(scope))
   }
 
@@ -140,9 +142,13 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
 
   /**
    * Stores the consent of the session's account and issues a short-lived code that can be used once. `consented` when the
-   * person has just said yes on our page; otherwise the consent must be known, and the code can reach this client alone.
+   * person has just said yes on our page, which showed `clientVersion` of the client; otherwise the consent must be known,
+   * and the code can reach this client alone.
    */
-  async function authorize(request: AuthorizationRequest, consented: boolean): Promise<string> {
+  async function authorize(
+    request: AuthorizationRequest,
+    { consented, clientVersion }: { consented: boolean; clientVersion?: string | undefined },
+  ): Promise<string> {
     const { client, scopes, session, refusal, needsConsent } = await check({
       ...request,
       prompt: undefined,
@@ -151,15 +157,19 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     if (!session) throw new DomainError('TOKEN_INVALID', 'log in first')
     if (needsConsent && !consented)
       throw new DomainError('REQUEST_INVALID', 'the person must be asked first')
+    if (consented && clientVersion !== undefined && clientVersion !== clientVersionOf(client))
+      throw new DomainError('REQUEST_INVALID', 'the application has changed; begin again')
     const userId = await userOf(client, session)
     const code = randomBytes(32).toString('base64url')
     const at = now()
     await tx(pool, async (db) => {
       const accountId = session.account.id
-      await store.addConsent(db, { clientId: client.clientId, accountId, scopes, at })
+      const { clientId } = client
+      const clientHash = clientHashOf(client)
+      await store.addConsent(db, { clientId, clientHash, accountId, scopes, at })
       await store.insertCode(db, {
         codeHash: hash('sha256', code, 'buffer'),
-        clientId: client.clientId,
+        clientId,
         accountId,
         userId,
         familyId: randomUUID(),
@@ -214,6 +224,19 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
 /** What the login of a client that registered gives ends with that client, too. */
 const lineageOf = (client: PublicClient, { grants }: LiveSession): readonly string[] =>
   isRegisteredClientId(client.clientId) ? joinGrants(grants, [client.clientId]) : grants
+
+/**
+ * A hash of what a person consents to in a client that registered itself: the name that they see, and the addresses that
+ * codes go to. Null for an app's own client, which only its app changes.
+ */
+function clientHashOf({ clientId, appName, redirectUris }: PublicClient): Buffer | null {
+  if (!isRegisteredClientId(clientId)) return null
+  return hash('sha256', JSON.stringify([appName, redirectUris.toSorted()]), 'buffer')
+}
+
+/** Names what the person saw of the client; empty for an app's own client. */
+export const clientVersionOf = (client: PublicClient): string =>
+  clientHashOf(client)?.toString('base64url') ?? ''
 
 export type Authorizations = ReturnType<typeof createAuthorizations>
 

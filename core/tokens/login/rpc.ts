@@ -2,7 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import { gatewayCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
-import type { Authorizations } from './authorization.ts'
+import { type Authorizations, clientVersionOf } from './authorization.ts'
 import type { Logouts } from './logout.ts'
 
 export function createAuthorizationRpc({
@@ -23,13 +23,14 @@ export function createAuthorizationRpc({
         needsConsent,
         error: refusal?.error ?? '',
         errorDescription: refusal?.description ?? '',
+        clientVersion: clientVersionOf(client),
       }
     }),
     grantAuthorization: rpc(
       gatewayCaller(),
-      async ({ sessionToken, request, consented }: pb.GrantAuthorizationRequest) => {
+      async ({ sessionToken, request, ...consent }: pb.GrantAuthorizationRequest) => {
         if (!request) throw new DomainError('REQUEST_INVALID', 'request is required')
-        return { code: await authorizations.authorize({ ...request, sessionToken }, consented) }
+        return { code: await authorizations.authorize({ ...request, sessionToken }, consent) }
       },
     ),
     checkLogout: rpc(gatewayCaller(), async (request: pb.CheckLogoutRequest) =>

@@ -8,30 +8,42 @@ import {
 } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 
-/** The scopes that the account has consented to for that client. */
+interface ConsentOwner {
+  readonly clientId: string
+  /** A hash of what the person saw of a registered client; null for an app's own client. */
+  readonly clientHash: Buffer | null
+  readonly accountId: AccountId
+}
+
+/** The scopes that the account has consented to for that client as it is now. */
 export async function consentedScopes(
   db: Db,
-  clientId: string,
-  account: AccountId,
+  { clientId, clientHash, accountId }: ConsentOwner,
 ): Promise<string[]> {
   const row = await maybeOne<{ scopes: string[] }>(
     db,
     sql`
-    select scopes from consents where client_id = ${clientId} and account_id = ${account}`,
+    select scopes from consents
+    where client_id = ${clientId} and account_id = ${accountId} and client_hash is not distinct from ${clientHash}`,
   )
   return row?.scopes ?? []
 }
 
-/** Adds scopes to those that the account has consented to. */
+/** Adds scopes to those that the account has consented to, or replaces them when the client has changed since. */
 export async function addConsent(
   db: Db,
-  consent: { clientId: string; accountId: AccountId; scopes: readonly string[]; at: Date },
+  consent: ConsentOwner & { scopes: readonly string[]; at: Date },
 ): Promise<void> {
   await db.query(sql`
-    insert into consents (client_id, account_id, scopes, updated_at)
-    values (${consent.clientId}, ${consent.accountId}, ${consent.scopes}, ${consent.at})
+    insert into consents (client_id, client_hash, account_id, scopes, updated_at)
+    values (${consent.clientId}, ${consent.clientHash}, ${consent.accountId}, ${consent.scopes}, ${consent.at})
     on conflict (client_id, account_id) do update
-    set scopes = array(select distinct unnest(consents.scopes || excluded.scopes) order by 1), updated_at = excluded.updated_at`)
+    set scopes = case
+          when consents.client_hash is not distinct from excluded.client_hash
+          then array(select distinct unnest(consents.scopes || excluded.scopes) order by 1)
+          else excluded.scopes
+        end,
+        client_hash = excluded.client_hash, updated_at = excluded.updated_at`)
 }
 
 export interface NewCode {

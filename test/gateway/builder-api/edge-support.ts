@@ -22,7 +22,17 @@ export async function startEdge(env: Readonly<Record<string, string>> = {}) {
     fetch(url.replace(edge, real.edgeUrl).replace(publicUrl, real.url), init)
 
   /** What the app's owner does in the browser: sees the page and allows. */
-  async function allow({ session: { cookie = '' } }: RealApp, address: URL): Promise<URL> {
+  async function allow(app: RealApp, address: URL): Promise<URL> {
+    const done = await decide(app, address)
+    return new URL(done.headers.get('location') ?? '')
+  }
+
+  /** The answer of the consent form. `meanwhile` runs while the page is open. */
+  async function decide(
+    { session: { cookie = '' } }: RealApp,
+    address: URL,
+    meanwhile?: () => Promise<void>,
+  ): Promise<Response> {
     const asked = await customFetch(address.href, { headers: { cookie }, redirect: 'manual' })
     const text = await asked.text()
     const form = new URLSearchParams({ action: 'approve' })
@@ -31,13 +41,13 @@ export async function startEdge(env: Readonly<Record<string, string>> = {}) {
     ))
       form.set(name, value.replaceAll('&amp;', '&'))
     expect(text).toContain('registered with edge')
-    const done = await fetch(`${real.url}/oidc/consent`, {
+    await meanwhile?.()
+    return fetch(`${real.url}/oidc/consent`, {
       method: 'POST',
       redirect: 'manual',
       headers: { cookie, origin: publicUrl, 'content-type': 'application/x-www-form-urlencoded' },
       body: form.toString(),
     })
-    return new URL(done.headers.get('location') ?? '')
   }
 
   /** An initial access token. */
@@ -57,7 +67,7 @@ export async function startEdge(env: Readonly<Record<string, string>> = {}) {
       [clientId],
     )
 
-  return { real, customFetch, allow, newToken, setRefreshable, stop: real.stop }
+  return { real, customFetch, allow, decide, newToken, setRefreshable, stop: real.stop }
 }
 
 export type Edge = Awaited<ReturnType<typeof startEdge>>

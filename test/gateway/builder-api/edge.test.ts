@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { secretly } from '../../support/secrecy.ts'
 import { outcome } from '../../core/support.ts'
 import type { Real, RealApp } from '../real.ts'
-import { asRecord } from '../support.ts'
+import { asRecord, publicUrl } from '../support.ts'
 import { type Edge, callback, edge, page, startEdge } from './edge-support.ts'
 
 let started: Edge
@@ -11,7 +11,7 @@ let real: Real
 let app: RealApp
 let other: RealApp
 beforeAll(async () => {
-  started = await startEdge({ REGISTRATIONS_PER_APP: '12', REGISTRATION_UNUSED_DAYS: '30' })
+  started = await startEdge({ REGISTRATIONS_PER_APP: '16', REGISTRATION_UNUSED_DAYS: '30' })
   real = started.real
   app = await real.newApp('edge')
   other = await real.newApp('other')
@@ -225,14 +225,14 @@ describe('registration', () => {
 
   it('lets an app have so many clients and no more', async () => {
     // Each with a token of its own: nothing but the app makes them wait for one another.
-    const tokens = await Promise.all(Array.from({ length: 15 }, () => newToken({}, other)))
+    const tokens = await Promise.all(Array.from({ length: 19 }, () => newToken({}, other)))
     const metadata = { redirect_uris: [callback] }
     const statuses = await Promise.all(
       tokens.map(async (token) => {
         return (await ask('POST', register, authorize(token), metadata)).status
       }),
     )
-    expect(statuses.filter((status) => status === 201)).toHaveLength(12)
+    expect(statuses.filter((status) => status === 201)).toHaveLength(16)
     expect(statuses.filter((status) => status === 409)).toHaveLength(3)
   })
 
@@ -298,6 +298,66 @@ describe('registration', () => {
   it('stands in no path, and takes no M2M rights', async () => {
     const { id } = await registered()
     expect((await ask('GET', usage(id), { authorization: app.userToken })).status).toBe(404)
+  })
+})
+
+describe('consent to a registered client', () => {
+  type Client = Awaited<ReturnType<typeof registered>>
+
+  const request = ({ id }: Client): URL => {
+    const address = new URL(`${publicUrl}/api/v1/oidc/auth`)
+    address.search = new URLSearchParams({
+      client_id: id,
+      redirect_uri: callback,
+      response_type: 'code',
+      scope: 'openid',
+      code_challenge: 'c'.repeat(43),
+      code_challenge_method: 'S256',
+    }).toString()
+    return address
+  }
+
+  const change = (client: Client, metadata: object) =>
+    ask('PUT', `${register}/${client.id}`, client.headers, {
+      client_id: client.id,
+      redirect_uris: [callback],
+      ...metadata,
+    })
+
+  /** Whether a login goes back with a code and shows no page. */
+  async function isSilent(client: Client): Promise<boolean> {
+    const { cookie = '' } = app.session
+    const answer = await started.customFetch(request(client).href, {
+      headers: { cookie },
+      redirect: 'manual',
+    })
+    return new URL(answer.headers.get('location') ?? callback).searchParams.has('code')
+  }
+
+  it.each([
+    ['name', { client_name: 'Your bank' }],
+    ['redirect URIs', { redirect_uris: [callback, 'https://other.example/'] }],
+  ])('ends when the %s of the client change', async (_, metadata) => {
+    const client = await registered()
+    await started.allow(app, request(client))
+    expect(await isSilent(client)).toBe(true)
+    expect((await change(client, { software_version: '2' })).status).toBe(200)
+    expect(await isSilent(client)).toBe(true)
+    expect((await change(client, metadata)).status).toBe(200)
+    expect(await isSilent(client)).toBe(false)
+    await started.allow(app, request(client))
+    expect(await isSilent(client)).toBe(true)
+  })
+
+  it('is asked for again when the client changes while its page is open', async () => {
+    const client = await registered()
+    const changeNow = async () => {
+      await change(client, { client_name: 'Your bank' })
+    }
+    const again = await started.decide(app, request(client), changeNow)
+    expect(again.status).toBe(200)
+    expect(await again.text()).toContain('Your bank')
+    expect(await isSilent(client)).toBe(false)
   })
 })
 
