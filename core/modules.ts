@@ -45,7 +45,8 @@ export function createModules(platform: Platform, config: CoreConfig, outside: O
   const plans = add(createPlansModule(platform, offering))
   const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials, issuerCredentials]
   const { mode: meteringMode } = config.metering
-  const people = { config: config.identity, meteringMode, plans, backend, gate }
+  const { ownByPlatform } = billing.settings
+  const people = { config: config.identity, meteringMode, plans, backend, gate, ownByPlatform }
   const identity = add(createIdentityModule(platform, { ...people, credentialIssuers }))
   const tickets = { config: config.metering, backend, ledger, plans, cuts, users: identity.users }
   const metering = add(createMeteringModule(platform, tickets))

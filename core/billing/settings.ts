@@ -68,7 +68,9 @@ export function createSettings({ pool, cuts, endUserCap, now }: SettingsDeps) {
     await tx(pool, async (db) => {
       const at = now()
       const before = await store.lockSettings(db, app, at)
-      await store.saveSettings(db, app, { settings: { ...before, ...changed }, at })
+      const servesEveryApp = changed.isPlatformOwned ?? before.servesEveryApp
+      const settings = { ...before, ...changed, servesEveryApp }
+      await store.saveSettings(db, app, { settings, at })
       const since = cut === undefined ? undefined : await cuts.set(db, app, cut)
       await audit(db, {
         appId: app,
@@ -97,7 +99,7 @@ export function createSettings({ pool, cuts, endUserCap, now }: SettingsDeps) {
     return app
   }
 
-  return { read, change }
+  return { read, change, ownByPlatform: store.insertPlatformOwned }
 }
 
 export type BillingSettings = ReturnType<typeof createSettings>

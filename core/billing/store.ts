@@ -38,24 +38,29 @@ export interface Settings {
   /** Null: the deployment's. */
   readonly endUserCap: number | null
   readonly isPlatformOwned: boolean
+  /** Its M2M client creates users of every app at the builder API. Set by a command, never by the creation of an app. */
+  readonly servesEveryApp: boolean
 }
 
 interface SettingsRow {
   billing_mode: BillingMode
   end_user_cap: number | null
   is_platform_owned: boolean
+  serves_every_app: boolean
 }
 
 const settingsOf = (row: SettingsRow): Settings => ({
   billingMode: row.billing_mode,
   endUserCap: row.end_user_cap,
   isPlatformOwned: row.is_platform_owned,
+  servesEveryApp: row.serves_every_app,
 })
 
 const defaults: Settings = {
   billingMode: 'owner_rollup',
   endUserCap: null,
   isPlatformOwned: false,
+  servesEveryApp: false,
 }
 
 /** The settings of an app; the defaults where nobody changed them. */
@@ -63,7 +68,7 @@ export async function findSettings(db: Db, app: AppId): Promise<Settings> {
   const row = await maybeOne<SettingsRow>(
     db,
     sql`
-    select billing_mode, end_user_cap, is_platform_owned
+    select billing_mode, end_user_cap, is_platform_owned, serves_every_app
     from billing_settings
     where app_id = ${app}`,
   )
@@ -76,7 +81,7 @@ export async function lockSettings(db: Db, app: AppId, at: Date): Promise<Settin
     maybeOne<SettingsRow>(
       db,
       sql`
-    select billing_mode, end_user_cap, is_platform_owned
+    select billing_mode, end_user_cap, is_platform_owned, serves_every_app
     from billing_settings
     where app_id = ${app}
     for no key update`,
@@ -98,8 +103,15 @@ export async function saveSettings(
   await db.query(sql`
     update billing_settings
     set billing_mode = ${settings.billingMode}, end_user_cap = ${settings.endUserCap},
-        is_platform_owned = ${settings.isPlatformOwned}, updated_at = ${at}
+        is_platform_owned = ${settings.isPlatformOwned}, serves_every_app = ${settings.servesEveryApp}, updated_at = ${at}
     where app_id = ${app}`)
+}
+
+/** Inserts the settings of a new app that is the platform's own. */
+export async function insertPlatformOwned(db: Db, app: AppId, at: Date): Promise<void> {
+  await db.query(sql`
+    insert into billing_settings (app_id, is_platform_owned, updated_at)
+    values (${app}, true, ${at})`)
 }
 
 /** The app's cut of network fees from an instant on. */

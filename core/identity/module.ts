@@ -40,7 +40,7 @@ import { createTenantsRpc } from './tenants/rpc.ts'
 import { createTenants } from './tenants/tenants.ts'
 import { createRegistrations } from './registrations/registrations.ts'
 import { createRegistrationsRpc } from './registrations/rpc.ts'
-import type { ActivationGate, CredentialIssuer } from './types.ts'
+import type { ActivationGate, CredentialIssuer, OwnByPlatform } from './types.ts'
 import { createOwners } from './users/owners.ts'
 import { createUsersRpc } from './users/rpc.ts'
 import { type Users, createUsers } from './users/users.ts'
@@ -55,6 +55,7 @@ export interface IdentityOthers {
   readonly plans: Plans
   readonly backend: BackendApi
   readonly gate: ActivationGate
+  readonly ownByPlatform: OwnByPlatform
   /** The domains whose credentials end with their user or app, in the order in which they lock their rows. */
   readonly credentialIssuers: readonly CredentialIssuer[]
 }
@@ -150,13 +151,14 @@ function createAppServices(
     meteringMode,
     plans,
     credentialIssuers,
+    ownByPlatform,
   }: IdentityOthers,
   { clients, quota, invitations, members, users }: AppParts,
 ) {
   const { pool, now, secrets, idempotency, grants, config } = platform
   const { publicUrl, issuer, defaultSignerUrl, revocationBoundSeconds } = config
   const ending = { grants, credentialIssuers }
-  const apps = createApps({ pool, plans, secrets, quota, now })
+  const apps = createApps({ pool, plans, secrets, quota, ownByPlatform, now })
   const redirectUris = createRedirectUris({ pool, now })
   const management = createManagement({
     ...ending,

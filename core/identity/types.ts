@@ -40,6 +40,9 @@ export interface ActivationGate {
   readonly requireRoom: (db: Db, app: AppId) => Promise<void>
 }
 
+/** Marks an app as one of the platform's own, in the transaction that creates it. */
+export type OwnByPlatform = (db: Db, app: AppId, at: Date) => Promise<void>
+
 /**
  * A domain that issues credentials. Identity ends them through these functions, in the transaction that deactivates their
  * user or deletes their app (decision 15). Both return the ids under which caches elsewhere know the credentials.

@@ -46,7 +46,14 @@ export function wireCore(url: string) {
     current: 'bench',
     byId: new Map([['bench', Buffer.alloc(32, 1)]]),
   })
-  const apps = createApps({ pool, plans, secrets, now, quota: { requireRoom: async () => {} } })
+  const apps = createApps({
+    pool,
+    plans,
+    secrets,
+    now,
+    quota: { requireRoom: async () => {} },
+    ownByPlatform: async () => {},
+  })
   const grants = createGrants({ pool, invalidations, now })
   const users = createUsers({
     pool,
@@ -74,7 +81,11 @@ export function wireCore(url: string) {
 
   /** A new app and the caller that its own M2M client would be. */
   async function createApp(): Promise<M2mCaller> {
-    const { id, clientId, m2mClientId } = await apps.create({ name: 'Bench', included })
+    const { id, clientId, m2mClientId } = await apps.create({
+      name: 'Bench',
+      included,
+      isPlatformOwned: false,
+    })
     if (!isClientId(clientId) || !isM2mClientId(m2mClientId)) throw new Error('malformed client id')
     return {
       kind: 'm2m',

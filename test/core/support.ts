@@ -170,6 +170,7 @@ export interface AppOptions {
   readonly starterUsdMicros?: string
   /** It has a clock (docs/test-clock.md). */
   readonly isTest?: boolean
+  readonly isCustomer?: boolean
 }
 
 export interface TestApp {
@@ -182,6 +183,7 @@ export interface TestApp {
 async function createApp(rpcs: Rpcs, options: AppOptions): Promise<TestApp> {
   const { clientId, m2mClientId, m2mClientSecret } = await rpcs.createApp({
     name: 'An app',
+    isCustomer: true,
     ...options,
   })
   secretly(m2mClientSecret)

@@ -75,7 +75,12 @@ export async function startReal(
   async function newApp(name: string): Promise<RealApp> {
     const email = `${name}@example.com`
     const created = await unary(apps.createApp.bind(apps))(
-      identity.CreateAppRequest.fromPartial({ name, ownerEmail: email, ownerPassword: password }),
+      identity.CreateAppRequest.fromPartial({
+        name,
+        ownerEmail: email,
+        ownerPassword: password,
+        isCustomer: true,
+      }),
       operator,
     )
     const basic = basicOf(created.m2mClientId, created.m2mClientSecret)

@@ -23,6 +23,7 @@ import { type Secrets, hashPassword } from '../../platform/secrets.ts'
 import { getOrInsertAccount } from '../accounts/store.ts'
 import { putMember } from '../members/store.ts'
 import { clientSecretPrefix } from './clients.ts'
+import type { OwnByPlatform } from '../types.ts'
 import type { AppQuota } from './quota.ts'
 import * as store from './store.ts'
 
@@ -31,6 +32,8 @@ export interface AppsDeps {
   readonly plans: Plans
   readonly secrets: Secrets
   readonly quota: Pick<AppQuota, 'requireRoom'>
+  /** Marks a new app as one of the platform's own (docs/billing.md). */
+  readonly ownByPlatform: OwnByPlatform
   readonly now: Now
 }
 
@@ -46,6 +49,8 @@ export interface NewApp {
   readonly websiteUrl?: string
   /** A test app has a clock (docs/test-clock.md). */
   readonly isTest?: boolean
+  /** False for a customer's app. */
+  readonly isPlatformOwned: boolean
 }
 
 export interface CreatedApp {
@@ -55,6 +60,7 @@ export interface CreatedApp {
   readonly name: string
   readonly createdAt: Date
   readonly isTest: boolean
+  readonly isPlatformOwned: boolean
   /** Only in this answer: the secret is stored as a hash. */
   readonly m2mClientSecret: string
   readonly ownerEmail?: string
@@ -70,7 +76,9 @@ interface Owner {
 }
 
 /** Creates and lists apps. Each app has a public and an M2M client. */
-export function createApps({ pool, plans, secrets, quota, now }: AppsDeps) {
+export function createApps(deps: AppsDeps) {
+  const { pool, plans, secrets, quota, ownByPlatform, now } = deps
+
   /** Creates in one transaction the app, both clients, a client secret, the Starter plan and the owner. */
   async function create(request: NewApp): Promise<CreatedApp> {
     const at = now()
@@ -81,6 +89,7 @@ export function createApps({ pool, plans, secrets, quota, now }: AppsDeps) {
       m2mClientId: newM2mClientId(),
       createdAt: at,
       isTest: request.isTest ?? false,
+      isPlatformOwned: request.isPlatformOwned,
     }
     const m2mClientSecret = newSecret(clientSecretPrefix)
     const owner = request.owner ? await prepareOwner(request.owner) : null
@@ -104,6 +113,7 @@ export function createApps({ pool, plans, secrets, quota, now }: AppsDeps) {
         ...secrets.store(m2mClientSecret),
         at,
       })
+      if (app.isPlatformOwned) await ownByPlatform(db, app.id, at)
       await plans.createDefaults(db, { appId: app.id, included: request.included, at })
       await audit(db, {
         appId: app.id,
@@ -111,6 +121,7 @@ export function createApps({ pool, plans, secrets, quota, now }: AppsDeps) {
         action: 'app_created',
         status: 'success',
         correlationId: request.createdBy?.correlationId,
+        details: { isPlatformOwned: app.isPlatformOwned },
         at,
       })
       if (creator) await putMember(db, { app: app.id, account: creator, role: 'owner', at })

@@ -64,6 +64,7 @@ export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) 
             : parseMicros(request.starterUsdMicros),
         ...parseOwner(request),
         isTest: request.isTest ?? false,
+        isPlatformOwned: !request.isCustomer,
       })
       return {
         clientId: created.clientId,
@@ -74,6 +75,7 @@ export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) 
         ownerPassword: created.ownerPassword,
         createdAt: created.createdAt.toISOString(),
         isTest: created.isTest,
+        isPlatformOwned: created.isPlatformOwned,
       }
     }),
     findApp: rpc(gatewayCaller(), async ({ clientId }: identity.FindAppRequest) => {
@@ -141,6 +143,11 @@ function createOwnAppHandlers(deps: ManagementRpcDeps) {
             'EDIT_FORBIDDEN',
             'only platform admins make apps here (APP_CREATION); ask one, or whoever runs this service',
           )
+        if (request.isCustomer === false && !isPlatformAdmin)
+          throw new DomainError(
+            'EDIT_FORBIDDEN',
+            'only platform admins make apps of the platform itself; leave isCustomer out',
+          )
         const created = await apps.create({
           name: parseName(request.name),
           included: starterUsdMicros,
@@ -148,6 +155,7 @@ function createOwnAppHandlers(deps: ManagementRpcDeps) {
           developerName: parseOptionalName(request.developerName ?? '', 'developerName'),
           websiteUrl: parseWebUrl(request.websiteUrl ?? '', 'websiteUrl'),
           isTest: request.isTest ?? false,
+          isPlatformOwned: isPlatformAdmin && !request.isCustomer,
         })
         const { clientId, m2mClientId, m2mClientSecret, isTest } = created
         return { clientId, m2mClientId, m2mClientSecret, status: 'approved', isTest }

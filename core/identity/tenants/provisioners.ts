@@ -5,7 +5,7 @@ import type { Pool } from '../../lib/sql.ts'
 import { isClientId } from '../../platform/ids.ts'
 import type { M2mCaller, ProvisionerCaller } from '../../rpc/callers.ts'
 import type { Clients } from '../apps/clients.ts'
-import { isPlatformOwned } from './store.ts'
+import { servesEveryApp } from './store.ts'
 import type { Tenants } from './tenants.ts'
 
 export interface ProvisionersDeps {
@@ -18,7 +18,7 @@ export interface ProvisionersDeps {
 export function createProvisioners({ pool, clients, tenants }: ProvisionersDeps) {
   /**
    * The caller for the app that the request names: CREDENTIAL_INVALID, then NOT_FOUND, then SCOPE_MISSING. An M2M client
-   * serves its own app, and any app when its own is the platform's.
+   * serves its own app, and any app when its own was marked as the platform's.
    */
   async function admit(
     pairs: readonly BasicPair[],
@@ -47,14 +47,14 @@ export function createProvisioners({ pool, clients, tenants }: ProvisionersDeps)
   async function anyApp({ appId }: M2mCaller, clientId = '') {
     const [client, isOwn] = await Promise.all([
       isClientId(clientId) ? clients.findPublic(clientId) : null,
-      isPlatformOwned(pool, appId),
+      servesEveryApp(pool, appId),
     ])
     return isOwn && client ? { appId: client.appId, clientId: client.publicClientId } : null
   }
 
   /** Whether an M2M client may act for that app at the builder API: its own, or any when its own is the platform's. */
   const serves = async ({ appId, clientId }: M2mCaller, app: string): Promise<boolean> =>
-    clientId === app || isPlatformOwned(pool, appId)
+    clientId === app || servesEveryApp(pool, appId)
 
   return { admit, serves }
 }

@@ -44,14 +44,14 @@ export const findSecrets = (
     ),
   )
 
-/** Whether a platform admin has marked the app as the platform's own. */
-export async function isPlatformOwned(db: Db, app: AppId): Promise<boolean> {
-  const { owned } = await one<{ owned: boolean }>(
+/** Returns true if a platform admin has marked the app as the platform's own since it was created. */
+export async function servesEveryApp(db: Db, app: AppId): Promise<boolean> {
+  const { serves } = await one<{ serves: boolean }>(
     db,
     sql`
-    select exists (select from billing_settings where app_id = ${app} and is_platform_owned) as owned`,
+    select exists (select from billing_settings where app_id = ${app} and serves_every_app) as serves`,
   )
-  return owned
+  return serves
 }
 
 /** False when the app is a tenant already. */

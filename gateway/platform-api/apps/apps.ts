@@ -124,6 +124,12 @@ const CreateBody = Type.Object(
         description: 'A test app has a clock, which its people move ahead. It stays one for ever.',
       }),
     ),
+    isCustomer: Type.Optional(
+      Type.Boolean({
+        description:
+          "The app is a customer's. An app that a platform admin creates is otherwise platform-owned. Every app of another account is a customer's: false is 403.",
+      }),
+    ),
   },
   { additionalProperties: false },
 )

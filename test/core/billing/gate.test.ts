@@ -46,6 +46,7 @@ async function ownedApp({ spent }: { spent: boolean }): Promise<TestApp> {
   const { clientId, m2mClientId, m2mClientSecret } = await core.as().createApp({
     name: 'Shop',
     ownerEmail: email,
+    isCustomer: true,
     starterUsdMicros: spent ? '0' : '5000000',
   })
   const basic = `Basic ${Buffer.from(`${m2mClientId}:${m2mClientSecret}`).toString('base64')}`
@@ -223,9 +224,12 @@ describe('an owner who has nothing left and no card', () => {
   })
 
   it("is unknown where nobody signed in the owner's name, which allows", async () => {
-    const { clientId, m2mClientId, m2mClientSecret } = await core
-      .as()
-      .createApp({ name: 'New', ownerEmail: 'fresh@example.com', starterUsdMicros: '0' })
+    const { clientId, m2mClientId, m2mClientSecret } = await core.as().createApp({
+      name: 'New',
+      ownerEmail: 'fresh@example.com',
+      starterUsdMicros: '0',
+      isCustomer: true,
+    })
     const basic = `Basic ${Buffer.from(`${m2mClientId}:${m2mClientSecret}`).toString('base64')}`
     const made = await core.as(basic).upsertUser({ clientId, externalUserId: 'ada' })
     expect(made.created).toBe(true)

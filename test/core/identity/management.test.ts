@@ -138,6 +138,31 @@ describe('an own app', () => {
     ).toEqual([[ada.accountId, 'app_created', 'test-1']])
   })
 
+  it("is a customer's, unless a platform admin makes it without isCustomer", async () => {
+    const admin = manage(core, { session: (await logIn(core, { isPlatformAdmin: true })).token })
+    const created = [
+      await owner.createApp({ name: 'Mine' }),
+      await owner.createApp({ name: 'Mine', isCustomer: true }),
+      await admin.createApp({ name: 'Theirs', isCustomer: true }),
+      await admin.createApp({ name: 'Own' }),
+      await admin.createApp({ name: 'Own', isCustomer: false }),
+    ]
+    const { rows } = await core.sql.query(
+      `select c.client_id from billing_settings b join clients c on c.app_id = b.app_id and c.kind = 'public'
+       where b.is_platform_owned and c.client_id = any($1) order by b.updated_at, c.client_id`,
+      [created.map(({ clientId }) => clientId)],
+    )
+    expect(rows.map((row) => row.client_id)).toEqual(
+      created
+        .slice(3)
+        .map(({ clientId }) => clientId)
+        .toSorted(),
+    )
+    expect(await outcome(owner.createApp({ name: 'Mine', isCustomer: false }))).toBe(
+      'EDIT_FORBIDDEN',
+    )
+  })
+
   it('needs a name', async () => {
     for (const name of ['', '  ', 'x'.repeat(101), 'a\u0007b'])
       expect(await outcome(owner.createApp({ name }))).toBe('REQUEST_INVALID')

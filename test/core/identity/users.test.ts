@@ -479,6 +479,23 @@ describe('creating an app', () => {
     ])
   })
 
+  it("creates an app of the platform, or with isCustomer a customer's", async () => {
+    const created = [
+      await core.as().createApp({ name: 'Own', ownerEmail: 'owner@example.com' }),
+      await core.as().createApp({ name: 'Theirs', isCustomer: true }),
+    ]
+    expect(created.map(({ isPlatformOwned }) => isPlatformOwned)).toEqual([true, false])
+    const { rows } = await core.sql.query(
+      `select c.client_id, b.is_platform_owned, b.serves_every_app
+       from billing_settings b join clients c on c.app_id = b.app_id and c.kind = 'public'
+       where c.client_id = any($1)`,
+      [created.map(({ clientId }) => clientId)],
+    )
+    expect(rows).toEqual([
+      { client_id: created[0]?.clientId, is_platform_owned: true, serves_every_app: false },
+    ])
+  })
+
   it.each([
     ['no name', { name: ' ' }],
     ['a long name', { name: 'x'.repeat(101) }],

@@ -69,9 +69,11 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
     secrets,
     now,
     quota: { requireRoom: async () => {} },
+    ownByPlatform: async () => {},
   }).create({
     name: 'acme',
     included: usdMicros(5_000_000n),
+    isPlatformOwned: false,
   })
   const grants = createGrants({ pool, invalidations, now })
   const ending = { invalidations, grants, credentialIssuers: [] }

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { basicOf, storedHash } from '../../core/support.ts'
+import { connectCore } from '../../../deploy/cli/client.ts'
+import { basicOf, serviceToken, storedHash } from '../../core/support.ts'
 import { logInTo, manage } from '../../support/people.ts'
 import { secretly } from '../../support/secrecy.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
@@ -34,16 +35,16 @@ describe('who may create users', () => {
     secretly(String(body['apiKey']))
   })
 
-  it("is the platform's M2M client for any app", async () => {
-    const platform = await builder.real.newApp('platform')
+  it("is the M2M client of an app that was marked as the platform's, for any app", async () => {
+    const platform = await builder.real.core.newApp({ isCustomer: false })
     const json = { externalUserId: someone(), issueApiKey: false }
     expect(verdictOf(await create(json, platform.basic))).toBe('404 not_found')
-    await builder.real.core.sql.query(
-      `insert into billing_settings (app_id, is_platform_owned, updated_at)
-       select app_id, true, now() from clients where client_id = $1
-       on conflict (app_id) do update set is_platform_owned = true`,
-      [platform.clientId],
-    )
+    const target = builder.real.core.core.target
+    const operator = connectCore({ target, token: serviceToken, tls: undefined })
+    const { clientId } = platform
+    const same = { billingMode: undefined, endUserCap: undefined, platformCutPercent: undefined }
+    await operator.replaceBillingSettings({ ...same, clientId, isPlatformOwned: true })
+    operator.close()
     expect(verdictOf(await create(json, platform.basic))).toBe('201')
     const unknown = await builder.ask('POST', usersOf(unknownApp()), {
       authorization: platform.basic,

@@ -15,10 +15,11 @@ export const app: Command = {
     usages: [
       {
         syntax:
-          'tollgate app create --name NAME [--owner EMAIL] [--starter-usd-micros N] [--test] [--json]',
+          'tollgate app create --name NAME [--owner EMAIL] [--starter-usd-micros N] [--customer] [--test] [--json]',
         text:
           'Creates an app with its public client (app_…), its M2M client (m2m_…) and secret, a Starter plan and, ' +
           "with --owner, the owner's account. The secret and a new owner's password are shown once. " +
+          "The app is platform-owned; with --customer it is a customer's. " +
           'With --test it is a test app, which has a clock (tollgate test-clock), and stays one for ever.',
       },
       {
@@ -39,6 +40,7 @@ async function create(argv: readonly string[]): Promise<void> {
     name: { type: 'string' },
     owner: { type: 'string' },
     'starter-usd-micros': { type: 'string' },
+    customer: { type: 'boolean' },
     test: { type: 'boolean' },
     json: { type: 'boolean' },
   })
@@ -50,6 +52,7 @@ async function create(argv: readonly string[]): Promise<void> {
       ownerPassword: undefined,
       starterUsdMicros: values['starter-usd-micros'],
       isTest: values.test,
+      isCustomer: values.customer,
     }),
   )
   if (values.json) printJson(created)
@@ -59,6 +62,7 @@ async function create(argv: readonly string[]): Promise<void> {
       `  clientId         ${created.clientId}`,
       `  m2mClientId      ${created.m2mClientId}`,
       `  m2mClientSecret  ${created.m2mClientSecret}   (shown once)`,
+      `  platform-owned   ${created.isPlatformOwned ? 'yes' : "no, a customer's"}`,
       ...(created.ownerPassword
         ? [
             `  owner            ${created.ownerEmail} with password ${created.ownerPassword}   (shown once)`,

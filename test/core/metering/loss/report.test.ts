@@ -56,8 +56,9 @@ const otherApp = () =>
     plans: createPlans({ ledger: createLedger() }),
     now: () => world.clock.at,
     quota: { requireRoom: async () => {} },
+    ownByPlatform: async () => {},
     secrets: createSecrets({ current: '1', byId: new Map([['1', Buffer.alloc(32, 7)]]) }),
-  }).create({ name: 'other', included: usdMicros(0n) })
+  }).create({ name: 'other', included: usdMicros(0n), isPlatformOwned: false })
 const ask = (query: Partial<Parameters<typeof metering.losses.ofApp>[1]> = {}) =>
   metering.losses.ofApp(world.app.id, { limit: 0, ...query })
 
