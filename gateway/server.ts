@@ -23,7 +23,7 @@ import { createCors } from './http/cors.ts'
 import { createListener } from './http/listener.ts'
 import { createHttpMetrics } from './http/metrics.ts'
 import { createForwardedCheck } from './limits/address.ts'
-import { createCounters } from './limits/counters.ts'
+import { type Counters, createCounters } from './limits/counters.ts'
 import { createLimits } from './limits/limiter.ts'
 import { platformRoutes } from './platform-api/platform.ts'
 import type { Webhook } from './platform-api/signer/webhook.ts'
@@ -55,7 +55,7 @@ const drainMs = 2500
 
 /** Starts the public listeners. Throws one clear error when a port cannot be opened. */
 export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Promise<Gateway> {
-  const { core, limits, platform, builder, edge, httpMetrics, addRoutes } = createParts(
+  const { core, counters, platform, builder, edge, httpMetrics, addRoutes } = createParts(
     config,
     deps,
   )
@@ -63,7 +63,7 @@ export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Pr
   const stop = (): Promise<void> =>
     (stopping ??= stopAll(edge ? [platform, builder, edge] : [platform, builder], core).finally(
       () => {
-        limits?.stop()
+        counters.stop()
         httpMetrics.stop()
       },
     ))
@@ -102,7 +102,8 @@ function createParts(
   const signedFor = (purpose: string) =>
     createSignedValues({ secret: config.core.token, purpose, now })
   const devices = createDeviceCookies({ values: signedFor('device cookie'), publicUrl })
-  const { limits, builderEdgeLimits } = createEdgeLimits(config, { log, now, devices })
+  const counters = createCounters({ redisUrl: edge.redisUrl, log, now: now ?? systemNow })
+  const { limits, builderEdgeLimits } = createEdgeLimits(config, { counters, devices })
   const cors = createCors({ core, publicUrl, origins: corsOrigins })
   const platform = createListener({ ...shared, cors, limits })
   const builder = createListener({ ...shared, cors, limits })
@@ -113,7 +114,7 @@ function createParts(
     createListener({ ...shared, cors: edgeCors, limits: builderEdgeLimits, takesUser: isJwt })
 
   async function addRoutes(): Promise<void> {
-    const logins = { loginProvider, devices, loginStates: signedFor('login state') }
+    const logins = { loginProvider, devices, counters, loginStates: signedFor('login state') }
     const settings = { tokenAlg, trustedProxyHops, validateV2, ingestSecret, adminPort, ...logins }
     const edgeUrl = builderEdge?.url
     await platformRoutes(platform, { ...shared, ...settings, webhook, edgeUrl })
@@ -122,16 +123,15 @@ function createParts(
       edgeRoutes(internet, { ...shared, tokenAlg, edgeUrl, corsOrigins: edgeOrigins })
   }
 
-  return { ...shared, limits, platform, builder, edge: internet, addRoutes }
+  return { ...shared, counters, platform, builder, edge: internet, addRoutes }
 }
 
 function createEdgeLimits(
   { edge, builderEdge }: GatewayConfig,
-  { log, now = systemNow, devices }: { log: Log; now: Now | undefined; devices: DeviceCookies },
+  { counters, devices }: { counters: Counters; devices: DeviceCookies },
 ) {
-  const { limits: settings, trustedProxyHops, redisUrl } = edge
+  const { limits: settings, trustedProxyHops } = edge
   if (settings === null) return { limits: undefined, builderEdgeLimits: undefined }
-  const counters = createCounters({ redisUrl, log, now })
   const shared = { trustedProxyHops, counters, devices }
   const perAddress = builderEdge?.perAddress ?? settings.perAddress
   return {

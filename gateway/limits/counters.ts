@@ -16,11 +16,11 @@ export interface Reservation {
 export interface Counters {
   /** Adds one and returns the sum. Of calls in parallel, anywhere, each has another sum. */
   add(name: string): Promise<number>
-  /** Adds one that may be taken back. */
-  reserve(name: string): Promise<Reservation>
+  /** Adds one that may be taken back. A window other than a minute is for names that no other call uses. */
+  reserve(name: string, windowSeconds?: number): Promise<Reservation>
   read(name: string): Promise<number>
   /** Seconds until the window ends and every count is 0 again. */
-  resetSeconds(): number
+  resetSeconds(windowSeconds?: number): number
   remember(name: string): void
   forget(name: string): void
   isRemembered(name: string): Promise<boolean>
@@ -33,31 +33,31 @@ export interface CountersDeps {
   readonly now: Now
 }
 
-const windowSeconds = 60
+const minute = 60
 const memorySeconds = 86_400
 const commandTimeoutMs = 50
 // After a failure Redis is left alone for a second; otherwise a slow one would cost every request 50 ms.
 const awayMs = 1_000
 const localMax = 100_000
 
-/** Counters of one-minute windows, shared through Redis; this process's own where Redis is absent, away or slow. */
+/** Counters of windows of a minute, or of the seconds that a name has, shared through Redis; this process's own where Redis is absent, away or slow. */
 export function createCounters({ redisUrl, log, now }: CountersDeps): Counters {
   const local = createLocal()
   const shared = redisUrl === undefined ? null : createShared(redisUrl, log)
-  const windowOf = (): number => Math.floor(now().getTime() / 1000 / windowSeconds)
-  const keyOf = (name: string): string => `tollgate:limit:${windowOf()}:${name}`
+  const windowOf = (seconds: number): number => Math.floor(now().getTime() / 1000 / seconds)
+  const keyOf = (name: string, windowSeconds = minute): string =>
+    `tollgate:limit:${windowOf(windowSeconds)}:${name}`
 
-  const addShared = (key: string, amount: 1 | -1) =>
-    shared?.command((redis) => increment(redis, key, amount))
-
-  async function reserve(name: string): Promise<Reservation> {
-    const key = keyOf(name)
-    const own = local.add(key, 1)
-    const sum = await addShared(key, 1)
+  async function reserve(name: string, windowSeconds = minute): Promise<Reservation> {
+    const key = keyOf(name, windowSeconds)
+    const addShared = (amount: 1 | -1) =>
+      shared?.command((redis) => increment(redis, key, { amount, windowSeconds }))
+    const own = local.add(key, 1, windowSeconds)
+    const sum = await addShared(1)
     const takeBack = (): void => {
-      local.add(key, -1)
+      local.add(key, -1, windowSeconds)
       // Redis gets back only what it has got.
-      if (typeof sum === 'number') void addShared(key, -1)
+      if (typeof sum === 'number') void addShared(-1)
     }
     // What Redis missed while it was slow was counted here.
     return { sum: Math.max(sum ?? 0, own), takeBack }
@@ -70,24 +70,29 @@ export function createCounters({ redisUrl, log, now }: CountersDeps): Counters {
       const count = await shared?.command((redis) => redis.get(keyOf(name)).then(Number))
       return count ?? local.read(keyOf(name))
     },
-    resetSeconds: () => (windowOf() + 1) * windowSeconds - Math.floor(now().getTime() / 1000),
+    resetSeconds: (windowSeconds = minute) =>
+      (windowOf(windowSeconds) + 1) * windowSeconds - Math.floor(now().getTime() / 1000),
     ...createMemory(shared),
     stop: () => shared?.stop(),
   }
 }
 
 // One key for each command, as a cluster wants it. The name holds its window, so the time to live may be set again.
-async function increment(redis: Redis, key: string, amount: number): Promise<number> {
+async function increment(
+  redis: Redis,
+  key: string,
+  { amount, windowSeconds }: { amount: number; windowSeconds: number },
+): Promise<number> {
   const [sum] = await Promise.all([redis.incrby(key, amount), redis.expire(key, windowSeconds * 2)])
   return sum
 }
 
 function createLocal() {
-  const counts = new LRUCache<string, number>({ max: localMax, ttl: windowSeconds * 2_000 })
+  const counts = new LRUCache<string, number>({ max: localMax, ttl: minute * 2_000 })
   const read = (key: string): number => counts.get(key) ?? 0
-  const add = (key: string, amount: number): number => {
+  const add = (key: string, amount: number, windowSeconds: number): number => {
     const sum = read(key) + amount
-    counts.set(key, sum)
+    counts.set(key, sum, { ttl: windowSeconds * 2_000 })
     return sum
   }
   return { add, read }

@@ -143,7 +143,7 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
   const shared = { settings, counters, devices, writeHeaders, refuse }
   const logins = createLoginLimits({ ...shared, addressOf: own })
 
-  return { admitAddress, admitClient, refusalOf, settle, stop: counters.stop }
+  return { admitAddress, admitClient, refusalOf, settle }
 }
 
 export type Limits = ReturnType<typeof createLimits>

@@ -1,20 +1,20 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { LRUCache } from 'lru-cache'
 import { DomainError } from '../../proto/errors.ts'
 import type { App } from '../http/app.ts'
 import { scopeList } from './authorization-request.ts'
 import { type PagesDeps, field, formRoute, pageRoute, parameter } from './forms.ts'
+import type { Reservation } from '../limits/counters.ts'
 import { hidden, html, problem, sendPage } from './page.ts'
 import { type Visitor, senderOf, toLogin, visitorOf } from './visitor.ts'
 
-/** Wrong codes of one account in ten minutes, in whichever sessions (RFC 8628 section 5.1). */
-const attemptLimit = { max: 5, windowMs: 600_000 }
+/** Wrong codes of one account in a window of ten minutes, in all its sessions (RFC 8628 section 5.1). */
+const wrongMax = 5
+const windowSeconds = 600
 const codeMax = 64
+const actions = new Set(['lookup', 'approve', 'deny'])
 
 /** The verification page. A code decides nothing without a click, even when it came with the link (RFC 8628 section 5.4). */
-export function devicePages(app: App, { publicUrl }: PagesDeps): void {
-  const attempts = createAttempts(attemptLimit)
-
+export function devicePages(app: App, { publicUrl, counters }: PagesDeps): void {
   app.get('/oidc/device', pageRoute(), async (request, reply) => {
     const code = parameter(request, 'user_code')?.slice(0, codeMax)
     const visitor = await visitorOf(request, publicUrl)
@@ -32,20 +32,33 @@ export function devicePages(app: App, { publicUrl }: PagesDeps): void {
     const code = (field(request, 'user_code') ?? '').trim().slice(0, codeMax)
     if (code === '')
       return askForCode(reply, { visitor, wrong: 'Enter the code that your device shows.' })
-    const name = visitor.accountId
-    attempts.requireBelowLimit(name)
+    if (!actions.has(action))
+      throw new DomainError('REQUEST_INVALID', 'action must be lookup, approve or deny')
+    const attempt = await countAttempt(reply, visitor)
     try {
-      if (action === 'lookup') return await showDevice(request, reply, { visitor, code })
-      if (action === 'approve' || action === 'deny')
-        return await decide(request, reply, { visitor, code, action })
+      const answer =
+        action === 'lookup'
+          ? await showDevice(request, reply, { visitor, code })
+          : await decide(request, reply, { visitor, code, action })
+      attempt.takeBack()
+      return answer
     } catch (error) {
       const wrong = error instanceof DomainError ? codeProblems[error.reason] : undefined
-      if (wrong === undefined) throw error
-      attempts.addFailure(name)
-      return askForCode(reply, { visitor, wrong })
+      if (wrong !== undefined) return askForCode(reply, { visitor, wrong })
+      attempt.takeBack()
+      throw error
     }
-    throw new DomainError('REQUEST_INVALID', 'action must be lookup, approve or deny')
   })
+
+  /** Counts the code as wrong before it is looked up, so that parallel guesses count as well. RATE_LIMITED after too many. */
+  async function countAttempt(reply: FastifyReply, { accountId }: Visitor): Promise<Reservation> {
+    const attempt = await counters.reserve(`device-code:${accountId}`, windowSeconds)
+    if (attempt.sum <= wrongMax) return attempt
+    attempt.takeBack()
+    const seconds = counters.resetSeconds(windowSeconds)
+    void reply.header('retry-after', String(seconds))
+    throw new DomainError('RATE_LIMITED', `too many wrong codes; try again in ${seconds} s`)
+  }
 
   async function showDevice(
     request: FastifyRequest,
@@ -102,28 +115,6 @@ interface DeviceDecision {
 const codeProblems: Readonly<Partial<Record<string, string>>> = {
   GRANT_INVALID: 'This code is not known, or was used already. Look at your device again.',
   DEVICE_CODE_EXPIRED: 'This code is too old. Start again on your device.',
-}
-
-/** Counts failures by name; RATE_LIMITED after `max` within the window. Keeps the last ten thousand names. */
-export function createAttempts({ max, windowMs }: { max: number; windowMs: number }) {
-  const failures = new LRUCache<string, number>({ max: 10_000, ttl: windowMs })
-
-  function requireBelowLimit(name: string): void {
-    if ((failures.get(name) ?? 0) < max) return
-    throw new DomainError('RATE_LIMITED', 'too many wrong codes; wait ten minutes')
-  }
-
-  /** The window begins with the first failure. */
-  function addFailure(name: string): void {
-    const count = failures.get(name)
-    failures.set(
-      name,
-      (count ?? 0) + 1,
-      count === undefined ? {} : { ttl: failures.getRemainingTTL(name) },
-    )
-  }
-
-  return { requireBelowLimit, addFailure }
 }
 
 function askForCode(

@@ -7,6 +7,7 @@ import { readCookie, requireSameOrigin, setCookie } from '../auth/session.ts'
 import type { SignedValues } from '../auth/signed-values.ts'
 import { textMember } from '../http/body.ts'
 import type { RouteRules } from '../http/route.ts'
+import type { Counters } from '../limits/counters.ts'
 import type { LoginProviderConfig } from './config.ts'
 
 /** What every page shares: its route, the token of its forms, and the fields it reads. */
@@ -15,6 +16,7 @@ export interface PagesDeps {
   readonly publicUrl: string
   readonly loginProvider?: LoginProviderConfig | undefined
   readonly devices: DeviceCookies
+  readonly counters: Counters
   readonly trustedProxyHops: number
   /** Logins through the provider that a browser has begun. */
   readonly loginStates: SignedValues

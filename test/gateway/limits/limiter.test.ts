@@ -609,6 +609,17 @@ describe('counters', () => {
     at += 60_000
     expect(await counters.read('x')).toBe(0)
   })
+
+  it('count in a longer window until its end', async () => {
+    at = halfPast
+    const counters = createCounters({ redisUrl: undefined, log: silentLog(), now })
+    const reserve = async () => (await counters.reserve('x', 600)).sum
+    expect([await reserve(), counters.resetSeconds(600)]).toEqual([1, 570])
+    at += 569_000
+    expect(await reserve()).toBe(2)
+    at += 1_000
+    expect(await reserve()).toBe(1)
+  })
 })
 
 // Where there is no Redis there are no such tests, and none is skipped.
@@ -630,6 +641,10 @@ describe.each([inject('parts').redisUrl ?? []].flat())('counters at %s', (redisU
     expect(await one?.add(name)).toBe(before + 1)
     const [key = ''] = await probe.keys(`tollgate:limit:*:${name}`)
     expect(await probe.ttl(key)).toBeGreaterThan(0)
+    await one?.reserve(`${name}-long`, 600)
+    expect((await two?.reserve(`${name}-long`, 600))?.sum).toBe(2)
+    const [long = ''] = await probe.keys(`tollgate:limit:*:${name}-long`)
+    expect(await probe.ttl(long)).toBeGreaterThan(600)
     for (const each of [one, two]) each?.stop()
     probe.disconnect()
   })

@@ -95,6 +95,23 @@ describe('the verification page', () => {
     expect((await enter(browser, userCode)).text).toContain('too old')
   })
 
+  it('tries five of forty codes that one account guesses at the same time', async () => {
+    const email = 'parallel@example.com'
+    await pages.createAccount({ email, password })
+    const { userCode } = await pages.startDevice(clientId)
+    const browser = await loggedIn(email)
+    const { fields } = await browser.get('/oidc/device')
+    const guess = (code: string) =>
+      browser.post('/oidc/device', { ...fields, user_code: code, action: 'lookup' })
+    const guesses = await Promise.all(Array.from({ length: 40 }, () => guess('BBBB-BBBB')))
+    const statuses = Map.groupBy(guesses, ({ status }) => status)
+    expect([statuses.get(400)?.length, statuses.get(429)?.length]).toEqual([5, 35])
+    expect((await guess(userCode)).status).toBe(429)
+    pages.clock.advance(600_000)
+    const { userCode: next } = await pages.startDevice(clientId)
+    for (let i = 0; i < 6; i++) expect((await guess(next)).status).toBe(200)
+  })
+
   it('takes five wrong codes of an account, and then not even a right one', async () => {
     const { userCode } = await pages.startDevice(clientId)
     await pages.createAccount({ email: 'guesser@example.com', password })

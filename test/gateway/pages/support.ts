@@ -41,7 +41,7 @@ export async function startPages(
       },
       loginProvider,
     },
-    { log: silentLog(), metrics: createMetrics('gateway') },
+    { log: silentLog(), metrics: createMetrics('gateway'), now: test.clock.now },
   )
   const client = new accounts.AccountServiceClient(test.core.target, credentials.createInsecure())
   const deviceClient = new devices.DeviceServiceClient(
