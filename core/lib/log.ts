@@ -1,3 +1,4 @@
+import type { Now } from './time.ts'
 import pino, { type DestinationStream, type Logger } from 'pino'
 
 export type Log = Logger
@@ -92,3 +93,17 @@ function createLineBuffer(dest: string | number): DestinationStream & { flushSyn
 }
 
 export const silentLog = (): Log => pino({ level: 'silent' })
+
+/** Returns true for the first use of a key, and again once `pauseMs` have passed since the last true. At most 1,000 keys. */
+export function createThrottle(now: Now, pauseMs: number): (key: string) => boolean {
+  const last = new Map<string, number>()
+
+  return (key) => {
+    const at = now().getTime()
+    const before = last.get(key)
+    if (before !== undefined && at >= before && at - before < pauseMs) return false
+    if (last.size >= 1_000) last.clear()
+    last.set(key, at)
+    return true
+  }
+}

@@ -122,7 +122,8 @@ export async function savepoint<T>(db: Db, work: () => Promise<T>): Promise<T> {
     await db.query('release savepoint part')
     return result
   } catch (error) {
-    await db.query('rollback to savepoint part')
+    // Released as well: it would hide the savepoint of the same name around it.
+    await db.query('rollback to savepoint part; release savepoint part')
     throw error
   }
 }

@@ -83,6 +83,13 @@ const readSigningLimits = (env: EnvReader): SigningLimits => ({
     meaning:
       "How far ahead of core's clock a ticket may be signed, in seconds; one further ahead goes to quarantine.",
   }),
+  maxFeeEth: env.integer('TICKET_MAX_FEE_ETH', {
+    fallback: String(usualLimits.maxFeeEth),
+    min: 1,
+    max: 1_000,
+    meaning:
+      'Highest fee of one ticket in ETH; a higher one goes to quarantine, so that sums of fees and prices fit their columns.',
+  }),
 })
 
 const readLossGrace = (env: EnvReader): number =>

@@ -220,6 +220,7 @@ function createRateKeeping(
   const pricing = createPricing({
     pool,
     now,
+    log,
     charge: ledger.charge,
     findRates: createRateLookup({ ...config.rates, now }),
     rating,

@@ -141,6 +141,7 @@ export const settingNames: readonly string[] = [
   'STARTER_USD_MICROS',
   'TICKET_MAX_AGE_DAYS',
   'TICKET_MAX_AHEAD_SECONDS',
+  'TICKET_MAX_FEE_ETH',
   'TOKEN_ALG',
   'TOLLGATE_DATA_DIR',
   'TRUSTED_PROXY_HOPS',

@@ -8,7 +8,7 @@ import {
   isObject,
   readExactJson,
 } from '../../lib/exact-json.ts'
-import { type Wei, wei } from '../../lib/money.ts'
+import { type Wei, formatEth, wei } from '../../lib/money.ts'
 import { foldEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
 import { createShapeCache } from './shape-cache.ts'
 
@@ -96,23 +96,31 @@ export type ParsedEvent =
 /** The one event type that is billed; every other on the topic is ignored (docs/signer-protocol.md). */
 const ticketType = 'create_signed_ticket'
 
-/** How far back, and how far ahead of now, a ticket may be signed (TICKET_MAX_AGE_DAYS, TICKET_MAX_AHEAD_SECONDS). */
+/** Bounds of a ticket: the age and lead of its signing time, and its fee in whole ETH (`TICKET_MAX_...`). */
 export interface SigningLimits {
   readonly maxAgeDays: number
   readonly maxAheadSeconds: number
+  readonly maxFeeEth: number
 }
 
-/** What the settings are when nothing sets them. */
-export const usualLimits: SigningLimits = { maxAgeDays: 365, maxAheadSeconds: 86_400 }
+/** The defaults of the settings. */
+export const usualLimits: SigningLimits = {
+  maxAgeDays: 365,
+  maxAheadSeconds: 86_400,
+  maxFeeEth: 100,
+}
 
-/** For an event whose signing time was judged before. */
-export const noLimits: SigningLimits = { maxAgeDays: Infinity, maxAheadSeconds: Infinity }
+/** For an event that was compared with the limits before. */
+export const noLimits: SigningLimits = {
+  maxAgeDays: Infinity,
+  maxAheadSeconds: Infinity,
+  maxFeeEth: 1_000_000_000,
+}
 
 export const maxEventBytes = 1024 * 1024
 const maxIdLength = 200
 const maxSessionIdLength = 128
-/** More than all the ether there is (1.2e26 wei), and small enough that a cost fits its column. */
-const maxFee = 10n ** 27n
+const weiPerEth = 10n ** 18n
 const dayMs = 86_400_000
 
 /**
@@ -214,7 +222,8 @@ function parseTicket(
   const fee = feeOf(data.get('computed_fee'))
   if (fee === null)
     return ['invalid_fee', 'computed_fee is not a whole number of wei in decimal text']
-  if (fee > maxFee) return ['fee_out_of_range', 'computed_fee is more ether than there is']
+  const tooHigh = aboveMaxFee(fee, window)
+  if (tooHigh !== null) return ['fee_out_of_range', tooHigh]
   const signed = instantOf(data.get('current_time'))
   if (!signed) return ['invalid_time', 'current_time is not an RFC 3339 instant']
   const tooFar = outsideWindow(signed, window)
@@ -225,6 +234,15 @@ function parseTicket(
   const subject = subjectOf(authIdOf(data))
   if (Array.isArray(subject)) return subject
   return assemble({ envelope, data, fee, signed, sessionId, subject })
+}
+
+/** Returns the bound that a fee exceeds, and what to do about it; null for a fee within it. */
+function aboveMaxFee(fee: Wei, { maxFeeEth }: SigningLimits): string | null {
+  // No setting is below 1 ETH: nearly all fees need no multiplication.
+  if (fee <= weiPerEth || fee <= BigInt(maxFeeEth) * weiPerEth) return null
+  const text = String(fee)
+  const amount = text.length > 60 ? `a number of ${text.length} digits` : `${formatEth(fee)} ETH`
+  return `computed_fee is ${amount}, more than TICKET_MAX_FEE_ETH=${maxFeeEth} allows; raise the setting and redrive the event if the signer did sign it, else discard it`
 }
 
 /** Names the bound that a signing time is beyond; null when it is within. */

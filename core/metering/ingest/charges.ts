@@ -96,6 +96,23 @@ export interface Total {
   readonly amount: UsdAttos
 }
 
+/** The sums of several settlements; null when none settled anything. */
+export function sumSettlements(
+  settlements: readonly (SettlementSums | null)[],
+): SettlementSums | null {
+  const present = settlements.filter((settlement) => settlement !== null)
+  if (present.length === 0) return null
+  const total = (of: keyof SettlementSums): Total => ({
+    count: present.reduce((sum, settlement) => sum + settlement[of].count, 0),
+    amount: usdAttos(present.reduce((sum, settlement) => sum + settlement[of].amount, 0n)),
+  })
+  return {
+    settled: total('settled'),
+    late: total('late'),
+    lateAfterRelease: total('lateAfterRelease'),
+  }
+}
+
 export interface ChargeResult {
   /** Users that have nothing left now. */
   readonly exhausted: readonly UserId[]

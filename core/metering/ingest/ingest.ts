@@ -9,6 +9,7 @@ import type { EmitPriced } from '../backend/emit.ts'
 import {
   type ParsedBatch,
   type Payer,
+  type RecordProblem,
   type TicketColumns,
   feeOf,
   indexOf,
@@ -30,15 +31,17 @@ import type { QuarantineReason } from '../events/parse.ts'
 import {
   countReasons,
   quarantine,
+  refusedTicket,
   sameIdOtherBytes,
   ticketProblem,
   unknownClient,
 } from '../quarantine/intake.ts'
 import { type HoldingRate, noRate } from '../rates/holding-rate.ts'
 import type { RateLookup } from '../rates/lookup.ts'
-import type { Charge, SettlementSums } from './charges.ts'
+import { type Charge, type SettlementSums, sumSettlements } from './charges.ts'
 import { type RatedTickets, type Rating, StaleRating } from '../rating/rating.ts'
 import { networkSale } from '../rating/tariff.ts'
+import { type PartTicket, type RefusedPart, bookInParts } from './parts.ts'
 import type { Partitions } from './partition-store.ts'
 import {
   type AlreadyConsumed,
@@ -119,6 +122,20 @@ interface TicketWrite extends Pick<BatchPlan, 'unknownClients' | 'write'> {
   readonly deduplicated: DeduplicatedTickets
 }
 
+/** Tickets that are in the transaction. */
+interface BookedTickets extends WrittenTickets {
+  readonly deduplicated: DeduplicatedTickets
+  readonly unpriced: number
+}
+
+/** Everything that becomes of the records of a batch. */
+interface BookedBatch extends BookedTickets {
+  readonly consumed: AlreadyConsumed
+  /** Indexes of records whose client id names no app. */
+  readonly unknownClients: readonly number[]
+  readonly refused: readonly RefusedPart[]
+}
+
 /** Rates tickets in a transaction, or before it. */
 type Rate = (tickets: Pick<NewTickets, 'batch' | 'places'>) => Promise<RatedTickets>
 
@@ -173,6 +190,50 @@ export function createIngest(deps: IngestDeps) {
     return ingested
   }
 
+  /**
+   * Writes a batch that the database refused as a whole: books its tickets in parts, and puts those in quarantine that are
+   * refused. Still one transaction, so that a batch is written whole or not at all.
+   */
+  async function writeInParts(prepared: PreparedBatch): Promise<IngestedBatch> {
+    const { batch } = prepared
+    const ingested = await tx(pool, async (db) => {
+      const consumed = await lockStreams(db, prepared.records)
+      const { known, unknownClients } = groupByUser(batch, unconsumed(batch.tickets, consumed))
+      const { booked, refused } = await bookInParts(db, partTickets(batch, known), (places) =>
+        bookPart(db, prepared, places),
+      )
+      return settle(db, prepared, { ...sumParts(booked), unknownClients, consumed, refused })
+    })
+    recycle(prepared)
+    return ingested
+  }
+
+  /** Books tickets of known users, rated under locks on their accounts. */
+  async function bookPart(
+    db: Db,
+    prepared: PreparedBatch,
+    places: Uint32Array,
+  ): Promise<BookedTickets> {
+    const { batch, at } = prepared
+    const rate: Rate = (tickets) => rating.rateLocked(db, tickets, at)
+    const plan = await planBatch(db, { batch, places, rate }, buffersOf(prepared))
+    return book(db, prepared, { ...(await insertPlanned(db, prepared, plan)), isWritten: false })
+  }
+
+  async function book(
+    db: Db,
+    prepared: PreparedBatch,
+    { deduplicated, write: plan, isWritten }: TicketWrite & { readonly isWritten: boolean },
+  ): Promise<BookedTickets> {
+    const written = await executePlan(db, plan, {
+      ...buffersOf(prepared),
+      charge,
+      emit,
+      ticketsWritten: isWritten,
+    })
+    return { ...written, deduplicated, unpriced: plan.unpriced }
+  }
+
   async function writeRated(
     prepared: PreparedBatch,
     early: EarlyWrite | null,
@@ -183,13 +244,9 @@ export function createIngest(deps: IngestDeps) {
       if (earlyTickets && consumed.includes(true))
         throw new Error('some records were consumed before')
       const tickets = earlyTickets ?? (await insertIds(db, prepared, consumed))
-      const written = await executePlan(db, tickets.write, {
-        ...buffersOf(prepared),
-        charge,
-        emit,
-        ticketsWritten: earlyTickets !== null,
-      })
-      return settle(db, prepared, { ...tickets, ...written, consumed })
+      const booked = await book(db, prepared, { ...tickets, isWritten: earlyTickets !== null })
+      const { unknownClients } = tickets
+      return settle(db, prepared, { ...booked, unknownClients, consumed, refused: [] })
     })
   }
 
@@ -220,8 +277,7 @@ export function createIngest(deps: IngestDeps) {
     prepared: PreparedBatch,
     consumed: AlreadyConsumed,
   ): Promise<TicketWrite> {
-    const { batch, out } = prepared
-    const buffers = buffersOf(prepared)
+    const { batch } = prepared
     // A rate that was missing when the batch was prepared may be known by now.
     const isCurrent =
       !consumed.includes(true) && prepared.plan.write.unpriced === 0 && !stale.has(prepared)
@@ -229,35 +285,44 @@ export function createIngest(deps: IngestDeps) {
       stale.has(prepared)
         ? rating.rateLocked(db, tickets, prepared.at)
         : rating.rateBatch(tickets, prepared.at)
-    const {
-      ids,
-      unknownClients,
-      write: plan,
-    } = isCurrent
+    const places = unconsumed(batch.tickets, consumed)
+    const plan = isCurrent
       ? prepared.plan
-      : await planBatch(db, { batch, places: unconsumed(batch.tickets, consumed), rate }, buffers)
-    const deduplicated = await deduplicator.insert(db, ids, out)
+      : await planBatch(db, { batch, places, rate }, buffersOf(prepared))
+    return insertPlanned(db, prepared, plan)
+  }
+
+  async function insertPlanned(
+    db: Db,
+    prepared: PreparedBatch,
+    { ids, unknownClients, write }: BatchPlan,
+  ): Promise<TicketWrite> {
+    const deduplicated = await deduplicator.insert(db, ids, prepared.out)
     const { newTickets } = deduplicated
-    const allNew = newTickets.length === ids.places.length
-    return {
-      deduplicated,
-      unknownClients,
-      write: allNew ? plan : await planWrite(only(plan, newTickets), buffers),
-    }
+    if (newTickets.length === ids.places.length) return { deduplicated, unknownClients, write }
+    const rest = await planWrite(only(write, newTickets), buffersOf(prepared))
+    return { deduplicated, unknownClients, write: rest }
   }
 
   /** Quarantines the records that became no ticket, advances the streams and counts the outcomes. */
   async function settle(
     db: Db,
     { records, batch, at }: PreparedBatch,
-    result: TicketWrite & WrittenTickets & { readonly consumed: AlreadyConsumed },
+    { consumed, unknownClients, refused, deduplicated, ...booked }: BookedBatch,
   ): Promise<IngestedBatch> {
-    const { consumed, unknownClients, exhausted, settlement, anomalies } = result
-    const { newTickets, duplicates, conflicts } = result.deduplicated
+    const { newTickets, duplicates, conflicts } = deduplicated
+    const { unpriced, exhausted, settlement, anomalies } = booked
+    const problemAt = (index: number, of: Parameters<typeof ticketProblem>[1]): RecordProblem =>
+      ticketProblem({ records, index, at }, of)
     const problems = [
       ...batch.problems.filter(({ index }) => !consumed[index]),
-      ...unknownClients.map((index) => ticketProblem({ records, index, at }, unknownClient)),
-      ...conflicts.map((index) => ticketProblem({ records, index, at }, sameIdOtherBytes)),
+      ...unknownClients.map((index) => problemAt(index, unknownClient)),
+      ...conflicts.map((index) => problemAt(index, sameIdOtherBytes)),
+      ...refused.flatMap(({ places, error }) =>
+        places.map((place) =>
+          problemAt(indexOf(batch.tickets, place), refusedTicket(error, places.length)),
+        ),
+      ),
     ]
     if (problems.length > 0) await quarantine(db, { records, problems, at })
     const outcomes = outcomesOf({
@@ -270,7 +335,7 @@ export function createIngest(deps: IngestDeps) {
     return {
       counts: countOutcomes(outcomes),
       quarantined: countReasons(problems),
-      unpriced: result.write.unpriced,
+      unpriced,
       exhausted,
       settlement,
       anomalies,
@@ -323,7 +388,7 @@ export function createIngest(deps: IngestDeps) {
     })
   }
 
-  return { prepare, canWriteEarly, write }
+  return { prepare, canWriteEarly, write, writeInParts }
 }
 
 export type Ingest = ReturnType<typeof createIngest>
@@ -365,6 +430,33 @@ function groupByUser(
     .map(([{ subject }, group]) => ({ key: `${subject?.appId}${subject?.userId}`, group }))
     .sort((a, b) => (a.key < b.key ? -1 : 1))
   return { known: Uint32Array.from(inOrder.flatMap(({ group }) => group)), unknownClients }
+}
+
+const partTickets = ({ tickets, sessions }: ParsedBatch, places: Uint32Array): PartTicket[] =>
+  Array.from(places).flatMap((place) => {
+    const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+    return subject ? [{ place, ...subject }] : []
+  })
+
+/** Adds up what became of the parts of a batch. */
+function sumParts(parts: readonly BookedTickets[]): BookedTickets {
+  const sum = (value: (part: BookedTickets) => number): number =>
+    parts.reduce((total, part) => total + value(part), 0)
+  return {
+    deduplicated: {
+      newTickets: Uint32Array.from(parts.flatMap((part) => [...part.deduplicated.newTickets])),
+      duplicates: parts.flatMap((part) => part.deduplicated.duplicates),
+      conflicts: parts.flatMap((part) => part.deduplicated.conflicts),
+    },
+    unpriced: sum((part) => part.unpriced),
+    exhausted: [...new Set(parts.flatMap((part) => part.exhausted))],
+    settlement: sumSettlements(parts.map((part) => part.settlement)),
+    anomalies: {
+      forked: sum((part) => part.anomalies.forked),
+      late: sum((part) => part.anomalies.late),
+      lost: parts.reduce((total, part) => total + part.anomalies.lost, 0n),
+    },
+  }
 }
 
 /** Those of the tickets that are in `selected`, with their prices. */

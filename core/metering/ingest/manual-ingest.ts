@@ -18,7 +18,7 @@ import type { Partitions } from './partition-store.ts'
 import type { Prices } from '../rating/tariff.ts'
 import { networkSale, pricesOf } from '../rating/tariff.ts'
 import { type RatedTickets, type Rating, noPeriods } from '../rating/rating.ts'
-import { isPoison } from './retry.ts'
+import { isPoison } from './poison.ts'
 import { type NewTickets, executePlan, planWrite } from './write-plan.ts'
 
 /**

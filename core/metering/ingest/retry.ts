@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { DomainError, reasons } from '../../../proto/errors.ts'
 import { backoffMs } from '../../lib/loop.ts'
 import type { Log } from '../../lib/log.ts'
-import { type Db, type Pool, isUnavailable, tx } from '../../lib/sql.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { UserId } from '../../platform/ids.ts'
 import { countReasons, quarantine, ticketProblem } from '../quarantine/intake.ts'
 import type { Ingest, IngestedBatch } from './ingest.ts'
+import { describeError, isPoison } from './poison.ts'
 import {
   type EventOutcome,
   type StreamRecord,
@@ -17,15 +17,15 @@ import {
 import { noAnomalies } from './write-plan.ts'
 
 /**
- * Ingests batches whatever happens: waits while the database is away, repeats a batch that lost a race, and halves a
- * batch that the database refuses until the one event at fault is alone. That event goes to quarantine and never blocks
- * the stream.
+ * Ingests batches whatever happens: waits while the database is unavailable, repeats a batch that lost a race, and writes
+ * a batch that the database refuses in parts. Where not even that is possible, it halves the batch until the one event at
+ * fault is alone. Events at fault go to quarantine and never block the stream.
  */
 export interface RetryDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
-  readonly ingest: Pick<Ingest, 'prepare' | 'write'>
+  readonly ingest: Pick<Ingest, 'prepare' | 'write' | 'writeInParts'>
   /** Called for each part of a batch that was committed. */
   readonly onIngested: (part: IngestedBatch, seconds: number) => void
   /** Called with the users who have nothing left, after the commit of what they were charged. */
@@ -69,6 +69,22 @@ export function createRetryingIngest(deps: RetryDeps) {
       if (options.signal.aborted || !isPoison(error)) throw error
       const [only, ...others] = records
       if (only && others.length === 0) return [await quarantineAlone(only, error, options)]
+      log.error({ err: error }, 'the database refuses events; they go to quarantine')
+      return ingestInParts(records, options)
+    }
+  }
+
+  async function ingestInParts(
+    records: readonly StreamRecord[],
+    options: RetryOptions,
+  ): Promise<IngestedBatch[]> {
+    const write = async (): Promise<IngestedBatch> =>
+      ingest.writeInParts(await ingest.prepare(records))
+    try {
+      return [await retry(write, options)]
+    } catch (error) {
+      if (options.signal.aborted || !isPoison(error)) throw error
+      // The fault is outside of the tickets' own writes.
       const middle = records.length >> 1
       const before = await ingestAll({ records: records.slice(0, middle) }, options)
       return before.concat(await ingestAll({ records: records.slice(middle) }, options))
@@ -145,24 +161,3 @@ async function quarantineRecord(
     anomalies: noAnomalies,
   }
 }
-
-const sqlState = (error: unknown): string =>
-  error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : ''
-
-/**
- * True when the events themselves are refused: data (22), constraints (21, 23), limits (54), a raised exception (P0),
- * or a fault of our own code on them. A missing table, a full disk or a lost right says nothing about an event.
- */
-export function isPoison(error: unknown): boolean {
-  if (isUnavailable(error) || (error instanceof DomainError && reasons[error.reason].http >= 500))
-    return false
-  const state = sqlState(error)
-  return (
-    state === '' ||
-    /^(21|22|23|54|P0)[0-9A-Z]{3}$/.test(state) ||
-    (!/^[0-9A-Z]{5}$/.test(state) && !/^E[A-Z]/.test(state))
-  )
-}
-
-const describeError = (error: unknown): string =>
-  `${sqlState(error)} ${error instanceof Error ? error.message : 'unknown'}`.trim().slice(0, 500)

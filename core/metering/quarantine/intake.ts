@@ -11,6 +11,7 @@ import {
   noLimits,
   parseEvent,
 } from '../events/parse.ts'
+import { describeError } from '../ingest/poison.ts'
 import type { StreamRecord } from '../ingest/position-store.ts'
 import * as store from './store.ts'
 
@@ -44,6 +45,18 @@ export const sameIdOtherBytes = {
   reason: 'same_id_other_bytes',
   detail: 'another event came under this id before; that one stands',
 } as const
+
+/** A ticket that the database refused with `error`, together with the others of `count` tickets. */
+export const refusedTicket = (
+  error: unknown,
+  count: number,
+): Pick<EventProblem, 'reason' | 'detail'> => ({
+  reason: 'rejected_by_database',
+  detail:
+    count === 1
+      ? describeError(error)
+      : `${describeError(error)}; refused with ${count - 1} others of its app and not tried alone: redrive it`,
+})
 
 interface Quarantining {
   readonly records: readonly StreamRecord[]

@@ -1,5 +1,6 @@
-import type { UserId } from '../../platform/ids.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
+import { type Log, createThrottle } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { PricingRate } from '../batch/ticket-row.ts'
@@ -7,14 +8,18 @@ import { type HashedTicket, hashTickets } from '../batch/tickets-hash.ts'
 import type { EmitPriced } from '../backend/emit.ts'
 import {
   type Charge,
+  type ChargeResult,
   type ListSettling,
   type SettlementSums,
   type TicketCharge,
   settlingTickets,
   stepsOf,
+  sumSettlements,
   userCharges,
 } from '../ingest/charges.ts'
 import { priceHours } from '../ingest/hour-store.ts'
+import { bookInParts } from '../ingest/parts.ts'
+import { isPoison } from '../ingest/poison.ts'
 import { priceSessions } from '../ingest/session-store.ts'
 import { priceTickets } from '../ingest/store.ts'
 import { type RatedTicket, type Rating, StaleRating } from '../rating/rating.ts'
@@ -25,6 +30,7 @@ import * as store from './store.ts'
 export interface PricingDeps {
   readonly pool: Pool
   readonly now: Now
+  readonly log: Log
   readonly charge: Charge
   readonly findRates: RateLookup
   readonly rating: Rating
@@ -44,6 +50,7 @@ const lateObservations = 100n
 export function createPricing({
   pool,
   now,
+  log,
   charge,
   findRates,
   rating,
@@ -53,69 +60,121 @@ export function createPricing({
   onExhausted,
 }: PricingDeps) {
   let newestSeen = 0n
+  const isNew = createThrottle(now, 3_600_000)
 
   /** Prices all that observations since the last pass allow; the first pass goes by all observations. */
   async function pass(signal?: AbortSignal): Promise<number> {
     const span = await store.pricedSpan(pool, newestSeen - lateObservations, waitingAgeSeconds)
     if (!span) return 0
+    const skipped = new Set<AppId>()
     let total = 0
     for (;;) {
-      const priced = await priceBatch(span)
+      const { locked, priced } = await priceBatch(span, skipped)
       total += priced
-      if (priced < batchSize) break
+      if (locked < batchSize) break
       if (signal?.aborted) return total
     }
-    newestSeen = span.newestId
+    // Observations that a skipped ticket may still need are read again.
+    if (skipped.size === 0) newestSeen = span.newestId
     return total
   }
 
-  async function priceBatch(span: store.Window): Promise<number> {
-    const { count, exhausted, settlement } = await priceOnce(span, false).catch(
-      (error: unknown) => {
-        if (!(error instanceof StaleRating)) throw error
-        rating.forget(error.users)
-        return priceOnce(span, true)
-      },
-    )
-    if (count > 0) onPriced(count, settlement)
+  async function priceBatch(span: store.Window, skipped: Set<AppId>) {
+    const { locked, parts } = await priceWhole(span, skipped).catch((error: unknown) => {
+      if (!isPoison(error)) throw error
+      return priceInParts(span, skipped)
+    })
+    const priced = parts.reduce((sum, { count }) => sum + count, 0)
+    const settlement = sumSettlements(parts.map((part) => part.settlement))
+    if (priced > 0) onPriced(priced, settlement)
+    const exhausted = [...new Set(parts.flatMap((part) => part.exhausted))]
     if (exhausted.length > 0) await onExhausted(exhausted)
-    return count
+    return { locked, priced }
   }
 
-  function priceOnce(span: store.Window, isLocked: boolean) {
-    const known = now()
+  function priceWhole(span: store.Window, skipped: ReadonlySet<AppId>): Promise<PricedBatch> {
+    const price = (isLocked: boolean): Promise<PricedBatch> =>
+      inBatch(span, skipped, async (db, waiting, knownAt) =>
+        waiting.length === 0 ? [] : [await pricePart(db, waiting, { knownAt, isLocked })],
+      )
+    return price(false).catch((error: unknown) => {
+      if (!(error instanceof StaleRating)) throw error
+      rating.forget(error.users)
+      return price(true)
+    })
+  }
+
+  /** Prices what it can of tickets that the database refused as a whole. Apps of the others are skipped from then on. */
+  function priceInParts(span: store.Window, skipped: Set<AppId>): Promise<PricedBatch> {
+    return inBatch(span, skipped, async (db, waiting, knownAt) => {
+      const tickets = waiting
+        .map(({ appId, userId }, place) => ({ place, appId, userId }))
+        .sort((a, b) => compare(a.appId, b.appId) || compare(a.userId, b.userId))
+      const { booked, refused } = await bookInParts(db, tickets, (places) =>
+        pricePart(
+          db,
+          Array.from(places).flatMap((place) => waiting[place] ?? []),
+          { knownAt, isLocked: true },
+        ),
+      )
+      for (const { places, error } of refused) {
+        const app = waiting[places[0] ?? 0]?.appId
+        if (app) skipped.add(app)
+        log[isNew(String(app)) ? 'error' : 'debug'](
+          { err: error, appId: app, tickets: places.length },
+          'the database refuses the price of tickets; they wait without one',
+        )
+      }
+      return booked
+    })
+  }
+
+  function inBatch(
+    span: store.Window,
+    skipped: ReadonlySet<AppId>,
+    price: (
+      db: Db,
+      waiting: readonly store.WaitingTicket[],
+      knownAt: Date,
+    ) => Promise<readonly PricedPart[]>,
+  ): Promise<PricedBatch> {
+    const knownAt = now()
     return tx(pool, async (db) => {
       const waiting = await store.lockWaiting(db, span, {
         maxAgeSeconds: waitingAgeSeconds,
         limit: batchSize,
+        skipped,
       })
-      if (waiting.length === 0) return { count: 0, exhausted: [], settlement: null }
-      const at = now()
-      const priced = await withPrices(db, waiting)
-      const rated = await rating.rateTickets(db, priced.map(toRated), {
-        at,
-        knownAt: known,
-        isLocked,
-      })
-      const { sales, confirm } = rated
-      const sold = priced.map((ticket, i): Sold => {
-        const sale = sales[i] ?? networkSale
-        return { ...ticket, sale, ...pricesOf(ticket.fee, ticket.rate.usdAttosPerEth, sale.tariff) }
-      })
-      const id = uuidV7(at.getTime())
-      await priceSessions(db, sold)
-      await priceHours(db, sold)
-      await priceTickets(db, sold, id)
-      await emit?.(db, sold, at)
-      const result = await charge(db, userCharges(sold.map(toCharge), hashOf(sold)), {
-        id,
-        at,
-        ratesKnownAt: known,
-        settling: settlingOf(sold),
-        confirm,
-      })
-      return { count: sold.length, ...result }
+      return { locked: waiting.length, parts: await price(db, waiting, knownAt) }
     })
+  }
+
+  async function pricePart(
+    db: Db,
+    waiting: readonly store.WaitingTicket[],
+    { knownAt, isLocked }: { readonly knownAt: Date; readonly isLocked: boolean },
+  ): Promise<PricedPart> {
+    const at = now()
+    const priced = await withPrices(db, waiting)
+    const rated = await rating.rateTickets(db, priced.map(toRated), { at, knownAt, isLocked })
+    const { sales, confirm } = rated
+    const sold = priced.map((ticket, i): Sold => {
+      const sale = sales[i] ?? networkSale
+      return { ...ticket, sale, ...pricesOf(ticket.fee, ticket.rate.usdAttosPerEth, sale.tariff) }
+    })
+    const id = uuidV7(at.getTime())
+    await priceSessions(db, sold)
+    await priceHours(db, sold)
+    await priceTickets(db, sold, id)
+    await emit?.(db, sold, at)
+    const result = await charge(db, userCharges(sold.map(toCharge), hashOf(sold)), {
+      id,
+      at,
+      ratesKnownAt: knownAt,
+      settling: settlingOf(sold),
+      confirm,
+    })
+    return { count: sold.length, ...result }
   }
 
   /** Those whose rate is known. */
@@ -132,6 +191,18 @@ export function createPricing({
 
   return { pass }
 }
+
+interface PricedPart extends ChargeResult {
+  readonly count: number
+}
+
+interface PricedBatch {
+  /** Tickets that were looked at. */
+  readonly locked: number
+  readonly parts: readonly PricedPart[]
+}
+
+const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
 
 interface Priced extends store.WaitingTicket {
   readonly rate: PricingRate

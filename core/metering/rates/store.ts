@@ -250,11 +250,18 @@ export async function pricedSpan(
     : null
 }
 
-/** Locks waiting tickets of the span that have a rate, oldest first; what another process is pricing is skipped. */
+/**
+ * Locks waiting tickets of the span that have a rate, oldest first, without those of the apps in `skipped`; leaves out
+ * what another process is pricing.
+ */
 export async function lockWaiting(
   db: Db,
   span: Window,
-  options: { maxAgeSeconds: number; limit: number },
+  options: {
+    readonly maxAgeSeconds: number
+    readonly limit: number
+    readonly skipped: ReadonlySet<AppId>
+  },
 ): Promise<WaitingTicket[]> {
   const rows = await many<{
     app_id: string
@@ -290,6 +297,7 @@ export async function lockWaiting(
         from rates r
         where r.observed_at <= signer.signed_at
           and r.observed_at >= signer.signed_at - make_interval(secs => ${options.maxAgeSeconds}))
+      and t.app_id <> all(${[...options.skipped]}::uuid[])
     order by t.signed_at
     limit ${options.limit}
     for update of t skip locked`,

@@ -22,10 +22,17 @@ import { createDatabase } from '../../support/postgres.ts'
 
 export const dollars3000 = ethRate(3000n * 10n ** 18n)
 
+interface TestApp {
+  readonly id: AppId
+  readonly clientId: string
+}
+
 export interface World {
   readonly pool: Pool
   readonly users: ReturnType<typeof createUsers>
-  readonly app: { readonly id: AppId; readonly clientId: string }
+  readonly app: TestApp
+  /** Another app. */
+  createApp(name: string): Promise<TestApp>
   readonly published: string[]
   /** Time stands at `at` until it is set again. */
   readonly clock: { at: Date }
@@ -63,18 +70,11 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
   const ledger = createLedger()
   const plans = createPlans({ ledger })
   const secrets = createSecrets({ current: '1', byId: new Map([['1', randomBytes(32)]]) })
-  const app = await createApps({
-    pool,
-    plans,
-    secrets,
-    now,
-    quota: { requireRoom: async () => {} },
-    ownByPlatform: async () => {},
-  }).create({
-    name: 'acme',
-    included: usdMicros(5_000_000n),
-    isPlatformOwned: false,
-  })
+  const quota = { requireRoom: async () => {} }
+  const apps = createApps({ pool, plans, secrets, now, quota, ownByPlatform: async () => {} })
+  const createApp = (name: string) =>
+    apps.create({ name, included: usdMicros(5_000_000n), isPlatformOwned: false })
+  const app = await createApp('acme')
   const grants = createGrants({ pool, invalidations, now })
   const ending = { invalidations, grants, credentialIssuers: [] }
   const users = createUsers({ ...ending, pool, plans, log, now })
@@ -126,7 +126,7 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
     await database.drop()
   }
 
-  return { pool, users, app, published, clock, metering, metric, stop }
+  return { pool, users, app, createApp, published, clock, metering, metric, stop }
 }
 
 /** What an observation of the rate would have left, at `observedAt`. */

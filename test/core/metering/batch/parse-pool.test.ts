@@ -53,7 +53,7 @@ const records = (count: number): StreamRecord[] =>
               auth_id: i % 7 === 0 ? '' : `app_0123456789abcdef01234567:user-${i % 13}`,
               session_id: `s${i % 29}`,
               sequence_number: i,
-              computed_fee: String(2n ** BigInt(i % 80)),
+              computed_fee: String(2n ** BigInt(i % 66)),
               billable_secs: i % 3 === 0 ? 5.123456789 : -i,
               pixels: i * 1_000,
               pipeline: i % 2 === 0 ? 'live' : `live-video-to-video:модель "${i % 3}"`,

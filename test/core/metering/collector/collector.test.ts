@@ -201,6 +201,67 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
+  it("books other apps' tickets in few tries when the database refuses an app's, and counts each event once", async () => {
+    const [greedy, broken] = [await world.createApp('greedy'), await world.createApp('broken')]
+    const full = await world.users.resolveSubjects([
+      { clientId: greedy.clientId, externalUserId: 'full' },
+    ])
+    // One more ticket makes this hour larger than its column.
+    for (const { appId, userId } of full.values())
+      await world.pool.query(
+        `insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
+                                   cost_attos, billable_secs, pixels)
+         values ($1, $2, '2026-09-14T10:00:00Z', 'live', 'unknown', 1, 0, 0, 1e38::numeric - 1, 0, 0)`,
+        [appId, userId],
+      )
+    const refused = (n: number): Buffer =>
+      event(n, {
+        auth_id: `${greedy.clientId}:full`,
+        session_id: `full-${n % 7}`,
+        computed_fee: '100000000000000000000',
+      })
+    const unexpected = event(9, { auth_id: `${broken.clientId}:someone` })
+    await log.append([
+      ...Array.from({ length: 600 }, (_, n) => (n % 2 === 0 ? refused(n) : event(n))),
+      unexpected,
+      event(11, { auth_id: `${greedy.clientId}:modest` }),
+      ...Array.from({ length: 20 }, (_, n) => event(1_000 + n)),
+    ])
+    let tries = 0
+    await collect(undefined, {
+      charge: (real) => async (db, charges, options) => {
+        tries += 1
+        if (charges.some(({ appId }) => appId === broken.id)) throw new Error('unexpected')
+        return real(db, charges, options)
+      },
+    })
+    await untilTaken(622)
+    expect(await ticketsOf()).toMatchObject({ n: 321n })
+    expect(tries).toBeLessThan(70)
+    const { rows } = await world.pool.query(
+      `select auth_id, reason, count(*)::int as n, min(split_part(detail, ';', 1)) as why, max(deliveries)::int as deliveries
+       from quarantine group by 1, 2 order by 3`,
+    )
+    expect(rows).toEqual([
+      {
+        auth_id: `${broken.clientId}:someone`,
+        reason: 'rejected_by_database',
+        n: 1,
+        why: 'unexpected',
+        deliveries: 1,
+      },
+      {
+        auth_id: `${greedy.clientId}:full`,
+        reason: 'rejected_by_database',
+        n: 300,
+        why: '22003 numeric field overflow',
+        deliveries: 1,
+      },
+    ])
+    await world.pool.query('delete from usage_hourly where cost_attos >= 1e37::numeric')
+    expect(await differences(world.pool)).toEqual(noDifferences)
+  })
+
   it('waits while the database cannot be written and goes on by itself, losing nothing to quarantine', async () => {
     await log.append(Array.from({ length: 50 }, (_, n) => event(n)))
     let down = true

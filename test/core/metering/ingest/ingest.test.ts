@@ -477,4 +477,30 @@ describe('without a usable rate', () => {
     ])
     await Promise.all([metering.stop(), rival.stop()])
   })
+
+  it("prices other apps' tickets when the database refuses an app's prices, and those once it takes them", async () => {
+    const greedy = await world.createApp('greedy')
+    const full = envelope({
+      auth_id: `${greedy.clientId}:full`,
+      current_time: '2026-09-14T09:04:00Z',
+    })
+    const metering = world.metering({ fixed: false })
+    const events = [1, 2, 3].map((n) =>
+      alice({ sequence_number: n, current_time: '2026-09-14T09:05:00Z' }),
+    )
+    await metering.ingestEvents([full, ...events])
+    await world.pool.query(
+      'update ticket_sessions set cost_attos = 1e38::numeric - 1 where app_id = $1',
+      [greedy.id],
+    )
+    await recordRate(world.pool, '2026-09-14T09:00:00Z')
+    await metering.start()
+    await expect.poll(async () => (await metering.status()).unpriced).toBe(1n)
+    await world.pool.query('update ticket_sessions set cost_attos = 0 where app_id = $1', [
+      greedy.id,
+    ])
+    await metering.recordRate({ usdPerEth: '3000', source: 'desk' })
+    await expect.poll(async () => (await metering.status()).unpriced).toBe(0n)
+    await metering.stop()
+  })
 })

@@ -1,0 +1,23 @@
+import { DomainError, reasons } from '../../../proto/errors.ts'
+import { isUnavailable } from '../../lib/sql.ts'
+
+/**
+ * Returns true when the events themselves are refused: data (22), constraints (21, 23), limits (54), a raised exception
+ * (P0), or a fault of our own code on them. A missing table, a full disk or a lost right is no fault of an event.
+ */
+export function isPoison(error: unknown): boolean {
+  if (isUnavailable(error) || (error instanceof DomainError && reasons[error.reason].http >= 500))
+    return false
+  const state = sqlState(error)
+  return (
+    state === '' ||
+    /^(21|22|23|54|P0)[0-9A-Z]{3}$/.test(state) ||
+    (!/^[0-9A-Z]{5}$/.test(state) && !/^E[A-Z]/.test(state))
+  )
+}
+
+const sqlState = (error: unknown): string =>
+  error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : ''
+
+export const describeError = (error: unknown): string =>
+  `${sqlState(error)} ${error instanceof Error ? error.message : 'unknown'}`.trim().slice(0, 400)
