@@ -21,7 +21,7 @@ export async function readCredential(request: FastifyRequest, deps: CredentialDe
   const guard = request.routeOptions.config.rules?.guard
   if (guard === undefined || guard.kind === 'none') return
   const { correlationId } = request
-  const authorization = readAuthorization(request.raw.rawHeaders)
+  const authorization = authorizationOf(request, guard)
   if (takesSession(guard.kind) && (!takesM2m(guard.kind) || authorization === undefined)) {
     const session = sessionOf(request, deps.publicUrl)
     request.credential = { session, correlationId }
@@ -30,6 +30,18 @@ export async function readCredential(request: FastifyRequest, deps: CredentialDe
   request.credential = { authorization: takenOf(authorization, guard, deps), correlationId }
   if (guard.kind === 'key' && (authorization === undefined || !isBearer(authorization))) {
     throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
+  }
+}
+
+// Core refuses it, as it refuses any wrong credential of the route: with 404.
+const unreadable = 'Basic Og=='
+
+function authorizationOf({ raw }: FastifyRequest, { kind }: Guard): string | undefined {
+  try {
+    return readAuthorization(raw.rawHeaders)
+  } catch (error) {
+    if (kind !== 'hidden_m2m_or_member') throw error
+    return unreadable
   }
 }
 
@@ -75,6 +87,25 @@ export async function refusalOfCaller(
     return error instanceof DomainError ? error : null
   }
 }
+
+/**
+ * The same refusal, with the way in where a client's credential came to a route that takes a session alone. It depends on
+ * the request and not on the app, so it does not show whether the app exists.
+ */
+export function explainRefusal(
+  { routeOptions, headers, credential }: FastifyRequest,
+  error: DomainError,
+): DomainError {
+  const { kind = 'none' } = routeOptions.config.rules?.guard ?? {}
+  const isHidden = kind === 'hidden_member_read' || kind === 'hidden_member_edit'
+  const isClient = headers.authorization !== undefined && credential.session === undefined
+  return isHidden && isClient && error.reason === 'NOT_FOUND'
+    ? new DomainError('NOT_FOUND', sessionNeeded, { cause: error })
+    : error
+}
+
+const sessionNeeded =
+  'this route takes no client credentials but the session of a member of the app: log in with POST /login, then read GET /api/v1/session for the CSRF token'
 
 // A limit protects core, so it comes before the credential is read; what is wrong with the credential itself is not for core to see.
 const reasonsBeforeCaller = new Set<Reason>([

@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import type { App } from '../http/app.ts'
 import type { ListenerDeps } from '../http/listener.ts'
 import { route } from '../http/route.ts'
-import { collectRefusals, page, pageOptions } from '../platform-api/docs/docs.ts'
+import { collectRoutes, page, pageOptions } from '../platform-api/docs/docs.ts'
 import { type DocumentOf, documentOptions } from '../platform-api/docs/openapi.ts'
 import { examples } from './examples.ts'
 
@@ -36,8 +36,8 @@ const builderDocument: DocumentOf = {
 
 /** Collects the document. Must run before the routes are added: earlier ones are not in it. */
 export async function collectDocument(app: App, publicUrl: string): Promise<void> {
-  const refusals = collectRefusals(app)
-  await app.register(swagger, documentOptions(builderDocument, { publicUrl, refusals }))
+  const routes = collectRoutes(app)
+  await app.register(swagger, documentOptions(builderDocument, { publicUrl, routes }))
 }
 
 /** The document and its page. Every script and style comes from this server. */

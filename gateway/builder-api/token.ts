@@ -5,10 +5,10 @@ import { optionalClientSecret, readClientAuth } from '../auth/credentials.ts'
 import { type Core, requireField } from '../core/client.ts'
 import type { App } from '../http/app.ts'
 import { route } from '../http/route.ts'
-import { CorrelationId, addSchemas, named, ref } from '../http/schemas.ts'
+import { CorrelationId, addSchemas, asDocumented, named, ref } from '../http/schemas.ts'
 import { toBuilderSession } from '../platform-api/oidc/grant-types.ts'
-import { repeatable } from '../platform-api/oidc/schemas.ts'
-import { AppParams } from '../platform-api/schemas.ts'
+import { exchangeRequires, repeatable } from '../platform-api/oidc/schemas.ts'
+import { AppParams, Int64, WebAddress } from '../platform-api/schemas.ts'
 import { toToken } from '../platform-api/users/tokens.ts'
 
 const field = (description: string) => Type.Optional(Type.String({ description }))
@@ -33,12 +33,12 @@ const BuilderSession = named(
     token_type: Type.String({ description: 'Bearer' }),
     expires_in: Type.Integer({ description: 'Seconds.' }),
     scope: Type.String(),
-    signer_url: field('Where the remote signer answers.'),
-    discovery_url: field('Where orchestrators are listed.'),
+    signer_url: Type.Optional(WebAddress('Where the remote signer answers.')),
+    discovery_url: Type.Optional(WebAddress('Where orchestrators are listed.')),
     issued_token_type: Type.String(),
     correlation_id: CorrelationId,
     has_access: Type.Boolean({ description: 'Whether anything is left to spend.' }),
-    balance_usd_micros: Type.Integer({ description: 'What is left, in USD micros.' }),
+    balance_usd_micros: Int64('What is left, in USD micros.'),
   }),
   'BuilderSession',
 )
@@ -72,6 +72,7 @@ export function tokenRoutes(app: App, { core }: { readonly core: Core }): void {
         tags: ['tokens'],
         params: AppParams,
         body: ExchangeForm,
+        documentedBody: asDocumented(ExchangeForm, { required: exchangeRequires }),
         response: { 200: ref(BuilderSession) },
       },
     ),

@@ -2,15 +2,15 @@ import { Type } from 'typebox'
 import type { ProvisionUserResponse } from '../../proto/gen/es/tollgate/keys/v1/builder_pb.ts'
 import type { App } from '../http/app.ts'
 import { provisioningReasons, route } from '../http/route.ts'
-import { IdempotencyHeader, addSchemas, named, ref } from '../http/schemas.ts'
-import { AppParams, required, text } from '../platform-api/schemas.ts'
+import { IdempotencyHeader, addSchemas, asDocumented, named, ref } from '../http/schemas.ts'
+import { AppParams, Email, required, text } from '../platform-api/schemas.ts'
 
 const BuilderUser = named(
   Type.Object({
     id: Type.String({ description: 'Our id of the user.' }),
     clientId: Type.String(),
     externalUserId: Type.String(),
-    email: Type.Optional(Type.String()),
+    email: Type.Optional(Email),
     status: Type.String({ description: 'active or inactive' }),
     apiKey: Type.Optional(Type.String({ description: "The user's key, shown this once." })),
   }),
@@ -52,6 +52,7 @@ export function userRoutes(app: App): void {
         params: AppParams,
         headers: IdempotencyHeader,
         body: NewBuilderUser,
+        documentedBody: asDocumented(NewBuilderUser, { formats: { email: 'email' } }),
         response: { 200: ref(BuilderUser), 201: ref(BuilderUser) },
       },
     ),

@@ -3,7 +3,12 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import { isObject } from '../../core/lib/json.ts'
 import { DomainError, reasons } from '../../proto/errors.ts'
-import { type CredentialDeps, readCredential, refusalOfCaller } from '../auth/admission.ts'
+import {
+  type CredentialDeps,
+  explainRefusal,
+  readCredential,
+  refusalOfCaller,
+} from '../auth/admission.ts'
 import type { Core } from '../core/client.ts'
 import type { ForwardedCheck } from '../limits/address.ts'
 import { type Limits, limitHooks } from '../limits/limiter.ts'
@@ -62,7 +67,8 @@ export function createListener(deps: ListenerDeps): App {
   app.setErrorHandler<Error>(async (thrown, request, reply) => {
     const refusal = toRefusal(thrown, request.routeOptions.config.rules)
     const reason = (await refusalOfCaller(request, refusal)) ?? refusal
-    const error = deps.limits?.refusalOf(request, reply, reason) ?? reason
+    const explained = explainRefusal(request, reason)
+    const error = deps.limits?.refusalOf(request, reply, explained) ?? explained
     if (reasons[error.reason].http >= 500) deps.httpMetrics.failed(request, error)
     return sendError(request, reply, { error, publicUrl: deps.publicUrl })
   })

@@ -96,6 +96,12 @@ export interface RouteSchema {
   readonly querystring?: TSchema
   readonly headers?: TSchema
   readonly body?: TSchema
+  /** The body's schema for the document, where core checks more than `body` does. */
+  readonly documentedBody?: TSchema
+  /** As `documentedBody`, of the query. */
+  readonly documentedQuery?: TSchema
+  /** The ways to authenticate, where the guard alone does not determine them. */
+  readonly security?: Security
   readonly response: Readonly<Record<number, TSchema>>
 }
 
@@ -105,16 +111,20 @@ export interface RouteSchema {
  */
 export function route<const S extends RouteSchema>(rules: RouteRules, schema: S) {
   const { guard, wire = 'problem', body = 'json' } = rules
+  const { documentedBody, documentedQuery, ...checked } = schema
   const reasons = refusalReasons(rules, schema)
+  const ways = schema.security ?? securityOf(guard.kind)
   return {
     config: {
       rules,
       refusals: { wire, reasons: reasons.filter(isNotIn(schema.response)) },
+      ...(documentedBody && { documentedBody }),
+      ...(documentedQuery && { documentedQuery }),
     },
     schema: {
-      ...schema,
+      ...checked,
       ...(refusesUnknownQuery(rules, schema) ? { querystring: closed(schema.querystring) } : {}),
-      ...(guard.kind in security ? { security: security[guard.kind] } : {}),
+      ...(ways && { security: ways }),
       ...(rules.successor === undefined && !rules.deprecated ? {} : { deprecated: true }),
       ...(schema.body && body !== 'json' ? { consumes: bodyTypes[body] } : {}),
       response: { ...refusalSchemas(reasons, wire), ...schema.response },
@@ -138,8 +148,7 @@ export function routeForCore<const S extends RouteSchema & { readonly body: TSch
   rules: RouteRules,
   schema: S,
 ) {
-  const { config, ...options } = route(rules, { ...schema, body: anyObject })
-  return { ...options, config: { ...config, documentedBody: schema.body } }
+  return route(rules, { ...schema, body: anyObject, documentedBody: schema.body })
 }
 
 // A filter that is mistyped and ignored would answer with everybody's figures (decision 44).
@@ -179,7 +188,13 @@ const bodyTypes = {
   either: ['application/json', 'application/x-www-form-urlencoded'],
 }
 
-const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
+/** Ways to authenticate; one of them is enough. The empty way is none. */
+type Security = readonly Readonly<Record<string, readonly string[]>>[]
+
+// Each operation has copies: the document adds the CSRF token to those that change something.
+const securityOf = (kind: GuardKind): Security | undefined => structuredClone(security[kind])
+
+const security: Partial<Record<GuardKind, Security>> = {
   m2m: [{ m2mBasic: [] }, { machineToken: [] }],
   m2m_basic: [{ m2mBasic: [] }],
   user: [{ userToken: [] }],
@@ -258,7 +273,7 @@ const guardReasons: Readonly<Record<GuardKind, readonly Reason[]>> = {
   m2m: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'SCOPE_MISSING'],
   m2m_basic: ['CREDENTIAL_INVALID', 'NOT_FOUND'],
   m2m_or_member: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
-  hidden_m2m_or_member: ['CREDENTIAL_INVALID', 'NOT_FOUND'],
+  hidden_m2m_or_member: ['NOT_FOUND'],
   m2m_or_editor: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
   session: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],
   platform_admin: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],

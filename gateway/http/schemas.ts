@@ -1,4 +1,4 @@
-import { type Static, type TSchema, Type } from 'typebox'
+import { type Static, type TObject, type TSchema, Type } from 'typebox'
 import type { App } from './app.ts'
 
 /** A schema with a name of its own in the OpenAPI document. */
@@ -17,6 +17,28 @@ export function addSchemas(
   schemas: readonly (TSchema & { readonly $id: string })[],
 ): void {
   for (const schema of schemas) app.addSchema(schema)
+}
+
+/** What core checks of a body or query, and its schema here leaves to it: required members, and formats by member. */
+interface CheckedByCore {
+  readonly required?: readonly string[]
+  readonly formats?: Readonly<Record<string, string>>
+}
+
+/** The schema of a body or query for the document, with the rules that core checks. */
+export function asDocumented(
+  schema: TObject,
+  { required = [], formats = {} }: CheckedByCore,
+): TSchema {
+  const properties = Object.entries(schema.properties).map(([name, property]) => {
+    const format = formats[name]
+    return [name, format === undefined ? property : { ...property, format }]
+  })
+  return {
+    ...schema,
+    required: [...new Set([...(schema.required ?? []), ...required])],
+    properties: Object.fromEntries(properties),
+  }
 }
 
 export const CorrelationId = Type.String({ description: 'Also in X-Correlation-Id.' })

@@ -47,6 +47,7 @@ export function ingestRoutes(
             'Reads an event as the collector would and says what it is about. Nothing is stored: use it to check how a signer is set up.',
           tags: ['service'],
           body: AnyEvent,
+          documentedBody: { ...AnyEvent, minProperties: 1 },
           response: { 200: ref(IngestDiagnosis) },
         },
       ),

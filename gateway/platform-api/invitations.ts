@@ -7,7 +7,7 @@ import { requireField } from '../core/client.ts'
 import type { App } from '../http/app.ts'
 import { route } from '../http/route.ts'
 import { addSchemas, named, ref } from '../http/schemas.ts'
-import { Instant, oneOf } from './schemas.ts'
+import { Email, Instant, oneOf } from './schemas.ts'
 
 const url = '/api/v1/invitations'
 const tags = ['session']
@@ -18,7 +18,7 @@ export const Invitation = named(
     id: Type.String(),
     clientId: Type.String({ description: 'The app.' }),
     appName: Type.String(),
-    email: Type.String({ description: 'Whom it asks.' }),
+    email: Email,
     role: oneOf(['owner', 'admin', 'viewer'], 'What that person would be.'),
     invitedBy: Type.String({ description: 'The address of whoever made it.' }),
     createdAt: Instant('When it was made.'),

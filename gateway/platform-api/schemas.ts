@@ -5,6 +5,10 @@ import { CorrelationId, named } from '../http/schemas.ts'
 
 export const Micros = (description: string) => Type.String({ pattern: '^-?[0-9]+$', description })
 export const Wei = (description: string) => Type.String({ pattern: '^[0-9]+$', description })
+export const Email = Type.String({ format: 'email' })
+export const WebAddress = (description: string) => Type.String({ format: 'uri', description })
+/** A number that a double may not hold. */
+export const Int64 = (description: string) => Type.Integer({ format: 'int64', description })
 export const Instant = (description: string) => Type.String({ format: 'date-time', description })
 // OpenAPI 3.0 has no null type and wants enum beside type.
 export const nullable = (schema: object) =>

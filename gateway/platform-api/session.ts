@@ -5,12 +5,12 @@ import { requireField } from '../core/client.ts'
 import type { App } from '../http/app.ts'
 import { route } from '../http/route.ts'
 import { addSchemas, named, ref } from '../http/schemas.ts'
-import { Instant } from './schemas.ts'
+import { Email, Instant } from './schemas.ts'
 
 const Session = named(
   Type.Object({
     accountId: Type.String(),
-    email: Type.String(),
+    email: Email,
     name: Type.String(),
     isPlatformAdmin: Type.Boolean({ description: 'Whether every app is open to this account.' }),
     csrfToken: Type.String({ description: 'Send it as X-CSRF-Token with every change.' }),

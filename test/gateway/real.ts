@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
 import { unary } from '../../core/lib/grpc.ts'
+import { GrantType, TokenType } from '../../proto/oauth.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
@@ -135,6 +136,9 @@ export interface Operation {
   readonly parameters: readonly Record<string, unknown>[]
   readonly body: Record<string, unknown> | null
   readonly form: boolean
+  readonly isBodyRequired: boolean
+  /** The statuses that are documented. */
+  readonly statuses: readonly string[]
 }
 
 /** The route table, as the internal document has it. */
@@ -154,10 +158,8 @@ function toOperation(
   at: { method: string; path: string },
   operation: Record<string, unknown>,
 ): Operation {
-  const content =
-    operation['requestBody'] === undefined
-      ? {}
-      : asRecord(asRecord(operation['requestBody'])['content'])
+  const requestBody = asRecord(operation['requestBody'] ?? {})
+  const content = asRecord(requestBody['content'] ?? {})
   const [media] = Object.values(content)
   const parameters = Array.isArray(operation['parameters'])
     ? operation['parameters'].map(asRecord)
@@ -168,6 +170,8 @@ function toOperation(
     parameters,
     body,
     form: Object.keys(content)[0] === 'application/x-www-form-urlencoded',
+    isBodyRequired: requestBody['required'] === true,
+    statuses: Object.keys(asRecord(operation['responses'])),
   }
 }
 
@@ -176,6 +180,7 @@ const known: Readonly<Record<string, unknown>> = {
   email: 'ada@example.com',
   amountUsdMicros: '1000',
   grant_type: 'client_credentials',
+  subject_token_type: TokenType.accessToken,
   name: 'A name',
   type: 'create_signed_ticket',
   origin: 'https://page.example',
@@ -186,6 +191,8 @@ const known: Readonly<Record<string, unknown>> = {
   color: '#112233',
 }
 
+const knownExchange = { ...known, grant_type: GrantType.tokenExchange }
+
 /** A body that the schema permits, as far as names and types tell. */
 export function sample(schema: Record<string, unknown>): unknown {
   if (schema['type'] === 'array') return []
@@ -194,10 +201,13 @@ export function sample(schema: Record<string, unknown>): unknown {
   if (Array.isArray(schema['enum'])) return schema['enum'][0]
   if (schema['type'] !== 'object') return 'text'
   const needed = Array.isArray(schema['required']) ? schema['required'].map(String) : []
+  const values: Readonly<Record<string, unknown>> = needed.includes('subject_token')
+    ? knownExchange
+    : known
   return Object.fromEntries(
     Object.entries(asRecord(schema['properties'] ?? {}))
       .filter(([name]) => needed.includes(name))
-      .map(([name, value]) => [name, known[name] ?? sample(asRecord(value))]),
+      .map(([name, value]) => [name, values[name] ?? sample(asRecord(value))]),
   )
 }
 

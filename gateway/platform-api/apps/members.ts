@@ -6,14 +6,14 @@ import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { Invitation, toInvitation } from '../invitations.ts'
-import { AppParams, Instant, Success, oneOf, required } from '../schemas.ts'
+import { AppParams, Email, Instant, Success, oneOf, required } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/admins'
 const tags = ['apps']
 
 const memberFields = {
   accountId: Type.String(),
-  email: Type.String(),
+  email: Email,
   name: Type.String(),
   role: Type.String(),
   createdAt: Instant('Since when.'),

@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams, Micros, nullable, required } from '../schemas.ts'
+import { AppParams, Email, Micros, nullable, required } from '../schemas.ts'
 
 const guard = { kind: 'platform_admin' } as const
 const tags = ['apps']
@@ -17,7 +17,7 @@ const CreditQuota = named(
 )
 const AccountQuota = named(
   Type.Object({
-    email: Type.String(),
+    email: Email,
     apps: Type.Integer({ description: 'That the account owns.' }),
     appsMax: Type.Integer({ description: 'That it may own.' }),
   }),

@@ -4,7 +4,7 @@ import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams, Success, nullable, oneOf } from '../schemas.ts'
+import { AppParams, Success, WebAddress, nullable, oneOf } from '../schemas.ts'
 
 const tags = ['billing']
 const url = '/api/v1/apps/:clientId/billing/processor'
@@ -57,9 +57,14 @@ const Processor = named(
   'PaymentProcessor',
 )
 
+const Connection = named(
+  Type.Object({ url: WebAddress('Where the owner connects the account.') }),
+  'ProcessorConnection',
+)
+
 /** The connection of an app to the payment processor. */
 export function processorRoutes(app: App): void {
-  addSchemas(app, [Admission, Processor])
+  addSchemas(app, [Admission, Processor, Connection])
   getProcessor(app)
   connectProcessor(app)
   disconnectProcessor(app)
@@ -114,8 +119,7 @@ function connectProcessor(app: App): void {
         description: 'Answers 503: this version has no payment processor to connect an account to.',
         tags,
         params: AppParams,
-        // No processor answers yet.
-        response: {},
+        response: { 200: ref(Connection) },
       },
     ),
     async ({ params, core }) => {

@@ -74,6 +74,18 @@ function readClock(app: App): void {
   )
 }
 
+const Move = Type.Object(
+  {
+    to: Type.Optional(
+      Type.String({ maxLength: 40, description: 'An ISO 8601 instant with a zone.' }),
+    ),
+    advanceSeconds: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: 31_622_400, description: 'Instead of to.' }),
+    ),
+  },
+  { additionalProperties: false },
+)
+
 function advanceClock(app: App): void {
   app.post(
     url,
@@ -86,17 +98,9 @@ function advanceClock(app: App): void {
           'Moves the clock of a test app to an instant, or by some seconds: at most 366 days at once, two years in all, and 10,000 times. Answers when the periods, expiries and changes of plan that became due are booked, and says what they were. 409 for an app that is no test app, and for one whose clock was moved too often.',
         tags,
         params: AppParams,
-        body: Type.Object(
-          {
-            to: Type.Optional(
-              Type.String({ maxLength: 40, description: 'An ISO 8601 instant with a zone.' }),
-            ),
-            advanceSeconds: Type.Optional(
-              Type.Integer({ minimum: 1, maximum: 31_622_400, description: 'Instead of to.' }),
-            ),
-          },
-          { additionalProperties: false },
-        ),
+        body: Move,
+        // Core requires one of the two.
+        documentedBody: { ...Move, minProperties: 1, maxProperties: 1 },
         response: { 200: ref(Advanced) },
       },
     ),

@@ -5,8 +5,13 @@ import { Type } from 'typebox'
 import { sessionOf } from '../../auth/session.ts'
 import type { App } from '../../http/app.ts'
 import type { ListenerDeps } from '../../http/listener.ts'
-import { type Refusals, route } from '../../http/route.ts'
-import { type RefusalsByOperation, documentOptions, platformDocument } from './openapi.ts'
+import { route } from '../../http/route.ts'
+import {
+  type DocumentedRoute,
+  type RoutesByOperation,
+  documentOptions,
+  platformDocument,
+} from './openapi.ts'
 import { sidecarDocument } from './sidecar.ts'
 import { type Link, themeOf } from './theme.ts'
 
@@ -26,22 +31,23 @@ const Document = Type.Object({}, { additionalProperties: true, description: 'Ope
 
 /** Collects the documents. Must run before the routes are added: earlier routes are in neither document. */
 export async function collectDocuments(app: App, publicUrl: string): Promise<void> {
-  const refusals = collectRefusals(app)
-  const options = documentOptions(platformDocument(publicUrl), { publicUrl, refusals })
+  const routes = collectRoutes(app)
+  const options = documentOptions(platformDocument(publicUrl), { publicUrl, routes })
   await app.register(swagger, { ...options, hiddenTag: internalTag })
   await app.register(swagger, { ...options, decorator: 'internalSwagger' })
 }
 
-/** What each route refuses, of those that are added from now on. */
-export function collectRefusals(app: App): RefusalsByOperation {
-  const refusals = new Map<string, Refusals>()
+/** The refusals and rules of each route that is added from now on. */
+export function collectRoutes(app: App): RoutesByOperation {
+  const routes = new Map<string, DocumentedRoute>()
   app.addHook('onRoute', ({ method, url, config }) => {
     if (config?.refusals === undefined) return
+    const { refusals, rules } = config
     const path = url.replace(/:([A-Za-z]+)/g, '{$1}')
     for (const each of [method].flat())
-      refusals.set(`${each.toLowerCase()} ${path}`, config.refusals)
+      routes.set(`${each.toLowerCase()} ${path}`, { refusals, rules })
   })
-  return refusals
+  return routes
 }
 
 /** The documents and their pages. Every script and style comes from this server. */

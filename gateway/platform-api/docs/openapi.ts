@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
-import type { Refusals } from '../../http/route.ts'
+import type { Refusals, RouteRules } from '../../http/route.ts'
 import { OAuthError, Problem } from '../../http/schemas.ts'
 import { hostCookieName } from '../../auth/session.ts'
 import exampleFile from './examples.json' with { type: 'json' }
@@ -37,8 +37,14 @@ const description = [
   'Errors are problem documents (RFC 9457), on token routes OAuth errors (RFC 6749).',
 ].join(' ')
 
-/** What each operation refuses, by method and path as in `examples`; complete once every route is added. */
-export type RefusalsByOperation = ReadonlyMap<string, Refusals>
+/** What an operation refuses, and its rules. */
+export interface DocumentedRoute {
+  readonly refusals: Refusals
+  readonly rules?: RouteRules | undefined
+}
+
+/** By method and path as in `examples`; complete once every route is added. */
+export type RoutesByOperation = ReadonlyMap<string, DocumentedRoute>
 
 const securitySchemes = (publicUrl: string) =>
   ({
@@ -47,6 +53,11 @@ const securitySchemes = (publicUrl: string) =>
       type: 'http',
       scheme: 'bearer',
       description: 'A token of the client_credentials grant',
+    },
+    signerSecret: {
+      type: 'http',
+      scheme: 'bearer',
+      description: 'A secret of WEBHOOK_SECRET, or of a signer of its own for decisions.',
     },
     session: {
       type: 'apiKey',
@@ -114,14 +125,14 @@ type Document = Extract<Parameters<Transform>[0], { openapiObject: unknown }>['o
 interface Additions {
   readonly examples: Readonly<Record<string, Example>>
   readonly publicUrl: string
-  readonly refusals: RefusalsByOperation
+  readonly routes: RoutesByOperation
 }
 
 /**
  * Adds what the routes' schemas do not hold. Examples, because Fastify's validator refuses unknown words in schemas; the
  * reasons of refusals, because one serializer for every kind of problem is enough (http/compilers.ts).
  */
-function complete(document: Document, { publicUrl, refusals, examples }: Additions): Document {
+function complete(document: Document, { publicUrl, routes, examples }: Additions): Document {
   const schemas = (document.components ??= {}).schemas ?? {}
   for (const [path, item] of Object.entries(document.paths ?? {})) {
     for (const [method, operation] of Object.entries(item ?? {})) {
@@ -129,9 +140,11 @@ function complete(document: Document, { publicUrl, refusals, examples }: Additio
       addExamples(operation, examples[name])
       nameAnswers(operation)
       if (method !== 'get') addCsrfToken(operation)
-      const described = refusals.get(name)
-      if (described === undefined) continue
-      const { responses, schemas: reasons } = describeRefusals(described, publicUrl)
+      const route = routes.get(name)
+      if (route === undefined) continue
+      if (isBodyOptional(operation, route.rules))
+        Object.assign(Object(member(operation, 'requestBody')), { required: false })
+      const { responses, schemas: reasons } = describeRefusals(route.refusals, publicUrl)
       const answers = Object(member(operation, 'responses'))
       delete answers.default
       Object.assign(answers, responses)
@@ -142,6 +155,20 @@ function complete(document: Document, { publicUrl, refusals, examples }: Additio
   for (const { $id } of [Problem, OAuthError]) delete schemas[$id]
   document.components.schemas = schemas
   return document
+}
+
+/**
+ * Whether a request without a body is accepted: an absent body counts as the empty JSON object (http/body.ts), while a
+ * form has to be sent, and so has the body of a handler that reads it itself.
+ */
+function isBodyOptional(
+  operation: unknown,
+  { body, unmanaged }: Partial<RouteRules> = {},
+): boolean {
+  const content = member(member(operation, 'requestBody'), 'content')
+  const schema = member(member(content, 'application/json'), 'schema')
+  if (schema === undefined || body === 'form' || unmanaged === true) return false
+  return [member(schema, 'required') ?? []].flat().length === 0 && !member(schema, 'minProperties')
 }
 
 // A cookie alone changes nothing (auth/session.ts).

@@ -117,6 +117,7 @@ function validateByGet(app: App, { errorHandler, publicUrl }: Refusing): void {
           description:
             'Says whether an API key works now, and what it is good for. Every answer has the member valid, a refusal too.',
           tags,
+          security: [{ apiKey: [] }],
           response: { 200: ref(ValidKey), ...refusals(publicUrl) },
         },
       ),
@@ -148,6 +149,7 @@ function validateByPost(app: App, { errorHandler, publicUrl }: Refusing): void {
           description:
             'Says whether an API key works now, and what it is good for. Every answer has the member valid, a refusal too.',
           tags,
+          security: [{ apiKey: [] }, {}],
           body: Type.Object({ key: Type.Optional(Type.Unknown({ description: 'The API key.' })) }),
           response: { 200: ref(ValidKeyV2), ...refusals(publicUrl) },
         },

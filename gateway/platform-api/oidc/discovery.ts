@@ -7,19 +7,20 @@ import { type HeldDocument, answerHeld, holdDocument } from '../../http/held-doc
 import { route } from '../../http/route.ts'
 import type { KeySet } from './key-set.ts'
 
+const Address = Type.String({ format: 'uri' })
 const strings = Type.Array(Type.String())
 
 const Discovery = Type.Object({
-  issuer: Type.String(),
-  authorization_endpoint: Type.String(),
-  token_endpoint: Type.String(),
-  userinfo_endpoint: Type.String(),
-  jwks_uri: Type.String(),
-  device_authorization_endpoint: Type.String(),
-  registration_endpoint: Type.Optional(Type.String()),
-  introspection_endpoint: Type.String(),
-  revocation_endpoint: Type.String(),
-  end_session_endpoint: Type.String(),
+  issuer: Address,
+  authorization_endpoint: Address,
+  token_endpoint: Address,
+  userinfo_endpoint: Address,
+  jwks_uri: Address,
+  device_authorization_endpoint: Address,
+  registration_endpoint: Type.Optional(Address),
+  introspection_endpoint: Address,
+  revocation_endpoint: Address,
+  end_session_endpoint: Address,
   authorization_response_iss_parameter_supported: Type.Boolean(),
   response_types_supported: strings,
   response_modes_supported: strings,

@@ -17,7 +17,7 @@ import type { App } from '../../http/app.ts'
 import { answerHeld } from '../../http/held-document.ts'
 import { provisioningReasons, route } from '../../http/route.ts'
 import { addressOf } from '../../limits/address.ts'
-import { addSchemas, ref } from '../../http/schemas.ts'
+import { addSchemas, asDocumented, ref } from '../../http/schemas.ts'
 import { signerSessionRoutes } from '../signer/sessions.ts'
 import { discoveryRoutes } from './discovery.ts'
 import { type TokenEndpoint, createTokenEndpoint } from './grant-types.ts'
@@ -138,6 +138,9 @@ function startDevice(app: App, { publicUrl, trustedProxyHops }: OidcDeps): void 
             'Starts the login of a device that has no browser. Show the person user_code and verification_uri, then poll the token endpoint with device_code, no faster than interval.',
           tags,
           body: DeviceForm,
+          documentedBody: asDocumented(DeviceForm, { required: ['client_id'] }),
+          // Public clients alone have devices, and a public client has no secret.
+          security: [],
           response: { 200: DeviceAuthorization },
         },
       ),

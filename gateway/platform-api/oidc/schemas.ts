@@ -2,6 +2,7 @@ import { Type } from 'typebox'
 import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import { named } from '../../http/schemas.ts'
+import { Email, Int64, WebAddress } from '../schemas.ts'
 
 /** Requests and answers of the token routes. */
 
@@ -37,6 +38,9 @@ export const TokenForm = Type.Object({
   refresh_token: field('Of the refresh grant.'),
 })
 
+/** What core requires of an exchange, in the order of its refusals (RFC 8693 section 2.1). */
+export const exchangeRequires = ['grant_type', 'subject_token', 'subject_token_type'] as const
+
 export const ExchangeForm = Type.Object({
   grant_type: field(GrantType.tokenExchange),
   ...clientFields,
@@ -60,10 +64,10 @@ export const PresentedToken = Type.Object({
 })
 
 const session = {
-  signer_url: field('Where the remote signer answers.'),
-  discovery_url: field('Where orchestrators are found.'),
+  signer_url: Type.Optional(WebAddress('Where the remote signer answers.')),
+  discovery_url: Type.Optional(WebAddress('Where orchestrators are found.')),
   has_access: Type.Boolean({ description: 'Whether anything is left to spend.' }),
-  balance_usd_micros: Type.Integer({ description: 'What is left, in USD micros.' }),
+  balance_usd_micros: Int64('What is left, in USD micros.'),
   balanceUsdMicros: Type.String({ description: 'The same as a string.' }),
   lifetimeGrantedUsdMicros: Type.String({ description: 'Starter and all grants.' }),
 }
@@ -89,8 +93,8 @@ export const AnyToken = Type.Object({
 export const DeviceAuthorization = Type.Object({
   device_code: Type.String(),
   user_code: Type.String(),
-  verification_uri: Type.String(),
-  verification_uri_complete: Type.String(),
+  verification_uri: WebAddress('Where the person types user_code.'),
+  verification_uri_complete: WebAddress('The same with user_code in it.'),
   expires_in: Type.Integer({ description: 'Seconds.' }),
   interval: Type.Integer({ description: 'Seconds between two polls.' }),
 })
@@ -111,7 +115,7 @@ export const Introspection = Type.Object({
 
 export const UserInfo = Type.Object({
   sub: Type.String(),
-  email: field(`With the scope ${Scope.email}.`),
+  email: Type.Optional({ ...Email, description: `With the scope ${Scope.email}.` }),
   email_verified: Type.Optional(Type.Boolean()),
   name: field(`With the scope ${Scope.profile}.`),
 })

@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import type { App } from '../../http/app.ts'
 import { matchesEtag } from '../../http/headers.ts'
 import { route, routeForCore, sellingReasons } from '../../http/route.ts'
-import { addSchemas, ref } from '../../http/schemas.ts'
+import { addSchemas, asDocumented, ref } from '../../http/schemas.ts'
 import { AppParams, NotModified, Success, oneOf, text } from '../schemas.ts'
 import { createPlanLists } from './lists.ts'
 import {
@@ -23,6 +23,9 @@ const PlanParams = Type.Object({
   ...AppParams.properties,
   planId: Type.String({ description: "The plan's id." }),
 })
+
+// Core returns the 404 of a plan that is missing, whatever the id is.
+const PlanQuery = Type.Object({ planId: Type.Optional(text("the plan's id")) })
 
 /** What an app sells. */
 export function planRoutes(app: App): void {
@@ -144,7 +147,8 @@ function deletePlan(app: App): void {
           'Deletes a plan with its capabilities. 409, with `activeSubscribers`, while users are on it, and always for Starter and Network Price.',
         tags,
         params: AppParams,
-        querystring: Type.Object({ planId: Type.Optional(text("the plan's id")) }),
+        querystring: PlanQuery,
+        documentedQuery: asDocumented(PlanQuery, { required: ['planId'] }),
         response: { 200: ref(Success) },
       },
     ),

@@ -1,14 +1,18 @@
 import { Type } from 'typebox'
+import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams } from '../schemas.ts'
+import { AppParams, WebAddress, oneOf } from '../schemas.ts'
+
+const meteringModes = ['stream', 'direct'] as const
+const MeteringMode = oneOf(meteringModes, 'How events arrive.')
 
 const routingFields = {
-  dmzUrl: Type.String({ description: 'The remote signer.' }),
-  jwksUrl: Type.String({ description: "The issuer's keys." }),
-  webhookUrl: Type.String({ description: 'The identity webhook, set on the signer.' }),
-  meteringMode: Type.String({ description: 'stream or direct' }),
+  dmzUrl: WebAddress('The remote signer.'),
+  jwksUrl: WebAddress("The issuer's keys."),
+  webhookUrl: WebAddress('The identity webhook, set on the signer.'),
+  meteringMode: MeteringMode,
 }
 const SignerRouting = named(
   Type.Object({
@@ -16,11 +20,11 @@ const SignerRouting = named(
     clientId: Type.String(),
     routing: Type.Object(
       {
-        signerApiUrl: Type.String(),
-        remoteDmzUrl: Type.String(),
-        jwksUri: Type.String(),
+        signerApiUrl: WebAddress('dmzUrl'),
+        remoteDmzUrl: WebAddress('dmzUrl'),
+        jwksUri: WebAddress('jwksUrl'),
         identityMode: Type.String(),
-        meteringMode: Type.String(),
+        meteringMode: MeteringMode,
       },
       { description: 'The same again, as existing clients read it.' },
     ),
@@ -47,7 +51,11 @@ export function routingRoutes(app: App): void {
       },
     ),
     async ({ params, core }) => {
-      const { dmzUrl, jwksUrl, webhookUrl, meteringMode } = await core.management.getRouting(params)
+      const { dmzUrl, jwksUrl, webhookUrl, ...routing } = await core.management.getRouting(params)
+      const meteringMode = requireField(
+        meteringModes.find((mode) => mode === routing.meteringMode),
+        'meteringMode',
+      )
       const flat = { dmzUrl, jwksUrl, webhookUrl, meteringMode }
       return {
         ...flat,

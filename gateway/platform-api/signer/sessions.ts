@@ -4,8 +4,9 @@ import type { SignerSession as SessionMessage } from '../../../proto/gen/es/toll
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
+import { asDocumented } from '../../http/schemas.ts'
 import { type TokenEndpoint, toSession } from '../oidc/grant-types.ts'
-import { ExchangeForm, SignerSession, repeatable } from '../oidc/schemas.ts'
+import { ExchangeForm, SignerSession, exchangeRequires, repeatable } from '../oidc/schemas.ts'
 import { AppParams, UserParams, nextPage, pageQuery, required, text } from '../schemas.ts'
 import { toToken } from '../users/tokens.ts'
 
@@ -94,6 +95,7 @@ function exchangeForApp(app: App, endpoint: TokenEndpoint): void {
         tags,
         params: AppParams,
         body: ExchangeForm,
+        documentedBody: asDocumented(ExchangeForm, { required: exchangeRequires }),
         response: { 200: SignerSession },
       },
     ),

@@ -28,6 +28,7 @@ export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): v
           description:
             'Asked by the remote signer before it signs: who is this, and may it spend? The decision is in the body, the HTTP status is 200 either way. Only where the sidecar runs in this process.',
           tags: ['signer'],
+          security: [{ signerSecret: [] }],
           body: AuthorizeRequest,
           response: {
             200: Decision,

@@ -149,6 +149,8 @@ function replaceLimits(app: App, { url, params, whose, noun }: Address): void {
         tags,
         params,
         body: LimitsBody,
+        // Core requires one.
+        documentedBody: { ...LimitsBody, minProperties: 1 },
         response: { 200: ref(Limits) },
       },
     ),

@@ -11,7 +11,7 @@ import type {
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
+import { IdempotencyHeader, addSchemas, asDocumented, named, ref } from '../../http/schemas.ts'
 import {
   Instant,
   Micros,
@@ -223,6 +223,10 @@ function changeSubscription(app: App): void {
   )
 }
 
+// Core requires `confirm`, after it has checked the user.
+const Cancellation = Type.Object({ confirm, timing: Timing })
+const Resumption = Type.Object({ confirm })
+
 function cancelSubscription(app: App): void {
   app.delete(
     url,
@@ -244,7 +248,8 @@ function cancelSubscription(app: App): void {
           'Moves the user to Starter when the running period ends, or at once with timing immediate. It replaces a change that was scheduled.',
         tags,
         params: UserParams,
-        body: Type.Object({ confirm, timing: Timing }),
+        body: Cancellation,
+        documentedBody: asDocumented(Cancellation, { required: ['confirm'] }),
         response: { 200: ref(SubscriptionChange) },
       },
     ),
@@ -278,7 +283,8 @@ function resumeSubscription(app: App): void {
         description: 'The subscription goes on as if nothing had been scheduled.',
         tags,
         params: UserParams,
-        body: Type.Object({ confirm }),
+        body: Resumption,
+        documentedBody: asDocumented(Resumption, { required: ['confirm'] }),
         response: { 200: ref(SubscriptionChange) },
       },
     ),

@@ -5,7 +5,7 @@ import type { User as UserMessage } from '../../../proto/gen/es/tollgate/identit
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { provisioningReasons, route } from '../../http/route.ts'
-import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
+import { CorrelationId, addSchemas, asDocumented, named, ref } from '../../http/schemas.ts'
 import {
   AppParams,
   Instant,
@@ -26,7 +26,7 @@ const userFields = {
   id: Type.String({ format: 'uuid' }),
   clientId: Type.String(),
   externalUserId: Type.String(),
-  email: nullable({}),
+  email: nullable({ format: 'email' }),
   status: oneOf(statuses, 'Inactive users get no tokens.'),
   role: oneOf(roles, "owner: the app's owner, in whose name app-level keys sign."),
   createdAt: Instant('When the user was first provisioned.'),
@@ -65,6 +65,8 @@ const UserBody = Type.Object({
   ),
   status: Type.Optional(Type.String({ description: 'active or inactive', maxLength: 20 })),
 })
+
+const DocumentedUser = asDocumented(UserBody, { formats: { email: 'email' } })
 
 const UsersQuery = Type.Object({
   status: Type.Optional(oneOf(statuses, 'Only users in this state.')),
@@ -121,6 +123,7 @@ function upsertUser(app: App): void {
         tags,
         params: AppParams,
         body: UserBody,
+        documentedBody: DocumentedUser,
         response: { 200: ref(User), 201: ref(User) },
       },
     ),
@@ -144,6 +147,7 @@ function updateUser(app: App): void {
         tags,
         params: AppParams,
         body: UserBody,
+        documentedBody: DocumentedUser,
         response: { 200: ref(UpdatedUser) },
       },
     ),

@@ -302,6 +302,7 @@ describe('the billing summary', () => {
       wrongSecret,
       { authorization: 'Bearer nonsense' },
       { authorization: 'Digest x' },
+      { authorization: 'no credential at all' },
       over,
       { authorization: theirs.basic },
       theirs.session,

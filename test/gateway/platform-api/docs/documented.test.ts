@@ -11,7 +11,7 @@ import {
   sample,
   startReal,
 } from '../../real.ts'
-import { asRecord, documentChecker } from '../../support.ts'
+import { asRecord, basic, documentChecker } from '../../support.ts'
 
 const seed = Number(process.env['FUZZ_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
 
@@ -67,14 +67,23 @@ const credentials = (): Readonly<Record<string, string>>[] => [
   app.session,
   other.session,
   { cookie: app.session['cookie'] ?? '' },
+  { cookie: `__Host-tollgate_session=${'x'.repeat(43)}` },
   { authorization: other.basic },
   { authorization: 'Basic nonsense' },
+  { authorization: basic },
   { authorization: 'Bearer nonsense' },
   { authorization: 'Bearer ingest-secret-of-at-least-32-characters' },
 ]
 
 const headersOf = ({ headers }: RequestInit): Record<string, string> =>
   Object.fromEntries(new Headers(headers))
+
+const bodyRefusals = new Set<unknown>([
+  'invalid_request',
+  'request_invalid',
+  'amount_invalid',
+  'confirm_required',
+])
 
 /** All but the deletion of the app that the others need. */
 const keeping = () =>
@@ -87,6 +96,7 @@ describe('every route', () => {
 
   it('answers every caller as it is documented', async () => {
     const good = new Set<string>()
+    const unauthorized = new Set<string>()
     const clientIds = [app.clientId, other.m2mClientId]
     const callers = credentials().flatMap((credential) =>
       clientIds.map((clientId) => ({ credential, clientId })),
@@ -103,11 +113,50 @@ describe('every route', () => {
         ...body,
         headers: { ...headersOf(body), ...credential },
       })
-      if (status < 300) good.add(`${operation.method} ${operation.path}`)
+      const name = `${operation.method} ${operation.path}`
+      if (status < 300) good.add(name)
+      if (status === 401) unauthorized.add(name)
     }
     // A route that only refuses would prove little.
     expect(good.size).toBeGreaterThan(operations.length / 3)
+    expect(
+      keeping().flatMap(({ method, path, statuses }) =>
+        statuses.includes('401') ? [`${method} ${path}`] : [],
+      ),
+      'a 401 that is documented is answered',
+    ).toEqual(
+      keeping().flatMap(({ method, path }) =>
+        unauthorized.has(`${method} ${path}`) ? [`${method} ${path}`] : [],
+      ),
+    )
   }, 120_000)
+
+  it('accepts an absent body where the document calls it optional, and nowhere else', async () => {
+    const fresh = await real.newApp('bodies')
+    const admin = await real.newPerson(true)
+    const callers = [
+      { authorization: fresh.basic },
+      { authorization: fresh.apiKey },
+      { authorization: fresh.userToken },
+      { authorization: 'Bearer ingest-secret-of-at-least-32-characters' },
+      fresh.session,
+      admin.session,
+    ]
+    const wrong: string[] = []
+    for (const operation of keeping().filter(({ body }) => body !== null)) {
+      const { method, path, isBodyRequired } = operation
+      const url = real.url + addressFor(operation, { clientId: fresh.clientId })
+      const refusals = await Promise.all(
+        callers.map(async (headers) => {
+          const { error } = asRecord(await (await fetch(url, { method, headers })).json())
+          return bodyRefusals.has(error)
+        }),
+      )
+      if (refusals.includes(true) !== isBodyRequired) wrong.push(`${method} ${path}`)
+    }
+    // An app that has no test clock is refused before its body.
+    expect(wrong).toEqual(['POST /api/v1/apps/{clientId}/test-clock'])
+  })
 
   it('answers bad bodies only as it is documented', async () => {
     const bodies = [

@@ -44,6 +44,9 @@ it('leaves the entries in the audit log that each RPC promises', async () => {
 // Their answers are documents, of which one holds the examples.
 const documents = new Set(['get /api/v1/openapi.json', 'get /api/v1/sidecar/openapi.json'])
 
+// No payment processor is built that could connect an account.
+const unreachable = new Set(['post /api/v1/apps/{clientId}/billing/processor/connect 200'])
+
 /** The operations of the document: the content types of the body, and the statuses of success that have a body. */
 function operations() {
   return Object.entries(asRecord(document['paths'])).flatMap(([path, item]) =>
@@ -168,6 +171,6 @@ describe('the examples of the document', () => {
     const all = operations()
       .filter(({ name }) => !documents.has(name))
       .flatMap(({ name, statuses }) => statuses.map((status) => `${name} ${status}`))
-    expect(all.filter((each) => !covered.has(each))).toEqual([])
+    expect(all.filter((each) => !covered.has(each))).toEqual([...unreachable])
   })
 })

@@ -114,6 +114,25 @@ describe('the OpenAPI document', () => {
     }
   })
 
+  it('names the CSRF token on each change by a session, and on no read', () => {
+    const odd = operations().filter(({ name, operation }) => {
+      const ways = [operation['security'] ?? []].flat().map(asRecord)
+      const isChange = !name.startsWith('get ')
+      return ways.some((way) => 'session' in way && 'csrfToken' in way !== isChange)
+    })
+    expect(odd.map(({ name }) => name)).toEqual([])
+  })
+
+  it('has an answer of success for each route that was not removed', () => {
+    const without = operations().filter(
+      ({ operation }) =>
+        !Object.keys(asRecord(operation['responses'])).some((status) => status.startsWith('2')),
+    )
+    expect(without.map(({ operation }) => operation['tags'])).toEqual(
+      without.map(() => ['removed']),
+    )
+  })
+
   it('marks old addresses as deprecated, and takes forms at the token endpoint', () => {
     const deprecated = operations()
       .filter(({ operation }) => operation['deprecated'] === true)

@@ -326,6 +326,17 @@ describe('creating a plan', () => {
       expect((await ask(method, path, { authorization: app.basic, ...more })).status).toBe(404)
       expect((await ask(method, path, { ...callers.viewer, ...more })).status).toBe(403)
     }
+    const detailFor = async (clientId: string, path: string) => {
+      const { status, body } = await console.ask('POST', `/api/v1/apps/${clientId}${path}`, {
+        authorization: app.basic,
+        json,
+      })
+      return [status, body['detail']]
+    }
+    const unknown = 'app_000000000000000000000000'
+    const way = [404, expect.stringContaining('POST /login, then read GET /api/v1/session')]
+    expect(await detailFor(app.clientId, '/plans')).toEqual(way)
+    expect(await detailFor(unknown, '/plans')).toEqual(way)
     // The credential comes before the request, whatever that is.
     expect(
       (
