@@ -144,7 +144,7 @@ export function createSigner({
 
   /** Provisions an unknown user of a known app: signing does. NOT_FOUND for an unknown app, the reason of the gate when it refuses the user. */
   async function access(clientId: string, externalUserId: string) {
-    const subjects = await users.admitSubjects([{ clientId, externalUserId }])
+    const subjects = await users.admitForeignSubjects([{ clientId, externalUserId }])
     const subject = subjects.get(authId(clientId, externalUserId))
     const user = subject && (await users.findById(subject.appId, subject.userId))
     if (!user) throw new DomainError('NOT_FOUND', 'no such app or user')

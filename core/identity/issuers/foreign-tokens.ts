@@ -16,7 +16,7 @@ import {
 export interface ForeignTokensDeps {
   readonly verification: Verification
   readonly clients: Pick<Clients, 'findPublic'>
-  readonly users: Pick<Users, 'get' | 'findById' | 'admitSubjects'>
+  readonly users: Pick<Users, 'get' | 'findById' | 'admitForeignSubjects'>
 }
 
 /** A sound token of a trusted issuer, and the user that it stands for. */
@@ -59,7 +59,7 @@ export function createForeignTokens({ verification, clients, users }: ForeignTok
   async function provision({ trust, externalUserId, user }: ForeignSubject): Promise<User | null> {
     if (user) return user
     const name = { clientId: trust.clientId, externalUserId }
-    const subjects = await users.admitSubjects([name])
+    const subjects = await users.admitForeignSubjects([name])
     const subject = subjects.get(authId(name.clientId, name.externalUserId))
     const created = subject ? await users.findById(subject.appId, subject.userId) : null
     return created?.status === 'active' ? created : null

@@ -373,6 +373,10 @@ export function createUsers({
   const admitSubjects = (subjects: readonly Subject[]): Promise<Map<string, KnownUser>> =>
     usersOf(subjects, admit)
 
+  /** As `admitSubjects`, for names that other systems chose: a name that no integrator may create makes no user. */
+  const admitForeignSubjects = (subjects: readonly Subject[]): Promise<Map<string, KnownUser>> =>
+    usersOf(subjects, admitForeign)
+
   async function usersOf(
     subjects: readonly Subject[],
     create: Provision,
@@ -405,11 +409,11 @@ export function createUsers({
   const resolveStates = (subjects: readonly Subject[]): Promise<Map<string, UserAccess>> =>
     statesOf(subjects, provision)
 
-  /** As `resolveStates`, for what has not happened yet: `denials` has the reasons of the gate for users that it refuses. */
+  /** As `resolveStates`, for what has not happened yet: a new name as `admitForeignSubjects`; `denials` has the reasons of the gate for users that it refuses. */
   async function admitStates(subjects: readonly Subject[]) {
     const denials = new Map<string, Reason>()
     const states = await statesOf(subjects, (app, external, subject) =>
-      admit(app, external).catch((error: unknown) => {
+      admitForeign(app, external).catch((error: unknown) => {
         if (!(error instanceof DomainError)) throw error
         denials.set(subject, error.reason)
         return null
@@ -445,6 +449,13 @@ export function createUsers({
 
   const admit = (app: AppId, external: string): Promise<UserId | null> =>
     getOrCreate(app, external, true)
+
+  // A user that the app has keeps its name, whatever it is.
+  async function admitForeign(app: AppId, external: string): Promise<UserId | null> {
+    const isAllowed =
+      newUserProblem(external) === null || (await findByExternal({ app, external })) !== null
+    return isAllowed ? admit(app, external) : null
+  }
 
   async function getOrCreate(
     app: AppId,
@@ -501,6 +512,7 @@ export function createUsers({
     resubscribe,
     resolveSubjects,
     admitSubjects,
+    admitForeignSubjects,
     resolveStates,
     admitStates,
   }

@@ -100,6 +100,25 @@ describe('asking for access', () => {
     ])
   })
 
+  it.each(['owner:somebody', 'user:somebody', 'ada\u202e'])(
+    'makes no user of the name %j, and finds the one that exists',
+    async (name) => {
+      const ask = () =>
+        outcome(core.as().getAccess({ clientId: app.clientId, externalUserId: name }))
+      expect(await ask()).toBe('NOT_FOUND')
+      const countUsers = async () =>
+        (await core.sql.query('select 1 from end_users where external_user_id = $1', [name]))
+          .rowCount
+      expect(await countUsers()).toBe(0)
+      await core.sql.query(
+        `insert into end_users (id, app_id, external_user_id, status, created_at, updated_at)
+         select gen_random_uuid(), app_id, $2, 'active', now(), now() from clients where client_id = $1`,
+        [app.clientId, name],
+      )
+      expect(await ask()).toBe('OK')
+    },
+  )
+
   it('finds no unknown app, no id of another kind, and no impossible user id', async () => {
     const ids = [
       `app_${'0'.repeat(24)}`,

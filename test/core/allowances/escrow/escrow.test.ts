@@ -65,6 +65,20 @@ describe('lending', () => {
     expect(await money()).toEqual({ balance: 5, lent: 0.05, pending: 0 })
   })
 
+  it.each(['owner:somebody', 'user:somebody', 'ada\u202e'])(
+    'makes no user of the name %j',
+    async (name) => {
+      const call = { bound: 1, sequence: 0 }
+      expect(await sidecar.reserve(app, name, call)).toMatchObject({ refusal: 'invalid_identity' })
+      expect((await sidecar.lend(app, name)).lease).toBeUndefined()
+      const { rowCount } = await core.sql.query(
+        'select 1 from end_users where external_user_id = $1',
+        [name],
+      )
+      expect(rowCount).toBe(0)
+    },
+  )
+
   it('lends what the user spends in the time of a lease, four calls at least, a quarter at most', async () => {
     expect((await lend({ boundUsdAttos: attos(0.1) })).lease?.amountUsdAttos).toBe(attos(0.4))
     const other = (call: Parameters<TestSidecar['lend']>[2]) => sidecar.lend(app, 'bob', call)
