@@ -25,13 +25,29 @@ export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(
 ) {
   const all: T & typeof commonOptions = { ...options, ...commonOptions }
   try {
-    return parseArgs({ args: [...argv], options: all, allowPositionals: true, strict: true })
+    const args = joinNegatives(argv, all)
+    return parseArgs({ args, options: all, allowPositionals: true, strict: true })
   } catch (error) {
     const message = error instanceof Error ? (error.message.split('. ')[0] ?? '') : 'bad options'
     const [, unknown] = /^Unknown option '--?([^']*)'/.exec(message) ?? []
     const hint = unknown === undefined ? '' : didYouMean(unknown, Object.keys(all), '--')
     throw new UsageError(`${message}${hint}`)
   }
+}
+
+/** Joins a negative number with the option before it, which would otherwise be ambiguous: `--usd-micros -5`. */
+function joinNegatives(
+  argv: readonly string[],
+  options: NonNullable<ParseArgsConfig['options']>,
+): string[] {
+  const args: string[] = []
+  for (const [i, arg] of argv.entries()) {
+    const [before = '', isOption] = [argv[i - 1], !argv.slice(0, i).includes('--')]
+    const takesValue = isOption && options[before.replace(/^--/, '')]?.type === 'string'
+    if (takesValue && before.startsWith('--') && /^-\d/.test(arg)) args.push(`${args.pop()}=${arg}`)
+    else args.push(arg)
+  }
+  return args
 }
 
 /** As `parse`, for a command line of options alone. */

@@ -75,7 +75,9 @@ export const IdempotencyHeader = Type.Object({
   'idempotency-key': Type.Optional(
     Type.String({
       pattern: '^[\\x21-\\x7e]{1,255}$',
-      description: '1 to 255 visible ASCII characters',
+      description:
+        '1 to 255 visible ASCII characters, such as the id of your order. Always send one: a repeated request then has one effect and the first answer.',
+      examples: ['order-4711'],
     }),
   ),
 })

@@ -58,6 +58,19 @@ function rowsUnder(page: string, heading: string): string[][] {
 }
 
 describe('the pages', () => {
+  it('send an Idempotency-Key with each credit', () => {
+    const commands = pages.flatMap((page) =>
+      [...read(page).matchAll(/^```\w*\n(.*?)^```/gms)].flatMap(([, block = '']) =>
+        block
+          .replaceAll('\\\n', ' ')
+          .split('\n')
+          .filter((line) => /\/allowances\b.*-d /.test(line)),
+      ),
+    )
+    expect(commands).not.toEqual([])
+    for (const command of commands) expect(command).toMatch(/idempotency-key: \S/i)
+  })
+
   it('link to pages, files and headings that are there', () => {
     const links = pages.flatMap(linksOf)
     expect(links.length).toBeGreaterThan(100)

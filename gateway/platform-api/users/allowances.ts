@@ -124,7 +124,7 @@ function createCredit(app: App): void {
         operationId: 'createGrant',
         summary: 'Grant an amount on top of what is there',
         description:
-          'Adds credit to the Starter allowance; nothing is replaced or reset. With featureKey the credit pays only for calls of that feature. Send an Idempotency-Key, so that a repeated request grants once.',
+          'Adds credit to the Starter allowance; nothing is replaced or reset. With featureKey the credit pays only for calls of that feature. Always send an Idempotency-Key, so that a repeated request grants once; without one each request grants again.',
         tags,
         params: UserParams,
         headers: IdempotencyHeader,

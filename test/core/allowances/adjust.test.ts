@@ -90,9 +90,9 @@ describe('tollgate adjust', () => {
 
   it('takes money from what burns first, and says who did it and why', async () => {
     await m2m.createGrant({ ...who(), amountUsdMicros: '1000000' })
-    expect((await run('--usd-micros=-5500000', '--reason', 'a price was too low')).text).toContain(
-      `-5500000 USD micros; ${user} has 500000 now`,
-    )
+    expect(
+      (await run('--usd-micros', '-5500000', '--reason', 'a price was too low')).text,
+    ).toContain(`-5500000 USD micros; ${user} has 500000 now`)
     const { allowance } = await m2m.getAllowance(who())
     expect(allowance?.grants.map((grant) => grant.remainingUsdMicros).toSorted()).toEqual([
       '0',
@@ -117,7 +117,7 @@ describe('tollgate adjust', () => {
       'tollgate: only 5000000 of these USD micros are there to be taken; the rest could be booked as overage\n',
     )
     expect(await head()).toMatchObject({ balance_attos: attos(5_000_000), adjusted_attos: '0' })
-    expect((await run('--usd-micros=-5000001', '--reason', 'r', '--overage')).text).toContain(
+    expect((await run('--usd-micros', '-5000001', '--reason', 'r', '--overage')).text).toContain(
       '-5000001 USD micros, 1 of it overage;',
     )
     expect(await head()).toEqual({

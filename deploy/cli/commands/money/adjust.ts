@@ -11,7 +11,7 @@ export const adjust: Command = {
           'tollgate adjust --app APP --user EXTERNAL_USER_ID --usd-micros N --reason TEXT [--ticket EVENT_ID] ' +
           '[--overage] [--author NAME] [--key TEXT] [--json]',
         text:
-          'Gives a user N USD micros, or takes them with a negative N (--usd-micros=-250000). Nothing is edited: an ' +
+          'Gives a user N USD micros, or takes them with a negative N (--usd-micros -250000). Nothing is edited: an ' +
           'entry with the reason and the author is added to the ledger. Money that is given is spent like a credit ' +
           'without an end and for every feature. Money that is taken comes from the allowances in effect, in the ' +
           'order in which they burn, and no balance falls below zero: a larger debit is refused, or, with --overage, ' +
@@ -36,7 +36,7 @@ export const adjust: Command = {
     ],
     examples: [
       'npx tollgate adjust --app app_0123456789abcdef01234567 --user ada --usd-micros 250000 --reason "stream broke off"',
-      'npx tollgate adjust --app app_0123456789abcdef01234567 --user ada --usd-micros=-250000 --reason "credited twice" --overage',
+      'npx tollgate adjust --app app_0123456789abcdef01234567 --user ada --usd-micros -250000 --reason "credited twice" --overage',
     ],
   },
   run: async (argv) => {

@@ -200,6 +200,21 @@ describe('every operation', () => {
     )
   })
 
+  it('sends an Idempotency-Key where one counts, credits above all', () => {
+    const takesKey = operations().flatMap(({ name, operation }) =>
+      objects(operation['parameters'] ?? [])
+        .filter((each) => each['name'] === 'idempotency-key')
+        .map((each) => ({ name, example: each['example'], required: each['required'] })),
+    )
+    expect(takesKey.map(({ name }) => name)).toContain(
+      'post /api/v1/apps/{clientId}/users/{externalUserId}/allowances',
+    )
+    for (const { example, required } of takesKey) {
+      expect(example).toBe('order-4711')
+      expect(required).not.toBe(true)
+    }
+  })
+
   it('names the codes of each refusal, with an example of each', () => {
     // The signer's own contract has other words (docs/signer-protocol.md).
     const ours = operations().filter(({ name }) => name !== 'post /webhooks/remote-signer')
