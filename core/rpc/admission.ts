@@ -11,7 +11,7 @@ import { type ServiceRole, type ServiceTokens, serviceRoles } from '../lib/core-
 import { type Admission, type Refusal, textOf } from './serve.ts'
 
 export interface AdmissionDeps {
-  readonly serviceTokens: ServiceTokens
+  readonly rolesOf: RoleCheck
   /** By path, without the first slash. What is not here is open to anyone who reaches the port. */
   readonly admissions: ReadonlyMap<string, Admission>
   refuseUnread(error: unknown, path: string, metadata: Metadata): Refusal
@@ -22,8 +22,7 @@ export interface AdmissionDeps {
  * cannot make core hold megabytes for them.
  */
 export function createAdmission(deps: AdmissionDeps): ServerInterceptor {
-  const { admissions, refuseUnread } = deps
-  const rolesOf = createRoleCheck(deps.serviceTokens)
+  const { admissions, refuseUnread, rolesOf } = deps
 
   function requireRole(admission: Admission, metadata: Metadata): void {
     const token = textOf(metadata, serviceTokenHeader)
@@ -60,15 +59,18 @@ export function createAdmission(deps: AdmissionDeps): ServerInterceptor {
   }
 }
 
-/** The roles that a token opens; undefined for a wrong one. Compares hashes, so that time tells nothing of a token. */
-function createRoleCheck(tokens: ServiceTokens) {
+/** The roles that a token opens; undefined for a wrong one. */
+export type RoleCheck = (token: string) => ReadonlySet<ServiceRole> | undefined
+
+/** Compares hashes, so that timing reveals nothing about a token. */
+export function createRoleCheck(tokens: ServiceTokens): RoleCheck {
   const roles = new Map<string, Set<ServiceRole>>()
   for (const role of serviceRoles)
     for (const token of tokens[role]) {
       const digest = digestOf(token)
       roles.set(digest, (roles.get(digest) ?? new Set()).add(role))
     }
-  return (token: string): ReadonlySet<ServiceRole> | undefined => roles.get(digestOf(token))
+  return (token) => roles.get(digestOf(token))
 }
 
 const digestOf = (token: string): string => hash('sha256', token, 'base64')

@@ -9,9 +9,9 @@ export interface ListenerOptions {
   readonly host: string
   readonly port: number
   readonly tls?: ServerTls | undefined
-  /** Connections at the same time; more are closed. */
-  readonly maxConnections: number
   readonly log: Log
+  /** Takes a connection that has been accepted, before any TLS handshake. */
+  readonly onAccept: (socket: Socket) => void
   /** Takes a connection, after its TLS handshake where there is one. */
   readonly onConnection: (socket: Socket) => void
 }
@@ -23,17 +23,12 @@ export interface Listener {
 }
 
 const handshakeMs = 10_000
-/** The first frame of HTTP/2 has at least this many bytes (RFC 9113 section 3.4). */
-const prefaceBytes = 24
 
-/**
- * Listens for connections to core. A connection that does not begin to speak within ten seconds is closed. Rejects with
- * one clear error for a taken port and for certificates that cannot be used.
- */
+/** Listens for connections to core. Rejects with one clear error for a taken port and for certificates that cannot be used. */
 export async function openListener(options: ListenerOptions): Promise<Listener> {
   const { host, port, tls } = options
   const { server, unwatch } = tls ? createSecureServer(options, tls) : createPlainServer(options)
-  server.maxConnections = options.maxConnections
+  server.prependListener('connection', options.onAccept)
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   server.once('error', (error: NodeJS.ErrnoException) =>
     reject(listenError(error, { host, port, setting: 'CORE_PORT' })),
@@ -57,10 +52,7 @@ const isAddress = (address: AddressInfo | string | null): address is AddressInfo
   typeof address === 'object' && address !== null
 
 function createPlainServer({ onConnection }: ListenerOptions) {
-  const server: Server = createServer({ noDelay: true }, (socket) => {
-    closeIfSilent(socket)
-    onConnection(socket)
-  })
+  const server: Server = createServer({ noDelay: true }, onConnection)
   return { server, unwatch: () => {} }
 }
 
@@ -74,10 +66,7 @@ function createSecureServer({ onConnection, log }: ListenerOptions, tls: ServerT
     handshakeTimeout: handshakeMs,
     noDelay: true,
   }
-  const server = createTlsServer({ ...loadTls(files), ...protocol }, (socket) => {
-    closeIfSilent(socket)
-    onConnection(socket)
-  })
+  const server = createTlsServer({ ...loadTls(files), ...protocol }, onConnection)
   server.on('tlsClientError', createFailureLog(log))
   const unwatch = watchTls(files, () => {
     try {
@@ -88,15 +77,6 @@ function createSecureServer({ onConnection, log }: ListenerOptions, tls: ServerT
     }
   })
   return { server, unwatch }
-}
-
-/** Otherwise strangers who say nothing could take every connection. */
-function closeIfSilent(socket: Socket): void {
-  const timer = setTimeout(() => {
-    if (socket.bytesRead < prefaceBytes) socket.destroy()
-  }, handshakeMs)
-  timer.unref()
-  socket.once('close', () => clearTimeout(timer))
 }
 
 const quietMs = 1_000

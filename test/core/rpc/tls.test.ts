@@ -1,7 +1,10 @@
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { type Socket, connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { connect as connectTls } from 'node:tls'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { startCore } from '../../../core/app.ts'
@@ -111,6 +114,25 @@ describe('TLS between processes', () => {
   it('serves callers that trust the authority, and demands no certificate unless told to', async () => {
     const { target } = await startSecure()
     expect(await callsFrom(target, authority)).toEqual({ command: 'OK', gateway: 'OK' })
+  })
+
+  it('leaves room for callers when strangers begin no handshake, or nothing after it', async () => {
+    const { target } = await startSecure()
+    const [host = '', port] = target.split(':')
+    const ca = readFileSync(file('ca.pem'))
+    const strangers: Socket[] = []
+    onTestFinished(() => strangers.forEach((socket) => void socket.destroy()))
+    for (let i = 0; i < 60; i++) {
+      const plain = connect(Number(port), host)
+      const secure = connectTls({ host, port: Number(port), ca, ALPNProtocols: ['h2'] })
+      for (const socket of [plain, secure]) socket.on('error', () => {}).resume()
+      strangers.push(plain, secure)
+      await Promise.all([once(plain, 'connect'), once(secure, 'secureConnect')])
+    }
+    expect(await callsFrom(target, authority)).toEqual({ command: 'OK', gateway: 'OK' })
+    await expect
+      .poll(() => strangers.filter(({ closed }) => !closed).length)
+      .toBeLessThanOrEqual(100)
   })
 
   it('refuses a caller that trusts another authority, and says so there', async () => {
