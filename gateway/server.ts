@@ -90,12 +90,13 @@ function createParts(
   const { publicUrl, edge, builderEdge, tokenAlg, validateV2, loginProvider } = config
   const { ingestSecret, corsOrigins } = edge
   const core = connectCore(config.core, publicUrl + issuerPath)
-  const { trustedProxyHops } = edge
+  const { trustedProxyHops, connections } = edge
   const shared = {
     core,
     publicUrl,
     httpMetrics: createHttpMetrics(log, metrics),
     bounds,
+    connections,
     checkForwarded: createForwardedCheck({ trustedProxyHops, log, metrics }),
   }
   // Every gateway of the deployment has this token, so that each knows what another one signed.

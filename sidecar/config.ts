@@ -101,13 +101,13 @@ function readListen(env: EnvReader) {
     }),
     maxConnectionsPerAddress: env.integer('SIDECAR_MAX_CONNECTIONS_PER_ADDRESS', {
       meaning:
-        'Connections from one address at once, but for those of SIGNER_ADDRESSES; more are closed.',
+        'Connections from one address at once, but for those of SIGNER_ADDRESSES; one more replaces the oldest idle one.',
       fallback: '2000',
       min: 1,
       max: 1_000_000,
     }),
     maxConnections: env.integer('SIDECAR_MAX_CONNECTIONS', {
-      meaning: 'Connections the sidecar holds at once; more are closed.',
+      meaning: 'Connections the sidecar holds at once; one more replaces the oldest idle one.',
       fallback: '10000',
       min: 1,
       max: 1_000_000,

@@ -3,6 +3,7 @@ import { type IncomingMessage, type Server, type ServerResponse, createServer } 
 import { hostname } from 'node:os'
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { boundConnections } from '../core/lib/network/connections.ts'
 import { type Listening, type Parts, type Readiness, listen, partStates } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import { startLoop } from '../core/lib/loop.ts'
@@ -20,7 +21,7 @@ import { createRecordQueue } from './explain/record-queue.ts'
 import { createForwarding } from './events/forwarding.ts'
 import { createEventsHandler } from './events/handler.ts'
 import { createUsagePushes } from './events/usage-push.ts'
-import { addressOf, subscriberOf } from './http/addresses.ts'
+import { addressOf } from './http/addresses.ts'
 import { type CallerOf, createCallers } from './http/callers.ts'
 import { createGuesses } from './http/guesses.ts'
 import { type Routes, createRouter } from './http/router.ts'
@@ -49,6 +50,14 @@ export interface SidecarDeps {
   readonly mono?: () => number
   /** Which credentials are keys; ours when absent. */
   readonly keyShape?: KeyShape
+  /** How slow requests may be; for tests. */
+  readonly bounds?: RequestBounds
+}
+
+/** How long a request may take until its last header and its last byte have arrived. */
+export interface RequestBounds {
+  readonly headersMs: number
+  readonly requestMs: number
 }
 
 export interface Sidecar {
@@ -77,6 +86,7 @@ interface Context {
   readonly registry: Metrics
   readonly metrics: SidecarMetrics
   readonly keyShape: KeyShape
+  readonly bounds: RequestBounds
 }
 
 const drainMs = 1_500
@@ -88,9 +98,10 @@ const readyMs = 250
  */
 export async function startSidecar(config: SidecarConfig, deps: SidecarDeps): Promise<Sidecar> {
   const { log, now = systemNow, metrics: registry, keyShape = serviceKeys } = deps
+  const { bounds = usualBounds } = deps
   const mono = deps.mono ?? performance.now.bind(performance)
   const metrics = createSidecarMetrics(registry)
-  const context = { config, log, now, mono, registry, metrics, keyShape }
+  const context = { config, log, now, mono, registry, metrics, keyShape, bounds }
   const parts = createPartList()
   const { listening, webhook } = await startParts(context, parts).catch(async (error: unknown) => {
     await parts.stop()
@@ -376,53 +387,39 @@ function startExplanations(
 }
 
 /** The listener, whose stop lets running requests finish. */
-async function startListener({ config }: Context, routes: Routes): Promise<Part<Listening>> {
-  const { host, port, maxConnections } = config.listen
-  const server = createHttpServer(routes)
-  server.maxConnections = maxConnections
-  boundConnections(server, config)
+async function startListener(
+  { config, bounds }: Context,
+  routes: Routes,
+): Promise<Part<Listening>> {
+  const { host, port, maxConnections, maxConnectionsPerAddress } = config.listen
+  const server = createHttpServer(routes, bounds)
+  boundConnections(server, {
+    max: maxConnections,
+    maxPerAddress: maxConnectionsPerAddress,
+    isExempt: (socket) => config.signerAddresses.includes(addressOf(socket)),
+  })
   const listening = await listen(server, { host, port, setting: 'SIDECAR_PORT' })
   return { api: listening, stop: () => listening.stop(drainMs) }
 }
 
-/** Closes what one address opens beyond its bound, but for the signer's own. */
-function boundConnections(
-  server: Server,
-  { listen: bounds, signerAddresses }: SidecarConfig,
-): void {
-  const open = new Map<string, number>()
-  server.on('connection', (socket) => {
-    const address = addressOf(socket)
-    if (signerAddresses.includes(address)) return
-    const name = subscriberOf(address)
-    const count = (open.get(name) ?? 0) + 1
-    if (count > bounds.maxConnectionsPerAddress) return void socket.destroy()
-    open.set(name, count)
-    socket.once('close', () => {
-      const left = (open.get(name) ?? 1) - 1
-      if (left === 0) open.delete(name)
-      else open.set(name, left)
-    })
-  })
-}
+const usualBounds: RequestBounds = { headersMs: 10_000, requestMs: 30_000 }
 
-const headersMs = 10_000
-
-function createHttpServer(routes: Routes): Server {
+function createHttpServer(routes: Routes, { headersMs, requestMs }: RequestBounds): Server {
   // The signer keeps idle connections for 90 s; with a shorter time-out here it could write into a
   // connection that is being closed.
   const server = createServer(
     {
       keepAliveTimeout: 120_000,
       headersTimeout: headersMs,
-      requestTimeout: 130_000,
-      connectionsCheckingInterval: 1_000,
+      requestTimeout: requestMs,
+      connectionsCheckingInterval: Math.min(1_000, headersMs / 2),
     },
     createRouter(routes),
   )
-  server.on('clientError', (_error, socket) => {
+  server.on('clientError', ({ code }: NodeJS.ErrnoException, socket) => {
+    const status = code === 'ERR_HTTP_REQUEST_TIMEOUT' ? '408 Request Timeout' : '400 Bad Request'
     if (socket.writable)
-      socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
+      socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`)
     else socket.destroy()
   })
   return server

@@ -1,3 +1,4 @@
+import type { ConnectionBounds } from '../../core/lib/network/connections.ts'
 import type { EnvReader } from '../../core/lib/env.ts'
 import { readRedisUrl } from '../../core/lib/settings.ts'
 import { type LimitSettings, readLimits } from '../limits/config.ts'
@@ -10,22 +11,45 @@ export interface EdgeConfig {
   readonly trustedProxyHops: number
   readonly corsOrigins: readonly string[]
   readonly ingestSecret: string | undefined
+  /** Of each public listener. */
+  readonly connections: ConnectionBounds
 }
 
 export function readEdgeConfig(env: EnvReader): EdgeConfig {
+  const trustedProxyHops = env.integer('TRUSTED_PROXY_HOPS', {
+    meaning:
+      'How many proxies before the gateway append to X-Forwarded-For; 0 uses the address of the connection.',
+    fallback: '0',
+    min: 0,
+    max: 10,
+  })
   return {
     limits: readLimits(env),
     redisUrl: readRedisUrl(env),
-    trustedProxyHops: env.integer('TRUSTED_PROXY_HOPS', {
-      meaning:
-        'How many proxies before the gateway append to X-Forwarded-For; 0 uses the address of the connection.',
-      fallback: '0',
-      min: 0,
-      max: 10,
-    }),
+    trustedProxyHops,
     corsOrigins: readOrigins(env),
     ingestSecret: readIngestSecret(env),
+    connections: readConnections(env, trustedProxyHops),
   }
+}
+
+/** Behind a trusted proxy all connections come from its address, so that none is bounded by it. */
+function readConnections(env: EnvReader, trustedProxyHops: number): ConnectionBounds {
+  const maxPerAddress = env.integer('GATEWAY_MAX_CONNECTIONS_PER_ADDRESS', {
+    meaning:
+      'Connections from one address at once to each public listener; one more replaces the oldest idle one. Any number where TRUSTED_PROXY_HOPS is set.',
+    fallback: '1000',
+    min: 1,
+    max: 1_000_000,
+  })
+  const max = env.integer('GATEWAY_MAX_CONNECTIONS', {
+    meaning:
+      'Connections that each public listener holds at once; one more replaces the oldest idle one.',
+    fallback: '10000',
+    min: 1,
+    max: 1_000_000,
+  })
+  return { max, maxPerAddress: trustedProxyHops > 0 ? null : maxPerAddress }
 }
 
 function readIngestSecret(env: EnvReader): string | undefined {

@@ -1,6 +1,7 @@
 import cookie from '@fastify/cookie'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
+import { type ConnectionBounds, boundConnections } from '../../core/lib/network/connections.ts'
 import { isObject } from '../../core/lib/json.ts'
 import { DomainError, reasons } from '../../proto/errors.ts'
 import {
@@ -40,11 +41,11 @@ export interface ListenerDeps extends CredentialDeps {
   readonly limits?: Limits | undefined
   /** Absent outside tests. */
   readonly bounds?: RequestBounds | undefined
+  readonly connections: ConnectionBounds
   /** Looks for proxies that nobody told us of. */
   readonly checkForwarded: ForwardedCheck
 }
 
-const maxConnections = 10_000
 // Values are checked as the caller wrote them: not converted, completed or cut.
 const validatorOptions = {
   coerceTypes: false,
@@ -93,7 +94,7 @@ function createApp(deps: ListenerDeps): App {
     schemaController: { compilersFactory: createCompilers() },
     ...malformedRequests(deps),
   }).withTypeProvider<TypeBoxTypeProvider>()
-  app.server.maxConnections = maxConnections
+  boundConnections(app.server, deps.connections)
   return app
 }
 

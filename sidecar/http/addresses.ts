@@ -36,7 +36,3 @@ function add(list: BlockList, entry: string): boolean {
 export function addressOf({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }) {
   return remoteAddress.startsWith('::ffff:') ? remoteAddress.slice(7) : remoteAddress
 }
-
-/** What one subscriber holds: an IPv4 address, or the /64 of an IPv6 address. */
-export const subscriberOf = (address: string): string =>
-  isIP(address) === 6 ? address.split(':').slice(0, 4).join(':') : address

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
-import { type SignerAddresses, subscriberOf } from './addresses.ts'
+import { networkOf } from '../../core/lib/network/addresses.ts'
+import type { SignerAddresses } from './addresses.ts'
 
 export interface GuessLimits {
   /** Wrong secrets from one address in a minute; then none is compared any more. */
@@ -29,10 +30,10 @@ export function createGuesses({ max, signers, mono }: GuessLimits) {
   function isLimited(address: string): boolean {
     // Nobody guesses: the case of nearly every call.
     if (windows.size === 0) return false
-    const window = windows.get(subscriberOf(address))
+    const window = windows.get(networkOf(address))
     if (!window || window.count < max) return false
     if (window.endsAt <= mono()) {
-      windows.delete(subscriberOf(address))
+      windows.delete(networkOf(address))
       return false
     }
     return !isTrusted(address)
@@ -42,7 +43,7 @@ export function createGuesses({ max, signers, mono }: GuessLimits) {
     (trusted.get(address) ?? -Infinity) > mono() - trustMs || signers.includes(address)
 
   function addWrong(address: string): void {
-    const name = subscriberOf(address)
+    const name = networkOf(address)
     const window = windows.get(name)
     if (window && window.endsAt > mono()) window.count++
     else windows.set(name, { count: 1, endsAt: mono() + windowMs })

@@ -35,6 +35,7 @@ export async function startConsole({
         trustedProxyHops: 0,
         corsOrigins: [],
         ingestSecret: undefined,
+        connections: { max: 10_000, maxPerAddress: null },
       },
     },
     { log: silentLog(), metrics: createMetrics('gateway') },

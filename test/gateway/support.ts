@@ -23,6 +23,7 @@ export const quietEdge: EdgeConfig = {
   trustedProxyHops: 0,
   corsOrigins: [],
   ingestSecret: undefined,
+  connections: { max: 10_000, maxPerAddress: null },
 }
 
 export interface Answer {

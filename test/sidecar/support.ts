@@ -5,7 +5,7 @@ import { createEnvReader } from '../../core/lib/env.ts'
 import { type Log, silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { type SidecarConfig, readSidecarConfig } from '../../sidecar/config.ts'
-import { type Sidecar, startSidecar } from '../../sidecar/server.ts'
+import { type RequestBounds, type Sidecar, startSidecar } from '../../sidecar/server.ts'
 import type { KeyShape } from '../../sidecar/identity/verifiers/api-key.ts'
 import { secretly } from '../support/secrecy.ts'
 import { type CoreDouble, startCoreDouble } from '../fakes/sidecar-core.ts'
@@ -36,6 +36,7 @@ export interface HarnessOptions {
   readonly core?: CoreDouble
   readonly log?: Log
   readonly keyShape?: KeyShape | null
+  readonly bounds?: RequestBounds
 }
 
 /** A sidecar on a free port, whose core double has the users of the vectors in docs/signer-protocol.md. */
@@ -44,6 +45,7 @@ export async function startHarness({
   core: ownCore,
   log,
   keyShape,
+  bounds,
 }: HarnessOptions = {}): Promise<Harness> {
   const core = ownCore ?? (await startCoreDouble())
   if (!ownCore) onTestFinished(core.stop)
@@ -57,6 +59,7 @@ export async function startHarness({
     now: () => new Date((clock.seconds + clock.wall) * 1000),
     mono: () => performance.now() + (clock.seconds - vectorNow) * 1000,
     ...shape,
+    ...(bounds && { bounds }),
   })
   onTestFinished(sidecar.stop)
   await until(core.watching)

@@ -38,6 +38,7 @@ export async function startPages(
         trustedProxyHops: 0,
         corsOrigins: [],
         ingestSecret: undefined,
+        connections: { max: 10_000, maxPerAddress: null },
       },
       loginProvider,
     },

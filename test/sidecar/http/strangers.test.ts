@@ -1,4 +1,5 @@
-import { connect } from 'node:net'
+import { once } from 'node:events'
+import { type Socket, connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import { readSidecarConfig } from '../../../sidecar/config.ts'
@@ -63,38 +64,62 @@ describe('the settings', () => {
   })
 })
 
-/** Resolves when the sidecar closes a connection on which `text` was sent. */
-function closed(port: number, text = ''): Promise<void> {
+/** Opens a connection. */
+async function opened(port: number): Promise<Socket> {
   const socket = connect(port, '127.0.0.1')
-  const { promise, resolve } = Promise.withResolvers<void>()
-  socket.resume()
-  socket.on('close', () => resolve()).on('error', () => {})
-  if (text !== '') socket.write(text)
-  return promise
+  socket.on('error', () => {})
+  await once(socket, 'connect')
+  return socket
 }
 
 describe('a connection', () => {
-  it('whose headers do not arrive is closed', { timeout: 30_000 }, async () => {
-    const { sidecar } = await startHarness()
+  const bounds = { headersMs: 400, requestMs: 800 }
+
+  it.each([
+    ['headers', 'POST /authorize HTTP/1.1\r\nx-a: ', bounds.headersMs],
+    [
+      'body',
+      `POST /authorize HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${secret}\r\ncontent-length: 100\r\n\r\n{`,
+      bounds.requestMs,
+    ],
+  ])('is closed with 408 when its %s do not arrive', async (_, text, ms) => {
+    const { sidecar } = await startHarness({ bounds })
     const begun = performance.now()
-    await closed(sidecar.port, 'POST /authorize HTTP/1.1\r\nx-a: ')
-    expect(performance.now() - begun).toBeGreaterThan(9_000)
+    const socket = await opened(sidecar.port)
+    let received = ''
+    socket.on('data', (bytes) => (received += bytes.toString('latin1')))
+    socket.write(text)
+    await once(socket, 'close')
+    expect(performance.now() - begun).toBeGreaterThan(ms - 50)
+    expect(received).toMatch(/^HTTP\/1\.1 408 /)
   })
 
-  it('beyond the bound of its address is closed, but not the signer’s', async () => {
-    const bound = { SIDECAR_MAX_CONNECTIONS_PER_ADDRESS: '2' }
-    const { sidecar, authorize } = await startHarness({ env: bound })
-    const open = [connect(sidecar.port, '127.0.0.1'), connect(sidecar.port, '127.0.0.1')]
-    await Promise.all(
-      open.map((socket) => new Promise((resolve) => socket.once('connect', resolve))),
-    )
-    await closed(sidecar.port)
-    for (const socket of open) socket.destroy()
-    const own = await startHarness({ env: { ...bound, SIGNER_ADDRESSES: '127.0.0.1/32' } })
-    const more = [1, 2, 3].map(() => connect(own.sidecar.port, '127.0.0.1'))
-    expect((await own.authorize(firstCall())).transport).toBe(200)
-    for (const socket of more) socket.destroy()
+  it('replaces the oldest idle one of its address when that is full', async () => {
+    const { sidecar, authorize } = await startHarness({
+      env: { SIDECAR_MAX_CONNECTIONS_PER_ADDRESS: '2' },
+    })
+    const [oldest, newer] = [await opened(sidecar.port), await opened(sidecar.port)]
+    const gone = once(oldest, 'close')
     expect((await authorize(firstCall())).transport).toBe(200)
+    await gone
+    expect(newer.destroyed).toBe(false)
+    newer.destroy()
+  })
+
+  it('of SIGNER_ADDRESSES is never replaced', async () => {
+    const { sidecar, authorize } = await startHarness({
+      env: {
+        SIDECAR_MAX_CONNECTIONS_PER_ADDRESS: '2',
+        SIDECAR_MAX_CONNECTIONS: '3',
+        SIGNER_ADDRESSES: '127.0.0.1/32',
+      },
+    })
+    const own = [await opened(sidecar.port), await opened(sidecar.port)]
+    expect((await authorize(firstCall())).transport).toBe(200)
+    const beyond = await opened(sidecar.port)
+    await once(beyond, 'close')
+    expect(own.map(({ destroyed }) => destroyed)).toEqual([false, false])
+    for (const socket of own) socket.destroy()
   })
 })
 

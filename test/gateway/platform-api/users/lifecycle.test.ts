@@ -65,6 +65,7 @@ describe('settings', () => {
         trustedProxyHops: 0,
         corsOrigins: [],
         ingestSecret: undefined,
+        connections: { max: 10_000, maxPerAddress: 1_000 },
       },
     })
     expect(env.problems).toEqual([

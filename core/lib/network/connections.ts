@@ -1,0 +1,97 @@
+import type { Server } from 'node:http'
+import type { Socket } from 'node:net'
+import { networkOf } from './addresses.ts'
+
+export interface ConnectionBounds {
+  /** Connections of the listener at the same time. */
+  readonly max: number
+  /** Those of one IPv4 address, or of one /64 of IPv6; null for any number. */
+  readonly maxPerAddress: number | null
+  /** Peers whose connections have no bound of their address and are never closed for others. */
+  readonly isExempt?: (socket: Socket) => boolean
+}
+
+/** Connections that share a bound. The first of `idle` has been idle longest. */
+interface Group {
+  readonly name: string
+  open: number
+  readonly idle: Set<Connection>
+}
+
+interface Connection {
+  readonly socket: Socket
+  readonly groups: readonly Group[]
+  /** Requests whose answers are not complete; one more of an exempt peer, so that it is never idle. */
+  running: number
+}
+
+const createGroup = (name: string): Group => ({ name, open: 0, idle: new Set() })
+
+/**
+ * Bounds the connections of an HTTP server. A connection beyond a bound replaces the one that has been idle longest, at
+ * its address or of all; it is closed itself if none is idle. A connection is idle until the headers of its first request
+ * have arrived, and between requests.
+ */
+export function boundConnections(server: Server, bounds: ConnectionBounds): void {
+  const { max, maxPerAddress, isExempt } = bounds
+  const all = createGroup('')
+  const addresses = new Map<string, Group>()
+  const connections = new WeakMap<Socket, Connection>()
+
+  function admit(socket: Socket): void {
+    const name = networkOf(socket.remoteAddress ?? '')
+    const group = addresses.get(name) ?? createGroup(name)
+    const isOwn = isExempt?.(socket) ?? false
+    if (!makePlaceAt(group, isOwn) || !makePlace(all, max)) return void socket.destroy()
+    add({ socket, groups: isOwn ? [all] : [all, group], running: isOwn ? 1 : 0 })
+    if (!isOwn) addresses.set(name, group)
+  }
+
+  const makePlaceAt = (group: Group, isOwn: boolean): boolean =>
+    isOwn || maxPerAddress === null || makePlace(group, maxPerAddress)
+
+  /** Returns false if all connections of a full group are busy. */
+  const makePlace = (group: Group, bound: number): boolean =>
+    group.open < bound || closeOldest(group)
+
+  function add(connection: Connection): void {
+    const { socket, groups, running } = connection
+    connections.set(socket, connection)
+    for (const group of groups) group.open++
+    if (running === 0) markIdle(connection)
+    socket.once('close', () => remove(connection))
+  }
+
+  function remove(connection: Connection): void {
+    if (!connections.delete(connection.socket)) return
+    for (const group of connection.groups) {
+      group.open--
+      group.idle.delete(connection)
+      if (group.open === 0) addresses.delete(group.name)
+    }
+  }
+
+  function closeOldest({ idle }: Group): boolean {
+    const [oldest] = idle
+    if (!oldest) return false
+    remove(oldest)
+    oldest.socket.destroy()
+    return true
+  }
+
+  server.on('connection', admit)
+  server.on('request', ({ socket }, response) => {
+    const connection = connections.get(socket)
+    if (!connection) return
+    connection.running++
+    for (const { idle } of connection.groups) idle.delete(connection)
+    response.once('close', () => {
+      connection.running--
+      if (connection.running === 0 && connections.has(socket)) markIdle(connection)
+    })
+  })
+}
+
+function markIdle(connection: Connection): void {
+  for (const { idle } of connection.groups) idle.add(connection)
+}
