@@ -11,6 +11,8 @@ let session: ClientHttp2Session
 beforeAll(async () => {
   core = await startTestCore()
   session = connect(`http://${core.core.target}`)
+  // Otherwise core would close the connection after ten seconds.
+  await announce(listUsers, { bytes: 32 * mebibyte, token: serviceToken })
 })
 afterAll(async () => {
   session.destroy()
