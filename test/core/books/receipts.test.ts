@@ -193,6 +193,14 @@ describe('a check', () => {
       },
     ],
     [
+      'a receipt that names its place and lacks its proof',
+      'WRONG  place in the day: the receipt names place ',
+      async () => {
+        const { receipt } = await json('a.json')
+        await put('forged.json', { receipt, proof: null, root: null })
+      },
+    ],
+    [
       'a root that is signed as a receipt',
       'WRONG  signature of the root: its type is tollgate-receipt+jwt',
       async () => {

@@ -84,6 +84,7 @@ async function checkProof(
   trusted: Trusted,
 ): Promise<Check[]> {
   if (!proof || root === null) {
+    if (isObject(claims['place'])) return [lacksProof(claims['place'])]
     const text = 'the receipt has no root yet: get it again after the day has its root'
     return [{ name: 'place in the day', isRight: trusted.roots ? false : null, text }]
   }
@@ -97,6 +98,13 @@ async function checkProof(
     ...(trusted.roots ? await checkRoots(of, trusted.roots, trusted) : []),
   ]
 }
+
+/** A receipt that names its place was issued with a proof, so that the file was cut. */
+const lacksProof = ({ day, leafIndex }: JsonObject): Check => ({
+  name: 'place in the day',
+  isRight: false,
+  text: `the receipt names place ${String(leafIndex)} of ${String(day)}, and the file lacks its proof and root: get the receipt again`,
+})
 
 interface Proved {
   readonly proof: NonNullable<ReceiptDocument['proof']>
