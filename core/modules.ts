@@ -3,13 +3,14 @@ import { createAllowancesModule } from './allowances/module.ts'
 import { createBillingModule, openBilling } from './billing/module.ts'
 import { createBooksModule } from './books/module.ts'
 import type { PaymentProcessor } from './billing/processor.ts'
+import type { SettingsDeps } from './billing/settings.ts'
 import type { CoreConfig } from './config.ts'
 import { createIdentityModule, findOwnerUser, issuerCredentials } from './identity/module.ts'
 import { createKeysModule, keyCredentials } from './keys/module.ts'
 import { createBackendModule } from './metering/backend/module.ts'
 import { createMeteringModule } from './metering/module.ts'
 import type { Module } from './module.ts'
-import { createPlansModule } from './plans/module.ts'
+import { chainPrice, createPlansModule, cutItem } from './plans/module.ts'
 import type { Resubscribe } from './plans/subscriptions/ports.ts'
 import { createAuditModule } from './platform/audit-log/module.ts'
 import { type Platform } from './platform/platform.ts'
@@ -36,7 +37,9 @@ export function createModules(platform: Platform, config: CoreConfig, outside: O
   const ledger = createLedger({ clocks: platform.clocks, resubscribe })
   // Made before identity, too, which asks the gate, and metering, which asks for cuts.
   const findOwner = findOwnerUser
-  const accounting = { ...outside, config: config.billing, ledger, findOwner, resubscribe }
+  const chainCut: SettingsDeps['chainCut'] = (db, app, since) => chainPrice(db, app, cutItem(since))
+  const payers = { findOwner, resubscribe }
+  const accounting = { ...outside, config: config.billing, ledger, ...payers, chainCut }
   const billing = openBilling(platform, accounting)
   const { gate, cuts, processor: cards } = billing
   const backend = add(createBackendModule(platform, { config: config.backend }))

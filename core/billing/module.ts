@@ -9,7 +9,7 @@ import { type Cuts, createCuts } from './cuts.ts'
 import { type Gate, type GateDeps, createGate } from './gate.ts'
 import { type PaymentProcessor, unconnectedProcessor } from './processor.ts'
 import { createBillingRpc, createSettingsRpc } from './rpc.ts'
-import { type BillingSettings, createSettings } from './settings.ts'
+import { type BillingSettings, type SettingsDeps, createSettings } from './settings.ts'
 import { type BillingSummary, type SummaryDeps, createSummary } from './summary/summary.ts'
 import type { RequireMetering } from '../rpc/callers.ts'
 import { testClockParts } from './clock/module.ts'
@@ -20,6 +20,7 @@ import type { WhatIfDeps } from './whatif/whatif.ts'
 export interface BillingOthers extends Pick<SummaryDeps, 'findOwner' | 'resubscribe'> {
   readonly ledger: GateDeps['ledger'] & SummaryDeps['ledger']
   readonly config: BillingConfig
+  readonly chainCut: SettingsDeps['chainCut']
   /** Nobody by default. */
   readonly processor?: PaymentProcessor | undefined
 }
@@ -27,10 +28,11 @@ export interface BillingOthers extends Pick<SummaryDeps, 'findOwner' | 'resubscr
 /** What other domains ask billing, made before all modules. */
 export function openBilling(
   platform: Platform,
-  { config, ledger, processor = unconnectedProcessor, findOwner, resubscribe }: BillingOthers,
+  { config, ledger, processor = unconnectedProcessor, ...others }: BillingOthers,
 ): BillingParts {
   const { pool, now, clocks } = platform
   const { endUserCap } = config
+  const { chainCut, findOwner, resubscribe } = others
   const cuts = createCuts({ pool, now })
   const { publicUrl } = platform.config
   const shared = { ...platform, publicUrl, endUserCap, mode: config.gateMode }
@@ -38,7 +40,7 @@ export function openBilling(
     processor,
     cuts,
     gate: createGate({ ...shared, ledger, processor, findOwner }),
-    settings: createSettings({ pool, now, cuts, endUserCap }),
+    settings: createSettings({ pool, now, cuts, chainCut, endUserCap }),
     summary: createSummary({ pool, now, clocks, cuts, ledger, findOwner, resubscribe }),
   }
 }

@@ -11,6 +11,8 @@ import { type BillingMode, type Cut, type Settings, billingModes } from './store
 export interface SettingsDeps {
   readonly pool: Pool
   readonly cuts: Cuts
+  /** Chains the cut that begins at `since`, inside the transaction that writes it. */
+  readonly chainCut: (db: Db, app: AppId, since: Date) => Promise<void>
   /** The deployment's, for apps to which nobody gave another. */
   readonly endUserCap: number
   readonly now: Now
@@ -40,7 +42,7 @@ interface SettingsActor {
 }
 
 /** What platform admins settle for an app. Each change has an entry in the audit log. */
-export function createSettings({ pool, cuts, endUserCap, now }: SettingsDeps) {
+export function createSettings({ pool, cuts, chainCut, endUserCap, now }: SettingsDeps) {
   /** NOT_FOUND for an unknown app. */
   async function read(clientId: string): Promise<AppSettings> {
     return readApp(clientId, await getApp(pool, clientId))
@@ -72,6 +74,7 @@ export function createSettings({ pool, cuts, endUserCap, now }: SettingsDeps) {
       const settings = { ...before, ...changed, servesEveryApp }
       await store.saveSettings(db, app, { settings, at })
       const since = cut === undefined ? undefined : await cuts.set(db, app, cut)
+      if (since) await chainCut(db, app, since)
       await audit(db, {
         appId: app,
         actor: actor.name,

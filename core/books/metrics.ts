@@ -5,6 +5,7 @@ import type { Now } from '../lib/time.ts'
 export interface BooksMetricsDeps {
   readonly unsealedSince: () => Promise<Date | null>
   readonly unbuiltSince: () => Promise<Date | null>
+  readonly priceDifferences: () => number
   readonly now: Now
 }
 
@@ -14,7 +15,7 @@ export interface BooksMetricsDeps {
  */
 export function createBooksMetrics(
   registry: Metrics,
-  { unsealedSince, unbuiltSince, now }: BooksMetricsDeps,
+  { unsealedSince, unbuiltSince, priceDifferences, now }: BooksMetricsDeps,
 ): void {
   const secondsSince = (since: Date | null): number =>
     since ? Math.max(0, (now().getTime() - since.getTime()) / 1000) : 0
@@ -37,5 +38,11 @@ export function createBooksMetrics(
         (since) => late.set(secondsSince(since)),
         () => {},
       ),
+  })
+  const prices: Gauge = new Gauge({
+    name: 'tollgate_core_price_differences',
+    help: 'Differences between plan versions, bundles and cuts and their chain, when this core compared them last (every ten minutes); 0 when all prices are as they were written',
+    registers: [registry],
+    collect: () => prices.set(priceDifferences()),
   })
 }

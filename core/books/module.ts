@@ -3,6 +3,7 @@ import { ReceiptServiceService } from '../../proto/gen/ts-proto/tollgate/books/v
 import type { Ledger } from '../allowances/ledger.ts'
 import type { MeteringApi } from '../metering/module.ts'
 import type { ReadRates } from '../metering/rating/port.ts'
+import type { PriceReads } from '../plans/prices/chain.ts'
 import type { Platform } from '../platform/platform.ts'
 import type { RequireMetering } from '../rpc/callers.ts'
 import { grpcService } from '../rpc/serve.ts'
@@ -18,7 +19,7 @@ export interface BooksOthers {
   readonly config: BooksConfig
   readonly metering: MeteringApi
   readonly ledger: Ledger
-  readonly plans: { readonly readRates: ReadRates }
+  readonly plans: { readonly readRates: ReadRates; readonly prices: PriceReads }
   readonly cuts: { readonly list: SalesDeps['listCuts'] }
   readonly usage: UsageApi
   readonly tokens: Pick<TokensApi, 'signStatement'>
@@ -52,6 +53,7 @@ export function createBooksModule(
     rebuildBalance: ledger.rebuildBalance,
     createReplay: ledger.createReplay,
     readRates: plans.readRates,
+    prices: plans.prices,
     listCuts: cuts.list,
     listMoves: async (db, appId) => (await clocks.moves(db, [{ appId }])).get(appId) ?? [],
   })

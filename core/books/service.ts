@@ -9,12 +9,14 @@ import type { ManualIngest, conflictOnPoison } from '../metering/ingest/manual-i
 import type { ReadRates } from '../metering/rating/port.ts'
 import type { TicketRecords } from '../metering/records.ts'
 import { type Loop, startLoop } from '../lib/loop.ts'
+import type { PriceReads } from '../plans/prices/chain.ts'
 import type { TokensApi } from '../tokens/module.ts'
 import { createArchive } from './archive/archive.ts'
 import type { BooksConfig } from './config.ts'
 import { createExport } from './transfer/export.ts'
 import { createImport } from './transfer/import.ts'
 import { createBooksMetrics } from './metrics.ts'
+import { createPriceWatch } from './price-watch.ts'
 import { createRebuild } from './rebuild.ts'
 import { createRoots } from './receipts/roots.ts'
 import { createBooksRpc } from './rpc.ts'
@@ -41,11 +43,13 @@ export interface BooksDeps {
   readonly issuer: string
   readonly signStatement: TokensApi['signStatement']
   readonly listMoves: ListMoves
+  readonly prices: PriceReads
 }
 
 const archivePauseMs = 3_600_000
 const sealPauseMs = 3_600_000
 const rootsPauseMs = 600_000
+const pricesPauseMs = 600_000
 
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooks(deps: BooksDeps) {
@@ -59,14 +63,19 @@ export function createBooks(deps: BooksDeps) {
   const seal = createSeal({ pool, now, log })
   const roots = createRoots(deps)
   const { unbuiltSince } = roots
-  createBooksMetrics(metrics, { unsealedSince: seal.unsealedSince, unbuiltSince, now })
+  const watch = createPriceWatch(deps)
+  const { differences: priceDifferences } = watch
+  const { unsealedSince } = seal
+  createBooksMetrics(metrics, { unsealedSince, unbuiltSince, priceDifferences, now })
   let archiving: Loop | null = null
   let sealing: Loop | null = null
   let building: Loop | null = null
+  let watching: Loop | null = null
 
-  /** From now on seals the books every hour, makes daily roots, and archives months as RETENTION_MONTHS says. */
+  /** From now on seals the books every hour, makes daily roots, compares prices with their chain, and archives months as RETENTION_MONTHS says. */
   function start(): void {
     building = startLoop({ name: 'roots', log, pauseMs: rootsPauseMs, round: roots.build })
+    watching = startLoop({ name: 'prices', log, pauseMs: pricesPauseMs, round: watch.check })
     sealing = startLoop({
       name: 'seal',
       log,
@@ -85,13 +94,13 @@ export function createBooks(deps: BooksDeps) {
   }
 
   const stop = async (): Promise<void> => {
-    await Promise.all([archiving?.stop(), sealing?.stop(), building?.stop()])
+    await Promise.all([archiving?.stop(), sealing?.stop(), building?.stop(), watching?.stop()])
   }
 
   const { hashTickets, pricesOf } = ticketRecords
   const sales = { readRates: deps.readRates, listCuts: deps.listCuts, pricesOf }
   const replay = { createReplay: deps.createReplay, hashTickets, listMoves: deps.listMoves, sales }
-  const verify = createVerify({ pool, ...replay })
+  const verify = createVerify({ pool, prices: deps.prices, ...replay })
   const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance, ...replay })
   return {
     ...createBooksRpc({ verify, rebuild, seal, tickets, archive }),

@@ -15,6 +15,7 @@ export const checks = [
   'periods',
   'subscriptions',
   'prices',
+  'price_chain',
   'envelopes',
   'archives',
   'checkpoints',

@@ -24,6 +24,7 @@ import { planReads } from './offers/reads.ts'
 import { createOffersRpc, createOperatorOffersRpc, noSuchApp } from './offers/rpc.ts'
 import { type Selling, createOffers } from './offers/service.ts'
 import { findAppId } from './offers/store.ts'
+import { chainEarlierPrices, priceReads } from './prices/chain.ts'
 import { type OpenAccounts, createPlans } from './service.ts'
 import { followDue } from './subscriptions/follow.ts'
 import type {
@@ -81,6 +82,7 @@ export function createPlansModule<Account extends LockedAccount>(
       ...createPlans({ ledger, syncStarter: sync.syncStarter, clocks }),
       ...createFeatures({ pool, discovery }),
       ...planReads,
+      prices: priceReads,
       drafts: offers.drafts,
       settleClock,
     },
@@ -91,7 +93,7 @@ export function createPlansModule<Account extends LockedAccount>(
       ...subscriptionServices({ ...platform, ledger, resubscribe, selling, sync, cards }),
       grpcService(DiscoveryServiceService, discoveryRpc.discoveryService),
     ],
-    lifecycle: { start: reader.start },
+    lifecycle: { prepare: () => chainEarlierPrices(pool, log), start: reader.start },
     upkeep: [() => followDue(pool, now()), () => raiseStarters(), reader.upkeep, sync.retry],
   }
 }
@@ -114,4 +116,5 @@ async function requireApp(pool: Pool, clientId: string): Promise<AppId> {
   throw noSuchApp()
 }
 
+export { chainPrice, cutItem } from './prices/chain.ts'
 export type PlansApi = ReturnType<typeof createPlansModule>['api']

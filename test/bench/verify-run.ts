@@ -7,6 +7,7 @@ import { hashTickets } from '../../core/metering/batch/tickets-hash.ts'
 import { systemNow } from '../../core/lib/time.ts'
 import { pricesOf } from '../../core/metering/rating/tariff.ts'
 import { planReads } from '../../core/plans/offers/reads.ts'
+import { priceReads } from '../../core/plans/prices/chain.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
 
 /** What `tollgate verify` makes core do, alone in a process: its memory is its own. Arguments: database, client id. */
@@ -27,6 +28,7 @@ const { list: listCuts } = createCuts({ pool, now: systemNow })
 const sales = { readRates: planReads.readRates, listCuts, pricesOf }
 const verification = createVerify({
   pool,
+  prices: priceReads,
   createReplay,
   hashTickets,
   listMoves: async () => [],

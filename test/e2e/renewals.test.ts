@@ -2,8 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createLedger } from '../../core/allowances/ledger.ts'
+import { silentLog } from '../../core/lib/log.ts'
 import { type Pool, createPool, tx } from '../../core/lib/sql.ts'
 import { type AppId, type UserId, appId, newUserId } from '../../core/platform/ids.ts'
+import { chainEarlierPrices } from '../../core/plans/prices/chain.ts'
 import { createPlans } from '../../core/plans/service.ts'
 import { connectCore } from '../../deploy/cli/client.ts'
 import { tollgate } from '../core/books/support.ts'
@@ -108,6 +110,7 @@ async function createApp(target: string, token: string) {
      returning app_id`,
     [created.clientId],
   )
+  await chainEarlierPrices(pool, silentLog())
   const basic = basicOf(created.m2mClientId, secretly(created.m2mClientSecret))
   return { id: appId(rows[0]?.app_id ?? ''), clientId: created.clientId, basic }
 }

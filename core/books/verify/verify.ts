@@ -8,9 +8,11 @@ import {
 } from './ledger-store.ts'
 import { archivedMonths, beginSnapshot, countUsers } from '../store.ts'
 import { forApps, userRanges } from '../ranges.ts'
+import type { PriceReads } from '../../plans/prices/chain.ts'
 import type { AppRef, Check, Difference, DifferentRow } from '../types.ts'
 import { rootDifferences } from '../receipts/differences.ts'
 import { checkpointDifferences } from '../seal/seal.ts'
+import { priceChainDifferences } from './prices.ts'
 import { type ReplayDeps, replayDifferences } from './replay.ts'
 import {
   type RangeQuery,
@@ -61,7 +63,11 @@ const userChecks: readonly (readonly [
 ]
 
 /** Recomputes the books from tickets and ledger entries. Only reads, each app from one snapshot, beside a running service. */
-export function createVerify({ pool, ...replay }: { pool: Pool } & ReplayDeps) {
+export function createVerify({
+  pool,
+  prices,
+  ...replay
+}: { pool: Pool; prices: PriceReads } & ReplayDeps) {
   // Each app holds a connection until it is done; the service needs the others.
   const parallel = Math.max(1, Math.min(4, Math.floor((pool.options.max ?? 2) / 4)))
 
@@ -90,6 +96,8 @@ export function createVerify({ pool, ...replay }: { pool: Pool } & ReplayDeps) {
       report(state, listener, { check: 'checkpoints', rows: checkpoints })
       const roots = await rootDifferences(db, { app, hasArchives: archived.length > 0, signal })
       report(state, listener, { check: 'receipts', rows: roots })
+      for await (const row of priceChainDifferences(db, app.id, prices))
+        report(state, listener, { check: 'price_chain', rows: [row] })
       for await (const range of userRanges(db, app.id)) {
         for (const [check, differences] of userChecks) {
           if (signal.aborted) return

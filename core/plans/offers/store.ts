@@ -2,6 +2,7 @@ import { type UsdAttos, formatDecimal18, parseDecimal18, usdAttos } from '../../
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { BillingCycle } from '../../lib/time.ts'
 import { type AppId, appId } from '../../platform/ids.ts'
+import { chainPrice, versionItem } from '../prices/chain.ts'
 import {
   type Bundle,
   type Plan,
@@ -33,7 +34,7 @@ export async function insertPlan(
   return true
 }
 
-/** The next version of a plan with its bundles. */
+/** The next version of a plan with its bundles, and its item of the price chain. */
 export async function insertVersion(
   db: Db,
   plan: { readonly appId: AppId; readonly id: string },
@@ -47,6 +48,7 @@ export async function insertVersion(
             ${terms.billingCycle}, ${terms.chargeThreshold}, ${at})`)
   if (terms.bundles.length > 0)
     await insertBundles(db, { appId: plan.appId, planId: plan.id, version }, terms.bundles)
+  await chainPrice(db, plan.appId, versionItem(plan.id, version))
 }
 
 async function insertBundles(

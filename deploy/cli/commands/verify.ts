@@ -15,7 +15,8 @@ export const verify: Command = {
           'Proves the books of one app (app_…) or of all apps. Replays each ledger from its facts - tickets in the order ' +
           'in which they were booked, credits, corrections, plan versions, rates - and compares all that follows from ' +
           'them: what was drawn of which credit, overage, periods and their sums, expiries, prices, hourly sums, ' +
-          'sessions, balances, envelopes, archives, the chain of entries. Each app is read from one snapshot while ' +
+          'sessions, balances, envelopes, archives, the chain of entries; and plan versions, bundles and cuts with the ' +
+          'chain of prices. Each app is read from one snapshot while ' +
           'the service runs; nothing is written. Every difference is a line with the row, the column, the stored and ' +
           'the expected value. The command exits with 1 when there is a difference. With --head it prints, instead, ' +
           'the head of each app: a hash over all of its entries, chained to the heads before. Keep it elsewhere: ' +

@@ -44,8 +44,8 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-const sell = ({ damage }: BooksWorld): Promise<void> =>
-  damage(
+const sell = async ({ damage, chainPrices }: BooksWorld): Promise<void> => {
+  await damage(
     `update plan_versions set retail_rate = 0.0000013 where plan_id in (select id from plans where is_starter_default);
     insert into plan_bundles (app_id, plan_id, version, id, position, pipeline, model_id, retail_rate)
     select app_id, plan_id, version, gen_random_uuid(), 0, 'gift', '*', 0
@@ -54,6 +54,8 @@ const sell = ({ damage }: BooksWorld): Promise<void> =>
     insert into platform_cuts (app_id, since, percent, created_at)
     select id, '2025-12-01T00:00:00Z', 12.5, '2025-11-01T00:00:00Z' from apps`,
   )
+  await chainPrices()
+}
 
 const tickets = () => world.rows('select * from tickets order by event_id')
 const prices = (of: BooksWorld) =>
@@ -157,6 +159,7 @@ async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void>
   const to = await startBooks(observedRate)
   try {
     await to.damage('update plan_versions set retail_rate = 0.000002')
+    await to.chainPrices()
     await work(to)
   } finally {
     await to.stop()

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
 import { expect, vi } from 'vitest'
+import { silentLog } from '../../../core/lib/log.ts'
+import { chainEarlierPrices } from '../../../core/plans/prices/chain.ts'
 import { unary } from '../../../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../../../proto/headers.ts'
 import { main } from '../../../deploy/cli/main.ts'
@@ -29,6 +31,8 @@ export interface BooksWorld extends TestCore {
   rows(text: string, values?: readonly unknown[]): Promise<Record<string, string | null>[]>
   /** Runs SQL that the service itself refuses. */
   damage(text: string): Promise<void>
+  /** Chains versions, bundles and cuts anew, as a test has written them. */
+  chainPrices(): Promise<void>
 }
 
 export type Event = Readonly<Record<string, unknown>>
@@ -85,13 +89,18 @@ export async function startBooks(
     }
   }
 
+  async function chainPrices(): Promise<void> {
+    await damage('delete from price_chain; delete from price_heads')
+    await chainEarlierPrices(core.sql, silentLog())
+  }
+
   async function stop(): Promise<void> {
     vi.unstubAllEnvs()
     client.close()
     await core.stop()
   }
 
-  return { ...core, app, ingest, ingestBytes, rows, damage, stop }
+  return { ...core, app, ingest, ingestBytes, rows, damage, chainPrices, stop }
 }
 
 const textOf = (value: unknown): string | null =>

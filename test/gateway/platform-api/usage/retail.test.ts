@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { silentLog } from '../../../../core/lib/log.ts'
 import { formatDecimal18, parseDecimal18 } from '../../../../core/lib/money.ts'
+import { chainEarlierPrices } from '../../../../core/plans/prices/chain.ts'
 import { eventOf, tollgate } from '../../../core/books/support.ts'
 import { type TestApp, serviceToken } from '../../../core/support.ts'
 import { type Person, logInTo } from '../../../support/people.ts'
@@ -28,12 +30,14 @@ beforeAll(async () => {
 })
 afterAll(() => console.stop())
 
-const setCut = (percent: string) =>
-  console.sql.query(
+async function setCut(percent: string): Promise<void> {
+  await console.sql.query(
     `insert into platform_cuts (app_id, since, percent, created_at)
      select app_id, $2::timestamptz, $3, $2::timestamptz - interval '2 minutes' from clients where client_id = $1`,
     [app.clientId, console.clock.now(), percent],
   )
+  await chainEarlierPrices(console.sql, silentLog())
+}
 
 const byKey = () => ({ authorization: app.basic })
 const post = (path: string, json: object, by: object = { person }) =>

@@ -1,0 +1,44 @@
+import type { Log } from '../lib/log.ts'
+import { type Pool, tx } from '../lib/sql.ts'
+import type { PriceReads } from '../plans/prices/chain.ts'
+import { forApps } from './ranges.ts'
+import { beginSnapshot } from './store.ts'
+import type { AppRef } from './types.ts'
+import { differencesOf } from './verify/differences.ts'
+import { priceChainDifferences } from './verify/prices.ts'
+
+export interface PriceWatchDeps {
+  readonly pool: Pool
+  readonly log: Log
+  readonly prices: PriceReads
+}
+
+/** Log lines of one app and round: `tollgate verify` prints all differences. */
+const loggedMax = 20
+
+/** Compares prices with their chain while core runs, so that an edit is known before the next `tollgate verify`. */
+export function createPriceWatch({ pool, log, prices }: PriceWatchDeps) {
+  let differences = 0
+
+  async function check(signal: AbortSignal): Promise<void> {
+    let found = 0
+    const compare = async (app: AppRef): Promise<void> => void (found += await checkApp(app))
+    await forApps(pool, { clientId: undefined, parallel: 1, signal }, compare)
+    differences = found
+  }
+
+  const checkApp = (app: AppRef): Promise<number> =>
+    tx(pool, async (db) => {
+      await beginSnapshot(db)
+      let found = 0
+      for await (const of of priceChainDifferences(db, app.id, prices))
+        for (const { row, column, stored, expected } of differencesOf('price_chain', of)) {
+          found += 1
+          if (found <= loggedMax)
+            log.error({ appId: app.id, row, column, stored, expected }, 'a price was changed')
+        }
+      return found
+    })
+
+  return { check, differences: (): number => differences }
+}

@@ -1,0 +1,84 @@
+import { hash } from 'node:crypto'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import type { Log } from '../../lib/log.ts'
+import type { AppId } from '../../platform/ids.ts'
+import * as store from './store.ts'
+import type { ChainedPrice, Facts, Priced, PriceHead } from './store.ts'
+
+/**
+ * Chains what an app sells by: each version of a plan with its bundles, and each cut (docs/money.md, "Chain of prices"). The
+ * chain keeps the facts of each row, so that `verify` reports what an edited row was.
+ */
+
+const pageSize = 500
+
+export const versionItem = (planId: string, version: number): string =>
+  `plan_version ${planId} ${version}`
+
+/** A cut begins at a whole millisecond. */
+export const cutItem = (since: Date): string => `cut ${since.toISOString().replace('Z', '000Z')}`
+
+/** Chains a row inside the transaction that writes it. */
+export async function chainPrice(db: Db, app: AppId, item: string): Promise<void> {
+  const head = await store.lockHead(db, app)
+  const rows = await store.findPriced(db, app, [item])
+  if (rows.length === 0) throw new Error(`${item} was not written before it was chained`)
+  await store.appendItems(db, app, follow(app, head, rows))
+}
+
+function follow(app: AppId, head: PriceHead, rows: readonly Priced[]): ChainedPrice[] {
+  let previous = head
+  return rows.map((row) => {
+    const number = previous.number + 1n
+    const item = { ...row, number, hash: hashPrice(app, previous.hash, { ...row, number }) }
+    previous = item
+    return item
+  })
+}
+
+/** The hash, in hexadecimal, of an item that follows the one with the hash `previous`; empty for the first. */
+export function hashPrice(
+  app: string,
+  previous: string,
+  { number, item, facts }: Omit<ChainedPrice, 'hash'>,
+): string {
+  const columns = Object.entries(facts).toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return hash('sha256', JSON.stringify([previous, app, String(number), item, columns]), 'hex')
+}
+
+/** Chains rows from before the chain, and those that an older core wrote during an upgrade. Runs when a core starts. */
+export async function chainEarlierPrices(pool: Pool, log: Log): Promise<void> {
+  for (let after: AppId | null = null; ;) {
+    const apps: AppId[] = await store.appsWithUnchained(pool, { after, limit: pageSize })
+    for (const appId of apps) {
+      const items = await tx(pool, (db) => chainUnchained(db, appId))
+      log.info({ appId, items }, 'prices from before the chain, or of an older core, are chained')
+    }
+    after = apps.at(-1) ?? null
+    if (after === null || apps.length < pageSize) return
+  }
+}
+
+async function chainUnchained(db: Db, app: AppId): Promise<number> {
+  let head = await store.lockHead(db, app)
+  for (let chained = 0; ;) {
+    const rows = await store.unchained(db, app, pageSize)
+    if (rows.length === 0) return chained
+    const items = follow(app, head, rows)
+    await store.appendItems(db, app, items)
+    head = items.at(-1) ?? head
+    chained += items.length
+  }
+}
+
+/** Reads of the chain for `verify`. */
+export const priceReads = {
+  hashPrice,
+  findHead: store.findHead,
+  chainAfter: store.chainAfter,
+  findPriced: store.findPriced,
+  unchained: store.unchained,
+}
+
+export type PriceReads = typeof priceReads
+export type { ChainedPrice, Facts, Priced, PriceHead }
