@@ -52,8 +52,7 @@ export function createBooksModule(
     ticketRecords,
     rebuildBalance: ledger.rebuildBalance,
     createReplay: ledger.createReplay,
-    readRates: plans.readRates,
-    prices: plans.prices,
+    ...plans,
     listCuts: cuts.list,
     listMoves: async (db, appId) => (await clocks.moves(db, [{ appId }])).get(appId) ?? [],
   })

@@ -21,23 +21,23 @@ export function createPriceWatch({ pool, log, prices }: PriceWatchDeps) {
   let differences = 0
 
   async function check(signal: AbortSignal): Promise<void> {
-    let found = 0
-    const compare = async (app: AppRef): Promise<void> => void (found += await checkApp(app))
+    let count = 0
+    const compare = async (app: AppRef): Promise<void> => void (count += await checkApp(app))
     await forApps(pool, { clientId: undefined, parallel: 1, signal }, compare)
-    differences = found
+    differences = count
   }
 
   const checkApp = (app: AppRef): Promise<number> =>
     tx(pool, async (db) => {
       await beginSnapshot(db)
-      let found = 0
+      let count = 0
       for await (const of of priceChainDifferences(db, app.id, prices))
         for (const { row, column, stored, expected } of differencesOf('price_chain', of)) {
-          found += 1
-          if (found <= loggedMax)
+          count += 1
+          if (count <= loggedMax)
             log.error({ appId: app.id, row, column, stored, expected }, 'a price was changed')
         }
-      return found
+      return count
     })
 
   return { check, differences: (): number => differences }
