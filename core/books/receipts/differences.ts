@@ -1,9 +1,11 @@
 import { createHash, createPublicKey, verify } from 'node:crypto'
-import { parseObject } from '../../lib/json.ts'
+import { headDifferences } from '../heads-store.ts'
+import { type JsonObject, isObject, parseObject } from '../../lib/json.ts'
 import type { Db } from '../../lib/sql.ts'
+import type { AppId } from '../../platform/ids.ts'
 import type { AppRef, Columns, DifferentRow } from '../types.ts'
 import { createTree, rootOf } from './merkle.ts'
-import { hashOfStatement } from './roots.ts'
+import type { EndClaim } from './roots.ts'
 import * as store from './store.ts'
 import type { Chunk, Day, RootRow, Window } from './store.ts'
 import { treeOf } from './tree.ts'
@@ -20,14 +22,18 @@ export interface RootsToVerify {
 /** Roots that differ from the tickets, their own chunks or their statement, and those that are missing. */
 export async function rootDifferences(db: Db, options: RootsToVerify): Promise<DifferentRow[]> {
   const different: DifferentRow[] = []
-  let previous: string | null = null
+  let last: RootRow | null = null
   for await (const root of rootsOf(db, options)) {
     if (options.signal.aborted) return different
     const window = await store.windowOf(db, root.day)
+    const previous = last && store.linkOf(last).hash
     const row = await compareRoot(db, { ...options, root, window, previous })
     if (row) different.push(row)
-    previous = hashOfStatement(root.statement)
+    last = root
   }
+  const keyOf = (number: bigint) => ({ day: store.dayOfLink(number) })
+  const { id } = options.app
+  different.push(...(await headDifferences(db, id, { ...store.chainOf(db, id, last), keyOf })))
   const missing = await store.daysWithoutRoot(db, options.app.id)
   return [...different, ...missing.map((day) => rowOf(day, null, { root: 'missing' }))]
 }
@@ -54,12 +60,16 @@ async function compareRoot(db: Db, of: RootToVerify): Promise<DifferentRow | nul
   if (!window) return rowOf(root.day, { cut: null }, { cut: 'missing' })
   const kept = await keptTree(db, app, root.day)
   const tickets = await treeAgain(db, of, window)
-  const stored: Record<string, string> = {
+  const claims = signedClaims(root)
+  const ends = await compareEnds(db, app.id, claims)
+  const stored: Columns = {
     ...columnsOf(root),
     chunks: kept.chunks,
-    statement: statementOf(root),
+    statement: statementOf(claims),
+    ...ends.stored,
   }
-  const expected = {
+  const expected: Columns = {
+    ...ends.expected,
     ...(tickets ?? { root_hash: kept.rootHash, tree_size: kept.treeSize, chunks: kept.chunks }),
     statement: JSON.stringify([
       app.clientId,
@@ -123,13 +133,37 @@ async function keptTree(db: Db, app: AppRef, day: string) {
   return { rootHash, treeSize: String(treeSize), chunks: chunks.digest('hex') }
 }
 
-/** What the statement says, if its key has signed it. */
-function statementOf({ statement, jwk }: RootRow): string {
+/** The claims of a root; null when its key has not signed them. */
+function signedClaims({ statement, jwk }: RootRow): JsonObject | null {
   const [, payload = ''] = statement.split('.')
   const claims = parseObject(Buffer.from(payload, 'base64url').toString('utf8'))
-  if (!claims || !isSigned(statement, jwk)) return 'not signed by its key'
+  return isSigned(statement, jwk) ? claims : null
+}
+
+function statementOf(claims: JsonObject | null): string {
   const names = ['clientId', 'day', 'cutAt', 'treeSize', 'rootHash', 'previous']
-  return JSON.stringify(names.map((name) => claims[name]))
+  return claims ? JSON.stringify(names.map((name) => claims[name])) : 'not signed by its key'
+}
+
+/** The checkpoint and the item of the price chain that the root names, as they are now and as it names them. */
+async function compareEnds(
+  db: Db,
+  app: AppId,
+  claims: JsonObject | null,
+): Promise<{ stored: Columns; expected: Columns }> {
+  const [checkpoint, price] = [endIn(claims?.['checkpoint']), endIn(claims?.['prices'])]
+  const named = { checkpoint: checkpoint?.number ?? null, price: price?.number ?? null }
+  return {
+    stored: await store.hashesAt(db, app, named),
+    expected: { checkpoint: checkpoint?.hash ?? null, price: price?.hash ?? null },
+  }
+}
+
+function endIn(claim: unknown): EndClaim | null {
+  if (!isObject(claim)) return null
+  const { number, hash } = claim
+  const isEnd = typeof number === 'string' && /^[0-9]{1,18}$/.test(number)
+  return isEnd && typeof hash === 'string' ? { number, hash } : null
 }
 
 function isSigned(statement: string, jwk: RootRow['jwk']): boolean {

@@ -1,12 +1,14 @@
-import { hash } from 'node:crypto'
 import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
+import type { AppId } from '../../platform/ids.ts'
+import type { PriceReads } from '../../plans/prices/chain.ts'
 import type { TokensApi } from '../../tokens/module.ts'
+import { type Link, findHead, linkToFollow, saveHead } from '../heads-store.ts'
 import { holdArchive } from '../store.ts'
 import type { AppRef } from '../types.ts'
 import * as store from './store.ts'
-import type { Chunk, Day, RootRow, Window } from './store.ts'
+import { type Chunk, type Day, type RootRow, type Window, linkOf } from './store.ts'
 import { type TicketTree, treeOf } from './tree.ts'
 
 export interface RootsDeps {
@@ -15,6 +17,7 @@ export interface RootsDeps {
   readonly log: Log
   readonly issuer: string
   readonly signStatement: TokensApi['signStatement']
+  readonly prices: Pick<PriceReads, 'findHead'>
 }
 
 const appsAtOnce = 100
@@ -22,7 +25,7 @@ const daysAtOnce = 100
 const daySeconds = 86_400
 
 /** Makes the daily roots over the tickets of apps (docs/receipts.md, "Daily root"). */
-export function createRoots({ pool, now, log, issuer, signStatement }: RootsDeps) {
+export function createRoots({ pool, now, log, issuer, signStatement, prices }: RootsDeps) {
   /** Cuts the day that has ended, if nobody has. The first cut of all is where roots begin. */
   async function cut(): Promise<void> {
     const cutAt = now()
@@ -78,7 +81,8 @@ export function createRoots({ pool, now, log, issuer, signStatement }: RootsDeps
     app: AppRef,
     { window: { day, cutAt }, tree: { treeSize, rootHash } }: { window: Window; tree: TicketTree },
   ): Promise<void> {
-    const before = await store.statementBefore(db, app.id, day)
+    const last = await store.rootBefore(db, app.id, day)
+    const previous = await linkToFollow(db, app.id, store.chainOf(db, app.id, last))
     const { jws: statement, jwk } = await signStatement('receipt-root', {
       iss: issuer,
       iat: Math.floor(now().getTime() / 1000),
@@ -87,14 +91,23 @@ export function createRoots({ pool, now, log, issuer, signStatement }: RootsDeps
       cutAt: cutAt.toISOString(),
       treeSize,
       rootHash: rootHash.toString('hex'),
-      previous: before && hashOfStatement(before),
+      previous: previous && previous.hash,
+      ...(await endsOf(db, app.id)),
     })
     const root: RootRow = { day, treeSize, rootHash, statement, jwk, createdAt: now() }
     await store.insertRoot(db, app.id, root)
+    await saveHead(db, app.id, { kind: 'root', ...linkOf(root) })
     log.info(
       { appId: app.id, day, treeSize, rootHash: rootHash.toString('hex') },
       'the tickets of a day have their root',
     )
+  }
+
+  /** The ends of the app's other chains, which the key of the issuer signs: `verify` and a kept root show one that is gone. */
+  async function endsOf(db: Db, app: AppId): Promise<SignedEnds> {
+    const checkpoint = await findHead(db, app, 'checkpoint')
+    const price = await prices.findHead(db, app)
+    return { checkpoint: claimOf(checkpoint), prices: claimOf(price) }
   }
 
   return { cut, build, unbuiltSince: () => store.unbuiltSince(pool, now()) }
@@ -116,5 +129,16 @@ function refuseShort(
 
 const dayOf = (instant: Date): Day => instant.toISOString().slice(0, 10)
 
-/** What the next statement of an app names the one before by. */
-export const hashOfStatement = (statement: string): string => hash('sha256', statement, 'hex')
+/** Claims of a root; null where the app has no such chain. */
+interface SignedEnds {
+  readonly checkpoint: EndClaim | null
+  readonly prices: EndClaim | null
+}
+
+export interface EndClaim {
+  readonly number: string
+  readonly hash: string
+}
+
+const claimOf = (link: Link | null): EndClaim | null =>
+  link && { number: String(link.number), hash: link.hash }

@@ -1,5 +1,7 @@
+import { hash } from 'node:crypto'
 import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import type { Link, StoredChain } from '../heads-store.ts'
 import type { AppRef } from '../types.ts'
 
 /** Writes `receipt_days`, `receipt_roots` and `receipt_chunks`. */
@@ -226,18 +228,55 @@ export async function daysWithoutRoot(db: Db, app: AppId): Promise<Day[]> {
   return rows.map((row) => row.day)
 }
 
-/** The last statement of an app before a day. */
-export async function statementBefore(db: Db, app: AppId, day: Day): Promise<string | null> {
-  const row = await maybeOne<{ statement: string }>(
+type Statement = Pick<RootRow, 'day' | 'statement'>
+
+/** The last root of an app before a day. */
+export async function rootBefore(db: Db, app: AppId, day: Day): Promise<Statement | null> {
+  return maybeOne<Statement>(
     db,
     sql`
-    select statement
+    select to_char(day, 'YYYY-MM-DD') as day, statement
     from receipt_roots
     where app_id = ${app} and day < ${day}::date
-    order by day desc
+    order by receipt_roots.day desc
     limit 1`,
   )
-  return row && row.statement
+}
+
+const daySeconds = 86_400
+
+/** A root as a link of its app's chain. */
+export const linkOf = ({ day, statement }: Statement): Link => ({
+  number: BigInt(Date.parse(day) / 1000 / daySeconds),
+  hash: hash('sha256', statement, 'hex'),
+})
+
+/** The roots of an app, of which this is the last. */
+export const chainOf = (db: Db, app: AppId, last: Statement | null): StoredChain => ({
+  kind: 'root',
+  last: last && linkOf(last),
+  hashAt: async (number) => {
+    const day = dayOfLink(number)
+    const { roots } = await rootsPage(db, { app, from: day, to: day, limit: 1 })
+    return roots[0] ? linkOf(roots[0]).hash : null
+  },
+})
+
+export const dayOfLink = (number: bigint): Day =>
+  new Date(Number(number) * daySeconds * 1000).toISOString().slice(0, 10)
+
+/** The hashes that a checkpoint and an item of the price chain have now; null where they are missing. */
+export async function hashesAt(
+  db: Db,
+  app: AppId,
+  { checkpoint, price }: { checkpoint: string | null; price: string | null },
+): Promise<{ checkpoint: string | null; price: string | null }> {
+  return one(
+    db,
+    sql`
+    select (select encode(head, 'hex') from checkpoints where app_id = ${app} and number = ${checkpoint}::bigint) as checkpoint,
+           (select encode(hash, 'hex') from price_chain where app_id = ${app} and number = ${price}::bigint) as price`,
+  )
 }
 
 export async function insertRoot(db: Db, app: AppId, root: RootRow): Promise<void> {

@@ -4,7 +4,8 @@ import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { AppId } from '../../platform/ids.ts'
 import { forApps } from '../ranges.ts'
-import type { AppRef, DifferentRow } from '../types.ts'
+import { type StoredChain, headDifferences, linkToFollow, saveHead } from '../heads-store.ts'
+import type { AppRef, Columns, DifferentRow } from '../types.ts'
 import * as store from './store.ts'
 
 /** Seals the books: records, from time to time, one head over the chains of all accounts of an app. */
@@ -29,12 +30,16 @@ export function createSeal({ pool, now, log }: { pool: Pool; now: Now; log: Log 
     const isMine = await store.tryLock(db, app.id)
     const last = await store.lastCheckpoint(db, app.id)
     const extent = await store.extentOf(db, app.id)
-    if (!isMine || extent.entries === 0n || extent.entries === last?.entries) return last
+    const ends = await store.endsOf(db, app.id)
+    if (!isMine || !isNew({ ...extent, ends }, last)) return last
     const { root, users } = await rootOf(store.currentHeads(db, app.id))
-    const unsigned = { ...extent, number: (last?.number ?? 0n) + 1n, createdAt: now(), users, root }
-    const checkpoint = { ...unsigned, head: headOf(last?.head ?? '', unsigned) }
+    const previous = await linkToFollow(db, app.id, chainOf(db, app.id, last))
+    const number = (previous?.number ?? 0n) + 1n
+    const unsigned = { ...extent, number, createdAt: now(), users, root, ends }
+    const checkpoint = { ...unsigned, head: headOf(previous?.hash ?? '', unsigned) }
     await store.insertCheckpoint(db, app.id, checkpoint)
-    const { number, entries, head } = checkpoint
+    const { entries, head } = checkpoint
+    await saveHead(db, app.id, { kind: 'checkpoint', number, hash: head })
     log.info(
       { appId: app.id, number: String(number), entries: String(entries), head },
       'the books are sealed',
@@ -46,6 +51,22 @@ export function createSeal({ pool, now, log }: { pool: Pool; now: Now; log: Log 
 }
 
 export type Seal = ReturnType<typeof createSeal>
+
+/** True when something is not covered by the last checkpoint. */
+function isNew({ entries, ends }: Covered, last: Covered | null): boolean {
+  if (last === null) return entries > 0n || ends?.prices !== 0n
+  const textOf = (of: Covered): string =>
+    JSON.stringify([String(of.entries), ...endColumns(of.ends)])
+  return textOf({ entries, ends }) !== textOf(last)
+}
+
+type Covered = Pick<store.Checkpoint, 'entries' | 'ends'>
+
+const chainOf = (db: Db, app: AppId, last: store.Checkpoint | null): StoredChain => ({
+  kind: 'checkpoint',
+  last: last && { number: last.number, hash: last.head },
+  hashAt: (number) => store.headAt(db, app, number),
+})
 
 /** SHA-256 over the heads of accounts in the order of their users, a line for each. */
 async function rootOf(
@@ -73,13 +94,22 @@ const headOf = (previous: string, of: Omit<store.Checkpoint, 'head'>): string =>
       String(of.users),
       String(of.entries),
       of.root,
+      ...endColumns(of.ends),
     ]),
     'hex',
   )
 
-const pageSize = 1_000
+/** None of a checkpoint from before, so that its head stays as it was. */
+const endColumns = (ends: store.Ends | null): (string | null)[] =>
+  ends ? [String(ends.prices), ends.pricesHash, ends.receiptDay, ends.receiptHash] : []
 
-/** Checkpoints whose head does not follow from the one before, and the last one when the entries say otherwise. */
+const pageSize = 1_000
+const goneMax = 100
+
+/**
+ * Checkpoints whose head does not follow from the one before, the last one when the entries differ from it, those that are
+ * gone from the end, and ends of other chains that a checkpoint has and that are gone.
+ */
 export async function checkpointDifferences(db: Db, app: AppId): Promise<DifferentRow[]> {
   const different: DifferentRow[] = []
   let last: store.Checkpoint | null = null
@@ -94,6 +124,10 @@ export async function checkpointDifferences(db: Db, app: AppId): Promise<Differe
       different.push(differenceOf(checkpoint, stored, expected))
     last = checkpoint
   }
+  const keyOf = (number: bigint) => ({ checkpoint: String(number) })
+  different.push(...(await headDifferences(db, app, { ...chainOf(db, app, last), keyOf })))
+  for (const { number, stored, expected } of await store.goneEnds(db, app, goneMax))
+    different.push(differenceOf({ number }, stored, expected))
   return last ? [...different, ...(await rootDifferences(db, app, last))] : different
 }
 
@@ -123,9 +157,9 @@ async function rootDifferences(
 }
 
 const differenceOf = (
-  { number }: store.Checkpoint,
-  stored: Record<string, string>,
-  expected: Record<string, string>,
+  { number }: Pick<store.Checkpoint, 'number'>,
+  stored: Columns,
+  expected: Columns,
 ): DifferentRow => ({
   userId: null,
   externalUserId: null,

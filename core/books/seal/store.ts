@@ -20,7 +20,19 @@ export interface Checkpoint {
   readonly users: bigint
   readonly entries: bigint
   readonly root: string
+  /** Null in a checkpoint from before. */
+  readonly ends: Ends | null
   readonly head: string
+}
+
+/** The ends of an app's other chains. */
+export interface Ends {
+  /** How many items its price chain has, and the hash of the last; empty without any. */
+  readonly prices: bigint
+  readonly pricesHash: string
+  /** The day and the hash of its last root; null without any. */
+  readonly receiptDay: string | null
+  readonly receiptHash: string | null
 }
 
 interface CheckpointRow {
@@ -32,12 +44,90 @@ interface CheckpointRow {
   entries: bigint
   root: string
   head: string
+  prices: bigint | null
+  prices_hash: string | null
+  receipt_day: string | null
+  receipt_hash: string | null
 }
 
-const fromRow = ({ created_at: createdAt, ...row }: CheckpointRow): Checkpoint => ({
-  ...row,
-  createdAt,
+const fromRow = (row: CheckpointRow): Checkpoint => ({
+  number: row.number,
+  createdAt: row.created_at,
+  snapshot: row.snapshot,
+  through: row.through,
+  users: row.users,
+  entries: row.entries,
+  root: row.root,
+  head: row.head,
+  ends: row.prices === null ? null : endsFromRow({ ...row, prices: row.prices }),
 })
+
+interface EndsRow {
+  prices: bigint
+  prices_hash: string | null
+  receipt_day: string | null
+  receipt_hash: string | null
+}
+
+const endsFromRow = (row: EndsRow): Ends => ({
+  prices: row.prices,
+  pricesHash: row.prices_hash ?? '',
+  receiptDay: row.receipt_day,
+  receiptHash: row.receipt_hash,
+})
+
+/** The ends as this transaction finds them. */
+export async function endsOf(db: Db, app: AppId): Promise<Ends> {
+  const row = await one<EndsRow>(
+    db,
+    sql`
+    select coalesce(p.number, 0) as prices, encode(p.hash, 'hex') as prices_hash,
+           to_char(date '1970-01-01' + h.number::integer, 'YYYY-MM-DD') as receipt_day, encode(h.hash, 'hex') as receipt_hash
+    from (select ${app}::uuid as app_id) a
+    left join price_heads p on p.app_id = a.app_id
+    left join book_heads h on h.app_id = a.app_id and h.kind = 'root'`,
+  )
+  return endsFromRow(row)
+}
+
+/** Checkpoints with an end that is no longer there, with what is there instead. */
+export async function goneEnds(
+  db: Db,
+  app: AppId,
+  limit: number,
+): Promise<{ number: bigint; stored: EndColumns; expected: EndColumns }[]> {
+  return many(
+    db,
+    sql`
+    select c.number,
+           jsonb_build_object('prices_hash', encode(p.hash, 'hex'), 'receipt_hash', encode(r.hash, 'hex')) as stored,
+           jsonb_build_object('prices_hash', encode(nullif(c.prices_hash, ''), 'hex'), 'receipt_hash', encode(c.receipt_hash, 'hex')) as expected
+    from checkpoints c
+    left join price_chain p on p.app_id = c.app_id and p.number = c.prices
+    left join lateral (
+      select sha256(convert_to(statement, 'UTF8')) as hash
+      from receipt_roots
+      where app_id = c.app_id and day = c.receipt_day) r on true
+    where c.app_id = ${app} and c.prices is not null
+      and (p.hash is distinct from nullif(c.prices_hash, '') or r.hash is distinct from c.receipt_hash)
+    order by c.number
+    limit ${limit}`,
+  )
+}
+
+type EndColumns = Readonly<Record<'prices_hash' | 'receipt_hash', string | null>>
+
+/** The head of a checkpoint; null when there is none of this number. */
+export async function headAt(db: Db, app: AppId, number: bigint): Promise<string | null> {
+  const row = await maybeOne<{ head: string }>(
+    db,
+    sql`
+    select encode(head, 'hex') as head
+    from checkpoints
+    where app_id = ${app} and number = ${number}`,
+  )
+  return row && row.head
+}
 
 /** Makes this transaction one snapshot, in which a statement may take long. */
 export async function beginSealing(db: Db): Promise<void> {
@@ -59,7 +149,8 @@ export async function lastCheckpoint(db: Db, app: AppId): Promise<Checkpoint | n
     db,
     sql`
     select number, created_at, snapshot::text as snapshot, through, users, entries, encode(root, 'hex') as root,
-           encode(head, 'hex') as head
+           encode(head, 'hex') as head, prices, encode(prices_hash, 'hex') as prices_hash,
+           to_char(receipt_day, 'YYYY-MM-DD') as receipt_day, encode(receipt_hash, 'hex') as receipt_hash
     from checkpoints
     where app_id = ${app}
     order by number desc
@@ -77,7 +168,8 @@ export async function checkpointsAfter(
     db,
     sql`
     select number, created_at, snapshot::text as snapshot, through, users, entries, encode(root, 'hex') as root,
-           encode(head, 'hex') as head
+           encode(head, 'hex') as head, prices, encode(prices_hash, 'hex') as prices_hash,
+           to_char(receipt_day, 'YYYY-MM-DD') as receipt_day, encode(receipt_hash, 'hex') as receipt_hash
     from checkpoints
     where app_id = ${app} and number > ${after}
     order by number
@@ -88,9 +180,11 @@ export async function checkpointsAfter(
 
 export async function insertCheckpoint(db: Db, app: AppId, of: Checkpoint): Promise<void> {
   await db.query(sql`
-    insert into checkpoints (app_id, number, created_at, snapshot, through, users, entries, root, head)
+    insert into checkpoints (app_id, number, created_at, snapshot, through, users, entries, root, head, prices, prices_hash,
+                             receipt_day, receipt_hash)
     values (${app}, ${of.number}, ${of.createdAt}, ${of.snapshot}::pg_snapshot, ${of.through}, ${of.users}, ${of.entries},
-            decode(${of.root}, 'hex'), decode(${of.head}, 'hex'))`)
+            decode(${of.root}, 'hex'), decode(${of.head}, 'hex'), ${of.ends?.prices}, decode(${of.ends?.pricesHash}, 'hex'),
+            ${of.ends?.receiptDay}::date, decode(${of.ends?.receiptHash}, 'hex'))`)
 }
 
 /**

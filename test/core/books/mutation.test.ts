@@ -38,6 +38,7 @@ const tables = {
   platform_cuts: 'true',
   price_chain: 'number > 1',
   price_heads: 'true',
+  book_heads: `kind = 'root'`,
   test_clock_moves: 'ahead_ms < 4000000',
 } as const
 
@@ -91,7 +92,6 @@ const free: Readonly<Record<string, string>> = {
     'which day proves it, and the place in the live feed: one that leaves its day is reported',
   'receipt_days.built_at': 'until when roots were missing',
   'receipt_roots.created_at': 'nothing reads it',
-  'checkpoints.app_id': 'whoever has kept the head misses a checkpoint that is moved or gone',
   'subscriptions.id': 'a name',
   'subscriptions.status': 'one value is allowed',
   'subscription_history.id': 'a name',
@@ -338,6 +338,7 @@ const keys: Readonly<Record<string, string>> = {
   platform_cuts: 'app_id, since',
   price_chain: 'app_id, number',
   price_heads: 'app_id',
+  book_heads: 'app_id, kind',
   test_clock_moves: 'app_id, since',
 }
 const key = (table: string): string => keys[table] ?? 'id'

@@ -9,6 +9,7 @@ import { treeOf } from '../../../core/books/receipts/tree.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createPool, tx } from '../../../core/lib/sql.ts'
 import { appId } from '../../../core/platform/ids.ts'
+import { chainEarlierPrices, priceReads } from '../../../core/plans/prices/chain.ts'
 import { begin, day, observedRate, serviceToken, until } from '../support.ts'
 import { verifyReceipt } from '../../support/receipt-verifier.ts'
 import { type BooksWorld, buildRoots, startBooks, tollgate } from './support.ts'
@@ -305,6 +306,59 @@ describe('the roots of days', () => {
     expect((await tollgate('verify')).code).toBe(0)
   })
 
+  it('show checkpoints and prices that are gone with all that names them', async () => {
+    const tables = ['checkpoints', 'book_heads', 'price_chain', 'price_heads']
+    const each = (text: (table: string) => string) => tables.map(text).join(';')
+    await tollgate('verify', '--head')
+    await book(1)
+    const ended = await nextDay()
+    await world.damage(each((table) => `create table kept_${table} as select * from ${table}`))
+    await world.damage(each((table) => `delete from ${table}`))
+    await chainEarlierPrices(world.sql, silentLog())
+    await tollgate('verify', '--head')
+    await world.damage(`update price_chain set hash = sha256(hash)`)
+    const { text } = await tollgate('verify')
+    expect(text).toMatch(
+      new RegExp(`receipts .*day=${ended}: checkpoint is .*, should be [0-9a-f]{64}`),
+    )
+    expect(text).toMatch(new RegExp(`receipts .*day=${ended}: price is .*, should be [0-9a-f]{64}`))
+    await world.damage(
+      each(
+        (table) =>
+          `delete from ${table}; insert into ${table} select * from kept_${table}; drop table kept_${table}`,
+      ),
+    )
+    expect((await tollgate('verify')).text).toContain('the books are right')
+  })
+
+  it('are missed when the latest day is gone, also after another one is made', async () => {
+    const tables = ['receipt_days', 'receipt_roots', 'receipt_chunks', 'book_heads']
+    const each = (text: (table: string) => string) => tables.map(text).join(';')
+    await book(2)
+    const ended = await nextDay()
+    await world.damage(each((table) => `create table kept_${table} as select * from ${table}`))
+    await world.damage(
+      ['receipt_days', 'receipt_roots', 'receipt_chunks']
+        .map((table) => `delete from ${table} where day = '${ended}'`)
+        .join(';'),
+    )
+    expect((await tollgate('verify')).text).toMatch(
+      new RegExp(`DIFFERENCE receipts .*day=${ended}: last is missing, should be [0-9a-f]{64}`),
+    )
+    // Core cuts the day again, which has the same tickets: the new root names the one that is gone.
+    await buildRoots(world)
+    expect((await tollgate('verify')).text).toMatch(
+      new RegExp(`DIFFERENCE receipts .*day=${ended}: statement is `),
+    )
+    await world.damage(
+      each(
+        (table) =>
+          `delete from ${table}; insert into ${table} select * from kept_${table}; drop table kept_${table}`,
+      ),
+    )
+    expect((await tollgate('verify')).text).toContain('the books are right')
+  })
+
   /** Starts cores at once, until so many roots were tried, those that failed too. */
   async function tryToBuild(count: number, attempts: number): Promise<void> {
     const cores = await Promise.all(
@@ -386,6 +440,7 @@ describe('the roots of days', () => {
       log: silentLog(),
       issuer: 'https://issuer.example',
       signStatement: async () => ({ jws: 'a.b.c', jwk: {} }),
+      prices: priceReads,
     })
     await expect(roots.build(new AbortController().signal)).rejects.toThrow(
       /1 tickets of app_\w+ that were booked on [\d-]+ are gone: `tollgate import`/,

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
 let world: BooksWorld
@@ -39,4 +39,73 @@ it('is that of the app that has waited longest', async () => {
   expect(await age()).toBe(420)
   await tollgate('verify', '--head')
   expect(await age()).toBe(0)
+})
+
+describe('a checkpoint that was deleted', () => {
+  const tables = ['checkpoints', 'book_heads', 'price_chain', 'price_heads', 'plan_versions']
+  const each = (text: (table: string) => string) => tables.map(text).join(';')
+
+  /** What verify reports while some rows of these tables are gone. */
+  async function missing(damage: string, act = () => tollgate('verify')): Promise<string[]> {
+    await world.damage(each((table) => `create table kept_${table} as select * from ${table}`))
+    try {
+      await world.damage(damage)
+      const { text } = await act()
+      return text.split('\n').filter((line) => line.startsWith('DIFFERENCE'))
+    } finally {
+      await world.damage(
+        each(
+          (table) =>
+            `delete from ${table}; insert into ${table} ${table === 'plan_versions' ? 'overriding system value ' : ''}select * from kept_${table}; drop table kept_${table}`,
+        ),
+      )
+    }
+  }
+
+  beforeAll(async () => {
+    await world.ingest({ id: 'fourth' })
+    await tollgate('verify', '--head')
+  })
+
+  const [last] = ['select max(number) from checkpoints c where c.app_id = checkpoints.app_id']
+  const isGone =
+    /DIFFERENCE checkpoints app_\w+ checkpoint=\d: last is missing, should be [0-9a-f]{64}/
+
+  it('is reported when it is the last', async () => {
+    expect(await missing(`delete from checkpoints where number = (${last})`)).toContainEqual(
+      expect.stringMatching(isGone),
+    )
+  })
+
+  it('is reported when all are gone', async () => {
+    expect(await missing('delete from checkpoints')).toContainEqual(expect.stringMatching(isGone))
+  })
+
+  it('is reported after the books are sealed again', async () => {
+    const resealed = await missing(`delete from checkpoints where number = (${last})`, async () => {
+      await tollgate('verify', '--head')
+      return tollgate('verify')
+    })
+    expect(resealed).toContainEqual(
+      expect.stringMatching(/checkpoint=\d: number is (\d), should be \d, by \+1/),
+    )
+    expect((await tollgate('verify')).text).toContain('the books are right')
+  })
+
+  it('is reported with its head when others are left', async () => {
+    expect(await missing('delete from book_heads')).toContainEqual(
+      expect.stringMatching(/checkpoint=\d: last is missing, should be/),
+    )
+  })
+
+  it('keeps the end of the price chain, when that and its head are rewritten', async () => {
+    const cutOff = `
+      delete from price_chain where number > 1;
+      update price_heads h set number = 1, hash = (select hash from price_chain c where c.app_id = h.app_id);
+      delete from plan_versions where not exists (
+        select from price_chain where item = 'plan_version ' || plan_id || ' ' || version)`
+    expect(await missing(cutOff)).toContainEqual(
+      expect.stringMatching(/checkpoints app_\w+ checkpoint=\d: prices_hash is missing, should be/),
+    )
+  })
 })

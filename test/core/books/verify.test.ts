@@ -342,7 +342,6 @@ describe('tollgate verify, of prices that have sold nothing', () => {
     }
     core.close()
     await world.damage("create table studio as select id from plans where name = 'Studio'")
-    expect((await verify()).code).toBe(0)
   })
 
   const priceTables = [
