@@ -224,14 +224,14 @@ beforeAll(async () => {
   }
   core.close()
   await tollgate('rebuild')
-  // A core that starts makes the root of the day before, which all of the tickets are in.
-  await makeRoot()
   // The app may have one alone, so that no other plan could become one.
   await world.damage(
     `delete from plan_versions where plan_id in (select id from plans where is_network_default);
     delete from plans where is_network_default`,
   )
   await world.chainPrices()
+  // A core that starts makes the root of the day before, which all of the tickets are in.
+  await makeRoot()
   columns = (
     await world.rows(
       `select table_name, column_name, data_type from information_schema.columns
