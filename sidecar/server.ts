@@ -254,13 +254,14 @@ interface State {
 
 /** The verifier of the configured mode, and the identities that it verified. */
 async function createIdentityPart(
-  { config, log, now, mono, metrics, keyShape }: Context,
-  { core, cache, versions, escrow: { accounts } }: State,
+  { config, log, now, metrics, keyShape }: Context,
+  { core, cache, versions, escrow }: State,
 ): Promise<Part<{ readonly identities: Identities; readonly revokedTokens: RevokedTokens }>> {
   const { identity, cacheEntries: max } = config
   const { ttlSeconds, ownIssuer: issuer } = identity
   const bounds = { ttlSeconds, now }
-  const shared = { accounts, versions, mono }
+  const { accounts } = escrow
+  const shared = { accounts, versions, mono: escrow.clocks.mono }
   const entries = createCacheEntries(config.cacheKey ?? config.core.token)
   const lookup = createKeyDirectory({ core, cache, entries, ...shared, metrics, issuer, ...bounds })
   const foreign = createForeignTokens({ core, ...shared, ...bounds })

@@ -36,6 +36,12 @@ export const databaseAnswers = (pool: Pool): Promise<boolean> =>
     () => false,
   )
 
+/** The database's clock. */
+export async function databaseTime(pool: Pool): Promise<Date> {
+  const { at } = await one<{ at: Date }>(pool, sql`select clock_timestamp() as at`)
+  return at
+}
+
 export interface Statement {
   readonly text: string
   readonly values: unknown[]

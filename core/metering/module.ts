@@ -15,7 +15,7 @@ import { createQuarantineRpc } from './quarantine/rpc.ts'
 import { createBoundRate } from './rates/bound-rate.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
 import { createRateLookup } from './rates/lookup.ts'
-import { rateAt } from './rates/store.ts'
+import { rateSince } from './rates/store.ts'
 import type { Periods, RatingPorts } from './rating/port.ts'
 import { createUnpricedCount } from './rates/unpriced.ts'
 import { ticketRecords } from './records.ts'
@@ -61,7 +61,7 @@ export function createMeteringModule(platform: Platform, { backend, ...others }:
     api: {
       usableRate: metering.usableRate,
       boundRate: createBoundRate({
-        findRate: (at, since) => rateAt(pool, at, since),
+        findRate: (since) => rateSince(pool, since),
         now,
         ...config.rates,
       }),

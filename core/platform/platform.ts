@@ -2,10 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { migrate } from '../db/migrate.ts'
 import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
-import { type Pool, createPool, databaseAnswers } from '../lib/sql.ts'
-import { type Now, systemNow } from '../lib/time.ts'
+import { startLoop } from '../lib/loop.ts'
+import { type Pool, createPool, databaseAnswers, databaseTime } from '../lib/sql.ts'
+import type { Now } from '../lib/time.ts'
 import { type Clocks, createClocks } from './clocks/clocks.ts'
 import type { PlatformConfig, SharedConfig } from './config.ts'
+import { type DatabaseClock, clockBy, createDatabaseClock } from './database-clock.ts'
 import { type Grants, createGrants } from './grants/grants.ts'
 import { startListener } from './grants/listener.ts'
 import { type Idempotency, createIdempotency } from './idempotency.ts'
@@ -18,7 +20,9 @@ export interface SharedPlatform {
   readonly pool: Pool
   readonly log: Log
   readonly metrics: Metrics
+  /** `time.now`. */
   readonly now: Now
+  readonly time: DatabaseClock
   /** What the clocks of apps show. */
   readonly clocks: Clocks
   readonly invalidations: Invalidations
@@ -38,19 +42,24 @@ export interface Platform extends SharedPlatform {
 export interface ProcessDeps {
   readonly log: Log
   readonly metrics: Metrics
+  /** The database's clock by default. */
   readonly now?: Now
 }
 
 const statementTimeoutMs = 10_000
+const measurePauseMs = 1_000
 
 /** Migrates the database and opens what any process of core needs. Rejects with one clear error when it cannot. */
 export async function openSharedPlatform(
   { databaseUrl, databasePoolMax, redisUrl, revocationBoundSeconds }: SharedConfig,
-  { name, log, metrics, now = systemNow }: ProcessDeps & { readonly name: string },
+  { name, log, metrics, now: injectedNow }: ProcessDeps & { readonly name: string },
 ) {
   await migrate(databaseUrl)
   const pool = createPool({ url: databaseUrl, max: databasePoolMax, name, statementTimeoutMs })
   pool.on('error', (error) => log.warn({ err: error }, 'idle database connection lost'))
+  const time = injectedNow ? clockBy(injectedNow) : createClock(pool)
+  await time.measure()
+  const { now } = time
   const invalidations = await openInvalidations(redisUrl, revocationBoundSeconds, log)
   const stopping = new AbortController()
   const shared: SharedPlatform = {
@@ -58,11 +67,21 @@ export async function openSharedPlatform(
     log,
     metrics,
     now,
+    time,
     clocks: createClocks(),
     invalidations,
     grants: createGrants({ pool, invalidations, now }),
     stopping: stopping.signal,
   }
+
+  const measuring = startLoop({
+    name: 'database clock',
+    log,
+    pauseMs: measurePauseMs,
+    delayed: true,
+    // `ready` reports a database that does not answer.
+    round: () => time.measure().catch(() => {}),
+  })
 
   const ready = async (): Promise<Record<string, boolean>> => ({
     database: await databaseAnswers(pool),
@@ -72,11 +91,19 @@ export async function openSharedPlatform(
   /** Closes the connections. Does not wait longer for a hanging statement: it has its own time limit. */
   async function close(graceMs: number): Promise<void> {
     invalidations.stop()
+    void measuring.stop()
     await Promise.race([pool.end(), sleep(graceMs, undefined, { ref: false })])
   }
 
   return { shared, ready, close, abort: () => stopping.abort() }
 }
+
+const createClock = (pool: Pool): DatabaseClock =>
+  createDatabaseClock({
+    read: () => databaseTime(pool),
+    mono: () => performance.now(),
+    wall: Date.now,
+  })
 
 /** Opens the platform that core's modules stand on. */
 export async function openPlatform(config: PlatformConfig, deps: ProcessDeps) {

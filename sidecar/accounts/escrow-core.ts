@@ -20,7 +20,7 @@ export interface EscrowCore {
 export interface Clocks {
   /** Milliseconds of a clock that never jumps: ends of leases. */
   readonly mono: () => number
-  /** Unix milliseconds: what reports say of when a call was allowed. */
+  /** Unix milliseconds: what reports contain as the time of a call, and whether `mono` has stood still. */
   readonly wall: () => number
   readonly sleep: (ms: number) => Promise<unknown>
 }

@@ -5,6 +5,7 @@ import type { Versions } from '../identity/cached-state.ts'
 import { createAccounts } from './accounts.ts'
 import { createBounds, noRate } from './bounds.ts'
 import type { Clocks, EscrowCore } from './escrow-core.ts'
+import { createLeaseClock } from './lease-clock.ts'
 import { type Leases, createLeases } from './leases.ts'
 import { type OfflineBudget, createOfflineBudget } from './offline.ts'
 import { type Reports, createReports } from './reports.ts'
@@ -40,12 +41,13 @@ export interface EscrowOptions {
  */
 export function createEscrow(options: EscrowOptions) {
   const { core, process, versions, settings, clocks, log } = options
-  const { mono, sleep } = clocks
+  const mono = createLeaseClock(clocks)
+  const { sleep } = clocks
   const gather = options.gather ?? { lend: gatherUntilQuiet, reserve: gatherInFlight }
   const rate = noRate()
   const max = settings.maxEntries
   const accounts = createAccounts({ versions, ttlSeconds: settings.ttlSeconds, max, mono })
-  const reports = createReports({ core, process, mono, log })
+  const reports = createReports({ core, process, mono, ageMono: clocks.mono, log })
   const shared = { core, process, accounts, versions, reports, mono }
   const refreshMs = settings.ttlSeconds * 750
   const leases = createLeases({ ...shared, rate, refreshMs, gather: gather.lend })
@@ -80,7 +82,7 @@ export function createEscrow(options: EscrowOptions) {
     bounds,
     rate,
     offline,
-    clocks,
+    clocks: { ...clocks, mono },
     stop,
   }
 }

@@ -16,6 +16,8 @@ export interface ReportsOptions {
   readonly core: Pick<EscrowCore, 'report'>
   readonly process: SidecarProcess
   readonly mono: () => number
+  /** Milliseconds of a clock that no change of the wall clock reaches: a call must never seem too old. */
+  readonly ageMono: () => number
   readonly log: Log
 }
 
@@ -46,7 +48,7 @@ const conflictMs = 5_000
  * so that each counts once (docs/escrow.md, "Authorisation"). The calls, refusals and returned
  * leases of a user keep their order.
  */
-export function createReports({ core, process, mono, log }: ReportsOptions) {
+export function createReports({ core, process, mono, ageMono, log }: ReportsOptions) {
   let listener: ReportListener | null = null
   let queue: Entry[] = []
   let batch: readonly Entry[] | null = null
@@ -68,7 +70,7 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
 
   function add(account: Account, call: AllowedCall): void {
     if (call.isOffline) offlineCalls++
-    push(pool.take(account, call, mono()))
+    push(pool.take(account, call, ageMono()))
   }
 
   /** A refusal proves that the call before was signed. Left out while too many wait. */
@@ -102,7 +104,7 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
       batch ??= nextBatch()
       if (!batch) return
       // Made again for each try: the calls have become older.
-      const users = usersOf(batch, mono())
+      const users = usersOf(batch, ageMono())
       const answer = await send({ number, users, stopped: false })
       if (!answer) return
       if (answer.through >= number) settle(batch, answer)

@@ -4,9 +4,12 @@ import type {
   StoredAuthorisation,
   UserKey,
 } from '../../core/allowances/escrow/port.ts'
-import type { EscrowCore } from '../../sidecar/accounts/escrow-core.ts'
+import { type DatabaseClock, clockBy } from '../../core/platform/database-clock.ts'
+import type { Clocks, EscrowCore } from '../../sidecar/accounts/escrow-core.ts'
 import type { Escrow } from '../../sidecar/accounts/escrow.ts'
 import type { EscrowTables } from '../core/allowances/escrow/memory-store.ts'
+
+type SidecarClocks = Pick<Clocks, 'mono' | 'wall'>
 
 /** A defect that is put into the code under test, at its seams, to see that the checker finds it. */
 export interface Mutation {
@@ -14,8 +17,10 @@ export interface Mutation {
   /** Core as one process of a sidecar sees it. */
   readonly client?: (core: EscrowCore) => Partial<EscrowCore>
   readonly bounds?: (escrow: Escrow) => Partial<Escrow['bounds']>
-  /** The sidecar's clock for leases. */
-  readonly mono?: (now: () => number) => () => number
+  /** The clock of a core whose machine shows `wall`. */
+  readonly coreClock?: (wall: () => number) => DatabaseClock
+  /** The clocks of a sidecar by which its leases end. */
+  readonly clocks?: (clocks: SidecarClocks) => SidecarClocks
 }
 
 export const mutations: Readonly<Record<string, Mutation>> = {
@@ -148,8 +153,14 @@ export const mutations: Readonly<Record<string, Mutation>> = {
       }
     },
   },
+  'takes the time from the clocks of cores': {
+    coreClock: (wall) => clockBy(() => new Date(wall())),
+  },
   'spends after the end of a lease': {
-    mono: (now) => () => now() / 20,
+    clocks: ({ mono }) => ({ mono: () => mono() / 20, wall: () => mono() / 20 }),
+  },
+  'spends the leases of a machine that was suspended': {
+    clocks: ({ mono }) => ({ mono, wall: mono }),
   },
 }
 

@@ -74,7 +74,8 @@ export type Action =
       readonly back: number | null
     }
   | {
-      readonly kind: 'kill' | 'freeze'
+      // A suspended process is frozen with its machine, whose monotonic clock stands still.
+      readonly kind: 'kill' | 'freeze' | 'suspend'
       readonly role: Role
       readonly index: number
       readonly ms: number
@@ -93,6 +94,7 @@ export type Action =
   | { readonly kind: 'slow'; readonly sidecar: number; readonly byMs: number; readonly ms: number }
   /** The clock of a process jumps. */
   | { readonly kind: 'jump'; readonly role: Role; readonly index: number; readonly byMs: number }
+  | { readonly kind: 'database jump'; readonly byMs: number }
   /** No event comes through, and all of them afterwards. */
   | { readonly kind: 'stall'; readonly ms: number }
   | { readonly kind: 'lose events'; readonly percent: number; readonly ms: number }
@@ -112,6 +114,9 @@ type Fault =
   | 'events'
   | 'lateEvents'
   | 'clocks'
+  | 'coreClocks'
+  | 'databaseClock'
+  | 'suspensions'
   | 'rates'
   | 'operators'
   | 'replays'
@@ -132,7 +137,7 @@ export function planOf(seed: number): Plan {
 function drawFaults(random: Random): Faults {
   const isCalm = random.chance(1 / 7)
   const one = (probability: number): boolean => random.chance(probability) && !isCalm
-  return {
+  const faults = {
     isCalm,
     network: one(0.4),
     processes: one(0.5),
@@ -143,7 +148,13 @@ function drawFaults(random: Random): Faults {
     operators: one(0.4),
     replays: one(0.5),
     unsigned: one(0.4),
+    coreClocks: one(0.3),
+    suspensions: one(0.06),
   }
+  // What is promised of a jump: while a core runs, the stream moves and no period ends.
+  const { processes, events, lateEvents, operators } = faults
+  const isSteady = !processes && !events && !lateEvents && !operators
+  return { ...faults, databaseClock: one(0.4) && isSteady }
 }
 
 const between = (random: Random, from: number, to: number): number =>
@@ -158,7 +169,11 @@ const several = <T>(count: number, draw: (index: number) => T): T[] =>
 
 function drawWorld(random: Random, faults: Faults): World {
   const skew = (): number => (faults.clocks ? between(random, -2_000, 2_000) : 0)
-  const activeMs = magnitude(random, 2_500, 20_000)
+  const coreSkew = (): number =>
+    faults.coreClocks && random.chance(0.5) ? drawError(random) : Math.trunc(skew() / 8)
+  // Long enough that core gives up the leases of a sidecar that is suspended, and lends their money again.
+  const { suspensions } = faults
+  const activeMs = suspensions ? between(random, 25_000, 40_000) : magnitude(random, 2_500, 20_000)
   const users = several(between(random, 1, 3), () => drawUser(random, activeMs, faults))
   const signers = several(between(random, 1, 2), skew)
   const untypedUsdMicros = random.chance(0.8) ? magnitude(random, 1_000, 500_000) : null
@@ -167,13 +182,13 @@ function drawWorld(random: Random, faults: Faults): World {
     isCalm: faults.isCalm,
     roams: random.chance(0.4),
     activeMs,
-    leaseSeconds: random.pick([5, 8, 20]),
-    lagSeconds: random.pick([3, 5, 10]),
+    leaseSeconds: suspensions ? 5 : random.pick([5, 8, 20]),
+    lagSeconds: suspensions ? 3 : random.pick([3, 5, 10]),
     holdMaxSeconds: random.pick([30, 60, 1_200]),
     lostTickets: random.pick(['write_off', 'charge']),
     untypedUsdMicros,
     usdPerEth: between(random, 1_000, 5_000),
-    cores: several(between(random, 1, 2), () => Math.trunc(skew() / 8)),
+    cores: several(between(random, 1, 2), coreSkew),
     sidecars: several(random.pick([1, 1, 2, 2, 3]), skew),
     signers,
     users,
@@ -266,13 +281,53 @@ function drawFaultSteps(random: Random, world: World, faults: Faults): Step[] {
       index: random.below(2),
       byMs: between(random, -3_000, 3_000),
     })),
+    ...some(faults.suspensions, 3, () => ({
+      kind: 'suspend',
+      role: 'sidecar',
+      index: random.below(world.sidecars.length),
+      ms: between(random, 12_000, 35_000),
+    })),
     ...some(faults.rates, 3, () => drawRateFault(random, world, ms)),
+    ...(faults.coreClocks ? drawJumps(random, world, drawCoreJump) : []),
+    ...(faults.databaseClock ? drawJumps(random, world, drawDatabaseJump) : []),
     ...some(faults.operators, 3, () => ({
       kind: random.pick(['grant', 'grant', 'debit'] as const),
       user: random.below(world.users.length),
       micros: magnitude(random, 1_000, 2_000_000),
     })),
   ]
+}
+
+/** By how much a clock is wrong that somebody has set, in milliseconds: up to ten minutes. */
+const drawError = (random: Random): number =>
+  magnitude(random, 2_000, 600_000) * random.pick([1, 1, -1])
+
+type Jump = Extract<Action, { readonly byMs: number; readonly kind: 'jump' | 'database jump' }>
+
+const drawCoreJump = (random: Random, world: World): Jump => ({
+  kind: 'jump',
+  role: 'core',
+  index: random.below(world.cores.length),
+  byMs: drawError(random),
+})
+
+const drawDatabaseJump = (random: Random): Jump => ({
+  kind: 'database jump',
+  byMs: drawError(random),
+})
+
+/** Clocks jump, and most of them back after some seconds. */
+function drawJumps(
+  random: Random,
+  world: World,
+  draw: (random: Random, world: World) => Jump,
+): Step[] {
+  return several(random.below(3), (): Step[] => {
+    const [at, jump] = [random.below(world.activeMs), draw(random, world)]
+    const backAt = Math.min(at + magnitude(random, 500, 20_000), world.activeMs - 1)
+    const there: Step = { at, ...jump }
+    return random.chance(0.7) ? [there, { ...there, at: backAt, byMs: -jump.byMs }] : [there]
+  }).flat()
 }
 
 type Duration = (from: number, to: number) => number
@@ -292,7 +347,8 @@ function drawProcessFault(random: Random, world: World, ms: Duration): Action {
   const index = random.below(
     { core: world.cores, sidecar: world.sidecars, signer: world.signers }[role].length,
   )
-  const kind = random.pick(['kill', 'kill', 'freeze', 'freeze', 'stop', 'impostor'] as const)
+  const kinds = ['kill', 'kill', 'freeze', 'suspend', 'stop', 'impostor'] as const
+  const kind = random.pick(kinds)
   if (kind === 'stop' || kind === 'impostor')
     return { kind, index: random.below(world.sidecars.length), ms: ms(100, 20_000) }
   return { kind, role, index, ms: ms(50, kind === 'kill' ? 60_000 : 40_000) }

@@ -7,6 +7,8 @@ export interface Process {
   isAlive: boolean
   /** Frozen until then, by true time: its timers and messages wait. */
   frozenUntil: number
+  /** For so long it was suspended with its machine: its monotonic clock stood still. */
+  suspendedMs: number
 }
 
 export interface Timer {
@@ -22,6 +24,7 @@ export const newProcess = (name: string, skewMs = 0): Process => ({
   skewMs,
   isAlive: true,
   frozenUntil: 0,
+  suspendedMs: 0,
 })
 
 /**

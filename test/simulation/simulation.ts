@@ -91,7 +91,13 @@ function* phasesOf(plan: Plan, setting: Setting): Generator<Phase> {
     end: () => (stopSidecars(), null),
   }
   yield { until: scheduler.now() + 3_000, end: () => (setting.rest(), null) }
-  const restMs = (Math.max(leaseSeconds + 6 + lagSeconds, holdMaxSeconds) + 15) * 1_000
+  // What was held while the database's clock was ahead is held for so much longer.
+  const jumpsMs = plan.steps.reduce(
+    (sum, step) => (step.kind === 'database jump' ? sum + Math.abs(step.byMs) : sum),
+    0,
+  )
+  const restMs =
+    (Math.max(leaseSeconds + 6 + lagSeconds, holdMaxSeconds) + 15) * 1_000 + 2 * jumpsMs
   for (let part = 1; part <= 6; part++)
     yield { until: scheduler.now() + restMs / 6, end: () => (upkeep(), null) }
   yield { until: scheduler.now() + 100, end: strandedMoney }
@@ -227,6 +233,7 @@ function createSetting(
     network.heal()
     broker.heal()
     world.endOutage()
+    database.clock.skewMs = 0
     withCore((core) => core.price())
     return fleet.heal()
   }

@@ -9,6 +9,7 @@ import type { Ledger } from '../ledger.ts'
 import type * as limitChecks from '../limits/enforcement.ts'
 import { type Breach, type PriceCeiling, sessionTypes } from '../limits/limits.ts'
 import type { Tallies } from '../limits/tally.ts'
+import { latestPlausible } from './due.ts'
 import { type Leases, createLeases } from './leases.ts'
 import {
   type LendAnswer,
@@ -127,6 +128,8 @@ export interface Report {
 const silentSeconds = 3
 /** A report or heartbeat is older than its arrival by at most this: a sidecar gives up on it then. */
 const transitSeconds = 2
+/** The longest time that a call of an unknown session is taken to bill. */
+const longestGapSeconds = 900
 /** A process that has missed for so long that a session is shared has no lease any more. */
 const sharedSeconds = 600
 
@@ -183,13 +186,14 @@ export function createEscrow({ store, accounts, losses, leaseSeconds, soldRates 
       leases.of(userId).filter(({ instance }) => instance !== process.instance)
     const others = calls.filter(({ session }) => session).flatMap(othersOf)
     const heard = await store.findHeard(db, [...new Set(others.map(({ instance }) => instance))])
-    const lastHeard = ({ instance, endsAt }: Lease): number =>
-      heard.get(instance)?.getTime() ?? addSeconds(endsAt, -leaseSeconds - graceSeconds).getTime()
+    const lastHeard = ({ instance, endsAt }: Lease): Date =>
+      heard.get(instance) ?? addSeconds(endsAt, -leaseSeconds - graceSeconds)
+    const unheardSince = (lease: Lease, at: Date): number =>
+      lastHeard(lease) > latestPlausible(at)
+        ? longestGapSeconds * 1000
+        : at.getTime() - lastHeard(lease).getTime() + transitSeconds * 1000
     const unheardMs = (call: UserKey, at: Date): number =>
-      Math.max(
-        0,
-        ...othersOf(call).map((lease) => at.getTime() - lastHeard(lease) + transitSeconds * 1000),
-      )
+      Math.max(0, ...othersOf(call).map((lease) => unheardSince(lease, at)))
     return { unheardMs }
   }
 

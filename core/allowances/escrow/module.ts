@@ -42,7 +42,13 @@ export function createEscrowModule(platform: Platform, others: EscrowOthers) {
   const rules = createEscrow({ ...parts, leaseSeconds, soldRates: metering.soldRates })
   const { boundRate } = metering
   const escrow = createEscrowService({ ...parts, escrow: rules, boundRate })
-  const release = createRelease({ ...parts, lagSeconds, holdMaxSeconds, onReleased: meters.ended })
+  const release = createRelease({
+    ...parts,
+    leaseSeconds,
+    lagSeconds,
+    holdMaxSeconds,
+    onReleased: meters.ended,
+  })
   const holds = createHolds({ pool, users, findApp })
   const { escrowService, holdService } = createEscrowRpc({ escrow, holds })
 

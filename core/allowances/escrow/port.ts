@@ -91,6 +91,8 @@ export interface EscrowStore {
   correctCounts(db: Db, changes: readonly CountChange[]): Promise<void>
   /** Moves the stream clocks of sidecars forward, never back. */
   advanceClocks(db: Db, clocks: ReadonlyMap<string, Date>): Promise<void>
+  /** Forgets stream clocks that are later than `after`. */
+  forgetClocksAfter(db: Db, after: Date): Promise<void>
 
   /**
    * Users with authorisations that are due, or with orphans that may be released or have old early tickets; in the order of
@@ -98,8 +100,8 @@ export interface EscrowStore {
    */
   findDueUsers(db: Db, due: DueSearch): Promise<UserKey[]>
   /**
-   * Pending authorisations of locked users that are due, the oldest first: the stream clock of their sidecar is `lagSeconds`
-   * past them, or their sidecar has allowed nothing for `holdMaxSeconds`. Never a ticketed one.
+   * Pending authorisations of locked users that are due, the oldest first: the stream clock of their sidecar counts
+   * (`clockRange`) and is `lagSeconds` past them, or their sidecar has allowed nothing for `holdMaxSeconds`. Never a ticketed one.
    */
   findDueAuthorisations(
     db: Db,
@@ -109,8 +111,8 @@ export interface EscrowStore {
   /**
    * Of these leases, all past their end, the ids of those that may be released: `lagSeconds` after their end, when no
    * authorisation of their sidecar from before it is pending, and the stream is not known to stand still. It is while some
-   * authorisation is pending for longer than `lagSeconds`, and no stream clock is that far past the lease's end; but for
-   * `holdMaxSeconds` at most.
+   * authorisation is pending for longer than `lagSeconds`, and no stream clock that counts is that far past the lease's end;
+   * but for `holdMaxSeconds` at most.
    */
   findReleasable(db: Db, leases: readonly Lease[], due: DueSearch): Promise<ReadonlySet<string>>
   endAuthorisations(db: Db, ended: readonly EndedAuthorisation[], at: Date): Promise<void>
@@ -280,5 +282,7 @@ export interface DueSearch {
   readonly at: Date
   readonly lagSeconds: number
   readonly holdMaxSeconds: number
+  /** When the database's clock last jumped: what is older is not compared with the present (`due.ts`). */
+  readonly jumpedAt: Date
   readonly limit: number
 }

@@ -1,11 +1,14 @@
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
+import { addSeconds } from '../../lib/time.ts'
 import type { Total } from '../../metering/ingest/charges.ts'
+import type { DatabaseClock } from '../../platform/database-clock.ts'
 import type { Account } from '../account.ts'
 import type { Ledger } from '../ledger.ts'
+import { graceSeconds } from './lending.ts'
 import { earlySeconds } from './stores/due-store.ts'
 import { type EndSums, type Losses, retentionDays } from './losses.ts'
+import { clockRange } from './due.ts'
 import type { DueSearch, EscrowStore, UserKey } from './port.ts'
 import { lowerLeases } from './settlement.ts'
 
@@ -19,13 +22,15 @@ export interface ReleaseDeps {
     | 'findReleasable'
     | 'saveLeases'
     | 'takeOldEarlyTickets'
+    | 'forgetClocksAfter'
     | 'forgetOld'
   >
   readonly accounts: Pick<Ledger, 'lock' | 'save'>
   readonly losses: Losses
   readonly lagSeconds: number
   readonly holdMaxSeconds: number
-  readonly now: Now
+  readonly leaseSeconds: number
+  readonly time: Pick<DatabaseClock, 'now' | 'measure' | 'jumpedAt'>
   /** Learns, after the commit, what a batch of users got back. */
   readonly onReleased: (sums: ReleaseSums) => void
 }
@@ -42,26 +47,37 @@ const batchAuthorisations = 2_000
 const batchesMax = 50
 const forgetAtOnce = 5_000
 
+/** Cores notice a jump of the database's clock within this time of each other. */
+const measureSeconds = 2
+
 /**
  * Ends holds whose tickets do not come: by the stream's own clock, never by time alone while calls are allowed
  * (docs/escrow.md, "Settlement and release"). Keeps no state, so any number of cores may run it at once.
  */
 export function createRelease(deps: ReleaseDeps) {
-  const { pool, store, accounts, losses, now } = deps
+  const { pool, store, accounts, losses, time } = deps
+  // After a jump, leases from before it seem to end early by as much.
+  const unsureSeconds = deps.leaseSeconds + graceSeconds + deps.lagSeconds + measureSeconds
 
   /** Ends all that is due, then forgets what is old. */
   async function round(signal?: AbortSignal): Promise<void> {
-    const due = { ...deps, at: now(), limit: batchUsers }
-    for (let batch = 0; batch < batchesMax; batch++) {
-      const users = await store.findDueUsers(pool, due)
-      if (users.length === 0 || signal?.aborted) break
-      deps.onReleased(await tx(pool, (db) => releaseUsers(db, users, due)))
-    }
+    await time.measure()
+    const due = { ...deps, at: time.now(), jumpedAt: time.jumpedAt(), limit: batchUsers }
+    await store.forgetClocksAfter(pool, clockRange(due).to)
+    if (due.at >= addSeconds(due.jumpedAt, unsureSeconds)) await releaseDue(due, signal)
     await store.forgetOld(pool, {
       endedBefore: addSeconds(due.at, -retentionDays * 86_400),
       bookedBefore: addSeconds(due.at, -deps.holdMaxSeconds),
       limit: forgetAtOnce,
     })
+  }
+
+  async function releaseDue(due: DueSearch, signal: AbortSignal | undefined): Promise<void> {
+    for (let batch = 0; batch < batchesMax; batch++) {
+      const users = await store.findDueUsers(pool, due)
+      if (users.length === 0 || signal?.aborted) break
+      deps.onReleased(await tx(pool, (db) => releaseUsers(db, users, due)))
+    }
   }
 
   /** Ends what is due of some users, in the caller's transaction. */

@@ -4,9 +4,9 @@ import { createBatchLoader } from '../../lib/concurrency.ts'
 import type { Log } from '../../lib/log.ts'
 import type { UsdAttos } from '../../lib/money.ts'
 import { type Pool, isUnavailable, tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
 import type { MeteringApi } from '../../metering/module.ts'
 import { type UserId, authId } from '../../platform/ids.ts'
+import type { DatabaseClock } from '../../platform/database-clock.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
 import type {
   AuthorisedCall,
@@ -28,7 +28,7 @@ export interface EscrowServiceDeps {
   readonly invalidations: Invalidations
   readonly meters: EscrowMeters
   readonly log: Log
-  readonly now: Now
+  readonly time: Pick<DatabaseClock, 'current'>
 }
 
 /** A user as sidecars name them. */
@@ -72,7 +72,7 @@ const groupsAtOnce = 2
  * transaction, and what was recalled is published after its commit.
  */
 export function createEscrowService(deps: EscrowServiceDeps) {
-  const { pool, escrow, users, boundRate, meters, now } = deps
+  const { pool, escrow, users, boundRate, meters, time } = deps
   const publish = createPublisher(deps)
 
   /** Opens and renews leases; null for a subject that is no user. CONFLICT when another process has the sidecar's id. */
@@ -80,11 +80,12 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     const { states, denials } = await users.admitStates(calls)
     const indexed = withUsers(calls, states)
     const rate = boundRate()
+    const at = await time.current()
     const { answers, recalled } = await tx(pool, (db) =>
       escrow.lend(
         db,
         { process, calls: indexed.map(({ call, user }) => ({ ...call, ...activeKey(user) })) },
-        now(),
+        at,
       ),
     )
     await publish(recalled)
@@ -118,11 +119,12 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     )
     const { states, denials } = await users.admitStates(calls)
     const indexed = withUsers(calls, states)
+    const at = await time.current()
     const { answers, recalled, ended } = await tx(pool, (db) =>
       escrow.reserve(
         db,
         indexed.map(({ call, user }) => ({ ...call, ...activeKey(user) })),
-        now(),
+        at,
       ),
     )
     await publish(recalled)
@@ -173,8 +175,9 @@ export function createEscrowService(deps: EscrowServiceDeps) {
       ),
     }
     const rate = boundRate()
+    const at = await time.current()
     const { through, recalled, shared, figures } = await tx(pool, (db) =>
-      escrow.report(db, batch, now()),
+      escrow.report(db, batch, at),
     )
     if (figures) {
       meters.used(figures.used, figures.calls)

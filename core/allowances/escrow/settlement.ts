@@ -13,6 +13,7 @@ import type {
 import { type Account, type Return, giveBack, timeOf } from '../account.ts'
 import type { CountChange } from '../limits/enforcement.ts'
 import type { NewAdjustment } from '../store.ts'
+import { latestPlausible } from './due.ts'
 import { selectTickets } from './matching.ts'
 import type { EscrowStore, Lease, MatchSum, SessionChange } from './port.ts'
 import { totals } from './session-sums.ts'
@@ -73,7 +74,7 @@ export function createSettlement(store: SettlementStore) {
         await holdUnmatched(db, byUser, { tickets: selectTickets(tickets, unmatched), step, at })
     }
     for (const match of matches) freeHold(byUser.get(match.userId), match)
-    await recordMatches(db, matches)
+    await recordMatches(db, matches, at)
     return { sums: sumMatches(matches), givenBack: giveBackEstimates(byUser, matches, at) }
   }
 
@@ -126,13 +127,14 @@ export function createSettlement(store: SettlementStore) {
   }
 
   /** Adds to the totals of sessions, corrects what limits count, and moves the stream clocks. */
-  async function recordMatches(db: Db, matches: readonly Match[]): Promise<void> {
+  async function recordMatches(db: Db, matches: readonly Match[], at: Date): Promise<void> {
     const authorised = matches.filter(({ sidecarId }) => sidecarId !== '')
     if (authorised.length === 0) return
     await store.addSessions(db, authorised.map(toSessionChange))
     await store.correctCounts(db, authorised.map(toCountChange))
     const clocks = new Map<string, Date>()
     for (const { sidecarId, latestAt } of authorised) {
+      if (latestAt > latestPlausible(at)) continue
       const through = clocks.get(sidecarId)
       if (!through || through < latestAt) clocks.set(sidecarId, latestAt)
     }

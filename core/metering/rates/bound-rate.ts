@@ -11,11 +11,11 @@ export interface BoundRate {
 }
 
 export interface BoundRateDeps {
-  /** The newest observation at or before an instant that is not older than another; null without one. */
-  readonly findRate: (
-    at: Date,
-    since: Date,
-  ) => Promise<Pick<Rate, 'usdAttosPerEth' | 'observedAt'> | null>
+  /**
+   * The newest observation that is not older than an instant; null without one. Also one later than now: core's clock was set
+   * back since.
+   */
+  readonly findRate: (since: Date) => Promise<Pick<Rate, 'usdAttosPerEth' | 'observedAt'> | null>
   readonly now: Now
   /** How old an observation may be that prices tickets. */
   readonly maxAgeSeconds: number
@@ -40,7 +40,7 @@ export function createBoundRate({
   let cached: { readonly at: number; readonly rate: Promise<BoundRate | null> } | null = null
 
   async function read(at: Date): Promise<BoundRate | null> {
-    const rate = await findRate(at, addSeconds(at, -maxAgeSeconds - graceSeconds))
+    const rate = await findRate(addSeconds(at, -maxAgeSeconds - graceSeconds))
     if (!rate) return null
     const { usdAttosPerEth, observedAt } = rate
     const isRaised = observedAt < addSeconds(at, -maxAgeSeconds)

@@ -61,6 +61,12 @@ export async function rateAt(db: Db, at: Date, since: Date): Promise<Rate | null
   return row && fromRow(row)
 }
 
+/** The newest observation that is not before `since`. */
+export async function rateSince(db: Db, since: Date): Promise<Rate | null> {
+  const newest = await newestRate(db)
+  return newest && newest.observedAt >= since ? newest : null
+}
+
 /** The newest observation, however old. */
 export async function newestRate(db: Db): Promise<Rate | null> {
   const row = await maybeOne<RateRow>(

@@ -100,6 +100,16 @@ describe('a lease', () => {
     }
   })
 
+  it('ends when the machine was suspended, for which the wall clock went on and the monotonic one did not', async () => {
+    const harness = await startHarness()
+    await status(harness, fixed(0))
+    harness.core.script.frozen = true
+    harness.clock.wall = 27
+    await until(async () => (await status(harness, fixed(1))) === 200)
+    harness.clock.wall = 28.1
+    expect(await status(harness, fixed(2))).toBe(503)
+  })
+
   it('pays for the calls of all keys of its user: with a limited one core lends nothing', async () => {
     const harness = await startHarness()
     const { core } = harness

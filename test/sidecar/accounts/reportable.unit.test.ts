@@ -48,7 +48,13 @@ function world() {
     max: 10,
     mono: () => 0,
   }).accountOf('acme:alice')
-  const reports = createReports({ process, mono: () => 1e15, log: silentLog(), core: { report } })
+  const reports = createReports({
+    process,
+    mono: () => 1e15,
+    ageMono: () => 1e15,
+    log: silentLog(),
+    core: { report },
+  })
   return { account, reports, messages }
 }
 

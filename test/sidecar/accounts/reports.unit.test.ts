@@ -30,6 +30,7 @@ function world() {
   const reports = createReports({
     process,
     mono: () => core.mono,
+    ageMono: () => core.mono,
     log: createLog({ level: 'error', name: 'sidecar' }, { write: (line) => void lines.push(line) }),
     core: {
       report: async (request) => {

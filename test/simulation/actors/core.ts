@@ -8,6 +8,7 @@ import { silentLog } from '../../../core/lib/log.ts'
 import { type UsdAttos, usdAttos } from '../../../core/lib/money.ts'
 import { tx } from '../../../core/lib/sql.ts'
 import { createBoundRate } from '../../../core/metering/rates/bound-rate.ts'
+import { type DatabaseClock, createDatabaseClock } from '../../../core/platform/database-clock.ts'
 import { authId } from '../../../core/platform/ids.ts'
 import type {
   LendRequest,
@@ -21,6 +22,7 @@ import type { Rpc } from '../../../core/rpc/serve.ts'
 import { type Database } from './database.ts'
 import { type Ingest, createIngest } from './ingest.ts'
 import type { Plan } from '../plan.ts'
+import type { Mutation } from '../mutations.ts'
 import type { Process, Scheduler } from '../scheduler.ts'
 import type { Truth } from '../truth.ts'
 import { epochMs } from '../virtual-time.ts'
@@ -47,6 +49,7 @@ export interface CoreReplica extends Ingest {
 
 export interface CoresDeps {
   readonly plan: Plan
+  readonly mutation: Mutation
   readonly scheduler: Scheduler
   readonly database: Database
   readonly world: World
@@ -59,13 +62,14 @@ const log = silentLog()
 const unmetered = new Proxy({}, { get: () => Object.assign(() => {}, { inc: () => {} }) })
 
 export function createCores(deps: CoresDeps) {
-  const { plan, scheduler, database, world, truth } = deps
+  const { plan, mutation, scheduler, database, world, truth } = deps
   const { lagSeconds, holdMaxSeconds, lostTickets, leaseSeconds } = plan.world
   const { pool, escrowStore, grantingStore, accountStore } = database
 
   /** Holds until the end of a lease are short here, so that a simulation is, too. */
   function start(process: Process): CoreReplica {
-    const now = (): Date => new Date(epochMs + scheduler.now() + process.skewMs)
+    const time = startClock(process)
+    const { now } = time
     const ledger = createLedger({ store: accountStore, escrow: escrowStore })
     const losses = createLosses({
       store: escrowStore,
@@ -95,7 +99,7 @@ export function createCores(deps: CoresDeps) {
         }),
       },
       boundRate: createBoundRate({
-        findRate: async (at, since) => world.findRate(at.getTime(), since.getTime()),
+        findRate: async (since) => world.findRate(since.getTime()),
         now,
         maxAgeSeconds: rateMaxAgeSeconds,
         marginPercent: rateMarginPercent,
@@ -104,16 +108,17 @@ export function createCores(deps: CoresDeps) {
       invalidations: { publish: async ({ id }: { id: string }) => deps.recall(process, id) },
       meters: unmetered,
       log,
-      now,
+      time,
     } as never)
     const release = createRelease({
       pool,
       store: escrowStore,
       accounts: ledger,
       losses,
+      leaseSeconds,
       lagSeconds,
       holdMaxSeconds,
-      now,
+      time,
       onReleased: () => {},
     })
     const { lend, reserve, report } = createEscrowRpc({
@@ -132,6 +137,19 @@ export function createCores(deps: CoresDeps) {
       },
       ...createDesk(ledger, now),
     }
+  }
+
+  function startClock(process: Process): DatabaseClock {
+    const wall = (): number => epochMs + scheduler.now() + process.skewMs
+    const clock =
+      mutation.coreClock?.(wall) ??
+      createDatabaseClock({
+        read: async () => new Date(epochMs + scheduler.now() + database.clock.skewMs),
+        mono: () => scheduler.now() - process.suspendedMs,
+        wall,
+      })
+    void clock.measure()
+    return clock
   }
 
   /** What operators do, and the opening of accounts. */

@@ -53,6 +53,8 @@ export function createDatabase(mutation: Mutation) {
   }
 
   return {
+    /** The database's clock less true time. */
+    clock: { skewMs: 0 },
     pool: memory.pool,
     limited,
     grantingStore: { ...store, ...limits },

@@ -69,6 +69,15 @@ export function createFleet({ plan, scheduler, history, startCore, startSidecar 
     process.frozenUntil = Math.max(process.frozenUntil, scheduler.now() + ms)
   }
 
+  /** Suspends a process with its machine: it is frozen, and its monotonic clock stands still. */
+  function suspend(role: Role, index: number, ms: number): void {
+    const process = replicaOf(role, index)
+    if (!process || process.frozenUntil > scheduler.now()) return
+    history.note(scheduler.now(), `${process.name} is suspended for ${ms} ms`)
+    process.frozenUntil = scheduler.now() + ms
+    process.suspendedMs += ms
+  }
+
   function jump(role: Role, index: number, byMs: number): void {
     const process = replicaOf(role, index)
     if (!process) return
@@ -129,6 +138,7 @@ export function createFleet({ plan, scheduler, history, startCore, startSidecar 
     restartSidecar: (index: number) => restart('sidecar', index),
     kill,
     freeze,
+    suspend,
     jump,
     stop,
     impersonate,

@@ -59,6 +59,10 @@ export function createSidecars({ plan, scheduler, network, core, mutation }: Sid
   function start(process: Process, id: string): SidecarReplica {
     const instance = `00000000-0000-4000-9000-${String(++starts).padStart(12, '0')}`
     const link = createLink(process)
+    const clocks = {
+      mono: () => scheduler.now() - process.suspendedMs,
+      wall: () => epochMs + scheduler.now() + process.skewMs,
+    }
     const escrow = createEscrow({
       core: { ...link.core, ...mutation.client?.(link.core) },
       process: { id, instance },
@@ -71,8 +75,7 @@ export function createSidecars({ plan, scheduler, network, core, mutation }: Sid
         maxEntries,
       },
       clocks: {
-        mono: mutation.mono?.(scheduler.now) ?? scheduler.now,
-        wall: () => epochMs + scheduler.now() + process.skewMs,
+        ...(mutation.clocks?.(clocks) ?? clocks),
         sleep: (ms) =>
           new Promise((resolve) => void scheduler.schedule(process, ms, () => resolve(null))),
       },

@@ -2,6 +2,7 @@ import { usdAttos } from '../../../core/lib/money.ts'
 import type { Broker } from './broker.ts'
 import type { Clients } from './clients.ts'
 import type { CoreReplica } from './core.ts'
+import type { Database } from './database.ts'
 import type { Fleet } from './fleet.ts'
 import type { History } from '../history.ts'
 import type { Network } from './network.ts'
@@ -12,6 +13,7 @@ import { type World, attosPerMicro } from './world.ts'
 export interface StepsDeps {
   readonly scheduler: Scheduler
   readonly network: Network
+  readonly database: Database
   readonly broker: Broker
   readonly fleet: Fleet
   readonly clients: Clients
@@ -26,6 +28,7 @@ type Performers = { readonly [Kind in Action['kind']]: (step: Of<Kind>) => void 
 export function createSteps({
   scheduler,
   network,
+  database,
   broker,
   fleet,
   clients,
@@ -49,6 +52,7 @@ export function createSteps({
     'unsigned call': (step) => clients.call({ ...step, isUnsigned: true }),
     kill: ({ role, index, ms }) => fleet.kill(role, index, ms),
     freeze: ({ role, index, ms }) => fleet.freeze(role, index, ms),
+    suspend: ({ role, index, ms }) => fleet.suspend(role, index, ms),
     stop: ({ index, ms }) => fleet.stop(index, ms),
     impostor: ({ index, ms }) => fleet.impersonate(index, ms),
     cut: (step) => {
@@ -71,6 +75,10 @@ export function createSteps({
       network.addFault({ ...linkOf(step.sidecar, null), ...fault })
     },
     jump: ({ role, index, byMs }) => fleet.jump(role, index, byMs),
+    'database jump': ({ byMs }) => {
+      note(`the clock of the database jumps by ${byMs} ms`)
+      database.clock.skewMs += byMs
+    },
     stall: (step) => {
       note(`the stream stalls for ${step.ms} ms`)
       broker.addFault({ kind: 'stall', until: until(step) })

@@ -82,9 +82,9 @@ export function createWorld({ world, seed }: Plan) {
     return last && last.atMs >= ms - rateMaxAgeSeconds * 1_000 ? last.rate : null
   }
 
-  /** The newest observation at or before `at` that is not before `since`; Unix milliseconds. */
-  function findRate(at: number, since: number) {
-    const last = published.findLast(({ atMs }) => atMs <= at)
+  /** The newest observation that is not before `since`; Unix milliseconds. */
+  function findRate(since: number) {
+    const last = published.at(-1)
     return last && last.atMs >= since
       ? { usdAttosPerEth: last.rate, observedAt: new Date(last.atMs) }
       : null

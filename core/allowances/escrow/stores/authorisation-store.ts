@@ -5,6 +5,7 @@ import type { SettlingStep, SettlingTickets } from '../../../metering/ingest/cha
 import { appId, userId } from '../../../platform/ids.ts'
 import type { Draw } from '../../chain.ts'
 import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
+import { clockRange, idleSince } from '../due.ts'
 import { approximateMicros, selectTickets } from '../matching.ts'
 import type {
   EscrowStore,
@@ -356,8 +357,10 @@ export async function forgetEnded(db: Db, before: Date, limit: number): Promise<
 export const findDueAuthorisations: EscrowStore['findDueAuthorisations'] = async (
   db,
   users,
-  { at, lagSeconds, holdMaxSeconds, limit },
+  due,
 ) => {
+  const { lagSeconds, limit } = due
+  const clocks = clockRange(due)
   const rows = await many<AuthorisationRow>(
     db,
     sql`
@@ -366,11 +369,11 @@ export const findDueAuthorisations: EscrowStore['findDueAuthorisations'] = async
     from unnest(${appsOf(users)}::uuid[], ${usersOf(users)}::uuid[]) as w (app_id, user_id)
     join authorisations a on a.app_id = w.app_id and a.user_id = w.user_id
     join sidecars s on s.id = a.sidecar_id
-    left join sidecar_clocks c on c.sidecar_id = s.id
+    left join sidecar_clocks c
+      on c.sidecar_id = s.id and c.booked_through between ${clocks.from} and ${clocks.to}
     where a.state = 'pending' and not a.ticketed and a.authorised_at <= greatest(
       c.booked_through - make_interval(secs => ${lagSeconds}),
-      case when s.last_authorised_at <= ${at}::timestamptz - make_interval(secs => ${holdMaxSeconds})
-           then s.last_authorised_at end)
+      case when s.last_authorised_at <= ${idleSince(due)} then s.last_authorised_at end)
     order by a.authorised_at, a.id
     limit ${limit}`,
   )

@@ -18,6 +18,10 @@ export async function advanceClocks(db: Db, clocks: ReadonlyMap<string, Date>): 
     where c.booked_through < excluded.booked_through`)
 }
 
+export async function forgetClocksAfter(db: Db, after: Date): Promise<void> {
+  await db.query(sql`delete from sidecar_clocks where booked_through > ${after}`)
+}
+
 /** Forgets up to `limit` clocks of forgotten sidecars, those that stand before `before`. Returns how many. */
 export async function forgetClocks(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`

@@ -1,6 +1,7 @@
 import { plainArray, textArray } from '../../../lib/copy-sql.ts'
 import { many, sql } from '../../../lib/sql.ts'
 import { appId, userId } from '../../../platform/ids.ts'
+import { clockRange, idleSince } from '../due.ts'
 import type { EscrowStore } from '../port.ts'
 
 /** Reads what the release is to end, over all users. What the functions promise is in `port.ts`. */
@@ -8,22 +9,25 @@ import type { EscrowStore } from '../port.ts'
 /** An early ticket of which no report has come for so long lowers an orphan. */
 export const earlySeconds = 5
 
-export const findDueUsers: EscrowStore['findDueUsers'] = async (
-  db,
-  { at, lagSeconds, holdMaxSeconds, limit },
-) => {
+export const findDueUsers: EscrowStore['findDueUsers'] = async (db, due) => {
+  const { at, lagSeconds, limit } = due
+  const clocks = clockRange(due)
+  const idle = idleSince(due)
   const rows = await many<{ app_id: string; user_id: string }>(
     db,
     sql`
     with due as materialized (
       select s.id, greatest(
         c.booked_through - make_interval(secs => ${lagSeconds}),
-        case when s.last_authorised_at <= ${at}::timestamptz - make_interval(secs => ${holdMaxSeconds})
-             then s.last_authorised_at end) as through
+        case when s.last_authorised_at <= ${idle} then s.last_authorised_at end) as through
       from sidecars s
-      left join sidecar_clocks c on c.sidecar_id = s.id
+      left join sidecar_clocks c
+        on c.sidecar_id = s.id and c.booked_through between ${clocks.from} and ${clocks.to}
     ), stream as materialized (
-      select (select max(booked_through) from sidecar_clocks) as through, exists (
+      select (
+        select max(booked_through)
+        from sidecar_clocks
+        where booked_through between ${clocks.from} and ${clocks.to}) as through, exists (
         select 1
         from sidecars s
         cross join lateral (
@@ -57,8 +61,7 @@ export const findDueUsers: EscrowStore['findDueUsers'] = async (
           where e.app_id = o.app_id and e.user_id = o.user_id
             and e.booked_at < ${at}::timestamptz - make_interval(secs => ${earlySeconds}))
         or o.due_at <= ${at}
-        and (not stream.waits or stream.through >= o.due_at
-             or o.ends_at + make_interval(secs => ${holdMaxSeconds}) <= ${at})
+        and (not stream.waits or stream.through >= o.due_at or o.ends_at <= ${idle})
         and not exists (
           select 1
           from authorisations a
@@ -69,16 +72,17 @@ export const findDueUsers: EscrowStore['findDueUsers'] = async (
   return rows.map((row) => ({ appId: appId(row.app_id), userId: userId(row.user_id) }))
 }
 
-export const findReleasable: EscrowStore['findReleasable'] = async (
-  db,
-  leases,
-  { at, lagSeconds, holdMaxSeconds },
-) => {
+export const findReleasable: EscrowStore['findReleasable'] = async (db, leases, due) => {
+  const { at, lagSeconds } = due
+  const clocks = clockRange(due)
   const rows = await many<{ id: string }>(
     db,
     sql`
     with stream as materialized (
-      select (select max(booked_through) from sidecar_clocks) as through, exists (
+      select (
+        select max(booked_through)
+        from sidecar_clocks
+        where booked_through between ${clocks.from} and ${clocks.to}) as through, exists (
         select 1
         from sidecars s
         cross join lateral (
@@ -95,7 +99,7 @@ export const findReleasable: EscrowStore['findReleasable'] = async (
     cross join stream
     where l.ends_at + make_interval(secs => ${lagSeconds}) <= ${at}
       and (not stream.waits or stream.through >= l.ends_at + make_interval(secs => ${lagSeconds})
-           or l.ends_at + make_interval(secs => ${holdMaxSeconds}) <= ${at})
+           or l.ends_at <= ${idleSince(due)})
       and not exists (
         select 1
         from authorisations a

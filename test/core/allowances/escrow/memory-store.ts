@@ -1,5 +1,6 @@
 import type { Draw } from '../../../../core/allowances/chain.ts'
 import { type UsdAttos, usdAttos } from '../../../../core/lib/money.ts'
+import { clockRange, idleSince } from '../../../../core/allowances/escrow/due.ts'
 import { earlySeconds } from '../../../../core/allowances/escrow/stores/due-store.ts'
 import {
   approximateMicros,
@@ -346,6 +347,11 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
       set(tables.clocks, sidecarId, latest(tables.clocks.get(sidecarId) ?? null, at) ?? at)
   }
 
+  const forgetClocksAfter: EscrowStore['forgetClocksAfter'] = async (_db, late) => {
+    for (const [sidecarId, at] of tables.clocks)
+      if (at > late) set(tables.clocks, sidecarId, undefined)
+  }
+
   const isWaiting = ({ state, isTicketed }: StoredAuthorisation): boolean =>
     state === 'pending' && !isTicketed
 
@@ -353,9 +359,9 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     if (!isWaiting(row)) return false
     const { sidecarId, authorisedAt } = row
     const clock = tables.clocks.get(sidecarId)
-    if (clock && after(authorisedAt, due.lagSeconds) <= clock) return true
+    if (clock && counts(clock, due) && after(authorisedAt, due.lagSeconds) <= clock) return true
     const last = tables.sidecars.get(sidecarId)?.lastAuthorisedAt ?? null
-    return last !== null && authorisedAt <= last && after(last, due.holdMaxSeconds) <= due.at
+    return last !== null && authorisedAt <= last && last <= idleSince(due)
   }
 
   function* waiting(): Generator<StoredAuthorisation> {
@@ -387,17 +393,18 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
       )
       .slice(0, due.limit)
 
-  function releasable({ at, lagSeconds, holdMaxSeconds }: DueSearch) {
+  function releasable(due: DueSearch) {
+    const { at, lagSeconds } = due
     const rows = [...waiting()]
     const isStill = rows.some(({ authorisedAt }) => after(authorisedAt, lagSeconds) <= at)
-    const through = [...tables.clocks.values()].reduce<Date | null>(latest, null)
+    const through = [...tables.clocks.values()]
+      .filter((clock) => counts(clock, due))
+      .reduce<Date | null>(latest, null)
     return ({ endsAt, sidecarId }: Lease): boolean => {
       const dueAt = after(endsAt, lagSeconds)
       return (
         dueAt <= at &&
-        (!isStill ||
-          (through !== null && through >= dueAt) ||
-          after(endsAt, holdMaxSeconds) <= at) &&
+        (!isStill || (through !== null && through >= dueAt) || endsAt <= idleSince(due)) &&
         !rows.some((row) => row.sidecarId === sidecarId && row.authorisedAt <= endsAt)
       )
     }
@@ -437,6 +444,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     // What limits count is checked where limits are tested.
     correctCounts: async () => {},
     advanceClocks,
+    forgetClocksAfter,
     findDueUsers,
     findDueAuthorisations,
     findReleasable,
@@ -444,6 +452,11 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     forgetOld,
   }
   return { store, tables }
+}
+
+function counts(clock: Date, due: DueSearch): boolean {
+  const { from, to } = clockRange(due)
+  return clock >= from && clock <= to
 }
 
 const latest = (a: Date | null, b: Date | null): Date | null =>

@@ -6,6 +6,7 @@ import { createLedger } from '../../../../core/allowances/ledger.ts'
 import { createLosses } from '../../../../core/allowances/escrow/losses.ts'
 import { type ReleaseSums, createRelease } from '../../../../core/allowances/escrow/release.ts'
 import { escrowStore } from '../../../../core/allowances/escrow/store.ts'
+import { clockBy } from '../../../../core/platform/database-clock.ts'
 import { createPool, type Pool, tx } from '../../../../core/lib/sql.ts'
 import {
   type TestApp,
@@ -53,15 +54,16 @@ beforeEach(async () => {
 const sums: ReleaseSums[] = []
 
 /** Rounds of release as a core with these settings runs them. */
-function releaseOf(lostTickets: 'write_off' | 'charge' = 'write_off') {
+function releaseOf(lostTickets: 'write_off' | 'charge' = 'write_off', jumpedAt = new Date(0)) {
   return createRelease({
     pool,
     store: escrowStore,
     accounts: createLedger(),
     losses: createLosses({ store: escrowStore, insertAdjustment, lostTickets }),
+    leaseSeconds: 30,
     lagSeconds: 20,
     holdMaxSeconds: 900,
-    now: core.clock.now,
+    time: { ...clockBy(core.clock.now), jumpedAt: () => jumpedAt },
     onReleased: (sum) => sums.push(sum),
   })
 }
@@ -74,8 +76,12 @@ async function authorise(...numbers: number[]): Promise<void> {
   for (const n of numbers)
     await ada.authorise({ sequence: n, ms: n * second, bound: 0.1 }, { sidecarId })
 }
-const book = (...numbers: number[]) =>
-  ada.book(...numbers.map((n) => ({ sequence: n, ms: n * second, cost: 0.05 })))
+/** Books tickets, none before its call. */
+function book(...numbers: number[]) {
+  const latest = Math.max(...numbers)
+  if (core.clock.now().getTime() < ada.begin + latest * second) at(latest)
+  return ada.book(...numbers.map((n) => ({ sequence: n, ms: n * second, cost: 0.05 })))
+}
 const prove = (...numbers: number[]) =>
   escrowStore.prove(
     core.sql,
@@ -186,6 +192,7 @@ describe('a call whose ticket does not come', () => {
     await authorise(21)
     await prove(0, 1)
     // The ticket costs more than was held, so that 0.5 are left for estimates of 0.8.
+    at(21)
     await ada.book({ sequence: 21, ms: 21 * second, cost: 0.5 })
     await round('charge')
     expect(await ada.authorisations()).toEqual(['0 charged', '1 charged'])
@@ -291,6 +298,55 @@ describe('a call whose ticket does not come', () => {
     expect(await ada.authorisations()).toEqual([])
     await book(0)
     expect(await ada.session()).toMatchObject({ released: 1, late: 0 })
+  })
+})
+
+describe('after a jump of the clock', () => {
+  const clocks = async () =>
+    (await core.sql.query('select 1 from sidecar_clocks where sidecar_id = $1', [sidecarId]))
+      .rowCount
+
+  it('ignores and forgets a stream clock that is later than now', async () => {
+    await authorise(0, 60)
+    await book(60)
+    at(5)
+    await round()
+    expect([await ada.authorisations(), await clocks()]).toEqual([['0 pending'], 0])
+    at(65)
+    await round()
+    expect(await ada.authorisations()).toEqual(['0 pending'])
+  })
+
+  it('takes no stream clock from a call that was authorised later than now', async () => {
+    await authorise(0, 60)
+    await ada.book({ sequence: 60, ms: 60 * second })
+    expect(await clocks()).toBe(0)
+  })
+
+  it('releases nothing until leases from before it have ended', async () => {
+    await ada.lend(0.4, -3600 * second, { sidecarId })
+    const afterJump = releaseOf('write_off', new Date(ada.begin))
+    // 30 s of a lease, 6 s of grace, 20 s of the lag, and 2 s in which cores notice the jump.
+    at(57)
+    await afterJump.round()
+    expect(await ada.account()).toMatchObject({ lent: 0.4 })
+    at(58)
+    await afterJump.round()
+    expect(await ada.account()).toMatchObject({ lent: 0 })
+  })
+
+  it('compares neither stream clocks nor idle sidecars with what was authorised before it', async () => {
+    await ada.authorise({ sequence: 0, ms: -3600 * second }, { sidecarId })
+    await authorise(10)
+    await book(10)
+    const afterJump = releaseOf('write_off', new Date(ada.begin))
+    at(899)
+    await afterJump.round()
+    expect(await ada.authorisations()).toEqual(['0 pending'])
+    await authorise(850)
+    await book(850)
+    await afterJump.round()
+    expect(await ada.authorisations()).toEqual(['0 released'])
   })
 })
 

@@ -38,6 +38,7 @@ describe('a ticket that comes after the report of its call', () => {
   it('moves the stream clock of its sidecar forward, never back', async () => {
     await ada.authorise({ sequence: 0, ms: 0 }, { sidecarId: 'clock' })
     await ada.authorise({ sequence: 1, ms: 5000 }, { sidecarId: 'clock' })
+    core.clock.set(new Date(ada.begin + 5000))
     await ada.book({ sequence: 1, ms: 5000 })
     await ada.book({ sequence: 0, ms: 0 })
     const { rows } = await core.sql.query(

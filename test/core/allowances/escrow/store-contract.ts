@@ -68,7 +68,13 @@ const operation = fc.oneof(
     endsAt: seconds,
   }),
   fc.record({ kind: fc.constant('spend' as const), used: fc.nat(9) }),
-  fc.record({ kind: fc.constant('end' as const), at: seconds }),
+  fc.record({
+    kind: fc.constant('end' as const),
+    at: seconds,
+    // Mostly long ago.
+    jumped: fc.oneof(fc.constant(-10_000), fc.constant(-10_000), seconds),
+  }),
+  fc.record({ kind: fc.constant('forget clocks' as const), after: seconds }),
 )
 
 export type StoreOperation = typeof operation extends fc.Arbitrary<infer T> ? T : never
@@ -168,8 +174,9 @@ function createRunner({ store, db, users }: StoreSubject) {
     }
   }
 
-  async function end(second: number) {
-    const due = { at: instantOf(second), lagSeconds, holdMaxSeconds, limit }
+  async function end({ at: second, jumped }: { at: number; jumped: number }) {
+    const jumpedAt = instantOf(jumped)
+    const due = { at: instantOf(second), lagSeconds, holdMaxSeconds, jumpedAt, limit }
     const found = await store.findDueUsers(db, due)
     const authorisations = await store.findDueAuthorisations(db, users, due)
     const orphans = (await leasesNow()).filter(({ endsAt }) => endsAt <= due.at)
@@ -262,6 +269,8 @@ function createRunner({ store, db, users }: StoreSubject) {
           .then((lost) => lost.map(show).toSorted())
       case 'clock':
         return store.advanceClocks(db, new Map([[operation.sidecar, instantOf(operation.at)]]))
+      case 'forget clocks':
+        return store.forgetClocksAfter(db, instantOf(operation.after))
       case 'report':
         return report(operation.sidecar, instantOf(operation.at))
       case 'lend':
@@ -269,7 +278,7 @@ function createRunner({ store, db, users }: StoreSubject) {
       case 'spend':
         return spend(operation.used)
       case 'end':
-        return end(operation.at)
+        return end(operation)
     }
   }
 }

@@ -8,7 +8,7 @@ function world() {
   const state = { seconds: 0, observed: null as number | null, reads: 0 }
   const at = () => new Date(start + state.seconds * 1000)
   const boundRate = createBoundRate({
-    findRate: async (_at, since) => {
+    findRate: async (since) => {
       state.reads++
       const observedAt = new Date(start + (state.observed ?? 0) * 1000)
       return state.observed === null || observedAt < since
