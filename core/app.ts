@@ -5,6 +5,7 @@ import { type OutsideParts, createModules } from './modules.ts'
 import { createOperatorLog } from './platform/operator-log.ts'
 import { type ProcessDeps, openPlatform } from './platform/platform.ts'
 import { startUpkeep } from './platform/upkeep.ts'
+import { readinessService } from './rpc/readiness.ts'
 import { startGrpcServer } from './rpc/server.ts'
 
 const drainMs = 2_500
@@ -17,7 +18,7 @@ export async function startCore(config: CoreConfig, deps: ProcessDeps & OutsideP
   const { modules, authenticator } = createModules(platform, config, deps)
   const lifecycles = modules.flatMap(({ lifecycle }) => lifecycle ?? [])
   for (const { prepare } of lifecycles) await prepare?.()
-  const services = modules.flatMap((module) => module.services)
+  const services = [...modules.flatMap((module) => module.services), readinessService(ready)]
   const operatorLog = createOperatorLog(platform)
   const serving = { ...platform, ...config.server, authenticator, operatorLog }
   const server = await startGrpcServer(services, serving)

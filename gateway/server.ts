@@ -3,7 +3,7 @@ import {
   type Readiness,
   hostForUrl,
   listenError,
-  partStates,
+  partStateOf,
 } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
@@ -47,7 +47,7 @@ export interface Gateway {
   readonly edgeUrl: string | undefined
   /** Drains within 3 s; may be called again. */
   stop(): Promise<void>
-  /** Whether core answers. */
+  /** Whether core answers, and its parts. */
   readonly ready: Readiness
 }
 
@@ -164,11 +164,14 @@ async function stopAll(apps: readonly App[], core: Core): Promise<void> {
   core.close()
 }
 
+/** `core`, and the parts of core by their own names. A core that refuses this gateway is unavailable to it. */
 async function readiness(core: Core): Promise<Parts> {
-  const { tokens } = core.callsFor({ correlationId: 'readiness' })
-  const answers = await tokens.jwks({}).then(
-    () => true,
-    () => false,
+  const { readiness } = core.callsFor({ correlationId: 'readiness' })
+  const parts = await readiness({}).then(
+    ({ parts }) => parts,
+    () => null,
   )
-  return partStates({ core: answers }, ['core'])
+  if (parts === null) return { core: 'unavailable' }
+  const states = parts.map(({ name, state }) => [name, partStateOf(state)] as const)
+  return { ...Object.fromEntries(states), core: 'ok' }
 }

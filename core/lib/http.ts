@@ -82,6 +82,10 @@ export const partStates = (
     ]),
   )
 
+/** A state that another process sent; one that this version does not know is `degraded`. */
+export const partStateOf = (text: string): PartState =>
+  order.find((state) => state === text) ?? 'degraded'
+
 const order: readonly PartState[] = ['unavailable', 'degraded', 'ok']
 
 /** The answer of /readyz: the worst state of all parts, and each of them. 503 only where the process cannot do its work. */

@@ -107,13 +107,16 @@ const connectionCodes = new Set([
 const isBroken = ({ cause }: ConnectError): boolean =>
   cause instanceof Error && 'code' in cause && typeof cause.code === 'string'
 
+const wrongToken =
+  'core does not accept the token of this gateway; only the operator can correct this'
+
 /** Throws the DomainError that the trailer names; UNAVAILABLE or INTERNAL when there is no trailer, because no handler ran. */
 export function rethrow(thrown: unknown): never {
   const error = ConnectError.from(thrown)
   const reason = error.metadata.get(reasonTrailer)
-  // A wrong token is a fault of the deployment; the public learns only that the service is down.
+  // A fault of the deployment; core's message is for the log.
   if (reason === 'SERVICE_TOKEN_INVALID' || reason === 'SERVICE_ROLE_FORBIDDEN') {
-    throw new DomainError('UNAVAILABLE', 'the service cannot be reached now', { cause: error })
+    throw new DomainError('SERVICE_TOKEN_INVALID', wrongToken, { cause: error })
   }
   if (isReason(reason)) {
     const members = membersOf(error.metadata.get(membersTrailer))

@@ -37,6 +37,7 @@ import {
   KeyService,
 } from '../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import { BuilderUserService } from '../../proto/gen/es/tollgate/keys/v1/builder_pb.ts'
+import { ReadinessService } from '../../proto/gen/es/tollgate/platform/v1/readiness_pb.ts'
 import { AuthorizationService } from '../../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
 import { DeviceService } from '../../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
 import {
@@ -93,7 +94,7 @@ type BatchedMethod<Request, Response> = (
 export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: string) {
   const { baseUrl, sessionManager } = openSessions(address)
   const transport = createGrpcTransport({ baseUrl, sessionManager, readMaxBytes: maxAnswerBytes })
-  const callers = createClient(CallerService, transport)
+  const { callers, readiness } = openChecks(transport)
   const users = createClient(UserService, transport)
   const keys = createClient(KeyService, transport)
   const builderUsers = createClient(BuilderUserService, transport)
@@ -114,8 +115,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: str
   const catalog = createClient(CatalogService, transport)
   const plans = createClient(PlanService, transport)
   const subscriptions = createClient(SubscriptionService, transport)
-  const { authorization, devices, registrations } = openLogins(transport)
-  const grants = createClient(GrantService, transport)
+  const { authorization, devices, grants, registrations } = openLogins(transport)
 
   const options = { token: address.token, deadlineMs }
   const batches = batchedMethods({ tokens, users, keys, allowances, grants }, options)
@@ -129,6 +129,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: str
     /** Whether core has already seen this caller's credential. */
     hasCalled: (context: CallContext) => () => context.hasCalled,
     checkCaller: ({ call }: CallContext) => call(callers.checkCaller),
+    readiness: ({ call }: CallContext) => call(readiness.getReadiness),
     apps: ({ call }: CallContext) => ({ find: call(apps.findApp) }),
     origins: ({ call }: CallContext) => ({ check: call(management.checkOrigin) }),
     management: ({ call }: CallContext) => ({
@@ -317,7 +318,13 @@ export type Core = ReturnType<typeof connectCore>
 export type CoreCalls = ReturnType<Core['callsFor']>
 
 /** The clients of what people and programs log in with. */
+const openChecks = (transport: Transport) => ({
+  callers: createClient(CallerService, transport),
+  readiness: createClient(ReadinessService, transport),
+})
+
 const openLogins = (transport: Transport) => ({
+  grants: createClient(GrantService, transport),
   authorization: createClient(AuthorizationService, transport),
   devices: createClient(DeviceService, transport),
   registrations: createClient(RegistrationService, transport),

@@ -24,6 +24,7 @@ import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as subscriptions from '../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
 import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import * as plans from '../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
+import * as readiness from '../../proto/gen/ts-proto/tollgate/platform/v1/readiness.ts'
 import * as grants from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import * as devices from '../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import * as authorization from '../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
@@ -356,6 +357,7 @@ const registered = registrations.RegisteredClient.fromPartial({
 
 const answers = {
   checkCaller: {} satisfies identity.CheckCallerResponse,
+  getReadiness: { parts: [] } satisfies readiness.GetReadinessResponse,
   findApp: { clientId } satisfies identity.FindAppResponse,
   checkOrigin: { allowed: false } satisfies management.CheckOriginResponse,
   getSession: {
@@ -568,6 +570,7 @@ const services: ServiceDefinition[] = [
   grants.GrantServiceService,
   devices.DeviceServiceService,
   authorization.AuthorizationServiceService,
+  readiness.ReadinessServiceService,
 ]
 
 /** A server of core's services. RPCs that are not scripted answer NOT_FOUND. */

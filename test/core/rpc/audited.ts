@@ -195,6 +195,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'plans.v1.CatalogService/UpdateProfile': as('discovery_profile_updated'),
   'plans.v1.CatalogService/DeleteProfile': as('discovery_profile_deleted'),
   'platform.v1.AuditService/ExportAudit': 'reads',
+  'platform.v1.ReadinessService/GetReadiness': 'reads',
   'platform.v1.SealingService/Rewrap': operator,
   'platform.v1.SealingService/CountSealed': 'reads',
   'signer.v1.DecisionService/RecordDecisions': not('decisions are a record of their own'),

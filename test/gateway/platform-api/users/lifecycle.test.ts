@@ -96,9 +96,29 @@ describe('settings', () => {
 })
 
 describe('a gateway', () => {
-  it('is ready when core answers', async () => {
+  it('follows the readiness of core, and is unavailable where core refuses its token', async () => {
     harness = await startHarness()
     expect(await harness.gateway.ready()).toEqual({ core: 'ok' })
+    harness.core.answer('getReadiness', {
+      parts: [
+        { name: 'database', state: 'unavailable' },
+        { name: 'openmeter', state: 'degraded' },
+        { name: 'kafka', state: 'a state of a later version' },
+      ],
+    })
+    expect(await harness.gateway.ready()).toEqual({
+      core: 'ok',
+      database: 'unavailable',
+      openmeter: 'degraded',
+      kafka: 'degraded',
+    })
+    for (const reason of ['SERVICE_TOKEN_INVALID', 'SERVICE_ROLE_FORBIDDEN'] as const) {
+      harness.core.refuse('getReadiness', reason)
+      expect(await harness.gateway.ready()).toEqual({ core: 'unavailable' })
+      harness.core.refuse('listUsers', reason)
+      const refused = await harness.ask('GET', `/api/v1/apps/${clientId}/users`)
+      expect([refused.status, refused.body['code']]).toEqual([503, 'service_token_invalid'])
+    }
     harness.core.stop()
     expect(await harness.gateway.ready()).toEqual({ core: 'unavailable' })
     expect((await harness.ask('GET', `/api/v1/apps/${clientId}/users`)).status).toBe(503)
