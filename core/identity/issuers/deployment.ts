@@ -42,6 +42,7 @@ export function createDeployment({ clients, settings }: DeploymentDeps) {
       clientClaim,
       clientValues: [named],
       userClaim: subjectClaim,
+      userPrefix: '',
       jwksUri: jwksUrl ?? null,
       createdAt: new Date(0),
       updatedAt: new Date(0),

@@ -1,10 +1,12 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { UnprovedToken } from '../../lib/foreign-tokens/form.ts'
+import { isEditableClaim } from '../../lib/foreign-tokens/user-claim.ts'
 import { secondsOf } from '../../lib/time.ts'
 import { authId } from '../../platform/ids.ts'
 import type { Clients } from '../apps/clients.ts'
 import type { User } from '../types.ts'
 import type { Users } from '../users/users.ts'
+import type { TrustRules } from './store.ts'
 import {
   type Fault,
   type ForeignIdentity,
@@ -34,6 +36,8 @@ export interface TokenCheck {
   readonly externalUserId: string
   readonly userStatus: string
   readonly expiresAt: string
+  /** Weak places of the rules, whatever the token says. */
+  readonly warnings: readonly string[]
 }
 
 /** Users who come with a token of an issuer that their app trusts (docs/trusted-issuers.md). */
@@ -78,6 +82,7 @@ export function createForeignTokens({ verification, clients, users }: ForeignTok
       externalUserId: externalUserId ?? '',
       userStatus: externalUserId === null ? '' : (user?.status ?? 'unknown'),
       expiresAt: opened ? expiryOf(opened) : '',
+      warnings: warningsOf(trust),
     }
   }
 
@@ -96,6 +101,13 @@ export function createForeignTokens({ verification, clients, users }: ForeignTok
 export type ForeignTokens = ReturnType<typeof createForeignTokens>
 
 const checkMs = 1_000
+
+const warningsOf = (trust: TrustRules | null): string[] =>
+  trust && isEditableClaim(trust.userClaim)
+    ? [
+        `at usual providers people can change ${trust.userClaim} by themselves, and so become another user of this app; name a claim that they cannot change, such as sub`,
+      ]
+    : []
 
 /** In ISO 8601; "" when the token names no instant. */
 function expiryOf({ claims: { exp } }: UnprovedToken): string {

@@ -127,6 +127,7 @@ export function createIssuers({ pool, grants, now }: IssuersDeps) {
         clientClaim: issuer.clientClaim,
         clientValues: issuer.clientValues.join(' '),
         userClaim: issuer.userClaim,
+        userPrefix: issuer.userPrefix,
         jwksUri: issuer.jwksUri,
       },
     })

@@ -105,8 +105,8 @@ function createOperatorHandlers({
 }
 
 async function checkOf({ check }: Pick<ForeignTokens, 'check'>, token: string, clientId: string) {
-  const { rules, ...rest } = await check(token.trim(), clientId)
-  return { ...rest, rules: rules.map((outcome) => ({ ...outcome })) }
+  const { rules, warnings, ...rest } = await check(token.trim(), clientId)
+  return { ...rest, rules: rules.map((outcome) => ({ ...outcome })), warnings: [...warnings] }
 }
 
 const editorOf = (
@@ -125,6 +125,7 @@ const render = (issuer: TrustedIssuer) => ({
     clientClaim: issuer.clientClaim ?? '',
     clientValues: [...issuer.clientValues],
     userClaim: issuer.userClaim,
+    userPrefix: issuer.userPrefix,
     jwksUri: issuer.jwksUri ?? '',
   },
   createdAt: issuer.createdAt.toISOString(),

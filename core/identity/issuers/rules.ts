@@ -1,12 +1,14 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { TrustRules as TrustRulesMessage } from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
 import { withoutFinalSlashes } from '../../lib/text/urls.ts'
+import { isForeignUser } from '../../lib/foreign-tokens/form.ts'
 import { isReadable } from '../../lib/text/readable.ts'
 import type { TrustRules, TrustedIssuer } from './store.ts'
 
 const valuesMax = 20
 const textMax = 200
 const urlMax = 500
+const prefixMax = 50
 const claimName = /^[\x21-\x7e]{1,100}$/
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
@@ -33,6 +35,7 @@ export function parseRules(message: TrustRulesMessage | undefined, ownIssuer: st
     clientClaim,
     clientValues,
     userClaim: message.userClaim === '' ? 'sub' : parseClaim(message.userClaim, 'userClaim'),
+    userPrefix: parsePrefix(message.userPrefix),
     jwksUri: message.jwksUri === '' ? null : parseAddress(message.jwksUri, 'jwksUri'),
   }
 }
@@ -53,6 +56,13 @@ function parseAddress(text: string, field: string): string {
 function parseClaim(text: string, field: string): string {
   if (claimName.test(text)) return text
   throw invalid(`${field} must be the name of a claim: 1 to 100 printable ASCII characters`)
+}
+
+function parsePrefix(text: string): string {
+  if (text === '' || (text.length <= prefixMax && isForeignUser(`${text}x`))) return text
+  throw invalid(
+    `userPrefix must have at most ${prefixMax} readable characters, no white space before it, and not begin with owner: or user:`,
+  )
 }
 
 function parseTexts(values: readonly string[], field: string): string[] {

@@ -11,6 +11,8 @@ export interface TrustRules {
   readonly clientClaim: string | null
   readonly clientValues: readonly string[]
   readonly userClaim: string
+  /** Stands before the user claim in external ids. */
+  readonly userPrefix: string
   readonly jwksUri: string | null
 }
 
@@ -29,7 +31,7 @@ export interface AppIssuer extends TrustedIssuer {
 }
 
 const columns = `t.app_id as "appId", t.id, t.generation, t.issuer, t.audiences, t.client_claim as "clientClaim",
-  t.client_values as "clientValues", t.user_claim as "userClaim", t.jwks_uri as "jwksUri",
+  t.client_values as "clientValues", t.user_claim as "userClaim", t.user_prefix as "userPrefix", t.jwks_uri as "jwksUri",
   t.created_at as "createdAt", t.updated_at as "updatedAt"`
 
 export const listIssuers = (db: Db, app: AppId): Promise<TrustedIssuer[]> =>
@@ -73,13 +75,13 @@ export async function lockIssuer(db: Db, issuer: string): Promise<void> {
 export async function putIssuer(db: Db, row: TrustedIssuer): Promise<void> {
   await db.query(sql`
     insert into trusted_issuers (app_id, id, generation, issuer, audiences, client_claim, client_values, user_claim,
-                                 jwks_uri, created_at, updated_at)
+                                 user_prefix, jwks_uri, created_at, updated_at)
     values (${row.appId}, ${row.id}, ${row.generation}, ${row.issuer}, ${row.audiences}, ${row.clientClaim},
-            ${row.clientValues}, ${row.userClaim}, ${row.jwksUri}, ${row.createdAt}, ${row.updatedAt})
+            ${row.clientValues}, ${row.userClaim}, ${row.userPrefix}, ${row.jwksUri}, ${row.createdAt}, ${row.updatedAt})
     on conflict (app_id, id) do update
     set generation = excluded.generation, issuer = excluded.issuer, audiences = excluded.audiences,
         client_claim = excluded.client_claim, client_values = excluded.client_values,
-        user_claim = excluded.user_claim, jwks_uri = excluded.jwks_uri, updated_at = excluded.updated_at`)
+        user_claim = excluded.user_claim, user_prefix = excluded.user_prefix, jwks_uri = excluded.jwks_uri, updated_at = excluded.updated_at`)
 }
 
 /** Writes down each combination of audience and client that the rules match. A unique violation when one is another's. */

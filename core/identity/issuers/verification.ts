@@ -4,13 +4,13 @@ import {
   type UnprovedToken,
   algorithmOf,
   isForeignType,
-  isForeignUser,
   isUnderstood,
   issuerOf,
   openToken,
   textsOf,
   timeFault,
 } from '../../lib/foreign-tokens/form.ts'
+import { namedUser, userFault } from '../../lib/foreign-tokens/user-claim.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
 import { type ExternalUserId, externalUserId, subjectProblem } from '../../platform/ids.ts'
@@ -244,13 +244,9 @@ const isForClient = (
   textsOf(claimOf(token, clientClaim)).some((value) => clientValues.includes(value))
 
 /** The user whom the token names; null for none, and for a name that no user of an integrator may have (decision 8). */
-export function userOf(
-  token: UnprovedToken,
-  { userClaim }: store.TrustRules,
-): ExternalUserId | null {
-  const named = claimOf(token, userClaim)
-  if (typeof named !== 'string' || !isForeignUser(named)) return null
-  return subjectProblem(named) === null ? externalUserId(named) : null
+export function userOf(token: UnprovedToken, trust: store.TrustRules): ExternalUserId | null {
+  const named = namedUser(token.claims, trust)
+  return named !== null && subjectProblem(named) === null ? externalUserId(named) : null
 }
 
 function formOutcomes(token: UnprovedToken, trust: store.TrustRules | null): RuleOutcome[] {
@@ -283,7 +279,7 @@ function outcomesOf(token: UnprovedToken, trust: store.AppIssuer): RuleOutcome[]
     ),
     outcome(
       'user',
-      userOf(token, trust) === null ? 'must be a text that a user of this app may be called' : null,
+      userOf(token, trust) === null ? userFault(token.claims, userClaim) : null,
       `${userClaim} is ${printable(claimOf(token, userClaim))}`,
     ),
   ]

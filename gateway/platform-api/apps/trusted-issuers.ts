@@ -23,6 +23,11 @@ const ruleFields = {
   }),
   clientValues: texts('The values of that claim that mean this app.'),
   userClaim: Type.String({ description: 'The claim that becomes externalUserId.' }),
+  userPrefix: Type.String({
+    maxLength: 50,
+    description:
+      'Stands before the claim in externalUserId, so that users of two issuers keep apart; empty for none.',
+  }),
   jwksUri: nullable({
     description:
       "The address of the issuer's keys; found through its discovery document when null.",
@@ -71,6 +76,9 @@ const TokenCheck = named(
       }),
       { description: 'Every rule that could be applied, whether one before it refused or not.' },
     ),
+    warnings: Type.Array(Type.String(), {
+      description: 'Weak places of the rules, such as a user claim that people can change.',
+    }),
     trustedIssuerId: nullable({ description: 'Whose rules were applied.' }),
     externalUserId: nullable({ description: 'Whom the token would stand for.' }),
     userStatus: nullable({
@@ -88,6 +96,7 @@ const Rules = Type.Object(
     clientClaim: Type.Optional(ruleFields.clientClaim),
     clientValues: Type.Optional(ruleFields.clientValues),
     userClaim: Type.Optional(ruleFields.userClaim),
+    userPrefix: Type.Optional(ruleFields.userPrefix),
     jwksUri: Type.Optional(ruleFields.jwksUri),
   },
   { additionalProperties: false },
@@ -232,14 +241,13 @@ const toRules = (body: Static<typeof Rules>) => ({
   clientClaim: body.clientClaim ?? '',
   clientValues: body.clientValues ?? [],
   userClaim: body.userClaim ?? '',
+  userPrefix: body.userPrefix ?? '',
   jwksUri: body.jwksUri ?? '',
 })
 
 function toIssuer({ id, rules, createdAt, updatedAt }: TrustedIssuerMessage) {
-  const { issuer, audiences, clientClaim, clientValues, userClaim, jwksUri } = requireField(
-    rules,
-    'rules',
-  )
+  const { issuer, audiences, clientClaim, clientValues, userClaim, userPrefix, jwksUri } =
+    requireField(rules, 'rules')
   return {
     id,
     issuer,
@@ -247,14 +255,16 @@ function toIssuer({ id, rules, createdAt, updatedAt }: TrustedIssuerMessage) {
     clientClaim: clientClaim || null,
     clientValues,
     userClaim,
+    userPrefix,
     jwksUri: jwksUri || null,
     createdAt,
     updatedAt,
   }
 }
 
-const toCheck = ({ accepted, rules, ...check }: TokenCheckMessage) => ({
+const toCheck = ({ accepted, rules, warnings, ...check }: TokenCheckMessage) => ({
   accepted,
+  warnings,
   rules: rules.map(({ rule, passed, detail }) => ({ rule, passed, detail })),
   trustedIssuerId: check.trustedIssuerId || null,
   externalUserId: check.externalUserId || null,

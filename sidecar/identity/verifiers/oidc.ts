@@ -2,11 +2,11 @@ import { type JWTPayload, type JWTVerifyGetKey, decodeJwt, errors, jwtVerify } f
 import {
   foreignAlgorithms,
   isForeignType,
-  isForeignUser,
   looksLikeToken,
   scopesOf,
   toleranceSeconds,
 } from '../../../core/lib/foreign-tokens/form.ts'
+import { namedUser } from '../../../core/lib/foreign-tokens/user-claim.ts'
 import { textOf } from '../../../core/lib/json.ts'
 import { slashForms, withoutFinalSlashes } from '../../../core/lib/text/urls.ts'
 import type { Now } from '../../../core/lib/time.ts'
@@ -191,8 +191,10 @@ function identityOf(
   // Of ours azp is the client that the app's person uses, perhaps one that registered itself. Never the audience: it would
   // let one tenant's token speak for another.
   const clientId = (trusted.own ? '' : textOf(claims[clientIdClaim])) || textOf(claims['client_id'])
-  const externalUserId = textOf(claims[subjectClaim])
-  if (!clientId || !externalUserId || !(trusted.own || isForeignUser(externalUserId))) return null
+  const externalUserId = trusted.own
+    ? textOf(claims[subjectClaim])
+    : namedUser(claims, { userClaim: subjectClaim, userPrefix: '' })
+  if (!clientId || !externalUserId) return null
   return {
     issuer: withoutFinalSlashes(trusted.issuer),
     clientId,

@@ -131,6 +131,7 @@ describe("a token of the deployment's own issuer", () => {
         clientClaim: 'azp',
         clientValues: [app.clientId],
         userClaim: 'sub',
+        userPrefix: '',
         jwksUri: `${idp.url}/keys`,
       },
     })

@@ -53,6 +53,7 @@ const rulesOf = (rules: Partial<TrustRules>): TrustRules => ({
   clientClaim: '',
   clientValues: [],
   userClaim: '',
+  userPrefix: '',
   jwksUri: '',
   ...rules,
 })
@@ -287,6 +288,45 @@ describe('a foreign token', () => {
     expect(await userCount()).toBe(0)
   })
 
+  it('stands for a user by e-mail address only when the provider has verified the address', async () => {
+    await trust({ ...webClient, userClaim: 'email' })
+    const verify = async (more: Readonly<Record<string, unknown>>) => {
+      const text = await token({ email: 'ada@example.com', ...more })
+      const { identity, fault } = await core.as().verifyForeignToken({ token: text })
+      return identity?.externalUserId ?? fault
+    }
+    expect(await verify({ email_verified: true })).toBe('ada@example.com')
+    for (const word of [undefined, false, 'true', 1])
+      expect(await verify({ email_verified: word })).toBe('invalid_identity')
+    const text = await token({ email: 'ada@example.com' })
+    const { check } = await owner.checkForeignToken({ clientId: app.clientId, token: text })
+    expect(check?.rules.find(({ rule }) => rule === 'user')?.detail).toContain(
+      'counts only with email_verified: true',
+    )
+  })
+
+  it('stands for a user behind the prefix of its issuer, whose claim may then begin as reserved ids do', async () => {
+    await trust({ ...webClient, userPrefix: 'shop:' })
+    const verify = async (sub: string) => {
+      const text = await token({ sub })
+      const { identity, fault } = await core.as().verifyForeignToken({ token: text })
+      return identity?.externalUserId ?? fault
+    }
+    expect(await verify('ada')).toBe('shop:ada')
+    expect(await verify('user:1')).toBe('shop:user:1')
+    expect(await verify(' ada')).toBe('invalid_identity')
+    const { issuers } = await owner.listTrustedIssuers({ clientId: app.clientId })
+    expect(issuers[0]?.rules?.userPrefix).toBe('shop:')
+  })
+
+  it('never makes a reserved name of prefix and claim', async () => {
+    await trust({ ...webClient, userPrefix: 'own' })
+    const text = await token({ sub: 'er:1' })
+    expect(await core.as().verifyForeignToken({ token: text })).toMatchObject({
+      fault: 'invalid_identity',
+    })
+  })
+
   it('opens no signer session, which would outlive it', async () => {
     await trust(webClient)
     const request = {
@@ -370,6 +410,10 @@ describe('trust in an issuer', () => {
     ['too many values', { clientValues: Array.from({ length: 21 }, (_, i) => `c${i}`) }],
     ['a claim with a space', { userClaim: 'a b' }],
     ['keys at no URL', { jwksUri: 'keys' }],
+    ['a reserved prefix', { userPrefix: 'user:' }],
+    ['a prefix behind white space', { userPrefix: ' a' }],
+    ['a prefix that cannot be read', { userPrefix: 'a\u202e' }],
+    ['a long prefix', { userPrefix: 'a'.repeat(51) }],
   ]
   it.each(invalid)('with %s is refused', async (_what, rules) => {
     expect(await outcome(trust({ ...webClient, ...rules }))).toBe('REQUEST_INVALID')
@@ -538,6 +582,31 @@ describe('the check of a token', () => {
     )
     expect(rows.some((row) => row.text.includes(text.slice(0, 40)))).toBe(false)
   })
+
+  it.each([
+    'email',
+    'preferred_username',
+    'name',
+    'nickname',
+    'https://shop.example/email',
+    'https://shop.example/user_metadata',
+    'custom:handle',
+  ])('warns of people who can change the user claim %s', async (userClaim) => {
+    await trust({ ...webClient, userClaim })
+    const text = await token()
+    const { check } = await owner.checkForeignToken({ clientId: app.clientId, token: text })
+    expect(check?.warnings).toEqual([expect.stringContaining(`people can change ${userClaim}`)])
+  })
+
+  it.each(['sub', 'oid', 'https://shop.example/app_metadata_id'])(
+    'warns of nothing where the user claim is %s',
+    async (userClaim) => {
+      await trust({ ...webClient, userClaim })
+      const text = await token()
+      const { check } = await owner.checkForeignToken({ clientId: app.clientId, token: text })
+      expect(check?.warnings).toEqual([])
+    },
+  )
 
   it('names what is wrong with the provider', async () => {
     await trust(webClient)

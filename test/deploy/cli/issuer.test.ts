@@ -57,10 +57,14 @@ it('adds, lists, checks and removes an issuer', async () => {
 })
 
 it('passes on which claim names the user, and where the keys are', async () => {
-  const rules = { userClaim: 'email', jwksUri: `${idp.url}/other/keys` }
-  const flags = `--user-claim ${rules.userClaim} --jwks-uri ${rules.jwksUri} --json`
+  const rules = { userClaim: 'email', userPrefix: 'other:', jwksUri: `${idp.url}/other/keys` }
+  const flags = `--user-claim ${rules.userClaim} --user-prefix ${rules.userPrefix} --jwks-uri ${rules.jwksUri} --json`
   const added = JSON.parse((await run(`add ${idp.url}/other --audience api ${flags}`)).text)
   expect(added).toMatchObject({ rules })
+  expect((await run('list')).text).toContain('other:email')
+  const file = join(tmpdir(), `tollgate-token-${randomUUID()}`)
+  await writeFile(file, await signForeign(key, { iss: `${idp.url}/other`, aud: 'api', exp: 1 }))
+  expect((await run(`check --file ${file}`)).text).toContain('Warning: at usual providers people')
   await run(`remove ${added.id}`)
 })
 

@@ -42,6 +42,7 @@ async function trust(
       clientClaim,
       clientValues,
       userClaim: '',
+      userPrefix: '',
       jwksUri: '',
     },
   })

@@ -247,6 +247,22 @@ describe('a token of a foreign issuer', () => {
     })
   })
 
+  it('names its user by e-mail address only when the issuer has verified the address', async () => {
+    const foreign = await newSigningKey('f1')
+    const idp = await startIssuer(foreign)
+    const harness = await withKey({ JWT_ISSUER: idp.url, CLAIM_USAGE_SUBJECT: 'email' })
+    const tokenOf = (verified: unknown) => {
+      const claims = { email: 'user_42', external_user_id: undefined, email_verified: verified }
+      return sign(foreign, { iss: idp.url, aud: idp.url, ...claims })
+    }
+    expect(await decide(harness, await tokenOf(true))).toMatchObject({
+      status: 200,
+      auth_id: 'tenant_a:user_42',
+    })
+    for (const word of [undefined, false, 'true'])
+      expect(await decide(harness, await tokenOf(word))).toMatchObject({ status: 401 })
+  })
+
   it('is accepted ten seconds after its issuer was away', async () => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign)

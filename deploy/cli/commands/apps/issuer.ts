@@ -22,6 +22,7 @@ const options = {
   'client-claim': { type: 'string' },
   'client-value': { type: 'string', multiple: true },
   'user-claim': { type: 'string' },
+  'user-prefix': { type: 'string' },
   'jwks-uri': { type: 'string' },
   json: { type: 'boolean' },
 } as const
@@ -36,7 +37,7 @@ export const issuer: Command = {
       },
       {
         syntax:
-          'tollgate issuer add ISSUER --app APP [--audience TEXT]... [--client-claim CLAIM --client-value TEXT...] [--user-claim CLAIM] [--jwks-uri URL] [--json]',
+          'tollgate issuer add ISSUER --app APP [--audience TEXT]... [--client-claim CLAIM --client-value TEXT...] [--user-claim CLAIM] [--user-prefix TEXT] [--jwks-uri URL] [--json]',
         text:
           'Trusts tokens whose iss is ISSUER, with one of the audiences, and with one of the values in the client claim; ' +
           'at least one of both is needed. docs/trusted-issuers.md has an example for each of the usual providers.',
@@ -60,6 +61,7 @@ export const issuer: Command = {
           ['--client-claim CLAIM', 'The claim that names the client: azp, client_id, ...'],
           ['--client-value TEXT', 'What it says for this app; repeat it for more.'],
           ['--user-claim CLAIM', 'The claim that becomes externalUserId; sub by default.'],
+          ['--user-prefix TEXT', 'Stands before that claim in externalUserId.'],
           ['--jwks-uri URL', 'The keys, where the issuer has no discovery document.'],
           ['--file PATH', 'Where the token is; - for the standard input.'],
         ],
@@ -96,6 +98,7 @@ async function add(argv: readonly string[]): Promise<void> {
     clientClaim: values['client-claim'] ?? '',
     clientValues: values['client-value'] ?? [],
     userClaim: values['user-claim'] ?? '',
+    userPrefix: values['user-prefix'] ?? '',
     jwksUri: values['jwks-uri'] ?? '',
   }
   const answer = await changeCore(values, (core) => core.addAppTrustedIssuer({ clientId, rules }))
@@ -131,7 +134,8 @@ async function check(argv: readonly string[]): Promise<void> {
   printLines(answer.check ? linesOf(answer.check) : [])
 }
 
-function linesOf({ accepted, rules, externalUserId, userStatus, expiresAt }: TokenCheck): string[] {
+function linesOf({ accepted, rules, warnings, ...check }: TokenCheck): string[] {
+  const { externalUserId, userStatus, expiresAt } = check
   const outcomes = rules.map(({ rule, passed, detail }) => [rule, passed ? 'ok' : 'NO', detail])
   const user = externalUserId === '' ? 'nobody' : `${externalUserId} (${userStatus})`
   return [
@@ -139,11 +143,13 @@ function linesOf({ accepted, rules, externalUserId, userStatus, expiresAt }: Tok
     '',
     `It stands for ${user}${expiresAt === '' ? '' : `, until ${expiresAt}`}.`,
     accepted ? 'It would be accepted.' : 'It would be refused.',
+    ...warnings.map((warning) => `Warning: ${warning}.`),
   ]
 }
 
 function rowOf({ id, rules }: TrustedIssuer): string[] {
   const { issuer: address = '', audiences = [], clientClaim, clientValues = [] } = rules ?? {}
   const client = clientClaim ? `${clientClaim} is ${clientValues.join(' or ')}` : 'any'
-  return [id, address, audiences.join(' ') || 'any', client, rules?.userClaim ?? '']
+  const user = `${rules?.userPrefix ?? ''}${rules?.userClaim ?? ''}`
+  return [id, address, audiences.join(' ') || 'any', client, user]
 }
