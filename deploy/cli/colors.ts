@@ -10,3 +10,10 @@ export const command = (text: string): string => styleText('cyan', text, { strea
 /** The label of an error, on standard error. */
 export const failure = (text: string): string =>
   styleText(['bold', 'red'], text, { stream: process.stderr })
+
+/** The level of a line of the log, in five columns. */
+export function level(word: string): string {
+  const text = word.toUpperCase().padEnd(5)
+  const style = word === 'fatal' || word === 'error' ? 'red' : word === 'warn' ? 'yellow' : 'dim'
+  return styleText(style, text, { stream: process.stdout })
+}

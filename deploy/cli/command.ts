@@ -1,7 +1,7 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util'
 import { didYouMean } from '../../core/lib/names/did-you-mean.ts'
 import { type CoreClient, type CoreReader, connectCore } from './client.ts'
-import { type CoreTarget, findCore, requireConsent } from './target.ts'
+import { type CoreTarget, findCore, findDefaultApp, requireConsent } from './target.ts'
 import type { Help } from './help.ts'
 
 export interface Command {
@@ -16,7 +16,7 @@ export interface Command {
 export class UsageError extends Error {}
 
 /** What every command takes. */
-const commonOptions = { target: { type: 'string' } } as const
+const commonOptions = { target: { type: 'string' }, json: { type: 'boolean' } } as const
 
 /** Parses options strictly: an unknown one is a UsageError that names it. */
 export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(
@@ -60,19 +60,26 @@ export function parseOptions<const T extends NonNullable<ParseArgsConfig['option
   return values
 }
 
-/** The options that a command cannot do without. A UsageError names those that are missing. */
-export function need<Name extends string>(
+/**
+ * The options that a command cannot do without. A UsageError names those that are missing. Without --app it is the demo
+ * app of the data directory, where the command goes to the core of that directory.
+ */
+export async function need<Name extends string>(
   command: string,
-  values: Readonly<Partial<Record<Name, unknown>>>,
+  parsed: Readonly<Partial<Record<Name, unknown>>> & Target,
   names: readonly Name[],
-): Record<Name, string> {
+): Promise<Record<Name, string>> {
+  const isAppMissing = names.some((name) => name === 'app' && parsed[name] === undefined)
+  const defaults = isAppMissing ? { app: await findDefaultApp(parsed.target) } : {}
+  const values: Readonly<Partial<Record<Name, unknown>>> = { ...defaults, ...parsed }
   const missing = names.filter((name) => typeof values[name] !== 'string')
   if (missing.length > 0)
     throw new UsageError(`${command} needs ${missing.map((name) => `--${name}`).join(' and ')}`)
   return Object.fromEntries(names.map((name) => [name, values[name]])) as Record<Name, string>
 }
 
-type Act = (argv: readonly string[]) => Promise<void>
+/** Resolves to the exit code; undefined means 0. */
+type Act = (argv: readonly string[]) => Promise<number | undefined> | Promise<void>
 
 /** Runs the action that the first word names. A UsageError lists the actions for any other word. */
 export const runAction =
@@ -83,8 +90,8 @@ export const runAction =
       const names = Object.keys(actions)
       throw new UsageError(`${command} takes ${names.join(', ')}${didYouMean(word, names)}`)
     }
-    await act(rest)
-    return 0
+    const code = await act(rest)
+    return typeof code === 'number' ? code : 0
   }
 
 /** A page size from the command line. */

@@ -14,7 +14,8 @@ import { app } from './commands/apps/app.ts'
 import { audit } from './commands/audit.ts'
 import { archive } from './commands/archive.ts'
 import { collector } from './commands/collector.ts'
-import { config } from './commands/config.ts'
+import { config } from './commands/run/config.ts'
+import { createCompletion } from './commands/run/completion.ts'
 import { decision } from './commands/decision.ts'
 import { exportTickets } from './commands/export.ts'
 import { grant } from './commands/money/grant.ts'
@@ -22,6 +23,7 @@ import { holds } from './commands/money/holds.ts'
 import { importTickets } from './commands/import.ts'
 import { keys } from './commands/keys.ts'
 import { limits } from './commands/limits.ts'
+import { logs } from './commands/run/logs.ts'
 import { loss } from './commands/loss.ts'
 import { core, demo, gateway, sidecar, signerDouble, start } from './commands/programs.ts'
 import { billing } from './commands/money/billing.ts'
@@ -48,7 +50,18 @@ import { renderHelp } from './help.ts'
 
 /** The commands by what they are about, as `--help` lists them. */
 const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
-  Run: { start, core, gateway, sidecar, collector, config, demo, 'signer-double': signerDouble },
+  Run: {
+    start,
+    core,
+    gateway,
+    sidecar,
+    collector,
+    config,
+    logs,
+    demo,
+    'signer-double': signerDouble,
+    completion: createCompletion(() => commands),
+  },
   'Apps and people': {
     app,
     member,
@@ -118,7 +131,8 @@ ${line('--version', 'the version')}
 
 Commands that speak to a running core find it by --target HOST:PORT, by CORE_TARGET and CORE_TOKEN_OPERATOR, or in the
 data directory of an all-in-one service (TOLLGATE_DATA_DIR, default .tollgate). Those that write need --target, unless
-core is the one of that directory.
+core is the one of that directory. There --app may be omitted: it is the demo app.
+--json prints one JSON document.
 
 Exit codes: 0 success, 1 failure or a difference, 2 wrong usage.
 `

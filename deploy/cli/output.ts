@@ -5,8 +5,31 @@ export const printJson = (value: unknown): void =>
 export const printLines = (lines: readonly string[]): void =>
   void process.stdout.write(`${lines.join('\n')}\n`)
 
-/** Rows as lines, each column as wide as its widest cell. Control characters become `?`. */
-export function table(rows: readonly (readonly string[])[]): string[] {
+/** Prints the answer as JSON with --json, and otherwise the lines for people. */
+export function report(
+  { json }: { readonly json?: boolean | undefined },
+  answer: unknown,
+  lines: () => readonly string[],
+): void {
+  if (json) printJson(answer)
+  else printLines(lines())
+}
+
+/** Rows below a header, or the text `empty` where there are none. */
+export const table = (
+  columns: readonly string[],
+  rows: readonly (readonly string[])[],
+  empty?: string,
+): string[] => (rows.length === 0 && empty !== undefined ? [empty] : aligned([columns, ...rows]))
+
+/** The properties of one thing: a name and a value on each line. Leaves out those without a value. */
+export const properties = (
+  rows: readonly (readonly [name: string, value: string | undefined])[],
+): string[] =>
+  aligned(rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])))
+
+/** Each column as wide as its widest cell. Control characters become `?`. */
+function aligned(rows: readonly (readonly string[])[]): string[] {
   const cells = rows.map((row) => row.map(printable))
   const widths = (cells[0] ?? []).map((_, column) =>
     Math.max(...cells.map((row) => row[column]?.length ?? 0)),

@@ -37,6 +37,16 @@ export async function findCore(target: string | undefined): Promise<CoreTarget> 
   return { address, dataDir, isOwn, isNamed: target !== undefined }
 }
 
+/**
+ * The demo app of the data directory. Undefined where there is none, and where --target or CORE_TARGET may name another
+ * deployment.
+ */
+export async function findDefaultApp(target: string | undefined): Promise<string | undefined> {
+  if (target !== undefined || setVariables(process.env)['CORE_TARGET'] !== undefined)
+    return undefined
+  return (await readQuickstart(dataDirOf(process.env)))?.clientId
+}
+
 /** Throws unless the command may write there: to the caller's own quickstart, or where the command line says. */
 export function requireConsent({ address, dataDir, isOwn, isNamed }: CoreTarget): void {
   if (isOwn || isNamed) return

@@ -61,8 +61,11 @@ ${generated}
 
 \`npx tollgate <command> [options]\` runs one command, and \`npx tollgate <command> --help\` prints what this page says about it.
 Commands that speak to a running core find it by \`--target HOST:PORT\`, by \`CORE_TARGET\` with \`CORE_TOKEN_OPERATOR\` or
-\`CORE_TOKEN\`, or in the data directory of an all-in-one service (\`TOLLGATE_DATA_DIR\`). Where a command knows \`--json\`, that
-option prints one JSON document.
+\`CORE_TOKEN\`, or in the data directory of an all-in-one service (\`TOLLGATE_DATA_DIR\`). \`--json\`
+prints one JSON document. Without it amounts of money are in USD, with at least two decimals and all that they have.
+
+In the data directory of an all-in-one service a command that needs an app takes its demo app unless \`--app\`, \`--target\` or
+\`CORE_TARGET\` names another one.
 
 A command that writes does so without more ado only in the quickstart of this data directory: at its address, with the token that
 it made for itself. Any other deployment must be named on the command line each time, by \`--target HOST:PORT\`; \`CORE_TARGET\` is

@@ -1,9 +1,18 @@
 import { dataDirOf, readQuickstart } from '../../all-in-one/data-dir.ts'
-import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
-import { printJson, printLines } from '../output.ts'
+import {
+  type Command,
+  UsageError,
+  changeCore,
+  parse,
+  parseOptions,
+  parsePageSize,
+  runAction,
+  withCore,
+} from '../command.ts'
+import { printJson, printLines, report, table } from '../output.ts'
 
 export const account: Command = {
-  summary: 'creates and changes accounts of people and lets them set a new password',
+  summary: 'creates, lists and changes accounts of people and lets them set a new password',
   help: {
     usages: [
       {
@@ -23,6 +32,10 @@ export const account: Command = {
         text: 'Gives an account another address, or makes it a platform admin or no longer one. Its sessions go on.',
       },
       {
+        syntax: 'tollgate account list [--limit N] [--cursor TEXT] [--json]',
+        text: 'Lists the accounts of people, the oldest first.',
+      },
+      {
         syntax: 'tollgate account set-aside [--json]',
         text:
           'Lists accounts that lost their e-mail address in an upgrade, because it cannot be used any more or belongs to ' +
@@ -34,14 +47,33 @@ export const account: Command = {
       'npx tollgate account reset-password --email ada@example.com',
     ],
   },
-  run: async (argv) => {
-    const [verb, ...rest] = argv
-    if (verb === 'create') return create(rest)
-    if (verb === 'reset-password') return resetPassword(rest)
-    if (verb === 'change') return change(rest)
-    if (verb === 'set-aside') return listSetAside(rest)
-    throw new UsageError('account takes "create", "change", "reset-password" or "set-aside"')
-  },
+  run: runAction('account', {
+    create,
+    list,
+    'reset-password': resetPassword,
+    change,
+    'set-aside': listSetAside,
+  }),
+}
+
+async function list(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, { limit: { type: 'string' }, cursor: { type: 'string' } })
+  const limit = parsePageSize(values.limit)
+  const { accounts, nextCursor } = await withCore(values, (core) =>
+    core.listAccounts({ limit, cursor: values.cursor }),
+  )
+  const rows = accounts.map(({ account: of, createdAt }) => [
+    of?.email ?? '',
+    of?.name ?? '',
+    of?.isPlatformAdmin ? 'yes' : 'no',
+    createdAt.slice(0, 10),
+    of?.id ?? '',
+  ])
+  const all = accounts.map(({ account: of, createdAt }) => ({ ...of, createdAt }))
+  report(values, { accounts: all, nextCursor }, () => [
+    ...table(['email', 'name', 'platform admin', 'created', 'id'], rows, 'no accounts'),
+    ...(nextCursor ? [`more: npx tollgate account list --cursor ${nextCursor}`] : []),
+  ])
 }
 
 async function create(argv: readonly string[]): Promise<number> {
@@ -49,7 +81,6 @@ async function create(argv: readonly string[]): Promise<number> {
     email: { type: 'string' },
     name: { type: 'string' },
     'platform-admin': { type: 'boolean' },
-    json: { type: 'boolean' },
   })
   const { email, name = '' } = values
   if (email === undefined) throw new UsageError('account create needs --email')
@@ -76,7 +107,6 @@ async function change(argv: readonly string[]): Promise<number> {
     id: { type: 'string' },
     'new-email': { type: 'string' },
     'platform-admin': { type: 'string' },
-    json: { type: 'boolean' },
   })
   const { email, id, 'new-email': newEmail, 'platform-admin': admin } = values
   if ((email === undefined) === (id === undefined))
@@ -96,17 +126,17 @@ async function change(argv: readonly string[]): Promise<number> {
 }
 
 async function listSetAside(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, { json: { type: 'boolean' } })
+  const { values } = parse(argv, {})
   const { addresses } = await withCore(values, (core) => core.listSetAsideAddresses())
-  if (values.json) printJson(addresses)
-  else if (addresses.length === 0) printLines(['Every account has its address'])
-  else
-    printLines(addresses.map(({ accountId, email, reason }) => `${accountId}  ${email}  ${reason}`))
+  const rows = addresses.map(({ accountId, email, reason }) => [accountId, email, reason])
+  report(values, addresses, () =>
+    table(['account', 'email', 'reason'], rows, 'Every account has its address'),
+  )
   return 0
 }
 
 async function resetPassword(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, { email: { type: 'string' }, json: { type: 'boolean' } })
+  const { values } = parse(argv, { email: { type: 'string' } })
   const { email } = values
   if (email === undefined) throw new UsageError('account reset-password needs --email')
   const { token, expiresAt } = await changeCore(values, (core) =>

@@ -1,6 +1,6 @@
 import type { ArchiveMonthsResponse } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { type Command, UsageError, changeCore, parse } from '../command.ts'
-import { printJson, printLines } from '../output.ts'
+import { createProgressBar, report, table } from '../output.ts'
 
 export const archive: Command = {
   summary: 'writes old months of tickets to files and drops them',
@@ -21,24 +21,26 @@ export const archive: Command = {
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       'dry-run': { type: 'boolean' },
-      json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('archive takes no arguments, only options')
+    const bar = createProgressBar()
     const steps = await changeCore(values, async (core) => {
       const all: ArchiveMonthsResponse[] = []
       for await (const step of core.archiveMonths({ dryRun: values['dry-run'] ?? false })) {
         all.push(step)
-        if (!values.json) printLines([lineOf(step)])
+        bar.update({ name: step.month, done: all.length, total: 0 })
       }
       return all
-    })
-    if (values.json) printJson(steps)
-    else if (steps.length === 0) printLines(['Nothing is due.'])
+    }).finally(bar.end)
+    report(values, steps, () =>
+      table(['month', 'app', 'tickets', 'outcome'], steps.map(cellsOf), 'Nothing is due.'),
+    )
     return 0
   },
 }
 
-function lineOf({ kind, month, clientId, tickets, file, detail }: ArchiveMonthsResponse): string {
-  const what = kind === 'archived' ? file : kind === 'waits' ? `waits: ${detail}` : 'is due'
-  return `${month}  ${clientId}  ${tickets} tickets  ${what}`
+function cellsOf(step: ArchiveMonthsResponse): string[] {
+  const { kind, month, clientId, tickets, file, detail } = step
+  const outcome = kind === 'archived' ? file : kind === 'waits' ? `waits: ${detail}` : 'is due'
+  return [month, clientId, tickets, outcome]
 }

@@ -6,7 +6,8 @@ import type {
   GetDecisionResponse,
 } from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import { type Command, UsageError, parse, withCore } from '../command.ts'
-import { printJson, printLines, table } from '../output.ts'
+import { usd } from '../money.ts'
+import { printJson, printLines, report, table } from '../output.ts'
 
 export const decision: Command = {
   summary: 'explains why a sidecar allowed or refused a call',
@@ -34,7 +35,6 @@ export const decision: Command = {
       user: { type: 'string' },
       code: { type: 'string' },
       limit: { type: 'string' },
-      json: { type: 'boolean' },
     })
     const { json, target, ...filter } = values
     const [decisionId, ...others] = positionals
@@ -74,9 +74,9 @@ async function list(
   const { decisions } = await withCore({ target }, (core) =>
     core.listDecisions({ clientId, externalUserId, code, limit: Number(limit) }),
   )
-  if (json) printJson(decisions)
-  else if (decisions.length === 0) printLines(['No decisions are recorded.'])
-  else printLines(table([listColumns, ...decisions.map(listCells)]))
+  report({ json }, decisions, () =>
+    table(listColumns, decisions.map(listCells), 'No decisions are recorded.'),
+  )
   return 0
 }
 
@@ -105,10 +105,10 @@ function linesOf({ decision: record, explanation }: GetDecisionResponse): string
   return [
     ...explanation,
     '',
-    ...table([
+    ...table(
       ['figure', 'value', 'from', 'age'],
-      ...rows.map(([name, value, origin = '', ageMs]) => [name, value, origin, age(ageMs)]),
-    ]),
+      rows.map(([name, value, origin = '', ageMs]) => [name, value, origin, age(ageMs)]),
+    ),
   ]
 }
 
@@ -144,7 +144,12 @@ function moneyRows({ source, lease, ...money }: DecisionMoney): Row[] {
     usdRow(['lease left', lease?.leftUsdNanos, lease?.id, lease?.ageMs]),
     money.usdPerEth === undefined
       ? null
-      : ['rate', `${money.usdPerEth} USD`, money.rateRaised ? 'raised' : 'core', money.rateAgeMs],
+      : [
+          'rate',
+          usd({ exact: money.usdPerEth }),
+          money.rateRaised ? 'raised' : 'core',
+          money.rateAgeMs,
+        ],
     money.limit === undefined ? null : ['limit', money.limit, 'core'],
   ]
   return rows.filter((row) => row !== null)
@@ -158,10 +163,6 @@ type UsdFigure = readonly [
 ]
 
 const usdRow = ([name, nanos, origin = '', ageMs]: UsdFigure): Row | null =>
-  nanos === undefined ? null : [name, `${usd(nanos)} USD`, origin, ageMs]
-
-/** Nano-dollars as dollars. */
-const usd = (nanos: string): string =>
-  `${nanos.padStart(10, '0').slice(0, -9)}.${nanos.padStart(10, '0').slice(-9)}`
+  nanos === undefined ? null : [name, usd({ nanos }), origin, ageMs]
 
 const age = (ms: number | undefined): string => (ms === undefined ? '' : `${ms / 1000} s`)

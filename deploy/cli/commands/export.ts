@@ -6,15 +6,16 @@ import {
   writeTicketFile,
 } from '../../../core/books/transfer/ticket-file.ts'
 import { type CoreReader, retry } from '../client.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
-import { type ProgressBar, createProgressBar, printJson } from '../output.ts'
+import { type Command, UsageError, need, parse, withCore } from '../command.ts'
+import { type ProgressBar, createProgressBar, report } from '../output.ts'
 
 export const exportTickets: Command = {
   summary: 'writes the tickets of an app to a file',
   help: {
     usages: [
       {
-        syntax: 'tollgate export --app APP --out FILE [--from TIME] [--to TIME] [--force] [--json]',
+        syntax:
+          'tollgate export [--app APP] --out FILE [--from TIME] [--to TIME] [--force] [--json]',
         text:
           'Writes the tickets that were signed from TIME on and before TIME (ISO 8601; all of them without) to FILE. ' +
           'The file is compressed NDJSON (.ndjson.gz or .ndjson.zst) with a manifest and SHA-256 checksums of each ' +
@@ -34,11 +35,10 @@ export const exportTickets: Command = {
       from: { type: 'string' },
       to: { type: 'string' },
       force: { type: 'boolean' },
-      json: { type: 'boolean' },
     })
-    const { app, out, from, to } = values
-    if (app === undefined || out === undefined || positionals.length > 0)
-      throw new UsageError('export needs --app and --out')
+    const { from, to } = values
+    if (positionals.length > 0) throw new UsageError(`"${positionals[0]}" is not expected here`)
+    const { app, out } = await need('export', values, ['app', 'out'])
     if (!isTicketFileName(out)) throw new UsageError('--out must end with .gz or .zst')
     if (
       !values.force &&
@@ -52,11 +52,9 @@ export const exportTickets: Command = {
     const sums = await withCore(values, (core) =>
       write(out, { app, from, to }, { core, bar }),
     ).finally(bar.end)
-    if (values.json) printJson({ file: out, ...sums })
-    else
-      process.stdout.write(
-        `${out}: ${sums.tickets} tickets in ${sums.chunks} chunks, SHA-256 ${sums.sha256}\n`,
-      )
+    report(values, { file: out, ...sums }, () => [
+      `${out}: ${sums.tickets} tickets in ${sums.chunks} chunks, SHA-256 ${sums.sha256}`,
+    ])
     return 0
   },
 }

@@ -29,7 +29,6 @@ export const importTickets: Command = {
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
-      json: { type: 'boolean' },
     })
     const [file, ...others] = positionals
     if (file === undefined || others.length > 0) throw new UsageError('import takes one file')

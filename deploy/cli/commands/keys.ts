@@ -4,7 +4,7 @@ import type {
   SealedValues,
 } from '../../../proto/gen/ts-proto/tollgate/platform/v1/sealing.ts'
 import { type CoreClient, retry } from '../client.ts'
-import { printJson, printLines } from '../output.ts'
+import { printJson, printLines, report, table } from '../output.ts'
 
 export const keys: Command = {
   summary: 'rotates the keys that sign tokens, and the key that seals secrets at rest',
@@ -42,7 +42,7 @@ export const keys: Command = {
 }
 
 async function rotate(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, { force: { type: 'boolean' }, json: { type: 'boolean' } })
+  const { values } = parse(argv, { force: { type: 'boolean' } })
   const rotated = await changeCore(values, (core) =>
     core.rotateSigningKeys({ force: values.force ?? false }),
   )
@@ -52,22 +52,23 @@ async function rotate(argv: readonly string[]): Promise<number> {
 }
 
 async function list(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, { json: { type: 'boolean' } })
+  const { values } = parse(argv, {})
   const { keys: published } = await withCore(values, (core) => core.listSigningKeys())
-  if (values.json) printJson({ keys: published })
-  else {
-    printLines(
-      published.map(
-        ({ kid, alg, status, createdAt, retireAt }) =>
-          `${status.padEnd(7)}  ${kid}  ${alg}  made ${createdAt}${retireAt ? `, published until ${retireAt}` : ''}`,
-      ),
-    )
-  }
+  const rows = published.map(({ kid, alg, status, createdAt, retireAt }) => [
+    status,
+    kid,
+    alg,
+    createdAt,
+    retireAt ?? '',
+  ])
+  report(values, { keys: published }, () =>
+    table(['status', 'kid', 'alg', 'made', 'published until'], rows),
+  )
   return 0
 }
 
 async function rewrap(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, { check: { type: 'boolean' }, json: { type: 'boolean' } })
+  const { values } = parse(argv, { check: { type: 'boolean' } })
   const report = await changeCore(values, async (core) => {
     const rewrapped = values.check ? 0 : await rewrapAll(core)
     return { rewrapped, ...(await core.countSealed()) }
@@ -95,9 +96,13 @@ function linesOf(
   left: readonly SealedValues[],
 ): string[] {
   return [
-    ...sealed.map(
-      ({ table, keyId, count }) =>
-        `${table.padEnd(16)}  ${String(count).padStart(8)}  ${keyId === '' ? 'a key without an id, or an unknown one' : `key ${keyId}`}${keyId === currentKeyId ? ' (current)' : ''}`,
+    ...table(
+      ['table', 'values', 'key'],
+      sealed.map(({ table: name, keyId, count }) => [
+        name,
+        String(count),
+        `${keyId === '' ? 'a key without an id, or an unknown one' : keyId}${keyId === currentKeyId ? ' (current)' : ''}`,
+      ]),
     ),
     `${rewrapped} values sealed again`,
     left.length === 0

@@ -1,7 +1,8 @@
 import type { PriceCeiling } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type { Limits } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
-import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
-import { printJson, printLines } from '../output.ts'
+import { type Command, UsageError, changeCore, need, parse, withCore } from '../command.ts'
+import { usd } from '../money.ts'
+import { report } from '../output.ts'
 import { authorOf } from './quarantine.ts'
 
 const options = {
@@ -14,7 +15,6 @@ const options = {
   'concurrent-sessions': { type: 'string' },
   'max-price': { type: 'string', multiple: true },
   author: { type: 'string' },
-  json: { type: 'boolean' },
 } as const
 
 type Values = ReturnType<typeof parse<typeof options>>['values']
@@ -24,12 +24,12 @@ export const limits: Command = {
   help: {
     usages: [
       {
-        syntax: 'tollgate limits show --app APP --user EXTERNAL_USER_ID [--key KEY_ID] [--json]',
+        syntax: 'tollgate limits show [--app APP] --user EXTERNAL_USER_ID [--key KEY_ID] [--json]',
         text: 'Prints the limits of a user or, with --key, those of one of its keys.',
       },
       {
         syntax:
-          'tollgate limits set --app APP --user EXTERNAL_USER_ID [--key KEY_ID] [--usd-micros-per-day N] ' +
+          'tollgate limits set [--app APP] --user EXTERNAL_USER_ID [--key KEY_ID] [--usd-micros-per-day N] ' +
           '[--usd-micros-per-session N] [--calls-per-minute N] [--concurrent-sessions N] ' +
           '[--max-price TYPE[:APPLICATION]=WEI]... [--author NAME] [--json]',
         text:
@@ -38,7 +38,7 @@ export const limits: Command = {
       },
       {
         syntax:
-          'tollgate limits clear --app APP --user EXTERNAL_USER_ID [--key KEY_ID] [--author NAME]',
+          'tollgate limits clear [--app APP] --user EXTERNAL_USER_ID [--key KEY_ID] [--author NAME] [--json]',
         text: 'Removes all limits of a user or key, and what was counted.',
       },
     ],
@@ -80,13 +80,14 @@ export const limits: Command = {
 }
 
 async function show(values: Values): Promise<void> {
-  const answer = await withCore(values, (core) => core.readLimits(subjectOf(values)))
+  const subject = await subjectOf(values)
+  const answer = await withCore(values, (core) => core.readLimits(subject))
   print(answer.limits, values)
 }
 
 async function set(values: Values): Promise<void> {
   const request = {
-    ...subjectOf(values),
+    ...(await subjectOf(values)),
     limits: limitsOf(values),
     author: authorOf(values),
   }
@@ -95,9 +96,9 @@ async function set(values: Values): Promise<void> {
 }
 
 async function clear(values: Values): Promise<void> {
-  const request = { ...subjectOf(values), author: authorOf(values) }
+  const request = { ...(await subjectOf(values)), author: authorOf(values) }
   await changeCore(values, (core) => core.removeLimits(request))
-  printLines([`${nameOf(values)} has no limits now`])
+  report(values, { limits: null }, () => [`${nameOf(values)} has no limits now`])
 }
 
 const actions = new Map([
@@ -106,9 +107,9 @@ const actions = new Map([
   ['clear', clear],
 ])
 
-function subjectOf({ app, user, key }: Values) {
-  if (app === undefined || user === undefined) throw new UsageError('limits needs --app and --user')
-  return { clientId: app, externalUserId: user, keyId: key }
+async function subjectOf(values: Values) {
+  const { app, user } = await need('limits', values, ['app', 'user'])
+  return { clientId: app, externalUserId: user, keyId: values.key }
 }
 
 const limitsOf = (values: Values): Limits => ({
@@ -139,14 +140,16 @@ function ceilingOf(text: string): PriceCeiling {
 const nameOf = ({ user, key }: Values): string => (key === undefined ? `${user}` : `key ${key}`)
 
 function print(limits: Limits | undefined, values: Values): void {
-  if (values.json) printJson(limits)
-  else printLines([nameOf(values), ...linesOf(limits)])
+  report(values, limits, () => [nameOf(values), ...linesOf(limits)])
 }
 
 function linesOf(limits: Limits | undefined): string[] {
   const lines = [
-    lineOf('USD micros per day', limits?.usdMicrosPerDay),
-    lineOf('USD micros per session', limits?.usdMicrosPerSession),
+    lineOf('money per day', limits?.usdMicrosPerDay && usd({ micros: limits.usdMicrosPerDay })),
+    lineOf(
+      'money per session',
+      limits?.usdMicrosPerSession && usd({ micros: limits.usdMicrosPerSession }),
+    ),
     lineOf('calls per minute', limits?.callsPerMinute),
     lineOf('concurrent sessions', limits?.concurrentSessions),
     ...(limits?.maxPrices ?? []).map(({ type, app, maxWei }) =>

@@ -6,6 +6,7 @@ import type {
   SessionLoss,
 } from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { dollars } from '../money.ts'
 import { printJson, printLines, table } from '../output.ts'
 
 export const loss: Command = {
@@ -34,7 +35,6 @@ export const loss: Command = {
       app: { type: 'string' },
       from: { type: 'string' },
       to: { type: 'string' },
-      json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('loss takes options only')
     const report = await withCore(values, (core) =>
@@ -71,27 +71,27 @@ function linesOf({
   const rows = apps.map((app) => [app.clientId ?? 'deleted', ...cells(app.totals)])
   return [
     `Sessions that began from ${period?.start ?? 'ever'} to ${period?.end ?? 'now'}`,
-    ...table([columns, ...rows, ['all', ...cells(totals)]]),
-    ...(sessions.length === 0
-      ? []
-      : ['', ...table([sessionColumns, ...sessions.map(sessionCells)])]),
+    ...table(columns, [...rows, ['all', ...cells(totals)]]),
+    ...(sessions.length === 0 ? [] : ['', ...table(sessionColumns, sessions.map(sessionCells))]),
     '',
     'Calls that were allowed',
-    ...table([
+    ...table(
       ['app', ...callColumns],
-      ...apps.flatMap((app) =>
-        app.calls ? [[app.clientId ?? 'deleted', ...callCells(app.calls)]] : [],
-      ),
-      ['all', ...callCells(calls)],
-    ]),
+      [
+        ...apps.flatMap((app) =>
+          app.calls ? [[app.clientId ?? 'deleted', ...callCells(app.calls)]] : [],
+        ),
+        ['all', ...callCells(calls)],
+      ],
+    ),
     ...(callSessions.length === 0
       ? []
       : [
           '',
-          ...table([
+          ...table(
             ['session', 'user', 'began', ...callColumns],
-            ...callSessions.map(callSessionCells),
-          ]),
+            callSessions.map(callSessionCells),
+          ),
         ]),
     '',
     `Spend in quarantine that belongs to nobody: ${unattributedEvents} events, ${unattributedFeeWei} wei`,
@@ -103,7 +103,7 @@ const cells = (totals: LossTotals | undefined): string[] =>
     ? [
         totals.sessionCount,
         totals.lostCount,
-        usd(totals.estimatedUsdMicros),
+        dollars({ micros: totals.estimatedUsdMicros }),
         totals.forkedCount,
         totals.lateCount,
       ]
@@ -117,17 +117,17 @@ const callCells = (calls: CallTotals | undefined): string[] =>
   calls
     ? [
         calls.authorisedCount,
-        usd(calls.authorisedUsdMicros),
+        dollars({ micros: calls.authorisedUsdMicros }),
         calls.ticketedCount,
-        usd(calls.ticketedUsdMicros),
+        dollars({ micros: calls.ticketedUsdMicros }),
         calls.lostCount,
-        usd(calls.lostUsdMicros),
+        dollars({ micros: calls.lostUsdMicros }),
         calls.chargedCount,
-        usd(calls.chargedUsdMicros),
+        dollars({ micros: calls.chargedUsdMicros }),
         calls.releasedCount,
-        usd(calls.releasedUsdMicros),
+        dollars({ micros: calls.releasedUsdMicros }),
         calls.lateCount,
-        usd(calls.lateUsdMicros),
+        dollars({ micros: calls.lateUsdMicros }),
       ]
     : []
 
@@ -144,7 +144,9 @@ const sessionCells = (session: SessionLoss): string[] => [
   session.startedAt,
   session.requestCount,
   session.lostCount,
-  session.estimatedUsdMicros === undefined ? 'unpriced' : usd(session.estimatedUsdMicros),
+  session.estimatedUsdMicros === undefined
+    ? 'unpriced'
+    : dollars({ micros: session.estimatedUsdMicros }),
   session.forkedCount,
   missing(session),
 ]
@@ -157,7 +159,3 @@ function missing({ missing: ranges, missingMore }: SessionLoss): string {
     .map(({ first, last }) => (first === last ? first : `${first}-${last}`))
   return [...texts, ...(missingMore || ranges.length > rangesMax ? ['…'] : [])].join(' ')
 }
-
-/** Micros as dollars. */
-const usd = (micros: string): string =>
-  `${micros.padStart(7, '0').slice(0, -6)}.${micros.padStart(7, '0').slice(-6)}`

@@ -1,8 +1,8 @@
-import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
-import { printJson, printLines } from '../output.ts'
+import type { GetOutboxResponse } from '../../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
+import { type Command, type Target, UsageError, changeCore, parse, withCore } from '../command.ts'
+import { printJson, printLines, table } from '../output.ts'
 
-const options = { json: { type: 'boolean' } } as const
-type Values = ReturnType<typeof parse<typeof options>>['values']
+type Values = Target & { readonly json?: boolean | undefined }
 
 export const outbox: Command = {
   summary: 'shows what is on its way to other systems, and retries what they refused',
@@ -23,7 +23,7 @@ export const outbox: Command = {
   },
   run: async (argv) => {
     const [verb, ...rest] = argv
-    const { values, positionals } = parse(rest, options)
+    const { values, positionals } = parse(rest, {})
     if ((verb !== 'list' && verb !== 'retry') || positionals.length > 0)
       throw new UsageError('outbox takes "list" or "retry"')
     return verb === 'list' ? list(values) : retry(values)
@@ -36,13 +36,22 @@ async function list(values: Values): Promise<number> {
   printLines([
     `Rows that wait: ${outboxState.waiting}${outboxState.waitingSince ? `, the oldest since ${outboxState.waitingSince}` : ''}`,
     `Rows set aside: ${outboxState.setAside}`,
-    ...outboxState.rows.map(
-      (row) =>
-        `  ${row.id}  ${row.kind}, ${row.items} in it, of ${row.createdAt}: ${row.error.replace(/\p{Cc}/gu, ' ')}`,
-    ),
+    ...(outboxState.rows.length === 0
+      ? []
+      : ['', ...table(columns, outboxState.rows.map(cellsOf))]),
   ])
   return 0
 }
+
+const columns = ['id', 'kind', 'items', 'created', 'error']
+
+const cellsOf = (row: GetOutboxResponse['rows'][number]): string[] => [
+  row.id,
+  row.kind,
+  String(row.items),
+  row.createdAt,
+  row.error.replace(/\p{Cc}/gu, ' '),
+]
 
 async function retry(values: Values): Promise<number> {
   const retried = await changeCore(values, (core) => core.retryOutbox())

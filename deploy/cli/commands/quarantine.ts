@@ -1,8 +1,15 @@
 import { userInfo } from 'node:os'
 import type { QuarantinedEvent } from '../../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
-import type { CoreClient } from '../client.ts'
-import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
-import { printJson, printLines } from '../output.ts'
+import {
+  type Command,
+  type Target,
+  UsageError,
+  changeCore,
+  need,
+  parse,
+  withCore,
+} from '../command.ts'
+import { printJson, printLines, report, table } from '../output.ts'
 
 export const quarantine: Command = {
   summary: 'shows events that could not become tickets, and decides about them',
@@ -22,21 +29,21 @@ export const quarantine: Command = {
       },
       {
         syntax:
-          'tollgate quarantine attribute ID --app APP --user EXTERNAL_USER_ID [--author NAME]',
+          'tollgate quarantine attribute ID [--app APP] --user EXTERNAL_USER_ID [--author NAME] [--json]',
         text: 'Assigns an event without a known user to a user, who is created when new, and ingests it.',
       },
       {
-        syntax: 'tollgate quarantine redrive ID [--under-new-id] [--author NAME]',
+        syntax: 'tollgate quarantine redrive ID [--under-new-id] [--author NAME] [--json]',
         text:
           'Ingests the event again, as if it arrived now. It becomes a ticket once, however often this is repeated. ' +
           'An event whose id already belongs to another event becomes a ticket only with --under-new-id.',
       },
       {
-        syntax: 'tollgate quarantine redrive --reason R [--author NAME]',
+        syntax: 'tollgate quarantine redrive --reason R [--author NAME] [--json]',
         text: 'Ingests every open event with that reason again.',
       },
       {
-        syntax: 'tollgate quarantine discard ID --reason TEXT [--author NAME]',
+        syntax: 'tollgate quarantine discard ID --reason TEXT [--author NAME] [--json]',
         text: 'Decides that the event is no ticket. Its bytes, the reason and the author are kept.',
       },
     ],
@@ -62,12 +69,10 @@ const verbs: Readonly<Record<string, (argv: readonly string[]) => Promise<number
   redrive,
   discard,
 }
-const json = { json: { type: 'boolean' } } as const
 const author = { author: { type: 'string' } } as const
 
 async function list(argv: readonly string[]): Promise<number> {
   const { values } = parse(argv, {
-    ...json,
     status: { type: 'string' },
     reason: { type: 'string' },
     'auth-id': { type: 'string' },
@@ -81,35 +86,30 @@ async function list(argv: readonly string[]): Promise<number> {
   if (!Number.isInteger(limit) || limit < 1 || limit > 1_000)
     throw new UsageError('--limit must be from 1 to 1000')
   const page = await withCore(values, (core) => core.listQuarantined({ ...filter, authId, limit }))
-  if (asJson) printJson(page)
-  else {
-    printLines([
-      ...page.events.map(lineOf),
-      ...(page.nextCursor ? [`more: --cursor ${page.nextCursor}`] : []),
-      ...(page.waiting.length === 0
-        ? ['Nothing waits for a decision.']
-        : ['Waiting for a decision:']),
-      ...page.waiting.map(
-        ({ reason, events, feeWei }) => `  ${reason.padEnd(22)} ${events} events, ${feeWei} wei`,
-      ),
-    ])
-  }
+  const waiting = page.waiting.map(({ reason, events, feeWei }) => [reason, events, feeWei])
+  report({ json: asJson }, page, () => [
+    ...table(eventColumns, page.events.map(cellsOf), 'No events.'),
+    ...(page.nextCursor ? [`more: --cursor ${page.nextCursor}`] : []),
+    '',
+    ...table(['waits for a decision', 'events', 'wei'], waiting, 'Nothing waits for a decision.'),
+  ])
   return 0
 }
 
-const lineOf = ({
-  id,
-  receivedAt,
-  status,
-  reason,
-  authId,
-  feeWei,
-  deliveries,
-}: QuarantinedEvent): string =>
-  `${id}  ${receivedAt}  ${status}  ${reason}  ${authId ?? '-'}  ${feeWei ?? '?'} wei  came ${deliveries} times`
+const eventColumns = ['id', 'received', 'status', 'reason', 'auth_id', 'wei', 'deliveries']
+
+const cellsOf = (event: QuarantinedEvent): string[] => [
+  event.id,
+  event.receivedAt,
+  event.status,
+  event.reason,
+  event.authId ?? '-',
+  event.feeWei ?? '?',
+  event.deliveries,
+]
 
 async function show(argv: readonly string[]): Promise<number> {
-  const { values, positionals } = parse(argv, json)
+  const { values, positionals } = parse(argv, {})
   const { event, bytes } = await withCore(values, (core) =>
     core.getQuarantined({ id: only(positionals) }),
   )
@@ -128,14 +128,11 @@ async function show(argv: readonly string[]): Promise<number> {
 
 async function attribute(argv: readonly string[]): Promise<number> {
   const { values, positionals } = parse(argv, {
-    ...json,
     ...author,
     app: { type: 'string' },
     user: { type: 'string' },
   })
-  const { app, user } = values
-  if (app === undefined || user === undefined)
-    throw new UsageError('quarantine attribute needs --app and --user')
+  const { app, user } = await need('quarantine attribute', values, ['app', 'user'])
   const { event } = await changeCore(values, (core) =>
     core.attributeQuarantined({
       id: only(positionals),
@@ -149,7 +146,6 @@ async function attribute(argv: readonly string[]): Promise<number> {
 
 async function redrive(argv: readonly string[]): Promise<number> {
   const { values, positionals } = parse(argv, {
-    ...json,
     ...author,
     'under-new-id': { type: 'boolean' },
     reason: { type: 'string' },
@@ -158,7 +154,7 @@ async function redrive(argv: readonly string[]): Promise<number> {
   const request = { author: authorOf(values), underNewId: values['under-new-id'] ?? false }
   if (reason !== undefined && positionals.length > 0)
     throw new UsageError('quarantine redrive takes an id or --reason, not both')
-  if (reason !== undefined) return changeCore(values, (core) => redriveAll(core, reason, request))
+  if (reason !== undefined) return redriveAll(values, reason, request)
   const { event } = await changeCore(values, (core) =>
     core.redriveQuarantined({ id: only(positionals), ...request }),
   )
@@ -167,33 +163,36 @@ async function redrive(argv: readonly string[]): Promise<number> {
 
 /** Redrives page by page and skips events that cannot become tickets. Exits with 1 when there were any. */
 async function redriveAll(
-  core: CoreClient,
+  values: Target & { readonly json?: boolean | undefined },
   reason: string,
   request: { author: string; underNewId: boolean },
 ): Promise<number> {
-  let [driven, left] = [0, 0]
-  for (let cursor: string | undefined; ;) {
-    const page = await core.listQuarantined({ reason, limit: 200, cursor })
-    for (const { id } of page.events) {
-      const problem = await core.redriveQuarantined({ id, ...request }).then(
-        () => null,
-        (error: Error) => error.message,
-      )
-      if (problem === null) driven += 1
-      else {
-        left += 1
-        printLines([`${id}  stays: ${problem}`])
+  let driven = 0
+  const left: { id: string; problem: string }[] = []
+  await changeCore(values, async (core) => {
+    for (let cursor: string | undefined; ;) {
+      const page = await core.listQuarantined({ reason, limit: 200, cursor })
+      for (const { id } of page.events) {
+        const problem = await core.redriveQuarantined({ id, ...request }).then(
+          () => null,
+          (error: Error) => error.message,
+        )
+        if (problem === null) driven += 1
+        else left.push({ id, problem })
       }
+      cursor = page.nextCursor
+      if (cursor === undefined) break
     }
-    cursor = page.nextCursor
-    if (cursor === undefined) break
-  }
-  printLines([`${driven} driven through, ${left} stay`])
-  return left === 0 ? 0 : 1
+  })
+  report(values, { driven, left }, () => [
+    ...left.map(({ id, problem }) => `${id}  stays: ${problem}`),
+    `${driven} driven through, ${left.length} stay`,
+  ])
+  return left.length === 0 ? 0 : 1
 }
 
 async function discard(argv: readonly string[]): Promise<number> {
-  const { values, positionals } = parse(argv, { ...json, ...author, reason: { type: 'string' } })
+  const { values, positionals } = parse(argv, { ...author, reason: { type: 'string' } })
   const { reason } = values
   if (reason === undefined) throw new UsageError('quarantine discard needs --reason')
   const { event } = await changeCore(values, (core) =>

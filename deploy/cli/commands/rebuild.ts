@@ -23,7 +23,6 @@ export const rebuild: Command = {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
       'dry-run': { type: 'boolean' },
-      json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('rebuild takes no arguments, only options')
     const dryRun = values['dry-run'] ?? false

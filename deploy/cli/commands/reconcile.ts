@@ -1,5 +1,6 @@
 import type { ReconcileResponse } from '../../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
 import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { dollars } from '../money.ts'
 import { printJson, printLines, table } from '../output.ts'
 
 const daysBack = 7
@@ -27,7 +28,6 @@ export const reconcile: Command = {
       from: { type: 'string' },
       to: { type: 'string' },
       all: { type: 'boolean' },
-      json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('reconcile takes only options')
     const to = values.to ?? dayOf(Date.now())
@@ -49,7 +49,7 @@ export const reconcile: Command = {
 const dayOf = (milliseconds: number): string =>
   Number.isNaN(milliseconds) ? '' : new Date(milliseconds).toISOString().slice(0, 10)
 
-const columns = ['day', 'app', 'user', 'tickets', 'there', 'USD micros', 'there', '']
+const columns = ['day', 'app', 'user', 'tickets', 'there', 'USD', 'there', 'result']
 
 function linesOf(days: readonly ReconcileResponse[]): string[] {
   if (days.length === 0) return ['No usage in these days.']
@@ -60,8 +60,8 @@ function linesOf(days: readonly ReconcileResponse[]): string[] {
       '(all)',
       day.ownTickets,
       day.backendTickets,
-      day.ownUsdMicros,
-      day.backendUsdMicros,
+      dollars({ micros: day.ownUsdMicros }),
+      dollars({ micros: day.backendUsdMicros }),
       day.drifting > 0 ? `${day.drifting} differ` : 'same',
     ],
     ...day.users.map((user) => [
@@ -70,15 +70,15 @@ function linesOf(days: readonly ReconcileResponse[]): string[] {
       user.externalUserId ?? user.subject,
       user.ownTickets,
       user.backendTickets,
-      user.ownUsdMicros,
-      user.backendUsdMicros,
+      dollars({ micros: user.ownUsdMicros }),
+      dollars({ micros: user.backendUsdMicros }),
       user.drifts ? 'differs' : '',
     ]),
   ])
   const waiting = days.at(-1)?.waitingEvents ?? '0'
   const drifting = days.reduce((sum, day) => sum + day.drifting, 0)
   return [
-    ...table([columns, ...rows]),
+    ...table(columns, rows),
     '',
     drifting === 0 ? 'Every user and day agrees.' : `Users' days that differ: ${drifting}`,
     ...(waiting === '0' ? [] : [`Events that wait to be sent: ${waiting}`]),

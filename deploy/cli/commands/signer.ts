@@ -3,14 +3,13 @@ import type {
   SignerInfo,
 } from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
-import { printJson, printLines, printable, table } from '../output.ts'
+import { printJson, printLines, report, table } from '../output.ts'
 
 const options = {
   app: { type: 'string', multiple: true },
   'all-apps': { type: 'boolean' },
   events: { type: 'boolean' },
   'overlap-seconds': { type: 'string' },
-  json: { type: 'boolean' },
 } as const
 
 type Values = ReturnType<typeof parse<typeof options>>['values']
@@ -35,7 +34,7 @@ export const signer: Command = {
         syntax: 'tollgate signer apps NAME (--app APP... | --all-apps) [--json]',
         text: 'Replaces the apps that a signer signs for.',
       },
-      { syntax: 'tollgate signer remove NAME', text: 'Ends a signer and its secrets.' },
+      { syntax: 'tollgate signer remove NAME [--json]', text: 'Ends a signer and its secrets.' },
     ],
     examples: [
       'npx tollgate signer create north --app app_0123456789abcdef01234567 --events',
@@ -86,7 +85,7 @@ async function apps(name: string, values: Values): Promise<void> {
 
 async function remove(name: string, values: Values): Promise<void> {
   await changeCore(values, (core) => core.removeSigner({ name }))
-  printLines([`${name} is no signer any more`])
+  report(values, { name, removed: true }, () => [`${name} is no signer any more`])
 }
 
 const actions = new Map([
@@ -107,15 +106,15 @@ function appsOf(values: Values) {
 const linesOf = (info: SignerInfo | undefined): string[] => (info ? tableOf([info]) : [])
 
 const tableOf = (signers: readonly SignerInfo[]): string[] =>
-  table([
+  table(
     ['name', 'apps', 'events', 'secrets'],
-    ...signers.map(({ name, allApps, clientIds, mayPushEvents, secrets }) => [
+    signers.map(({ name, allApps, clientIds, mayPushEvents, secrets }) => [
       name,
-      allApps ? 'all' : clientIds.map(printable).join(' '),
+      allApps ? 'all' : clientIds.join(' '),
       mayPushEvents ? 'yes' : 'no',
       String(secrets),
     ]),
-  ])
+  )
 
 const secretsOf = (credentials: SignerCredentials | undefined): string[] => [
   `secret (shown once): ${credentials?.secret ?? ''}`,

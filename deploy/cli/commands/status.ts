@@ -38,7 +38,7 @@ export const status: Command = {
       stream.quarantined,
     ])
     printLines([
-      ...(rows.length === 0 ? ['No events yet.'] : table([columns, ...rows])),
+      ...table(columns, rows, 'No events yet.'),
       '',
       `Tickets that wait for a rate: ${metering.unpricedTickets}`,
       `Events in quarantine: ${metering.quarantinedEvents}`,

@@ -5,7 +5,8 @@ import type {
   TicketSale,
 } from '../../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
 import { type Command, UsageError, parse, withCore } from '../command.ts'
-import { printJson, printLines, printable, table } from '../output.ts'
+import { usd } from '../money.ts'
+import { printJson, printLines, printable, properties } from '../output.ts'
 
 export const ticket: Command = {
   summary: 'explains what one ticket costs, and what it was charged to',
@@ -24,7 +25,6 @@ export const ticket: Command = {
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
-      json: { type: 'boolean' },
     })
     const [eventId, ...others] = positionals
     if (eventId === undefined || others.length > 0) throw new UsageError('ticket takes one id')
@@ -40,7 +40,7 @@ type Row = [name: string, value: string]
 
 function linesOf({ formula, ...of }: Ticket): string[] {
   return [
-    ...table([...ticketRows(of), ...(of.sale ? saleRows(of.sale) : [])]),
+    ...properties([...ticketRows(of), ...(of.sale ? saleRows(of.sale) : [])]),
     '',
     ...formula.map(printable),
   ]
@@ -63,9 +63,11 @@ const ticketRows = (of: Omit<Ticket, 'formula'>): Row[] => [
 const saleRows = ({ rate, plan, rule, cut, period, charge, ...sale }: TicketSale): Row[] => [
   [
     'rate',
-    rate ? `${rate.usdPerEth} USD/ETH, ${rate.source}, ${rate.observedAt}, id ${rate.id}` : '',
+    rate
+      ? `${usd({ exact: rate.usdPerEth })} for 1 ETH, ${rate.source}, ${rate.observedAt}, id ${rate.id}`
+      : '',
   ],
-  ['network cost', `${sale.networkCostUsd} USD`],
+  ['network cost', usd({ exact: sale.networkCostUsd })],
   ['plan', plan ? `${plan.name}, version ${plan.version}, terms ${plan.termsId}` : 'not recorded'],
   [
     'price rule',
@@ -73,10 +75,10 @@ const saleRows = ({ rate, plan, rule, cut, period, charge, ...sale }: TicketSale
       ? `${rule.name}${rule.bundleId === undefined ? '' : ` ${rule.bundleId}`}, ${rule.retailRateUsd} USD per micro`
       : 'fixed elsewhere',
   ],
-  ['retail cost', `${sale.retailCostUsd} USD`],
+  ['retail cost', usd({ exact: sale.retailCostUsd })],
   ['platform cut', cut ? `${cut.percent} % since ${cut.since}` : 'none'],
-  ['platform fee', `${sale.platformFeeUsd} USD, ${sale.platformFeeWei} wei`],
-  ['owner charge', `${sale.ownerChargeUsd} USD`],
+  ['platform fee', `${usd({ exact: sale.platformFeeUsd })}, ${sale.platformFeeWei} wei`],
+  ['owner charge', usd({ exact: sale.ownerChargeUsd })],
   ['period', period ? `${period.start} to ${period.end}` : 'not recorded'],
   ...(charge ? chargeRows(charge) : []),
 ]
@@ -90,11 +92,11 @@ function chargeRows({ share, draws, ...charge }: TicketCharge): Row[] {
   return [
     ['charge', `${charge.id}, entry ${charge.seq}, ${charge.bookedAt}, of ${count} tickets`],
     ['charge burned', draws.map(drawText).join(', ') || 'no credit'],
-    ['charge overage', `${charge.overageUsd} USD`],
+    ['charge overage', usd({ exact: charge.overageUsd })],
     ['ticket burned', shared],
-    ...(share ? [['ticket overage', `${share.overageUsd} USD`] satisfies Row] : []),
+    ...(share ? [['ticket overage', usd({ exact: share.overageUsd })] satisfies Row] : []),
   ]
 }
 
 const drawText = ({ creditId, kind, source, amountUsd }: TicketDraw): string =>
-  `${amountUsd} USD of ${kind} ${source} ${creditId}`
+  `${usd({ exact: amountUsd })} of ${kind} ${source} ${creditId}`

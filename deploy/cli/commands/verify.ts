@@ -3,7 +3,7 @@ import type {
   VerifyBooksResponse,
 } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { type Command, UsageError, type Target, parse, withCore } from '../command.ts'
-import { type ProgressBar, createProgressBar, printJson, printLines } from '../output.ts'
+import { type ProgressBar, createProgressBar, printJson, report, table } from '../output.ts'
 
 export const verify: Command = {
   summary: 'recomputes sums, ledger and balances from the tickets',
@@ -32,7 +32,6 @@ export const verify: Command = {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
       head: { type: 'boolean' },
-      json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('verify takes no arguments, only options')
     if (values.head) return printHeads(values)
@@ -57,14 +56,17 @@ interface HeadOptions extends Target {
 
 async function printHeads(values: HeadOptions): Promise<number> {
   const { heads } = await withCore(values, (core) => core.sealBooks({ clientId: values.app }))
-  if (values.json) printJson({ heads })
-  else
-    printLines(
-      heads.map(
-        ({ clientId: app, number, createdAt, users, entries, head }) =>
-          `${app}  ${number}  ${createdAt}  ${entries} entries of ${users} users  ${head}`,
-      ),
-    )
+  const rows = heads.map(({ clientId, number, createdAt, users, entries, head }) => [
+    clientId,
+    String(number),
+    createdAt,
+    String(entries),
+    String(users),
+    head,
+  ])
+  report(values, { heads }, () =>
+    table(['app', 'number', 'made', 'entries', 'users', 'head'], rows, 'no apps'),
+  )
   return 0
 }
 

@@ -61,7 +61,7 @@ const attos = (micros: number) => `${micros}000000000000`
 describe('tollgate adjust', () => {
   it("gives money that is spent like a grant's and counted as none", async () => {
     expect((await run('--usd-micros', '250000', '--reason', 'outage of 9 March')).text).toMatch(
-      new RegExp(`^[\\w-]{36}  250000 USD micros; ${user} has 5250000 now\n$`),
+      new RegExp(`^[\\w-]{36}  0\\.25 USD; ${user} has 5\\.25 USD now\n$`),
     )
     expect(await balance()).toMatchObject({
       balanceUsdMicros: '5250000',
@@ -92,7 +92,7 @@ describe('tollgate adjust', () => {
     await m2m.createGrant({ ...who(), amountUsdMicros: '1000000' })
     expect(
       (await run('--usd-micros', '-5500000', '--reason', 'a price was too low')).text,
-    ).toContain(`-5500000 USD micros; ${user} has 500000 now`)
+    ).toContain(`-5.50 USD; ${user} has 0.50 USD now`)
     const { allowance } = await m2m.getAllowance(who())
     expect(allowance?.grants.map((grant) => grant.remainingUsdMicros).toSorted()).toEqual([
       '0',
@@ -118,7 +118,7 @@ describe('tollgate adjust', () => {
     )
     expect(await head()).toMatchObject({ balance_attos: attos(5_000_000), adjusted_attos: '0' })
     expect((await run('--usd-micros', '-5000001', '--reason', 'r', '--overage')).text).toContain(
-      '-5000001 USD micros, 1 of it overage;',
+      '-5.000001 USD, 0.000001 USD of it overage;',
     )
     expect(await head()).toEqual({
       granted_attos: attos(5_000_000),
@@ -272,7 +272,7 @@ describe('tollgate adjust', () => {
     expect((await tollgate('adjust', '--app', 'a', '--user', 'b', '--usd-micros', '1')).code).toBe(
       2,
     )
-    expect((await tollgate('adjust', '--help')).text).toContain('tollgate adjust --app APP')
+    expect((await tollgate('adjust', '--help')).text).toContain('tollgate adjust [--app APP]')
   })
 
   it('leaves books that verify', async () => {

@@ -99,7 +99,7 @@ describe('tollgate archive', () => {
     expect(code).toBe(0)
     for (const month of ['2025-12', '2026-01'])
       expect(text).toContain(
-        `${month}  ${world.app.clientId}  6 tickets  waits: 6 tickets of the month wait for the root of the day on which they were booked\n`,
+        `${month}  ${world.app.clientId}  6        waits: 6 tickets of the month wait for the root of the day on which they were booked\n`,
       )
     expect(await readdir(folder)).toEqual([])
     expect(await months()).toHaveLength(4)
@@ -108,7 +108,7 @@ describe('tollgate archive', () => {
 
   it('reports what is due and changes nothing', async () => {
     expect((await archive('--dry-run')).text).toBe(
-      `2025-12  ${world.app.clientId}  6 tickets  is due\n2026-01  ${world.app.clientId}  6 tickets  is due\n`,
+      `month    app                           tickets  outcome\n2025-12  ${world.app.clientId}  6        is due\n2026-01  ${world.app.clientId}  6        is due\n`,
     )
     expect(await readdir(folder)).toEqual([])
     expect(await months()).toHaveLength(4)
@@ -122,17 +122,13 @@ describe('tollgate archive', () => {
       computed_fee: '1',
     })
     expect((await archive('--dry-run')).text).toContain(
-      '2025-12  ' +
-        world.app.clientId +
-        '  7 tickets  waits: 1 tickets of the month wait for a rate',
+      '2025-12  ' + world.app.clientId + '  7        waits: 1 tickets of the month wait for a rate',
     )
     await core.recordRate({ usdPerEth: '3000', source: 'desk', observedAt: '2025-12-15T00:00:00Z' })
     const dryRun = async () => (await archive('--dry-run')).text
-    await expect
-      .poll(dryRun)
-      .toContain('7 tickets  waits: 1 tickets of the month wait for the root')
+    await expect.poll(dryRun).toContain('7        waits: 1 tickets of the month wait for the root')
     await nextDay()
-    expect(await dryRun()).toContain('7 tickets  is due')
+    expect(await dryRun()).toContain('7        is due')
     await tollgate('rebuild')
   })
 
@@ -142,7 +138,7 @@ describe('tollgate archive', () => {
     const { code, text } = await archive()
     expect([code, text]).toEqual([
       0,
-      expect.stringContaining(`2025-12  ${world.app.clientId}  7 tickets  ${folder}`),
+      expect.stringContaining(`2025-12  ${world.app.clientId}  7        ${folder}`),
     ])
     files = (await readdir(folder)).toSorted().map((name) => join(folder, name))
     expect(files.map((file) => file.slice(folder.length + 1))).toEqual([
@@ -202,7 +198,7 @@ describe('tollgate archive', () => {
     expect(await verified()).toContain('the books are right')
     await nextDay()
     expect((await archive()).text).toContain(
-      `2026-01  ${world.app.clientId}  1 tickets  ${join(folder, `${world.app.clientId}.2026-01.2.ndjson.zst`)}`,
+      `2026-01  ${world.app.clientId}  1        ${join(folder, `${world.app.clientId}.2026-01.2.ndjson.zst`)}`,
     )
     expect(await verified()).toContain('the books are right')
   })
@@ -241,7 +237,7 @@ describe('tollgate archive', () => {
     expect((await archive()).text).toBe('Nothing is due.\n')
     const all = await tickets()
     world.clock.advance(31 * 86_400_000)
-    expect((await archive()).text.split('\n')).toHaveLength(4)
+    expect((await archive()).text.split('\n')).toHaveLength(5)
     for (const name of (await readdir(folder)).filter((file) =>
       /2025-12\.2|2026-01\.3|2026-02\.1/.test(file),
     )) {

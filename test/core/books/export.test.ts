@@ -153,7 +153,7 @@ describe('tollgate export', () => {
         }),
       ),
     ).toBe('REQUEST_INVALID')
-    expect((await run('export', '--help')).text).toContain('tollgate export --app APP')
+    expect((await run('export', '--help')).text).toContain('tollgate export [--app APP]')
   })
 })
 

@@ -50,7 +50,7 @@ describe('tollgate user', () => {
     expect(created).toEqual({ code: 0, text: expect.stringMatching(/^created\nada\n/) })
     expect((await ada('user put --no-email')).text).toMatch(/^changed[^]*email +none/)
     expect((await run('user list')).text).toMatch(/\nada +active +\d{4}-\d\d-\d\d\n$/)
-    expect((await ada('user show')).text).toMatch(/balance +5000000 USD micros/)
+    expect((await ada('user show')).text).toMatch(/balance +5\.00 USD\n/)
     const ended = JSON.parse((await ada('user deactivate --json')).text)
     expect(ended).toMatchObject({ user: { status: 'inactive' }, effectiveBy: expect.any(String) })
     expect((await run('user list --status inactive')).text).toContain('ada')
@@ -107,6 +107,56 @@ describe('tollgate user', () => {
   })
 })
 
+describe('tollgate app show', () => {
+  it('prints an app with its owners, clients and settings', async () => {
+    await run('redirect-uri add https://shop.example/done')
+    const { code, text } = await run('app show')
+    expect(code).toBe(0)
+    expect(text).toMatch(/^name +An app\nstatus +approved\n/)
+    expect(text).toMatch(
+      new RegExp(`\nclientId +${app.clientId}\nm2mClientId +${app.m2mClientId}\n`),
+    )
+    expect(text).toMatch(/\nlogins end at +https:\/\/shop\.example\/done\n/)
+    expect(text).toMatch(/\nowners +none\nwho may log in +anyone\n[^]*billing mode +owner_rollup\n/)
+    const answer = JSON.parse((await run('app show --json')).text)
+    expect(answer).toMatchObject({ clientId: app.clientId, members: [], billing: {} })
+    expect(JSON.stringify(answer)).not.toContain('svc_cs_')
+    expect(await actions()).toEqual(mine('app_updated'))
+  })
+
+  it('refuses an app that is not there', async () => {
+    const missing = await tollgate('app', 'show', '--app', app.m2mClientId)
+    expect(missing).toEqual({ code: 1, text: expect.stringContaining('no app has this client id') })
+    expect((await tollgate('app', 'show')).text).toContain('app show needs --app')
+  })
+})
+
+describe('tollgate account list', () => {
+  it('lists accounts page by page, the oldest first', async () => {
+    for (const name of ['ann', 'ben', 'cat']) {
+      core.clock.advance(1)
+      const more = name === 'ben' ? ['--platform-admin'] : []
+      const of = ['--email', `${name}@list.example`, ...more, '--target', core.core.target]
+      await tollgate('account', 'create', ...of)
+    }
+    const { text } = await tollgate('account', 'list')
+    expect(text).toMatch(/^email +name +platform admin +created +id\n/)
+    expect(text).toMatch(
+      /ann@list\.example +no [^]*ben@list\.example +yes [^]*cat@list\.example +no /,
+    )
+    const first = JSON.parse((await tollgate('account', 'list', '--limit', '1', '--json')).text)
+    const rest = await tollgate('account', 'list', '--json', '--cursor', first.nextCursor)
+    const { accounts } = JSON.parse(rest.text)
+    expect([...first.accounts, ...accounts]).toEqual(
+      JSON.parse((await tollgate('account', 'list', '--json')).text).accounts,
+    )
+    expect((await tollgate('account', 'list', '--limit', '1')).text).toContain('more: ')
+    await core.sql.query("delete from accounts where email like '%@list.example'")
+    expect((await tollgate('account', 'list', '--limit', '0')).code).toBe(2)
+    expect((await tollgate('account', 'list', '--cursor', 'x')).code).toBe(1)
+  })
+})
+
 describe('tollgate grant', () => {
   beforeEach(async () => {
     await ada('user put')
@@ -117,17 +167,21 @@ describe('tollgate grant', () => {
     const { grant } = JSON.parse((await ada(give)).text)
     expect(JSON.parse((await ada(give)).text).grant).toEqual(grant)
     expect(grant).toMatchObject({ amountUsdMicros: '2500000', source: 'promo' })
-    expect((await ada('grant give --usd-micros 1')).text).toContain('ada has 7500001 for any')
+    expect((await ada('grant give --usd-micros 1')).text).toContain(
+      '0.000001 USD; ada has 7.500001 USD for any',
+    )
     const { text } = await ada('grant list')
-    expect(text).toMatch(/2500000 +2500000 +promo +any +never/)
-    expect(text).toContain('ada has 7500001 USD micros for any feature')
+    expect(text).toMatch(/2\.50 +2\.50 +promo +any +never/)
+    expect(text).toContain('ada has 7.500001 USD for any feature')
     expect((await actions()).slice(1)).toEqual(mine('allowance_granted', 'allowance_granted'))
   })
 
   it('gives money for one feature, which is in no other figure', async () => {
     const { text } = await ada('grant give --usd-micros 3 --feature text-to-image')
-    expect(text).toMatch(/3 USD micros for text-to-image; ada has 5000000 for any feature/)
-    expect((await ada('grant list')).text).toMatch(/3 +3 +manual +text-to-image +never/)
+    expect(text).toMatch(/0\.000003 USD for text-to-image; ada has 5\.00 USD for any feature/)
+    expect((await ada('grant list')).text).toMatch(
+      /0\.000003 +0\.000003 +manual +text-to-image +never/,
+    )
   })
 
   it("counts into the app's quota", async () => {

@@ -43,7 +43,9 @@ describe('tollgate keys', () => {
       expect.stringContaining(`active ${next?.kid}`),
     ])
     expect((await tollgate('keys', 'list')).text).toMatch(
-      new RegExp(`retired  ${active?.kid}  RS256  made \\S+, published until \\S+`),
+      new RegExp(
+        `^status +kid +alg +made +published until\n[^]*retired +${active?.kid} +RS256 +\\S+Z +\\S+Z\n`,
+      ),
     )
   })
 

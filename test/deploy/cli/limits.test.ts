@@ -38,8 +38,8 @@ describe('tollgate limits', () => {
     expect(await limits('show', ...ada())).toEqual({ code: 0, text: 'ada\n  no limits\n' })
     const text = [
       'ada',
-      '  USD micros per day       at most 2000000',
-      '  USD micros per session   at most 500000',
+      '  money per day            at most 2.00 USD',
+      '  money per session        at most 0.50 USD',
       '  calls per minute         at most 60',
       '  concurrent sessions      at most 3',
       '  wei, live                at most 1300',

@@ -1,7 +1,14 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { appendFile, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { WriteStream } from 'node:tty'
-import { afterEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { commands } from '../../../deploy/cli/main.ts'
+import { secretly } from '../../support/secrecy.ts'
 import { tollgate } from './support.ts'
+
+const program = join(import.meta.dirname, '../../../deploy/tollgate.mjs')
 
 afterEach(() => vi.unstubAllEnvs())
 
@@ -19,6 +26,161 @@ it.each([
   ['zzzzzzzz', 2, /^tollgate: there is no command "zzzzzzzz"; see/],
 ])('answers %s', async (line, code, text) => {
   expect(await tollgate(...line.split(' '))).toEqual({ code, text: expect.stringMatching(text) })
+})
+
+describe('every command', () => {
+  const programs = ['start', 'core', 'gateway', 'sidecar', 'collector', 'demo', 'signer-double']
+  // They print JSON, or a script, without an option.
+  const printers = [/^tollgate (audit|completion) /, /^tollgate receipt (get|roots) /]
+
+  it.each(Object.entries(commands).filter(([name]) => !programs.includes(name)))(
+    'takes --json in each usage of %s',
+    async (_name, { help }) => {
+      const syntaxes = help.usages.map(({ syntax }) => syntax)
+      const others = syntaxes.filter((syntax) => !printers.some((known) => known.test(syntax)))
+      for (const syntax of others) expect(syntax).toContain('--json')
+    },
+  )
+})
+
+describe('tollgate config', () => {
+  it('shows one setting by its name, and ends with 1 when it is wrong', async () => {
+    vi.stubEnv('PLATFORM_PORT', '8081')
+    expect(await tollgate('config', 'platform_port')).toEqual({
+      code: 0,
+      text: expect.stringMatching(/^PLATFORM_PORT=8081 {2}\(environment\)\n {4}.+\n$/),
+    })
+    vi.stubEnv('SECRET_PEPPERS', `p1:${secretly('a-pepper-of-this-test-0123456789-abcdef')}`)
+    const secret = JSON.parse((await tollgate('config', 'SECRET_PEPPERS', '--json')).text)
+    expect(secret).toMatchObject({ value: '[hidden]', problems: [] })
+    vi.stubEnv('PLATFORM_PORT', 'x')
+    expect(await tollgate('config', 'PLATFORM_PORT')).toEqual({
+      code: 1,
+      text: expect.stringContaining('problem: PLATFORM_PORT must'),
+    })
+    expect((await tollgate('config', 'CORE_PORT')).code).toBe(0)
+    expect(await tollgate('config', 'PLATFORM_PROT')).toEqual({
+      code: 2,
+      text: expect.stringContaining('did you mean PLATFORM_PORT?'),
+    })
+    expect((await tollgate('config', 'CORE_PORT', 'CORE_TLS_CERT')).code).toBe(2)
+  })
+})
+
+describe('tollgate logs', () => {
+  const line = (level: number, msg: string, more: object = {}) =>
+    JSON.stringify({ level, time: 1_773_144_000_250, name: 'tollgate', msg, ...more })
+  const error = { type: 'Error', message: 'no', stack: 'Error: no\n    at here (x.ts:1:1)' }
+  const entries = [
+    line(20, 'old'),
+    line(30, 'served', { process: 'gateway', ms: 3, route: '/a b', empty: '' }),
+    line(40, 'slow\u001b[2J', { process: 'core' }),
+    line(50, 'failed', { process: 'core', err: error }),
+  ]
+  let file: string
+  beforeAll(async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'tollgate-logs-'))
+    file = join(folder, 'tollgate.log')
+    await writeFile(file, `${entries.join('\n')}\n{"level":30,"msg":"half`)
+  })
+  afterAll(() => rm(dirname(file), { recursive: true }))
+  const at = '2026-03-10T12:00:00.250Z'
+
+  it('prints the last lines, readable', async () => {
+    vi.stubEnv('TOLLGATE_DATA_DIR', dirname(file))
+    expect((await tollgate('logs', '--lines', '3')).text).toBe(
+      `${at} INFO  gateway  served  ms=3  route="/a b"  empty=""\n` +
+        `${at} WARN  core     slow?[2J\n` +
+        `${at} ERROR core     failed\n    Error: no\n    at here (x.ts:1:1)\n`,
+    )
+    expect((await tollgate('logs', '--level', 'error')).text).toMatch(
+      /^\S+ ERROR .*\n {4}Error: no/,
+    )
+    expect((await tollgate('logs', file, '--json')).text).toBe(`${entries.join('\n')}\n`)
+  })
+
+  it('reads no more of a large file than its end', async () => {
+    const large = join(dirname(file), 'large.log')
+    const lines = Array.from({ length: 40_000 }, (_, n) => line(30, `m${n}`))
+    await writeFile(large, `${lines.join('\n')}\n`)
+    const { text } = await tollgate('logs', large, '--json', '--lines', '2000')
+    expect(text).toBe(`${lines.slice(-2_000).join('\n')}\n`)
+  })
+
+  it('follows a log, and the one that replaces it', async () => {
+    const log = join(dirname(file), 'followed.log')
+    await writeFile(log, `${line(30, 'one')}\n${line(30, 'two')}\n`)
+    const child = spawn(process.execPath, [program, 'logs', log, '--follow'], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    let text = ''
+    child.stdout.on('data', (chunk) => (text += String(chunk)))
+    await expect.poll(() => text, { timeout: 20_000 }).toContain('two')
+    await appendFile(log, `${line(30, 'three')}\n`)
+    await expect.poll(() => text, { timeout: 5_000 }).toContain('three')
+    await writeFile(log, `${line(30, 'new')}\n`)
+    await expect.poll(() => text, { timeout: 5_000 }).toContain('new')
+    child.kill()
+    expect(text.match(/two/g)).toHaveLength(1)
+  })
+
+  it('reads the standard input', async () => {
+    const options = { input: `${entries.join('\n')}\nno log\n`, encoding: 'utf8' } as const
+    const text = execFileSync(process.execPath, [program, 'logs', '-', '--level', 'warn'], options)
+    expect(text).toMatch(/WARN[^]*ERROR[^]*no log\n$/)
+    expect(text).not.toContain('served')
+  })
+
+  it.each([
+    [['--level', 'loud'], 2, '--level must be one of: trace'],
+    [['--lines', '0'], 2, '--lines must be from 1'],
+    [['a', 'b'], 2, 'logs takes one FILE'],
+    [['/nowhere/tollgate.log'], 1, 'cannot read /nowhere/tollgate.log (ENOENT)'],
+  ])('refuses %j', async (argv, code, message) => {
+    expect(await tollgate('logs', ...argv)).toEqual({
+      code,
+      text: expect.stringContaining(message),
+    })
+  })
+})
+
+describe('tollgate completion', () => {
+  it('completes commands, verbs and options in bash', async () => {
+    const { text } = await tollgate('completion', 'bash')
+    expect(text).toContain('complete -o default -F _tollgate tollgate ./tollgate')
+    const after = (...words: string[]) =>
+      execFileSync(
+        'bash',
+        [
+          '-c',
+          `${text}\nCOMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tollgate; printf '%s\\n' "\${COMPREPLY[@]}"`,
+          'bash',
+          ...words,
+        ],
+        { encoding: 'utf8' },
+      )
+        .trim()
+        .split('\n')
+    expect(after('tollgate', 'sta')).toEqual(['start', 'status'])
+    expect(after('./tollgate', 'issuer', '')).toEqual(['list', 'add', 'remove', 'check'])
+    expect(after('tollgate', 'outbox', 'r')).toEqual(['retry'])
+    expect(after('tollgate', 'plan', 'create', '--mark')).toEqual(['--markup-percent'])
+    expect(after('tollgate', 'help', 'whati')).toEqual(['whatif'])
+  })
+
+  it('has a script for zsh and for fish', async () => {
+    expect((await tollgate('completion', 'zsh')).text).toMatch(
+      /^autoload .*bashcompinit[^]*complete /,
+    )
+    const { text } = await tollgate('completion', 'fish')
+    for (const name of Object.keys(commands)) expect(text).toContain(` ${name}`)
+    expect(text).toMatch(/__fish_seen_subcommand_from rate; .* -f -a 'set'\n/)
+    expect(text).toContain("-n '__fish_seen_subcommand_from issuer' -l file\n")
+  })
+
+  it.each([[[]], [['powershell']], [['bash', 'zsh']]])('refuses %j', async (argv) => {
+    expect((await tollgate('completion', ...argv)).code).toBe(2)
+  })
 })
 
 describe('the help of a command', () => {

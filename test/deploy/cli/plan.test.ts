@@ -37,16 +37,16 @@ describe('tollgate plan', () => {
       'Pro',
       '--type',
       'usage',
-      '--price',
+      '--price-amount',
       '49.00',
-      '--rate-usd',
-      '0.0000012',
+      '--markup-percent',
+      '20',
       '--charge-threshold-usd',
       '10',
-      '--cycle',
+      '--billing-cycle',
       'weekly',
       '--capability',
-      'llm=0.000002',
+      'llm=100%',
       '--capability',
       'live:acme/fast',
       '--json',
@@ -67,7 +67,9 @@ describe('tollgate plan', () => {
       ],
     })
     const list = await tollgate('plan', 'list', ...ofApp)
-    expect(list.text).toMatch(/Starter .* active +0 USD +1\n.*Network Price .*\n.*Pro +usage/)
+    expect(list.text).toMatch(
+      /markup +version\n.*Starter .* active +0\.00 USD +1\n.*Network Price .*\n.*Pro +usage +active +49\.00 USD +\+20 % +1/,
+    )
     const file = join(folder, 'change.json')
     await writeFile(file, JSON.stringify({ includedUsdMicros: '5', status: 'active' }))
     const changed = await tollgate(
@@ -75,7 +77,7 @@ describe('tollgate plan', () => {
       'update',
       plan.id,
       ...ofApp,
-      '--rate-usd',
+      '--overage-rate-usd',
       'none',
       '--file',
       file,
@@ -86,8 +88,10 @@ describe('tollgate plan', () => {
     const shown = await tollgate('plan', 'show', plan.id, ...ofApp)
     expect(shown.text).toBe(changed.text)
     expect(shown.text).toMatch(/status +inactive\n/)
-    expect(shown.text).toMatch(/included USD micros +5\n/)
-    expect(shown.text).toMatch(/version +2\n +llm +0\.000002\n +live:acme\/fast +0\.000001\n$/)
+    expect(shown.text).toMatch(/included +0\.000005 USD\n/)
+    expect(shown.text).toMatch(
+      /version +2\n +llm +0\.000002 USD for a USD-micro \(\+100 %\)\n +live:acme\/fast +0\.000001 .*\(\+0 %\)\n$/,
+    )
     expect(await tollgate('plan', 'delete', plan.id, ...ofApp)).toMatchObject({ code: 0 })
     expect((await tollgate('plan', 'show', plan.id, ...ofApp)).code).toBe(1)
     const { rows } = await core.sql.query(
@@ -104,7 +108,7 @@ describe('tollgate plan', () => {
     const ofApp = ['--app', app.clientId]
     const [starter] = JSON.parse((await tollgate('plan', 'list', ...ofApp, '--json')).text)
     const change = (...more: string[]) => tollgate('plan', 'update', starter.id, ...ofApp, ...more)
-    expect((await change('--included-usd-micros', '7')).text).toMatch(/included USD micros +7\n/)
+    expect((await change('--included-usd-micros', '7')).text).toMatch(/included +0\.000007 USD\n/)
     expect((await change('--name', 'Other')).code).toBe(1)
   })
 
@@ -122,7 +126,7 @@ describe('tollgate plan', () => {
 describe('tollgate catalog', () => {
   it('adds, lists, refreshes and removes', async () => {
     const before = await tollgate('catalog', 'list')
-    expect(before.text).toMatch(/^live-video-to-video +setting\n/)
+    expect(before.text).toMatch(/^pipeline +source +added\nlive-video-to-video +setting\n/)
     expect(await tollgate('catalog', 'add', 'own:acme/m:1')).toMatchObject({ code: 0 })
     expect((await tollgate('catalog', 'list')).text).toMatch(/own:acme\/m:1 +operator +2026/)
     const { offers } = JSON.parse((await tollgate('catalog', 'list', '--json')).text)

@@ -75,22 +75,19 @@ describe('tollgate reconcile', () => {
   it('shows days that agree, and their users when asked', async () => {
     const { code, text } = await tollgate('reconcile', ...days)
     expect(text).toMatch(
-      new RegExp(`2026-03-09 +${app.clientId} +\\(all\\) +5 +5 +5000000 +5000000 +same`),
+      new RegExp(`2026-03-09 +${app.clientId} +\\(all\\) +5 +5 +5\\.00 +5\\.00 +same`),
     )
     expect(text).toContain('Every user and day agrees.')
     expect(code).toBe(0)
     const all = await tollgate('reconcile', ...days, '--all', '--app', app.clientId)
-    expect(all.text).toMatch(/ada +3 +3 +3000000 +3000000\n/)
-    expect(all.text).toMatch(/bob\?\[2J +2 +2 +2000000 +2000000\n/)
+    expect(all.text).toMatch(/ada +3 +3 +3\.00 +3\.00\n/)
+    expect(all.text).toMatch(/bob\?\[2J +2 +2 +2\.00 +2\.00\n/)
   })
 
   it('shows what differs, and ends with 1 then', async () => {
     fake.state.events.delete('go-livepeer-remote-signer ada 1')
     const { code, text } = await tollgate('reconcile', ...days)
-    expect([code, text]).toEqual([
-      1,
-      expect.stringMatching(/ada +3 +2 +3000000 +2000000 +differs\n/),
-    ])
+    expect([code, text]).toEqual([1, expect.stringMatching(/ada +3 +2 +3\.00 +2\.00 +differs\n/)])
     expect(text).toContain("Users' days that differ: 1")
     expect(text).not.toContain('bob')
     const json = JSON.parse((await tollgate('reconcile', ...days, '--json')).text)
@@ -122,7 +119,7 @@ describe('tollgate reconcile', () => {
       ['answered 400:\u001bno'],
     )
     expect((await tollgate('outbox', 'list')).text).toMatch(
-      /Rows set aside: 1\n {2}\d+ {2}openmeter.customer, 1 in it, of 2026-03-10T10:00:00.000Z: answered 400: no\n/,
+      /Rows set aside: 1\n\nid +kind +items +created +error\n\d+ +openmeter.customer +1 +2026-03-10T10:00:00.000Z +answered 400: no\n/,
     )
     expect(await tollgate('outbox', 'retry', '--target', core.core.target)).toEqual({
       code: 0,

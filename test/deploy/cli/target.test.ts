@@ -37,11 +37,17 @@ async function tollgate(...argv: string[]) {
 async function quickstart({
   token = serviceToken,
   database = 'embedded',
-}: { token?: string; database?: string } = {}): Promise<void> {
+  clientId = 'clientId',
+}: { token?: string; database?: string; clientId?: string } = {}): Promise<void> {
   const urls = ['platformUrl', 'builderUrl', 'sidecarUrl', 'adminUrl', 'issuer']
   const ids = ['clientId', 'm2mClientId', 'm2mClientSecret', 'webhookSecret', 'ownerEmail']
   const fields = [...urls.map((name) => [name, 'http://127.0.0.1:9']), ...ids.map((id) => [id, id])]
-  const file = { ...Object.fromEntries(fields), ownerPassword: 'p', coreTarget: core.core.target }
+  const file = {
+    ...Object.fromEntries(fields),
+    clientId,
+    ownerPassword: 'p',
+    coreTarget: core.core.target,
+  }
   await writeFile(join(dataDir, 'quickstart.json'), JSON.stringify({ ...file, database }))
   await writeFile(join(dataDir, 'secrets.json'), JSON.stringify({ CORE_TOKEN: token }))
 }
@@ -127,6 +133,29 @@ describe('a command that writes', () => {
     elsewhere()
     expect((await tollgate('app', 'list')).code).toBe(0)
     expect((await tollgate('status')).code).toBe(0)
+  })
+})
+
+describe('a command that needs an app', () => {
+  it('takes the demo app of its folder, where it goes to the core of that folder', async () => {
+    const { clientId } = await core.newApp()
+    await quickstart({ clientId })
+    expect((await tollgate('user', 'put', '--user', 'ada')).code).toBe(0)
+    expect((await tollgate('app', 'show')).text).toContain(clientId)
+    const { rows } = await core.sql.query(
+      'select u.external_user_id from end_users u join clients c using (app_id) where c.client_id = $1',
+      [clientId],
+    )
+    expect(rows).toEqual([{ external_user_id: 'ada' }])
+  })
+
+  it('must name it for another deployment, and where there is no demo app', async () => {
+    const refusal = { code: 2, text: expect.stringContaining('user list needs --app') }
+    expect(await tollgate('user', 'list')).toEqual(refusal)
+    await quickstart()
+    expect(await tollgate('user', 'list', '--target', core.core.target)).toEqual(refusal)
+    vi.stubEnv('CORE_TARGET', core.core.target)
+    expect(await tollgate('user', 'list')).toEqual(refusal)
   })
 })
 

@@ -28,7 +28,7 @@ it('moves the clock of a test app ahead, and shows it', async () => {
   const { code, text } = await clock('advance', trial, '--seconds', '86400')
   expect(code).toBe(0)
   expect(text).toContain(`${trial}: 2026-03-10T12:00:00.250Z -> 2026-03-11T12:00:00.250Z\n`)
-  expect(text).toMatch(/credits expired +0 with 0 USD left\n/)
+  expect(text).toMatch(/credits expired +0 with 0\.00 USD left\n/)
   const later = await clock('advance', trial, '--to', '2026-03-20T00:00:00Z', '--json')
   expect(JSON.parse(later.text)).toMatchObject({ to: '2026-03-20T00:00:00.000Z', pending: false })
   expect((await clock('show', trial)).text).toMatch(

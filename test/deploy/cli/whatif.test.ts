@@ -134,8 +134,8 @@ describe('tollgate whatif', () => {
       { plan: '(all)', users: '3', revenue_today: '18', revenue: '16.5', platform_cut: '1.5' },
     ])
     const { text } = await whatif(some)
-    expect(text).toMatch(/Pro \(draft\).*6\.000000 -> 4\.500000/)
-    expect(text).toMatch(/\(all\).*18\.000000 -> 16\.500000/)
+    expect(text).toMatch(/Pro \(draft\).*6\.00 -> 4\.50/)
+    expect(text).toMatch(/\(all\).*18\.00 -> 16\.50/)
   })
 
   it('equals what was booked where the drafts are the plans of today', async () => {

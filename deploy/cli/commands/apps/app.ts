@@ -1,3 +1,8 @@
+import type { BillingSettings } from '../../../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
+import type {
+  ManagedApp,
+  Member,
+} from '../../../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import {
   type Command,
   changeCore,
@@ -7,10 +12,10 @@ import {
   runAction,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines } from '../../output.ts'
+import { printJson, printLines, properties, report, table } from '../../output.ts'
 
 export const app: Command = {
-  summary: 'creates and lists apps',
+  summary: 'creates, lists and shows apps',
   help: {
     usages: [
       {
@@ -26,13 +31,17 @@ export const app: Command = {
         syntax: 'tollgate app list [--limit N] [--cursor TEXT] [--json]',
         text: 'Lists apps, the oldest first.',
       },
+      {
+        syntax: 'tollgate app show [--app APP] [--json]',
+        text: 'Prints an app with its owners, clients, domains, signer and billing mode.',
+      },
     ],
     examples: [
       'npx tollgate app create --name "My app" --owner me@example.com',
       'npx tollgate app list --json',
     ],
   },
-  run: runAction('app', { create, list }),
+  run: runAction('app', { create, list, show }),
 }
 
 async function create(argv: readonly string[]): Promise<void> {
@@ -42,9 +51,8 @@ async function create(argv: readonly string[]): Promise<void> {
     'starter-usd-micros': { type: 'string' },
     customer: { type: 'boolean' },
     test: { type: 'boolean' },
-    json: { type: 'boolean' },
   })
-  const { name } = need('app create', values, ['name'])
+  const { name } = await need('app create', values, ['name'])
   const created = await changeCore(values, (core) =>
     core.createApp({
       name,
@@ -76,22 +84,73 @@ async function list(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, {
     limit: { type: 'string' },
     cursor: { type: 'string' },
-    json: { type: 'boolean' },
   })
   const limit = parsePageSize(values.limit)
   const { apps, nextCursor } = await withCore(values, (core) =>
     core.listApps({ limit, cursor: values.cursor }),
   )
-  if (values.json) printJson({ apps, nextCursor })
-  else if (apps.length === 0)
-    printLines(['No apps yet; make one with: npx tollgate app create --name NAME'])
-  else {
-    printLines(
-      apps.map(
-        (item) =>
-          `${item.clientId}  ${item.m2mClientId}  ${item.createdAt.slice(0, 10)}  ${item.name}${item.isTest ? ' (test app)' : ''}`,
-      ),
-    )
-    if (nextCursor) printLines([`more: npx tollgate app list --cursor ${nextCursor}`])
-  }
+  const rows = apps.map((item) => [
+    item.clientId,
+    item.m2mClientId,
+    item.createdAt.slice(0, 10),
+    `${item.name}${item.isTest ? ' (test app)' : ''}`,
+  ])
+  const none = 'No apps yet; make one with: npx tollgate app create --name NAME'
+  report(values, { apps, nextCursor }, () => [
+    ...table(['clientId', 'm2mClientId', 'created', 'name'], rows, none),
+    ...(nextCursor ? [`more: npx tollgate app list --cursor ${nextCursor}`] : []),
+  ])
+}
+
+async function show(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, { app: { type: 'string' } })
+  const { app: clientId } = await need('app show', values, ['app'])
+  const [{ app: managed }, { members }, { settings }] = await withCore(values, (core) =>
+    Promise.all([
+      core.readApp({ clientId }),
+      core.listAppMembers({ clientId }),
+      core.readBillingSettings({ clientId }),
+    ]),
+  )
+  report(values, { ...managed, members, billing: settings }, () =>
+    managed ? linesOf(managed, { members, settings }) : [],
+  )
+}
+
+interface AppFacts {
+  readonly members: readonly Member[]
+  readonly settings: BillingSettings | undefined
+}
+
+const linesOf = (managed: ManagedApp, facts: AppFacts): string[] =>
+  properties([...identityRows(managed), ...clientRows(managed), ...settingRows(managed, facts)])
+
+type Row = [name: string, value: string | undefined]
+
+const identityRows = (managed: ManagedApp): Row[] => [
+  ['name', `${managed.name}${managed.isTest ? ' (test app)' : ''}`],
+  ['status', managed.status],
+  ['created', managed.createdAt],
+  ['developer', managed.developerName || undefined],
+  ['website', managed.websiteUrl || undefined],
+]
+
+const clientRows = ({ clientId, oidcClient: client, m2mOidcClient: m2m }: ManagedApp): Row[] => [
+  ['clientId', clientId],
+  ['m2mClientId', `${m2m?.clientId ?? ''}${m2m?.hasSecret ? '' : ' (no secret works)'}`],
+  ...(client?.redirectUris ?? []).map((uri): Row => ['logins end at', uri]),
+  ['scopes', client?.allowedScopes.join(' ')],
+]
+
+const settingRows = (managed: ManagedApp, { members, settings }: AppFacts): Row[] => {
+  const owners = members.filter(({ role }) => role === 'owner').map(({ email }) => email)
+  return [
+    ['owners', owners.join(', ') || 'none'],
+    ['who may log in', [managed.loginPolicy, ...managed.loginDomains].join(' ')],
+    ...managed.domains.map(({ origin }): Row => ['domain', origin]),
+    ['signer', managed.dmzUrl || undefined],
+    ['events', managed.meteringMode],
+    ['billing mode', settings?.billingMode],
+    ['platform-owned', settings?.isPlatformOwned ? 'yes' : 'no'],
+  ]
 }

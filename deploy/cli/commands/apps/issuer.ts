@@ -14,7 +14,7 @@ import {
   runAction,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines, table } from '../../output.ts'
+import { printJson, printLines, report, table } from '../../output.ts'
 
 const options = {
   app: { type: 'string' },
@@ -24,7 +24,6 @@ const options = {
   'user-claim': { type: 'string' },
   'user-prefix': { type: 'string' },
   'jwks-uri': { type: 'string' },
-  json: { type: 'boolean' },
 } as const
 
 export const issuer: Command = {
@@ -32,25 +31,25 @@ export const issuer: Command = {
   help: {
     usages: [
       {
-        syntax: 'tollgate issuer list --app APP [--json]',
+        syntax: 'tollgate issuer list [--app APP] [--json]',
         text: "Lists the issuers whose tokens stand for the app's users.",
       },
       {
         syntax:
-          'tollgate issuer add ISSUER --app APP [--audience TEXT]... [--client-claim CLAIM --client-value TEXT...] [--user-claim CLAIM] [--user-prefix TEXT] [--jwks-uri URL] [--json]',
+          'tollgate issuer add ISSUER [--app APP] [--audience TEXT]... [--client-claim CLAIM --client-value TEXT...] [--user-claim CLAIM] [--user-prefix TEXT] [--jwks-uri URL] [--json]',
         text:
           'Trusts tokens whose iss is ISSUER, with one of the audiences, and with one of the values in the client claim; ' +
           'at least one of both is needed. docs/trusted-issuers.md has an example for each of the usual providers.',
       },
       {
-        syntax: 'tollgate issuer remove ID --app APP [--json]',
+        syntax: 'tollgate issuer remove ID [--app APP] [--json]',
         text: 'Trusts it no more, and ends what was admitted by it. ID is the one of the list.',
       },
       {
-        syntax: 'tollgate issuer check --app APP [--file PATH] [--json]',
+        syntax: 'tollgate issuer check [--app APP] [--file PATH] [--json]',
         text:
           'Reads a token from the standard input, or from PATH, and shows what it would become, rule by rule. ' +
-          'The token is neither stored nor logged. Exits with 0, whether it would be accepted or not.',
+          'The token is neither stored nor logged. Exits with 1 when the token would be refused.',
       },
     ],
     options: [
@@ -76,14 +75,12 @@ export const issuer: Command = {
 }
 
 async function list(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, { app: { type: 'string' }, json: { type: 'boolean' } })
-  const { app: clientId } = need('issuer list', values, ['app'])
+  const values = parseOptions(argv, { app: { type: 'string' } })
+  const { app: clientId } = await need('issuer list', values, ['app'])
   const { issuers } = await withCore(values, (core) => core.listAppTrustedIssuers({ clientId }))
-  if (values.json) return printJson(issuers)
-  printLines(
-    issuers.length === 0
-      ? ['the app trusts no issuer of its own']
-      : table([['id', 'issuer', 'audiences', 'client', 'user claim'], ...issuers.map(rowOf)]),
+  const columns = ['id', 'issuer', 'audiences', 'client', 'user claim']
+  report(values, issuers, () =>
+    table(columns, issuers.map(rowOf), 'the app trusts no issuer of its own'),
   )
 }
 
@@ -91,7 +88,7 @@ async function add(argv: readonly string[]): Promise<void> {
   const { values, positionals } = parse(argv, options)
   const [address, ...rest] = positionals
   if (address === undefined || rest.length > 0) throw new UsageError('issuer add needs one ISSUER')
-  const { app: clientId } = need('issuer add', values, ['app'])
+  const { app: clientId } = await need('issuer add', values, ['app'])
   const rules = {
     issuer: address,
     audiences: values.audience ?? [],
@@ -109,29 +106,27 @@ async function add(argv: readonly string[]): Promise<void> {
 async function remove(argv: readonly string[]): Promise<void> {
   const { values, positionals } = parse(argv, {
     app: { type: 'string' },
-    json: { type: 'boolean' },
   })
   const [id, ...rest] = positionals
   if (id === undefined || rest.length > 0) throw new UsageError('issuer remove needs one ID')
-  const { app: clientId } = need('issuer remove', values, ['app'])
+  const { app: clientId } = await need('issuer remove', values, ['app'])
   const answer = await changeCore(values, (core) => core.removeAppTrustedIssuer({ clientId, id }))
   if (values.json) return printJson(answer)
   printLines([`removed; the last permission ends by ${answer.effectiveBy}`])
 }
 
-async function check(argv: readonly string[]): Promise<void> {
+async function check(argv: readonly string[]): Promise<number> {
   const values = parseOptions(argv, {
     app: { type: 'string' },
     file: { type: 'string' },
-    json: { type: 'boolean' },
   })
-  const { app: clientId } = need('issuer check', values, ['app'])
+  const { app: clientId } = await need('issuer check', values, ['app'])
   const { file = '-' } = values
   const token = (file === '-' ? await readAll(process.stdin) : await readFile(file, 'utf8')).trim()
   if (token === '') throw new UsageError('issuer check needs a token on its standard input')
   const answer = await withCore(values, (core) => core.checkAppForeignToken({ clientId, token }))
-  if (values.json) return printJson(answer.check)
-  printLines(answer.check ? linesOf(answer.check) : [])
+  report(values, answer.check, () => (answer.check ? linesOf(answer.check) : []))
+  return answer.check?.accepted ? 0 : 1
 }
 
 function linesOf({ accepted, rules, warnings, ...check }: TokenCheck): string[] {
@@ -139,7 +134,7 @@ function linesOf({ accepted, rules, warnings, ...check }: TokenCheck): string[] 
   const outcomes = rules.map(({ rule, passed, detail }) => [rule, passed ? 'ok' : 'NO', detail])
   const user = externalUserId === '' ? 'nobody' : `${externalUserId} (${userStatus})`
   return [
-    ...table([['rule', '', 'what the token says'], ...outcomes]),
+    ...table(['rule', '', 'what the token says'], outcomes),
     '',
     `It stands for ${user}${expiresAt === '' ? '' : `, until ${expiresAt}`}.`,
     accepted ? 'It would be accepted.' : 'It would be refused.',

@@ -13,12 +13,11 @@ import {
   runAction,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines, printable, table } from '../../output.ts'
+import { printJson, printLines, printable, report, table } from '../../output.ts'
 
 const options = {
   app: { type: 'string' },
   email: { type: 'string' },
-  json: { type: 'boolean' },
 } as const
 
 export const member: Command = {
@@ -26,18 +25,18 @@ export const member: Command = {
   help: {
     usages: [
       {
-        syntax: 'tollgate member list --app APP [--json]',
+        syntax: 'tollgate member list [--app APP] [--json]',
         text: 'Lists the members of an app, and the invitations that wait for an answer.',
       },
       {
-        syntax: 'tollgate member put --app APP --email EMAIL --role owner|admin|viewer [--json]',
+        syntax: 'tollgate member put [--app APP] --email EMAIL --role owner|admin|viewer [--json]',
         text:
           'Changes the role of a member. Invites everybody else, and a member who is to become an owner: they answer at ' +
           "/invitations of the service within 14 days. The invitation is in the name of the app's first owner or, where it " +
           'has none, of the first platform admin.',
       },
       {
-        syntax: 'tollgate member remove --app APP --email EMAIL [--json]',
+        syntax: 'tollgate member remove [--app APP] --email EMAIL [--json]',
         text:
           "Ends a membership, with the person's logins to the app where only members may log in, or takes an invitation " +
           'back. An app is never without an owner.',
@@ -53,19 +52,16 @@ export const member: Command = {
 }
 
 async function list(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, { app: { type: 'string' }, json: { type: 'boolean' } })
-  const { app: clientId } = need('member list', values, ['app'])
+  const values = parseOptions(argv, { app: { type: 'string' } })
+  const { app: clientId } = await need('member list', values, ['app'])
   const answer = await withCore(values, (core) => core.listAppMembers({ clientId }))
-  if (values.json) return printJson(answer)
   const rows = [...answer.members.map(rowOfMember), ...answer.invitations.map(rowOfInvitation)]
-  printLines(
-    rows.length === 0 ? ['no members'] : table([['email', 'role', 'since', 'state'], ...rows]),
-  )
+  report(values, answer, () => table(['email', 'role', 'since', 'state'], rows, 'no members'))
 }
 
 async function put(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, { ...options, role: { type: 'string' } })
-  const { app: clientId, email, role } = need('member put', values, ['app', 'email', 'role'])
+  const { app: clientId, email, role } = await need('member put', values, ['app', 'email', 'role'])
   const answer = await changeCore(values, (core) => core.putAppMember({ clientId, email, role }))
   if (values.json) return printJson(answer)
   const { invitation } = answer
@@ -79,7 +75,7 @@ async function put(argv: readonly string[]): Promise<void> {
 
 async function remove(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, options)
-  const { app: clientId, email } = need('member remove', values, ['app', 'email'])
+  const { app: clientId, email } = await need('member remove', values, ['app', 'email'])
   const address = normalizeEmail(email)
   if (address === null) throw new UsageError('--email must be an e-mail address')
   const removed = await changeCore(values, (core) => removeByEmail(core, clientId, address))

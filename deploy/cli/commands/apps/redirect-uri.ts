@@ -9,12 +9,11 @@ import {
   runAction,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines, table } from '../../output.ts'
+import { report, table } from '../../output.ts'
 
 const options = {
   app: { type: 'string' },
   logout: { type: 'boolean' },
-  json: { type: 'boolean' },
 } as const
 
 export const redirectUri: Command = {
@@ -22,17 +21,17 @@ export const redirectUri: Command = {
   help: {
     usages: [
       {
-        syntax: 'tollgate redirect-uri list --app APP [--json]',
+        syntax: 'tollgate redirect-uri list [--app APP] [--json]',
         text: "Lists the redirect URIs of the app's public client, for logins and for logouts.",
       },
       {
-        syntax: 'tollgate redirect-uri add URI --app APP [--logout] [--json]',
+        syntax: 'tollgate redirect-uri add URI [--app APP] [--logout] [--json]',
         text:
           'Lets logins of the app end at URI: https, http on localhost, or a private-use scheme such as ' +
           'com.example.app:/done; at most 20. It is compared as text, so write it as the app sends it.',
       },
       {
-        syntax: 'tollgate redirect-uri remove URI --app APP [--logout] [--json]',
+        syntax: 'tollgate redirect-uri remove URI [--app APP] [--logout] [--json]',
         text: 'Lets no login end at URI any more.',
       },
     ],
@@ -54,35 +53,34 @@ export const redirectUri: Command = {
 }
 
 async function list(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, { app: { type: 'string' }, json: { type: 'boolean' } })
-  const { app: clientId } = need('redirect-uri list', values, ['app'])
+  const values = parseOptions(argv, { app: { type: 'string' } })
+  const { app: clientId } = await need('redirect-uri list', values, ['app'])
   const answer = await withCore(values, (core) => core.listRedirectUris({ clientId }))
   print(answer.redirectUris, values)
 }
 
 async function add(argv: readonly string[]): Promise<void> {
-  const { request, values } = changeOf('redirect-uri add', argv)
+  const { request, values } = await changeOf('redirect-uri add', argv)
   const answer = await changeCore(values, (core) => core.addRedirectUri(request))
   print(answer.redirectUris, values)
 }
 
 async function remove(argv: readonly string[]): Promise<void> {
-  const { request, values } = changeOf('redirect-uri remove', argv)
+  const { request, values } = await changeOf('redirect-uri remove', argv)
   const answer = await changeCore(values, (core) => core.removeRedirectUri(request))
   print(answer.redirectUris, values)
 }
 
-function changeOf(command: string, argv: readonly string[]) {
+async function changeOf(command: string, argv: readonly string[]) {
   const { values, positionals } = parse(argv, options)
   const [uri, ...rest] = positionals
   if (uri === undefined || rest.length > 0) throw new UsageError(`${command} needs one URI`)
-  const { app: clientId } = need(command, values, ['app'])
+  const { app: clientId } = await need(command, values, ['app'])
   return { values, request: { clientId, uri, use: values.logout ? 'logout' : 'login' } }
 }
 
-function print(uris: RedirectUris | undefined, { json }: { json?: boolean | undefined }): void {
+function print(uris: RedirectUris | undefined, values: { json?: boolean | undefined }): void {
   const { login, logout } = uris ?? { login: [], logout: [] }
-  if (json) return printJson({ login, logout })
   const rows = [...login.map((uri) => ['login', uri]), ...logout.map((uri) => ['logout', uri])]
-  printLines(rows.length === 0 ? ['no redirect URIs'] : table([['for', 'URI'], ...rows]))
+  report(values, { login, logout }, () => table(['for', 'URI'], rows, 'no redirect URIs'))
 }

@@ -7,7 +7,7 @@ import {
   runAction,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines, printable, table } from '../../output.ts'
+import { printJson, printLines, report, table } from '../../output.ts'
 
 export const registration: Command = {
   summary: 'makes, lists and revokes the tokens with which clients register with an app',
@@ -15,17 +15,17 @@ export const registration: Command = {
     usages: [
       {
         syntax:
-          'tollgate registration token create --app APP [--label TEXT] [--uses N] [--days N] [--json]',
+          'tollgate registration token create [--app APP] [--label TEXT] [--uses N] [--days N] [--json]',
         text:
           'Makes an initial access token (RFC 7591): with it N clients (1) may register themselves with the app at the edge, ' +
           'within N days (7). It is shown once.',
       },
       {
-        syntax: 'tollgate registration token list --app APP [--json]',
+        syntax: 'tollgate registration token list [--app APP] [--json]',
         text: 'Lists the tokens of an app and how many clients registered with each, the oldest first.',
       },
       {
-        syntax: 'tollgate registration token revoke --app APP --id ID',
+        syntax: 'tollgate registration token revoke [--app APP] --id ID [--json]',
         text: 'Ends a token. Clients that registered with it stay.',
       },
     ],
@@ -56,9 +56,8 @@ async function create(argv: readonly string[]): Promise<void> {
     label: { type: 'string' },
     uses: { type: 'string' },
     days: { type: 'string' },
-    json: { type: 'boolean' },
   })
-  const { app: clientId } = need('registration token create', values, ['app'])
+  const { app: clientId } = await need('registration token create', values, ['app'])
   const request = {
     clientId,
     label: values.label ?? '',
@@ -75,29 +74,26 @@ async function create(argv: readonly string[]): Promise<void> {
 }
 
 async function list(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, { app: { type: 'string' }, json: { type: 'boolean' } })
-  const { app: clientId } = need('registration token list', values, ['app'])
+  const values = parseOptions(argv, { app: { type: 'string' } })
+  const { app: clientId } = await need('registration token list', values, ['app'])
   const { tokens } = await withCore(values, (core) => core.listRegistrationTokens({ clientId }))
-  if (values.json) return printJson({ tokens })
-  printLines(
-    table([
-      ['id', 'registered', 'expires', 'revoked', 'label'],
-      ...tokens.map((row) => [
-        row.id,
-        `${row.uses} of ${row.usesMax}`,
-        row.expiresAt,
-        row.revokedAt ?? '',
-        printable(row.label),
-      ]),
-    ]),
-  )
+  const rows = tokens.map((row) => [
+    row.id,
+    `${row.uses} of ${row.usesMax}`,
+    row.expiresAt,
+    row.revokedAt ?? '',
+    row.label,
+  ])
+  report(values, { tokens }, () => table(columns, rows, 'no registration tokens'))
 }
+
+const columns = ['id', 'registered', 'expires', 'revoked', 'label']
 
 async function revoke(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, { app: { type: 'string' }, id: { type: 'string' } })
-  const { app: clientId, id } = need('registration token revoke', values, ['app', 'id'])
+  const { app: clientId, id } = await need('registration token revoke', values, ['app', 'id'])
   await changeCore(values, (core) => core.revokeRegistrationToken({ clientId, id }))
-  printLines([`${id} is revoked`])
+  report(values, { id, revoked: true }, () => [`${id} is revoked`])
 }
 
 function parseCount(option: string, text: string): number {

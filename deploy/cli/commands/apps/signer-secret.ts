@@ -9,26 +9,26 @@ import {
   runAction,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines, table } from '../../output.ts'
+import { printJson, printLines, report, table } from '../../output.ts'
 
 export const signerSecret: Command = {
   summary: 'lists, makes and revokes secrets of the signer that an app brings',
   help: {
     usages: [
       {
-        syntax: 'tollgate signer-secret list --app APP [--json]',
+        syntax: 'tollgate signer-secret list [--app APP] [--json]',
         text: 'Lists the secrets that are valid, without their text.',
       },
       {
         syntax:
-          'tollgate signer-secret create --app APP [--purpose decisions|events] [--overlap-seconds N] [--key TEXT] [--json]',
+          'tollgate signer-secret create [--app APP] [--purpose decisions|events] [--overlap-seconds N] [--key TEXT] [--json]',
         text:
           "Makes a secret with which the app's own signer asks for decisions about the app's users, or pushes their " +
           'events, and prints it once; at most five of each purpose. Older ones of the purpose go on or, with ' +
           '--overlap-seconds, end then.',
       },
       {
-        syntax: 'tollgate signer-secret revoke ID --app APP [--json]',
+        syntax: 'tollgate signer-secret revoke ID [--app APP] [--json]',
         text: 'Ends a secret at once. ID is the one of the list.',
       },
     ],
@@ -52,14 +52,12 @@ export const signerSecret: Command = {
 }
 
 async function list(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, { app: { type: 'string' }, json: { type: 'boolean' } })
-  const { app: clientId } = need('signer-secret list', values, ['app'])
+  const values = parseOptions(argv, { app: { type: 'string' } })
+  const { app: clientId } = await need('signer-secret list', values, ['app'])
   const { secrets } = await withCore(values, (core) => core.listAppSecrets({ clientId }))
-  if (values.json) return printJson(secrets)
-  printLines(
-    secrets.length === 0
-      ? ['the app has no signer of its own']
-      : table([['id', 'purpose', 'created', 'ends'], ...secrets.map(rowOf)]),
+  const columns = ['id', 'purpose', 'created', 'ends']
+  report(values, secrets, () =>
+    table(columns, secrets.map(rowOf), 'the app has no signer of its own'),
   )
 }
 
@@ -69,9 +67,8 @@ async function create(argv: readonly string[]): Promise<void> {
     purpose: { type: 'string' },
     'overlap-seconds': { type: 'string' },
     key: { type: 'string' },
-    json: { type: 'boolean' },
   })
-  const { app: clientId } = need('signer-secret create', values, ['app'])
+  const { app: clientId } = await need('signer-secret create', values, ['app'])
   const overlapSeconds = parseSeconds(values['overlap-seconds'])
   const { purpose = 'decisions', key: idempotencyKey } = values
   const answer = await changeCore(values, (core) =>
@@ -89,11 +86,10 @@ async function create(argv: readonly string[]): Promise<void> {
 async function revoke(argv: readonly string[]): Promise<void> {
   const { values, positionals } = parse(argv, {
     app: { type: 'string' },
-    json: { type: 'boolean' },
   })
   const [id, ...rest] = positionals
   if (id === undefined || rest.length > 0) throw new UsageError('signer-secret revoke needs one ID')
-  const { app: clientId } = need('signer-secret revoke', values, ['app'])
+  const { app: clientId } = await need('signer-secret revoke', values, ['app'])
   await changeCore(values, (core) => core.revokeAppSecret({ clientId, id }))
   if (values.json) return printJson({ id, revoked: true })
   printLines([`${id} has ended`])

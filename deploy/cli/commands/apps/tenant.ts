@@ -7,14 +7,13 @@ import {
   parsePageSize,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines, printable, table } from '../../output.ts'
+import { printJson, printLines, table } from '../../output.ts'
 
 const options = {
   'overlap-seconds': { type: 'string' },
   'keep-keys': { type: 'boolean' },
   limit: { type: 'string' },
   cursor: { type: 'string' },
-  json: { type: 'boolean' },
 } as const
 
 type Values = ReturnType<typeof parse<typeof options>>['values']
@@ -112,16 +111,16 @@ const actions = new Map([
 const linesOf = (tenant: Tenant | undefined): string[] => (tenant ? tableOf([tenant]) : [])
 
 const tableOf = (tenants: readonly Tenant[]): string[] =>
-  table([
+  table(
     ['tenant', 'app', 'status', 'secrets', 'since'],
-    ...tenants.map(({ clientId, appName, status, secrets, createdAt }) => [
+    tenants.map(({ clientId, appName, status, secrets, createdAt }) => [
       clientId,
-      printable(appName),
+      appName,
       status,
       String(secrets),
       createdAt,
     ]),
-  ])
+  )
 
 const secretLine = ({ secret }: { readonly secret: string }): string =>
   `secret (shown once): ${secret}`

@@ -9,12 +9,12 @@ import {
   runAction,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines, printable, table } from '../../output.ts'
+import { usd } from '../../money.ts'
+import { printJson, printLines, printable, report, table } from '../../output.ts'
 
 const subject = {
   app: { type: 'string' },
   user: { type: 'string' },
-  json: { type: 'boolean' },
 } as const
 
 export const user: Command = {
@@ -23,24 +23,24 @@ export const user: Command = {
     usages: [
       {
         syntax:
-          'tollgate user list --app APP [--status active|inactive] [--limit N] [--cursor TEXT] [--json]',
+          'tollgate user list [--app APP] [--status active|inactive] [--limit N] [--cursor TEXT] [--json]',
         text: 'Lists the users of an app, the oldest first.',
       },
       {
-        syntax: 'tollgate user show --app APP --user EXTERNAL_USER_ID [--json]',
+        syntax: 'tollgate user show [--app APP] --user EXTERNAL_USER_ID [--json]',
         text: 'Prints a user and what it may spend.',
       },
       {
         syntax:
-          'tollgate user put --app APP --user EXTERNAL_USER_ID [--email EMAIL | --no-email] [--json]',
+          'tollgate user put [--app APP] --user EXTERNAL_USER_ID [--email EMAIL | --no-email] [--json]',
         text: 'Creates a user, on the Starter plan of the app, or changes the address of the user that is there.',
       },
       {
-        syntax: 'tollgate user deactivate --app APP --user EXTERNAL_USER_ID [--json]',
+        syntax: 'tollgate user deactivate [--app APP] --user EXTERNAL_USER_ID [--json]',
         text: 'Ends a user with its keys, tokens and sessions. It prints when the last permission that a cache may still hold has expired.',
       },
       {
-        syntax: 'tollgate user activate --app APP --user EXTERNAL_USER_ID [--json]',
+        syntax: 'tollgate user activate [--app APP] --user EXTERNAL_USER_ID [--json]',
         text: 'Lets a user in again. Its balance is as it was; no key or token comes back.',
       },
     ],
@@ -60,42 +60,37 @@ async function list(argv: readonly string[]): Promise<void> {
     status: { type: 'string' },
     limit: { type: 'string' },
     cursor: { type: 'string' },
-    json: { type: 'boolean' },
   })
-  const { app: clientId } = need('user list', values, ['app'])
+  const { app: clientId } = await need('user list', values, ['app'])
   const { status, cursor } = values
   const limit = parsePageSize(values.limit)
   const { users, nextCursor } = await withCore(values, (core) =>
     core.listAppUsers({ clientId, status, limit, cursor }),
   )
-  if (values.json) return printJson({ users, nextCursor })
-  if (users.length === 0) return printLines(['no users'])
-  printLines(
-    table([
-      ['user', 'status', 'created', 'email'],
-      ...users.map((each) => [
-        each.externalUserId,
-        each.status,
-        each.createdAt.slice(0, 10),
-        each.email ?? '',
-      ]),
-    ]),
-  )
-  if (nextCursor)
-    printLines([`more: npx tollgate user list --app ${clientId} --cursor ${nextCursor}`])
+  const rows = users.map((each) => [
+    each.externalUserId,
+    each.status,
+    each.createdAt.slice(0, 10),
+    each.email ?? '',
+  ])
+  report(values, { users, nextCursor }, () => [
+    ...table(['user', 'status', 'created', 'email'], rows, 'no users'),
+    ...(nextCursor
+      ? [`more: npx tollgate user list --app ${clientId} --cursor ${nextCursor}`]
+      : []),
+  ])
 }
 
 async function show(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, subject)
-  const request = requestOf('user show', values)
+  const request = await requestOf('user show', values)
   const [{ user: answer }, { allowance }] = await withCore(values, (core) =>
     Promise.all([core.getAppUser(request), core.readAllowance(request)]),
   )
-  if (values.json) return printJson({ user: answer, allowance })
-  printLines([
+  report(values, { user: answer, allowance }, () => [
     ...linesOf(answer),
-    lineOf('balance', `${allowance?.balanceUsdMicros} USD micros`),
-    lineOf('remaining', `${allowance?.remainingUsdMicros} USD micros, without what is held`),
+    lineOf('balance', usd({ micros: allowance?.balanceUsdMicros })),
+    lineOf('remaining', `${usd({ micros: allowance?.remainingUsdMicros })}, without what is held`),
   ])
 }
 
@@ -108,7 +103,7 @@ async function put(argv: readonly string[]): Promise<void> {
   const clearEmail = values['no-email'] ?? false
   if (clearEmail && values.email !== undefined)
     throw new UsageError('user put takes --email or --no-email')
-  const request = { ...requestOf('user put', values), email: values.email, clearEmail }
+  const request = { ...(await requestOf('user put', values)), email: values.email, clearEmail }
   const answer = await changeCore(values, (core) => core.putAppUser(request))
   if (values.json) return printJson(answer)
   printLines([answer.created ? 'created' : 'changed', ...linesOf(answer.user)])
@@ -116,7 +111,7 @@ async function put(argv: readonly string[]): Promise<void> {
 
 async function deactivate(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, subject)
-  const request = requestOf('user deactivate', values)
+  const request = await requestOf('user deactivate', values)
   const answer = await changeCore(values, (core) => core.deactivateAppUser(request))
   if (values.json) return printJson(answer)
   printLines([...linesOf(answer.user), lineOf('ends everywhere by', answer.effectiveBy)])
@@ -124,17 +119,17 @@ async function deactivate(argv: readonly string[]): Promise<void> {
 
 async function activate(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, subject)
-  const request = requestOf('user activate', values)
+  const request = await requestOf('user activate', values)
   const answer = await changeCore(values, (core) => core.activateAppUser(request))
   if (values.json) return printJson(answer)
   printLines(linesOf(answer.user))
 }
 
-function requestOf(
+async function requestOf(
   command: string,
   values: { readonly app?: string | undefined; readonly user?: string | undefined },
 ) {
-  const { app: clientId, user: externalUserId } = need(command, values, ['app', 'user'])
+  const { app: clientId, user: externalUserId } = await need(command, values, ['app', 'user'])
   return { clientId, externalUserId }
 }
 

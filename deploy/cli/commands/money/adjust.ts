@@ -1,4 +1,5 @@
-import { type Command, UsageError, changeCore, parse } from '../../command.ts'
+import { type Command, UsageError, changeCore, need, parse } from '../../command.ts'
+import { usd } from '../../money.ts'
 import { printJson, printLines } from '../../output.ts'
 import { authorOf } from '../quarantine.ts'
 
@@ -8,7 +9,7 @@ export const adjust: Command = {
     usages: [
       {
         syntax:
-          'tollgate adjust --app APP --user EXTERNAL_USER_ID --usd-micros N --reason TEXT [--ticket EVENT_ID] ' +
+          'tollgate adjust [--app APP] --user EXTERNAL_USER_ID --usd-micros N --reason TEXT [--ticket EVENT_ID] ' +
           '[--overage] [--author NAME] [--key TEXT] [--json]',
         text:
           'Gives a user N USD micros, or takes them with a negative N (--usd-micros -250000). Nothing is edited: an ' +
@@ -51,16 +52,9 @@ export const adjust: Command = {
       key: { type: 'string' },
       json: { type: 'boolean' },
     })
-    const { app, user, 'usd-micros': amount, reason } = values
-    if (
-      app === undefined ||
-      user === undefined ||
-      amount === undefined ||
-      reason === undefined ||
-      positionals.length > 0
-    ) {
-      throw new UsageError('adjust needs --app, --user, --usd-micros and --reason')
-    }
+    if (positionals.length > 0) throw new UsageError(`"${positionals[0]}" is not expected here`)
+    const needed = ['app', 'user', 'usd-micros', 'reason'] as const
+    const { app, user, 'usd-micros': amount, reason } = await need('adjust', values, needed)
     const adjustment = await changeCore(values, (core) =>
       core.createAdjustment({
         clientId: app,
@@ -76,9 +70,12 @@ export const adjust: Command = {
     if (values.json) printJson(adjustment)
     else {
       const overage =
-        adjustment.overageUsdMicros === '0' ? '' : `, ${adjustment.overageUsdMicros} of it overage`
+        adjustment.overageUsdMicros === '0'
+          ? ''
+          : `, ${usd({ micros: adjustment.overageUsdMicros })} of it overage`
       printLines([
-        `${adjustment.id}  ${adjustment.amountUsdMicros} USD micros${overage}; ${adjustment.externalUserId} has ${adjustment.balanceUsdMicros} now`,
+        `${adjustment.id}  ${usd({ micros: adjustment.amountUsdMicros })}${overage}; ` +
+          `${adjustment.externalUserId} has ${usd({ micros: adjustment.balanceUsdMicros })} now`,
       ])
     }
     return 0

@@ -2,31 +2,31 @@ import type {
   BillingSettings,
   ReplaceBillingSettingsRequest,
 } from '../../../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
-import { type Command, UsageError, changeCore, parse, withCore } from '../../command.ts'
-import { printJson, printLines } from '../../output.ts'
+import { type Command, UsageError, changeCore, need, parse, withCore } from '../../command.ts'
+import { properties, report } from '../../output.ts'
 
 export const billing: Command = {
   summary: 'shows and changes what the platform settles for an app',
   help: {
     usages: [
       {
-        syntax: 'tollgate billing show --app APP [--json]',
+        syntax: 'tollgate billing show [--app APP] [--json]',
         text: "Prints the cut, the billing mode, the cap of end users, and whether the app is the platform's own.",
       },
       {
-        syntax: 'tollgate billing cut --app APP (PERCENT | none) [--json]',
+        syntax: 'tollgate billing cut [--app APP] (PERCENT | none) [--json]',
         text: 'Changes the cut of the network fee: a decimal with at most two places, or none. It holds for tickets that are signed from a minute later on.',
       },
       {
-        syntax: 'tollgate billing mode --app APP (owner_rollup | merchant) [--json]',
+        syntax: 'tollgate billing mode [--app APP] (owner_rollup | merchant) [--json]',
         text: 'Says who pays: the owner for all users, or users their owner.',
       },
       {
-        syntax: 'tollgate billing cap --app APP (N | default) [--json]',
+        syntax: 'tollgate billing cap [--app APP] (N | default) [--json]',
         text: 'Changes how many active end users the app may have.',
       },
       {
-        syntax: 'tollgate billing platform-owned --app APP (yes | no) [--json]',
+        syntax: 'tollgate billing platform-owned [--app APP] (yes | no) [--json]',
         text: "Says whether the app is one of the platform's own, which the cost side of the activation gate exempts and whose M2M client creates users of any app at the builder API.",
       },
     ],
@@ -38,19 +38,16 @@ export const billing: Command = {
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
-      json: { type: 'boolean' },
     })
     const [verb = '', value, ...rest] = positionals
-    const { app: clientId } = values
-    if (clientId === undefined || clientId === '') throw new UsageError('billing needs --app')
+    const { app: clientId } = await need('billing', values, ['app'])
     if (rest.length > 0 || (verb === 'show' && value !== undefined))
       throw new UsageError('billing has too many arguments')
     const change = verb === 'show' ? null : changeOf(verb, value)
     const { settings } = change
       ? await changeCore(values, (core) => core.replaceBillingSettings({ clientId, ...change }))
       : await withCore(values, (core) => core.readBillingSettings({ clientId }))
-    if (values.json) printJson(settings)
-    else if (settings) printLines(linesOf(settings))
+    report(values, settings, () => (settings ? linesOf(settings) : []))
     return 0
   },
 }
@@ -92,5 +89,5 @@ function linesOf(settings: BillingSettings): string[] {
     ],
     ['platform-owned', settings.isPlatformOwned ? 'yes' : 'no'],
   ]
-  return rows.map(([name, value]) => `${name.padEnd(32)} ${value}`)
+  return properties(rows)
 }

@@ -12,7 +12,7 @@ import {
   runAction,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines, table } from '../../output.ts'
+import { printJson, printLines, report, table } from '../../output.ts'
 
 export const catalog: Command = {
   summary: 'lists, reads and changes the pipelines and models that exist',
@@ -27,11 +27,11 @@ export const catalog: Command = {
         text: 'Reads CATALOG_URL and the newest tickets now. Exits with 1 when the address cannot be used.',
       },
       {
-        syntax: 'tollgate catalog add PIPELINE[:MODEL]',
+        syntax: 'tollgate catalog add PIPELINE[:MODEL] [--json]',
         text: 'Adds a pipeline, with any model, or one of its models, for every app.',
       },
       {
-        syntax: 'tollgate catalog remove PIPELINE[:MODEL]',
+        syntax: 'tollgate catalog remove PIPELINE[:MODEL] [--json]',
         text: 'Removes what was added by "catalog add". Plans that name it keep their prices.',
       },
     ],
@@ -57,7 +57,6 @@ async function list(argv: readonly string[]): Promise<void> {
     app: { type: 'string' },
     after: { type: 'string' },
     limit: { type: 'string' },
-    json: { type: 'boolean' },
   })
   const after = values.after === undefined ? undefined : offerOf(values.after)
   const answer = await withCore(values, (core) =>
@@ -68,18 +67,19 @@ async function list(argv: readonly string[]): Promise<void> {
       limit: parsePageSize(values.limit),
     }),
   )
-  if (values.json) return printJson(answer)
-  printLines([...table(answer.offers.map(rowOf)), ...linesOf(answer.read)])
+  report(values, answer, () => [
+    ...table(['pipeline', 'source', 'added'], answer.offers.map(rowOf), 'no pipelines'),
+    ...linesOf(answer.read),
+  ])
 }
 
-const rowOf = ({ pipeline, modelId, source, addedAt = '' }: Offer): string[] => [
-  modelId === '*' ? pipeline : `${pipeline}:${modelId}`,
-  source,
-  addedAt,
-]
+const nameOf = ({ pipeline, modelId }: Pick<Offer, 'pipeline' | 'modelId'>): string =>
+  modelId === '*' ? pipeline : `${pipeline}:${modelId}`
+
+const rowOf = (offer: Offer): string[] => [nameOf(offer), offer.source, offer.addedAt ?? '']
 
 async function refresh(argv: readonly string[]): Promise<number> {
-  const values = parseOptions(argv, { json: { type: 'boolean' } })
+  const values = parseOptions(argv, {})
   const { read } = await changeCore(values, (core) => core.refreshOffers({}))
   if (values.json) printJson(read ?? null)
   else printLines(read === undefined ? ['CATALOG_URL is not set; read the tickets'] : linesOf(read))
@@ -97,13 +97,15 @@ const linesOf = (read: CatalogRead | undefined): string[] =>
 async function add(argv: readonly string[]): Promise<void> {
   const { values, offer } = oneOffer('add', argv)
   await changeCore(values, (core) => core.addOffer(offer))
-  printLines([`${argv[0]} is in the catalogue`])
+  report(values, { ...offer, added: true }, () => [`${nameOf(offer)} is in the catalogue`])
 }
 
 async function remove(argv: readonly string[]): Promise<void> {
   const { values, offer } = oneOffer('remove', argv)
   await changeCore(values, (core) => core.removeOffer(offer))
-  printLines([`${argv[0]} is no longer in the catalogue of operators`])
+  report(values, { ...offer, removed: true }, () => [
+    `${nameOf(offer)} is no longer in the catalogue of operators`,
+  ])
 }
 
 function oneOffer(verb: string, argv: readonly string[]) {

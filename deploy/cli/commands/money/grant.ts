@@ -1,11 +1,11 @@
 import type { Grant } from '../../../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import { type Command, changeCore, need, parseOptions, runAction, withCore } from '../../command.ts'
-import { printJson, printLines, printable, table } from '../../output.ts'
+import { dollars, usd } from '../../money.ts'
+import { printJson, printLines, printable, report, table } from '../../output.ts'
 
 const subject = {
   app: { type: 'string' },
   user: { type: 'string' },
-  json: { type: 'boolean' },
 } as const
 
 export const grant: Command = {
@@ -13,12 +13,12 @@ export const grant: Command = {
   help: {
     usages: [
       {
-        syntax: 'tollgate grant list --app APP --user EXTERNAL_USER_ID [--json]',
+        syntax: 'tollgate grant list [--app APP] --user EXTERNAL_USER_ID [--json]',
         text: 'Lists the credits of a user that are in effect, the oldest first, and what is left of them.',
       },
       {
         syntax:
-          'tollgate grant give --app APP --user EXTERNAL_USER_ID --usd-micros N [--source SOURCE] [--feature KEY] ' +
+          'tollgate grant give [--app APP] --user EXTERNAL_USER_ID --usd-micros N [--source SOURCE] [--feature KEY] ' +
           '[--key TEXT] [--json]',
         text:
           'Gives a user N USD micros (1000000 is one dollar), on top of what it has. A credit has no end and is never ' +
@@ -51,17 +51,14 @@ export const grant: Command = {
 
 async function list(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, subject)
-  const { app, user } = need('grant list', values, ['app', 'user'])
+  const { app, user } = await need('grant list', values, ['app', 'user'])
   const { allowance } = await withCore(values, (core) =>
     core.readAllowance({ clientId: app, externalUserId: user }),
   )
-  if (values.json) return printJson(allowance)
-  const rows = (allowance?.grants ?? []).map(rowOf)
-  printLines([
-    ...(rows.length === 0
-      ? ['no credits']
-      : table([['created', 'USD micros', 'left', 'source', 'feature', 'ends', 'id'], ...rows])),
-    `${printable(user)} has ${allowance?.balanceUsdMicros} USD micros for any feature`,
+  const columns = ['created', 'USD', 'left', 'source', 'feature', 'ends', 'id']
+  report(values, allowance, () => [
+    ...table(columns, (allowance?.grants ?? []).map(rowOf), 'no credits'),
+    `${printable(user)} has ${usd({ micros: allowance?.balanceUsdMicros })} for any feature`,
   ])
 }
 
@@ -73,7 +70,7 @@ async function give(argv: readonly string[]): Promise<void> {
     feature: { type: 'string' },
     key: { type: 'string' },
   })
-  const flags = need('grant give', values, ['app', 'user', 'usd-micros'])
+  const flags = await need('grant give', values, ['app', 'user', 'usd-micros'])
   const answer = await changeCore(values, (core) =>
     core.giveGrant({
       clientId: flags.app,
@@ -88,15 +85,15 @@ async function give(argv: readonly string[]): Promise<void> {
   const { grant: credit, allowance } = answer
   const feature = credit?.featureKey === undefined ? '' : ` for ${printable(credit.featureKey)}`
   printLines([
-    `${credit?.id}  ${credit?.amountUsdMicros} USD micros${feature}; ${printable(flags.user)} has ` +
-      `${allowance?.balanceUsdMicros} for any feature now`,
+    `${credit?.id}  ${usd({ micros: credit?.amountUsdMicros })}${feature}; ${printable(flags.user)} has ` +
+      `${usd({ micros: allowance?.balanceUsdMicros })} for any feature now`,
   ])
 }
 
 const rowOf = (credit: Grant): string[] => [
   credit.createdAt.slice(0, 10),
-  credit.amountUsdMicros,
-  credit.remainingUsdMicros,
+  dollars({ micros: credit.amountUsdMicros }),
+  dollars({ micros: credit.remainingUsdMicros }),
   credit.source,
   credit.featureKey ?? 'any',
   credit.expiresAt?.slice(0, 10) ?? 'never',

@@ -3,9 +3,9 @@ import type {
   HeldLease,
   UserHolds,
 } from '../../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
-import { formatDecimal18 } from '../../../../core/lib/money.ts'
 import { type Command, UsageError, parse, withCore } from '../../command.ts'
-import { printJson, printLines, printable } from '../../output.ts'
+import { dollars } from '../../money.ts'
+import { report, table } from '../../output.ts'
 
 export const holds: Command = {
   summary: 'shows what is held of the money of users',
@@ -25,7 +25,6 @@ export const holds: Command = {
     const { values, positionals } = parse(argv, {
       limit: { type: 'string' },
       cursor: { type: 'string' },
-      json: { type: 'boolean' },
     })
     const [clientId = '', externalUserId = '', ...more] = positionals
     if (more.length > 0) throw new UsageError('holds takes an app and one of its users at most')
@@ -36,38 +35,62 @@ export const holds: Command = {
     const page = await withCore(values, (core) =>
       core.listHolds({ clientId, externalUserId, limit, cursor }),
     )
-    if (values.json) printJson(page)
-    else
-      printLines([
-        ...(page.users.length === 0
-          ? ['Nothing is held.']
-          : page.users.flatMap(linesOf).map(printable)),
-        ...(page.nextCursor ? [`more: --cursor ${page.nextCursor}`] : []),
-      ])
+    report(values, page, () => [
+      ...linesOf(page.users),
+      ...(page.nextCursor ? [`more: --cursor ${page.nextCursor}`] : []),
+    ])
     return 0
   },
 }
 
-const usd = (attos: string): string => `${formatDecimal18(BigInt(attos))} USD`
+const userColumns = ['app', 'user', 'balance, USD', 'lent', 'pending', 'calls']
+const leaseColumns = ['user', 'lease', 'sidecar', 'used, USD', 'of', 'ends', 'state']
+const callColumns = ['user', 'session', 'call', 'type', 'sidecar', 'bound, USD', 'since', 'state']
 
-function linesOf(user: UserHolds): string[] {
-  const hidden = Number(user.pendingCount) - user.pending.length
+function linesOf(users: readonly UserHolds[]): string[] {
+  const leases = users.flatMap((user) => user.leases.map((lease) => leaseCells(user, lease)))
+  const calls = users.flatMap((user) => user.pending.map((call) => callCells(user, call)))
+  const hidden = users.reduce(
+    (sum, { pendingCount, pending }) => sum + Number(pendingCount) - pending.length,
+    0,
+  )
   return [
-    `${user.clientId}  ${user.externalUserId}  balance ${usd(user.balanceUsdAttos)}, ` +
-      `lent ${usd(user.lentUsdAttos)}, pending ${usd(user.pendingUsdAttos)} in ${user.pendingCount} calls`,
-    ...user.leases.map(leaseLine),
-    ...user.pending.map(callLine),
-    ...(hidden > 0 ? [`  and ${hidden} calls more`] : []),
+    ...table(userColumns, users.map(userCells), 'Nothing is held.'),
+    ...(leases.length === 0 ? [] : ['', ...table(leaseColumns, leases)]),
+    ...(calls.length === 0 ? [] : ['', ...table(callColumns, calls)]),
+    ...(hidden > 0 ? [`and ${hidden} calls more`] : []),
   ]
 }
 
-const leaseLine = (lease: HeldLease): string =>
-  `  lease    ${lease.id}  ${lease.sidecarId}  ${usd(lease.usedUsdAttos)} of ${usd(lease.amountUsdAttos)} used, ` +
-  `ends ${lease.endsAt}${lease.recalled ? ', recalled' : ''}`
+const userCells = (user: UserHolds): string[] => [
+  user.clientId,
+  user.externalUserId,
+  dollars({ attos: user.balanceUsdAttos }),
+  dollars({ attos: user.lentUsdAttos }),
+  dollars({ attos: user.pendingUsdAttos }),
+  String(user.pendingCount),
+]
 
-const callLine = (call: HeldCall): string =>
-  `  pending  ${call.sessionId} ${call.sequence}  ${call.type || 'untyped'}  ${call.sidecarId || '-'}  ` +
-  `${usd(call.boundUsdAttos)}  since ${call.authorisedAt}${noteOf(call)}`
+const leaseCells = ({ externalUserId }: UserHolds, lease: HeldLease): string[] => [
+  externalUserId,
+  lease.id,
+  lease.sidecarId,
+  dollars({ attos: lease.usedUsdAttos }),
+  dollars({ attos: lease.amountUsdAttos }),
+  lease.endsAt,
+  lease.recalled ? 'recalled' : 'runs',
+]
 
-const noteOf = ({ proven, ticketed }: HeldCall): string =>
-  ticketed ? ', waits for a price' : proven ? ', signed' : ''
+const callCells = ({ externalUserId }: UserHolds, call: HeldCall): string[] => [
+  externalUserId,
+  call.sessionId,
+  String(call.sequence),
+  call.type || 'untyped',
+  call.sidecarId || '-',
+  dollars({ attos: call.boundUsdAttos }),
+  call.authorisedAt,
+  stateOf(call),
+]
+
+const stateOf = ({ proven, ticketed }: HeldCall): string =>
+  ticketed ? 'waits for a price' : proven ? 'signed' : 'allowed'

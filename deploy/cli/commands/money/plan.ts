@@ -10,57 +10,59 @@ import {
   runAction,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines, table } from '../../output.ts'
+import { dollars, percentOfRate, rateOfPercent, usd } from '../../money.ts'
+import { printJson, printLines, properties, report, table } from '../../output.ts'
 
 const termOptions = {
   name: { type: 'string' },
   type: { type: 'string' },
-  price: { type: 'string' },
-  currency: { type: 'string' },
+  'price-amount': { type: 'string' },
+  'price-currency': { type: 'string' },
   status: { type: 'string' },
   'included-usd-micros': { type: 'string' },
   'included-units': { type: 'string' },
   'overage-rate-wei': { type: 'string' },
-  'rate-usd': { type: 'string' },
-  cycle: { type: 'string' },
+  'overage-rate-usd': { type: 'string' },
+  'markup-percent': { type: 'string' },
+  'billing-cycle': { type: 'string' },
   'charge-threshold-usd': { type: 'string' },
   capability: { type: 'string', multiple: true },
   file: { type: 'string' },
 } as const
 
-const common = { app: { type: 'string' }, json: { type: 'boolean' } } as const
+const common = { app: { type: 'string' } } as const
 const termSyntax =
-  '[--type free|subscription|usage] [--price USD] [--currency CODE] [--status active|inactive] ' +
-  '[--included-usd-micros N] [--included-units N] [--overage-rate-wei N] [--rate-usd DECIMAL] ' +
-  '[--cycle daily|weekly|monthly] [--charge-threshold-usd DECIMAL] [--capability PIPELINE[:MODEL][=RATE]]... ' +
-  '[--file FILE] [--json]'
+  '[--type free|subscription|usage] [--price-amount USD] [--price-currency USD] [--status active|inactive] ' +
+  '[--included-usd-micros N] [--included-units N] [--overage-rate-wei N] ' +
+  '[--overage-rate-usd DECIMAL | --markup-percent N] [--billing-cycle daily|weekly|monthly] ' +
+  '[--charge-threshold-usd DECIMAL] [--capability PIPELINE[:MODEL][=RATE]]... [--file FILE] [--json]'
 
 export const plan: Command = {
   summary: 'lists, shows, creates, changes, deletes and syncs the plans of an app',
   help: {
     usages: [
       {
-        syntax: 'tollgate plan list --app APP [--json]',
+        syntax: 'tollgate plan list [--app APP] [--json]',
         text: 'Prints the plans of an app: Starter, Network Price, and what its owner sells.',
       },
       {
-        syntax: 'tollgate plan show PLAN_ID --app APP [--json]',
+        syntax: 'tollgate plan show PLAN_ID [--app APP] [--json]',
         text: 'Prints one plan with its capabilities and their prices.',
       },
       {
-        syntax: `tollgate plan create --app APP --name NAME ${termSyntax}`,
+        syntax: `tollgate plan create [--app APP] --name NAME ${termSyntax}`,
         text: 'Adds a plan to an app, by the rules of POST …/plans.',
       },
       {
-        syntax: `tollgate plan update PLAN_ID --app APP [--name NAME] ${termSyntax}`,
+        syntax: `tollgate plan update PLAN_ID [--app APP] [--name NAME] ${termSyntax}`,
         text: 'Changes what is named here and leaves the rest; "none" clears a value. A change of terms makes a version. Of Starter --included-usd-micros alone can be changed.',
       },
       {
-        syntax: 'tollgate plan delete PLAN_ID --app APP',
+        syntax: 'tollgate plan delete PLAN_ID [--app APP] [--json]',
         text: 'Deletes a plan that no user is on.',
       },
       {
-        syntax: 'tollgate plan sync PLAN_ID --app APP [--json]',
+        syntax: 'tollgate plan sync PLAN_ID [--app APP] [--json]',
         text: "Makes the metering backend's plan what the plan says. Changes are synced by themselves, and failures repeated.",
       },
     ],
@@ -68,10 +70,14 @@ export const plan: Command = {
       {
         title: 'Options',
         options: [
-          ['--rate-usd DECIMAL', 'USD for one USD-micro of network cost: 0.0000015 is half more.'],
+          [
+            '--overage-rate-usd DECIMAL',
+            'USD for one USD-micro of network cost: 0.0000015 is half more.',
+          ],
+          ['--markup-percent N', 'The same rate as a markup: 50 is half more, 0 the network cost.'],
           [
             '--capability PIPELINE[:MODEL][=RATE]',
-            'A pipeline, with any model, or one of its models, with a rate of its own. May be repeated; they replace all that the plan has.',
+            'A pipeline, with any model, or one of its models, with a rate of its own: a decimal as above, or a markup such as 50%. May be repeated; they replace all that the plan has.',
           ],
           [
             '--file FILE',
@@ -82,7 +88,7 @@ export const plan: Command = {
     ],
     examples: [
       'npx tollgate plan list --app app_0123456789abcdef01234567',
-      'npx tollgate plan create --app app_0123456789abcdef01234567 --name Pro --type usage --rate-usd 0.0000012 --capability llm=0.000002',
+      'npx tollgate plan create --app app_0123456789abcdef01234567 --name Pro --type usage --markup-percent 20 --capability llm=100%',
     ],
   },
   run: runAction('plan', { list, show, create, update, delete: remove, sync }),
@@ -90,10 +96,10 @@ export const plan: Command = {
 
 async function list(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, common)
-  const { app: clientId } = need('plan list', values, ['app'])
+  const { app: clientId } = await need('plan list', values, ['app'])
   const { plans } = await withCore(values, (core) => core.readPlans({ clientId }))
-  if (values.json) return printJson(plans)
-  printLines(table([['id', 'name', 'type', 'status', 'price', 'version'], ...plans.map(rowOf)]))
+  const columns = ['id', 'name', 'type', 'status', 'price', 'markup', 'version']
+  report(values, plans, () => table(columns, plans.map(rowOf), 'no plans'))
 }
 
 const rowOf = (one: Plan): string[] => [
@@ -101,12 +107,20 @@ const rowOf = (one: Plan): string[] => [
   one.name,
   one.type,
   one.status,
-  `${one.priceAmount} ${one.priceCurrency}`,
+  priceOf(one),
+  markupOf(one.overageRateUsd),
   String(one.version),
 ]
 
+/** USD as everywhere; an old plan may have another currency. */
+const priceOf = ({ priceAmount, priceCurrency }: Plan): string =>
+  `${dollars({ exact: priceAmount })} ${priceCurrency}`
+
+/** A price for one USD-micro of network cost, as a markup. Empty where there is no price. */
+const markupOf = (rate: string | undefined): string => (rate && percentOfRate(rate)) ?? ''
+
 async function show(argv: readonly string[]): Promise<void> {
-  const { values, planId, clientId } = onePlan('show', argv, common)
+  const { values, planId, clientId } = await onePlan('show', argv, common)
   const { plans } = await withCore(values, (core) => core.readPlans({ clientId }))
   const match = plans.find(({ id }) => id === planId)
   if (!match) throw new Error('the app has no plan of this id')
@@ -115,39 +129,43 @@ async function show(argv: readonly string[]): Promise<void> {
 
 async function create(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, { ...common, ...termOptions })
-  const { app: clientId } = need('plan create', values, ['app'])
+  const { app: clientId } = await need('plan create', values, ['app'])
   const planJson = await jsonOf(values)
   const answer = await changeCore(values, (core) => core.addPlan({ clientId, planJson }))
   print(answer.plan, values.json)
 }
 
 async function update(argv: readonly string[]): Promise<void> {
-  const { values, planId, clientId } = onePlan('update', argv, { ...common, ...termOptions })
+  const { values, planId, clientId } = await onePlan('update', argv, { ...common, ...termOptions })
   const planJson = await jsonOf(values)
   const request = { clientId, planId, planJson }
   print((await changeCore(values, (core) => core.changePlan(request))).plan, values.json)
 }
 
 async function remove(argv: readonly string[]): Promise<void> {
-  const { values, planId, clientId } = onePlan('delete', argv, common)
+  const { values, planId, clientId } = await onePlan('delete', argv, common)
   await changeCore(values, (core) => core.removePlan({ clientId, planId }))
-  printLines([`plan ${planId} is deleted`])
+  report(values, { planId, deleted: true }, () => [`plan ${planId} is deleted`])
 }
 
 async function sync(argv: readonly string[]): Promise<void> {
-  const { values, planId, clientId } = onePlan('sync', argv, common)
+  const { values, planId, clientId } = await onePlan('sync', argv, common)
   const answer = await changeCore(values, (core) => core.resyncPlan({ clientId, planId }))
   if (values.json) return printJson(answer)
   const { openmeterPlanId = 'nothing there, because it is free' } = answer
   printLines([`plan ${planId} is synced: ${openmeterPlanId}`])
 }
 
-function onePlan<const T extends typeof common>(verb: string, argv: readonly string[], options: T) {
+async function onePlan<const T extends typeof common>(
+  verb: string,
+  argv: readonly string[],
+  options: T,
+) {
   const { values, positionals } = parse<T>(argv, options)
   const [planId, ...rest] = positionals
   if (planId === undefined || rest.length > 0)
     throw new UsageError(`plan ${verb} needs one PLAN_ID`)
-  const { app: clientId } = need(`plan ${verb}`, values, ['app'])
+  const { app: clientId } = await need(`plan ${verb}`, values, ['app'])
   return { values, planId, clientId }
 }
 
@@ -156,20 +174,22 @@ type Values = Readonly<Record<string, string | boolean | string[] | undefined>>
 const members = {
   name: 'name',
   type: 'type',
-  price: 'priceAmount',
-  currency: 'priceCurrency',
+  'price-amount': 'priceAmount',
+  'price-currency': 'priceCurrency',
   status: 'status',
   'included-usd-micros': 'includedUsdMicros',
   'included-units': 'includedUnits',
   'overage-rate-wei': 'overageRateWei',
-  'rate-usd': 'overageRateUsd',
-  cycle: 'billingCycle',
+  'overage-rate-usd': 'overageRateUsd',
+  'billing-cycle': 'billingCycle',
   'charge-threshold-usd': 'chargeThresholdUsd',
 } as const
 
 /** The members that the options name, as the API takes them. */
 async function jsonOf(values: Values): Promise<string> {
-  const { file, capability } = values
+  const { file, capability, 'markup-percent': markup } = values
+  if (markup !== undefined && values['overage-rate-usd'] !== undefined)
+    throw new UsageError('a plan takes --overage-rate-usd or --markup-percent')
   const named = Object.entries(members).flatMap(([option, member]) => {
     const value = values[option]
     return value === undefined ? [] : [[member, value === 'none' ? null : value]]
@@ -177,6 +197,9 @@ async function jsonOf(values: Values): Promise<string> {
   const body = {
     ...(typeof file === 'string' ? await readBody(file) : {}),
     ...Object.fromEntries(named),
+    ...(typeof markup === 'string'
+      ? { overageRateUsd: rateOfPercent(markup, '--markup-percent') }
+      : {}),
     ...(Array.isArray(capability) ? { capabilities: capability.map(capabilityOf) } : {}),
   }
   return JSON.stringify(body)
@@ -195,35 +218,39 @@ function capabilityOf(text: string) {
   return {
     pipeline: colon < 0 ? name : name.slice(0, colon),
     modelId: colon < 0 ? '*' : name.slice(colon + 1),
-    ...(equals < 0 ? {} : { retailRateUsd: text.slice(equals + 1) }),
+    ...(equals < 0 ? {} : { retailRateUsd: rateOf(text.slice(equals + 1)) }),
   }
 }
 
+/** A rate, or a markup such as "50%". */
+const rateOf = (text: string): string =>
+  text.endsWith('%') ? rateOfPercent(text.slice(0, -1), '--capability') : text
+
 function print(one: Plan | undefined, json: boolean | undefined): void {
-  if (json) return printJson(one)
-  if (one) printLines(linesOf(one))
+  report({ json }, one, () => (one ? linesOf(one) : []))
 }
 
 function linesOf(one: Plan): string[] {
-  const rows: [string, string | undefined][] = [
+  const withMarkup = (rate: string | undefined): string | undefined =>
+    rate === undefined ? undefined : `${rate} USD for a USD-micro (${markupOf(rate)})`
+  return properties([
     ['id', one.id],
     ['name', one.name],
     ['type', one.type],
     ['status', one.status],
-    ['price', `${one.priceAmount} ${one.priceCurrency} ${one.billingCycle}`],
-    ['included USD micros', one.includedUsdMicros],
+    ['price', `${priceOf(one)} ${one.billingCycle}`],
+    ['included', one.includedUsdMicros && usd({ micros: one.includedUsdMicros })],
     ['included units', one.includedUnits],
     ['overage rate, wei', one.overageRateWei],
-    ['rate, USD for a micro', one.overageRateUsd],
-    ['charges at USD micros', one.chargeThresholdUsdMicros],
+    ['overage rate', withMarkup(one.overageRateUsd)],
+    ['charges at', one.chargeThresholdUsdMicros && usd({ micros: one.chargeThresholdUsdMicros })],
     ['version', String(one.version)],
     ['metering backend', one.openmeterPlanId],
     ['last synced', one.lastSyncedAt],
     ['sync error', one.syncError],
-    ...one.capabilities.map((each): [string, string] => [
+    ...one.capabilities.map((each): [string, string | undefined] => [
       `  ${each.pipeline}${each.modelId === '*' ? '' : `:${each.modelId}`}`,
-      each.effectiveRetailRateUsd,
+      withMarkup(each.effectiveRetailRateUsd),
     ]),
-  ]
-  return table(rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])))
+  ])
 }

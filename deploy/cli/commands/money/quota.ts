@@ -6,7 +6,8 @@ import {
   parse,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines } from '../../output.ts'
+import { usd } from '../../money.ts'
+import { printJson, printLines, properties } from '../../output.ts'
 
 export const quota: Command = {
   summary: 'shows and raises what an owner and an app may have in all',
@@ -71,4 +72,10 @@ function numberOf(text: string | undefined, flag: string): string | null {
 }
 
 const linesOf = (answer: object): string[] =>
-  Object.entries(answer).map(([name, value]) => `${name.padEnd(22)} ${String(value)}`)
+  properties(
+    Object.entries(answer).map(([name, value]): [string, string] =>
+      name.endsWith('UsdMicros')
+        ? [name.slice(0, -'UsdMicros'.length), usd({ micros: String(value) })]
+        : [name, String(value)],
+    ),
+  )

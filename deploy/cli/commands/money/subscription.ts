@@ -9,7 +9,6 @@ import { printJson, printLines, printable, table } from '../../output.ts'
 const subject = {
   app: { type: 'string' },
   user: { type: 'string' },
-  json: { type: 'boolean' },
 } as const
 const withTiming = { ...subject, timing: { type: 'string' } } as const
 
@@ -18,23 +17,23 @@ export const subscription: Command = {
   help: {
     usages: [
       {
-        syntax: 'tollgate subscription show --app APP --user EXTERNAL_USER_ID [--json]',
+        syntax: 'tollgate subscription show [--app APP] --user EXTERNAL_USER_ID [--json]',
         text: 'Prints which plan a user is on, its running period, what follows, and the last twenty before.',
       },
       {
         syntax:
-          'tollgate subscription change --app APP --user EXTERNAL_USER_ID --plan PLAN_ID [--timing WHEN] [--key TEXT] [--json]',
+          'tollgate subscription change [--app APP] --user EXTERNAL_USER_ID --plan PLAN_ID [--timing WHEN] [--key TEXT] [--json]',
         text:
           'Moves a user to another active plan. Neither a payment method of the user nor the consent of the activation gate ' +
           'is asked for: whoever runs this settles that by hand.',
       },
       {
         syntax:
-          'tollgate subscription cancel --app APP --user EXTERNAL_USER_ID [--timing WHEN] [--json]',
+          'tollgate subscription cancel [--app APP] --user EXTERNAL_USER_ID [--timing WHEN] [--json]',
         text: 'Moves a user to Starter, when the running period ends unless --timing says otherwise.',
       },
       {
-        syntax: 'tollgate subscription resume --app APP --user EXTERNAL_USER_ID [--json]',
+        syntax: 'tollgate subscription resume [--app APP] --user EXTERNAL_USER_ID [--json]',
         text: 'Takes back a change or an end that is scheduled.',
       },
     ],
@@ -60,16 +59,14 @@ export const subscription: Command = {
 
 async function show(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, subject)
-  const { app, user } = need('subscription show', values, ['app', 'user'])
+  const { app, user } = await need('subscription show', values, ['app', 'user'])
   const { state, items } = await withCore(values, (core) =>
     core.readSubscription({ clientId: app, externalUserId: user }),
   )
   if (values.json) return printJson({ ...state, items })
   printLines([
     ...linesOf(state),
-    ...(items.length === 0
-      ? []
-      : table([['from', 'to', 'state', 'plan', 'id'], ...items.map(rowOf)])),
+    ...(items.length === 0 ? [] : table(['from', 'to', 'state', 'plan', 'id'], items.map(rowOf))),
   ])
 }
 
@@ -79,7 +76,7 @@ async function change(argv: readonly string[]): Promise<void> {
     plan: { type: 'string' },
     key: { type: 'string' },
   })
-  const { app, user, plan } = need('subscription change', values, ['app', 'user', 'plan'])
+  const { app, user, plan } = await need('subscription change', values, ['app', 'user', 'plan'])
   const answer = await changeCore(values, (core) =>
     core.switchSubscription({
       clientId: app,
@@ -94,7 +91,7 @@ async function change(argv: readonly string[]): Promise<void> {
 
 async function cancel(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, withTiming)
-  const { app, user } = need('subscription cancel', values, ['app', 'user'])
+  const { app, user } = await need('subscription cancel', values, ['app', 'user'])
   const answer = await changeCore(values, (core) =>
     core.endSubscription({ clientId: app, externalUserId: user, timing: values.timing }),
   )
@@ -103,7 +100,7 @@ async function cancel(argv: readonly string[]): Promise<void> {
 
 async function resume(argv: readonly string[]): Promise<void> {
   const values = parseOptions(argv, subject)
-  const { app, user } = need('subscription resume', values, ['app', 'user'])
+  const { app, user } = await need('subscription resume', values, ['app', 'user'])
   const answer = await changeCore(values, (core) =>
     core.keepSubscription({ clientId: app, externalUserId: user }),
   )

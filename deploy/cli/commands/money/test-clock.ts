@@ -11,18 +11,19 @@ import {
   runAction,
   withCore,
 } from '../../command.ts'
-import { printJson, printLines } from '../../output.ts'
+import { usd } from '../../money.ts'
+import { printJson, printLines, properties } from '../../output.ts'
 
 export const testClock: Command = {
   summary: 'shows and moves the clock of a test app',
   help: {
     usages: [
       {
-        syntax: 'tollgate test-clock show --app APP [--json]',
+        syntax: 'tollgate test-clock show [--app APP] [--json]',
         text: 'Prints what the clock of a test app shows, beside the real time.',
       },
       {
-        syntax: 'tollgate test-clock advance --app APP (--to INSTANT | --seconds N) [--json]',
+        syntax: 'tollgate test-clock advance [--app APP] (--to INSTANT | --seconds N) [--json]',
         text:
           'Moves the clock ahead, and prints what became due by it: renewed periods, ended credits, changed ' +
           'subscriptions. At most 366 days at once, and two years in all.',
@@ -37,8 +38,8 @@ export const testClock: Command = {
 }
 
 async function show(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, { app: { type: 'string' }, json: { type: 'boolean' } })
-  const { app: clientId } = need('test-clock show', values, ['app'])
+  const values = parseOptions(argv, { app: { type: 'string' } })
+  const { app: clientId } = await need('test-clock show', values, ['app'])
   const { clock } = await withCore(values, (core) => core.readTestClock({ clientId }))
   if (values.json) printJson(clock)
   else if (clock) printLines(linesOf(clock))
@@ -49,9 +50,8 @@ async function advance(argv: readonly string[]): Promise<void> {
     app: { type: 'string' },
     to: { type: 'string' },
     seconds: { type: 'string' },
-    json: { type: 'boolean' },
   })
-  const { app: clientId } = need('test-clock advance', values, ['app'])
+  const { app: clientId } = await need('test-clock advance', values, ['app'])
   const { to, seconds } = values
   if ((to === undefined) === (seconds === undefined))
     throw new UsageError('test-clock advance needs either --to or --seconds')
@@ -66,18 +66,22 @@ function parseSeconds(text: string): number {
   throw new UsageError('--seconds takes a whole number from 1')
 }
 
-const linesOf = ({ clientId, now, realNow, latest }: TestClock): string[] => [
-  `app        ${clientId}`,
-  `clock      ${now}`,
-  `real time  ${realNow}`,
-  `at most    ${latest}`,
-]
+const linesOf = ({ clientId, now, realNow, latest }: TestClock): string[] =>
+  properties([
+    ['app', clientId],
+    ['clock', now],
+    ['real time', realNow],
+    ['at most', latest],
+  ])
 
 function linesOfMove({ clock, from, to, effects, pending }: AdvancedClock): string[] {
   const rows: [string, number | string][] = effects
     ? [
         ['periods renewed', effects.periodsRenewed],
-        ['credits expired', `${effects.creditsExpired} with ${effects.expiredUsdExact} USD left`],
+        [
+          'credits expired',
+          `${effects.creditsExpired} with ${usd({ exact: effects.expiredUsdExact })} left`,
+        ],
         ['subscriptions switched', effects.subscriptionsSwitched],
         ['plan adjustments', effects.planAdjustments],
         ['users over their threshold', `${effects.overThreshold} (nothing is charged)`],

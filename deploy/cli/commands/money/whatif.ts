@@ -6,6 +6,7 @@ import type {
   WhatIfRow,
 } from '../../../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import { type Command, UsageError, need, parseOptions, withCore } from '../../command.ts'
+import { dollars } from '../../money.ts'
 import { printJson, printLines, table } from '../../output.ts'
 
 const fileMaxBytes = 1_048_576
@@ -16,7 +17,7 @@ export const whatif: Command = {
     usages: [
       {
         syntax:
-          'tollgate whatif --app APP --from TIME --to TIME --plans FILE.json [--json | --csv]',
+          'tollgate whatif [--app APP] --from TIME --to TIME --plans FILE.json [--json | --csv]',
         text:
           'Replays the tickets of an app that were signed from TIME on and before TIME (ISO 8601, at most 366 days) ' +
           'against the plans of FILE, and shows beside what was booked what they would have brought: revenue, margin, ' +
@@ -36,10 +37,9 @@ export const whatif: Command = {
       from: { type: 'string' },
       to: { type: 'string' },
       plans: { type: 'string' },
-      json: { type: 'boolean' },
       csv: { type: 'boolean' },
     })
-    const { app, from, to, plans } = need('whatif', values, ['app', 'from', 'to', 'plans'])
+    const { app, from, to, plans } = await need('whatif', values, ['app', 'from', 'to', 'plans'])
     if (values.json && values.csv) throw new UsageError('--json and --csv exclude each other')
     const requestJson = JSON.stringify({ ...(await readDrafts(plans)), from, to })
     const { whatIf } = await withCore(values, (core) =>
@@ -119,13 +119,13 @@ const places = 6
 /** Cut to a micro, for people; --json and --csv have all of it. */
 const toMicro = (amount: string | undefined): string => {
   const [whole = '', fraction = ''] = (amount ?? '').split('.')
-  return `${whole}.${fraction.slice(0, places).padEnd(places, '0')}`
+  return dollars({ exact: `${whole}.${fraction.slice(0, places).padEnd(places, '0')}` })
 }
 
 const textOf = (whatIf: WhatIf): string[] => [
   `${whatIf.from} to ${whatIf.to}, in USD: as it was booked -> what if`,
   '',
-  ...table([
+  ...table(
     [
       'plan',
       'users',
@@ -138,8 +138,8 @@ const textOf = (whatIf: WhatIf): string[] => [
       'run out',
       'pay more/less/same',
     ],
-    ...rowsOf(whatIf).map(lineOf),
-  ]),
+    rowsOf(whatIf).map(lineOf),
+  ),
   ...unpricedLine(whatIf),
   ...runOutLines(whatIf),
 ]
@@ -174,5 +174,5 @@ function runOutLines({ runOuts, moreRunOuts }: WhatIf): string[] {
     todayAt ?? '-',
   ])
   const more = moreRunOuts > 0 ? [`and ${moreRunOuts} more users`] : []
-  return ['', ...table([['user', 'plan', 'would run out', 'ran out'], ...lines]), ...more]
+  return ['', ...table(['user', 'plan', 'would run out', 'ran out'], lines), ...more]
 }

@@ -5,7 +5,7 @@ import type {
 } from '../../../../proto/gen/ts-proto/tollgate/books/v1/receipts.ts'
 import { parseObject } from '../../../../core/lib/json.ts'
 import type { CoreReader } from '../../client.ts'
-import { type Command, UsageError, parse, withCore } from '../../command.ts'
+import { type Command, UsageError, need, parse, withCore } from '../../command.ts'
 import { printJson, printLines, printable } from '../../output.ts'
 import { type Check, type Trusted, checkReceipt } from './check.ts'
 import { FileError, type Jwk, keysIn, readKeys, readReceipt, readRoots } from './document.ts'
@@ -36,7 +36,7 @@ export const receipt: Command = {
       },
       {
         syntax:
-          'tollgate receipt roots --app CLIENT_ID [--from DAY] [--to DAY] [--out FILE] [--jwks FILE]',
+          'tollgate receipt roots [--app CLIENT_ID] [--from DAY] [--to DAY] [--out FILE] [--jwks FILE]',
         text: "Gets the signed roots over an app's tickets of each day. Whoever keeps them elsewhere sees any later change.",
       },
       {
@@ -80,9 +80,9 @@ const toDocument = ({ receipt: jws, proof, root, jwksUri }: Receipt) => ({
 })
 
 const roots: Act = async (others, values) => {
-  const { app, from, to } = values
+  const { from, to } = values
   if (others.length > 0) throw new UsageError(`"${others[0]}" is not expected here`)
-  if (app === undefined) throw new UsageError('receipt roots needs --app')
+  const { app } = await need('receipt roots', values, ['app'])
   const all = await withCore(values, (core) => allRoots(core, { clientId: app, from, to }))
   await save({ clientId: app, roots: all.roots }, all.keys, values)
   return 0

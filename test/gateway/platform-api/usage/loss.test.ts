@@ -146,7 +146,7 @@ describe('lost tickets', () => {
       callSessions: [{ sessionId: 'ab12', externalUserId: 'ada', type: 'live', ...calls }],
     })
     const [, text] = await tollgate('loss', '--app', app.clientId)
-    const cells = '5 +0\\.000006 +3 +0\\.000003 +2 +0\\.000002 +0 +0\\.000000'
+    const cells = '5 +0\\.000006 +3 +0\\.000003 +2 +0\\.000002 +0 +0\\.00'
     expect(text).toMatch(new RegExp(`${app.clientId} +${cells}`))
     expect(text).toMatch(new RegExp(`ab12 +ada +\\S+ +${cells}`))
   })

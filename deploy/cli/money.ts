@@ -1,0 +1,57 @@
+import { formatDecimal18, parseDecimal18 } from '../../core/lib/money.ts'
+import { UsageError } from './command.ts'
+
+/** An amount of money as an RPC gives it. */
+export type Amount =
+  | { readonly micros: string | undefined }
+  | { readonly nanos: string }
+  | { readonly attos: string }
+  /** Decimal dollars. */
+  | { readonly exact: string | undefined }
+
+/**
+ * Dollars without the unit, for a column that names it: at least two decimals, and as many as the amount has. Empty for
+ * an amount that is absent.
+ */
+export function dollars(amount: Amount): string {
+  const attos = attosOf(amount)
+  // A rate may have more decimals than an amount.
+  if (attos === null) return 'exact' in amount ? (amount.exact ?? '') : ''
+  const sign = attos < 0n ? '-' : ''
+  const [whole = '0', decimals = ''] = formatDecimal18(attos < 0n ? -attos : attos).split('.')
+  return `${sign}${whole}.${decimals.padEnd(2, '0')}`
+}
+
+/** The same with the unit: "7.50 USD". */
+export const usd = (amount: Amount): string => `${dollars(amount)} USD`
+
+function attosOf(amount: Amount): bigint | null {
+  if ('attos' in amount) return BigInt(amount.attos)
+  if ('nanos' in amount) return BigInt(amount.nanos) * 10n ** 9n
+  if ('micros' in amount)
+    return amount.micros === undefined ? null : BigInt(amount.micros) * 10n ** 12n
+  const { exact = '' } = amount
+  const value = parseDecimal18(exact.replace(/^-/, ''))
+  return value === null || !exact.startsWith('-') ? value : -value
+}
+
+// A rate is USD for one USD-micro of network cost: 0.000001 is the network cost itself.
+const networkRate = 10n ** 12n
+
+/** The markup of a rate: "0.0000015" is "+50 %". Null for text that is no decimal of at most 18 places. */
+export function percentOfRate(rate: string): string | null {
+  const value = parseDecimal18(rate)
+  if (value === null) return null
+  const percent = formatDecimal18((value - networkRate) * 10n ** 8n)
+  return `${percent.startsWith('-') ? '' : '+'}${percent} %`
+}
+
+/** The rate of a markup in percent: "50" is "0.0000015". A UsageError names the option. */
+export function rateOfPercent(text: string, option: string): string {
+  const percent = parseDecimal18(text.replace(/^[+-]/, ''))
+  const value = percent !== null && text.startsWith('-') ? -percent : percent
+  const total = value === null ? -1n : 100n * 10n ** 18n + value
+  if (total < 0n || total % 10n ** 8n !== 0n)
+    throw new UsageError(`${option} takes a markup in percent, from -100, with at most 10 decimals`)
+  return formatDecimal18(total / 10n ** 8n)
+}
