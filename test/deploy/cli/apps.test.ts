@@ -192,7 +192,7 @@ describe('tollgate grant', () => {
   it.each([
     ['grant', 2, 'grant takes list, give'],
     ['grant give --user ada', 2, 'grant give needs --usd-micros'],
-    ['grant give --user ada --usd-micros -1', 2, '--usd-micros'],
+    ['grant give --user ada --usd-micros -1', 1, '--usd-micros must be a positive integer'],
     ['grant give --user ada --usd-micros=-1', 1, '--usd-micros must be a positive integer'],
     ['grant give --user ada --usd-micros 0', 1, '--usd-micros must be a positive integer'],
     ['grant give --user ada --usd-micros 1 --source gift', 1, '--source must be one of: trial'],
