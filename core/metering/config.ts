@@ -25,6 +25,7 @@ export interface MeteringConfig {
     readonly urls: readonly string[]
     readonly pollSeconds: number
     readonly maxAgeSeconds: number
+    readonly manualMaxAgeSeconds: number
     /** For bounds: an older one serves so long, raised by so much. */
     readonly graceSeconds: number
     readonly marginPercent: number
@@ -185,15 +186,24 @@ function readRates(env: EnvReader): MeteringConfig['rates'] {
     max: 86_400,
     meaning: 'How old, in seconds, an observation may be at the time of the ticket that it prices.',
   })
+  const manualMaxAgeSeconds = env.integer('RATE_MANUAL_MAX_AGE_SECONDS', {
+    fallback: '86400',
+    min: 1,
+    max: 604_800,
+    meaning: 'The same for a price that an operator recorded, until a newer observation arrives.',
+  })
   for (const url of urls.filter((url) => !/^https?:\/\//.test(url) || !URL.canParse(url))) {
     env.problem(`RATE_URLS must be a comma list of http(s) addresses; ${url} is not one`)
   }
   if (maxAgeSeconds < pollSeconds)
     env.problem('RATE_MAX_AGE_SECONDS must not be less than RATE_POLL_SECONDS')
+  if (manualMaxAgeSeconds < maxAgeSeconds)
+    env.problem('RATE_MANUAL_MAX_AGE_SECONDS must not be less than RATE_MAX_AGE_SECONDS')
   const rate = fixed === undefined ? null : parseRate(fixed)
   if (fixed !== undefined && rate === null)
     env.problem('RATE_FIXED must be a positive decimal of USD for one ETH')
-  return { fixed: rate, urls, pollSeconds, maxAgeSeconds, ...readBoundRates(env) }
+  const ages = { maxAgeSeconds, manualMaxAgeSeconds }
+  return { fixed: rate, urls, pollSeconds, ...ages, ...readBoundRates(env) }
 }
 
 const readBoundRates = (env: EnvReader) => ({

@@ -15,7 +15,7 @@ import { createQuarantineRpc } from './quarantine/rpc.ts'
 import { createBoundRate } from './rates/bound-rate.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
 import { createRateLookup } from './rates/lookup.ts'
-import { rateSince } from './rates/store.ts'
+import { newestRate } from './rates/store.ts'
 import type { Periods, RatingPorts } from './rating/port.ts'
 import { createUnpricedCount } from './rates/unpriced.ts'
 import { ticketRecords } from './records.ts'
@@ -61,7 +61,7 @@ export function createMeteringModule(platform: Platform, { backend, ...others }:
     api: {
       usableRate: metering.usableRate,
       boundRate: createBoundRate({
-        findRate: (since) => rateSince(pool, since),
+        findRate: () => newestRate(pool),
         now,
         ...config.rates,
       }),

@@ -34,7 +34,7 @@ export function createMeteringRpc({ metering }: { metering: Metering }) {
     })),
 
     getMeteringStatus: rpc(operator(), async (_request: pb.GetMeteringStatusRequest) => {
-      const { streams, unpriced, quarantined, usableRate } = await metering.status()
+      const { streams, unpriced, oldestUnpriced, quarantined, usableRate } = await metering.status()
       return {
         streams: streams.map((stream) => ({
           source: stream.source,
@@ -48,6 +48,7 @@ export function createMeteringRpc({ metering }: { metering: Metering }) {
         unpricedTickets: String(unpriced),
         quarantinedEvents: String(quarantined),
         usableRate: usableRate ? toRate(usableRate) : undefined,
+        oldestUnpricedAt: oldestUnpriced?.toISOString(),
       }
     }),
   }

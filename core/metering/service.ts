@@ -1,4 +1,4 @@
-import type { Log } from '../lib/log.ts'
+import { type Log, createThrottle } from '../lib/log.ts'
 import { type Loop, startLoop } from '../lib/loop.ts'
 import type { Metrics } from '../lib/metrics.ts'
 import type { EthRate } from '../lib/money.ts'
@@ -19,11 +19,11 @@ import { createLossWatch } from './loss/watch.ts'
 import { createMeteringMetrics } from './metrics.ts'
 import { createQuarantineMetrics } from './quarantine/metrics.ts'
 import { countQuarantined, waiting } from './quarantine/store.ts'
-import { createRateLookup, ensureFixedRate, waitingAgeSeconds } from './rates/lookup.ts'
+import { createRateLookup, ensureFixedRate, waitingAges } from './rates/lookup.ts'
 import { createPricing } from './rates/pricing.ts'
 import { type ManualRate, createRates } from './rates/rates.ts'
 import { type RateSource, fixedRateSource, httpRateSource } from './rates/sources.ts'
-import { type Rate, countUnpriced } from './rates/store.ts'
+import { type Rate, countUnpriced, oldestUnpriced } from './rates/store.ts'
 import type { Periods, RatingPorts } from './rating/port.ts'
 import { type Rating, createRating } from './rating/rating.ts'
 
@@ -64,6 +64,7 @@ const lossPauseMs = 60_000
 export function createMetering(deps: MeteringDeps) {
   const { pool, now, log } = deps
   const partitions = createPartitions(pool, now)
+  const isDue = createThrottle(now, 3_600_000)
   const onExhausted = publishExhausted(deps.invalidations)
   const meters = createMeteringMetrics(deps.metrics, {
     lagSeconds: () => ingestion.lagSeconds(),
@@ -95,9 +96,9 @@ export function createMetering(deps: MeteringDeps) {
     if (part.quarantined.size > 0)
       log.warn({ reasons: Object.fromEntries(part.quarantined) }, 'events put in quarantine')
     if (part.unpriced > 0)
-      log.warn(
+      log[isDue('unpriced') ? 'warn' : 'debug'](
         { tickets: part.unpriced },
-        'tickets stored without a rate; they are priced when it is known',
+        'tickets stored without a rate; they are priced when it is known; repeated hourly',
       )
   }
 
@@ -130,15 +131,20 @@ export function createMetering(deps: MeteringDeps) {
   const usableRate = async (): Promise<EthRate | null> =>
     (await rates.usable())?.usdAttosPerEth ?? null
 
-  /** Whether the event stream flows; empty where there is none. */
+  /** Whether tickets get a price, and whether the event stream, where there is one, flows. */
   async function ready(): Promise<Record<string, boolean>> {
     const events = ingestion.isConnected()
-    return events === undefined ? {} : { events }
+    const rate = await hasRate().catch(() => false)
+    return events === undefined ? { rate } : { rate, events }
   }
+
+  const hasRate = async (): Promise<boolean> =>
+    deps.config.rates.fixed !== null || (await rates.usable()) !== null
 
   const status = async () => ({
     streams: await ingestion.streams(),
     unpriced: await countUnpriced(pool),
+    oldestUnpriced: await oldestUnpriced(pool),
     quarantined: await countQuarantined(pool),
     usableRate: await rates.usable(),
   })
@@ -207,13 +213,12 @@ function createRateKeeping(
   { pool, now, log, config, ledger, emitter }: MeteringDeps,
   { rating, rateRejected, latePriced, settled, onExhausted }: RateHooks,
 ) {
-  const { maxAgeSeconds } = config.rates
   const rates = createRates({
     pool,
     now,
     log,
     sources: rateSources(config),
-    maxAgeSeconds,
+    ages: config.rates,
     maxTicketDays: config.tickets.maxAgeDays,
     onRejected: rateRejected,
   })
@@ -224,7 +229,7 @@ function createRateKeeping(
     charge: ledger.charge,
     findRates: createRateLookup({ ...config.rates, now }),
     rating,
-    waitingAgeSeconds: waitingAgeSeconds(config.rates),
+    waitingAges: waitingAges(config.rates),
     emit: emitter?.emitPriced,
     onPriced: (count, settlement) => {
       latePriced(count)

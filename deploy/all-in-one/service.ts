@@ -53,7 +53,7 @@ export async function startService(environment: Env): Promise<Service> {
     const { core } = settings
     const context = { log: logFile.log, stopping, dataDir }
     const databaseUrl = env['DATABASE_URL'] ?? (await startDatabase(context))
-    const addresses = await startProcesses(
+    const { hasRate, ...addresses } = await startProcesses(
       { ...settings, core: { ...core, platform: { ...core.platform, databaseUrl } } },
       context,
     )
@@ -65,9 +65,9 @@ export async function startService(environment: Env): Promise<Service> {
       addresses: { ...addresses, issuer: core.platform.issuer },
       database: env['DATABASE_URL'] === undefined ? 'embedded' : 'external',
     })
-    const parts = partsOf(env, environment)
+    const parts = { ...partsOf(env, environment), ...(hasRate ? {} : { rates: 'NONE usable now' }) }
     const startedInMs = performance.now() - startedAt
-    const warnings = await redisWarnings(env['REDIS_URL'])
+    const warnings = [...(await redisWarnings(env['REDIS_URL'])), ...(hasRate ? [] : [noRate])]
     return { dataDir, logFile: logFile.path, quickstart, parts, startedInMs, warnings, stop }
   } catch (error) {
     // The first error is the reason to report, even if stopping fails, too.
@@ -138,6 +138,7 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
   stopping.add('gateway', () => admin.stop(200))
   const { builderEdge: edge } = settings.gateway
   return {
+    hasRate: (await core.ready())['rate'] === 'ok',
     platformUrl: gateway.platformUrl,
     builderUrl: gateway.builderUrl,
     // Its metadata has this origin, and MCP clients refuse a resource under another name than theirs.
@@ -147,6 +148,9 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
     coreTarget: core.target,
   }
 }
+
+const noRate =
+  'no ETH price is usable: calls are refused and tickets wait. Set one with npx tollgate rate set USD_PER_ETH, or start with RATE_FIXED=3000'
 
 const firstOf = (list: string | undefined): string => list?.split(',')[0]?.trim() ?? ''
 

@@ -1,6 +1,6 @@
 import { type EthRate, divCeil, ethRate } from '../../lib/money.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import type { Rate } from './store.ts'
+import { type Rate, type RateAges, maxAgeOf } from './store.ts'
 
 /** The rate by which the most that a call can cost is computed (docs/escrow.md "Rates"). */
 export interface BoundRate {
@@ -10,15 +10,10 @@ export interface BoundRate {
   readonly isRaised: boolean
 }
 
-export interface BoundRateDeps {
-  /**
-   * The newest observation that is not older than an instant; null without one. Also one later than now: core's clock was set
-   * back since.
-   */
-  readonly findRate: (since: Date) => Promise<Pick<Rate, 'usdAttosPerEth' | 'observedAt'> | null>
+export interface BoundRateDeps extends RateAges {
+  /** The newest observation; null without one. Also one later than now: core's clock was set back since. */
+  readonly findRate: () => Promise<Pick<Rate, 'usdAttosPerEth' | 'observedAt' | 'source'> | null>
   readonly now: Now
-  /** How old an observation may be that prices tickets. */
-  readonly maxAgeSeconds: number
   /** So much is added to an older one, which then serves for so long. */
   readonly marginPercent: number
   readonly graceSeconds: number
@@ -33,17 +28,19 @@ const cacheMs = 1_000
 export function createBoundRate({
   findRate,
   now,
-  maxAgeSeconds,
   marginPercent,
   graceSeconds,
+  ...ages
 }: BoundRateDeps): () => Promise<BoundRate | null> {
   let cached: { readonly at: number; readonly rate: Promise<BoundRate | null> } | null = null
 
   async function read(at: Date): Promise<BoundRate | null> {
-    const rate = await findRate(addSeconds(at, -maxAgeSeconds - graceSeconds))
+    const rate = await findRate()
     if (!rate) return null
     const { usdAttosPerEth, observedAt } = rate
-    const isRaised = observedAt < addSeconds(at, -maxAgeSeconds)
+    const maxAge = maxAgeOf(rate.source, ages)
+    if (observedAt < addSeconds(at, -maxAge - graceSeconds)) return null
+    const isRaised = observedAt < addSeconds(at, -maxAge)
     return {
       usdAttosPerEth: isRaised ? raise(usdAttosPerEth, marginPercent) : usdAttosPerEth,
       observedAt,

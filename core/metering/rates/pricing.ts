@@ -34,8 +34,8 @@ export interface PricingDeps {
   readonly charge: Charge
   readonly findRates: RateLookup
   readonly rating: Rating
-  /** How long an observation may serve a ticket that waits. */
-  readonly waitingAgeSeconds: number
+  /** How old an observation may be that serves a ticket that waits. */
+  readonly waitingAges: store.RateAges
   /** Called, in the transaction, with the tickets that have got their price. */
   readonly emit?: EmitPriced | undefined
   readonly onPriced: (count: number, settlement: SettlementSums | null) => void
@@ -54,7 +54,7 @@ export function createPricing({
   charge,
   findRates,
   rating,
-  waitingAgeSeconds,
+  waitingAges,
   emit,
   onPriced,
   onExhausted,
@@ -64,7 +64,7 @@ export function createPricing({
 
   /** Prices all that observations since the last pass allow; the first pass goes by all observations. */
   async function pass(signal?: AbortSignal): Promise<number> {
-    const span = await store.pricedSpan(pool, newestSeen - lateObservations, waitingAgeSeconds)
+    const span = await store.pricedSpan(pool, newestSeen - lateObservations, waitingAges)
     if (!span) return 0
     const skipped = new Set<AppId>()
     let total = 0
@@ -141,7 +141,7 @@ export function createPricing({
     const knownAt = now()
     return tx(pool, async (db) => {
       const waiting = await store.lockWaiting(db, span, {
-        maxAgeSeconds: waitingAgeSeconds,
+        ages: waitingAges,
         limit: batchSize,
         skipped,
       })

@@ -1,10 +1,10 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { type EthRate, formatDecimal18 } from '../../lib/money.ts'
 import { parseReadable } from '../../platform/text.ts'
-import type { Log } from '../../lib/log.ts'
+import { type Log, createThrottle } from '../../lib/log.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds, parseInstant } from '../../lib/time.ts'
-import { type Rate, insertRate, rateAt } from './store.ts'
+import { type Rate, type RateAges, insertRate, manualPrefix, maxAgeOf, rateAt } from './store.ts'
 import { type RateSource, parseRate } from './sources.ts'
 
 export interface RatesDeps {
@@ -13,7 +13,7 @@ export interface RatesDeps {
   readonly log: Log
   /** Read in order until one gives a usable rate. */
   readonly sources: readonly RateSource[]
-  readonly maxAgeSeconds: number
+  readonly ages: RateAges
   /** How old a ticket may be (TICKET_MAX_AGE_DAYS). */
   readonly maxTicketDays: number
   readonly onRejected: (why: 'unusable' | 'jump') => void
@@ -34,19 +34,33 @@ export function createRates({
   now,
   log,
   sources,
-  maxAgeSeconds,
+  ages,
   maxTicketDays,
   onRejected,
 }: RatesDeps) {
   const oldestDays = maxTicketDays + daysToPrice
+  const isDue = createThrottle(now, 3_600_000)
   let unconfirmed: EthRate | null = null
 
-  /** The newest observation that may still price a ticket signed now. */
-  const usable = (): Promise<Rate | null> => rateAt(pool, now(), addSeconds(now(), -maxAgeSeconds))
+  /** The newest observation, if it may still price a ticket signed now. */
+  async function usable(): Promise<Rate | null> {
+    const at = now()
+    const rate = await rateAt(pool, at)
+    return rate && rate.observedAt >= addSeconds(at, -maxAgeOf(rate.source, ages)) ? rate : null
+  }
 
   /** Reads the sources and records the first usable rate; null when there is none. */
   async function observe(): Promise<Rate | null> {
     const last = await usable()
+    const observed = await readSources(last)
+    if (observed === null && last === null && isDue('no rate'))
+      log.error(
+        'no ETH rate is usable: calls are refused and tickets wait; npx tollgate status shows how to set one',
+      )
+    return observed
+  }
+
+  async function readSources(last: Rate | null): Promise<Rate | null> {
     for (const source of sources) {
       const rate = await readFrom(source)
       if (rate === null) continue
@@ -73,9 +87,9 @@ export function createRates({
     try {
       return await source.read()
     } catch (error) {
-      log.warn(
+      log[isDue(source.name) ? 'warn' : 'debug'](
         { source: source.name, err: error instanceof Error ? error.message : 'unknown' },
-        'no rate from this source',
+        'no rate from this source; repeated hourly',
       )
       onRejected('unusable')
       return null
@@ -100,7 +114,7 @@ export function createRates({
     const at = observedAt === undefined ? now() : instantOf(observedAt)
     return insertRate(
       pool,
-      { usdAttosPerEth: rate, source: `manual:${name}` },
+      { usdAttosPerEth: rate, source: `${manualPrefix}${name}` },
       { at: now(), observedAt: at },
     )
   }

@@ -47,24 +47,33 @@ export async function insertRate(
   )
 }
 
-/** The newest observation at or before `at` and not before `since`. */
-export async function rateAt(db: Db, at: Date, since: Date): Promise<Rate | null> {
+/** How old an observation may be at the time of the ticket that it prices, by its source. */
+export interface RateAges {
+  readonly maxAgeSeconds: number
+  /** For rates that an operator recorded. */
+  readonly manualMaxAgeSeconds: number
+}
+
+export const manualPrefix = 'manual:'
+
+/** The age up to which an observation of this source prices tickets. */
+export const maxAgeOf = (
+  source: string,
+  { maxAgeSeconds, manualMaxAgeSeconds }: RateAges,
+): number => (source.startsWith(manualPrefix) ? manualMaxAgeSeconds : maxAgeSeconds)
+
+/** The newest observation at or before `at`. */
+export async function rateAt(db: Db, at: Date): Promise<Rate | null> {
   const row = await maybeOne<RateRow>(
     db,
     sql`
     select id, usd_attos_per_eth, source, observed_at
     from rates
-    where observed_at <= ${at} and observed_at >= ${since}
+    where observed_at <= ${at}
     order by observed_at desc, id desc
     limit 1`,
   )
   return row && fromRow(row)
-}
-
-/** The newest observation that is not before `since`. */
-export async function rateSince(db: Db, since: Date): Promise<Rate | null> {
-  const newest = await newestRate(db)
-  return newest && newest.observedAt >= since ? newest : null
 }
 
 /** The newest observation, however old. */
@@ -87,47 +96,48 @@ const maxRead = 20_000
 export type Micros = number
 
 /**
- * The rate of each instant: the newest observation at or before it, at most `maxAge` old; null where there is none
- * (decision 31). Reads the table each time: what another process recorded counts at once.
+ * The rate of each instant: the newest observation at or before it; null where there is none, or it is too old (decision
+ * 31). Reads the table each time: what another process recorded counts at once.
  */
 export async function ratesAt(
   db: Db,
   instants: readonly Micros[],
-  maxAgeSeconds: number,
+  ages: RateAges,
 ): Promise<(Rate | null)[]> {
   if (instants.length === 0) return []
-  const maxAge = maxAgeSeconds * 1_000_000
-  const first = instants.reduce((a, b) => Math.min(a, b)) - maxAge
+  const first = instants.reduce((a, b) => Math.min(a, b))
   const last = instants.reduce((a, b) => Math.max(a, b))
-  const observed = await ratesBetween(db, first, last)
-  if (observed.length === maxRead) return ratesOneByOne(db, instants, maxAgeSeconds)
-  return instants.map((instant) => {
-    const newest = newestAt(observed, instant)
-    return newest && newest.micros >= instant - maxAge ? newest.rate : null
+  const observed = await ratesFrom(db, first - ages.maxAgeSeconds * 1_000_000, last)
+  const newest =
+    observed.length >= maxRead
+      ? await newestOneByOne(db, instants)
+      : instants.map((instant) => newestAt(observed, instant))
+  return newest.map((found, i) => {
+    const maxAge = found ? maxAgeOf(found.rate.source, ages) * 1_000_000 : 0
+    return found && found.micros >= (instants[i] ?? 0) - maxAge ? found.rate : null
   })
 }
 
-async function ratesOneByOne(
-  db: Db,
-  instants: readonly Micros[],
-  maxAgeSeconds: number,
-): Promise<(Rate | null)[]> {
-  const rows = await many<RateRow | { id: null }>(
+async function newestOneByOne(db: Db, instants: readonly Micros[]): Promise<(Observed | null)[]> {
+  const rows = await many<(RateRow & { micros: bigint }) | { id: null }>(
     db,
     sql`
-    select r.id, r.usd_attos_per_eth, r.source, r.observed_at
+    select r.id, r.usd_attos_per_eth, r.source, r.observed_at,
+           (extract(epoch from r.observed_at) * 1000000)::bigint as micros
     from (
       select timestamptz 'epoch' + micros * interval '1 microsecond' as at, position
       from unnest(${plainArray(instants)}::bigint[]) with ordinality as i (micros, position)) instants
     left join lateral (
       select *
       from rates
-      where observed_at <= instants.at and observed_at >= instants.at - make_interval(secs => ${maxAgeSeconds})
+      where observed_at <= instants.at
       order by observed_at desc, id desc
       limit 1) r on true
     order by instants.position`,
   )
-  return rows.map((row) => (row.id === null ? null : fromRow(row)))
+  return rows.map((row) =>
+    row.id === null ? null : { micros: Number(row.micros), rate: fromRow(row) },
+  )
 }
 
 interface Observed {
@@ -135,16 +145,26 @@ interface Observed {
   readonly rate: Rate
 }
 
-async function ratesBetween(db: Db, from: Micros, to: Micros): Promise<Observed[]> {
+/** The observations from `from` to `to`, after the newest one before them, which may be manual and then serves longer. */
+async function ratesFrom(db: Db, from: Micros, to: Micros): Promise<Observed[]> {
   const rows = await many<RateRow & { micros: bigint }>(
     db,
     sql`
     select id, usd_attos_per_eth, source, observed_at, (extract(epoch from observed_at) * 1000000)::bigint as micros
-    from rates
-    where observed_at >= timestamptz 'epoch' + ${from}::bigint * interval '1 microsecond'
-      and observed_at <= timestamptz 'epoch' + ${to}::bigint * interval '1 microsecond'
-    order by observed_at, id
-    limit ${maxRead}`,
+    from (
+      (select *
+       from rates
+       where observed_at < timestamptz 'epoch' + ${from}::bigint * interval '1 microsecond'
+       order by observed_at desc, id desc
+       limit 1)
+      union all
+      (select *
+       from rates
+       where observed_at >= timestamptz 'epoch' + ${from}::bigint * interval '1 microsecond'
+         and observed_at <= timestamptz 'epoch' + ${to}::bigint * interval '1 microsecond'
+       order by observed_at, id
+       limit ${maxRead})) r
+    order by observed_at, id`,
   )
   return rows.map((row) => ({ micros: Number(row.micros), rate: fromRow(row) }))
 }
@@ -242,12 +262,15 @@ export interface Window {
 export async function pricedSpan(
   db: Db,
   afterId: bigint,
-  maxAgeSeconds: number,
+  { maxAgeSeconds, manualMaxAgeSeconds }: RateAges,
 ): Promise<Window | null> {
   const row = await one<{ from: Date | null; to: Date | null; newest: bigint | null }>(
     db,
     sql`
-    select min(observed_at) as from, max(observed_at) + make_interval(secs => ${maxAgeSeconds}) as to, max(id) as newest
+    select min(observed_at) as from, max(id) as newest,
+           greatest(max(observed_at) + make_interval(secs => ${maxAgeSeconds}),
+                    max(observed_at) filter (where source like 'manual:%')
+                      + make_interval(secs => ${manualMaxAgeSeconds})) as to
     from rates
     where id > ${afterId}`,
   )
@@ -264,7 +287,7 @@ export async function lockWaiting(
   db: Db,
   span: Window,
   options: {
-    readonly maxAgeSeconds: number
+    readonly ages: RateAges
     readonly limit: number
     readonly skipped: ReadonlySet<AppId>
   },
@@ -300,9 +323,15 @@ export async function lockWaiting(
       and signer.signed_at >= ${span.from} and signer.signed_at <= ${span.to}
       and exists (
         select 1
-        from rates r
-        where r.observed_at <= signer.signed_at
-          and r.observed_at >= signer.signed_at - make_interval(secs => ${options.maxAgeSeconds}))
+        from (
+          select observed_at, source
+          from rates
+          where observed_at <= signer.signed_at
+          order by observed_at desc, id desc
+          limit 1) r
+        where r.observed_at >= signer.signed_at - make_interval(secs =>
+          case when r.source like 'manual:%' then ${options.ages.manualMaxAgeSeconds}::float8
+          else ${options.ages.maxAgeSeconds}::float8 end))
       and t.app_id <> all(${[...options.skipped]}::uuid[])
     order by t.signed_at
     limit ${options.limit}
@@ -337,6 +366,20 @@ export async function countUnpriced(db: Db): Promise<bigint> {
     from (select 1 from tickets where cost_attos is null limit ${countBound}) waiting`,
   )
   return row.count
+}
+
+/** When the oldest ticket that waits for a rate was signed, by the signer's clock; null when none waits. */
+export async function oldestUnpriced(db: Db): Promise<Date | null> {
+  const row = await maybeOne<{ signed_at: Date }>(
+    db,
+    sql`
+    select signed_at - coalesce(clock_ms, 0) * interval '1 millisecond' as signed_at
+    from tickets
+    where cost_attos is null
+    order by tickets.signed_at
+    limit 1`,
+  )
+  return row && row.signed_at
 }
 
 /**

@@ -41,11 +41,21 @@ export const status: Command = {
       ...table(columns, rows, 'No events yet.'),
       '',
       `Tickets that wait for a rate: ${metering.unpricedTickets}`,
+      ...oldestLines(metering.oldestUnpricedAt),
       `Events in quarantine: ${metering.quarantinedEvents}`,
       metering.usableRate
         ? `Rate: 1 ETH = ${metering.usableRate.usdPerEth} USD, ${metering.usableRate.source}, ${metering.usableRate.observedAt}`
-        : 'Rate: none is usable; tickets wait. Set one with: npx tollgate rate set USD_PER_ETH',
+        : 'Rate: NONE is usable: calls are refused and tickets wait. Set one: npx tollgate rate set USD_PER_ETH',
     ])
     return 0
   },
 }
+
+/** The command that prices the oldest waiting ticket, with the instant that it needs. */
+const oldestLines = (oldest: string | undefined): string[] =>
+  oldest === undefined
+    ? []
+    : [
+        `  the oldest was signed ${oldest}; price it, and those after it, at the price of then:`,
+        `  npx tollgate rate set USD_PER_ETH --at ${oldest}`,
+      ]

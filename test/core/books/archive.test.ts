@@ -124,7 +124,15 @@ describe('tollgate archive', () => {
     expect((await archive('--dry-run')).text).toContain(
       '2025-12  ' + world.app.clientId + '  7        waits: 1 tickets of the month wait for a rate',
     )
-    await core.recordRate({ usdPerEth: '3000', source: 'desk', observedAt: '2025-12-15T00:00:00Z' })
+    const command = 'npx tollgate rate set'
+    expect((await tollgate('status')).text).toContain(
+      `Tickets that wait for a rate: 1\n  the oldest was signed 2025-12-15T00:00:00.000Z; price it, and those after it, at the price of then:\n  ${command} USD_PER_ETH --at 2025-12-15T00:00:00.000Z\n`,
+    )
+    expect((await tollgate('rate', 'set', '2999.5')).text).toMatch(
+      `the oldest is of 2025-12-15T00:00:00.000Z. If this was the price then, too:\n  ${command} 2999.5 --at 2025-12-15T00:00:00.000Z\n`,
+    )
+    const set = await tollgate('rate', 'set', '3000', '--at', '2025-12-15T00:00:00.000Z')
+    expect(set.text).toBe('1 ETH = 3000 USD from 2025-12-15T00:00:00.000Z on (manual:operator)\n')
     const dryRun = async () => (await archive('--dry-run')).text
     await expect.poll(dryRun).toContain('7        waits: 1 tickets of the month wait for the root')
     await nextDay()

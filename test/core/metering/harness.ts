@@ -107,6 +107,7 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
           urls: [],
           pollSeconds: 3600,
           maxAgeSeconds: 600,
+          manualMaxAgeSeconds: 86_400,
           graceSeconds: 3600,
           marginPercent: 10,
         },

@@ -99,10 +99,10 @@ describe('the metering service', () => {
     const metering = world.metering({ fixed: false })
     const own = createMeteringRpc({ metering }).meteringService
     const signed = [
-      '2026-09-14T08:59:59.999Z',
+      '2026-09-13T08:59:59.999Z',
+      '2026-09-13T09:00:00Z',
       '2026-09-14T09:00:00Z',
-      '2026-09-14T09:10:00Z',
-      '2026-09-14T09:10:00.001Z',
+      '2026-09-14T09:00:00.001Z',
     ]
     const envelopes = signed.map((current_time, sequence_number) =>
       envelope({
@@ -122,12 +122,12 @@ describe('the metering service', () => {
     expect(await costs()).toEqual([null, null, null, null])
     await metering.start()
     try {
-      const at = { usdPerEth: '2', source: 'desk', observedAt: '2026-09-14T09:00:00Z' }
+      const at = { usdPerEth: '2', source: 'desk', observedAt: '2026-09-13T09:00:00Z' }
       expect(await call(own.recordRate, at)).toMatchObject({
-        rate: { usdPerEth: '2', observedAt: '2026-09-14T09:00:00.000Z' },
+        rate: { usdPerEth: '2', observedAt: '2026-09-13T09:00:00.000Z' },
       })
       await expect.poll(costs).toEqual([null, '14', '14', null])
-      await call(own.recordRate, { ...at, usdPerEth: '9', observedAt: '2026-09-14T09:05:00Z' })
+      await call(own.recordRate, { ...at, usdPerEth: '9', observedAt: '2026-09-13T09:05:00Z' })
       await expect.poll(costs).toEqual([null, '14', '14', '63'])
     } finally {
       await metering.stop()

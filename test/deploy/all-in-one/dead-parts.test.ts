@@ -46,11 +46,17 @@ describe('npm start', () => {
     expect(text).not.toContain('pass-word')
   }, 60_000)
 
-  it('names the setting and the address of a dead Redis, and goes on', async () => {
+  it('names a dead Redis by its setting and address, and a missing ETH price, and goes on', async () => {
     const { text } = await start(
-      { REDIS_URL: 'redis://:pass-word@127.0.0.1:9', CORE_TOKN: 'pass-word' },
-      /REDIS_URL: .*goes on/,
+      {
+        REDIS_URL: 'redis://:pass-word@127.0.0.1:9',
+        CORE_TOKN: 'pass-word',
+        RATE_URLS: 'http://127.0.0.1:9',
+      },
+      /no ETH price is usable/,
     )
+    expect(text).toContain('Rates: NONE usable now')
+    expect(text).toContain('npx tollgate rate set USD_PER_ETH, or start with RATE_FIXED=3000')
     expect(text).toContain('tollgate is up')
     expect(text).toContain('REDIS_URL: Redis does not answer at redis://127.0.0.1:9')
     expect(text).toContain('CORE_TOKN (environment) is not a setting; did you mean CORE_TOKEN?')

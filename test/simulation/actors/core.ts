@@ -99,9 +99,10 @@ export function createCores(deps: CoresDeps) {
         }),
       },
       boundRate: createBoundRate({
-        findRate: async (since) => world.findRate(since.getTime()),
+        findRate: async () => world.findRate(),
         now,
         maxAgeSeconds: rateMaxAgeSeconds,
+        manualMaxAgeSeconds: rateMaxAgeSeconds,
         marginPercent: rateMarginPercent,
         graceSeconds: rateGraceSeconds,
       }),

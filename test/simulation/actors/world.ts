@@ -82,11 +82,11 @@ export function createWorld({ world, seed }: Plan) {
     return last && last.atMs >= ms - rateMaxAgeSeconds * 1_000 ? last.rate : null
   }
 
-  /** The newest observation that is not before `since`; Unix milliseconds. */
-  function findRate(since: number) {
+  /** The newest observation. */
+  function findRate() {
     const last = published.at(-1)
-    return last && last.atMs >= since
-      ? { usdAttosPerEth: last.rate, observedAt: new Date(last.atMs) }
+    return last
+      ? { usdAttosPerEth: last.rate, observedAt: new Date(last.atMs), source: 'exchange' }
       : null
   }
 

@@ -9,8 +9,8 @@ export const rate: Command = {
         syntax: 'tollgate rate set USD_PER_ETH [--at INSTANT] [--source TEXT] [--json]',
         text:
           'Records that one ETH costs that many USD (up to 18 decimals) now, or at INSTANT (ISO 8601, at most 400 ' +
-          'days back). The price may be used for tickets that are signed from then on, for RATE_MAX_AGE_SECONDS or ' +
-          'until a newer observation arrives. Tickets that wait for a rate are priced at once. Tickets that have a ' +
+          'days back). The price may be used for tickets that are signed from then on, for ' +
+          'RATE_MANUAL_MAX_AGE_SECONDS or until a newer observation arrives. Tickets that wait for a rate are priced at once. Tickets that have a ' +
           'price keep it.',
       },
     ],
@@ -28,18 +28,30 @@ export const rate: Command = {
     const [verb, usdPerEth, ...rest] = positionals
     if (verb !== 'set' || usdPerEth === undefined || rest.length > 0)
       throw new UsageError('rate takes "set" and a price in USD')
-    const { rate: recorded } = await changeCore(values, (core) =>
-      core.recordRate({
+    const { recorded, oldest } = await changeCore(values, async (core) => {
+      const { rate: recorded } = await core.recordRate({
         usdPerEth,
         source: values.source ?? 'operator',
         observedAt: values.at,
-      }),
-    )
+      })
+      const { oldestUnpricedAt: oldest } = await core.meteringStatus()
+      return { recorded, oldest }
+    })
     if (values.json) printJson(recorded)
     else
       printLines([
         `1 ETH = ${recorded?.usdPerEth} USD from ${recorded?.observedAt} on (${recorded?.source})`,
+        ...earlierLines(usdPerEth, recorded?.observedAt, oldest),
       ])
     return 0
   },
 }
+
+/** Offers the price for tickets that were signed before it. */
+const earlierLines = (usdPerEth: string, from: string | undefined, oldest: string | undefined) =>
+  from === undefined || oldest === undefined || oldest >= from
+    ? []
+    : [
+        `Tickets that were signed before wait; the oldest is of ${oldest}. If this was the price then, too:`,
+        `  npx tollgate rate set ${usdPerEth} --at ${oldest}`,
+      ]

@@ -271,7 +271,9 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
         return real(db, charges, options)
       },
     })
-    await expect.poll(() => metering.ready(), { timeout: 10_000 }).toEqual({ events: true })
+    await expect
+      .poll(() => metering.ready(), { timeout: 10_000 })
+      .toEqual({ rate: true, events: true })
     await expect
       .poll(
         async () =>

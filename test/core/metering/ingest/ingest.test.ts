@@ -459,6 +459,33 @@ describe('without a usable rate', () => {
     ])
   })
 
+  it('prices by a rate set by hand for a day, at once and later, and then no more', async () => {
+    const metering = world.metering({ fixed: false })
+    expect(await metering.ready()).toEqual({ rate: true })
+    const at = (current_time: string, sequence_number: number) =>
+      alice({ current_time, sequence_number, computed_fee: '10' })
+    world.clock.at = new Date('2026-09-16T12:00:00Z')
+    expect(await metering.ready()).toEqual({ rate: false })
+    await ingest(at('2026-09-15T11:00:00Z', 1), at('2026-09-15T11:00:01Z', 2))
+    expect((await metering.status()).oldestUnpriced).toEqual(new Date('2026-09-15T11:00:00Z'))
+    await metering.start()
+    try {
+      await metering.recordRate({
+        usdPerEth: '2',
+        source: 'desk',
+        observedAt: '2026-09-14T11:00:00Z',
+      })
+      await expect.poll(async () => (await metering.status()).unpriced).toBe(1n)
+      expect((await metering.status()).oldestUnpriced).toEqual(new Date('2026-09-15T11:00:01Z'))
+      await ingest(at('2026-09-15T10:59:59Z', 3), at('2026-09-15T11:00:02Z', 4))
+      expect(await rows('select cost_attos from tickets order by sequence_number')).toEqual(
+        ['20', null, '20', null].map((cost_attos) => ({ cost_attos })),
+      )
+    } finally {
+      await metering.stop()
+    }
+  })
+
   it('prices unpriced tickets in many batches, and reports how many remain', async () => {
     const events = Array.from({ length: 2_500 }, (_, n) =>
       alice({ sequence_number: n, current_time: '2026-09-14T09:05:00Z' }),

@@ -5,18 +5,22 @@ import { createBoundRate } from '../../../../core/metering/rates/bound-rate.ts'
 const start = Date.parse('2026-03-10T12:00:00Z')
 
 function world() {
-  const state = { seconds: 0, observed: null as number | null, reads: 0 }
+  const state = { seconds: 0, observed: null as number | null, reads: 0, source: 'exchange' }
   const at = () => new Date(start + state.seconds * 1000)
   const boundRate = createBoundRate({
-    findRate: async (since) => {
+    findRate: async () => {
       state.reads++
-      const observedAt = new Date(start + (state.observed ?? 0) * 1000)
-      return state.observed === null || observedAt < since
-        ? null
-        : { usdAttosPerEth: ethRate(3001n), observedAt }
+      const { observed, source } = state
+      if (observed === null) return null
+      return {
+        usdAttosPerEth: ethRate(3001n),
+        observedAt: new Date(start + observed * 1000),
+        source,
+      }
     },
     now: at,
     maxAgeSeconds: 600,
+    manualMaxAgeSeconds: 86_400,
     marginPercent: 10,
     graceSeconds: 3_600,
   })
@@ -46,6 +50,16 @@ describe('the rate for bounds', () => {
     state.seconds = 4_200
     expect(await boundRate()).toMatchObject({ isRaised: true })
     state.seconds = 4_202
+    expect(await boundRate()).toBeNull()
+  })
+
+  it('stays as it is for a day when an operator recorded it', async () => {
+    const { state, boundRate } = world()
+    Object.assign(state, { observed: 0, source: 'manual:desk', seconds: 86_400 })
+    expect(await boundRate()).toMatchObject({ usdAttosPerEth: 3001n, isRaised: false })
+    state.seconds = 86_402
+    expect(await boundRate()).toMatchObject({ usdAttosPerEth: 3302n, isRaised: true })
+    state.seconds = 90_002
     expect(await boundRate()).toBeNull()
   })
 })

@@ -1,6 +1,6 @@
 import { createServer, type RequestListener } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { silentLog } from '../../../../core/lib/log.ts'
+import { createLog } from '../../../../core/lib/log.ts'
 import { listen } from '../../../../core/lib/http.ts'
 import { ethRate, formatDecimal18 } from '../../../../core/lib/money.ts'
 import {
@@ -117,12 +117,14 @@ describe('observing the rate', () => {
 
   function observing(...sources: RateSource[]) {
     const rejected: string[] = []
+    const logged: string[] = []
+    const log = createLog({ level: 'info', name: 'core' }, { write: (line) => logged.push(line) })
     const rates = createRates({
       pool: world.pool,
       now: () => world.clock.at,
-      log: silentLog(),
+      log,
       sources,
-      maxAgeSeconds: 600,
+      ages: { maxAgeSeconds: 600, manualMaxAgeSeconds: 86_400 },
       maxTicketDays: 365,
       onRejected: (why) => rejected.push(why),
     })
@@ -131,8 +133,39 @@ describe('observing the rate', () => {
       const rate = await rates.observe()
       return rate && `${formatDecimal18(rate.usdAttosPerEth)} ${rate.source}`
     }
-    return { rejected, observe, rates }
+    return { rejected, logged, observe, rates }
   }
+
+  it('logs a missing rate hourly, not with each try', async () => {
+    const { observe, logged } = observing(script('a', []))
+    const wait = async (seconds: number) => {
+      world.clock.at = new Date(world.clock.at.getTime() + seconds * 1000)
+      await observe()
+      return logged.splice(0).map((line) => JSON.parse(line).msg.replace(/[:;].*/, ''))
+    }
+    const both = ['no rate from this source', 'no ETH rate is usable']
+    expect(await wait(0)).toEqual(both)
+    expect(await wait(30)).toEqual([])
+    expect(await wait(3_500)).toEqual([])
+    expect(await wait(100)).toEqual(both)
+  })
+
+  it('keeps a rate set by hand usable for a day, until a newer one is observed', async () => {
+    const { rates, observe } = observing(script('a', ['3000']))
+    await rates.record({ usdPerEth: '2900', source: 'desk' })
+    const recordedMs = world.clock.at.getTime()
+    const usableAfter = async (seconds: number) => {
+      world.clock.at = new Date(recordedMs + seconds * 1000)
+      return (await rates.usable())?.source ?? null
+    }
+    expect(await usableAfter(86_400)).toBe('manual:desk')
+    expect(await usableAfter(86_401)).toBeNull()
+    expect(await usableAfter(3_600)).toBe('manual:desk')
+    expect(await observe()).toBe('3000 a')
+    expect(await usableAfter(3_601 + 600)).toBe('a')
+    expect(await usableAfter(3_602 + 600)).toBeNull()
+    world.clock.at = new Date(recordedMs + 2 * 86_400_000)
+  })
 
   it('takes the first source that answers', async () => {
     const { observe, rejected, rates } = observing(
