@@ -11,6 +11,7 @@ export const checks = [
   'charges',
   'ledger_entries',
   'balances',
+  'authorisations',
   'grants',
   'periods',
   'subscriptions',

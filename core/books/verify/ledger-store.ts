@@ -193,3 +193,40 @@ export async function creditDifferences(
   )
   return rows.map(toDifferent)
 }
+
+/**
+ * Sessions whose calls are not all accounted for: each is held, or ended in the totals of its session. A hold that was deleted
+ * leaves the totals as they were, whatever the balance says.
+ */
+export async function heldCallDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: RangeQuery,
+): Promise<DifferentRow[]> {
+  const rows = await many<ComparedRow>(
+    db,
+    sql`
+    with held as (
+      select user_id, session_id,
+             -- A charged call whose ticket waits for a price is in both totals.
+             count(*) filter (where state = 'pending' and not ticketed) - count(*) filter (where state = 'charged' and ticketed) as calls
+      from authorisations
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and sidecar_id <> ''
+      group by user_id, session_id
+    ), totals as (
+      select user_id, session_id,
+             authorised_count - ticketed_count - lost_count - charged_count - released_count - unaccounted_count as calls
+      from authorised_sessions
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
+    )
+    select user_id, u.external_user_id, jsonb_build_object('session_id', session_id) as key,
+           jsonb_build_object('held_calls', coalesce(h.calls, 0)::text) as stored,
+           jsonb_build_object('held_calls', coalesce(t.calls, 0)::text) as expected
+    from totals t
+    full join held h using (user_id, session_id)
+    left join end_users u on u.app_id = ${appId} and u.id = user_id
+    where coalesce(h.calls, 0) <> coalesce(t.calls, 0)
+    order by user_id, session_id
+    limit ${limit}`,
+  )
+  return rows.map(toDifferent)
+}

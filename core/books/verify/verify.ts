@@ -5,6 +5,7 @@ import {
   entryDifferences,
   creditDifferences,
   balanceDifferences,
+  heldCallDifferences,
 } from './ledger-store.ts'
 import { archivedMonths, beginSnapshot, countUsers } from '../store.ts'
 import { forApps, userRanges } from '../ranges.ts'
@@ -57,6 +58,7 @@ const userChecks: readonly (readonly [
   ['charges', chargeDifferences],
   ['ledger_entries', entryDifferences],
   ['balances', balanceDifferences],
+  ['authorisations', heldCallDifferences],
   ['grants', creditDifferences],
   ['prices', priceDifferences],
   ['envelopes', envelopeDifferences],

@@ -45,9 +45,11 @@ const tables = {
 /** Money of the escrow, proved as sums against `balances`, and money that is in no book. */
 const elsewhere: Readonly<Record<string, string>> = {
   leases: 'balances.lent_attos is their sum (verify.test.ts)',
-  authorisations: 'balances.pending_attos is their sum (verify.test.ts)',
+  authorisations:
+    'balances.pending_attos is their sum, and the totals of sessions have their number (verify.test.ts)',
   early_tickets: 'of the escrow: what a hold frees, not what is booked',
-  authorised_sessions: 'of the escrow: a report, not a figure of the books',
+  authorised_sessions:
+    'of the escrow: a report, not a figure of the books; their counts are proved (verify.test.ts)',
   limits: 'what an owner allows, not what is booked',
   credit_quotas:
     'what a platform admin allows, and a bound of what is unspent, which is counted anew when it is reached',

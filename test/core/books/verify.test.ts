@@ -190,6 +190,21 @@ describe('tollgate verify', () => {
       ),
       expect.stringMatching(/pending_attos is .* by -3$/),
     ])
+    // With the sum of the balance: the totals of the session still have the call.
+    expect(
+      await found(
+        `create table kept as select * from authorisations; create table kept_balances as select * from balances;
+         update balances b set pending_attos = pending_attos - a.bound_attos from authorisations a where a.user_id = b.user_id;
+         delete from authorisations`,
+        `insert into authorisations overriding system value select * from kept;
+         delete from balances; insert into balances select * from kept_balances; drop table kept, kept_balances`,
+      ),
+    ).toEqual([
+      expect.stringMatching(
+        /authorisations .*\(idle\) session_id=[\w-]+: held_calls is 0, should be 1, by -1$/,
+      ),
+    ])
+    expect((await verify()).code).toBe(0)
   })
 
   it('proves that what was granted is consumed, remaining, expired or adjusted', async () => {
