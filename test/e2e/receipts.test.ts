@@ -5,6 +5,7 @@ import { basic } from '../../deploy/cli/client.ts'
 import { directSink } from '../../deploy/signer-double/events/direct-sink.ts'
 import { kafkaSink } from '../../deploy/signer-double/events/sinks.ts'
 import { type SignerDouble, createSignerDouble } from '../../deploy/signer-double/signer-double.ts'
+import { verifyReceipt } from '../support/receipt-verifier.ts'
 import { type TestService, startTestService } from '../support/service.ts'
 
 let running: TestService
@@ -77,11 +78,13 @@ const builder = () => `/api/v1/builder/apps/${running.service.quickstart.clientI
 const oidc = '/api/v1/oidc'
 
 describe('a receipt', () => {
-  it('is answered to its app, without a root on the day itself, and to nobody else', async () => {
+  it('is answered to its app, with a provisional root on the day itself, and to nobody else', async () => {
     const path = `${builder()}/usage/requests/${eventId}/receipt`
     const { status, body } = await call('GET', path)
     expect(status).toBe(200)
-    expect(body).toMatchObject({ proof: null, root: null, jwks: { keys: [{ use: 'sig' }] } })
+    expect(body).toMatchObject({ provisional: true, proof: { treeSize: 1, leafIndex: 0 } })
+    expect(body.jwks).toMatchObject({ keys: [{ use: 'sig' }] })
+    await verifyReceipt(body, body.jwks)
     expect((await call('GET', body.jwksUri)).body.keys).toContainEqual(body.jwks.keys[0])
     const [head, claims] = String(body.receipt)
       .split('.')

@@ -6,13 +6,15 @@ import { type JSONWebKeySet, compactVerify, createLocalJWKSet } from 'jose'
  * Throws where something is wrong.
  */
 export async function verifyReceipt(document: unknown, jwks: unknown): Promise<void> {
-  const { receipt, proof, root } = document as {
+  const { receipt, proof, root, provisional } = document as {
     receipt: string
     proof: { day: string; leafIndex: number; treeSize: number; inclusionPath: string[] }
     root: string
+    provisional: boolean
   }
   const claims = await open(receipt, 'tollgate-receipt+jwt', jwks)
-  const day = await open(root, 'tollgate-receipt-root+jwt', jwks)
+  const kind = provisional ? 'provisional-root' : 'root'
+  const day = await open(root, `tollgate-receipt-${kind}+jwt`, jwks)
   const ticket = claims['ticket'] as Record<string, string>
 
   const scaled = (text = '0'): bigint => {

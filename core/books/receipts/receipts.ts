@@ -9,6 +9,7 @@ import type { UsageApi } from '../../usage/module.ts'
 import type { ExplainedSale, Explanation } from '../../usage/tickets/explain.ts'
 import type { AppRef } from '../types.ts'
 import { type Leaf, hashOfLeaf } from './leaf.ts'
+import { proveInCharge } from './provisional.ts'
 import * as store from './store.ts'
 import type { Day, RootRow } from './store.ts'
 import { findLeaf } from './ticket-store.ts'
@@ -33,9 +34,11 @@ export interface Proof {
 
 export interface Receipt {
   readonly receipt: string
-  /** Both null until the root of its day is made, and for tickets from before there were roots. */
+  /** Both null for tickets from before there were roots, and where a provisional root cannot be made. */
   readonly proof: Proof | null
   readonly root: string | null
+  /** True for a root over the charge of the ticket, which is replaced by that of the day. */
+  readonly isProvisional: boolean
   /** The public keys of both statements. */
   readonly keys: readonly RootRow['jwk'][]
 }
@@ -53,21 +56,48 @@ export function createReceipts({ pool, now, issuer, signStatement, explain }: Re
         'CONFLICT',
         'the ticket waits for a rate: its receipt can be had once it has its price',
       )
-    const { leaf, proof, root } = await tx(pool, async (db) => {
+    const at = now()
+    const { leaf, place } = await tx(pool, async (db) => {
       const leaf = await leafOf(db, ticket, sale)
-      return { leaf, ...(await prove(db, { ticket, sale, leaf })) }
+      return { leaf, place: await prove(db, { ticket, sale, leaf }) }
     })
+    const proof = place && place.proof
+    const root = place && (await rootOf(ticket.clientId, place, at))
+    const isProvisional = place?.provisional !== undefined
     const { jws, jwk } = await signStatement('receipt', {
       iss: issuer,
-      iat: secondsOf(now()),
+      iat: secondsOf(at),
       ticket: leaf,
       externalUserId: ticket.externalUserId,
       ...termsOf(sale),
       charge: chargeOf(sale),
-      place: proof && { day: proof.day, leafIndex: proof.leafIndex },
+      place: proof && {
+        day: proof.day,
+        leafIndex: proof.leafIndex,
+        ...(isProvisional && { provisional: true }),
+      },
     })
     const keys = root && root.jwk['kid'] !== jwk['kid'] ? [jwk, root.jwk] : [jwk]
-    return { receipt: jws, proof, root: root && root.statement, keys }
+    return { receipt: jws, proof, root: root && root.statement, isProvisional, keys }
+  }
+
+  /** The root of the day, or a provisional one, signed now. */
+  async function rootOf(
+    clientId: string,
+    { proof: { day, treeSize }, root, provisional }: PlaceInTree,
+    at: Date,
+  ): Promise<Pick<RootRow, 'statement' | 'jwk'>> {
+    if (root) return root
+    const { jws: statement, jwk } = await signStatement('receipt-provisional-root', {
+      iss: issuer,
+      iat: secondsOf(at),
+      clientId,
+      day,
+      ...provisional,
+      treeSize,
+      provisional: true,
+    })
+    return { statement, jwk }
   }
 
   /** A page of an app's roots by day, and the keys that signed them. REQUEST_INVALID for a day that is none. */
@@ -124,18 +154,57 @@ async function leafOf(db: Db, ticket: Explanation, { chargeId }: PricedSale): Pr
   return leaf
 }
 
-async function prove(
-  db: Db,
-  { ticket, sale, leaf }: { ticket: Explanation; sale: PricedSale; leaf: Leaf },
-): Promise<{ proof: Proof | null; root: RootRow | null }> {
-  const none = { proof: null, root: null }
-  if (!sale.charge) return none
-  const { appId: app, userId: user } = ticket
-  const day = await store.dayOfCharge(db, { app, user, seq: sale.charge.seq })
-  if (day === null) return none
+interface PlaceInTree {
+  readonly proof: Proof
+  /** Null while it is provisional. */
+  readonly root: RootRow | null
+  readonly provisional?: { readonly chargeId: string; readonly rootHash: string }
+}
+
+interface TicketToProve {
+  readonly ticket: Explanation
+  readonly sale: PricedSale
+  readonly leaf: Leaf
+}
+
+async function prove(db: Db, of: TicketToProve): Promise<PlaceInTree | null> {
+  const { charge } = of.sale
+  if (!charge) return null
+  const { appId: app, userId: user } = of.ticket
+  const cut = await store.dayOfCharge(db, { app, user, seq: charge.seq })
+  if (!cut) return proveProvisionally(db, of, charge.bookedAt.toISOString().slice(0, 10))
+  const { day, isBuilt } = cut
   const { roots } = await store.rootsPage(db, { app, from: day, to: day, limit: 1 })
-  const [root] = roots
-  if (!root) return none
+  if (roots[0]) return proveInDay(db, of, roots[0])
+  return isBuilt ? null : proveProvisionally(db, of, day)
+}
+
+async function proveProvisionally(
+  db: Db,
+  { ticket, sale: { charge }, leaf }: TicketToProve,
+  day: Day,
+): Promise<PlaceInTree | null> {
+  if (!charge) return null
+  const { userId, signedAt } = ticket
+  const app: AppRef = { id: ticket.appId, clientId: ticket.clientId }
+  const of = { app, userId, signedAt: new Date(signedAt), charge }
+  const proved = await proveInCharge(db, of, leaf)
+  if (!proved) return null
+  const { leafIndex, treeSize, rootHash, path } = proved
+  return {
+    proof: { day, leafIndex, treeSize, inclusionPath: path.map((hash) => hash.toString('hex')) },
+    root: null,
+    provisional: { chargeId: charge.id, rootHash: rootHash.toString('hex') },
+  }
+}
+
+async function proveInDay(
+  db: Db,
+  { ticket, leaf }: TicketToProve,
+  root: RootRow,
+): Promise<PlaceInTree> {
+  const { appId: app } = ticket
+  const { day } = root
   const chunk = await store.chunkOf(db, { app, day }, ticket)
   const own = hashOfLeaf(leaf)
   const index = chunk?.leaves.findIndex((hash) => hash.equals(own)) ?? -1

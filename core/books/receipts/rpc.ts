@@ -61,10 +61,14 @@ const toKey = ({ kty = '', kid = '', alg = '', use = '', n, e, crv, x, y }: Jwk)
   y,
 })
 
-const toReceipt = ({ receipt, proof, root, keys }: Receipt, issuer: string): pb.Receipt => ({
+const toReceipt = (
+  { receipt, proof, root, isProvisional, keys }: Receipt,
+  issuer: string,
+): pb.Receipt => ({
   receipt,
   proof: proof ? { ...proof, inclusionPath: [...proof.inclusionPath] } : undefined,
   root: root ?? undefined,
+  provisional: isProvisional,
   keys: keys.map(toKey),
   jwksUri: `${issuer}/jwks`,
 })

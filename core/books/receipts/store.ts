@@ -95,22 +95,21 @@ export async function unbuiltSince(db: Db, at: Date): Promise<Date | null> {
   return row.since
 }
 
-/** The day whose cut was the first to see a charge, as the ledger numbers it; null while it is not cut. */
+/** The day whose cut was the first to see a charge, as the ledger numbers it, and whether its roots are made; null while it is not cut. */
 export async function dayOfCharge(
   db: Db,
   { app, user, seq }: { app: AppId; user: UserId; seq: bigint },
-): Promise<Day | null> {
-  const row = await maybeOne<{ day: Day }>(
+): Promise<{ day: Day; isBuilt: boolean } | null> {
+  return maybeOne<{ day: Day; isBuilt: boolean }>(
     db,
     sql`
-    select to_char(d.day, 'YYYY-MM-DD') as day
+    select to_char(d.day, 'YYYY-MM-DD') as day, d.built_at is not null as "isBuilt"
     from ledger_entries e
     join receipt_days d on pg_visible_in_snapshot(e.xact::text::xid8, d.snapshot)
     where e.app_id = ${app} and e.user_id = ${user} and e.seq = ${seq}
     order by d.day
     limit 1`,
   )
-  return row && row.day
 }
 
 /** Lets one core build roots at a time; false when another does. Held until the transaction ends. */

@@ -66,6 +66,7 @@ export interface VerifiedJwt {
 const statementTypes = {
   receipt: 'tollgate-receipt+jwt',
   'receipt-root': 'tollgate-receipt-root+jwt',
+  'receipt-provisional-root': 'tollgate-receipt-provisional-root+jwt',
 } as const
 export type StatementKind = keyof typeof statementTypes
 

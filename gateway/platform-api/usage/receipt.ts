@@ -25,7 +25,8 @@ const Proof = Type.Unsafe<ProofAnswer | null>({
     }),
   }),
   nullable: true,
-  description: 'Null until the root of the day is made.',
+  description:
+    'Null for tickets from before there were roots, and for a charge whose tickets were signed days apart until the root of the day is made.',
 })
 
 interface ProofAnswer {
@@ -43,7 +44,11 @@ const ReceiptAnswer = named(
     proof: Proof,
     root: nullable({
       description:
-        'The signed root of the day: a JWS of type tollgate-receipt-root+jwt; null as proof is.',
+        'The signed root of the day: a JWS of type tollgate-receipt-root+jwt. While provisional, a root over the tickets of the charge, of type tollgate-receipt-provisional-root+jwt. Null as proof is.',
+    }),
+    provisional: Type.Boolean({
+      description:
+        'True until the root of the day is made: get the receipt again then, for its place in the day.',
     }),
     jwks: Keys,
     jwksUri: Type.String({ description: 'Where the issuer publishes its keys.' }),
@@ -105,14 +110,14 @@ export function receiptRoutes(app: App): void {
         operationId: 'getReceipt',
         summary: 'Signed receipt of a ticket',
         description:
-          'What the ticket cost and why, signed with the issuer’s key, and, once the day has its root, the proof that the ticket is among those of the day. 409 while the ticket waits for a rate. `npx tollgate receipt verify` checks it offline.',
+          'What the ticket cost and why, signed with the issuer’s key, and the proof that the ticket is among those of its charge, or, once the day has its root, among those of the day. 409 while the ticket waits for a rate. `npx tollgate receipt verify` checks it offline.',
         tags: ['usage'],
         params: ReceiptParams,
         response: { 200: ref(ReceiptAnswer) },
       },
     ),
     async ({ params, core }) => {
-      const { proof, root, keys, receipt, jwksUri } = requireField(
+      const { proof, root, provisional, keys, receipt, jwksUri } = requireField(
         (await core.tickets.receipt(params)).receipt,
         'receipt',
       )
@@ -120,6 +125,7 @@ export function receiptRoutes(app: App): void {
         receipt,
         proof: proof ?? null,
         root: root ?? null,
+        provisional,
         jwks: { keys: keys.map(toJwk) },
         jwksUri,
       }

@@ -76,8 +76,23 @@ describe('receipts', () => {
     expect((await get(id, 'early.json')).code).toBe(0)
     const early = await verify('early.json')
     expect(early.text).toContain('ok     network cost: 8420000000001 wei × 3111.1 USD/ETH = ')
-    expect(early.text).toContain('-      place in the day: the receipt has no root yet')
+    // Complete on the day itself, by a root that is marked as provisional.
+    const running = world.clock.now().toISOString().slice(0, 10)
+    expect(early.text).toContain('ok     signature of the provisional root: by ')
+    expect(early.text).toContain(
+      `ok     app and day: app ${world.app.clientId}, ${running}, ticket `,
+    )
+    expect(early.text).toMatch(
+      /ok {5}place in the charge: the ticket leads over [12] hashes to the root /,
+    )
+    expect(early.text).toContain(
+      '-      place in the day: the root is provisional: get the receipt again',
+    )
     expect(early.code).toBe(0)
+    const document = await json('early.json')
+    expect(document).toMatchObject({ provisional: true, proof: { day: running, treeSize: 3 } })
+    expect(claimsOf(document)).toMatchObject({ place: { day: running, provisional: true } })
+    await verifyReceipt(document, await json('keys.json'))
 
     const ended = await nextDay()
     await get(id, 'first.json')
@@ -86,6 +101,7 @@ describe('receipts', () => {
     expect(text).toMatch(/ok {5}place in the day: the ticket leads over [12] hashes to the root /)
     expect(text).toContain('the receipt is right')
     expect(code).toBe(0)
+    expect(await json('first.json')).toMatchObject({ provisional: false, proof: { day: ended } })
     for (const one of ids) {
       await get(one, 'one.json')
       expect((await verify('one.json')).code).toBe(0)
@@ -202,6 +218,32 @@ describe('a check', () => {
       },
     ],
     [
+      'a provisional root as that of the day',
+      'WRONG  signature of the root: its type is tollgate-receipt-provisional-root+jwt',
+      async () => {
+        const { root } = await json('early.json')
+        await put('forged.json', { ...(await json('a.json')), root })
+      },
+    ],
+    [
+      'a provisional receipt whose proof was cut off',
+      'WRONG  place in the day: the receipt names place ',
+      async () => {
+        const { receipt } = await json('early.json')
+        await put('forged.json', { receipt, proof: null, root: null })
+      },
+    ],
+    [
+      'a provisional root of another charge',
+      'WRONG  charge: the root is of charge ',
+      async () => {
+        const [other = ''] = await book(1)
+        await get(other, 'other.json')
+        const { proof, root } = await json('other.json')
+        await put('forged.json', { ...(await json('early.json')), proof, root })
+      },
+    ],
+    [
       'a root that is signed as a receipt',
       'WRONG  signature of the root: its type is tollgate-receipt+jwt',
       async () => {
@@ -265,6 +307,9 @@ describe('a check', () => {
     expect(gap.text).toContain('it does not follow the root before it')
     expect(gap.code).toBe(1)
     await put('short.json', { roots: roots.slice(0, 1) })
+    const early = await verify('early.json', '--roots', file('roots.json'))
+    expect(early.text).toContain('WRONG  place in the day: the root is provisional')
+    expect(early.code).toBe(1)
     const short = await verify('a.json', '--roots', file('short.json'), '--json')
     expect(JSON.parse(short.text)).toMatchObject({ ok: false })
   })

@@ -22,7 +22,11 @@ export interface Trusted {
   readonly roots: readonly RootDocument[] | null
 }
 
-const types = { receipt: 'tollgate-receipt+jwt', root: 'tollgate-receipt-root+jwt' } as const
+const types = {
+  receipt: 'tollgate-receipt+jwt',
+  root: 'tollgate-receipt-root+jwt',
+  'provisional root': 'tollgate-receipt-provisional-root+jwt',
+} as const
 const algorithms = ['RS256', 'ES256']
 
 /** All checks in order. After a bad signature nothing else is looked at: nobody has stated it. */
@@ -88,13 +92,15 @@ async function checkProof(
     const text = 'the receipt has no root yet: get it again after the day has its root'
     return [{ name: 'place in the day', isRight: trusted.roots ? false : null, text }]
   }
-  const statement = await openStatement('root', root, trusted)
+  const isProvisional = isObject(claims['place']) && claims['place']['provisional'] === true
+  const statement = await openStatement(isProvisional ? 'provisional root' : 'root', root, trusted)
   if (!statement.claims) return [statement.check]
   const of = { proof, root, receipt: claims, day: statement.claims }
+  if (isProvisional) return [statement.check, ...checkCharge(of, trusted)]
   return [
     statement.check,
     checkNames(of),
-    checkInclusion(of),
+    checkInclusion(of, 'place in the day'),
     ...(trusted.roots ? await checkRoots(of, trusted.roots, trusted) : []),
   ]
 }
@@ -128,12 +134,29 @@ function checkNames({ proof, receipt, day }: Proved): Check {
   return { name: 'app and day', isRight, text }
 }
 
-function checkInclusion({ proof, receipt, day }: Proved): Check {
+/** The ticket among those of its charge, by a root that the day's replaces: no root that was kept is like it. */
+function checkCharge(of: Proved, { roots }: Trusted): Check[] {
+  const { receipt, day } = of
+  const ticket = isObject(receipt['ticket']) ? receipt['ticket'] : {}
+  const id = String(day['chargeId'])
+  return [
+    checkNames(of),
+    { name: 'charge', isRight: ticket['chargeId'] === id, text: `the root is of charge ${id}` },
+    checkInclusion(of, 'place in the charge'),
+    {
+      name: 'place in the day',
+      isRight: roots ? false : null,
+      text: `the root is provisional: get the receipt again when ${String(day['day'])} is over`,
+    },
+  ]
+}
+
+function checkInclusion({ proof, receipt, day }: Proved, name: string): Check {
   const { leafIndex: index, treeSize: size, inclusionPath: path } = proof
   const leaf = toLeaf(receipt['ticket'])
   const root = leaf && rootOfInclusion({ leaf: hashOfLeaf(leaf), index, size, path })
   return {
-    name: 'place in the day',
+    name,
     isRight: root !== null && root.toString('hex') === day['rootHash'],
     text: `the ticket leads over ${path.length} hashes to the root ${String(day['rootHash'])}`,
   }

@@ -30,8 +30,8 @@ export const receipt: Command = {
       {
         syntax: 'tollgate receipt get ID [--app CLIENT_ID] [--out FILE] [--jwks FILE]',
         text:
-          'Gets the receipt of the ticket of the event ID: the signed statement of what it cost and why, and, once its day ' +
-          'has a root, the proof that the ticket is in it. Writes it to --out, or prints it; --jwks writes the public keys ' +
+          'Gets the receipt of the ticket of the event ID: the signed statement of what it cost and why, and the proof that ' +
+          'the ticket is in the root of its day, or, until that is made, in a provisional root over its charge. Writes it to --out, or prints it; --jwks writes the public keys ' +
           'that it is checked by: keep them, an issuer publishes old keys for a while only.',
       },
       {
@@ -72,10 +72,11 @@ const get: Act = async ([eventId, ...others], values) => {
   return 0
 }
 
-const toDocument = ({ receipt: jws, proof, root, jwksUri }: Receipt) => ({
+const toDocument = ({ receipt: jws, proof, root, provisional, jwksUri }: Receipt) => ({
   receipt: jws,
   proof: proof ?? null,
   root: root ?? null,
+  provisional,
   jwksUri,
 })
 
