@@ -11,6 +11,8 @@ export interface EscrowConfig {
   readonly lostTickets: 'write_off' | 'charge'
   /** How much unspent credit an app may have given its users through the API. */
   readonly manualCreditMax: UsdMicros
+  /** How much network cost the apps of an owner may cause in 30 days before anybody pays. */
+  readonly unpaidNetworkMax: UsdMicros
 }
 
 /** Declares and reads the settings of the escrow. */
@@ -36,6 +38,29 @@ export const readEscrowConfig = (env: EnvReader): EscrowConfig => ({
     meaning:
       'How long the money of a call without a ticket stays held while its sidecar allows no more.',
   }),
+  ...readQuotas(env),
+  lostTickets: env.choice('LOST_TICKETS', {
+    of: ['write_off', 'charge'],
+    fallback: 'write_off',
+    meaning:
+      'What becomes of a call that was signed and whose ticket is lost: write_off frees its money, charge books its bound as an estimate.',
+  }),
+})
+
+const readQuotas = (
+  env: EnvReader,
+): Pick<EscrowConfig, 'manualCreditMax' | 'unpaidNetworkMax'> => ({
+  unpaidNetworkMax: usdMicros(
+    BigInt(
+      env.integer('UNPAID_NETWORK_USD', {
+        fallback: '50',
+        min: 0,
+        max: 1_000_000_000,
+        meaning:
+          'How much network cost, in whole USD, the apps of one owner may cause in 30 days before it is paid; npx tollgate quota gives an owner another amount. Platform-owned apps are exempt.',
+      }),
+    ) * 1_000_000n,
+  ),
   manualCreditMax: usdMicros(
     BigInt(
       env.integer('QUOTA_MANUAL_CREDIT_USD', {
@@ -47,10 +72,4 @@ export const readEscrowConfig = (env: EnvReader): EscrowConfig => ({
       }),
     ) * 1_000_000n,
   ),
-  lostTickets: env.choice('LOST_TICKETS', {
-    of: ['write_off', 'charge'],
-    fallback: 'write_off',
-    meaning:
-      'What becomes of a call that was signed and whose ticket is lost: write_off frees its money, charge books its bound as an estimate.',
-  }),
 })

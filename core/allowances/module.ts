@@ -12,15 +12,24 @@ import type { MeteringApi } from '../metering/module.ts'
 import type { PlansApi } from '../plans/module.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
-import { CreditQuotaServiceService } from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
+import {
+  CreditQuotaServiceService,
+  NetworkQuotaServiceService,
+} from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import { createAdjustments } from './adjustments.ts'
 import type { EscrowConfig } from './config.ts'
 import { createEscrowModule } from './escrow/module.ts'
 import type { Ledger } from './ledger.ts'
 import { createLimitsRpc } from './limits/rpc.ts'
 import { createLimits } from './limits/service.ts'
-import { createCreditQuota } from './quota.ts'
-import { createAllowancesRpc, createCreditQuotaRpc, createOperatorAllowancesRpc } from './rpc.ts'
+import { createNetworkQuota } from './exposure/quota.ts'
+import { type CreditQuota, createCreditQuota } from './quota.ts'
+import {
+  createAllowancesRpc,
+  createCreditQuotaRpc,
+  createNetworkQuotaRpc,
+  createOperatorAllowancesRpc,
+} from './rpc.ts'
 import { createAllowances } from './service.ts'
 
 export interface AllowancesOthers {
@@ -77,7 +86,7 @@ export function createAllowancesModule(
         OperatorAllowanceServiceService,
         createOperatorAllowancesRpc({ allowances, appOf: clients.appOf }).operatorAllowanceService,
       ),
-      grpcService(CreditQuotaServiceService, createCreditQuotaRpc(quota).creditQuotaService),
+      ...quotaServices(platform, { config, quota }),
       grpcService(LimitServiceService, limitService),
       grpcService(OperatorLimitServiceService, operatorLimitService),
       ...escrow.services,
@@ -85,4 +94,15 @@ export function createAllowancesModule(
     lifecycle: escrow.lifecycle,
     upkeep: [renewPeriods, expireCredits, limits.forgetOld, ...escrow.upkeep],
   }
+}
+
+function quotaServices(
+  { pool, now }: Platform,
+  { config, quota }: Pick<AllowancesOthers, 'config'> & { readonly quota: CreditQuota },
+) {
+  const network = createNetworkQuota({ pool, now, defaultMax: config.unpaidNetworkMax })
+  return [
+    grpcService(CreditQuotaServiceService, createCreditQuotaRpc(quota).creditQuotaService),
+    grpcService(NetworkQuotaServiceService, createNetworkQuotaRpc(network).networkQuotaService),
+  ]
 }

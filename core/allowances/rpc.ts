@@ -15,6 +15,7 @@ import {
 import { DomainError } from '../../proto/errors.ts'
 import type * as quotas from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
+import type { NetworkQuota } from './exposure/quota.ts'
 import type { CreditQuota } from './quota.ts'
 import { parseIdempotencyKey } from '../platform/idempotency.ts'
 import { batchedRpc } from '../rpc/batched.ts'
@@ -49,6 +50,38 @@ export function createCreditQuotaRpc(quota: CreditQuota) {
     ),
   }
   return { creditQuotaService }
+}
+
+export function createNetworkQuotaRpc(quota: NetworkQuota) {
+  const ofAccount = ({ email }: { readonly email: string }) => ({ email, clientId: '' })
+  const networkQuotaService: Handlers<quotas.NetworkQuotaServiceServer> = {
+    getNetworkQuota: rpc(platformAdmin(), async (request: quotas.GetNetworkQuotaRequest) => ({
+      quota: await quota.read(ofAccount(request)),
+    })),
+    setNetworkQuota: rpc(
+      platformAdmin(),
+      async (request: quotas.SetNetworkQuotaRequest, { accountId }, { correlationId }) => ({
+        quota: await quota.change(ofAccount(request), parseMax(request.maxUsdMicros), {
+          name: accountId,
+          correlationId,
+        }),
+      }),
+    ),
+    readNetworkQuota: rpc(operator(), async (request: quotas.ReadNetworkQuotaRequest) => ({
+      quota: await quota.read(request),
+    })),
+    replaceNetworkQuota: rpc(
+      operatorWrite(),
+      async (request: quotas.ReplaceNetworkQuotaRequest, _, { correlationId }) => ({
+        quota: await quota.change(request, parseMax(request.maxUsdMicros), {
+          name: 'operator',
+          correlationId,
+        }),
+      }),
+    ),
+    listReachedNetworkQuotas: rpc(operator(), async () => ({ quotas: await quota.listReached() })),
+  }
+  return { networkQuotaService }
 }
 
 function parseMax(text: string | undefined): UsdMicros | null {

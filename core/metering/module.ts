@@ -7,6 +7,7 @@ import type { BackendApi } from './backend/module.ts'
 import type { NamedUser, ResolveSubjects } from './batch/subjects.ts'
 import type { MeteringConfig } from './config.ts'
 import type { Charge } from './ingest/charges.ts'
+import { deleteOldNetworkCosts } from './ingest/network-cost-store.ts'
 import { conflictOnPoison, createManualIngest } from './ingest/manual-ingest.ts'
 import { createPartitions } from './ingest/partition-store.ts'
 import { createLossRpc } from './loss/rpc.ts'
@@ -80,7 +81,13 @@ export function createMeteringModule(platform: Platform, { backend, ...others }:
       grpcService(LossServiceService, createLossRpc({ ...metering, requireMetering }).lossService),
     ],
     lifecycle: { start: metering.start, stop: metering.stop, ready: metering.ready },
+    upkeep: [deletesOldCosts(platform)],
   }
 }
+
+const deletesOldCosts =
+  ({ pool, now }: Platform) =>
+  (): Promise<void> =>
+    deleteOldNetworkCosts(pool, now())
 
 export type MeteringApi = ReturnType<typeof createMeteringModule>['api']

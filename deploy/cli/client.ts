@@ -10,7 +10,10 @@ import {
   AllowanceServiceClient,
   OperatorAllowanceServiceClient,
 } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
-import { CreditQuotaServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
+import {
+  CreditQuotaServiceClient,
+  NetworkQuotaServiceClient,
+} from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import { OperatorLimitServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import { HoldServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { BillingSettingsServiceClient } from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
@@ -84,6 +87,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     discovery: open(DiscoveryServiceClient),
     plans: open(OperatorPlanServiceClient),
     creditQuotas: open(CreditQuotaServiceClient),
+    networkQuotas: open(NetworkQuotaServiceClient),
     limits: open(OperatorLimitServiceClient),
     holds: open(HoldServiceClient),
     losses: open(LossServiceClient),
@@ -194,6 +198,8 @@ export type CoreReader = Pick<
   | 'readAllowance'
   | 'readBillingSettings'
   | 'readCreditQuota'
+  | 'readNetworkQuota'
+  | 'listReachedNetworkQuotas'
   | 'readLimits'
   | 'readPlans'
   | 'readSubscription'
@@ -349,13 +355,17 @@ const keyCalls = (
 })
 
 const quotaCalls = (
-  { accounts, creditQuotas }: ReturnType<typeof openClients>,
+  { accounts, creditQuotas, networkQuotas }: ReturnType<typeof openClients>,
   options: CallOptions,
 ) => ({
   readAccountQuota: bound(unary(accounts.readAccountQuota.bind(accounts)), options),
   replaceAccountQuota: bound(unary(accounts.replaceAccountQuota.bind(accounts)), options),
   readCreditQuota: bound(unary(creditQuotas.readCreditQuota.bind(creditQuotas)), options),
   replaceCreditQuota: bound(unary(creditQuotas.replaceCreditQuota.bind(creditQuotas)), options),
+  readNetworkQuota: bound(unary(networkQuotas.readNetworkQuota.bind(networkQuotas)), options),
+  replaceNetworkQuota: bound(unary(networkQuotas.replaceNetworkQuota.bind(networkQuotas)), options),
+  listReachedNetworkQuotas: () =>
+    unary(networkQuotas.listReachedNetworkQuotas.bind(networkQuotas))({}, options),
 })
 
 const limitCalls = (limits: OperatorLimitServiceClient, options: CallOptions) => ({

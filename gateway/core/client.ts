@@ -12,7 +12,10 @@ import {
   type GetBalanceResponse,
 } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { LimitService } from '../../proto/gen/es/tollgate/allowances/v1/limits_pb.ts'
-import { CreditQuotaService } from '../../proto/gen/es/tollgate/allowances/v1/quotas_pb.ts'
+import {
+  CreditQuotaService,
+  NetworkQuotaService,
+} from '../../proto/gen/es/tollgate/allowances/v1/quotas_pb.ts'
 import { ReceiptService } from '../../proto/gen/es/tollgate/books/v1/receipts_pb.ts'
 import { BillingService } from '../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
 import { TestClockService } from '../../proto/gen/es/tollgate/billing/v1/clock_pb.ts'
@@ -101,7 +104,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: str
   const { usage, meters, tickets, receipts, losses } = openReports(transport)
   const tokens = createClient(TokenService, transport)
   const allowances = createClient(AllowanceService, transport)
-  const creditQuotas = createClient(CreditQuotaService, transport)
+  const { creditQuotas, networkQuotas } = openQuotas(transport)
   const limits = createClient(LimitService, transport)
   const billing = createClient(BillingService, transport)
   const testClock = createClient(TestClockService, transport)
@@ -243,6 +246,8 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: str
       setCredit: call(creditQuotas.setCreditQuota),
       getAccount: call(accounts.getAccountQuota),
       setAccount: call(accounts.setAccountQuota),
+      getNetwork: call(networkQuotas.getNetworkQuota),
+      setNetwork: call(networkQuotas.setNetworkQuota),
     }),
     billing: ({ call }: CallContext) => ({
       get: call(billing.getBilling),
@@ -316,6 +321,11 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: str
 
 export type Core = ReturnType<typeof connectCore>
 export type CoreCalls = ReturnType<Core['callsFor']>
+
+const openQuotas = (transport: Transport) => ({
+  creditQuotas: createClient(CreditQuotaService, transport),
+  networkQuotas: createClient(NetworkQuotaService, transport),
+})
 
 /** The clients of what people and programs log in with. */
 const openChecks = (transport: Transport) => ({

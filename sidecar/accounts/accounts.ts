@@ -37,6 +37,7 @@ export interface Account extends SessionOwner {
   /** A call with this bound or a higher one was refused for money, and is refused again until then. */
   spentBound: number
   spentUntil: number
+  spentRefusal: Refusal
   readonly spending: Spending
   /** A Lend under way, its leases that core has not taken back yet, and a recall that waits for it. */
   lending: Promise<unknown> | null
@@ -195,6 +196,7 @@ function newAccount(authId: string, at: number): Account {
     reserveUntil: 0,
     spentBound: 0,
     spentUntil: 0,
+    spentRefusal: refusals.insufficientBalance,
     spending: { rate: 0, since: at, sum: 0 },
     lending: null,
     returning: 0,

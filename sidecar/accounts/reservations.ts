@@ -87,6 +87,7 @@ export type Reservations = ReturnType<typeof createReservations>
 function refusalOf({ refusal, limit, limitEndsAt }: ReserveAnswer): Refusal | null {
   if (refusal === '') return null
   if (refusal === 'insufficient_balance') return refusals.insufficientBalance
+  if (refusal === 'owner_debt_ceiling_reached') return refusals.ownerDebtCeilingReached
   if (refusal === 'user_inactive') return refusals.userInactive
   if (refusal === priceChanged) return refusals.billingUnavailable
   return refusal === 'limit_exceeded'

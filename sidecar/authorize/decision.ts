@@ -16,7 +16,7 @@ import {
 } from './funding.ts'
 import { type CallAtHand, createPayments } from './payments.ts'
 import { type PriceCeilings, createMaxPrice } from './max-price.ts'
-import { type Refusal, refusals } from './refusals.ts'
+import { type Refusal, isForMoney, refusals } from './refusals.ts'
 import type { AuthorizeBody } from './request.ts'
 
 /** An answer ready to be sent; `code` is `ok` or the code of the refusal. */
@@ -118,7 +118,7 @@ export function createAuthorizer(
       return { money: 'lease', expiry: payments.payFromLease(call, lease, { bound, at }) }
     // A client that was refused for money asks again every few seconds.
     return account.spentUntil > at && bound >= account.spentBound
-      ? { refusal: refusals.insufficientBalance }
+      ? { refusal: account.spentRefusal }
       : null
   }
 
@@ -133,7 +133,7 @@ export function createAuthorizer(
   function conclude(call: CallAtHand, payment: Payment, source: Source): Decision {
     const { identity, account, session } = call
     if ('refusal' in payment) {
-      if (session && payment.refusal === refusals.insufficientBalance) reportRefused(call, session)
+      if (session && isForMoney(payment.refusal)) reportRefused(call, session)
       return refuse(payment.refusal, source, call)
     }
     const maxPrice = session ? maxPriceOf(session, payment.ceilings ?? account.ceilings) : ''

@@ -9,7 +9,7 @@ import type { Reservation, Reservations } from '../accounts/reservations.ts'
 import type { FirstCall, SessionMemory } from '../accounts/session-calls.ts'
 import type { BoundIdentity } from '../identity/bound-identity.ts'
 import { type CallAtHand, type PaidCall, type Payments } from './payments.ts'
-import { type Refusal, refusals } from './refusals.ts'
+import { type Refusal, isForMoney, refusals } from './refusals.ts'
 
 /** Where the money of a call is from; `core` reserved the call by itself. */
 export type MoneySource = 'lease' | 'core' | 'offline' | 'none'
@@ -184,10 +184,11 @@ export function createFunding(deps: FundingDeps) {
     const { refusal, isRepriced, ceilings } = reservation
     if (isRepriced) return null
     if (!refusal) return { money: 'core', expiry: 0, ceilings }
-    if (refusal !== refusals.insufficientBalance) return { refusal }
+    if (!isForMoney(refusal)) return { refusal }
     account.spentBound = price.bound
     account.spentUntil = clocks.mono() + spentMs
-    return spent
+    account.spentRefusal = refusal
+    return { refusal }
   }
 
   async function reserveCall(call: PaidCall, { bound, ratio }: BoundPrice): Promise<Reservation> {

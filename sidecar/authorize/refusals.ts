@@ -63,11 +63,20 @@ export const refusals = {
     'the app has as many active end users as it may',
   ),
   insufficientBalance: refusal(483, 'insufficient_balance', 'insufficient balance'),
+  ownerDebtCeilingReached: refusal(
+    483,
+    'owner_debt_ceiling_reached',
+    "the network cost of the app owner's apps that is not paid has reached its bound; a platform admin can raise it",
+  ),
   rateUnavailable: refusal(503, 'rate_unavailable', 'no exchange rate'),
   billingUnavailable: refusal(503, 'billing_unavailable', 'billing unavailable'),
   authorizationUnavailable: refusal(503, 'authorization_unavailable', 'authorization unavailable'),
   overloaded: refusal(503, 'authorization_unavailable', 'too many requests in flight'),
 } as const
+
+/** True for a refusal that more money lifts: it proves the call before, and is repeated without core for a second. */
+export const isForMoney = (refusal: Refusal): boolean =>
+  refusal === refusals.insufficientBalance || refusal === refusals.ownerDebtCeilingReached
 
 /** Why core made no user of a subject, by its word in whichever case: the activation gate's reasons, or that it cannot be one. */
 export function refusalWithoutUser(word: string): Refusal {

@@ -72,6 +72,7 @@ export function configOf(env: Readonly<Record<string, string>>): CoreConfig {
     RATE_FIXED: '3000',
     // Apps of tests sell and grow; test/core/billing says what the gate refuses.
     ACTIVATION_GATE_MODE: 'off',
+    UNPAID_NETWORK_USD: '1000000000',
     APP_CREATION: 'accounts',
     QUOTA_APPS_PER_OWNER: '1000',
     QUOTA_MANUAL_CREDIT_USD: '1000000000',

@@ -555,6 +555,7 @@ const services: ServiceDefinition[] = [
   allowances.AllowanceServiceService,
   limits.LimitServiceService,
   quotas.CreditQuotaServiceService,
+  quotas.NetworkQuotaServiceService,
   billing.BillingServiceService,
   clock.TestClockServiceService,
   whatif.WhatIfServiceService,

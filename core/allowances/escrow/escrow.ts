@@ -3,8 +3,15 @@ import { type UsdAttos, networkRatio, usdAttos } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import type { SoldRates } from '../../metering/rating/port.ts'
-import type { UserId } from '../../platform/ids.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
 import { type Account, freeAt, timeOf, unheldAt } from '../account.ts'
+import {
+  type Exposures,
+  type Room,
+  boundedRatio,
+  networkCost,
+  unbounded,
+} from '../exposure/exposure.ts'
 import type { Ledger } from '../ledger.ts'
 import type * as limitChecks from '../limits/enforcement.ts'
 import { type Breach, type PriceCeiling, sessionTypes } from '../limits/limits.ts'
@@ -69,6 +76,8 @@ export interface EscrowDeps {
   readonly losses: Pick<Losses, 'end'>
   readonly leaseSeconds: number
   readonly soldRates: FindSoldRates
+  /** Nothing is bounded when absent. */
+  readonly exposures?: Exposures
 }
 
 /** What the versions of plans sell at that locked accounts are on. */
@@ -94,13 +103,14 @@ export interface ReserveCall extends AuthorisedCall {
 export interface ReserveAnswer {
   /**
    * Null when the call is allowed. `price_changed`: its ticket may sell for more than its bound. `not_owner`: another process
-   * has the sidecar's id.
+   * has the sidecar's id. `owner_debt_ceiling_reached`: the apps of its owner cost as much as they may (exposure.ts).
    */
   readonly refusal:
     | 'insufficient_balance'
     | 'user_inactive'
     | 'limit_exceeded'
     | 'price_changed'
+    | 'owner_debt_ceiling_reached'
     | 'not_owner'
     | null
   /** The limit that the call would break. */
@@ -138,11 +148,14 @@ const sharedSeconds = 600
  * that it touches in the order of their ids, and knows no clock: `at` is the time. Its invariant: `lent` and `pending` of an
  * account are the sums over its leases and its pending authorisations, and only allowed calls raise both together.
  */
-export function createEscrow({ store, accounts, losses, leaseSeconds, soldRates }: EscrowDeps) {
+export function createEscrow(deps: EscrowDeps) {
+  const { store, accounts, losses, leaseSeconds, soldRates, exposures = unbounded } = deps
+
   /** Opens and renews leases. CONFLICT when another process has the sidecar's id. */
   async function lend(db: Db, { process, calls }: LendRequest, at: Date) {
     if (!(await store.ownsSidecar(db, process))) throw notOwner()
-    const { find, leases, sold, save } = await lock(db, calls, { at })
+    const { find, leases, ...locked } = await lock(db, calls, { at })
+    const { sold, save } = await openRooms(db, calls, { ...locked, amountOf: usefulSlice, at })
     const sessions = await joinSessions(db, { process, calls }, at)
     const heard = await hear(db, { process, calls }, leases)
     const limits = await store.findLenderLimits(db, usersOf(calls))
@@ -150,8 +163,9 @@ export function createEscrow({ store, accounts, losses, leaseSeconds, soldRates 
       const account = find(call)
       if (!account) return null
       const isLimited = limits.isLimited(call.userId)
-      const answer = lendTo(call, { process, account, leases, leaseSeconds, isLimited, at })
-      const { retailRatio, ceilings: ofPlan } = sold(call)
+      const { retailRatio, ceilings: ofPlan, room } = sold(call)
+      const situation = { process, account, leases, leaseSeconds, isLimited, retailRatio, room, at }
+      const answer = lendTo(call, situation)
       const ceilings = [...limits.ceilings(call.userId), ...ofPlan]
       const session = sessions.get(call) ?? null
       const unheardMs = session ? heard.unheardMs(call, at) : 0
@@ -200,10 +214,12 @@ export function createEscrow({ store, accounts, losses, leaseSeconds, soldRates 
   /** Holds the bounds of single calls, of any sidecars: all that fit into what is free, in their order. */
   async function reserve(db: Db, calls: readonly ReserveCall[], at: Date) {
     const owners = await noteReservations(db, calls, at)
-    const { find, leases, sold, save } = await lock(db, calls, {
+    const { find, leases, ...locked } = await lock(db, calls, {
       at,
       hasLeases: ({ lent }) => lent > 0n,
     })
+    const amountOf = ({ bound }: ReserveCall): bigint => bound
+    const { sold, save } = await openRooms(db, calls, { ...locked, amountOf, at })
     const tallies = await store.loadTallies(
       db,
       calls.filter(find).map((call) => toLimited(call)),
@@ -213,11 +229,12 @@ export function createEscrow({ store, accounts, losses, leaseSeconds, soldRates 
     const answers = calls.map((call): ReserveAnswer | null => {
       const account = find(call)
       if (!account) return null
-      const { retailRatio, ceilings: ofPlan } = sold(call)
+      const { retailRatio, ceilings: ofPlan, room } = sold(call)
+      const network = networkCost(call.bound, call.soldAt ?? retailRatio)
       const answer = owners.has(processKey(call.process))
-        ? hold(call, { account, leases, tallies, retailRatio, at })
+        ? hold(call, { account, leases, tallies, retailRatio, room, network, at })
         : refuse('not_owner')
-      if (answer.refusal === null) allowed.push(stamp(call, call.process, at))
+      if (answer.refusal === null) allowed.push({ ...stamp(call, call.process, at), network })
       const ceilings = [...(tallies?.ceilings(toLimited(call)) ?? []), ...ofPlan]
       return { ...answer, ceilings, retailRatio, remaining: unheldAt(account, timeOf(account, at)) }
     })
@@ -269,12 +286,18 @@ export function createEscrow({ store, accounts, losses, leaseSeconds, soldRates 
   }
 
   async function apply(db: Db, batch: Report, at: Date) {
-    const { find, leases, save } = await lock(
+    const { find, leases, sold, save } = await lock(
       db,
       [...batch.calls, ...batch.refused, ...batch.returned],
       { at },
     )
-    const calls = batch.calls.filter(find).map((call) => stamp(call, batch.process, at))
+    const ratioOf = (call: AuthorisedCall): bigint =>
+      leases.of(call.userId).find(({ id }) => id === call.leaseId)?.retailRatio ??
+      sold(call).retailRatio
+    const calls = batch.calls.filter(find).map((call) => ({
+      ...stamp(call, batch.process, at),
+      network: networkCost(call.bound, ratioOf(call)),
+    }))
     const early = await store.takeEarlyTickets(db, calls)
     const figures = { used: 0n, returned: 0n, late: { count: 0, amount: 0n } }
     calls.forEach((call, index) => {
@@ -365,11 +388,58 @@ export function createEscrow({ store, accounts, losses, leaseSeconds, soldRates 
     return { find: ({ userId }: UserKey) => byUser.get(userId), leases, sold, save }
   }
 
+  /**
+   * Opens the rooms of the apps of calls. In a bounded app a plan that sells for next to nothing has bounds at a ratio from
+   * which their network cost can be told. Returns what was locked, with the rooms.
+   */
+  async function openRooms<Call extends UserKey>(
+    db: Db,
+    calls: readonly Call[],
+    { sold, save, amountOf, at }: OpenRooms<Call>,
+  ) {
+    const needs = new Map<AppId, bigint>()
+    for (const call of calls) {
+      const need = networkCost(amountOf(call), sold(call).retailRatio)
+      needs.set(call.appId, (needs.get(call.appId) ?? 0n) + need)
+    }
+    const rooms = await exposures.open(db, needs, at)
+    return {
+      sold: (call: Call) => {
+        const { retailRatio, ceilings } = sold(call)
+        const room = rooms.find(call.appId)
+        return { ceilings, room, retailRatio: room ? boundedRatio(retailRatio) : retailRatio }
+      },
+      save: async (): Promise<void> => {
+        await save()
+        await rooms.save(db)
+      },
+    }
+  }
+
+  /** What a lease for the call would hold where money is plenty. */
+  const usefulSlice = ({ bound, spending }: LendCall): bigint => {
+    const [calls, time] = [bound * 4n, spending * BigInt(leaseSeconds)]
+    return calls > time ? calls : time
+  }
+
   return { lend, reserve, report, recall }
 }
 
 export type Escrow = ReturnType<typeof createEscrow>
 export type { LendAnswer, LendCall }
+
+interface OpenRooms<Call extends UserKey> {
+  readonly sold: (call: UserKey) => Sold
+  readonly save: () => Promise<void>
+  /** What the call would take, at retail. */
+  readonly amountOf: (call: Call) => bigint
+  readonly at: Date
+}
+
+interface Sold {
+  readonly retailRatio: bigint
+  readonly ceilings: readonly PriceCeiling[]
+}
 
 type FindAccount = (user: UserKey) => Account | undefined
 
@@ -399,7 +469,7 @@ const refuse = (refusal: ReserveAnswer['refusal'], more: Partial<HoldAnswer> = {
 
 function hold(
   call: ReserveCall,
-  { account, leases, tallies, retailRatio, at }: Holding,
+  { account, leases, tallies, retailRatio, room, network, at }: Holding,
 ): HoldAnswer {
   if (!call.isActive) return refuse('user_inactive')
   if (call.soldAt !== null && call.soldAt < retailRatio) return refuse('price_changed')
@@ -412,6 +482,8 @@ function hold(
     const isRecalled = leases.recall(account, { missing: call.bound - free, at })
     return refuse('insufficient_balance', { isRecalled })
   }
+  if (room && network > room.left) return refuse('owner_debt_ceiling_reached')
+  if (room) room.left -= network
   tallies?.count(limited, at)
   account.pending = usdAttos(account.pending + call.bound)
   return refuse(null)
@@ -422,6 +494,9 @@ interface Holding {
   readonly leases: Leases
   readonly tallies: Tallies | null
   readonly retailRatio: bigint
+  readonly room: Room | null
+  /** The bound at network price. */
+  readonly network: UsdAttos
   readonly at: Date
 }
 

@@ -1,6 +1,7 @@
 import { uuidV7 } from '../../lib/crypto.ts'
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { addSeconds } from '../../lib/time.ts'
+import { type Room, lendable, networkCost } from '../exposure/exposure.ts'
 import { type Account, freeAt, timeOf, uncommittedAt, unheldAt } from '../account.ts'
 import { type Leases, restOf } from './leases.ts'
 import type { Lease, SidecarProcess, UserKey } from './port.ts'
@@ -43,6 +44,10 @@ interface Situation {
   readonly leaseSeconds: number
   /** True for a user with limits: each of its calls is reserved. */
   readonly isLimited: boolean
+  /** What a bound at network price is multiplied by, scaled by 10^18. */
+  readonly retailRatio: bigint
+  /** What the app's owner may still cost; null without a bound. */
+  readonly room: Room | null
   readonly at: Date
 }
 
@@ -77,30 +82,35 @@ function renew(call: LendCall, situation: Situation): LentLease | null {
   const { process, account, leases, at } = situation
   if (account.lendAfter !== null && account.lendAfter > at) return null
   const own = leases.of(account.userId).find(({ instance }) => instance === process.instance)
-  if (!own) return extend(call, situation, newLease(process, account, at))
+  if (!own) return extend(call, situation, newLease(process, account, situation))
   // An ended lease is an orphan: unmatched tickets may have lowered it. The sidecar returns it, and gets a new one.
   return own.recalledAt !== null || own.endsAt <= at ? null : extend(call, situation, own)
 }
 
 function extend(call: LendCall, situation: Situation, lease: Lease): LentLease | null {
-  const { account, leases, leaseSeconds, at } = situation
+  const { account, leases, leaseSeconds, retailRatio, room, at } = situation
   const rest = usdAttos(lease.amount - usedOf(lease, call))
   const endsAt = addSeconds(at, leaseSeconds + graceSeconds)
-  const free = uncommittedAt(account, {
+  const uncommitted = uncommittedAt(account, {
     at: timeOf(account, at),
     until: timeOf(account, endsAt),
   })
   // What is held must not be held until after the end of its money.
-  if (free < 0n) return rest > 0n && rest >= call.bound ? untilItsEnd(lease, at) : null
-  const slice = sliceOf({ ...call, free, rest }, leaseSeconds)
+  if (uncommitted < 0n) return rest > 0n && rest >= call.bound ? untilItsEnd(lease, at) : null
+  const free = room ? least(uncommitted, lendable(room, retailRatio)) : uncommitted
+  const slice = sliceOf({ ...call, free, rest, retailRatio }, leaseSeconds)
   if (slice === null) return null
   const raise = slice - rest
+  if (room) room.left -= networkCost(raise, retailRatio)
+  if (retailRatio < lease.retailRatio) lease.retailRatio = retailRatio
   lease.amount = usdAttos(lease.amount + raise)
   lease.endsAt = endsAt
   account.lent = usdAttos(account.lent + raise)
   leases.put(lease)
   return { id: lease.id, amount: lease.amount, seconds: leaseSeconds }
 }
+
+const least = (a: UsdAttos, b: bigint): UsdAttos => (a < b ? a : usdAttos(b))
 
 // A sidecar whose last answer was lost may not know its lease; then core's figure counts.
 function usedOf(lease: Lease, { leaseId, used }: LendCall): bigint {
@@ -113,7 +123,11 @@ function untilItsEnd(lease: Lease, at: Date): LentLease | null {
   return seconds < usefulSeconds ? null : { id: lease.id, amount: lease.amount, seconds }
 }
 
-const newLease = ({ id, instance }: SidecarProcess, user: UserKey, at: Date): Lease => ({
+const newLease = (
+  { id, instance }: SidecarProcess,
+  user: UserKey,
+  { at, retailRatio }: Situation,
+): Lease => ({
   appId: user.appId,
   userId: user.userId,
   id: uuidV7(at.getTime()),
@@ -124,6 +138,7 @@ const newLease = ({ id, instance }: SidecarProcess, user: UserKey, at: Date): Le
   createdAt: at,
   endsAt: at,
   recalledAt: null,
+  retailRatio,
 })
 
 /** Lowers a lease, and with it what is lent. Returns the part of `amount` that the lease had left. */

@@ -10,6 +10,7 @@ import { findApp } from '../../platform/clients.ts'
 import type { Platform } from '../../platform/platform.ts'
 import { grpcService } from '../../rpc/serve.ts'
 import type { EscrowConfig } from '../config.ts'
+import { createExposures } from '../exposure/exposure.ts'
 import type { Ledger } from '../ledger.ts'
 import { createEscrow } from './escrow.ts'
 import { createHolds } from './holds.ts'
@@ -39,7 +40,8 @@ export function createEscrowModule(platform: Platform, others: EscrowOthers) {
   const meters = createEscrowMetrics(platform.metrics, figuresOf(platform))
   const losses = createLosses({ store, insertAdjustment: ledger.insertAdjustment, lostTickets })
   const parts = { ...platform, store, accounts: ledger, losses, meters, users }
-  const rules = createEscrow({ ...parts, leaseSeconds, soldRates: metering.soldRates })
+  const exposures = createExposures({ defaultMax: config.unpaidNetworkMax })
+  const rules = createEscrow({ ...parts, leaseSeconds, soldRates: metering.soldRates, exposures })
   const { boundRate } = metering
   const escrow = createEscrowService({ ...parts, escrow: rules, boundRate })
   const release = createRelease({

@@ -159,6 +159,8 @@ export interface Lease extends UserKey {
   /** By core's clock, its margin included: from here on the lease is an orphan. */
   endsAt: Date
   recalledAt: Date | null
+  /** The lowest ratio of retail to network price under which it was lent, scaled by 10^18. */
+  retailRatio: bigint
 }
 
 export interface LeaseChanges {
@@ -176,6 +178,8 @@ export interface NewAuthorisation extends UserKey {
   readonly keyId: string | null
   readonly sessionType: string
   readonly bound: UsdAttos
+  /** The bound at network price. */
+  readonly network?: UsdAttos
   /** Core's time of the reservation or report. */
   readonly authorisedAt: Date
   readonly isApproximate: boolean

@@ -1,4 +1,4 @@
-import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import { type UsdAttos, networkRatio, usdAttos } from '../../lib/money.ts'
 
 /** How much of a user's money a lease holds: pure policy (docs/escrow.md "Lease"). Amounts are atto-dollars. */
 
@@ -11,6 +11,8 @@ export interface SliceRequest {
   readonly bound: UsdAttos
   /** What the user spends in a second at this sidecar. */
   readonly spending: UsdAttos
+  /** What a bound at network price is multiplied by, scaled by 10^18. */
+  readonly retailRatio?: bigint
 }
 
 const shareOfFree = 4n
@@ -25,10 +27,12 @@ const attosPerNano = 1_000_000_000n
  * quarter of what is free does not cover the call at hand.
  */
 export function sliceOf(
-  { free, rest, bound, spending }: SliceRequest,
+  { free, rest, bound, spending, retailRatio = networkRatio }: SliceRequest,
   leaseSeconds: number,
 ): UsdAttos | null {
-  const calls = bound === 0n ? callsUnknown : bound * callsMin
+  const unknown =
+    retailRatio < networkRatio ? (callsUnknown * retailRatio) / networkRatio : callsUnknown
+  const calls = bound === 0n ? unknown : bound * callsMin
   const useful = max(spending * BigInt(leaseSeconds), calls)
   const most = (free + rest) / shareOfFree
   const slice = min(useful, most)

@@ -149,6 +149,7 @@ export const settingNames: readonly string[] = [
   'TOLLGATE_DATA_DIR',
   'TRUSTED_PROXY_HOPS',
   'TRUSTED_PROXY_SECRET',
+  'UNPAID_NETWORK_USD',
   'UNTYPED_CALL_USD',
   'USER_PROVIDER',
   'USER_TOKEN_TTL_SECONDS',

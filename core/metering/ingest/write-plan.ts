@@ -47,6 +47,7 @@ import {
   createSettlingColumns,
   stepsOf,
 } from './charges.ts'
+import { type NetworkCost, addNetworkCosts } from './network-cost-store.ts'
 import { type HourSums, type Sums, addHours, hoursStatement } from './hour-store.ts'
 import {
   type RepeatedSequences,
@@ -181,11 +182,16 @@ export async function executePlan(
   await options.emit?.(db, keysOf(plan, options.firstParts), at)
   const charges = chargesOf(plan, options.firstParts)
   const settling = listSettling(plan)
+  const chargeOptions = { id: chargeId, at, ratesKnownAt, settling, confirm }
+  const charged = await options.charge(db, charges, chargeOptions)
+  await addNetworkCosts(db, sessions.map(networkCostOf), at)
   return {
-    ...(await options.charge(db, charges, { id: chargeId, at, ratesKnownAt, settling, confirm })),
+    ...charged,
     anomalies: { forked: replayed.size, late: sumOf(sessions, ({ late }) => late), lost },
   }
 }
+
+const networkCostOf = ({ subject: { appId }, cost }: SessionSums): NetworkCost => ({ appId, cost })
 
 const sumOf = (sessions: readonly SessionSums[], of: (session: SessionSums) => number): number =>
   sessions.reduce((sum, session) => sum + of(session), 0)

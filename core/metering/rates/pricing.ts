@@ -18,6 +18,7 @@ import {
   userCharges,
 } from '../ingest/charges.ts'
 import { priceHours } from '../ingest/hour-store.ts'
+import { addNetworkCosts } from '../ingest/network-cost-store.ts'
 import { bookInParts } from '../ingest/parts.ts'
 import { isPoison } from '../ingest/poison.ts'
 import { priceSessions } from '../ingest/session-store.ts'
@@ -174,6 +175,7 @@ export function createPricing({
       settling: settlingOf(sold),
       confirm,
     })
+    await addNetworkCosts(db, sold, at)
     return { count: sold.length, ...result }
   }
 

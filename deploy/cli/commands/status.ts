@@ -1,4 +1,5 @@
 import { type Command, parse, withCore } from '../command.ts'
+import { usd } from '../money.ts'
 import { printJson, printLines, table } from '../output.ts'
 
 export const status: Command = {
@@ -10,15 +11,18 @@ export const status: Command = {
         text:
           'Shows for each stream how far it was read, and how many of its events became tickets, were duplicates, ' +
           'were ignored by type, or were quarantined. It also shows how many tickets wait for a rate, and the rate ' +
-          'at which a ticket would be priced now.',
+          'at which a ticket would be priced now, and the owners whose unpaid network cost has reached its bound.',
       },
     ],
     examples: ['npx tollgate status', 'npx tollgate status --json --target core.example:50051'],
   },
   run: async (argv) => {
     const { values } = parse(argv, { json: { type: 'boolean' } })
-    const metering = await withCore(values, (core) => core.meteringStatus())
-    if (values.json) return (printJson(metering), 0)
+    const { metering, reached } = await withCore(values, async (core) => ({
+      metering: await core.meteringStatus(),
+      reached: (await core.listReachedNetworkQuotas()).quotas,
+    }))
+    if (values.json) return (printJson({ ...metering, reachedNetworkQuotas: reached }), 0)
     const columns = [
       'stream',
       'partition',
@@ -46,6 +50,10 @@ export const status: Command = {
       metering.usableRate
         ? `Rate: 1 ETH = ${metering.usableRate.usdPerEth} USD, ${metering.usableRate.source}, ${metering.usableRate.observedAt}`
         : 'Rate: NONE is usable: calls are refused and tickets wait. Set one: npx tollgate rate set USD_PER_ETH',
+      ...reached.map(
+        ({ email, clientId, unpaidUsdMicros, maxUsdMicros }) =>
+          `Calls are refused for ${email || clientId}: ${usd({ micros: unpaidUsdMicros })} of ${usd({ micros: maxUsdMicros })} of network cost are not paid (tollgate quota)`,
+      ),
     ])
     return 0
   },

@@ -1,4 +1,8 @@
 import { Type } from 'typebox'
+import type {
+  GetNetworkQuotaResponse,
+  SetNetworkQuotaResponse,
+} from '../../../proto/gen/es/tollgate/allowances/v1/quotas_pb.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
@@ -23,14 +27,26 @@ const AccountQuota = named(
   }),
   'AccountQuota',
 )
+const NetworkQuota = named(
+  Type.Object({
+    email: Type.String(),
+    maxUsdMicros: Micros('What the apps of the account may cost the operator before it is paid.'),
+    unpaidUsdMicros: Micros(
+      'What they do: network cost that was booked in 30 days and is not paid, and what is lent and pending.',
+    ),
+  }),
+  'NetworkQuota',
+)
 
-/** What an app may have given and an account may own, for platform admins. */
+/** What an app may have given and an account may own or cost, for platform admins. */
 export function quotaRoutes(app: App): void {
-  addSchemas(app, [CreditQuota, AccountQuota])
+  addSchemas(app, [CreditQuota, AccountQuota, NetworkQuota])
   getCreditQuota(app)
   setCreditQuota(app)
   getAccountQuota(app)
   setAccountQuota(app)
+  getNetworkQuota(app)
+  setNetworkQuota(app)
 }
 
 const creditQuotaUrl = '/api/v1/quotas/credit/:clientId'
@@ -132,3 +148,59 @@ function setAccountQuota(app: App): void {
       core.quotas.setAccount({ email, appsMax: appsMax ?? undefined }),
   )
 }
+
+const networkQuotaUrl = '/api/v1/quotas/network'
+
+function getNetworkQuota(app: App): void {
+  app.get(
+    networkQuotaUrl,
+    route(
+      { guard, refuses: ['NOT_FOUND'] },
+      {
+        operationId: 'getNetworkQuota',
+        summary: "What an owner's apps may cost before it is paid, and do",
+        description: 'Platform-owned apps do not count. For platform admins.',
+        tags,
+        querystring: Type.Object({ email: required('Of the account.') }),
+        response: { 200: ref(NetworkQuota) },
+      },
+    ),
+    async ({ query, core }) => renderNetwork(await core.quotas.getNetwork(query)),
+  )
+}
+
+function setNetworkQuota(app: App): void {
+  app.put(
+    networkQuotaUrl,
+    route(
+      { guard, refuses: ['NOT_FOUND'], amounts: ['maxUsdMicros'] },
+      {
+        operationId: 'setNetworkQuota',
+        summary: "Change what an owner's apps may cost before it is paid",
+        description: 'Is written to the audit log. For platform admins.',
+        tags,
+        body: Type.Object(
+          {
+            email: required('Of the account.'),
+            maxUsdMicros: nullable({
+              pattern: '^(0|[1-9][0-9]{0,15})$',
+              description: "null for the deployment's; at most 10^15",
+            }),
+          },
+          { additionalProperties: false },
+        ),
+        response: { 200: ref(NetworkQuota) },
+      },
+    ),
+    async ({ body: { email, maxUsdMicros }, core }) =>
+      renderNetwork(
+        await core.quotas.setNetwork({ email, maxUsdMicros: maxUsdMicros ?? undefined }),
+      ),
+  )
+}
+
+const renderNetwork = ({ quota }: GetNetworkQuotaResponse | SetNetworkQuotaResponse) => ({
+  email: quota?.email ?? '',
+  maxUsdMicros: quota?.maxUsdMicros ?? '',
+  unpaidUsdMicros: quota?.unpaidUsdMicros ?? '',
+})

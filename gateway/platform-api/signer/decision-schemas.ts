@@ -103,7 +103,7 @@ export const refusalCodes = {
   ],
   429: ['limit_exceeded'],
   431: ['request_too_large'],
-  483: ['insufficient_balance'],
+  483: ['insufficient_balance', 'owner_debt_ceiling_reached'],
   503: ['rate_unavailable', 'billing_unavailable', 'authorization_unavailable'],
 } as const
 

@@ -54,6 +54,9 @@ const elsewhere: Readonly<Record<string, string>> = {
   credit_quotas:
     'what a platform admin allows, and a bound of what is unspent, which is counted anew when it is reached',
   limit_sessions: 'what limits count, by the bounds of calls',
+  network_costs: 'sums that bound what an owner may cost: no figure of the books',
+  network_exposures:
+    'what a platform admin allows an owner to cost, and a bound that is counted anew',
   quarantine: 'events that are no money yet',
   ticket_archives: 'proved as a whole (archive.test.ts)',
   archived_charges: 'proved against their charges (archive.test.ts)',

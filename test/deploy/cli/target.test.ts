@@ -71,6 +71,7 @@ const writes = [
   'keys rewrap',
   'quota set --app app_1 --usd-micros 1',
   'quota set --email ada@example.com --apps 3',
+  'quota set --email ada@example.com --network-usd-micros 1',
   'billing cut --app app_1 10',
   'billing mode --app app_1 merchant',
   'billing cap --app app_1 3',

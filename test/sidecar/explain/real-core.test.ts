@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { connectCore } from '../../../deploy/cli/client.ts'
 import { createLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
 import type { GetDecisionResponse } from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
@@ -106,6 +107,20 @@ describe('a refusal by a sidecar before a real core', () => {
       rule: 'other_identity',
       credential: { source: 'memory', ageMs: 3_000 },
     })
+  })
+
+  it("names the network cost that the app's owner has not paid, without core for a second", async () => {
+    const operator = connectCore({ target: core.core.target, token: serviceToken, tls: undefined })
+    const owner = { email: '', clientId: app.clientId }
+    await operator.replaceNetworkQuota({ ...owner, maxUsdMicros: '0' })
+    const { apiKey } = await newKey('dora')
+    const reply = await ask(apiKey)
+    expect(reply.json).toMatchObject({ status: 483, code: 'owner_debt_ceiling_reached' })
+    const { explanation } = await explanationOf(reply)
+    expect(String(explanation)).toContain('UNPAID_NETWORK_USD')
+    await operator.replaceNetworkQuota({ ...owner, maxUsdMicros: undefined })
+    expect((await ask(apiKey)).json).toMatchObject({ code: 'owner_debt_ceiling_reached' })
+    operator.close()
   })
 
   it('is explained later, when core was away', async () => {

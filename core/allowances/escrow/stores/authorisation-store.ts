@@ -31,13 +31,14 @@ export async function insertAuthorisations(
       'insert-authorisations',
       sql`
     insert into authorisations (app_id, user_id, session_id, sequence_number, signed_micros, sidecar_id, key_id, session_type,
-                                bound_attos, authorised_at, approximate, offline)
+                                bound_attos, authorised_at, approximate, offline, network_attos)
     select * from unnest(
       ${appsOf(authorisations)}::uuid[], ${usersOf(authorisations)}::uuid[], ${sessionsOf(authorisations)}::text[],
       ${numbersOf(authorisations)}::bigint[], ${plain((row) => row.signedMicros)}::bigint[],
       ${text((row) => row.sidecarId)}::text[], ${plain((row) => row.keyId)}::uuid[], ${text((row) => row.sessionType)}::text[],
       ${plain((row) => row.bound)}::numeric[], ${plain((row) => row.authorisedAt.toISOString())}::timestamptz[],
-      ${plain((row) => row.isApproximate)}::boolean[], ${plain((row) => row.isOffline)}::boolean[])`,
+      ${plain((row) => row.isApproximate)}::boolean[], ${plain((row) => row.isOffline)}::boolean[],
+      ${plain((row) => row.network ?? null)}::numeric[])`,
     ),
   )
 }

@@ -17,6 +17,7 @@ interface LeaseRow {
   created_at: Date
   ends_at: Date
   recalled_at: Date | null
+  retail_ratio: string
 }
 
 const fromRow = (row: LeaseRow): Lease => ({
@@ -30,6 +31,7 @@ const fromRow = (row: LeaseRow): Lease => ({
   createdAt: row.created_at,
   endsAt: row.ends_at,
   recalledAt: row.recalled_at,
+  retailRatio: BigInt(row.retail_ratio),
 })
 
 export async function findLeases(db: Db, users: readonly UserKey[]): Promise<Lease[]> {
@@ -38,7 +40,7 @@ export async function findLeases(db: Db, users: readonly UserKey[]): Promise<Lea
     db,
     sql`
     select l.app_id, l.user_id, l.id, l.sidecar_id, l.instance, l.amount_attos, l.used_attos, l.created_at, l.ends_at,
-           l.recalled_at
+           l.recalled_at, l.retail_ratio
     from unnest(${appsOf(users)}::uuid[], ${usersOf(users)}::uuid[]) as w (app_id, user_id)
     join leases l on l.app_id = w.app_id and l.user_id = w.user_id`,
   )
@@ -58,25 +60,28 @@ const iso = (instant: Date | null): string | null => instant && instant.toISOStr
 async function insertLeases(db: Db, leases: readonly Lease[]): Promise<void> {
   const plain = (value: (lease: Lease) => string | bigint | null) => plainArray(leases.map(value))
   await db.query(sql`
-    insert into leases (app_id, user_id, id, sidecar_id, instance, amount_attos, used_attos, created_at, ends_at, recalled_at)
+    insert into leases (app_id, user_id, id, sidecar_id, instance, amount_attos, used_attos, created_at, ends_at, recalled_at,
+                        retail_ratio)
     select * from unnest(
       ${appsOf(leases)}::uuid[], ${usersOf(leases)}::uuid[], ${plain((lease) => lease.id)}::uuid[],
       ${textArray(leases.map((lease) => lease.sidecarId))}::text[], ${plain((lease) => lease.instance)}::uuid[],
       ${plain((lease) => lease.amount)}::numeric[], ${plain((lease) => lease.used)}::numeric[],
       ${plain((lease) => iso(lease.createdAt))}::timestamptz[], ${plain((lease) => iso(lease.endsAt))}::timestamptz[],
-      ${plain((lease) => iso(lease.recalledAt))}::timestamptz[])`)
+      ${plain((lease) => iso(lease.recalledAt))}::timestamptz[], ${plain((lease) => lease.retailRatio)}::numeric[])`)
 }
 
 async function updateLeases(db: Db, leases: readonly Lease[]): Promise<void> {
   const plain = (value: (lease: Lease) => string | bigint | null) => plainArray(leases.map(value))
   await db.query(sql`
     update leases l
-    set amount_attos = c.amount, used_attos = c.used, ends_at = c.ends_at, recalled_at = c.recalled_at
+    set amount_attos = c.amount, used_attos = c.used, ends_at = c.ends_at, recalled_at = c.recalled_at,
+        retail_ratio = c.retail_ratio
     from unnest(
       ${appsOf(leases)}::uuid[], ${usersOf(leases)}::uuid[], ${plain((lease) => lease.id)}::uuid[],
       ${plain((lease) => lease.amount)}::numeric[], ${plain((lease) => lease.used)}::numeric[],
-      ${plain((lease) => iso(lease.endsAt))}::timestamptz[], ${plain((lease) => iso(lease.recalledAt))}::timestamptz[])
-      as c (app_id, user_id, id, amount, used, ends_at, recalled_at)
+      ${plain((lease) => iso(lease.endsAt))}::timestamptz[], ${plain((lease) => iso(lease.recalledAt))}::timestamptz[],
+      ${plain((lease) => lease.retailRatio)}::numeric[])
+      as c (app_id, user_id, id, amount, used, ends_at, recalled_at, retail_ratio)
     where l.app_id = c.app_id and l.user_id = c.user_id and l.id = c.id`)
 }
 

@@ -6,6 +6,7 @@ import {
   parse,
   withCore,
 } from '../../command.ts'
+import type { ReadNetworkQuotaResponse } from '../../../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import { usd } from '../../money.ts'
 import { printJson, printLines, properties } from '../../output.ts'
 
@@ -15,17 +16,20 @@ export const quota: Command = {
     usages: [
       {
         syntax: 'tollgate quota show (--app APP | --email EMAIL) [--json]',
-        text: 'Prints how much credit an app may have given and its users have not spent, or how many apps an account may own.',
+        text:
+          'Prints how much credit an app may have given and its users have not spent, or how many apps an account may own. ' +
+          "With both it prints the owner's network cost of 30 days that is not paid, with what is lent and pending; platform-owned apps are exempt.",
       },
       {
         syntax:
-          'tollgate quota set (--app APP --usd-micros N | --email EMAIL --apps N | ... default) [--json]',
+          'tollgate quota set (--app APP --usd-micros N | --email EMAIL --apps N | (--app APP | --email EMAIL) --network-usd-micros N | ... default) [--json]',
         text: 'Gives an app or an account another quota. N is a whole number, or default for that of the deployment. The audit log has it.',
       },
     ],
     examples: [
       'npx tollgate quota show --app app_0123456789abcdef01234567',
       'npx tollgate quota set --email ada@example.com --apps 25',
+      'npx tollgate quota set --email ada@example.com --network-usd-micros 200000000',
     ],
   },
   run: async (argv) => {
@@ -34,36 +38,74 @@ export const quota: Command = {
       email: { type: 'string' },
       apps: { type: 'string' },
       'usd-micros': { type: 'string' },
+      'network-usd-micros': { type: 'string' },
       json: { type: 'boolean' },
     })
     const [verb, ...rest] = positionals
-    const { app, email, apps, 'usd-micros': micros } = values
+    const { app, email } = values
     if ((verb !== 'show' && verb !== 'set') || rest.length > 0)
       throw new UsageError('quota takes "show" or "set"')
-    const print = values.json ? printJson : (answer: object) => printLines(linesOf(answer))
-    if (app !== undefined)
-      print(await ofApp(values, app, verb === 'set' ? numberOf(micros, '--usd-micros') : undefined))
-    else if (email !== undefined)
-      print(await ofAccount(values, email, verb === 'set' ? numberOf(apps, '--apps') : undefined))
-    else throw new UsageError('quota needs --app or --email')
+    if ((app === undefined) === (email === undefined))
+      throw new UsageError('quota needs --app or --email')
+    const owner = { clientId: app ?? '', email: email ?? '' }
+    const answer = verb === 'show' ? await show(values, owner) : await set(values, owner)
+    if (values.json) printJson(answer)
+    else printLines(linesOf(answer))
     return 0
   },
 }
 
-/** Reads the quota of an app, or changes it: null means the deployment's. */
-const ofApp = (values: Target, clientId: string, max: string | null | undefined) =>
-  max === undefined
-    ? withCore(values, (core) => core.readCreditQuota({ clientId }))
-    : changeCore(values, (core) =>
-        core.replaceCreditQuota({ clientId, maxUsdMicros: max ?? undefined }),
-      )
+/** An owner by one of its apps or by the account's address; the other is empty. */
+interface Owner {
+  readonly clientId: string
+  readonly email: string
+}
 
-const ofAccount = (values: Target, email: string, max: string | null | undefined) =>
-  max === undefined
-    ? withCore(values, (core) => core.readAccountQuota({ email }))
-    : changeCore(values, (core) =>
-        core.replaceAccountQuota({ email, appsMax: max === null ? undefined : Number(max) }),
-      )
+interface Values extends Target {
+  readonly apps?: string | undefined
+  readonly 'usd-micros'?: string | undefined
+  readonly 'network-usd-micros'?: string | undefined
+}
+
+const show = (values: Target, { clientId, email }: Owner): Promise<object> =>
+  withCore(values, async (core) => {
+    const own =
+      email === ''
+        ? await core.readCreditQuota({ clientId })
+        : await core.readAccountQuota({ email })
+    const { settings } = email === '' ? await core.readBillingSettings({ clientId }) : {}
+    if (settings?.isPlatformOwned) return own
+    return { ...own, ...networkOf(await core.readNetworkQuota({ clientId, email })) }
+  })
+
+/** Changes one quota; null means the deployment's. */
+async function set(values: Values, owner: Owner): Promise<object> {
+  const network = values['network-usd-micros']
+  if (network !== undefined) {
+    const max = numberOf(network, '--network-usd-micros')
+    return networkOf(
+      await changeCore(values, (core) =>
+        core.replaceNetworkQuota({ ...owner, maxUsdMicros: max ?? undefined }),
+      ),
+    )
+  }
+  const { clientId, email } = owner
+  if (email === '') {
+    const max = numberOf(values['usd-micros'], '--usd-micros')
+    return changeCore(values, (core) =>
+      core.replaceCreditQuota({ clientId, maxUsdMicros: max ?? undefined }),
+    )
+  }
+  const max = numberOf(values.apps, '--apps')
+  return changeCore(values, (core) =>
+    core.replaceAccountQuota({ email, appsMax: max === null ? undefined : Number(max) }),
+  )
+}
+
+const networkOf = ({ quota }: ReadNetworkQuotaResponse) => ({
+  networkMaxUsdMicros: quota?.maxUsdMicros ?? '',
+  networkUnpaidUsdMicros: quota?.unpaidUsdMicros ?? '',
+})
 
 function numberOf(text: string | undefined, flag: string): string | null {
   if (text === 'default') return null

@@ -6,7 +6,7 @@ import type {
   StoredAuthorisation,
   UserKey,
 } from '../../../../core/allowances/escrow/port.ts'
-import { usdAttos } from '../../../../core/lib/money.ts'
+import { usdAttos, networkRatio } from '../../../../core/lib/money.ts'
 import type { Db } from '../../../../core/lib/sql.ts'
 import { type SettlingStep, settlingTickets } from '../../../../core/metering/ingest/charges.ts'
 
@@ -211,6 +211,7 @@ function createRunner({ store, db, users }: StoreSubject) {
       createdAt: instantOf(0),
       endsAt: instantOf(endsAt),
       recalledAt: null,
+      retailRatio: networkRatio,
     }
     await store.saveLeases(db, { opened: [lease], changed: [], closed: [] })
     return (await leasesNow()).map(showLease).toSorted()

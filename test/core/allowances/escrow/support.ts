@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { escrowStore } from '../../../../core/allowances/escrow/store.ts'
 import type { Lease, NewAuthorisation, UserKey } from '../../../../core/allowances/escrow/port.ts'
 import { totals } from '../../../../core/allowances/escrow/session-sums.ts'
-import { usdAttos } from '../../../../core/lib/money.ts'
+import { usdAttos, networkRatio } from '../../../../core/lib/money.ts'
 import { appId, userId } from '../../../../core/platform/ids.ts'
 import { envelope } from '../../metering/harness.ts'
 import type { TestApp, TestCore } from '../../support.ts'
@@ -140,6 +140,7 @@ function holdsOf({ core, user, begin }: Base) {
       createdAt: new Date(begin),
       endsAt: new Date(begin + endsInMs),
       recalledAt: null,
+      retailRatio: networkRatio,
       ...more,
     }
     await escrowStore.saveLeases(core.sql, { opened: [lease], changed: [], closed: [] })

@@ -16,6 +16,8 @@ afterAll(() => console.stop())
 const noApp = `app_${'0'.repeat(24)}`
 const credit = (clientId: string = app.clientId) => `/api/v1/quotas/credit/${clientId}`
 const accounts = '/api/v1/quotas/accounts'
+const network = '/api/v1/quotas/network'
+const networkOf = (json: object) => ({ path: () => network, json })
 const accountOf = (json: object) => ({ path: () => accounts, json })
 
 describe('quotas', () => {
@@ -28,6 +30,12 @@ describe('quotas', () => {
     expect((await put(credit(), { maxUsdMicros: null })).body).toEqual(before)
     const { body: owner } = await console.ask('GET', of(person.email), { person: admin })
     expect(owner).toMatchObject({ email: person.email, apps: 0 })
+    const ofNetwork = `${network}?email=${encodeURIComponent(person.email)}`
+    const { body: cost } = await console.ask('GET', ofNetwork, { person: admin })
+    expect(cost).toMatchObject({ email: person.email, unpaidUsdMicros: '0' })
+    const more = await put(network, { email: person.email, maxUsdMicros: '25' })
+    expect(more.body).toEqual({ ...cost, maxUsdMicros: '25' })
+    expect((await put(network, { email: person.email, maxUsdMicros: null })).body).toEqual(cost)
     const raised = await put(accounts, { email: person.email, appsMax: 3 })
     expect(raised.body['appsMax']).toBe(3)
     expect((await put(accounts, { email: person.email, appsMax: null })).body).toEqual(owner)
@@ -42,6 +50,8 @@ describe('quotas', () => {
       () => console.ask('PUT', credit(), { person, json }),
       () => console.ask('GET', `${accounts}?email=${person.email}`, { person }),
       () => console.ask('PUT', accounts, { person, json: ofAccount }),
+      () => console.ask('GET', `${network}?email=${person.email}`, { person }),
+      () => console.ask('PUT', network, { person, json: { ...json, email: person.email } }),
     ]
     for (const attempt of attempts) expect((await attempt()).status).toBe(403)
     expect((await console.ask('GET', credit())).status).toBe(401)
@@ -50,6 +60,8 @@ describe('quotas', () => {
   it.each([
     ['an amount that is none', 422, { path: () => credit(), json: { maxUsdMicros: '-1' } }],
     ['a quota beyond all bounds', 400, accountOf({ email: 'a@b.test', appsMax: 1_000_001 })],
+    ['a bound that is none', 422, networkOf({ email: 'a@b.test', maxUsdMicros: '1.5' })],
+    ["an unknown owner's bound", 404, networkOf({ email: 'a@b.test', maxUsdMicros: '1' })],
     ['an unknown address', 404, accountOf({ email: 'nobody@b.test', appsMax: 1 })],
     ['an unknown app', 404, { path: () => credit(noApp), json: { maxUsdMicros: '1' } }],
   ])('refuse %s', async (_what, status, { path, json }) => {

@@ -256,6 +256,7 @@ export async function tellStory(
     await step({ operation: `${method} ${quotas}/credit/{clientId}`, status: 200, ...ofApp })
     await step({ operation: `${method} ${apps}/billing/settings`, status: 200, ...ofApp })
     await step({ operation: `${method} ${quotas}/accounts`, status: 200, ...ofAccount })
+    await step({ operation: `${method} ${quotas}/network`, status: 200, ...ofAccount })
   }
   await step({
     operation: `post ${apps}/credentials`,
