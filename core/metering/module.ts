@@ -55,8 +55,7 @@ export function createMeteringModule(platform: Platform, { backend, ...others }:
     holdingRate: createHoldingRate(config.rates.marginPercent),
     rating: metering.rating,
   })
-  const limits = config.tickets
-  const quarantine = createQuarantine({ ...platform, users, manualIngest, limits })
+  const quarantine = createQuarantine({ ...platform, users, manualIngest, limits: config.tickets })
 
   return {
     api: {
@@ -69,7 +68,7 @@ export function createMeteringModule(platform: Platform, { backend, ...others }:
       /** How many tickets of a user wait for their price. */
       countUnpriced: createUnpricedCount(pool),
       manualIngest,
-      signingLimits: limits,
+      signingLimits: config.tickets,
       conflictOnPoison,
       ticketRecords,
       /** What the versions sell at that locked accounts are on. */

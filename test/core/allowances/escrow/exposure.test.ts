@@ -233,6 +233,7 @@ describe('the quota of network cost', () => {
     expect(await reserve(app, 'ada', 1.5)).toBe(reached)
     expect((await raise(admin.token)).quota).toMatchObject({ email, maxUsdMicros: '2000000' })
     expect(await reserve(app, 'ada', 1.5)).toBe('')
+    core.clock.advance(second)
     const replace = unary(quotas.replaceNetworkQuota.bind(quotas))
     const back = { email: '', clientId: app.clientId, maxUsdMicros: undefined }
     expect((await replace(back, as())).quota).toEqual({
