@@ -111,7 +111,8 @@ export async function findMax(db: Db, owner: OwnerId): Promise<bigint | null> {
     db,
     sql`select max_attos from network_exposures where owner_id = ${owner}`,
   )
-  return row?.max_attos == null ? null : BigInt(row.max_attos)
+  const max = row?.max_attos ?? null
+  return max === null ? null : BigInt(max)
 }
 
 /** The account with that address; null when there is none. */

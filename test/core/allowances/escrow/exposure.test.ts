@@ -18,7 +18,14 @@ import {
   startTestCore,
   until,
 } from '../../support.ts'
-import { type TestSidecar, attos, authorisation, dollars, startSidecar } from './granting.ts'
+import {
+  type CallOptions,
+  type TestSidecar,
+  attos,
+  authorisation,
+  dollars,
+  startSidecar,
+} from './granting.ts'
 
 /** The bound of what the apps of an owner cost the operator before anybody pays. */
 
@@ -76,8 +83,10 @@ const sell = (clientId: string, rate: string | null) =>
   )
 
 let sequence = 0
-const reserve = async (app: TestApp, user: string, bound: number, more = {}): Promise<string> =>
-  (await sidecar.reserve(app, user, { sequence: sequence++, bound, more })).refusal
+const reserve = async (app: TestApp, user: string, call: number | CallOptions): Promise<string> => {
+  const options = typeof call === 'number' ? { bound: call } : call
+  return (await sidecar.reserve(app, user, { sequence: sequence++, ...options })).refusal
+}
 const unpaid = async ({ email }: Person = owner): Promise<number> => {
   const { quota } = await unary(quotas.readNetworkQuota.bind(quotas))({ email, clientId: '' }, as())
   return Number(quota?.unpaidUsdMicros) / 1e6
@@ -172,8 +181,9 @@ describe('the network cost that an owner has not paid', () => {
       more: { retailRatio: '0' },
     })
     expect([refusal, retailRatio]).toEqual(['price_changed', '1000000000000'])
-    expect(await reserve(app, 'ada', 1.01e-6, { retailRatio })).toBe(reached)
-    expect(await reserve(app, 'ada', 9e-7, { retailRatio })).toBe('')
+    const more = { retailRatio }
+    expect(await reserve(app, 'ada', { bound: 1.01e-6, more })).toBe(reached)
+    expect(await reserve(app, 'ada', { bound: 9e-7, more })).toBe('')
     expect(await unpaid()).toBeCloseTo(0.9)
     const { lease } = await sidecar.lend(app, 'bob', {})
     expect(dollars(lease?.amountUsdAttos)).toBeLessThanOrEqual(1e-7)
