@@ -1,38 +1,55 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { blocksOf, startApart, startMs } from './apart-support.ts'
 
-/** The three paths of the README, as they stand: in one shell, in their order, in the folder of a service that runs. */
+/** The pages of the README's three paths, as they stand: each in a shell of its own, in the folder of one service. */
+const pages = ['docs/integrator.md', 'docs/operator.md', 'docs/app-owner.md'] as const
 let apart: Awaited<ReturnType<typeof startApart>>
 let blocks: string[]
-let outputs: string[]
+let [integrator, operator, owner] = ['', '', '']
 beforeAll(async () => {
   apart = await startApart()
-  blocks = await blocksOf('README.md', 'Three paths')
+  blocks = (await Promise.all(pages.map((page) => blocksOf(page, 'Twenty lines')))).flat()
   await apart.runUntil('ADMIN_PORT=$CORE_ADMIN_PORT npx tollgate start', ['Ctrl-C stops it'])
-  const script = ['set +e', ...blocks.map((block) => `${block}\necho "== end"`)].join('\n')
-  const text = await apart.run(script)
-  outputs = text.split('== end\n')
-}, 2 * startMs)
+  const outputs: string[] = []
+  for (const block of blocks) outputs.push(await apart.run(`set +e\n${block}`))
+  ;[integrator = '', operator = '', owner = ''] = outputs
+}, 3 * startMs)
 afterAll(() => apart.stop())
 
-describe('the README', () => {
-  it('has three paths, in which nothing is refused', () => {
-    expect(blocks).toHaveLength(3)
-    expect(outputs.join('')).not.toMatch(/\/problems\/|^tollgate: |command not found|SyntaxError/m)
+describe('the pages of the README', () => {
+  it('have a block of about twenty lines each, in which nothing is refused', () => {
+    expect(blocks).toHaveLength(pages.length)
+    for (const block of blocks) {
+      const lines = block.trim().split('\n').length
+      expect([lines >= 17, lines <= 23]).toEqual([true, true])
+    }
+    expect(integrator + operator + owner).not.toMatch(
+      /\/problems\/|^tollgate: |command not found|SyntaxError|Error:/m,
+    )
   })
 
-  it('leads an integrator from a user to a decision', () => {
-    expect(outputs[0]).toContain('"balanceUsdMicros":"7500000"')
-    expect(outputs[0]).toMatch(/"access_token":"[^]*"status":200,"auth_id":"app_[0-9a-f]+:ada"/)
+  it('are linked, and the front page names what is not built', async () => {
+    const readme = await readFile(join(import.meta.dirname, '../../README.md'), 'utf8')
+    for (const page of pages) expect(readme).toContain(`](${page})`)
+    const start = readme.split('\n').slice(0, 10).join(' ')
+    expect(start).toMatch(/Not built yet:.*collecting payments.*dashboard.*images and charts/)
   })
 
-  it('leads an operator from an app to books that are right', () => {
-    expect(outputs[1]).toMatch(/clientId +app_[^]*\nada +active[^]*\n[1-9]\d* payments signed/)
-    expect(outputs[1]).toMatch(/the books are right[^]*"status":"ok"/)
+  it('lead an integrator from a user to a signer token', () => {
+    expect(integrator).toMatch(/access_token: '[^]*balanceUsdMicros: '7500000'/)
   })
 
-  it('leads an owner from a session to a new secret', () => {
-    expect(outputs[2]).toMatch(/"domain":"https:\/\/shop\.example"[^]*"clientSecret":"svc_cs_/)
-    expect(outputs[2]).toContain('"action":"client_secret_rotated"')
+  it('lead an operator from an app to books that are right', () => {
+    expect(operator).toMatch(/clientId +app_[^]*"status":200,"auth_id":"app_[0-9a-f]+:bob"/)
+    expect(operator).toMatch(/\n[1-9]\d* payments signed[^]*balance +5\.\d+ USD/)
+    expect(operator).toMatch(/the books are right[^]*RATE_FIXED=3000[^]*"status":"ok"/)
+  })
+
+  it('lead an owner from a session to a plan and a new secret', () => {
+    expect(owner).toMatch(/"domain":"https:\/\/shop\.example"[^]*"clientSecret":"svc_cs_/)
+    expect(owner).toMatch(/eve@example\.com[^]*"0\.0000015"/)
+    expect(owner).toContain('"action":"client_secret_rotated"')
   })
 })

@@ -64,11 +64,11 @@ describe('the pages', () => {
         block
           .replaceAll('\\\n', ' ')
           .split('\n')
-          .filter((line) => /\/allowances\b.*-d /.test(line)),
+          .filter((line) => /\/allowances\b.*-d |POST.*\/allowances\b/.test(line)),
       ),
     )
     expect(commands).not.toEqual([])
-    for (const command of commands) expect(command).toMatch(/idempotency-key: \S/i)
+    for (const command of commands) expect(command).toMatch(/idempotency-key'?: \S/i)
   })
 
   it('link to pages, files and headings that are there', () => {
