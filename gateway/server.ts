@@ -116,7 +116,8 @@ function createParts(
 
   async function addRoutes(): Promise<void> {
     const logins = { loginProvider, devices, counters, loginStates: signedFor('login state') }
-    const settings = { tokenAlg, trustedProxyHops, validateV2, ingestSecret, adminPort, ...logins }
+    const access = { trustedProxyHops, ingestSecret, limits }
+    const settings = { tokenAlg, validateV2, adminPort, ...access, ...logins }
     const edgeUrl = builderEdge?.url
     await platformRoutes(platform, { ...shared, ...settings, webhook, edgeUrl })
     await builderRoutes(builder, shared)

@@ -273,6 +273,7 @@ async function createIdentityPart(
     foreign,
     shape: keyShape,
     revokedTokens,
+    guessesMax: config.guessesMax,
     now,
   })
   const identities = createIdentities({ ...selection, accounts, versions, max, log, now })

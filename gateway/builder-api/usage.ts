@@ -81,6 +81,7 @@ const NamedMeterUsage = named(MeterUsage, 'MeterUsage')
 
 const usualRules: RouteRules = {
   guard: { kind: 'actor' },
+  limit: 'failures',
   refuses: ['METERING_NOT_CONFIGURED', 'METERING_FAILED'],
 }
 

@@ -1,11 +1,19 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { fingerprint } from '../../core/lib/crypto.ts'
-import { DomainError } from '../../proto/errors.ts'
+import { looksLikeToken } from '../../core/lib/foreign-tokens/form.ts'
+import { DomainError, type Reason, reasons } from '../../proto/errors.ts'
 import { isBearer, parseBasic } from '../auth/credentials.ts'
 import { textMember } from '../http/body.ts'
 import type { LimitSettings } from './config.ts'
 import type { Counters, Reservation } from './counters.ts'
 import { createWaitingRooms } from './waiting-rooms.ts'
+
+/** How a request ended. */
+export interface Outcome {
+  readonly status: number
+  /** Absent when nothing was refused. */
+  readonly reason?: Reason | undefined
+}
 
 /** What a request proves itself with, and in whose name: hashes, never the texts. */
 interface Credential {
@@ -13,14 +21,16 @@ interface Credential {
   readonly name: string
   /** Whose failures it counts among: the client that it names, or itself when it names none. */
   readonly party: string
+  /** Whether that refusal is about this credential. */
+  readonly isRefusedBy: (outcome: Outcome) => boolean
 }
 
-/** How one request was let in. */
+/** How one request, or one of its credentials, was let in. */
 export interface CredentialAdmission {
-  /** Its address had failed so often that it had to wait: when it fails, it is told to wait longer. */
-  readonly isSlowed: boolean
+  /** Whether its address had failed so often that it had to wait, and fails again with that refusal. */
+  readonly isSlowed: (outcome: Outcome) => boolean
   /** Counts how it ended. */
-  settle(status: number): void
+  settle(outcome: Outcome): void
 }
 
 export interface CredentialLimitsDeps {
@@ -48,14 +58,42 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
   const ofAddress = (address: string): string => `failed:${address}`
   const ofParty = (party: string, address: string): string => `failed:${party}:${address}`
 
-  /** RATE_LIMITED when this address has failed too often in the name of the client. */
+  /** RATE_LIMITED when this address has failed too often in the name of a client. */
   async function admit(
     request: FastifyRequest,
     reply: FastifyReply,
     address: string,
   ): Promise<CredentialAdmission> {
-    const credential = credentialOf(request)
-    if (credential === null) return withoutCredential(address)
+    const credentials = credentialsOf(request)
+    if (credentials.length === 0) return withoutCredential(address)
+    const admissions: SingleAdmission[] = []
+    const settle = (outcome: Outcome): void =>
+      admissions.forEach((admission) => admission.settle(outcome))
+    try {
+      // The caller's own comes first at every route, so that no two requests wait for each other.
+      for (const credential of credentials)
+        admissions.push(await admitOne(reply, address, credential))
+      const isSlow = admissions.some(({ isSlow }) => isSlow)
+      const leave = isSlow ? await rooms.enter(address) : () => {}
+      return {
+        isSlowed: (outcome) =>
+          admissions.some(({ isSlow, credential }) => isSlow && credential.isRefusedBy(outcome)),
+        settle(outcome) {
+          leave()
+          settle(outcome)
+        },
+      }
+    } catch (error) {
+      settle({ status: 429 })
+      throw error
+    }
+  }
+
+  async function admitOne(
+    reply: FastifyReply,
+    address: string,
+    credential: Credential,
+  ): Promise<SingleAdmission> {
     if (await counters.isRemembered(credential.name)) return known(credential, address)
     const check = firstChecks.get(credential.name)
     // Nothing is awaited between here and the start of the first check: of those at once, one is the first.
@@ -70,7 +108,7 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
     reply: FastifyReply,
     address: string,
     credential: Credential,
-  ): Promise<CredentialAdmission> {
+  ): Promise<SingleAdmission> {
     const first = startFirstCheck(credential)
     const bucket = {
       name: ofParty(credential.party, address),
@@ -82,21 +120,12 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
       refuse(reply, bucket)
     }
     const ofAll = await counters.reserve(ofAddress(address))
-    const isSlowed = ofAll.sum > settings.failuresPerAddress
-    const settle = (status: number): void => {
-      settleUnknown(status, { credential, reservations: [ofParties, ofAll] })
-      first.end()
-    }
-    if (!isSlowed) return { isSlowed, settle }
-    const leave = await rooms.enter(address).catch((error: unknown) => {
-      settle(429)
-      throw error
-    })
     return {
-      isSlowed,
-      settle(status) {
-        leave()
-        settle(status)
+      credential,
+      isSlow: ofAll.sum > settings.failuresPerAddress,
+      settle(outcome) {
+        settleUnknown(outcome, { credential, reservations: [ofParties, ofAll] })
+        first.end()
       },
     }
   }
@@ -112,19 +141,21 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
   }
 
   function settleUnknown(
-    status: number,
+    outcome: Outcome,
     { credential, reservations }: { credential: Credential; reservations: readonly Reservation[] },
   ): void {
-    if (status === 401) return
+    if (credential.isRefusedBy(outcome)) return
     for (const reservation of reservations) reservation.takeBack()
-    if (status < 400) counters.remember(credential.name)
+    if (outcome.status < 400) counters.remember(credential.name)
   }
 
-  const known = ({ name, party }: Credential, address: string): CredentialAdmission => ({
-    isSlowed: false,
-    settle(status) {
-      if (status < 400) counters.remember(name)
-      if (status !== 401) return
+  const known = (credential: Credential, address: string): SingleAdmission => ({
+    credential,
+    isSlow: false,
+    settle(outcome) {
+      const { name, party, isRefusedBy } = credential
+      if (outcome.status < 400) counters.remember(name)
+      if (!isRefusedBy(outcome)) return
       counters.forget(name)
       void counters.add(ofParty(party, address))
       void counters.add(ofAddress(address))
@@ -132,18 +163,33 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
   })
 
   const withoutCredential = (address: string): CredentialAdmission => ({
-    isSlowed: false,
-    settle(status) {
-      if (status === 401) void counters.add(ofAddress(address))
+    isSlowed: () => false,
+    settle(outcome) {
+      if (isUnauthorized(outcome)) void counters.add(ofAddress(address))
     },
   })
 
   return { admit }
 }
 
-/** The secret, key or token of a request; null when it has none. One-time codes prove nothing for a second request. */
-function credentialOf(request: FastifyRequest): Credential | null {
-  const { headers, body, routeOptions } = request
+interface SingleAdmission {
+  readonly credential: Credential
+  readonly isSlow: boolean
+  settle(outcome: Outcome): void
+}
+
+const isUnauthorized = ({ status, reason }: Outcome): boolean =>
+  status === 401 || (reason !== undefined && reasons[reason].http === 401)
+
+const isInvalidGrant = ({ reason }: Outcome): boolean => reason === 'GRANT_INVALID'
+
+/** The caller's credential, and the key that it exchanges. */
+const credentialsOf = (request: FastifyRequest): Credential[] =>
+  [callerOf(request), subjectKeyOf(request)].filter((credential) => credential !== null)
+
+/** The secret, key or token of the caller; null when it has none. One-time codes prove nothing for a second request. */
+function callerOf(request: FastifyRequest): Credential | null {
+  const { headers, body } = request
   const authorization = headers.authorization ?? ''
   const pair = parseBasic(authorization) ?? pairOf(body)
   const text =
@@ -153,9 +199,22 @@ function credentialOf(request: FastifyRequest): Credential | null {
         : textMember(body, 'key')
       : JSON.stringify([pair.id, pair.secret])
   if (text === undefined) return null
-  const name = fingerprint(`${routeOptions.url} ${text}`)
-  return { name, party: pair === null ? name : fingerprint(pair.id) }
+  const name = nameOf(request, text)
+  const party = pair === null ? name : fingerprint(pair.id)
+  return { name, party, isRefusedBy: isUnauthorized }
 }
+
+/** The subject token of an exchange where it is a key; null for a JWT, which no guess is. */
+function subjectKeyOf(request: FastifyRequest): Credential | null {
+  if (Buffer.isBuffer(request.body)) return null
+  const text = textMember(request.body, 'subject_token')
+  if (text === undefined || looksLikeToken(text)) return null
+  const name = nameOf(request, `subject ${text}`)
+  return { name, party: name, isRefusedBy: isInvalidGrant }
+}
+
+const nameOf = ({ routeOptions }: FastifyRequest, text: string): string =>
+  fingerprint(`${routeOptions.url} ${text}`)
 
 function pairOf(body: unknown) {
   if (Buffer.isBuffer(body)) return null

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { fingerprint } from '../../core/lib/crypto.ts'
-import { DomainError, reasons } from '../../proto/errors.ts'
+import { DomainError, type Reason, reasons } from '../../proto/errors.ts'
 import { parseBasic } from '../auth/credentials.ts'
 import type { DeviceCookies } from '../auth/device-cookies.ts'
 import type { App } from '../http/app.ts'
@@ -15,8 +15,9 @@ import {
 } from './credential-limits.ts'
 import { createLoginLimits } from './login-limits.ts'
 
-/** Kinds of limited routes; each has counters of its own. */
-export type LimitKind = 'token' | 'device' | 'exchange' | 'validate' | 'users' | 'login' | 'edge'
+/** Kinds of limited routes; each has counters of its own. Of `failures` only wrong credentials are counted. */
+export type LimitKind =
+  'token' | 'device' | 'exchange' | 'validate' | 'users' | 'login' | 'edge' | 'failures'
 
 export interface LimitsDeps {
   readonly settings: LimitSettings
@@ -36,8 +37,8 @@ export interface LimitAdmission {
   /** Counts of requests, which a request that was refused gives back. */
   readonly requests: Reservation[]
   credential: CredentialAdmission | undefined
-  /** The credential was refused, and the caller is told to wait instead. */
-  isWrong: boolean
+  /** Why the request was refused, also where the answer is to wait. */
+  reason: Reason | undefined
 }
 
 declare module 'fastify' {
@@ -66,6 +67,8 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
     const kind = kindOf(request)
     if (kind === undefined) return
     if (kind === 'login') return logins.admitSource(request, reply)
+    request.admission = { requests: [], credential: undefined, reason: undefined }
+    if (kind === 'failures') return
     const bucket = { name: `${kind}:address:${own(request)}`, limit: settings.perAddress }
     await countRequest(request, reply, bucket)
   }
@@ -76,13 +79,8 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
     reply: FastifyReply,
     bucket: Bucket,
   ): Promise<void> {
-    const { requests } = (request.admission ??= {
-      requests: [],
-      credential: undefined,
-      isWrong: false,
-    })
     const count = await counters.reserve(bucket.name)
-    requests.push(count)
+    request.admission?.requests.push(count)
     if (count.sum > bucket.limit) refuse(reply, bucket)
     const left = reply.getHeader('ratelimit-remaining')
     if (left === undefined || bucket.limit - count.sum < Number(left))
@@ -95,9 +93,15 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
     if (kindOf(request) === 'login') return logins.admit(request, reply)
     const kind = kindOf(request)
     if (kind === undefined || admission === undefined) return
-    admission.credential = await credentials.admit(request, reply, own(request))
-    const client = clientOf(request)
+    await admitCredential(request, reply)
+    const client = kind === 'failures' ? undefined : clientOf(request)
     if (client !== undefined) await countRequest(request, reply, clientBucket(kind, client))
+  }
+
+  /** Checks what the request proves itself with, once: a route may do it before its body is parsed. */
+  async function admitCredential(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    if (request.admission === undefined) return
+    request.admission.credential ??= await credentials.admit(request, reply, own(request))
   }
 
   /** Counts the outcome. It is not awaited: commands of one connection keep their order. */
@@ -105,7 +109,7 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
     const { admission } = request
     if (kindOf(request) === 'login') return logins.settle(request, status)
     if (admission === undefined) return
-    admission.credential?.settle(admission.isWrong ? 401 : status)
+    admission.credential?.settle({ status, reason: admission.reason })
     if (status === 401 || status === 429)
       for (const request of admission.requests) request.takeBack()
     request.admission = undefined
@@ -118,8 +122,10 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
     error: DomainError,
   ): DomainError {
     const { admission } = request
-    if (admission?.credential?.isSlowed !== true || reasons[error.reason].http !== 401) return error
-    admission.isWrong = true
+    if (admission === undefined) return error
+    const { reason } = error
+    admission.reason = reason
+    if (!admission.credential?.isSlowed({ status: reasons[reason].http, reason })) return error
     void reply.header('retry-after', String(counters.resetSeconds()))
     return slowedRefusal()
   }
@@ -143,7 +149,7 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
   const shared = { settings, counters, devices, writeHeaders, refuse }
   const logins = createLoginLimits({ ...shared, addressOf: own })
 
-  return { admitAddress, admitClient, refusalOf, settle }
+  return { admitAddress, admitCredential, admitClient, refusalOf, settle }
 }
 
 export type Limits = ReturnType<typeof createLimits>

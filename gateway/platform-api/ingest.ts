@@ -7,6 +7,7 @@ import { bearerToken, readAuthorization } from '../auth/credentials.ts'
 import type { App } from '../http/app.ts'
 import { textMember } from '../http/body.ts'
 import { route } from '../http/route.ts'
+import type { Limits } from '../limits/limiter.ts'
 import { CorrelationId, addSchemas, named, ref } from '../http/schemas.ts'
 
 const eventType = 'create_signed_ticket'
@@ -29,17 +30,19 @@ const IngestDiagnosis = named(
   'IngestDiagnosis',
 )
 
+export interface IngestDeps {
+  readonly ingestSecret?: string | undefined
+  readonly limits?: Limits | undefined
+}
+
 /** Checks an event as the collector would, and stores nothing of it. */
-export function ingestRoutes(
-  app: App,
-  { ingestSecret }: { ingestSecret?: string | undefined },
-): void {
+export function ingestRoutes(app: App, { ingestSecret, limits }: IngestDeps): void {
   addSchemas(app, [IngestDiagnosis])
   app.post(
     '/api/v1/ingest/events',
     {
       ...route(
-        { guard: { kind: 'secret' }, refuses: ['NOT_FOUND'] },
+        { guard: { kind: 'secret' }, limit: 'failures', refuses: ['NOT_FOUND'] },
         {
           operationId: 'diagnoseEvent',
           summary: 'Diagnose a metering event; nothing is metered here',
@@ -51,7 +54,10 @@ export function ingestRoutes(
           response: { 200: ref(IngestDiagnosis) },
         },
       ),
-      onRequest: async (request) => requireSecret(request, ingestSecret),
+      onRequest: async (request, reply) => {
+        await limits?.admitCredential(request, reply)
+        requireSecret(request, ingestSecret)
+      },
     },
     async ({ body, core, correlationId }) => {
       const event = parseEvent(body)

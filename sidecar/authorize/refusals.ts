@@ -38,6 +38,7 @@ export const refusals = {
     `the token lacks the scope ${Scope.signJob}`,
   ),
   invalidIdentity: refusal(403, 'invalid_identity', 'the credential names no usable identity'),
+  proxyLimited: refusal(429, 'rate_limited', 'too many wrong proxy secrets; try again in a minute'),
   otherIdentity: refusal(403, 'invalid_identity', 'session belongs to another identity'),
   foreignSigner: refusal(
     403,

@@ -252,7 +252,9 @@ export function userOf(token: UnprovedToken, trust: store.TrustRules): ExternalU
 function formOutcomes(token: UnprovedToken, trust: store.TrustRules | null): RuleOutcome[] {
   const { typ, alg } = token.header
   const typFault = isForeignType(typ) ? null : 'must be absent, JWT or at+jwt'
-  const critFault = isUnderstood(token) ? null : 'must not name extensions in crit'
+  const critFault = isUnderstood(token)
+    ? null
+    : 'must not name extensions: crit, or b64 that is not true'
   const algFault = algorithmOf(token) ? null : 'must be RS256 or ES256'
   const issuerFault = trust ? null : 'is not trusted by this app'
   return [

@@ -44,9 +44,12 @@ export const algorithmOf = ({
 }: Pick<UnprovedToken, 'header'>): ForeignAlgorithm | null =>
   foreignAlgorithms.find((known) => known === alg) ?? null
 
-/** Whether nothing in the header must be understood that we do not: `crit` names extensions, and we have none (RFC 7515 section 4.1.11). */
+/**
+ * Whether the header names no extension: `crit` lists those that must be understood (RFC 7515 section 4.1.11), and an
+ * unencoded payload (`b64`, RFC 7797 section 7) is for no JWT.
+ */
 export const isUnderstood = ({ header }: Pick<UnprovedToken, 'header'>): boolean =>
-  !Object.hasOwn(header, 'crit')
+  !Object.hasOwn(header, 'crit') && (header['b64'] === undefined || header['b64'] === true)
 
 /** The key's id; null when it has none, undefined for one that no key has. */
 export function kidOf({
@@ -94,7 +97,7 @@ const isInstant = (claim: unknown): claim is number =>
   typeof claim === 'number' && Math.abs(claim) < instantEnd
 
 /** What is wrong with its times at `at` (Unix seconds); null for nothing. `exp` is needed. */
-export function timeFault({ claims }: UnprovedToken, at: number): string | null {
+export function timeFault({ claims }: Pick<UnprovedToken, 'claims'>, at: number): string | null {
   const { exp, nbf, iat } = claims
   if (!isInstant(exp)) return 'has no exp in seconds'
   if (typeof iat === 'number' && !isInstant(iat)) return 'has an iat that is not in seconds'

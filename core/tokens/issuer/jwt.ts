@@ -4,6 +4,7 @@ import { type JWTPayload, errors, jwtVerify } from 'jose'
 import { DomainError } from '../../../proto/errors.ts'
 import { isUuid } from '../../platform/ids.ts'
 import { createBatchLoader } from '../../lib/concurrency.ts'
+import { isUnderstood } from '../../lib/foreign-tokens/form.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
 import { scopeGrant } from '../../platform/grants/grants.ts'
@@ -153,7 +154,7 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
   /** The claims of a valid token of this issuer with one of those uses. TOKEN_INVALID otherwise, without the cause. */
   async function verify(token: string, uses: readonly TokenUse[]): Promise<VerifiedJwt> {
     try {
-      const { payload } = await jwtVerify(
+      const { payload, protectedHeader } = await jwtVerify(
         token,
         async (header) => {
           const known =
@@ -171,7 +172,7 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
         },
       )
       const use = uses.find((known) => known === payload['token_use'])
-      if (use === undefined) throw invalidToken()
+      if (use === undefined || !isUnderstood({ header: protectedHeader })) throw invalidToken()
       return await withoutEnded(readClaims(payload, use))
     } catch (error) {
       if (error instanceof errors.JOSEError) throw invalidToken(error)

@@ -1,6 +1,7 @@
-import { compactVerify, decodeProtectedHeader, errors } from 'jose'
+import { type ProtectedHeaderParameters, compactVerify, decodeProtectedHeader, errors } from 'jose'
 import type { PublicClient } from '../../identity/apps/clients.ts'
 import type { Users } from '../../identity/users/users.ts'
+import { isUnderstood } from '../../lib/foreign-tokens/form.ts'
 import { isUuid, userId } from '../../platform/ids.ts'
 import type { SigningKeys } from '../issuer/signing-keys.ts'
 import { accountOfSubject } from '../subjects.ts'
@@ -31,9 +32,10 @@ export function createIdTokenHints({ issuer, signingKeys, users }: IdTokenHintsD
 
   async function verifiedClaims(token: string): Promise<Record<string, unknown> | null> {
     try {
-      const { alg, kid, typ } = decodeProtectedHeader(token)
+      const header = decodeProtectedHeader(token)
+      const { alg, kid } = header
       const known = kid === undefined ? null : await signingKeys.findPublicKey(kid)
-      if (!known || known.alg !== alg || (typ !== undefined && typ !== 'JWT')) return null
+      if (!known || known.alg !== alg || !hasIdTokenForm(header)) return null
       const { payload } = await compactVerify(token, known.key, { algorithms: [known.alg] })
       const claims: unknown = JSON.parse(Buffer.from(payload).toString('utf8'))
       return typeof claims === 'object' && claims !== null
@@ -61,5 +63,8 @@ export function createIdTokenHints({ issuer, signingKeys, users }: IdTokenHintsD
 
   return { read, accountOf }
 }
+
+const hasIdTokenForm = (header: ProtectedHeaderParameters): boolean =>
+  (header.typ === undefined || header.typ === 'JWT') && isUnderstood({ header })
 
 export type IdTokenHints = ReturnType<typeof createIdTokenHints>

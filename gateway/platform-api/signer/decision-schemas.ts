@@ -101,7 +101,7 @@ export const refusalCodes = {
     'untyped_call',
     'limit_exceeded',
   ],
-  429: ['limit_exceeded'],
+  429: ['limit_exceeded', 'rate_limited'],
   431: ['request_too_large'],
   483: ['insufficient_balance', 'owner_debt_ceiling_reached'],
   503: ['rate_unavailable', 'billing_unavailable', 'authorization_unavailable'],

@@ -59,6 +59,7 @@ function readBalance(app: App, { url, operationId, successor }: Address): void {
     route(
       {
         guard: { kind: 'm2m_basic' },
+        limit: 'failures',
         metered: true,
         ...(successor === undefined ? {} : { successor }),
       },

@@ -80,7 +80,7 @@ function readHistory(app: App): void {
   app.get(
     '/api/v1/builder/apps/:clientId/usage/requests',
     route(
-      { guard: { kind: 'm2m_basic' }, metered: true },
+      { guard: { kind: 'm2m_basic' }, limit: 'failures', metered: true },
       {
         operationId: 'listUsageRequests',
         summary: `Tickets or sessions of the app, ${summary}`,

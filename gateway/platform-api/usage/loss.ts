@@ -130,7 +130,7 @@ export function usageLossRoutes(app: App): void {
   app.get(
     '/api/v1/builder/apps/:clientId/usage/loss',
     route(
-      { guard: { kind: 'm2m_basic' }, metered: true },
+      { guard: { kind: 'm2m_basic' }, limit: 'failures', metered: true },
       {
         operationId: 'listUsageLoss',
         summary: 'Tickets that were lost, forked or late',

@@ -105,7 +105,7 @@ export function receiptRoutes(app: App): void {
   app.get(
     '/api/v1/builder/apps/:clientId/usage/requests/:eventId/receipt',
     route(
-      { guard: { kind: 'm2m_or_member' }, metered: true, refuses: ['CONFLICT'] },
+      { guard: { kind: 'm2m_or_member' }, limit: 'failures', metered: true, refuses: ['CONFLICT'] },
       {
         operationId: 'getReceipt',
         summary: 'Signed receipt of a ticket',
@@ -138,7 +138,7 @@ function readRoots(app: App): void {
   app.get(
     '/api/v1/builder/apps/:clientId/usage/roots',
     route(
-      { guard: { kind: 'm2m_or_member' }, metered: true },
+      { guard: { kind: 'm2m_or_member' }, limit: 'failures', metered: true },
       {
         operationId: 'listReceiptRoots',
         summary: 'Daily roots over the app’s tickets',

@@ -134,7 +134,7 @@ function streamUsage(app: App, stopping: AbortSignal): void {
     '/api/v1/builder/apps/:clientId/usage/stream',
     {
       ...route(
-        { guard: { kind: 'm2m_basic' }, metered: true, refuses },
+        { guard: { kind: 'm2m_basic' }, limit: 'failures', metered: true, refuses },
         {
           operationId: 'streamUsage',
           summary: 'Live spend of the app',

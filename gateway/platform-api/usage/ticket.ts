@@ -133,7 +133,7 @@ export function ticketRoutes(app: App): void {
   app.get(
     '/api/v1/builder/apps/:clientId/usage/requests/:eventId',
     route(
-      { guard: { kind: 'm2m_or_member' }, metered: true },
+      { guard: { kind: 'm2m_or_member' }, limit: 'failures', metered: true },
       {
         operationId: 'explainTicket',
         summary: 'Explain a charge',

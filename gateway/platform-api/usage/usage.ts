@@ -52,6 +52,7 @@ function readUsage(app: App, { url, operationId, successor }: Address): void {
     route(
       {
         guard: { kind: 'm2m_basic' },
+        limit: 'failures',
         metered: true,
         ...(successor === undefined ? {} : { successor }),
       },

@@ -2,14 +2,16 @@ import { type JWTPayload, type JWTVerifyGetKey, decodeJwt, errors, jwtVerify } f
 import {
   foreignAlgorithms,
   isForeignType,
+  isUnderstood,
   looksLikeToken,
   scopesOf,
+  timeFault,
   toleranceSeconds,
 } from '../../../core/lib/foreign-tokens/form.ts'
 import { namedUser } from '../../../core/lib/foreign-tokens/user-claim.ts'
 import { textOf } from '../../../core/lib/json.ts'
 import { slashForms, withoutFinalSlashes } from '../../../core/lib/text/urls.ts'
-import type { Now } from '../../../core/lib/time.ts'
+import { type Now, secondsOf } from '../../../core/lib/time.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import { type Refusal, refusals } from '../../authorize/refusals.ts'
 import type { VerifiedIdentity } from '../bound-identity.ts'
@@ -146,7 +148,10 @@ async function verifyToken(
       currentDate: now,
     })
     const isAccessToken = own || isForeignType(protectedHeader.typ)
-    return { claims: payload, fault: isAccessToken ? null : 'token_form' }
+    const hasForm = isAccessToken && isUnderstood({ header: protectedHeader })
+    if (!hasForm) return { claims: payload, fault: 'token_form' }
+    const time = timeFault({ claims: payload }, secondsOf(now))
+    return { claims: payload, fault: time === null ? null : 'token_expired' }
   } catch (error) {
     if (tokenErrors.some((kind) => error instanceof kind)) return checkedToken(error)
     throw error

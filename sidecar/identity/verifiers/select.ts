@@ -19,6 +19,8 @@ export interface SelectOptions {
   readonly foreign: ForeignTokens
   readonly shape: KeyShape
   readonly revokedTokens: RevokedTokens
+  /** Wrong secrets of proxies in a minute. */
+  readonly guessesMax: number
   readonly now: Now
 }
 
@@ -54,10 +56,10 @@ export async function selectVerifier(options: SelectOptions): Promise<Selection>
     case 'oidc':
       return byCredential(oidc)
     case 'composite':
-      return compositeOf(config, [apiKey, oidc])
+      return compositeOf(options, [apiKey, oidc])
     case 'trusted_headers':
       return {
-        verify: headersVerifierOf(config),
+        verify: headersVerifierOf(options),
         goesByHeaders: () => true,
         mayReadHeaders: true,
       }
@@ -71,21 +73,22 @@ export async function selectVerifier(options: SelectOptions): Promise<Selection>
   }
 }
 
-const headersVerifierOf = ({ ownIssuer, proxySecret }: SelectOptions['config']): Verifier =>
-  trustedHeadersVerifier({ issuer: ownIssuer, secret: proxySecret ?? '' })
+const headersVerifierOf = ({
+  config: { ownIssuer, proxySecret },
+  guessesMax,
+  now,
+}: SelectOptions): Verifier =>
+  trustedHeadersVerifier({ issuer: ownIssuer, secret: proxySecret ?? '', guessesMax, now })
 
 /**
  * Trusted headers, where a proxy has a secret, before what goes by the credential (decision 40). They claim a request only
  * beside a proxy's secret: the integrators' SDK sends the other headers along with its Bearer.
  */
-function compositeOf(
-  config: SelectOptions['config'],
-  byCredential: readonly Verifier[],
-): Selection {
+function compositeOf(options: SelectOptions, byCredential: readonly Verifier[]): Selection {
   const verify = compositeVerifier(byCredential)
-  if (config.proxySecret === undefined)
+  if (options.config.proxySecret === undefined)
     return { verify, goesByHeaders: () => false, mayReadHeaders: false }
-  const byHeaders = headersVerifierOf(config)
+  const byHeaders = headersVerifierOf(options)
   return {
     verify: (presentation) =>
       hasProxySecret(presentation.headers) ? byHeaders(presentation) : verify(presentation),

@@ -144,6 +144,7 @@ describe('a foreign token', () => {
     fault: string,
   ])[] = [
     ['another issuer', { iss: 'https://evil.example' }, {}, 'token_issuer'],
+    ['an unencoded payload', {}, { b64: false }, 'token_form'],
     ['no issuer', { iss: undefined }, {}, 'token_issuer'],
     ['an issuer that is no text', { iss: 7 }, {}, 'token_issuer'],
     ['another audience', { aud: 'https://other.example' }, {}, 'token_audience'],

@@ -12,9 +12,16 @@ import { createCounters } from '../../../gateway/limits/counters.ts'
 import { type EdgeConfig, readEdgeConfig } from '../../../gateway/http/config.ts'
 import type { LimitSettings } from '../../../gateway/limits/config.ts'
 import { startProxy } from '../../core/support.ts'
-import { clientId } from '../../fakes/gateway-core.ts'
+import { type Rpc, clientId } from '../../fakes/gateway-core.ts'
 import { createSignedValues } from '../../../gateway/auth/signed-values.ts'
-import { type Harness, asRecord, publicUrl, serviceToken, startHarness } from '../support.ts'
+import {
+  type Answer,
+  type Harness,
+  asRecord,
+  publicUrl,
+  serviceToken,
+  startHarness,
+} from '../support.ts'
 
 let harness: Harness
 /** The one that several tests use. */
@@ -100,6 +107,69 @@ describe('the creation of users at the builder API', () => {
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '30'])
     expect((await create('m2m_2')).status).toBeLessThan(300)
     expect((await token()).status).toBe(200)
+  })
+})
+
+describe('wrong credentials', () => {
+  const secret = 'ingest-secret-of-at-least-32-characters'
+  const usage = `/api/v1/apps/${clientId}/usage`
+  const event = { type: 'create_signed_ticket', auth_id: `${clientId}:ada`, request_id: 'r-1' }
+  const exchange = {
+    grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+    subject_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+  }
+  type Attempt = (credential: string) => Promise<Answer>
+
+  const ingest: Attempt = (text) =>
+    harness.ask('POST', '/api/v1/ingest/events', { authorization: `Bearer ${text}`, json: event })
+  const readUsage: Attempt = (text) => harness.ask('GET', usage, { authorization: basicOf(text) })
+  const readOwnUsage: Attempt = (text) =>
+    harness.builder.ask('GET', `${usage}?meter=fee_wei`, { authorization: `Bearer sk_${text}` })
+  const exchangeKey: Attempt = (text) =>
+    harness.builder.ask('POST', `/api/v1/apps/${clientId}/oidc/token`, {
+      authorization: null,
+      form: new URLSearchParams({ ...exchange, subject_token: `sk_${text}` }).toString(),
+    })
+  const refuseNothing = (): void => {}
+  const refuseCaller = (rpc: Rpc) => (): void => harness.core.refuse(rpc, 'CREDENTIAL_INVALID')
+  const refuseSubject = (): void => harness.core.refuse('exchangeBuilderToken', 'GRANT_INVALID')
+
+  it.each<[string, Attempt, { right: string; wrong: number; refuse: () => void }]>([
+    ['the ingest secret', ingest, { right: secret, wrong: 401, refuse: refuseNothing }],
+    [
+      'M2M secrets for usage',
+      readUsage,
+      { right: 'm2m_1', wrong: 401, refuse: refuseCaller('queryUsage') },
+    ],
+    [
+      'keys for usage',
+      readOwnUsage,
+      { right: 'right', wrong: 401, refuse: refuseCaller('queryMeter') },
+    ],
+    ['keys at the exchange', exchangeKey, { right: 'right', wrong: 400, refuse: refuseSubject }],
+  ])('of %s are limited by address, and do not refuse the right one', async (...row) => {
+    const [, attempt, { right, wrong, refuse }] = row
+    await limited({ failuresPerAddress: 2 }, { ingestSecret: secret })
+    expect((await attempt(right)).status).toBe(200)
+    refuse()
+    for (const guess of ['a', 'b']) expect((await attempt(guess)).status).toBe(wrong)
+    const refused = await attempt('c')
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '30'])
+    harness.core.reset()
+    expect((await attempt(right)).status).toBe(200)
+    at += 30_000
+    refuse()
+    expect((await attempt('d')).status).toBe(wrong)
+  })
+
+  it('repeated without end are refused unread, and requests with right ones are not counted', async () => {
+    await limited({ failuresPerClient: 2, perAddress: 1, perClient: 1 })
+    for (let i = 0; i < 5; i++) expect((await readUsage('m2m_2')).status).toBe(200)
+    harness.core.refuse('queryUsage', 'CREDENTIAL_INVALID')
+    for (let i = 0; i < 2; i++) expect((await readUsage('m2m_1')).status).toBe(401)
+    const asked = harness.core.calls.length
+    expect((await readUsage('m2m_1')).status).toBe(429)
+    expect(harness.core.calls).toHaveLength(asked)
   })
 })
 

@@ -116,6 +116,7 @@ describe('a token of an issuer that an app trusts', () => {
       `${part({ alg: 'HS256' })}.${claims}.AAAA`,
       `${part({ alg: 'RS256', typ: 'logout+jwt' })}.${claims}.AAAA`,
       `${part({ alg: 'RS256', crit: ['exp'] })}.${claims}.AAAA`,
+      `${part({ alg: 'RS256', b64: false })}.${claims}.AAAA`,
       await sign(key, { ...harness.claims, exp: 1e300 }, { typ: 'JWT' }),
       await sign(key, { ...harness.claims, exp: vectorNow - 61 }, { typ: 'JWT' }),
       await sign(key, { ...harness.claims, exp: undefined }, { typ: 'JWT' }),

@@ -44,7 +44,10 @@ describe('a token of our own issuer', () => {
     ['another audience', { aud: 'tenant_a' }, {}],
     ['no expiry', { exp: undefined }, {}],
     ['a start in the future', { nbf: vectorNow + 120 }, {}],
+    ['an expiry that is no time', { exp: 1e300 }, {}],
+    ['an issue time that is no time', { iat: 1e300 }, {}],
     ['the type of an ID token', {}, { typ: 'JWT' }],
+    ['an unencoded payload', {}, { b64: false }],
     ['an unknown key', {}, { kid: 'k9' }],
   ])('is refused with %s', async (_what, claims, header) => {
     const harness = await withKey()

@@ -209,6 +209,18 @@ describe('trusted headers', () => {
     expect(json).toMatchObject({ status: 403, code: 'invalid_identity' })
   })
 
+  it('are refused with 429 after too many wrong proofs, and accepted with the right one', async () => {
+    const limits = { WEBHOOK_GUESSES_PER_MINUTE: '2' }
+    const { authorize, clock } = await startHarness({ env: { ...env, ...limits } })
+    const guess = async (proof: string) =>
+      (await authorize({ headers: { ...headers, 'X-Livepeer-Proxy-Secret': [proof] }, state })).json
+    for (const proof of ['a', 'b']) expect(await guess(proof)).toMatchObject({ status: 403 })
+    expect(await guess('c')).toMatchObject({ status: 429, code: 'rate_limited' })
+    expect(await guess(proxySecret)).toMatchObject({ status: 200 })
+    clock.seconds += 61
+    expect(await guess('d')).toMatchObject({ status: 403, code: 'invalid_identity' })
+  })
+
   it('are told apart when they come at once with one credential', async () => {
     const { authorize } = await startHarness({ env })
     const users = ['alice', 'bob', 'carol', 'dave']

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { compactVerify, decodeProtectedHeader, importJWK } from 'jose'
 import { type Leaf, hashOfLeaf, leafMembers } from '../../../../core/books/receipts/leaf.ts'
+import { isUnderstood } from '../../../../core/lib/foreign-tokens/form.ts'
 import { type JsonObject, isObject, parseObject } from '../../../../core/lib/json.ts'
 import { rootOfInclusion } from '../../../../core/books/receipts/merkle.ts'
 import { sumsOf } from './arithmetic.ts'
@@ -57,8 +58,10 @@ async function openStatement(
     claims: null,
   })
   try {
-    const { typ, kid, alg = '' } = decodeProtectedHeader(jws)
+    const header = decodeProtectedHeader(jws)
+    const { typ, kid, alg = '' } = header
     if (typ !== types[kind]) return refuse(`its type is ${String(typ)}, not ${types[kind]}`)
+    if (!isUnderstood({ header })) return refuse('its header names an extension (crit or b64)')
     const jwk = keys.find((key) => key.kid === kid)
     if (!jwk) return refuse(`the key ${String(kid)} is not among the ${keys.length} trusted ones`)
     const key = await importJWK(jwk, alg)
