@@ -3,6 +3,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { publicGrantTypes } from '../../proto/oauth.ts'
 import { publicVocabulary } from '../../proto/scopes.ts'
 import { type Email, normalizeDomain, normalizeEmail } from '../lib/text/email.ts'
+import { nameProblem } from '../lib/text/names.ts'
 import { isReadable } from '../lib/text/readable.ts'
 import { parseReadable } from '../platform/text.ts'
 import { type Role, roles } from '../rpc/callers.ts'
@@ -16,12 +17,17 @@ const loopbackHosts = new Set(['localhost', '127.0.0.1', '[::1]'])
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
 
-/** 1 to 100 readable characters after trimming. */
-export const parseName = (text: string, field = 'name'): string => parseReadable(text, { field })
+/** The name of an app or of a client: 1 to 100 readable characters after trimming, by the rule of names unless it is `current`. */
+export function parseName(text: string, { field = 'name', current = '' } = {}): string {
+  const name = parseReadable(text, { field })
+  const problem = name === current ? null : nameProblem(name)
+  if (problem !== null) throw invalid(`${field} ${problem}`)
+  return name
+}
 
-/** As `parseName`; empty text clears the name. */
+/** 1 to 100 readable characters after trimming; empty text clears the name. */
 export const parseOptionalName = (text: string, field: string): string =>
-  text.trim() === '' ? '' : parseName(text, field)
+  text.trim() === '' ? '' : parseReadable(text, { field })
 
 /** The address in its one normal form. */
 export function parseEmail(text: string, field = 'email'): Email {

@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { DomainError } from '../../proto/errors.ts'
 import { uuidV7 } from '../lib/crypto.ts'
+import { nameProblem } from '../lib/text/names.ts'
 import { isReadable, unreadableKinds } from '../lib/text/readable.ts'
 
 /** Branded ids with their prefixes (decision 6). Internal ids are UUIDv7; that of a user (`endUserId`) is a UUIDv4. */
@@ -53,7 +54,9 @@ const controls = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
 export function newUserProblem(text: string): string | null {
   if (/^(owner|user):/.test(text.trim()))
     return 'externalUserId must not start with owner: or user:'
-  return isReadable(text.trim()) ? null : `externalUserId must have ${unreadableKinds}`
+  if (!isReadable(text.trim())) return `externalUserId must have ${unreadableKinds}`
+  const problem = nameProblem(text)
+  return problem === null ? null : `externalUserId ${problem}`
 }
 
 /**

@@ -14,6 +14,7 @@ import type { Context } from '../../rpc/serve.ts'
 import { type MemberEditor, memberEditor } from '../members/editor.ts'
 import type { CredentialIssuer } from '../types.ts'
 import { type Clients, pickClient } from './clients.ts'
+import { parseName } from '../input.ts'
 import * as store from './store.ts'
 
 const domainsMax = 50
@@ -90,7 +91,8 @@ export function createManagement({
       const before = pickClient(await store.findClients(db, caller.appId, now()), 'public')
       const client = { ...before, ...change.client }
       checkClient(client)
-      await store.updateApp(db, withMeteringMode(app, change.app, meteringMode), now())
+      const name = renamed(app, change.app)
+      await store.updateApp(db, { ...withMeteringMode(app, change.app, meteringMode), name }, now())
       await store.updateClient(db, client)
       const takenScopes = before.scopes.filter((scope) => !client.scopes.includes(scope))
       await endScopes(db, { caller, context }, takenScopes)
@@ -281,6 +283,10 @@ export function createManagement({
 export type Management = ReturnType<typeof createManagement>
 
 const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')
+
+/** The name after the change. A name that stays is not parsed again. */
+const renamed = (app: store.AppRow, { name }: AppChange): string =>
+  name === undefined ? app.name : parseName(name, { current: app.name })
 
 /** An app without a signer of its own has its tickets where the deployment does (docs/decisions/46.md). */
 function withMeteringMode(

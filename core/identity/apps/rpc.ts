@@ -249,7 +249,7 @@ function parseAppChange(request: pb.UpdateAppRequest): AppChange {
   const { name, color, developerName, websiteUrl, dmzUrl, meteringMode } = request
   return {
     ...parseLoginChange(request),
-    ...(name === undefined ? {} : { name: parseName(name) }),
+    ...(name === undefined ? {} : { name }),
     ...(color === undefined ? {} : { color: parseColor(color) }),
     ...(developerName === undefined
       ? {}

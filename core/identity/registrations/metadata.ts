@@ -30,8 +30,12 @@ export function parseMetadataText(text: string): JsonObject {
   return members
 }
 
-/** The metadata of a public client of an app that has these scopes. Refuses with the words of RFC 7591 section 3.2.2. */
-export function parseMetadata(members: JsonObject, appScopes: readonly string[]): ClientMetadata {
+/** The metadata of a public client, which may keep its name, of an app that has these scopes. Refuses with the words of RFC 7591 section 3.2.2. */
+export function parseMetadata(
+  members: JsonObject,
+  appScopes: readonly string[],
+  currentName?: string,
+): ClientMetadata {
   refuseStatement(members['software_statement'])
   const redirectUris = parseUris(members['redirect_uris'])
   requireMember(members, 'token_endpoint_auth_method', ['none'])
@@ -41,7 +45,12 @@ export function parseMetadata(members: JsonObject, appScopes: readonly string[])
     redirectUris,
     grantTypes: parseGrants(textsOf(members, 'grant_types')),
     scopes: parseScope(optionalText(members, 'scope', scopeMax), appScopes),
-    name: asMetadata(() => parseName(optionalText(members, 'client_name') ?? usualName)),
+    name: asMetadata(() =>
+      parseName(optionalText(members, 'client_name') ?? usualName, {
+        field: 'client_name',
+        current: currentName,
+      }),
+    ),
     clientUri: parseUri(optionalText(members, 'client_uri', 2_000)),
     softwareId: optionalText(members, 'software_id'),
     softwareVersion: optionalText(members, 'software_version'),

@@ -96,7 +96,7 @@ export function createRegistrations(deps: RegistrationsDeps) {
       const { clientId } = registration
       const members = parseMetadataText(text)
       refuseForeignMembers(members, clientId)
-      const metadata = parseMetadata(members, appScopes)
+      const metadata = parseMetadata(members, appScopes, registration.metadata.name)
       if (isDeepStrictEqual(metadata, { ...registration.metadata, scopes: storedScopes }))
         return registration
       await apps.updateRegisteredClient(db, { ...metadata, clientId, appId })

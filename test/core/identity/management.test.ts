@@ -164,7 +164,16 @@ describe('an own app', () => {
   })
 
   it('needs a name', async () => {
-    for (const name of ['', '  ', 'x'.repeat(101), 'a\u0007b'])
+    const names = [
+      '',
+      '  ',
+      'x'.repeat(101),
+      'a\u0007b',
+      'a\u200bb',
+      '…',
+      'Bank (registered with X)',
+    ]
+    for (const name of names)
       expect(await outcome(owner.createApp({ name }))).toBe('REQUEST_INVALID')
     expect(await outcome(owner.createApp({ name: 'x', websiteUrl: 'javascript:alert(1)' }))).toBe(
       'REQUEST_INVALID',
@@ -210,6 +219,19 @@ describe('an own app', () => {
 })
 
 describe('an update', () => {
+  it('keeps a name that no app may get any more, and refuses it as another one', async () => {
+    const old = 'a\u200bb'
+    await core.sql.query(
+      'update apps set name = $2 where id = (select app_id from clients where client_id = $1)',
+      [app.clientId, old],
+    )
+    await update({ name: old, color: '#112233' })
+    await update({ color: '#112234' })
+    expect(await outcome(update({ name: 'a\u200cb' }))).toBe('REQUEST_INVALID')
+    expect((await update({ name: 'Plain' })).app?.name).toBe('Plain')
+    expect(await outcome(update({ name: old }))).toBe('REQUEST_INVALID')
+  })
+
   it('changes the fields that the request names, and no other', async () => {
     await update({
       name: 'New',

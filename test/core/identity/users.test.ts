@@ -209,22 +209,47 @@ describe('upserting a user', () => {
     },
   )
 
+  it.each(['ada\u200b', '--', 'ada (registered with Acme)', 'reg1stered-with'])(
+    'takes %j from users who have it, and gives it to no new one',
+    async (externalUserId) => {
+      const user = { clientId: app.clientId, externalUserId }
+      expect(await outcome(upsert({ externalUserId }))).toBe('REQUEST_INVALID')
+      expect(await outcome(m2m.mintUserToken(user))).toBe('NOT_FOUND')
+      await upsert({ externalUserId: 'before' })
+      await core.sql.query(
+        `update end_users set external_user_id = $2
+         where external_user_id = 'before' and app_id = (select app_id from clients where client_id = $1)`,
+        [app.clientId, externalUserId],
+      )
+      const calls = [
+        upsert({ externalUserId, email: 'ada@example.com' }),
+        m2m.updateUser(user),
+        m2m.createKey(user),
+        m2m.mintUserToken(user),
+        m2m.getAllowance(user),
+        core.as().getAccess(user),
+      ]
+      expect(await Promise.all(calls.map(outcome))).toEqual(calls.map(() => 'OK'))
+      expect(await outcome(deactivate(externalUserId))).toBe('OK')
+    },
+  )
+
   it.each([
-    '%',
+    '1%',
     '100%25',
     'a/b',
     '../x',
     'a:b',
     'a+b',
     'a b',
-    '😀',
+    '😀1',
     'x'.repeat(200),
-    '😀'.repeat(50),
+    `${'😀'.repeat(49)}1234`,
     'Owner:ada',
     'null',
     'app_0123456789abcdef01234567',
     "'; drop table end_users; --",
-    '{}',
+    '{1}',
     'İ',
     'ada@example.com',
   ])('takes %s as an externalUserId and finds it again', async (externalUserId) => {

@@ -201,6 +201,13 @@ describe('registration', () => {
     ['an implicit answer', { response_types: ['token'] }, 'invalid_client_metadata'],
     ['scopes of nobody', { scope: 'users:read admin' }, 'invalid_client_metadata'],
     ['a name that is a number', { client_name: 7 }, 'invalid_client_metadata'],
+    ['a name with a hidden character', { client_name: 'a\u200bb' }, 'invalid_client_metadata'],
+    ['a name of no letters', { client_name: '…' }, 'invalid_client_metadata'],
+    [
+      'a name that reads like our words',
+      { client_name: 'Bank (regіstered wіth Acme)' },
+      'invalid_client_metadata',
+    ],
     ['a client_uri that is none', { client_uri: 'javascript:1' }, 'invalid_client_metadata'],
     ['a software statement', { software_statement: 'a.b.c' }, 'unapproved_software_statement'],
     ['text as a statement', { software_statement: 'text' }, 'invalid_software_statement'],
@@ -293,6 +300,23 @@ describe('registration', () => {
       expect((await ask('PUT', path, client.headers, { ...next, ...change })).status).toBe(400)
     expect((await ask('DELETE', path, client.headers)).status).toBe(204)
     expect((await ask('GET', path, client.headers)).status).toBe(401)
+  })
+
+  it('keeps a name that no client may get any more', async () => {
+    const client = await registered()
+    const old = 'a\u200bb'
+    await real.core.sql.query('update registered_clients set name = $2 where client_id = $1', [
+      client.id,
+      old,
+    ])
+    const change = async (name: string) => {
+      const next = { client_id: client.id, redirect_uris: [callback], client_name: name }
+      return (await ask('PUT', `${register}/${client.id}`, client.headers, next)).status
+    }
+    expect([await change(old), await change('a\u200cb'), await change('B')]).toEqual([
+      200, 400, 200,
+    ])
+    expect(await change(old)).toBe(400)
   })
 
   it('stands in no path, and takes no M2M rights', async () => {
