@@ -10,6 +10,7 @@ import { type Gate, type GateDeps, createGate } from './gate.ts'
 import { type PaymentProcessor, unconnectedProcessor } from './processor.ts'
 import { createBillingRpc, createSettingsRpc } from './rpc.ts'
 import { type BillingSettings, type SettingsDeps, createSettings } from './settings.ts'
+import { type Statements, createStatements } from './summary/statement.ts'
 import { type BillingSummary, type SummaryDeps, createSummary } from './summary/summary.ts'
 import type { RequireMetering } from '../rpc/callers.ts'
 import { testClockParts } from './clock/module.ts'
@@ -42,6 +43,7 @@ export function openBilling(
     gate: createGate({ ...shared, ledger, processor, findOwner }),
     settings: createSettings({ pool, now, cuts, chainCut, endUserCap }),
     summary: createSummary({ pool, now, clocks, cuts, ledger, findOwner, resubscribe }),
+    statements: createStatements({ pool, now, clocks, cuts, ledger, findOwner }),
   }
 }
 
@@ -51,6 +53,7 @@ interface BillingParts {
   readonly gate: Gate
   readonly settings: BillingSettings
   readonly summary: BillingSummary
+  readonly statements: Statements
 }
 
 /** What the platform settles for apps, who may start and sell, and what an app is billed. */

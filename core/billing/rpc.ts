@@ -15,7 +15,8 @@ import {
 import { type Context, type Handlers, rpc } from '../rpc/serve.ts'
 import { formatEth, microsDown } from '../lib/money.ts'
 import type { BilledPlan } from './summary/store.ts'
-import type { BillingSummary, Summary } from './summary/summary.ts'
+import type { Statement, Statements } from './summary/statement.ts'
+import type { BilledUsage, BillingSummary, Summary } from './summary/summary.ts'
 import { type Admission, type Gate, details } from './gate.ts'
 import type { PaymentProcessor } from './processor.ts'
 import {
@@ -34,6 +35,7 @@ export interface BillingRpcDeps {
   readonly processor: PaymentProcessor
   readonly gate: Gate
   readonly summary: BillingSummary
+  readonly statements: Statements
   readonly requireMetering: RequireMetering
   readonly now: Now
 }
@@ -45,6 +47,7 @@ export function createBillingRpc({
   processor,
   gate,
   summary,
+  statements,
   requireMetering,
   now,
 }: BillingRpcDeps) {
@@ -62,6 +65,9 @@ export function createBillingRpc({
     getBilling: rpc(
       requireMetering(hidden(m2mOrMember())),
       async (_: pb.GetBillingRequest, { appId }) => toBilling(await summary.read(appId)),
+    ),
+    getStatement: rpc(hidden(m2mOrMember()), async ({ month }: pb.GetStatementRequest, { appId }) =>
+      toStatement(await statements.read(appId, month)),
     ),
     getProcessor: rpc(m2mOrMember(), async ({ clientId }: pb.GetProcessorRequest, { appId }) => {
       const [connection, app] = [await processor.connectionOf(appId), await settings.read(clientId)]
@@ -105,6 +111,36 @@ export function createBillingRpc({
 
 const lastMs = (end: Date): string => new Date(end.getTime() - 1).toISOString()
 
+const toUsage = (usage: BilledUsage): pb.BilledUsage => ({
+  requestCount: String(usage.requests),
+  unpricedCount: String(usage.unpriced),
+  totalFeeWei: String(usage.fee),
+  totalFeeEth: formatEth(usage.fee),
+  networkFeeUsdMicros: String(usage.networkMicros),
+  ownerChargeWei: String(usage.ownerWei),
+  ownerChargeUsdMicros: String(usage.ownerMicros),
+  platformFeeWei: String(usage.platformWei),
+  totalUnits: String(usage.units),
+})
+
+const toStatement = ({
+  plan,
+  period,
+  usage,
+  days,
+  overage,
+  cut,
+}: Statement): pb.GetStatementResponse => ({
+  plan: plan === null ? undefined : toPlan(plan),
+  periodStart: period.start.toISOString(),
+  periodEnd: lastMs(period.end),
+  usage: toUsage(usage),
+  days: days.map((each) => ({ date: each.day, usage: toUsage(each.usage) })),
+  overageUnits: String(overage.units),
+  overageWei: String(overage.wei),
+  platformCutPercent: formatPercent(cut),
+})
+
 const toBilling = ({ plan, subscription, period, ...summary }: Summary): pb.GetBillingResponse => ({
   plan: plan === null ? undefined : toPlan(plan),
   subscription:
@@ -118,17 +154,7 @@ const toBilling = ({ plan, subscription, period, ...summary }: Summary): pb.GetB
         },
   periodStart: period.start.toISOString(),
   periodEnd: lastMs(period.end),
-  usage: {
-    requestCount: String(summary.usage.requests),
-    unpricedCount: String(summary.usage.unpriced),
-    totalFeeWei: String(summary.usage.fee),
-    totalFeeEth: formatEth(summary.usage.fee),
-    networkFeeUsdMicros: String(summary.usage.networkMicros),
-    ownerChargeWei: String(summary.usage.ownerWei),
-    ownerChargeUsdMicros: String(summary.usage.ownerMicros),
-    platformFeeWei: String(summary.usage.platformWei),
-    totalUnits: String(summary.usage.units),
-  },
+  usage: toUsage(summary.usage),
   timeline: summary.timeline.map(({ day, requests, fee }) => ({
     date: day,
     requestCount: String(requests),

@@ -251,6 +251,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: str
     }),
     billing: ({ call }: CallContext) => ({
       get: call(billing.getBilling),
+      statement: call(billing.getStatement),
       getProcessor: call(billing.getProcessor),
       connectProcessor: call(billing.connectProcessor),
       disconnectProcessor: call(billing.disconnectProcessor),

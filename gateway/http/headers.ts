@@ -31,6 +31,11 @@ export function wantsPage(accept: string | undefined, natural: boolean): boolean
   return page === 0 && json === 0 ? natural : page >= json
 }
 
+/** Whether the caller wants CSV: Accept names it, and does not prefer JSON. */
+export const wantsCsv = (accept: string | undefined): boolean =>
+  accept !== undefined &&
+  qualityOf(accept, /^text\/csv$/) > qualityOf(accept, /^application\/json$/)
+
 function qualityOf(accept: string, type: RegExp): number {
   const qualities = accept.split(',').map((range) => {
     const [name = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase())

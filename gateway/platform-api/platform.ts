@@ -19,6 +19,7 @@ import { trustedIssuerRoutes } from './apps/trusted-issuers.ts'
 import { billingRoutes } from './billing/billing.ts'
 import { processorRoutes } from './billing/processor.ts'
 import { settingsRoutes } from './billing/settings.ts'
+import { statementRoutes } from './billing/statements.ts'
 import { testClockRoutes } from './billing/test-clock.ts'
 import { whatIfRoutes } from './billing/what-if.ts'
 import { collectDocuments, documentRoutes } from './docs/docs.ts'
@@ -98,6 +99,7 @@ const nouns = [
   memberRoutes,
   quotaRoutes,
   billingRoutes,
+  statementRoutes,
   processorRoutes,
   settingsRoutes,
   whatIfRoutes,

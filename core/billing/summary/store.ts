@@ -82,6 +82,18 @@ export async function sumByDay(
   }))
 }
 
+/** When the app was made; null when it is unknown. */
+export async function findCreation(db: Db, app: AppId): Promise<Date | null> {
+  const row = await maybeOne<{ created_at: Date }>(
+    db,
+    sql`
+    select created_at
+    from apps
+    where id = ${app}`,
+  )
+  return row && row.created_at
+}
+
 /** A plan with the terms of one of its versions. */
 export interface BilledPlan {
   readonly id: string

@@ -118,7 +118,7 @@ export function timelineOf(
   })
 }
 
-function usageOf(sums: readonly DaySums[]): BilledUsage {
+export function usageOf(sums: readonly DaySums[]): BilledUsage {
   const total = (value: (sum: DaySums) => bigint): bigint =>
     sums.reduce((all, sum) => all + value(sum), 0n)
   const [fee, platformWei] = [total((sum) => sum.fee), total((sum) => sum.platformWei)]

@@ -2,6 +2,7 @@ import { type TSchema, Type } from 'typebox'
 import type {
   BilledPlan as PlanMessage,
   BilledSubscription as SubscriptionMessage,
+  BilledUsage,
   GetBillingResponse,
 } from '../../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
 import { requireField } from '../../core/client.ts'
@@ -20,7 +21,7 @@ const orNull = (properties: Record<string, TSchema>, description: string) => {
   return Type.Unsafe<object | null>({ ...schema, nullable: true, description })
 }
 
-const BilledPlan = orNull(
+export const BilledPlan = orNull(
   {
     id: Type.String(),
     type: Type.String({ description: 'free, subscription or usage' }),
@@ -44,6 +45,23 @@ const BilledSubscription = orNull(
   },
   "The owner's; null when there is none.",
 )
+export const usageFields = {
+  requestCount: Type.Integer({ description: 'Tickets of the period.' }),
+  unpricedCount: Type.Integer({
+    description: 'Of those, the ones that wait for a rate. They are in no USD figure.',
+  }),
+  totalFeeWei: Wei('The network fees.'),
+  totalFeeEth: Type.String({ description: 'The same, as an exact decimal.' }),
+  networkFeeUsdMicros: Micros('Priced at signing time, rounded up once.'),
+  ownerChargeWei: Wei("Network fees and the platform's cut."),
+  ownerChargeUsdMicros: Micros('The same, by the prices of signing time, rounded up once.'),
+  platformFeeWei: Wei("The platform's cut."),
+  totalUnits: Type.String({ description: 'Pixels of the tickets.' }),
+}
+export const Overage = Type.Object({
+  overageUnits: Type.String({ description: 'Units beyond the quota of the plan.' }),
+  overageWei: Wei('What they cost at the rate of the plan.'),
+})
 const BillingSummary = named(
   Type.Object({
     clientId: Type.String(),
@@ -52,19 +70,7 @@ const BillingSummary = named(
     cycle: Type.Object({
       periodStart: Instant('Included.'),
       periodEnd: Instant('Included: the last millisecond.'),
-      usage: Type.Object({
-        requestCount: Type.Integer({ description: 'Tickets of the period.' }),
-        unpricedCount: Type.Integer({
-          description: 'Of those, the ones that wait for a rate. They are in no USD figure.',
-        }),
-        totalFeeWei: Wei('The network fees.'),
-        totalFeeEth: Type.String({ description: 'The same, as an exact decimal.' }),
-        networkFeeUsdMicros: Micros('Priced at signing time, rounded up once.'),
-        ownerChargeWei: Wei("Network fees and the platform's cut."),
-        ownerChargeUsdMicros: Micros('The same, by the prices of signing time, rounded up once.'),
-        platformFeeWei: Wei("The platform's cut."),
-        totalUnits: Type.String({ description: 'Pixels of the tickets.' }),
-      }),
+      usage: Type.Object(usageFields),
       timeline: Type.Array(
         Type.Object({
           date: Type.String({ description: day }),
@@ -73,10 +79,7 @@ const BillingSummary = named(
         }),
         { description: 'Every UTC day of the period, in order; at most 366.' },
       ),
-      overage: Type.Object({
-        overageUnits: Type.String({ description: 'Units beyond the quota of the plan.' }),
-        overageWei: Wei('What they cost at the rate of the plan.'),
-      }),
+      overage: Overage,
     }),
     platformCutPercent: Percent("The platform's cut now; null when none is configured."),
   }),
@@ -113,17 +116,7 @@ const toSummary = (clientId: string, answer: GetBillingResponse) => {
     cycle: {
       periodStart: answer.periodStart,
       periodEnd: answer.periodEnd,
-      usage: {
-        requestCount: toCount(usage.requestCount),
-        unpricedCount: toCount(usage.unpricedCount),
-        totalFeeWei: usage.totalFeeWei,
-        totalFeeEth: usage.totalFeeEth,
-        networkFeeUsdMicros: usage.networkFeeUsdMicros,
-        ownerChargeWei: usage.ownerChargeWei,
-        ownerChargeUsdMicros: usage.ownerChargeUsdMicros,
-        platformFeeWei: usage.platformFeeWei,
-        totalUnits: usage.totalUnits,
-      },
+      usage: toUsage(usage),
       timeline: answer.timeline.map(({ date, requestCount, feeWei }) => ({
         date,
         requestCount: toCount(requestCount),
@@ -135,6 +128,18 @@ const toSummary = (clientId: string, answer: GetBillingResponse) => {
   }
 }
 
+export const toUsage = (usage: BilledUsage) => ({
+  requestCount: toCount(usage.requestCount),
+  unpricedCount: toCount(usage.unpricedCount),
+  totalFeeWei: usage.totalFeeWei,
+  totalFeeEth: usage.totalFeeEth,
+  networkFeeUsdMicros: usage.networkFeeUsdMicros,
+  ownerChargeWei: usage.ownerChargeWei,
+  ownerChargeUsdMicros: usage.ownerChargeUsdMicros,
+  platformFeeWei: usage.platformFeeWei,
+  totalUnits: usage.totalUnits,
+})
+
 const toSubscription = ({
   id,
   status,
@@ -142,7 +147,7 @@ const toSubscription = ({
   currentPeriodEnd,
 }: SubscriptionMessage) => ({ id, status, currentPeriodStart, currentPeriodEnd })
 
-const toPlan = (plan: PlanMessage) => ({
+export const toPlan = (plan: PlanMessage) => ({
   id: plan.id,
   type: plan.type,
   name: plan.name,

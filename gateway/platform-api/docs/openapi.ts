@@ -196,6 +196,7 @@ function member(value: unknown, name: string): unknown {
 
 function addExample(holder: unknown, example: object | undefined): void {
   if (example === undefined) return
+  // A media type that is no JSON has its own.
   for (const media of Object.values(Object(member(holder, 'content'))))
-    Object.assign(Object(media), { example })
+    if (member(media, 'example') === undefined) Object.assign(Object(media), { example })
 }

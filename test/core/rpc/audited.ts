@@ -46,6 +46,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'allowances.v1.NetworkQuotaService/ReplaceNetworkQuota': operator,
   'allowances.v1.NetworkQuotaService/ListReachedNetworkQuotas': 'reads',
   'billing.v1.BillingService/GetBilling': 'reads',
+  'billing.v1.BillingService/GetStatement': 'reads',
   'billing.v1.BillingService/GetProcessor': 'reads',
   'billing.v1.BillingService/ConnectProcessor': as('processor_connection_started'),
   'billing.v1.BillingService/DisconnectProcessor': as('processor_disconnected'),

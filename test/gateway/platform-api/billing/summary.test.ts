@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
 import { envelope } from '../../../core/metering/harness.ts'
 import { serviceToken } from '../../../core/support.ts'
@@ -54,6 +54,16 @@ async function summaryOf(app: RealApp, query = '') {
     headers: { authorization: app.basic },
   })
   return { status: response.status, body: asRecord(await response.json()) }
+}
+
+/** The owner becomes an end user with the first signer token of the M2M client. */
+async function makeOwnerUser(app: RealApp): Promise<void> {
+  const { status } = await fetch(`${real.url}/api/v1/oidc/token`, {
+    method: 'POST',
+    headers: { authorization: app.basic },
+    body: new URLSearchParams({ grant_type: 'client_credentials', scope: 'sign:job' }),
+  })
+  expect(status).toBe(200)
 }
 async function usageOf(app: RealApp) {
   const { body } = await summaryOf(app)
@@ -205,15 +215,13 @@ describe('the billing summary', () => {
 
   it("has the owner's period, plan and overage where the owner is subscribed", async () => {
     const app = await real.newApp('owned')
-    const { rows } = await real.core.sql.query<{ account: string; app: string }>(
-      `select m.account_id as account, c.app_id as app from clients c
+    const { rows } = await real.core.sql.query<{ app: string }>(
+      `select c.app_id as app from clients c
        join members m on m.app_id = c.app_id and m.role = 'owner' where c.client_id = $1`,
       [app.clientId],
     )
     const [owner] = rows
-    await real.core
-      .as()
-      .getAccess({ clientId: app.clientId, externalUserId: `owner:${owner?.account}` })
+    await makeOwnerUser(app)
     await real.core.sql.query(
       `insert into plans (app_id, id, name, name_key, type, status, is_starter_default, is_network_default, billing_cycle,
                           created_at, updated_at)
@@ -236,6 +244,15 @@ describe('the billing summary', () => {
     real.core.clock.set(new Date('2026-04-12T00:00:00Z'))
     await use(app, [{ fee: '1', at: '2026-04-12T00:00:00Z', pixels: 108_300 }])
     const { body } = await summaryOf(app)
+    real.core.clock.set(new Date('2026-05-01T00:00:00Z'))
+    const statement = await fetch(
+      `${real.url}/api/v1/apps/${app.clientId}/billing/statements/2026-04`,
+      { headers: { authorization: app.basic } },
+    )
+    expect(await statement.json()).toMatchObject({
+      plan: { name: 'Team' },
+      cycle: { overage: { overageUnits: '8300', overageWei: '8300000000000000' } },
+    })
     real.core.clock.set(new Date(now))
     const period = {
       currentPeriodStart: '2026-04-10T12:00:00.250Z',
@@ -261,13 +278,7 @@ describe('the billing summary', () => {
 
   it("has the owner's period although their subscription is missing", async () => {
     const app = await real.newApp('lost')
-    const { rows } = await real.core.sql.query<{ account: string }>(
-      `select account_id as account from clients c
-       join members m on m.app_id = c.app_id and m.role = 'owner' where c.client_id = $1`,
-      [app.clientId],
-    )
-    const externalUserId = `owner:${rows[0]?.account}`
-    await real.core.as().getAccess({ clientId: app.clientId, externalUserId })
+    await makeOwnerUser(app)
     const { body: before } = await summaryOf(app)
     await real.core.sql.query(
       'delete from subscriptions s using clients c where c.app_id = s.app_id and c.client_id = $1',
@@ -314,6 +325,111 @@ describe('the billing summary', () => {
     expect(await status('app_000000000000000000000000', { authorization: mine.basic })).toBe(404)
     expect(await status(mine.m2mClientId, { authorization: mine.basic })).toBe(404)
     expect(await status(mine.clientId, mine.session)).toBe(200)
+  })
+})
+
+describe('the statement of a month', () => {
+  const ask = (app: RealApp, month: string, headers: Record<string, string> = {}) =>
+    fetch(`${real.url}/api/v1/apps/${app.clientId}/billing/statements/${month}`, {
+      headers: { authorization: app.basic, ...headers },
+    })
+  const statementOf = async (app: RealApp, month: string) => {
+    const response = await ask(app, month)
+    return { status: response.status, body: asRecord(await response.json()) }
+  }
+  afterEach(() => real.core.clock.set(new Date(now)))
+
+  it('has the figures that the billing summary had, and days that add up to them', async () => {
+    const app = await real.newApp('statement')
+    await cut(app, '12.5')
+    await use(app, [
+      { fee: '1000000000000001', at: '2026-03-01T00:00:00Z', pixels: 3 },
+      { fee: '2000000000000003', at: '2026-03-09T23:59:59.999Z', pixels: 4 },
+      { fee: '5', at: '2026-03-10T00:00:00Z' },
+      { fee: '7', at: '2026-02-28T23:59:59.999Z' },
+    ])
+    const summary = (await summaryOf(app)).body
+    real.core.clock.set(new Date('2026-04-01T00:00:00Z'))
+    const { status, body } = await statementOf(app, '2026-03')
+    const { timeline, ...cycle } = asRecord(summary['cycle'])
+    expect([status, body]).toEqual([
+      200,
+      {
+        clientId: app.clientId,
+        month: '2026-03',
+        plan: null,
+        cycle: { ...cycle, timeline: expect.any(Array) },
+        platformCutPercent: 12.5,
+      },
+    ])
+    const days = asRecord(body['cycle'])['timeline'] as Record<string, string | number>[]
+    expect(days.map(({ date, requestCount, feeWei }) => ({ date, requestCount, feeWei }))).toEqual(
+      timeline,
+    )
+    const usage = asRecord(cycle['usage'])
+    for (const name of Object.keys(usage).filter((each) => !each.startsWith('totalFee')))
+      expect([name, days.reduce((sum, day) => sum + BigInt(day[name] ?? 0), 0n)]).toEqual([
+        name,
+        BigInt(String(usage[name])),
+      ])
+    // A ticket from before the app was made is still in the statement of its month.
+    expect(asRecord((await statementOf(app, '2026-02')).body['cycle'])['usage']).toMatchObject({
+      requestCount: 1,
+      totalFeeWei: '7',
+    })
+  })
+
+  it('is a table for callers that accept CSV, with no cell that a spreadsheet computes', async () => {
+    const app = await real.newApp('csv')
+    await use(app, [{ fee: '1000000000000001', at: '2026-02-03T00:00:00Z', pixels: 3 }])
+    const json = asRecord((await statementOf(app, '2026-02')).body['cycle'])
+    const response = await ask(app, '2026-02', { accept: 'text/csv' })
+    expect(response.headers.get('content-type')).toBe('text/csv; charset=utf-8')
+    expect(response.headers.get('vary')).toBe('Origin, Accept')
+    expect(response.headers.get('content-disposition')).toBe(
+      'attachment; filename="statement-2026-02.csv"',
+    )
+    const rows = (await response.text()).split('\n').map((line) => line.split(','))
+    const [names = [], ...lines] = rows.slice(0, -1)
+    expect(lines).toHaveLength(29)
+    for (const cell of lines.flat()) expect(cell).toMatch(/^(\d[\d.-]*|total)$/)
+    const total = Object.fromEntries(names.map((name, i) => [name, lines.at(-1)?.[i]]))
+    const { totalFeeWei: feeWei, totalFeeEth: _, ...usage } = asRecord(json['usage'])
+    const texts = Object.entries(usage).map(([name, value]) => [name, String(value)])
+    expect(total).toEqual({ date: 'total', feeWei, ...Object.fromEntries(texts) })
+    for (const accept of ['*/*', 'application/json, text/csv;q=0.9', 'text/html'])
+      expect((await ask(app, '2026-02', { accept })).headers.get('content-type')).toMatch(/json/)
+  })
+
+  it('is refused for other than past months, months before the app, and other callers', async () => {
+    const app = await real.newApp('refused')
+    const other = await real.newApp('stranger')
+    const refusals: [string, number, string][] = [
+      ['2026-03', 409, '2026-03 has not ended; its statement is there from 2026-04-01'],
+      ['2030-01', 409, '2030-01 has not ended'],
+      ['2026-02', 404, 'there is no statement of 2026-02: the app was made on 2026-03-10'],
+      ['2026-13', 400, 'month must be a UTC month as YYYY-MM, such as 2026-03'],
+      ['2026-3', 400, 'month must be'],
+      ['1926-03', 400, 'month must be'],
+    ]
+    for (const [month, status, detail] of refusals) {
+      const refused = await statementOf(app, month)
+      expect([refused.status, refused.body['detail']]).toEqual([
+        status,
+        expect.stringContaining(detail),
+      ])
+    }
+    expect((await ask(app, '2026-02?x=1')).status).toBe(400)
+    real.core.clock.set(new Date('2026-04-02T00:00:00Z'))
+    expect((await ask(app, '2026-03')).status).toBe(200)
+    for (const authorization of [other.basic, 'Bearer nonsense', app.basic.slice(0, -6), 'a b c'])
+      expect((await ask(app, '2026-03', { authorization })).status).toBe(404)
+    real.core.clock.set(new Date(now))
+    await use(app, [{ fee: '1', at: '2026-02-03T00:00:00Z' }])
+    const url = `${real.url}/api/v1/apps/${app.clientId}/billing/statements/2026-02`
+    expect((await fetch(url)).status).toBe(404)
+    expect((await fetch(url, { headers: app.session })).status).toBe(200)
+    expect((await fetch(url, { headers: other.session })).status).toBe(404)
   })
 })
 

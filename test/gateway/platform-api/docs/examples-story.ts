@@ -18,7 +18,7 @@ export interface Step {
   readonly query?: Readonly<Record<string, string>>
   readonly path?: Readonly<Record<string, string>>
   /** Members of the example body that must be real. */
-  readonly real?: Readonly<Record<string, string>>
+  readonly real?: Readonly<Record<string, string | number>>
 }
 
 export interface StoryStep {
@@ -299,7 +299,19 @@ export async function tellStory(
   await step({ operation: `get ${apps}/billing/processor`, status: 200, ...managed })
   await step({ operation: `delete ${apps}/billing/processor`, status: 200, ...managed })
   await step({ operation: `post ${apps}/billing/whatif`, status: 200, ...managed })
-  await step({ operation: `post ${apps}/test-clock`, status: 200, ...managed })
+  // The month of the clock is then a past one.
+  await step({
+    operation: `post ${apps}/test-clock`,
+    status: 200,
+    ...managed,
+    real: { advanceSeconds: 2_592_000 },
+  })
+  await step({
+    operation: `get ${apps}/billing/statements/{month}`,
+    status: 200,
+    ...managed,
+    path: { ...mine, month: '2026-03' },
+  })
   await step({ operation: `get ${apps}/test-clock`, status: 200, ...managed })
   const decision = decisionOf(real.core.clock.now(), mine.clientId)
   await real.core.as().recordDecisions({ decisions: [decision] })

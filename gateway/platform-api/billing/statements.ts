@@ -1,0 +1,131 @@
+import { Type } from 'typebox'
+import type {
+  BilledUsage,
+  GetStatementResponse,
+} from '../../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { wantsCsv } from '../../http/headers.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant } from '../schemas.ts'
+import { BilledPlan, Overage, toPlan, toUsage, usageFields } from './billing.ts'
+import { Percent, toPercent } from './processor.ts'
+
+const { totalFeeWei, totalFeeEth: _, ...dayFields } = usageFields
+const StatementDay = named(
+  Type.Object({
+    date: Type.String({ description: 'YYYY-MM-DD in UTC.' }),
+    feeWei: totalFeeWei,
+    ...dayFields,
+  }),
+  'StatementDay',
+)
+const Statement = named(
+  Type.Object({
+    clientId: Type.String(),
+    month: Type.String({ description: 'YYYY-MM in UTC.' }),
+    plan: BilledPlan,
+    cycle: Type.Object({
+      periodStart: Instant('Included.'),
+      periodEnd: Instant('Included: the last millisecond.'),
+      usage: Type.Object(usageFields),
+      timeline: Type.Array(ref(StatementDay), {
+        description: 'Every UTC day of the month, in order. Their figures add up to usage.',
+      }),
+      overage: Overage,
+    }),
+    platformCutPercent: Percent("The platform's cut at the end of the month."),
+  }),
+  'BillingStatement',
+)
+
+const StatementParams = Type.Object({
+  ...AppParams.properties,
+  month: Type.String({ description: 'A past UTC month, YYYY-MM.' }),
+})
+
+const columns = [
+  'date',
+  'requestCount',
+  'unpricedCount',
+  'feeWei',
+  'networkFeeUsdMicros',
+  'ownerChargeWei',
+  'ownerChargeUsdMicros',
+  'platformFeeWei',
+  'totalUnits',
+] as const
+const csvExample = `${columns.join(',')}
+2026-02-01,1,0,1000000000000000,3000000,1100000000000000,3300000,100000000000000,26000
+total,1,0,1000000000000000,3000000,1100000000000000,3300000,100000000000000,26000
+`
+
+/** What an app was billed in a past month. */
+export function statementRoutes(app: App): void {
+  addSchemas(app, [StatementDay, Statement])
+  app.get(
+    '/api/v1/apps/:clientId/billing/statements/:month',
+    route(
+      { guard: { kind: 'hidden_m2m_or_member' }, refuses: ['CONFLICT'] },
+      {
+        operationId: 'getBillingStatement',
+        summary: 'The statement of a past month',
+        description:
+          "The figures of the billing summary for a UTC month that has ended, by day: JSON, or with Accept: text/csv a table. `plan` is the owner's at the end of the month. Tickets that come late or are priced late change the figures; `unpricedCount` counts those that still wait. 409 for a month that has not ended, 404 for one before the app was made.",
+        tags: ['billing'],
+        params: StatementParams,
+        response: {
+          200: Type.Unsafe<object | string>({
+            description: 'The statement',
+            content: {
+              'application/json': { schema: ref(Statement) },
+              'text/csv': { schema: { type: 'string' }, example: csvExample },
+            },
+          }),
+        },
+      },
+    ),
+    async ({ params, headers, core }, reply) => {
+      const statement = toStatement(params, await core.billing.statement(params))
+      void reply.header('vary', 'Origin, Accept')
+      if (!wantsCsv(headers.accept)) return statement
+      return reply
+        .type('text/csv; charset=utf-8')
+        .header('content-disposition', `attachment; filename="statement-${statement.month}.csv"`)
+        .send(toCsv(statement.cycle))
+    },
+  )
+}
+
+type Cycle = ReturnType<typeof toStatement>['cycle']
+
+const toStatement = (
+  { clientId, month }: { readonly clientId: string; readonly month: string },
+  answer: GetStatementResponse,
+) => ({
+  clientId,
+  month,
+  plan: answer.plan === undefined ? null : toPlan(answer.plan),
+  cycle: {
+    periodStart: answer.periodStart,
+    periodEnd: answer.periodEnd,
+    usage: toUsage(requireField(answer.usage, 'usage')),
+    timeline: answer.days.map(({ date, usage }) => toRow(date, requireField(usage, 'usage'))),
+    overage: { overageUnits: answer.overageUnits, overageWei: answer.overageWei },
+  },
+  platformCutPercent: toPercent(answer.platformCutPercent),
+})
+
+function toRow(date: string, usage: BilledUsage) {
+  const { totalFeeWei: feeWei, totalFeeEth: _, ...figures } = toUsage(usage)
+  return { date, feeWei, ...figures }
+}
+
+/** A row for each day and one of the totals. Every cell is a date or a number, so no cell is a formula of a spreadsheet. */
+function toCsv({ timeline, usage: { totalFeeWei: feeWei, ...usage } }: Cycle): string {
+  const lines = [...timeline, { date: 'total', feeWei, ...usage }].map((row) =>
+    columns.map((column) => row[column]).join(','),
+  )
+  return [columns.join(','), ...lines, ''].join('\n')
+}
