@@ -470,7 +470,7 @@ const answers = {
   setLimits: { limits: limit } satisfies limits.SetLimitsResponse,
   clearLimits: {} satisfies limits.ClearLimitsResponse,
   getSubscription: {
-    state: { externalUserId: 'ada' },
+    state: { externalUserId: 'ada', source: 'ledger' },
   } satisfies subscriptions.GetSubscriptionResponse,
   listSubscriptions: {
     externalUserId: 'ada',

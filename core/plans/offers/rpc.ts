@@ -128,12 +128,13 @@ function createViews(sync: PlanSync) {
     { appId, clientId }: { readonly appId: AppId; readonly clientId: string },
   ): Promise<pb.Plan[]> {
     const states = await sync.states(appId)
-    return plans.map((plan) => renderPlan(plan, { clientId, state: states.get(plan.id) }))
+    const { target } = sync
+    return plans.map((plan) => renderPlan(plan, { clientId, target, state: states.get(plan.id) }))
   }
 
   async function show(plan: Plan, { clientId }: { readonly clientId: string }): Promise<pb.Plan> {
     const state = (await sync.states(plan.appId)).get(plan.id)
-    return renderPlan(plan, { clientId, state })
+    return renderPlan(plan, { clientId, target: sync.target, state })
   }
 
   return { showAll, show }
@@ -160,7 +161,15 @@ const renderRate = (rate: bigint | null): string | undefined =>
 
 function renderPlan(
   plan: Plan,
-  { clientId, state }: { readonly clientId: string; readonly state: SyncState | undefined },
+  {
+    clientId,
+    target,
+    state,
+  }: {
+    readonly clientId: string
+    readonly target: PlanSync['target']
+    readonly state: SyncState | undefined
+  },
 ): pb.Plan {
   const { newest } = plan
   const rules = retailRules(newest)
@@ -189,6 +198,7 @@ function renderPlan(
     openmeterPlanId: state?.openmeterPlanId ?? undefined,
     lastSyncedAt: state?.lastSyncedAt?.toISOString(),
     syncError: state?.syncError ?? undefined,
+    syncTarget: target ?? undefined,
   }
 }
 

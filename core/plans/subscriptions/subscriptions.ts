@@ -31,7 +31,7 @@ export interface SubscriptionsDeps<Account extends LockedAccount> {
   readonly ledger: SubscriptionLedger<Account>
   readonly resubscribe: Resubscribe
   readonly selling: Selling
-  readonly sync: Pick<PlanSync, 'isSynced' | 'remotes'>
+  readonly sync: Pick<PlanSync, 'isSynced' | 'remotes' | 'target'>
   readonly cards: Cards
   readonly idempotency: Idempotency
   readonly invalidations: Pick<Invalidations, 'publish'>

@@ -16,7 +16,7 @@ interface ViewsDeps<Account extends LockedAccount> {
   readonly pool: Pool
   readonly ledger: Pick<SubscriptionLedger<Account>, 'read'>
   readonly resubscribe: Resubscribe
-  readonly sync: Pick<PlanSync, 'remotes'>
+  readonly sync: Pick<PlanSync, 'remotes' | 'target'>
   readonly clocks?: Clocks
   readonly now: Now
 }
@@ -41,10 +41,13 @@ export function createSubscriptionViews<Account extends LockedAccount>({
     const { externalUserId, ...user } = await getUser({ pool, resubscribe }, app, external)
     const at = now()
     const subscription = await present(user, at)
-    if (!subscription) return { externalUserId, subscription: undefined, pending: undefined }
+    const source = sync.target ?? 'ledger'
+    if (!subscription)
+      return { externalUserId, source, subscription: undefined, pending: undefined }
     const account = await ledger.read(pool, user, at)
     return {
       externalUserId,
+      source,
       subscription: await render(subscription, account),
       pending: subscription.next ? await renderNext(user, subscription.next) : undefined,
     }

@@ -224,7 +224,21 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
   /** Another text whenever one of the app's states may have changed. */
   const version = (app: Plan['appId']) => store.statesVersion(pool, app)
 
-  return { sync, syncChange, syncRemoval, syncStarter, retry, remotes, isSynced, states, version }
+  /** The backend that takes plans; null without one. */
+  const target = catalog ? ('openmeter' as const) : null
+
+  return {
+    sync,
+    syncChange,
+    syncRemoval,
+    syncStarter,
+    retry,
+    remotes,
+    isSynced,
+    states,
+    version,
+    target,
+  }
 }
 
 export type PlanSync = ReturnType<typeof createPlanSync>

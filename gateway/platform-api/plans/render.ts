@@ -99,8 +99,9 @@ export function toProduct(message: PlanMessage) {
   }
 }
 
-function syncStatus({ type, isNetworkDefault, ...state }: PlanMessage) {
-  if (type === 'free' || isNetworkDefault) return 'not_applicable' as const
+function syncStatus({ type, isNetworkDefault, syncTarget, ...state }: PlanMessage) {
+  if (syncTarget === undefined || type === 'free' || isNetworkDefault)
+    return 'not_applicable' as const
   if (state.syncError !== undefined) return 'error' as const
   const isSynced = state.openmeterPlanId !== undefined && state.lastSyncedAt !== undefined
   return isSynced ? ('synced' as const) : ('pending' as const)

@@ -83,7 +83,7 @@ export const Plan = named(
 const Sync = Type.Object({
   status: oneOf(
     ['not_applicable', 'pending', 'synced', 'error'],
-    'not_applicable: a free plan, and Network Price, are not synced.',
+    'not_applicable: a free plan, and Network Price, are not synced, nor is any plan without OpenMeter.',
   ),
   syncedAt: nullable({ format: 'date-time', description: 'The last sync that succeeded.' }),
   openmeterPlanId: syncFields.openmeterPlanId,

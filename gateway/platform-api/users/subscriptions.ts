@@ -33,7 +33,6 @@ const timings = ['immediate', 'next_billing_cycle'] as const
 const planTypes = ['free', 'subscription', 'usage'] as const
 const planStatuses = ['active', 'inactive', 'missing'] as const
 const itemStatuses = ['active', 'canceled', 'scheduled', 'inactive'] as const
-const source = 'openmeter'
 
 const nullableObject = <T extends object>(schema: T, description: string) =>
   Type.Unsafe<object | null>({ ...schema, nullable: true, description })
@@ -89,7 +88,10 @@ const Subscription = Type.Object({
 const SubscriptionRead = named(
   Type.Object({
     externalUserId: Type.String(),
-    source: Type.String(),
+    source: oneOf(
+      ['ledger', 'openmeter'] as const,
+      'openmeter where that is the metering backend. The ledger decides what may be spent in either case.',
+    ),
     subscription: nullableObject(Subscription, 'null for a user who has none.'),
     actionRequired: nullable({ enum: ['choose_new_plan', null] }),
     plan: nullableObject(planReference, 'The plan of the subscription.'),
@@ -335,7 +337,9 @@ const noSubscription = {
   pendingPlan: null,
 }
 
-function toRead({ externalUserId, subscription, pending }: SubscriptionState) {
+function toRead({ externalUserId, subscription, pending, ...state }: SubscriptionState) {
+  // A core of an earlier release sends no source.
+  const source = state.source === 'openmeter' ? state.source : 'ledger'
   if (!subscription) return { externalUserId, source, ...noSubscription }
   const plan = requireField(subscription.plan, 'plan')
   return {

@@ -133,7 +133,7 @@ describe('the plans of an app', () => {
         lastSyncedAt: null,
         syncError: null,
         sync: {
-          status: 'pending',
+          status: 'not_applicable',
           syncedAt: null,
           openmeterPlanId: null,
           errorCode: null,

@@ -115,6 +115,13 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(usage.map(includedOf)).toEqual([20_000_000, 20_000_000, 20_000_000, 20_000_000])
   })
 
+  it('name OpenMeter as the source of a subscription', async () => {
+    const m2m = console.as(app.basic)
+    await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
+    const { body } = await ask('GET', '/users/ada/subscription')
+    expect(body['source']).toBe('openmeter')
+  })
+
   it('are in the lists with what was synced', async () => {
     const id = await newPlan()
     const { id: remoteId } = fake.state.plans[0] ?? { id: '' }

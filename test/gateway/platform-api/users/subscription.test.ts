@@ -100,7 +100,7 @@ describe('GET …/subscription', () => {
     const planId = starter.rows[0]?.id
     const expected = {
       externalUserId: user,
-      source: 'openmeter',
+      source: 'ledger',
       subscription: {
         id: expect.any(String),
         status: 'active',
@@ -319,7 +319,7 @@ describe('DELETE …/subscription', () => {
     await real.core.sql.query(lose, [user])
     try {
       expect(await end({ confirm: true })).toMatchObject(refused(404, 'no_subscription'))
-      expect(await read()).toMatchObject({ subscription: null, source: 'openmeter' })
+      expect(await read()).toMatchObject({ subscription: null, source: 'ledger' })
     } finally {
       await real.core.sql.query(marked, [true, 'Starter', await idOf()])
     }
