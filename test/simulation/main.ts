@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
 import { mutations } from './mutations.ts'
 import { failureText, runSeeds } from './run.ts'
+import { sourceMutations } from './source-mutations.ts'
 
 /** `npm run simulate -- --seeds 1000000 --from 0`: the model checker by command (docs/escrow.md). */
 const { values } = parseArgs({
@@ -14,8 +15,9 @@ const { values } = parseArgs({
 })
 
 const { mutation } = values
-if (mutation !== undefined && !(mutation in mutations))
-  throw new Error(`--mutation is one of: ${Object.keys(mutations).join(', ')}`)
+const names = [...Object.keys(mutations), ...Object.keys(sourceMutations)]
+if (mutation !== undefined && !names.includes(mutation))
+  throw new Error(`--mutation is one of: ${names.join(', ')}`)
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`)
 const started = performance.now()

@@ -6,8 +6,10 @@ export interface RunOptions {
   readonly from: number
   readonly seeds: number
   readonly workers: number
-  /** The name of a defect to be found (`mutations.ts`). */
+  /** The name of a defect to be found (`mutations.ts`, `source-mutations.ts`). */
   readonly mutation?: string
+  /** Whether the history of a failure is shortened. Default is true. */
+  readonly shrinks?: boolean
   readonly onProgress?: (run: RunSums) => void
 }
 
@@ -29,6 +31,7 @@ export async function runSeeds({
   seeds,
   workers,
   mutation = '',
+  shrinks = true,
   onProgress = () => {},
 }: RunOptions): Promise<Run> {
   const sums = { seeds: 0, events: 0, allowed: 0 }
@@ -39,7 +42,8 @@ export async function runSeeds({
     const worker = new Worker(new URL('./worker.ts', import.meta.url), { workerData: mutation })
     try {
       while (next < from + seeds && failures.length === 0) {
-        const request: SeedsRequest = { from: next, count: Math.min(chunk, from + seeds - next) }
+        const count = Math.min(chunk, from + seeds - next)
+        const request: SeedsRequest = { from: next, count, shrinks }
         next += request.count
         worker.postMessage(request, [])
         const [answer]: SeedsAnswer[] = await once(worker, 'message')

@@ -1,7 +1,11 @@
+import { once } from 'node:events'
 import { availableParallelism } from 'node:os'
-import { describe, expect, it } from 'vitest'
+import { Worker } from 'node:worker_threads'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { checks } from './checks.ts'
 import { mutations } from './mutations.ts'
 import { failureText, runSeeds } from './run.ts'
+import { sourceMutations } from './source-mutations.ts'
 
 /** Seeds of the rule; `npm run simulate` runs any number of them. */
 const seeds = Number(process.env['SIMULATION_SEEDS'] ?? 10_000)
@@ -21,12 +25,30 @@ describe('a simulation of cores, sidecars, signers and their faults', () => {
     limitMs,
   )
 
-  it.each(Object.keys(mutations))(
+  it.each([
+    ...Object.keys(mutations),
+    ...Object.keys(sourceMutations).filter((name) => !(name in checks)),
+  ])(
     'finds a defect that %s',
     async (mutation) => {
-      const { failures } = await runSeeds({ from: 0, seeds: 10_000, workers, mutation })
+      const { failures } = await runSeeds({
+        from: 0,
+        seeds: 10_000,
+        workers,
+        mutation,
+        shrinks: false,
+      })
       expect(failures).not.toEqual([])
     },
     limitMs,
   )
+})
+
+describe('a check of a single case', () => {
+  it.each(Object.entries(checks))('finds a defect that %s', async (name, check) => {
+    await check()
+    const worker = new Worker(new URL('./check-worker.ts', import.meta.url), { workerData: name })
+    onTestFinished(async () => void (await worker.terminate()))
+    expect(await once(worker, 'message')).toEqual([true])
+  })
 })

@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads'
+import { installSourceMutation, sourceMutations } from './source-mutations.ts'
 import { installVirtualTime } from './virtual-time.ts'
 
 /** Runs seeds in a thread of its own, because virtual time takes the place of the thread's timers. */
@@ -6,6 +7,8 @@ import { installVirtualTime } from './virtual-time.ts'
 export interface SeedsRequest {
   readonly from: number
   readonly count: number
+  /** False where the failure alone is of interest. */
+  readonly shrinks: boolean
 }
 
 export interface Failure {
@@ -22,24 +25,29 @@ export interface SeedsAnswer {
   readonly failure: Failure | null
 }
 
+const name = String(workerData)
+const source = sourceMutations[name]
+if (source) installSourceMutation(source)
 const virtualTime = installVirtualTime()
 const { mutations } = await import('./mutations.ts')
 const { planOf } = await import('./plan.ts')
 const { shrink } = await import('./shrink.ts')
 const { simulate } = await import('./simulation.ts')
 
-const mutation = mutations[String(workerData)] ?? {}
+const mutation = mutations[name] ?? {}
 const options = { virtualTime, mutation }
 
 /** Runs seeds up to the first that fails. */
-async function runSeeds({ from, count }: SeedsRequest): Promise<SeedsAnswer> {
+async function runSeeds({ from, count, shrinks }: SeedsRequest): Promise<SeedsAnswer> {
   let [events, allowed] = [0, 0]
   for (let seed = from; seed < from + count; seed++) {
     const outcome = await simulate(planOf(seed), options)
+    const { violation, lines } = outcome
     events += outcome.events
     allowed += outcome.allowed
-    if (outcome.violation === null) continue
-    return { count: seed - from + 1, events, allowed, failure: await shortest(seed) }
+    if (violation === null) continue
+    const failure = shrinks ? await shortest(seed) : { seed, violation, lines }
+    return { count: seed - from + 1, events, allowed, failure }
   }
   return { count, events, allowed, failure: null }
 }

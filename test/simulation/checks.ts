@@ -1,0 +1,208 @@
+import assert from 'node:assert/strict'
+import { type Account, burn } from '../../core/allowances/account.ts'
+import { clockRange } from '../../core/allowances/escrow/due.ts'
+import { createLeases } from '../../core/allowances/escrow/leases.ts'
+import { type LendCall, lendTo } from '../../core/allowances/escrow/lending.ts'
+import type { Lease } from '../../core/allowances/escrow/port.ts'
+import { createRelease } from '../../core/allowances/escrow/release.ts'
+import { type AuthorisedCall, moveBound, takeBack } from '../../core/allowances/escrow/reporting.ts'
+import { lowerLeases } from '../../core/allowances/escrow/settlement.ts'
+import { usdAttos } from '../../core/lib/money.ts'
+import { userCharges } from '../../core/metering/ingest/charges.ts'
+import { appId, userId } from '../../core/platform/ids.ts'
+import { createSessionMemory } from '../../sidecar/accounts/session-calls.ts'
+
+/**
+ * Cases that random histories meet too seldom, each by the name of the defect in `source-mutations.ts` that it finds. A check
+ * throws an AssertionError.
+ */
+export const checks: Readonly<Record<string, () => void | Promise<void>>> = {
+  'frees usage that was not reported when a lease is returned': () => {
+    const [account, lease] = [accountWith(100n, { lent: usd(10n) }), leaseOf(10n)]
+    const returned = { ...user, leaseId: lease.id, used: usd(4n) }
+    const free = takeBack(returned, { account, leases: createLeases([lease]) })
+    assert.deepEqual([free, account.lent], [usd(6n), usd(4n)])
+  },
+
+  'ends leases at core without a grace': () => {
+    const account = accountWith(100n)
+    const leases = createLeases([])
+    const { lease } = lendTo(lendCall(), { ...situation, account, leases })
+    const endsAt = leases.of(user.userId)[0]?.endsAt.getTime() ?? 0
+    // The sidecar stops 2 s early, and the signer waits 5 s for an answer.
+    assert.ok(lease && endsAt >= at.getTime() + (lease.seconds - 2 + 5) * 1_000)
+  },
+
+  'renews a lease that was recalled': () => {
+    const [account, own] = [accountWith(100n, { lent: usd(10n) }), leaseOf(10n)]
+    own.recalledAt = seconds(-20)
+    const leases = createLeases([own])
+    assert.equal(lendTo(lendCall(), { ...situation, account, leases }).lease, null)
+  },
+
+  'renews a lease that has ended': () => {
+    const [account, own] = [accountWith(100n, { lent: usd(10n) }), leaseOf(10n)]
+    own.endsAt = at
+    const leases = createLeases([own])
+    assert.equal(lendTo(lendCall(), { ...situation, account, leases }).lease, null)
+  },
+
+  'believes what was used of another lease': () => {
+    const [account, own] = [accountWith(100n, { lent: usd(40n) }), leaseOf(40n)]
+    const leases = createLeases([own])
+    const call = { ...lendCall(), leaseId: 'another', used: usd(40n) }
+    const { raise } = lendTo(call, { ...situation, account, leases })
+    // A quarter of 100 is less than what core knows to be left of the lease.
+    assert.deepEqual([raise, account.lent], [usd(0n), usd(40n)])
+  },
+
+  'lends to a user whose money was just recalled': () => {
+    const account = accountWith(100n, { lendAfter: seconds(1) })
+    const leases = createLeases([])
+    assert.equal(lendTo(lendCall(), { ...situation, account, leases }).lease, null)
+  },
+
+  'lends from credit that ends before the lease': () => {
+    const account = accountWith(100n, {}, { expiresAt: seconds(30) })
+    const leases = createLeases([])
+    assert.equal(lendTo(lendCall(), { ...situation, account, leases }).lease, null)
+  },
+
+  'holds only what the lease still has': () => {
+    const [account, lease] = [accountWith(100n, { lent: usd(1n) }), leaseOf(1n)]
+    const call = { ...user, leaseId: lease.id, bound: usd(3n) } as AuthorisedCall
+    moveBound(call, null, { account, leases: createLeases([lease]) })
+    assert.deepEqual([account.lent, account.pending], [usd(0n), usd(3n)])
+  },
+
+  'does not lower orphans by tickets': () => {
+    const [account, lease] = [accountWith(100n, { lent: usd(10n) }), leaseOf(10n)]
+    assert.deepEqual(lowerLeases(account, [lease], usd(4n)), [lease])
+    assert.equal(account.lent, usd(6n))
+  },
+
+  'releases right after a jump of the clock': async () => {
+    const searches: Date[] = []
+    const search = (passed: number): Promise<void> =>
+      createRelease({
+        store: {
+          findDueUsers: async (_: unknown, due: { at: Date }) => (searches.push(due.at), []),
+          forgetClocksAfter: async () => {},
+          forgetOld: async () => {},
+        },
+        time: { measure: async () => {}, now: () => seconds(passed), jumpedAt: () => at },
+        leaseSeconds: situation.leaseSeconds,
+        lagSeconds: 20,
+        holdMaxSeconds: 900,
+      } as never).round()
+    for (const passed of [0, 57, 58]) await search(passed)
+    assert.deepEqual(searches, [seconds(58)])
+  },
+
+  'believes a stream clock that is later than now': () => {
+    const due = { at, lagSeconds: 20, holdMaxSeconds: 900, jumpedAt: new Date(0), limit: 1 }
+    assert.ok(clockRange(due).to < seconds(2))
+  },
+
+  'counts the bound from the last call with a number': () => {
+    const memory = createSessionMemory({ max: 8 })
+    const owner = { authId: 'app:user', latest: null }
+    for (const at of [10, 5, 7])
+      memory.remember(owner, { id: 's', sequence: 1, seconds: at, nanos: 0 } as never)
+    assert.equal(memory.find(owner, 's')?.top.seconds, 5)
+  },
+
+  'pays for tickets with included usage of a later period': () => {
+    const account = accountWith(100n, {}, { kind: 'included', effectiveAt: seconds(0) })
+    const ticket = {
+      ...user,
+      eventId: 'e',
+      signedAt: seconds(-1),
+      pipeline: 'p',
+      modelId: 'm',
+      cost: usd(3n),
+    }
+    for (const charge of userCharges([ticket]))
+      burn(account, { ...charge, id: 'c', at, ratesKnownAt: null })
+    assert.deepEqual([account.overage, account.balance], [usd(3n), usd(100n)])
+  },
+}
+
+const at = new Date('2026-01-15T12:00:00Z')
+const seconds = (count: number): Date => new Date(at.getTime() + count * 1_000)
+const usd = (dollars: bigint) => usdAttos(dollars * 10n ** 18n)
+const user = { appId: appId('app'), userId: userId('user') }
+const process = { id: 'sidecar', instance: 'instance' }
+const situation = { process, leaseSeconds: 30, isLimited: false, at }
+
+const lendCall = (): LendCall => ({
+  ...user,
+  isActive: true,
+  leaseId: null,
+  used: usd(0n),
+  bound: usd(1n),
+  spending: usd(0n),
+  session: null,
+})
+
+const leaseOf = (amount: bigint): Lease => ({
+  ...user,
+  id: 'lease',
+  sidecarId: process.id,
+  instance: process.instance,
+  amount: usd(amount),
+  used: usd(0n),
+  createdAt: at,
+  endsAt: seconds(20),
+  recalledAt: null,
+})
+
+/** An account with one credit. */
+function accountWith(
+  amount: bigint,
+  more: Partial<Account> = {},
+  credit: Partial<Account['credits'][number]> = {},
+): Account {
+  const [zero, money] = [usd(0n), usd(amount)]
+  return {
+    ...user,
+    aheadMs: 0,
+    seq: 0n,
+    balance: money,
+    granted: money,
+    topup: money,
+    consumed: zero,
+    overage: zero,
+    expired: zero,
+    periodStart: new Date(0),
+    periodEnd: seconds(86_400),
+    periodCountsFrom: new Date(0),
+    periodConsumed: zero,
+    lent: zero,
+    pending: zero,
+    lendAfter: null,
+    lateUntil: null,
+    bookedThrough: new Date(0),
+    head: null,
+    credits: [
+      {
+        id: 'credit',
+        kind: 'grant',
+        source: 'manual',
+        featureKey: null,
+        amount: money,
+        remaining: money,
+        priority: 10,
+        effectiveAt: new Date(0),
+        expiresAt: null,
+        expiredAt: null,
+        createdAt: new Date(0),
+        state: 'stored',
+        ...credit,
+      },
+    ],
+    entries: [],
+    periods: [],
+    ...more,
+  }
+}

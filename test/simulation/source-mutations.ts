@@ -1,0 +1,103 @@
+import { registerHooks } from 'node:module'
+
+/** A defect in one line of the code under test, which is changed while it is loaded. */
+export interface SourceMutation {
+  readonly file: string
+  readonly from: string
+  readonly to: string
+}
+
+const escrow = 'core/allowances/escrow'
+
+/** Defects that `checks.ts` finds, and those without a check there, which simulations find. */
+export const sourceMutations: Readonly<Record<string, SourceMutation>> = {
+  'frees usage that was not reported when a lease is returned': {
+    file: `${escrow}/reporting.ts`,
+    from: 'const stays = unreported > 0n ? unreported : 0n',
+    to: 'const stays = 0n',
+  },
+  'ends leases at core without a grace': {
+    file: `${escrow}/lending.ts`,
+    from: 'graceSeconds = 6',
+    to: 'graceSeconds = 0',
+  },
+  'renews a lease that was recalled': {
+    file: `${escrow}/lending.ts`,
+    from: 'own.recalledAt !== null || own.endsAt <= at',
+    to: 'own.endsAt <= at',
+  },
+  'renews a lease that has ended': {
+    file: `${escrow}/lending.ts`,
+    from: 'own.recalledAt !== null || own.endsAt <= at',
+    to: 'own.recalledAt !== null',
+  },
+  'believes what was used of another lease': {
+    file: `${escrow}/lending.ts`,
+    from: 'leaseId !== lease.id || used < lease.used',
+    to: 'used < lease.used',
+  },
+  'lends more than a quarter of what is free': {
+    file: `${escrow}/slices.ts`,
+    from: 'const slice = min(useful, most)',
+    to: 'const slice = useful',
+  },
+  'lends to a user whose money was just recalled': {
+    file: `${escrow}/lending.ts`,
+    from: 'if (account.lendAfter !== null && account.lendAfter > at) return null',
+    to: '',
+  },
+  'lends from credit that ends before the lease': {
+    file: `${escrow}/lending.ts`,
+    from: 'until: timeOf(account, endsAt),',
+    to: 'until: timeOf(account, at),',
+  },
+  'reserves more than is free': {
+    file: `${escrow}/escrow.ts`,
+    from: 'if (call.bound > free) {',
+    to: 'if (call.bound > free * 2n) {',
+  },
+  'holds only what the lease still has': {
+    file: `${escrow}/reporting.ts`,
+    from: 'if (!early) account.pending = usdAttos(account.pending + call.bound)',
+    to: 'if (!early) account.pending = usdAttos(account.pending + part)',
+  },
+  'does not lower orphans by tickets': {
+    file: `${escrow}/settlement.ts`,
+    from: 'if (part <= 0n) return false',
+    to: 'return false',
+  },
+  'releases right after a jump of the clock': {
+    file: `${escrow}/release.ts`,
+    from: 'if (due.at >= addSeconds(due.jumpedAt, unsureSeconds)) ',
+    to: '',
+  },
+  'believes a stream clock that is later than now': {
+    file: `${escrow}/due.ts`,
+    from: 'addSeconds(at, skewSeconds)',
+    to: 'addSeconds(at, 1e9)',
+  },
+  'counts the bound from the last call with a number': {
+    file: 'sidecar/accounts/session-calls.ts',
+    from: 'else if (sequence === calls.top.sequence && isEarlier(call, calls.top)) calls.top = call',
+    to: 'else if (sequence === calls.top.sequence) calls.top = call',
+  },
+  'pays for tickets with included usage of a later period': {
+    file: 'core/allowances/account.ts',
+    from: "if (credit.kind === 'included') return signedAt >= credit.effectiveAt.getTime()",
+    to: "if (credit.kind === 'included') return true",
+  },
+}
+
+/** Changes the source of a file while this thread loads it. A line that is not there just once throws. */
+export function installSourceMutation({ file, from, to }: SourceMutation): void {
+  const url = new URL(`../../${file}`, import.meta.url).href
+  registerHooks({
+    load(loaded, context, next) {
+      const module = next(loaded, context)
+      if (loaded !== url) return module
+      const parts = String(module.source).split(from)
+      if (parts.length !== 2) throw new Error(`${file} has ${parts.length - 1} times: ${from}`)
+      return { ...module, source: parts.join(to) }
+    },
+  })
+}
