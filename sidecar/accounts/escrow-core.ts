@@ -18,8 +18,8 @@ export interface EscrowCore {
 
 /** The clocks and pauses of the accounts; a simulation gives its own. */
 export interface Clocks {
-  /** Milliseconds of a clock that never jumps: ends of leases. */
-  readonly mono: () => number
+  /** Milliseconds of a clock that never jumps: ends of leases. Takes what `wall` has just shown, where that is known. */
+  readonly mono: (wall?: number) => number
   /** Unix milliseconds: what reports contain as the time of a call, and whether `mono` has stood still. */
   readonly wall: () => number
   readonly sleep: (ms: number) => Promise<unknown>

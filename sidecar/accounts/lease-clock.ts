@@ -5,15 +5,15 @@ const gapMs = 1_000
 
 /**
  * Milliseconds of a clock by which leases end: the monotonic one, and the time for which it stood still because the machine was
- * suspended, which the wall clock then shows. A decision reads two clocks instead of one, without a system call.
+ * suspended, which the wall clock then shows. A decision has read the wall clock already, and passes it.
  */
-export function createLeaseClock({ mono, wall }: Pick<Clocks, 'mono' | 'wall'>): () => number {
+export function createLeaseClock({ mono, wall }: Pick<Clocks, 'mono' | 'wall'>): Clocks['mono'] {
   let aheadMs = wall() - mono()
   let suspendedMs = 0
 
-  return () => {
+  return (shown = wall()) => {
     const at = mono()
-    const ahead = wall() - at
+    const ahead = shown - at
     const gap = ahead - aheadMs
     if (gap > gapMs) suspendedMs += gap
     // Small gaps add up. A wall clock that was set back starts anew.

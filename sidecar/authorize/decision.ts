@@ -105,7 +105,7 @@ export function createAuthorizer(
   /** Pays, or refuses, by what is known here; null when core must be asked. */
   function payAtOnce(call: CallAtHand): Payment | null {
     const { account, identity, session } = call
-    const at = clocks.mono()
+    const at = clocks.mono(call.at)
     if (!accounts.isCurrent(account, at)) return null
     const refusal = refusalOf(account, identity)
     if (refusal) return { refusal }

@@ -7,7 +7,7 @@ import type { Lease } from '../../core/allowances/escrow/port.ts'
 import { createRelease } from '../../core/allowances/escrow/release.ts'
 import { type AuthorisedCall, moveBound, takeBack } from '../../core/allowances/escrow/reporting.ts'
 import { lowerLeases } from '../../core/allowances/escrow/settlement.ts'
-import { usdAttos } from '../../core/lib/money.ts'
+import { networkRatio, usdAttos } from '../../core/lib/money.ts'
 import { userCharges } from '../../core/metering/ingest/charges.ts'
 import { appId, userId } from '../../core/platform/ids.ts'
 import { createSessionMemory } from '../../sidecar/accounts/session-calls.ts'
@@ -133,7 +133,14 @@ const seconds = (count: number): Date => new Date(at.getTime() + count * 1_000)
 const usd = (dollars: bigint) => usdAttos(dollars * 10n ** 18n)
 const user = { appId: appId('app'), userId: userId('user') }
 const process = { id: 'sidecar', instance: 'instance' }
-const situation = { process, leaseSeconds: 30, isLimited: false, at }
+const situation = {
+  process,
+  leaseSeconds: 30,
+  isLimited: false,
+  retailRatio: networkRatio,
+  room: null,
+  at,
+}
 
 const lendCall = (): LendCall => ({
   ...user,
@@ -155,6 +162,7 @@ const leaseOf = (amount: bigint): Lease => ({
   createdAt: at,
   endsAt: seconds(20),
   recalledAt: null,
+  retailRatio: networkRatio,
 })
 
 /** An account with one credit. */

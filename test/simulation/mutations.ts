@@ -157,11 +157,17 @@ export const mutations: Readonly<Record<string, Mutation>> = {
     coreClock: (wall) => clockBy(() => new Date(wall())),
   },
   'spends after the end of a lease': {
-    clocks: ({ mono }) => ({ mono: () => mono() / 20, wall: () => mono() / 20 }),
+    clocks: ({ mono, wall }) => withWall(() => mono() / 20, wall()),
   },
   'spends the leases of a machine that was suspended': {
-    clocks: ({ mono }) => ({ mono, wall: mono }),
+    clocks: ({ mono, wall }) => withWall(mono, wall()),
   },
+}
+
+/** A wall clock that stands still when the other clock does. */
+function withWall(mono: () => number, wall: number): SidecarClocks {
+  const ahead = wall - mono()
+  return { mono, wall: () => mono() + ahead }
 }
 
 const distinct = (users: readonly UserKey[]): UserKey[] => [

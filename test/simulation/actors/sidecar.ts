@@ -59,10 +59,11 @@ export function createSidecars({ plan, scheduler, network, core, mutation }: Sid
   function start(process: Process, id: string): SidecarReplica {
     const instance = `00000000-0000-4000-9000-${String(++starts).padStart(12, '0')}`
     const link = createLink(process)
-    const clocks = {
+    const ownClocks = {
       mono: () => scheduler.now() - process.suspendedMs,
       wall: () => epochMs + scheduler.now() + process.skewMs,
     }
+    const clocks = mutation.clocks?.(ownClocks) ?? ownClocks
     const escrow = createEscrow({
       core: { ...link.core, ...mutation.client?.(link.core) },
       process: { id, instance },
@@ -75,7 +76,7 @@ export function createSidecars({ plan, scheduler, network, core, mutation }: Sid
         maxEntries,
       },
       clocks: {
-        ...(mutation.clocks?.(clocks) ?? clocks),
+        ...clocks,
         sleep: (ms) =>
           new Promise((resolve) => void scheduler.schedule(process, ms, () => resolve(null))),
       },
@@ -88,7 +89,7 @@ export function createSidecars({ plan, scheduler, network, core, mutation }: Sid
       maxPrice: {},
       metrics: { countFailure: () => {}, countRefusedMoney: () => {} },
       log,
-      now: () => new Date(epochMs + scheduler.now() + process.skewMs),
+      now: () => new Date(clocks.wall()),
     })
     runLoops(process, escrow)
     return {
