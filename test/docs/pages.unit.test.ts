@@ -110,7 +110,7 @@ describe('the pages', () => {
     )
     const written = pages.filter((page) => /^docs\/decisions\/\d/.test(page))
     expect(listed.toSorted()).toEqual(written.toSorted())
-    expect(written).toHaveLength(59)
+    expect(written).toHaveLength(60)
   })
 })
 

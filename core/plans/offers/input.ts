@@ -19,6 +19,7 @@ import {
   nameKey,
   planStatuses,
   planTypes,
+  soldCurrency,
 } from './plan.ts'
 
 /**
@@ -286,8 +287,6 @@ export function parseIncluded(value: unknown, before: PlanTerms['included']) {
   return microsToAttos(usdMicros(micros))
 }
 
-const currencySyntax = /^[A-Z]{3}$/
-
 function parsePrice(body: Body, before: PlanTerms) {
   const { priceAmount: amount, priceCurrency: currency } = body
   const isAmount = (text: unknown): text is string =>
@@ -296,17 +295,13 @@ function parsePrice(body: Body, before: PlanTerms) {
     throw invalid(
       'priceAmount must be a non-negative decimal string, at most 1000000, with at most 2 decimals',
     )
-  if (currency !== undefined && currency !== null && !isCurrency(currency))
-    throw invalid('priceCurrency must be a currency code of three capital letters, such as USD')
+  if (currency !== undefined && currency !== null && currency !== soldCurrency)
+    throw invalid(`priceCurrency must be ${soldCurrency}`)
   return {
     priceAmount: amount === undefined ? before.priceAmount : (amount ?? freeTerms.priceAmount),
-    priceCurrency:
-      currency === undefined ? before.priceCurrency : (currency ?? freeTerms.priceCurrency),
+    priceCurrency: currency === undefined ? before.priceCurrency : soldCurrency,
   }
 }
-
-const isCurrency = (text: unknown): text is string =>
-  typeof text === 'string' && currencySyntax.test(text)
 
 export const parseStatus = (value: unknown, current: PlanStatus): PlanStatus =>
   parseWordOf(planStatuses, value, { field: 'status', current })

@@ -58,10 +58,20 @@ export interface Plan {
   readonly newest: PlanVersion
 }
 
+/** The currency that plans are sold in (docs/decisions/65.md). */
+export const soldCurrency = 'USD'
+
+/** True for a price that can be charged: in whole cents of `soldCurrency`. Plans from before may have another. */
+export const isChargeable = ({
+  priceAmount,
+  priceCurrency,
+}: Pick<PlanTerms, 'priceAmount' | 'priceCurrency'>): boolean =>
+  priceCurrency === soldCurrency && /^[0-9]+(?:\.[0-9]{1,2})?$/.test(priceAmount)
+
 export const freeTerms: PlanTerms = {
   type: 'free',
   priceAmount: '0',
-  priceCurrency: 'USD',
+  priceCurrency: soldCurrency,
   included: null,
   includedUnits: null,
   overageRateWei: null,
@@ -75,11 +85,20 @@ export const freeTerms: PlanTerms = {
  * A name as names are compared: case, kinds of the same character and the number of blanks do not count. What has the same
  * key is the same name.
  */
-export const nameKey = (name: string): string =>
-  name
-    .normalize('NFKC')
-    .toUpperCase()
-    .toLowerCase()
+export function nameKey(name: string): string {
+  let key = foldName(name)
+  // Folding may bring characters together that compose, and composed ones fold again: once at most, by the property test.
+  for (let folds = 0; folds < foldsMax && key !== foldName(key); folds++) key = foldName(key)
+  return key
+}
+
+const foldsMax = 8
+
+/** Lower case by way of upper case, so that ẞ, ß and SS are the same; by code point, so that no letter depends on its neighbours. */
+const foldName = (name: string): string =>
+  [...name.normalize('NFKC').toLowerCase().toUpperCase()]
+    .map((letter) => letter.toLowerCase())
+    .join('')
     .normalize('NFKC')
     .trim()
     .replaceAll(/\s+/gu, ' ')

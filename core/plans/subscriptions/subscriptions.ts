@@ -9,7 +9,7 @@ import { type Clocks, later, realTime } from '../../platform/clocks/clocks.ts'
 import type { AppId } from '../../platform/ids.ts'
 import { isOwnerSubject, subjectProblem } from '../../platform/ids.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
-import type { Plan } from '../offers/plan.ts'
+import { type Plan, isChargeable } from '../offers/plan.ts'
 import { planReads } from '../offers/reads.ts'
 import { followIfDue } from './follow.ts'
 import type { Selling } from '../offers/service.ts'
@@ -370,11 +370,16 @@ async function getPlan(db: Db, app: AppId, planId: string): Promise<Plan> {
 }
 
 /** CONFLICT for a plan that takes no new subscribers. */
-function requireOpen({ status, isNetworkDefault }: Plan): void {
+function requireOpen({ status, isNetworkDefault, newest }: Plan): void {
   if (isNetworkDefault)
     throw new DomainError('CONFLICT', 'this plan shows what the network costs; nobody is put on it')
   if (status !== 'active')
     throw new DomainError('CONFLICT', 'the plan is not active; activate it, or choose another')
+  if (!isChargeable(newest))
+    throw new DomainError(
+      'CONFLICT',
+      `the plan costs ${newest.priceAmount} ${newest.priceCurrency}, which cannot be charged: give it a price in USD with at most 2 decimals`,
+    )
 }
 
 function requireOther(planId: string, { id }: Plan): void {

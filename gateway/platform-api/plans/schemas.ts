@@ -137,7 +137,7 @@ const CapabilityInput = Type.Object({
 const changeable = {
   type: Type.Optional(oneOf(types, 'free when absent.')),
   priceAmount: amount,
-  priceCurrency: Type.Optional(nullable({ description: 'ISO 4217; USD when absent.' })),
+  priceCurrency: Type.Optional(nullable({ description: 'USD; nothing else is sold.' })),
   status: Type.Optional(oneOf(statuses, 'active when absent.')),
   includedUnits: Type.Optional(nullableMicros('A subscription plan needs it.')),
   includedUsdMicros: Type.Optional(terms.includedUsdMicros),

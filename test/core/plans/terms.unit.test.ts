@@ -155,13 +155,25 @@ describe('the key of a plan’s name', () => {
     ['Gro\u0308ße', 'größe'],
     ['ﬁne', 'fine'],
     ['Ｐｒｏ', 'pro'],
+    ['STRAẞE 1', 'straße 1'],
+    ['STRASSE 1', 'straße 1'],
+    ['ΟΔΟΣ', 'οδοσ'],
+    ['İ', 'i̇'],
   ])('of %s is that of %s', (one, other) => expect(nameKey(one)).toBe(nameKey(other)))
 
-  it('is stable', () => {
-    fc.assert(
-      fc.property(fc.string({ unit: 'grapheme' }), (name) => {
-        expect(nameKey(nameKey(name))).toBe(nameKey(name))
-      }),
-    )
+  const isOne = (name: string): boolean => {
+    const key = nameKey(name)
+    return [key, name.toUpperCase(), name.toLowerCase()].every((other) => nameKey(other) === key)
+  }
+
+  it('is stable, and the same in upper and in lower case', () => {
+    fc.assert(fc.property(fc.string({ unit: 'binary' }), isOne))
+  })
+
+  it('is stable for each character that has a case', () => {
+    const cased = Array.from({ length: 0x11_0000 - 0x800 }, (_, at) =>
+      String.fromCodePoint(at < 0xd800 ? at : at + 0x800),
+    ).filter((letter) => letter.toUpperCase() !== letter.toLowerCase())
+    expect(cased.filter((letter) => !isOne(`a${letter}b`))).toEqual([])
   })
 })

@@ -235,7 +235,7 @@ describe('creating a plan', () => {
       name: '  Größe 2.0 ',
       type: 'usage',
       priceAmount: '49.00',
-      priceCurrency: 'EUR',
+      priceCurrency: 'USD',
       status: 'inactive',
       includedUnits: '123456789012345678901234567890',
       overageRateWei: '9007199254740993',
@@ -258,7 +258,7 @@ describe('creating a plan', () => {
       name: 'Größe 2.0',
       type: 'usage',
       priceAmount: '49.00',
-      priceCurrency: 'EUR',
+      priceCurrency: 'USD',
       status: 'inactive',
       includedUnits: '123456789012345678901234567890',
       overageRateWei: '9007199254740993',
@@ -514,11 +514,8 @@ describe('creating a plan', () => {
       { priceAmount: '-1' },
       /^priceAmount must be a non-negative decimal string/,
     ],
-    [
-      'a currency of four letters',
-      { priceCurrency: 'EURO' },
-      /^priceCurrency must be a currency code/,
-    ],
+    ['another currency', { priceCurrency: 'EUR' }, 'priceCurrency must be USD'],
+    ['a currency in small letters', { priceCurrency: 'usd' }, 'priceCurrency must be USD'],
     ['another status', { status: 'draft' }, 'status must be one of: active, inactive'],
     ['a mistyped field', { includedUsdMicro: '5' }, /^unknown field includedUsdMicro; known are: /],
     [
@@ -573,6 +570,13 @@ describe('creating a plan', () => {
     expect(
       (await create({ name: 'Pro', capabilities: [{ ...banned, modelId: '*' }] })).status,
     ).toBe(201)
+  })
+
+  it('refuses a name that differs by its kinds of s alone', async () => {
+    const statuses: number[] = []
+    for (const name of ['STRAẞE 1', 'straße 1', 'Strasse 1', 'ΟΔΟΣ', 'οδοσ'])
+      statuses.push((await create({ name })).status)
+    expect(statuses).toEqual([201, 409, 409, 201, 409])
   })
 
   it('refuses a name that differs by case, blanks or composition alone, 20 at a time', async () => {
@@ -705,6 +709,8 @@ describe('changing a plan', () => {
       [{ id, billingCycle: null, chargeThresholdUsd: '5' }, 400, /^billingCycle must be one of/],
       [{ id, chargeThresholdUsd: '5', includedUsdMicros: 'x' }, 400, /^chargeThresholdUsd is only/],
       [{ id, includedUsdMicros: 'x', status: 'x' }, 400, /^includedUsdMicros must be/],
+      [{ id, priceAmount: '1.000', status: 'x' }, 400, /^priceAmount must be/],
+      [{ id, priceCurrency: 'EUR', status: 'x' }, 400, 'priceCurrency must be USD'],
       [{ id, status: null, nmae: 'x' }, 400, /^status must be one of/],
       [{ id, nmae: 'x' }, 400, /^unknown field nmae/],
       [{ id, name: 'OTHER' }, 409, 'the app has a plan named OTHER'],

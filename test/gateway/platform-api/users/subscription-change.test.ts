@@ -268,6 +268,25 @@ describe.each(['v1', 'v3'] as const)('with an OpenMeter of API %s', (version) =>
     return operator.switchSubscription({ ...request, ...rest }).finally(() => operator.close())
   }
 
+  it.each([
+    ['in another currency', '10', 'EUR'],
+    ['of three decimals', '1.001', 'USD'],
+  ])('puts nobody on a plan with a price %s', async (_what, amount, currency) => {
+    const planId = await of.plan()
+    await real.core.sql.query(
+      `insert into plan_versions (app_id, plan_id, version, type, price_amount, price_currency, included_attos,
+                                  retail_rate, billing_cycle, created_at)
+       select app_id, plan_id, version + 1, type, $2, $3, included_attos, retail_rate, billing_cycle, created_at
+       from plan_versions
+       where plan_id = $1`,
+      [planId, amount, currency],
+    )
+    const answer = await of.change({ planId })
+    expect(answer).toMatchObject(refused(409, 'conflict'))
+    expect(answer.body['detail']).toContain(`costs ${amount} ${currency}, which cannot be charged`)
+    await expect(switchTo(planId)).rejects.toMatchObject({ reason: 'CONFLICT' })
+  })
+
   it('puts nobody on a plan that is not synced, after what comes before that', async () => {
     fake.faults = ({ path }) => (path.includes('/plans') ? 503 : 'none')
     const [unsynced, inactive] = [await of.plan(), await of.plan({ status: 'inactive' })]
