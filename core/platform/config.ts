@@ -1,8 +1,18 @@
 import { BlockList } from 'node:net'
 import type { EnvReader } from '../lib/env.ts'
-import { type OutboundAllowance, parseAllowance } from '../lib/outbound/addresses.ts'
+import {
+  type OutboundAllowance,
+  isLoopbackHost,
+  parseAllowance,
+} from '../lib/outbound/addresses.ts'
 import { issuerPath } from '../../proto/headers.ts'
-import { readRevocationBound, readPublicUrl, readRedisUrl, readSecret } from '../lib/settings.ts'
+import {
+  readHost,
+  readRevocationBound,
+  readPublicUrl,
+  readRedisUrl,
+  readSecret,
+} from '../lib/settings.ts'
 import type { Peppers } from './secrets.ts'
 
 /** Settings of every process that uses the database: core and the collector. */
@@ -58,10 +68,10 @@ export function readPlatformConfig(env: EnvReader): PlatformConfig {
 function readOutboundAllow(env: EnvReader): OutboundAllowance {
   const entries = env.list('OUTBOUND_ALLOW', {
     meaning:
-      'Hosts, addresses and ranges, separated by commas, that core may fetch from although they are not public, when an app names them (its identity provider); loopback ones also by http. All in one, the loopback is among them.',
+      'Hosts, addresses and ranges, separated by commas, that core may fetch from although they are not public, when an app names them (its identity provider); loopback ones also by http. All in one, the loopback is among them while HOST is a loopback address.',
   })
-  // Decision 50: what is tried on one machine needs no certificate.
-  const own = env.isEmbedded ? ['127.0.0.0/8', '::1'] : []
+  // Decision 50: what is tried on one machine needs no certificate. Strangers who reach it must not reach its loopback.
+  const own = env.isEmbedded && isLoopbackHost(readHost(env)) ? ['127.0.0.0/8', '::1'] : []
   const allowance = parseAllowance([...entries, ...own])
   if (!allowance)
     env.problem('OUTBOUND_ALLOW must be host names, addresses or ranges such as 10.1.0.0/16')

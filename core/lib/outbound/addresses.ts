@@ -44,6 +44,10 @@ const familyOf = (address: string) => (isIP(address) === 6 ? 'ipv6' : 'ipv4')
 
 export const isLoopback = (address: string): boolean => loopback.check(address, familyOf(address))
 
+/** Whether a listener at the host, a name or an address, is reached from this machine alone. */
+export const isLoopbackHost = (host: string): boolean =>
+  host === 'localhost' || (isIP(host) !== 0 && isLoopback(host))
+
 /** Whether an IP address is a public host's. */
 export function isPublicAddress(address: string): boolean {
   const family = familyOf(address)

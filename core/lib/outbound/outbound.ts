@@ -26,14 +26,25 @@ export function createOutbound({ allow, resolve, timeoutMs = defaultTimeoutMs }:
   async function fetchText(address: string): Promise<string> {
     const url = parseTarget(address)
     const signal = AbortSignal.timeout(timeoutMs)
+    let isPublic = true
     try {
       const target = await within(signal, chooseAddress(url))
+      isPublic = isPublicAddress(target)
       return await read(url, target, signal)
     } catch (error) {
-      if (signal.aborted)
-        throw new Error(`did not answer within ${timeoutMs / 1000} s`, { cause: error })
-      throw error
+      if (error instanceof AnswerFault) throw error
+      throw new Error(faultText(error, { isPublic, signal }), { cause: error })
     }
+  }
+
+  /** One text for every fault of a host that is not public: a refusal, a time-out and another protocol reveal open ports. */
+  function faultText(
+    error: unknown,
+    { isPublic, signal }: { isPublic: boolean; signal: AbortSignal },
+  ): string {
+    if (!isPublic) return 'cannot be reached'
+    if (signal.aborted) return `did not answer within ${timeoutMs / 1000} s`
+    return error instanceof Error ? error.message : 'cannot be reached'
   }
 
   async function chooseAddress(url: URL): Promise<string> {
@@ -56,6 +67,9 @@ export function createOutbound({ allow, resolve, timeoutMs = defaultTimeoutMs }:
 
   return { fetchText }
 }
+
+/** A sound HTTP answer that is of no use. */
+class AnswerFault extends Error {}
 
 export type Outbound = ReturnType<typeof createOutbound>
 
@@ -94,9 +108,9 @@ async function within<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
 async function read(url: URL, address: string, signal: AbortSignal): Promise<string> {
   const response = await send(url, address, signal)
   try {
-    if (response.statusCode !== 200) throw new Error(`answered ${response.statusCode ?? 0}`)
+    if (response.statusCode !== 200) throw new AnswerFault(`answered ${response.statusCode ?? 0}`)
     const text = await readBounded(response, maxBytes)
-    if (text === null) throw new Error(`answered more than ${maxBytes} bytes`)
+    if (text === null) throw new AnswerFault(`answered more than ${maxBytes} bytes`)
     return text
   } finally {
     response.destroy()

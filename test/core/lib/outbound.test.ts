@@ -1,9 +1,11 @@
 import { type RequestListener, createServer } from 'node:http'
-import { type AddressInfo } from 'node:net'
+import { type AddressInfo, type Socket, createServer as createTcpServer } from 'node:net'
 import { once } from 'node:events'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { isPublicAddress, parseAllowance } from '../../../core/lib/outbound/addresses.ts'
+import { createEnvReader } from '../../../core/lib/env.ts'
+import { isListed, isPublicAddress, parseAllowance } from '../../../core/lib/outbound/addresses.ts'
 import { createOutbound } from '../../../core/lib/outbound/outbound.ts'
+import { readPlatformConfig } from '../../../core/platform/config.ts'
 
 const allowanceOf = (...entries: string[]) => {
   const allow = parseAllowance(entries)
@@ -18,6 +20,14 @@ async function serve(listener: RequestListener): Promise<number> {
     server.closeAllConnections()
     server.close()
   })
+  const address = server.address() as AddressInfo
+  return address.port
+}
+
+async function listen(onSocket: (socket: Socket) => void): Promise<number> {
+  const server = createTcpServer(onSocket).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => void server.close())
   const address = server.address() as AddressInfo
   return address.port
 }
@@ -66,6 +76,26 @@ describe('an address', () => {
 })
 
 describe('OUTBOUND_ALLOW', () => {
+  it.each([
+    ['127.0.0.1', true, true],
+    ['127.0.0.2', true, true],
+    ['::1', true, true],
+    ['localhost', true, true],
+    ['0.0.0.0', true, false],
+    ['::', true, false],
+    ['10.0.0.5', true, false],
+    ['svc.example', true, false],
+    ['127.0.0.1', false, false],
+  ])(
+    'holds the loopback by itself, with HOST=%s and isEmbedded=%s: %s',
+    (HOST, isEmbedded, isHeld) => {
+      const env = createEnvReader({ HOST }, { isEmbedded })
+      const { outboundAllow } = readPlatformConfig(env)
+      for (const address of ['127.0.0.1', '::1'])
+        expect(isListed(outboundAllow, { host: address, address })).toBe(isHeld)
+    },
+  )
+
   it.each([
     '10.0.0.0/33',
     '10.0.0.0/',
@@ -141,8 +171,21 @@ describe('a request to an address that a tenant named', () => {
   it('ends after its time, also while an answer trickles', async () => {
     const port = await serve((_, response) => void response.write('{'))
     const { fetchText } = createOutbound({ allow: allowanceOf('127.0.0.1'), timeoutMs: 100 })
-    expect(await messageOf(fetchText(`http://127.0.0.1:${port}/`))).toContain(
-      'did not answer within',
-    )
+    expect(await messageOf(fetchText(`http://127.0.0.1:${port}/`))).toBe('cannot be reached')
+  })
+
+  it('fails with one message at each port of a host that is not public', async () => {
+    const closed = await serve(() => undefined)
+    const silent = await listen((socket) => socket.resume())
+    const other = await listen((socket) => socket.end('+PONG\r\n'))
+    const broken = await listen((socket) => socket.destroy())
+    const cut = await serve((_, response) => {
+      response.writeHead(200, { 'content-length': '10' })
+      response.write('{', () => response.destroy())
+    })
+    const { fetchText } = createOutbound({ allow: allowanceOf('127.0.0.1'), timeoutMs: 200 })
+    const urls = [1, silent, other, broken, cut].map((port) => `http://127.0.0.1:${port}/`)
+    for (const url of [...urls, `https://127.0.0.1:${closed}/`, `https://127.0.0.1:${other}/`])
+      expect([url, await messageOf(fetchText(url))]).toEqual([url, 'cannot be reached'])
   })
 })
