@@ -152,17 +152,27 @@ export async function monthSums(
     db,
     sql`
     with built as materialized (
-      select snapshot
-      from receipt_days
-      where built_at is not null
-      order by day desc
-      limit 1
+      select c.app_id, d.snapshot
+      from clients c
+      cross join lateral (
+        select snapshot
+        from (
+          select day, snapshot
+          from receipt_days
+          where built_at is not null
+            and cut_at < coalesce((select min(cut_at) from test_days where app_id = c.app_id), 'infinity')
+          union all
+          select day, snapshot
+          from test_days
+          where app_id = c.app_id and built_at is not null) cuts
+        order by day desc
+        limit 1) d
+      where c.kind = 'public'
     ), unrooted as materialized (
       select distinct e.app_id, e.user_id, e.cause_id
       from built b
-      cross join clients c
-      join ledger_entries e on e.app_id = c.app_id and e.xact >= pg_snapshot_xmin(b.snapshot)::text::bigint
-      where c.kind = 'public' and e.kind = 'charge' and not pg_visible_in_snapshot(e.xact::text::xid8, b.snapshot)
+      join ledger_entries e on e.app_id = b.app_id and e.xact >= pg_snapshot_xmin(b.snapshot)::text::bigint
+      where e.kind = 'charge' and not pg_visible_in_snapshot(e.xact::text::xid8, b.snapshot)
     )
     select t.app_id, c.client_id, count(*) as tickets, count(*) filter (where t.cost_attos is null) as unpriced,
            count(t.charge_id) filter (

@@ -25,7 +25,7 @@ export async function rootDifferences(db: Db, options: RootsToVerify): Promise<D
   let last: RootRow | null = null
   for await (const root of rootsOf(db, options)) {
     if (options.signal.aborted) return different
-    const window = await store.windowOf(db, root.day)
+    const window = await store.windowOf(db, options.app.id, root.day)
     const previous = last && store.linkOf(last).hash
     const row = await compareRoot(db, { ...options, root, window, previous })
     if (row) different.push(row)

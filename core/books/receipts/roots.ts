@@ -9,6 +9,7 @@ import { holdArchive } from '../store.ts'
 import type { AppRef } from '../types.ts'
 import * as store from './store.ts'
 import { type Chunk, type Day, type RootRow, type Window, linkOf } from './store.ts'
+import { cutsDue } from './test-days.ts'
 import { type TicketTree, treeOf } from './tree.ts'
 
 export interface RootsDeps {
@@ -41,9 +42,33 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
    * before. Of several cores one builds at a time; one that was killed leaves whole roots or none, and another goes on.
    */
   async function build(signal: AbortSignal): Promise<void> {
+    await cutTestDays(signal)
     await cut()
+    if (!(await buildTestDays(signal))) return
     for (const window of await store.windowsToBuild(pool, daysAtOnce))
       if (!(await buildDay(window, signal))) return
+  }
+
+  /** Cuts the days of test apps that have ended by their clocks. */
+  async function cutTestDays(signal: AbortSignal): Promise<void> {
+    for (const app of await store.appsWithMoves(pool)) {
+      if (signal.aborted) return
+      await tx(pool, async (db) => {
+        await store.lockCuts(db)
+        const last = await store.lastCutOf(db, app)
+        const due = last ? cutsDue(last, await store.movesOf(db, app), now()) : []
+        for (const of of due) await store.insertTestCut(db, app, of)
+      })
+    }
+  }
+
+  /** False when roots are still missing. */
+  async function buildTestDays(signal: AbortSignal): Promise<boolean> {
+    for (const { app, window } of await store.testWindowsToBuild(pool, daysAtOnce)) {
+      if (signal.aborted || !(await buildRoot(app, { window, isOwn: true }, signal))) return false
+      await store.markTestDayBuilt(pool, { app: app.id, day: window.day }, now())
+    }
+    return true
   }
 
   /** False when roots of the day are still missing. */
@@ -51,7 +76,8 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
     for (;;) {
       const apps = await store.appsWithoutRoot(pool, window, { of: null, limit: appsAtOnce })
       for (const app of apps)
-        if (signal.aborted || !(await buildRoot(app, window, signal))) return false
+        if (signal.aborted || !(await buildRoot(app, { window, isOwn: false }, signal)))
+          return false
       if (apps.length > 0) continue
       await store.markBuilt(pool, window.day, now())
       return true
@@ -59,12 +85,16 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
   }
 
   /** False when another core builds, or this one is to stop. */
-  const buildRoot = (app: AppRef, window: Window, signal: AbortSignal): Promise<boolean> =>
+  const buildRoot = (
+    app: AppRef,
+    { window, isOwn }: { readonly window: Window; readonly isOwn: boolean },
+    signal: AbortSignal,
+  ): Promise<boolean> =>
     tx(pool, async (db) => {
       await holdArchive(db)
       if (!(await store.tryBuilding(db))) return false
       // Another core may have made it since.
-      const [missing] = await store.appsWithoutRoot(db, window, { of: app.id, limit: 1 })
+      const [missing] = await store.appsWithoutRoot(db, window, { of: app.id, limit: 1, isOwn })
       if (!missing) return true
       const { day } = window
       const onChunk = (chunk: Chunk) => store.insertChunk(db, { app: app.id, day }, chunk)

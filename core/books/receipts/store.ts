@@ -3,8 +3,9 @@ import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { Link, StoredChain } from '../heads-store.ts'
 import type { AppRef } from '../types.ts'
+import type { CutMove, TestCut } from './test-days.ts'
 
-/** Writes `receipt_days`, `receipt_roots` and `receipt_chunks`. */
+/** Writes `receipt_days`, `test_days`, `receipt_roots` and `receipt_chunks`. */
 
 /** `YYYY-MM-DD`. */
 export type Day = string
@@ -63,17 +64,115 @@ export async function windowsToBuild(db: Db, limit: number): Promise<Window[]> {
   return rows.map(toWindow)
 }
 
-/** The day of a cut, with the cut before. Null for the first. */
-export async function windowOf(db: Db, day: Day): Promise<Window | null> {
-  const row = await maybeOne<WindowRow>(
+/** The cuts of the app $1: those of all apps, for a test app until its first own one, and its own. */
+const cutsOfApp = `
+      select day, cut_at, snapshot, built_at
+      from receipt_days
+      where cut_at < coalesce((select min(cut_at) from test_days where app_id = $1), 'infinity')
+      union all
+      select day, cut_at, snapshot, built_at
+      from test_days
+      where app_id = $1`
+
+/** The day of an app's cut, with the cut before. Null for the first. */
+export async function windowOf(db: Db, app: AppId, day: Day): Promise<Window | null> {
+  const row = await maybeOne<WindowRow>(db, {
+    text: `
+    select to_char(day, 'YYYY-MM-DD') as day, cut_at, snapshot::text as snapshot, previous::text as previous
+    from (select c.*, lag(snapshot) over (order by day) as previous from (${cutsOfApp}) c) d
+    where d.day = $2::date and previous is not null`,
+    values: [app, day],
+  })
+  return row && toWindow(row)
+}
+
+/** Test apps whose clocks were moved. */
+export async function appsWithMoves(db: Db): Promise<AppId[]> {
+  const rows = await many<{ app_id: string }>(
+    db,
+    sql`select distinct app_id from test_clock_moves order by app_id`,
+  )
+  return rows.map((row) => appId(row.app_id))
+}
+
+/** The moves of an app's clock in their order. */
+export async function movesOf(db: Db, app: AppId): Promise<CutMove[]> {
+  const rows = await many<{ since: Date; ahead_ms: bigint; snapshot: string | null }>(
     db,
     sql`
-    select to_char(d.day, 'YYYY-MM-DD') as day, d.cut_at, d.snapshot::text as snapshot, p.snapshot::text as previous
-    from receipt_days d
-    join receipt_days p on p.day = (select max(day) from receipt_days where day < d.day)
-    where d.day = ${day}::date`,
+    select since, ahead_ms, snapshot::text as snapshot
+    from test_clock_moves
+    where app_id = ${app}
+    order by since`,
   )
-  return row && toWindow(row)
+  return rows.map(({ since, ahead_ms, snapshot }) => ({
+    since,
+    aheadMs: Number(ahead_ms),
+    snapshot,
+  }))
+}
+
+/** The last cut of an app; null before the first of all. */
+export async function lastCutOf(db: Db, app: AppId): Promise<Cut | null> {
+  const row = await maybeOne<{ day: Day; cut_at: Date }>(db, {
+    text: `
+    select to_char(day, 'YYYY-MM-DD') as day, cut_at
+    from (${cutsOfApp}) c
+    order by c.day desc
+    limit 1`,
+    values: [app],
+  })
+  return row && { day: row.day, cutAt: row.cut_at }
+}
+
+/** The caller has locked the cuts. */
+export async function insertTestCut(db: Db, app: AppId, cut: TestCut): Promise<void> {
+  await db.query(sql`
+    insert into test_days (app_id, day, cut_at, snapshot)
+    values (${app}, ${cut.day}::date, ${cut.cutAt}, coalesce(${cut.snapshot}::pg_snapshot, pg_current_snapshot()))`)
+}
+
+/** The days of test apps whose roots are still to be built, by app, the oldest first. */
+export async function testWindowsToBuild(
+  db: Db,
+  limit: number,
+): Promise<{ app: AppRef; window: Window }[]> {
+  const rows = await many<WindowRow & { app_id: string; client_id: string }>(
+    db,
+    sql`
+    select d.app_id, c.client_id, to_char(d.day, 'YYYY-MM-DD') as day, d.cut_at, d.snapshot::text as snapshot,
+           p.snapshot::text as previous
+    from test_days d
+    join clients c on c.app_id = d.app_id and c.kind = 'public'
+    cross join lateral (
+      select snapshot
+      from (
+        select day, snapshot
+        from receipt_days
+        where cut_at < (select min(cut_at) from test_days where app_id = d.app_id)
+        union all
+        select day, snapshot
+        from test_days
+        where app_id = d.app_id and day < d.day) cuts
+      order by day desc
+      limit 1) p
+    where d.built_at is null
+    order by d.app_id, d.day
+    limit ${limit}`,
+  )
+  return rows.map(({ app_id: id, client_id: clientId, ...window }) => ({
+    app: { id: appId(id), clientId },
+    window: toWindow(window),
+  }))
+}
+
+export async function markTestDayBuilt(
+  db: Db,
+  { app, day }: { app: AppId; day: Day },
+  at: Date,
+): Promise<void> {
+  await db.query(sql`
+    update test_days set built_at = ${at} where app_id = ${app} and day = ${day}::date and built_at is null`)
 }
 
 export async function markBuilt(db: Db, day: Day, at: Date): Promise<void> {
@@ -86,7 +185,8 @@ export async function unbuiltSince(db: Db, at: Date): Promise<Date | null> {
   const row = await one<{ since: Date | null }>(
     db,
     sql`
-    select coalesce(
+    select least(
+             (select min(cut_at) from test_days where built_at is null),
              min(cut_at) filter (where built_at is null),
              case when max(day) + 2 <= (${at}::timestamptz at time zone 'UTC')::date
                then (max(day) + 2)::timestamp at time zone 'UTC' end) as since
@@ -100,16 +200,16 @@ export async function dayOfCharge(
   db: Db,
   { app, user, seq }: { app: AppId; user: UserId; seq: bigint },
 ): Promise<{ day: Day; isBuilt: boolean } | null> {
-  return maybeOne<{ day: Day; isBuilt: boolean }>(
-    db,
-    sql`
+  return maybeOne<{ day: Day; isBuilt: boolean }>(db, {
+    text: `
     select to_char(d.day, 'YYYY-MM-DD') as day, d.built_at is not null as "isBuilt"
     from ledger_entries e
-    join receipt_days d on pg_visible_in_snapshot(e.xact::text::xid8, d.snapshot)
-    where e.app_id = ${app} and e.user_id = ${user} and e.seq = ${seq}
+    join (${cutsOfApp}) d on pg_visible_in_snapshot(e.xact::text::xid8, d.snapshot)
+    where e.app_id = $1 and e.user_id = $2 and e.seq = $3
     order by d.day
     limit 1`,
-  )
+    values: [app, user, seq],
+  })
 }
 
 /** Lets one core build roots at a time; false when another does. Held until the transaction ends. */
@@ -121,11 +221,11 @@ export async function tryBuilding(db: Db): Promise<boolean> {
   return row.locked
 }
 
-/** Apps with charges of a window and without the root of its day, by id. */
+/** Apps with charges of a window and without the root of its day, by id. A window of all apps is none of apps with own days. */
 export async function appsWithoutRoot(
   db: Db,
-  { day, snapshot, previous }: Window,
-  { of, limit }: { readonly of: AppId | null; readonly limit: number },
+  { day, cutAt, snapshot, previous }: Window,
+  { of, limit, isOwn = false }: AppsOfWindow,
 ): Promise<AppRef[]> {
   const rows = await many<{ app_id: string; client_id: string }>(
     db,
@@ -133,6 +233,7 @@ export async function appsWithoutRoot(
     select c.app_id, c.client_id
     from clients c
     where c.kind = 'public' and (${of}::uuid is null or c.app_id = ${of})
+      and (${isOwn} or not exists (select from test_days where app_id = c.app_id and cut_at <= ${cutAt}))
       and not exists (select 1 from receipt_roots where app_id = c.app_id and day = ${day}::date)
       and exists (
         select 1
@@ -146,6 +247,14 @@ export async function appsWithoutRoot(
     limit ${limit}`,
   )
   return rows.map((row) => ({ id: appId(row.app_id), clientId: row.client_id }))
+}
+
+interface AppsOfWindow {
+  /** Null for every app. */
+  readonly of: AppId | null
+  readonly limit: number
+  /** True for the day of a test app. */
+  readonly isOwn?: boolean
 }
 
 export interface RootRow {
@@ -205,25 +314,25 @@ export const [firstDay, lastDay]: readonly [Day, Day] = ['0001-01-01', '9999-12-
 
 /** The days whose roots are made on which an app was charged, and which have none of it. */
 export async function daysWithoutRoot(db: Db, app: AppId): Promise<Day[]> {
-  const rows = await many<{ day: Day }>(
-    db,
-    sql`
+  const rows = await many<{ day: Day }>(db, {
+    text: `
     select to_char(d.day, 'YYYY-MM-DD') as day
     from (
       select day, snapshot, built_at, lag(snapshot) over (order by day) as previous
-      from receipt_days) d
+      from (${cutsOfApp}) c) d
     where d.built_at is not null and d.previous is not null
-      and not exists (select 1 from receipt_roots where app_id = ${app} and day = d.day)
+      and not exists (select 1 from receipt_roots where app_id = $1 and day = d.day)
       and exists (
         select 1
         from ledger_entries e
-        where e.app_id = ${app} and e.kind = 'charge' and e.xact >= pg_snapshot_xmin(d.previous)::text::bigint
+        where e.app_id = $1 and e.kind = 'charge' and e.xact >= pg_snapshot_xmin(d.previous)::text::bigint
           and e.xact < pg_snapshot_xmax(d.snapshot)::text::bigint
           and pg_visible_in_snapshot(e.xact::text::xid8, d.snapshot)
           and not pg_visible_in_snapshot(e.xact::text::xid8, d.previous))
     order by d.day
     limit 100`,
-  )
+    values: [app],
+  })
   return rows.map((row) => row.day)
 }
 
