@@ -24,7 +24,7 @@ tollgate is up (${(service.startedInMs / 1000).toFixed(1)} s)
 
 Try it
   npm run demo         the whole story, in another terminal
-  npx tollgate --help  apps, rates, status, settings, a signer to play with
+  ./tollgate --help    apps, rates, status, settings, a signer to play with
 
   A user of the demo app (secrets are in ${file}):
   curl -u ${q.m2mClientId}:"$(node -p "JSON.parse(fs.readFileSync('${file}')).m2mClientSecret")" \\

@@ -121,7 +121,7 @@ const section = ([title, members]: [string, Readonly<Record<string, Command>>]):
 const renderOverview =
   (): string => `tollgate: identity, metering and billing beside a remote signer
 
-  npx tollgate <command> [options]
+  ./tollgate <command> [options]     in the folder of a clone; npx tollgate where it is installed
 
 ${Object.entries(groups).map(section).join('\n\n')}
 

@@ -60,6 +60,9 @@ function cliPage(): string {
 ${generated}
 
 \`npx tollgate <command> [options]\` runs one command, and \`npx tollgate <command> --help\` prints what this page says about it.
+In the folder of a clone \`./tollgate\` is the same command. Use it there: in a folder without tollgate, \`npx tollgate\` would
+download and run any package of that name.
+
 Commands that speak to a running core find it by \`--target HOST:PORT\`, by \`CORE_TARGET\` with \`CORE_TOKEN_OPERATOR\` or
 \`CORE_TOKEN\`, or in the data directory of an all-in-one service (\`TOLLGATE_DATA_DIR\`). \`--json\`
 prints one JSON document. Without it amounts of money are in USD, with at least two decimals and all that they have.
