@@ -167,7 +167,11 @@ describe('the key of a plan’s name', () => {
   }
 
   it('is stable, and the same in upper and in lower case', () => {
-    fc.assert(fc.property(fc.string({ unit: 'binary' }), (name) => expect(isOne(name)).toBe(true)))
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (name) => {
+        expect(isOne(name)).toBe(true)
+      }),
+    )
   })
 
   it('is stable for each character that has a case', () => {
