@@ -36,14 +36,17 @@ export function createDatabaseClock({ read, mono, wall }: DatabaseClockOptions):
 
   async function readOnce(): Promise<void> {
     const sentAt = mono()
+    const gapBefore = wall() - sentAt
     const at = (await read()).getTime()
     const receivedAt = mono()
+    wallGapMs = wall() - receivedAt
+    // Suspended meanwhile, or its wall clock was set: the answer may be old.
+    if (Math.abs(wallGapMs - gapBefore) > jumpMs) return readOnce()
     const errorMs = (receivedAt - sentAt) / 2
     const readMs = at - sentAt - errorMs
     const changeMs = Math.abs(readMs - (offsetMs ?? readMs))
     if (offsetMs === null || changeMs > errorMs) offsetMs = readMs
     if (changeMs > jumpMs + errorMs) jumped = now()
-    wallGapMs = wall() - receivedAt
   }
 
   const measure = (): Promise<void> => (measuring ??= readOnce().finally(() => (measuring = null)))

@@ -11,9 +11,9 @@ export function createLeaseClock({ mono, wall }: Pick<Clocks, 'mono' | 'wall'>):
   let aheadMs = wall() - mono()
   let suspendedMs = 0
 
-  return (shown = wall()) => {
+  return (wallMs = wall()) => {
     const at = mono()
-    const ahead = shown - at
+    const ahead = wallMs - at
     const gap = ahead - aheadMs
     if (gap > gapMs) suspendedMs += gap
     // Small gaps add up. A wall clock that was set back starts anew.

@@ -5,6 +5,8 @@ import { type DatabaseClock, createDatabaseClock } from '../../../core/platform/
 const clocks = { database: 0, wall: 0, mono: 0 }
 let readings = 0
 let answerMs = 0
+/** For so long the machine is suspended while it waits for the next answer. */
+let suspendedMs = 0
 let clock: DatabaseClock
 const now = (): number => clock.now().getTime()
 
@@ -16,13 +18,16 @@ function pass(ms: number): void {
 
 beforeEach(async () => {
   Object.assign(clocks, { database: 1_000_000, wall: 5_000_000, mono: 70 })
-  readings = answerMs = 0
+  readings = answerMs = suspendedMs = 0
   clock = createDatabaseClock({
     read: async () => {
       readings += 1
       pass(answerMs / 2)
       const at = new Date(clocks.database)
       pass(answerMs / 2)
+      clocks.database += suspendedMs
+      clocks.wall += suspendedMs
+      suspendedMs = 0
       return at
     },
     mono: () => clocks.mono,
@@ -51,6 +56,12 @@ describe('a database clock', () => {
     expect(readings).toBe(2)
     await clock.current()
     expect(readings).toBe(2)
+  })
+
+  it('reads again when the machine was suspended before the answer', async () => {
+    suspendedMs = 60_000
+    await clock.measure()
+    expect([now(), readings]).toEqual([1_060_000, 3])
   })
 
   it('reports when the clock of the database jumped, in either direction', async () => {
