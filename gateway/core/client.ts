@@ -236,6 +236,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: str
       logOut: call(accounts.logOut),
       logOutEverywhere: call(accounts.logOutEverywhere),
       session: call(accounts.getSession),
+      checkReset: call(accounts.checkPasswordReset),
       resetPassword: call(accounts.resetPassword),
       listInvitations: call(accounts.listInvitations),
       acceptInvitation: call(accounts.acceptInvitation),

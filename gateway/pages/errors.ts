@@ -11,43 +11,121 @@ const response = {
 }
 const codeOf = (reason: Reason): string => reason.toLowerCase()
 
+/** A refusal of the signer webhook, which is no problem document. */
+interface WebhookRefusal {
+  readonly code: string
+  readonly statuses: readonly number[]
+  /** Names stand between backticks. */
+  readonly help: string
+}
+
 /**
- * The pages about errors, made from the table of reasons: a list, and a page for each code. A problem document's `type`
- * leads there, too.
+ * The pages about errors, made from the table of reasons and the refusals of the webhook: a list with a search, and a
+ * page for each code. A problem document's `type` leads there, too.
  */
-export function errorPages(app: App): void {
-  listErrors(app)
-  showError(app)
+export function errorPages(app: App, refusals: readonly WebhookRefusal[]): void {
+  const own = Object.keys(reasons).filter(isReason)
+  const others = refusals.filter(({ code }) => !isReason(code.toUpperCase()))
+  const entries = [...own.map(toEntry), ...others.map(toWebhookEntry)]
+  listErrors(app, entries)
+  showError(app, others)
   redirectProblemType(app)
 }
 
-function listErrors(app: App): void {
+/** A code in the list. */
+interface Entry {
+  readonly group: string
+  readonly code: string
+  readonly title: string
+  readonly status: string
+  readonly help: string
+}
+
+const groups: readonly (readonly [name: string, statuses: readonly number[]])[] = [
+  ['The request', [400, 408, 413, 414, 415, 422, 431]],
+  ['The credential and its rights', [401, 403]],
+  ['Payment', [402]],
+  ['Not there, or in conflict', [404, 405, 409, 410]],
+  ['Limits', [429]],
+  ['The service', [500, 502, 503]],
+]
+const otherGroup = 'Other'
+const webhookGroup = 'The signer webhook'
+const groupNames = [...groups.map(([name]) => name), otherGroup, webhookGroup]
+
+function toEntry(reason: Reason): Entry {
+  const { title, http, help } = reasons[reason]
+  const [group = otherGroup] = groups.find(([, statuses]) => statuses.includes(http)) ?? []
+  return { group, code: codeOf(reason), title, status: String(http), help }
+}
+
+const toWebhookEntry = ({ code, statuses, help }: WebhookRefusal): Entry => ({
+  group: webhookGroup,
+  code,
+  title: titleOf(code),
+  status: statuses.join(' or '),
+  help,
+})
+
+const titleOf = (code: string): string => {
+  const words = code.replaceAll('_', ' ')
+  return `${words[0]?.toUpperCase() ?? ''}${words.slice(1)}`
+}
+
+/** Whether an entry has every word of the search, in its code, title, status or help. */
+function matches({ code, title, status, help }: Entry, search: string): boolean {
+  const text = `${code} ${code.replaceAll('_', ' ')} ${title} ${status} ${help}`.toLowerCase()
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word))
+}
+
+const Search = Type.Object({
+  q: Type.Optional(
+    Type.String({ maxLength: 200, description: 'Words that a code, its title or its help has.' }),
+  ),
+})
+
+function listErrors(app: App, entries: readonly Entry[]): void {
   app.get(
     '/errors',
     route(rules, {
       operationId: 'listErrorPages',
       summary: 'Every error code, as a page',
-      description: 'A page for people: every code that this service answers with.',
+      description:
+        'A page for people: every code that this service and its signer webhook answer with, by what is wrong. q searches them.',
       tags,
+      querystring: Search,
       response,
     }),
-    async (_, reply) =>
-      sendPage(reply, {
+    async ({ query: { q = '' } }, reply) => {
+      const matching = entries.filter((entry) => matches(entry, q.trim()))
+      return sendPage(reply, {
         title: 'Errors',
+        isWide: true,
         referrerPolicy: 'no-referrer',
-        content: html`<h1>Errors</h1><p>Every code that this service answers with.</p>
-<ul>${Object.keys(reasons).filter(isReason).map(listItem)}</ul>
-<p class="small">The code is in the member code of a problem document.</p>`,
-      }),
+        content: html`<h1>Errors</h1><p>Every code that this service answers with, by what is wrong.</p>
+<form class="search" method="get" action="/errors" role="search"><input name="q" type="search" maxlength="200" value="${q}" aria-label="Search the codes" placeholder="A code, a status or a word"><button>Search</button></form>
+${q.trim() !== '' && html`<p class="small">${matching.length === 0 ? 'No code matches.' : `${matching.length} of ${entries.length} codes match.`} <a href="/errors">All codes</a></p>`}
+${groupNames.map((group) => listGroup(group, matching))}
+<p class="small">The code is in the member code of a problem document, and of a refusal of the webhook.</p>`,
+      })
+    },
   )
 }
 
-function listItem(reason: Reason) {
-  const { title, http } = reasons[reason]
-  return html`<li><a href="/errors/${codeOf(reason)}">${title}</a><small>${http} · ${codeOf(reason)}</small></li>`
+function listGroup(name: string, entries: readonly Entry[]) {
+  const items = entries
+    .filter(({ group }) => group === name)
+    .map(
+      ({ code, title, status }) =>
+        html`<li><a href="/errors/${code}">${title}</a><small>${status} · <code>${code}</code></small></li>`,
+    )
+  return items.length === 0 ? html`` : html`<h2>${name}</h2><ul>${items}</ul>`
 }
 
-function showError(app: App): void {
+function showError(app: App, refusals: readonly WebhookRefusal[]): void {
   app.get(
     '/errors/:code',
     route(rules, {
@@ -60,6 +138,8 @@ function showError(app: App): void {
       response,
     }),
     async ({ params: { code } }, reply) => {
+      const refusal = refusals.find((each) => each.code === code)
+      if (refusal) return sendPage(reply, refusalPage(refusal))
       const reason = parseCode(code)
       const { title, http, oauth, help } = reasons[reason]
       return sendPage(reply, {
@@ -74,6 +154,15 @@ function showError(app: App): void {
     },
   )
 }
+
+const refusalPage = ({ code, statuses, help }: WebhookRefusal) => ({
+  title: titleOf(code),
+  referrerPolicy: 'no-referrer' as const,
+  content: html`<h1>${titleOf(code)}</h1><p>${helpText(help)}</p>
+<ul><li>${statuses.join(' or ')}<small>status, in the body of the webhook's answer</small></li>
+<li>${code}<small>code, of the signer webhook</small></li></ul>
+<a class="button quiet" href="/errors">All errors</a>`,
+})
 
 /** The table writes names as Markdown does, between backticks; in a page they are code. */
 const helpText = (help: string) =>

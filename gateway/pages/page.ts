@@ -45,6 +45,8 @@ export interface Page {
   readonly status?: number
   /** An address of another site at which a form of this page may end: browsers apply form-action to redirects, too. */
   readonly leadsTo?: string | undefined
+  /** For lists that are read and not filled in. */
+  readonly isWide?: boolean
   /**
    * For a page without forms. With no-referrer, browsers would send `Origin: null` with our own forms (Fetch standard,
    * "append a request Origin").
@@ -58,13 +60,14 @@ export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
   return reply.code(status).headers(headers).type('text/html; charset=utf-8').send(document)
 }
 
-/** A page and its headers. Its policy allows no script, image or frame, nothing from another host, and no form to another site. */
+/** A page and its headers. Its policy allows no script or frame, no image but the icon, nothing from another host, and no form to another site. */
 export function renderPage({
   title,
   content,
   theme,
   status = 200,
   leadsTo,
+  isWide = false,
   referrerPolicy = 'same-origin',
 }: Page) {
   const style = styleOf(theme?.color ?? ownColor)
@@ -72,6 +75,7 @@ export function renderPage({
   const policy = [
     "default-src 'none'",
     `style-src 'sha256-${hash('sha256', style, 'base64')}'`,
+    "img-src 'self'",
     `form-action ${sources.join(' ')}`,
     "base-uri 'none'",
     "frame-ancestors 'none'",
@@ -87,11 +91,13 @@ export function renderPage({
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="robots" content="noindex">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="/favicon.svg" type="image/svg+xml">
 <title>${html`${title}${theme ? ` · ${theme.name}` : ''}`.html}</title>
 <style>${style}</style>
 </head>
 <body>
-<main>${theme ? appLine(theme).html : ''}${content.html}</main>
+<main${isWide ? ' class="wide"' : ''}>${theme ? appLine(theme).html : ''}${content.html}</main>
 <footer>tollgate</footer>
 </body>
 </html>

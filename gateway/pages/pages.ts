@@ -9,6 +9,7 @@ import { toRefusal } from '../http/refusal.ts'
 import { authorizePages } from './authorize.ts'
 import { devicePages } from './device.ts'
 import type { PagesDeps } from './forms.ts'
+import { iconRoutes } from './icon.ts'
 import { initiateLoginPages } from './initiate-login.ts'
 import { invitationPages } from './invitations.ts'
 import { loginPages } from './login.ts'
@@ -35,6 +36,7 @@ export async function pageRoutes(
     if (deps.loginProvider) pages.addHook('onRequest', toRegisteredHost(deps.publicUrl))
     for (const addPages of [
       startPages,
+      iconRoutes,
       loginPages,
       invitationPages,
       providerPages,

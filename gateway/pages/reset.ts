@@ -17,7 +17,9 @@ import { hidden, html, problem, sendPage } from './page.ts'
 export function resetPages(app: App, { publicUrl }: PagesDeps): void {
   app.get('/reset-password', pageRoute(), async (request, reply) => {
     const token = parameter(request, 'token')
-    return token === undefined ? sendPage(reply, noLink) : showForm(request, reply, { token })
+    if (token === undefined) return sendPage(reply, noLink)
+    const isOpen = await isOpenLink(request, token)
+    return isOpen ? showForm(request, reply, { token }) : sendPage(reply, oldLink)
   })
 
   app.post('/reset-password', formRoute(), async (request, reply) => {
@@ -64,6 +66,17 @@ ${hidden({ csrf_token: formToken(request, reply, publicUrl), token })}
       content,
       status: wrong === undefined ? 200 : 400,
     })
+  }
+}
+
+/** Whether the link can still set a password, so that a person does not choose one in vain. */
+async function isOpenLink(request: FastifyRequest, token: string): Promise<boolean> {
+  try {
+    await request.core.accounts.checkReset({ token })
+    return true
+  } catch (error) {
+    if (error instanceof DomainError && error.reason === 'GRANT_INVALID') return false
+    throw error
   }
 }
 

@@ -3,9 +3,11 @@ const base = `
 html{font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",sans-serif;color:#1c2330;background:#f3f5f8;-webkit-text-size-adjust:100%}
 body{margin:0;min-height:100vh;display:flex;flex-direction:column;align-items:center;padding:24px 16px}
 main{overflow-wrap:anywhere;width:100%;max-width:420px;margin:auto;background:#fff;border:1px solid #dde2ea;border-top:4px solid var(--accent);border-radius:14px;padding:28px 24px;box-shadow:0 1px 2px rgba(20,30,50,.05),0 12px 32px rgba(20,30,50,.07)}
+main.wide{max-width:760px}
 .app{display:flex;align-items:center;gap:10px;margin:0 0 18px;font-weight:600}
 .app span{flex:none;width:34px;height:34px;border-radius:9px;background:var(--accent);color:var(--on-accent);display:grid;place-items:center;font-weight:700}
 h1{font-size:1.4rem;line-height:1.25;margin:0 0 8px}
+h2{font-size:1.05rem;line-height:1.3;margin:28px 0 10px}
 p{margin:0 0 16px;color:#4b5565}
 a{color:inherit}
 h1+.problem{margin-top:14px}
@@ -27,6 +29,10 @@ li a{font-weight:600}
 li small{display:block;color:#6a7484}
 form.item{margin:0 0 32px}
 form.item ul{margin-bottom:12px}
+code{font:.9em ui-monospace,"SF Mono",Menlo,Consolas,"Liberation Mono",monospace}
+.search{display:flex;gap:10px;margin:0 0 8px}
+.search input{flex:1;min-width:0;margin:0}
+.search button{width:auto}
 .or{text-align:center;color:#6a7484;font-size:.875rem;margin:14px 0 4px}
 footer{margin-top:20px;font-size:.8rem;color:#6a7484}
 @media (prefers-color-scheme:dark){

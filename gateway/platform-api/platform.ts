@@ -34,6 +34,7 @@ import { Success } from './schemas.ts'
 import { planRoutes } from './plans/plans.ts'
 import { sessionRoutes } from './session.ts'
 import { decisionRoutes } from './signer/decisions.ts'
+import { refusalHelp } from './signer/refusal-help.ts'
 import { routingRoutes } from './signer/routing.ts'
 import { signerSecretRoutes } from './signer/secrets.ts'
 import { type Webhook, webhookRoutes } from './signer/webhook.ts'
@@ -76,7 +77,7 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   invitationRoutes(app, deps)
   validateRoutes(app, deps)
   ingestRoutes(app, deps)
-  errorPages(app)
+  errorPages(app, refusalHelp)
   await pageRoutes(app, deps)
   if (deps.webhook) webhookRoutes(app, deps.webhook, deps)
 }

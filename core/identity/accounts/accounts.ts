@@ -306,6 +306,11 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     return { token, expiresAt }
   }
 
+  /** Returns when the token can still set a password. GRANT_INVALID for any other. */
+  async function checkReset(token: string): Promise<void> {
+    if (!(await store.isResetOpen(pool, hashOf(token), now()))) throw endedReset()
+  }
+
   /** Sets the password and ends every session of the account. GRANT_INVALID for a token that is used or too old. */
   async function reset(
     token: string,
@@ -351,6 +356,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     create,
     change,
     startReset,
+    checkReset,
     reset,
     list,
     listSetAside,

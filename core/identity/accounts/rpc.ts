@@ -54,6 +54,10 @@ export function createAccountsRpc({ accounts, identities, quota, invitations }: 
         return { token, expiresAt: expiresAt.toISOString() }
       },
     ),
+    checkPasswordReset: rpc(gatewayCaller(), async ({ token }: pb.CheckPasswordResetRequest) => {
+      await accounts.checkReset(token)
+      return {}
+    }),
     resetPassword: rpc(gatewayCaller(), async (request: pb.ResetPasswordRequest, _, context) => {
       await accounts.reset(request.token, request.password, context)
       return {}

@@ -5,6 +5,7 @@ import { OAuthError, Problem } from '../../http/schemas.ts'
 import { hostCookieName } from '../../auth/session.ts'
 import exampleFile from './examples.json' with { type: 'json' }
 import { describeRefusals } from './refusals.ts'
+import { firstSteps, platformTags } from './tags.ts'
 
 /** The example of an operation: a body that is accepted, and the answers by status. */
 export interface Example {
@@ -21,6 +22,8 @@ export interface DocumentOf {
   readonly openapi: string
   readonly title: string
   readonly description: string
+  /** The groups of operations in their order; that of the routes when absent. */
+  readonly tags?: readonly { readonly name: string; readonly description: string }[]
   /** Where the routes are: an address, or a path of the listener that serves the document. */
   readonly server: string
   readonly securitySchemes: SecuritySchemes
@@ -36,6 +39,7 @@ const description = [
   'Every answer carries X-Correlation-Id.',
   'Errors are problem documents (RFC 9457), on token routes OAuth errors (RFC 6749).',
 ].join(' ')
+const guide = `${description}\n\n${firstSteps}`
 
 /** What an operation refuses, and its rules. */
 export interface DocumentedRoute {
@@ -85,7 +89,8 @@ const securitySchemes = (publicUrl: string) =>
 export const platformDocument = (publicUrl: string): DocumentOf => ({
   openapi: '3.0.3',
   title: 'tollgate platform API',
-  description,
+  description: guide,
+  tags: platformTags,
   server: publicUrl,
   securitySchemes: securitySchemes(publicUrl),
   examples,
@@ -93,7 +98,7 @@ export const platformDocument = (publicUrl: string): DocumentOf => ({
 
 /** How an OpenAPI document is made from the routes' schemas and their refusals. */
 export function documentOptions(
-  { openapi, title, description, server, securitySchemes, examples }: DocumentOf,
+  { openapi, title, description, tags = [], server, securitySchemes, examples }: DocumentOf,
   additions: Omit<Additions, 'examples'>,
 ): FastifyDynamicSwaggerOptions {
   return {
@@ -101,6 +106,7 @@ export function documentOptions(
       openapi,
       info: { title, version: '1.0.0', description },
       servers: [{ url: server }],
+      tags: [...tags],
       components: { securitySchemes },
     },
     transform: ({ schema, url, route }) => {

@@ -1,16 +1,34 @@
 import type { FastifySwaggerUiOptions } from '@fastify/swagger-ui'
+import { icon } from '../../pages/icon.ts'
+import { ownColor } from '../../pages/style.ts'
 
-/** How the documents' pages look: our name, and a layout that fits a phone. Everything is served from here. */
+/** The look of the documents' pages: that of our other pages, light and dark, on a phone too. Everything is served from here. */
 
 const css = `
-:root { color-scheme: light }
-body { margin: 0; background: #fbfbfa }
-.tollgate { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; align-items: baseline; padding: .9rem 1.25rem;
-  background: #14231c; color: #fff; font: 16px/1.4 system-ui, sans-serif }
-.tollgate strong { font-size: 1.15rem }
-.tollgate a { color: #bfe8d2; padding: .25rem 0 }
+:root { color-scheme: light dark; --accent: ${ownColor}; --ground: #f3f5f8; --surface: #fff; --line: #dde2ea; --text: #1c2330; --quiet: #4b5565 }
+@media (prefers-color-scheme: dark) {
+  :root { --accent: #6ea8fe; --ground: #10141b; --surface: #181e28; --line: #2b3442; --text: #e8ecf2; --quiet: #a3adbc }
+}
+html, body, html.dark-mode, html.dark-mode body, html.dark-mode .swagger-ui { margin: 0; background: var(--ground) }
+.tollgate { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; align-items: center; padding: .75rem 1.25rem;
+  background: var(--surface); color: var(--text); border-top: 4px solid ${ownColor}; border-bottom: 1px solid var(--line);
+  font: 16px/1.4 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif }
+.tollgate strong { display: flex; gap: .6rem; align-items: center; font-size: 1.1rem; margin-right: .5rem }
+.tollgate img { width: 28px; height: 28px }
+.tollgate a { color: var(--accent); padding: .25rem 0; font-weight: 600; text-decoration: none }
+.tollgate a:hover { text-decoration: underline }
+.tollgate a:focus-visible, .swagger-ui :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px }
+.swagger-ui, .swagger-ui .opblock-tag, .swagger-ui .info .title, .swagger-ui .opblock .opblock-summary-description, .swagger-ui .btn,
+.swagger-ui .info p, .swagger-ui .info li, .swagger-ui table thead tr th, .swagger-ui label, .swagger-ui .tab li {
+  font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif }
+.swagger-ui .info h2, .swagger-ui .info a, .swagger-ui .renderedMarkdown p, .swagger-ui .opblock-tag small { font-family: inherit }
+.swagger-ui .opblock.opblock-deprecated { opacity: .85 }
+.swagger-ui .opblock.opblock-deprecated .opblock-summary-method { background: #5b6675; color: #fff }
 .swagger-ui .info { margin: 1.5rem 0 }
 .swagger-ui .info .title small { vertical-align: middle }
+.swagger-ui .info a, .dark-mode .swagger-ui .info a { color: var(--accent) }
+.swagger-ui .scheme-container, .dark-mode .swagger-ui .scheme-container { background: var(--surface); box-shadow: none;
+  border-top: 1px solid var(--line); border-bottom: 1px solid var(--line) }
 .swagger-ui .topbar, .swagger-ui .version-stamp { display: none }
 .swagger-ui .opblock .opblock-summary-operation-id { display: none }
 @media (max-width: 700px) {
@@ -44,7 +62,10 @@ document.head.append(viewport)
 const header = document.createElement('header')
 header.className = 'tollgate'
 const name = document.createElement('strong')
-name.textContent = 'tollgate API'
+const mark = document.createElement('img')
+mark.src = document.querySelector('link[rel=icon]').href
+mark.alt = ''
+name.append(mark, 'tollgate API')
 header.append(name)
 for (const [text, href] of ${JSON.stringify(links)}) {
   const link = document.createElement('a')
@@ -53,10 +74,19 @@ for (const [text, href] of ${JSON.stringify(links)}) {
   header.append(link)
 }
 document.body.prepend(header)
+const dark = matchMedia('(prefers-color-scheme: dark)')
+const follow = () => document.documentElement.classList.toggle('dark-mode', dark.matches)
+dark.addEventListener('change', follow)
+follow()
+// Removed routes are folded, unless the address leads to one.
+const folding = new MutationObserver(() => {
+  const removed = document.getElementById('operations-tag-removed')
+  if (removed === null) return
+  folding.disconnect()
+  if (removed.dataset.isOpen === 'true' && !location.hash.startsWith('#/removed')) removed.click()
+})
+folding.observe(document.body, { childList: true, subtree: true })
 `
-
-const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#14231c"/>
-<path d="M6 20h20M10 20V9m12 11V9M6 25h20" stroke="#7fd6a8" stroke-width="3" stroke-linecap="round"/></svg>`
 
 /** A page's text and address, in the header of the documents' pages. */
 export type Link = readonly [text: string, href: string]

@@ -86,6 +86,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'identity.v1.AccountService/ReadAccountQuota': 'reads',
   'identity.v1.AccountService/ReplaceAccountQuota': operator,
   'identity.v1.AccountService/StartPasswordReset': operator,
+  'identity.v1.AccountService/CheckPasswordReset': 'reads',
   'identity.v1.AccountService/ResetPassword': as('account_password_changed'),
   'identity.v1.AppService/CreateApp': operator,
   'identity.v1.AppService/ListApps': 'reads',

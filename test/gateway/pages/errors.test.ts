@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { isReason, reasons } from '../../../proto/errors.ts'
+import { refusalCodes } from '../../../gateway/platform-api/signer/decision-schemas.ts'
+import { refusalHelp } from '../../../gateway/platform-api/signer/refusal-help.ts'
 import { type Harness, publicUrl, startHarness } from '../support.ts'
 
 let harness: Harness
@@ -54,5 +56,52 @@ describe('the page about an error', () => {
     const { status, text } = await visit('/errors')
     expect(status).toBe(200)
     for (const reason of all) expect(text).toContain(`href="/errors/${reason.toLowerCase()}"`)
+  })
+
+  it('is in the group of what is wrong, and the codes of the webhook in a group of their own', async () => {
+    const { text } = await visit('/errors')
+    const groups = new Map(
+      text
+        .split('<h2>')
+        .slice(1)
+        .map((part) => [part.slice(0, part.indexOf('</h2>')), part]),
+    )
+    expect(groups.has('Other')).toBe(false)
+    expect(groups.get('The credential and its rights')).toContain('/errors/token_invalid"')
+    expect(groups.get('The service')).toContain('/errors/service_token_invalid"')
+    for (const code of Object.values(refusalCodes).flat())
+      expect(text).toContain(`href="/errors/${code}"`)
+    expect(groups.get('The signer webhook')).toContain('/errors/insufficient_balance"')
+  })
+
+  it('is found by words without a script, and nothing is found by others', async () => {
+    const found = async (q: string) => {
+      const { status, text } = await visit(`/errors?${new URLSearchParams({ q })}`)
+      expect(status).toBe(200)
+      expect(text).not.toContain('<script')
+      return { text, codes: [...text.matchAll(/href="\/errors\/(\w+)"/g)].map(([, code]) => code) }
+    }
+    expect((await found('service token')).codes).toContain('service_token_invalid')
+    expect((await found('483')).codes).toEqual([
+      'insufficient_balance',
+      'owner_debt_ceiling_reached',
+    ])
+    expect((await found('  ')).codes.length).toBeGreaterThan(all.length)
+    const none = await found('"><b>nothing')
+    expect([none.codes, none.text.includes('No code matches.')]).toEqual([[], true])
+    expect(none.text).toContain('value="&quot;&gt;&lt;b&gt;nothing"')
+    expect((await visit(`/errors?q=${'x'.repeat(201)}`)).status).toBe(400)
+  })
+
+  it('has a page for each code of the webhook', async () => {
+    for (const { code, statuses, help } of refusalHelp) {
+      const { status, text } = await visit(`/errors/${code}`)
+      expect([code, status]).toEqual([code, 200])
+      expect(statuses.length).toBeGreaterThan(0)
+      if (isReason(code.toUpperCase())) continue
+      const plain = text.replaceAll('&#39;', "'").replaceAll(/<\/?code>/g, '`')
+      expect(plain).toContain(help)
+      expect(plain).toContain(statuses.join(' or '))
+    }
   })
 })

@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => pages.stop())
 
 describe('the login page', () => {
-  it('runs nothing and loads nothing', async () => {
+  it('runs nothing and loads nothing but its icon', async () => {
     const { status, headers, text } = await pages.browser().get('/login')
     expect(status).toBe(200)
     const policy = headers.get('content-security-policy') ?? ''
@@ -22,7 +22,7 @@ describe('the login page', () => {
     expect(headers.get('x-frame-options')).toBe('DENY')
     expect(headers.get('cache-control')).toBe('no-store')
     expect(headers.get('referrer-policy')).toBe('same-origin')
-    expect(text).not.toMatch(/<script|<img|<link|https?:\/\//)
+    expect(text).not.toMatch(/<script|<img|<link(?! rel="icon")|https?:\/\//)
   })
 
   it('logs in with a cookie that scripts and other sites cannot use', async () => {
@@ -191,16 +191,52 @@ describe('a password link', () => {
   it('works for an hour', async () => {
     const { token } = await pages.startReset(ada)
     const begin = pages.clock.now()
-    pages.clock.advance(3_600_000)
     const browser = pages.browser()
     const { fields } = await browser.get(`/reset-password?token=${token}`)
+    pages.clock.advance(3_600_000)
     expect(
       (await browser.post('/reset-password', { ...fields, password, repeated: password })).status,
     ).toBe(400)
     pages.clock.set(begin)
   })
 
+  it('is looked at before the form: an ended, a used and an unknown one show none', async () => {
+    const { token } = await pages.startReset(ada)
+    const ended = await pages.startReset(ada)
+    const browser = pages.browser()
+    const { fields } = await browser.get(`/reset-password?token=${token}`)
+    const form = { ...fields, password, repeated: password }
+    expect((await browser.post('/reset-password', form)).status).toBe(200)
+    for (const old of [token, ended.token, 'made-up']) {
+      const page = await browser.get(`/reset-password?token=${old}`)
+      expect([page.status, page.text.includes('does not work any more')]).toEqual([400, true])
+      expect(page.text).not.toContain('type="password"')
+    }
+  })
+
   it('is told apart from an address without one', async () => {
     expect((await pages.browser().get('/reset-password')).status).toBe(400)
+  })
+})
+
+describe('the start page', () => {
+  it('shows who is logged in, and a login to anyone else', async () => {
+    const browser = pages.browser()
+    expect((await browser.get('/')).text).toContain('<a href="/login">Log in</a>')
+    await browser.logIn(ada)
+    const { text } = await browser.get('/')
+    expect(text).toContain(`logged in as ${ada}`)
+    expect(text).not.toContain('>Log in<')
+  })
+
+  it('has an icon from this host, as every page', async () => {
+    const { text, headers } = await pages.browser().get('/')
+    expect(text).toContain('<link rel="icon" href="/favicon.svg" type="image/svg+xml">')
+    expect(headers.get('content-security-policy')).toContain("img-src 'self'")
+    for (const address of ['/favicon.svg', '/favicon.ico']) {
+      const icon = await pages.browser().get(address)
+      expect([icon.status, icon.headers.get('content-type')]).toEqual([200, 'image/svg+xml'])
+      expect(icon.text).toMatch(/^<svg /)
+    }
   })
 })

@@ -53,9 +53,11 @@ describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
     expect(own.find(({ pathname }) => pathname.endsWith('.js'))?.text).toContain(
       'width=device-width',
     )
-    expect(own.find(({ pathname }) => pathname.endsWith('.css'))?.text).toContain(
-      'max-width: 700px',
-    )
+    const style = own.find(({ pathname }) => pathname.endsWith('.css'))?.text
+    expect(style).toContain('max-width: 700px')
+    expect(style).toContain('prefers-color-scheme: dark')
+    const icon = await get('/favicon.svg')
+    expect(own.find(({ pathname }) => pathname.endsWith('.svg'))?.text).toBe(icon.text)
     const start = files.find(({ pathname }) => pathname.endsWith('swagger-initializer.js'))
     // The other layout has a bar with a foreign logo.
     expect(start?.text).toContain('"layout":"BaseLayout"')

@@ -174,6 +174,27 @@ const contentsOf = (operation: Record<string, unknown>, isWanted: (status: numbe
       })),
     )
 
+describe('the groups of operations', () => {
+  it('come by role, with users, keys and tokens first and removed routes last', () => {
+    const tags = [harness.document['tags']].flat().map((tag) => String(asRecord(tag)['name']))
+    expect(tags.slice(0, 3)).toEqual(['users', 'keys', 'tokens'])
+    expect(tags.at(-1)).toBe('removed')
+    const used = new Set(operations().flatMap(({ operation }) => [operation['tags']].flat()))
+    expect([...used].toSorted()).toEqual(tags.toSorted())
+  })
+
+  it('are preceded by the first steps, whose links lead to operations', () => {
+    const text = String(asRecord(harness.document['info'])['description'])
+    const links = [...text.matchAll(/\(#\/(\w+)\/(\w+)\)/g)].map(([, tag, id]) => [tag, id])
+    expect(links.length).toBeGreaterThan(3)
+    const known = operations().map(({ operation }) => [
+      [operation['tags']].flat()[0],
+      operation['operationId'],
+    ])
+    for (const link of links) expect(known).toContainEqual(link)
+  })
+})
+
 describe('every operation', () => {
   it('has an operationId of its own, a verb and a noun in camel case', () => {
     const ids = operations().map(({ operation }) => String(operation['operationId']))
