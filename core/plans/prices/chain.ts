@@ -46,28 +46,38 @@ export function hashPrice(
   return hash('sha256', JSON.stringify([previous, app, String(number), item, columns]), 'hex')
 }
 
-/** Chains rows from before the chain, and those that an older core wrote during an upgrade. Runs when a core starts. */
+/**
+ * Chains rows from before the chain, and those that an older core wrote during an upgrade. Runs when a core starts. Warns of
+ * rows that an app with a chain had without an item: outside of an upgrade, SQL wrote them.
+ */
 export async function chainEarlierPrices(pool: Pool, log: Log): Promise<void> {
   for (let after: AppId | null = null; ;) {
     const apps: AppId[] = await store.appsWithUnchained(pool, { after, limit: pageSize })
     for (const appId of apps) {
-      const items = await tx(pool, (db) => chainUnchained(db, appId))
-      log.info({ appId, items }, 'prices from before the chain, or of an older core, are chained')
+      const { first, count } = await tx(pool, (db) => chainUnchained(db, appId))
+      if (first === 1n) log.info({ appId, count }, 'prices from before the chain are chained')
+      else
+        log.warn(
+          { appId, first: String(first), count },
+          'prices that core had not chained are chained',
+        )
     }
     after = apps.at(-1) ?? null
     if (after === null || apps.length < pageSize) return
   }
 }
 
-async function chainUnchained(db: Db, app: AppId): Promise<number> {
+/** Returns the number of the first new item, and how many are new. */
+async function chainUnchained(db: Db, app: AppId): Promise<{ first: bigint; count: number }> {
   let head = await store.lockHead(db, app)
-  for (let chained = 0; ;) {
+  const first = head.number + 1n
+  for (let count = 0; ;) {
     const rows = await store.unchained(db, app, pageSize)
-    if (rows.length === 0) return chained
+    if (rows.length === 0) return { first, count }
     const items = follow(app, head, rows)
     await store.appendItems(db, app, items)
     head = items.at(-1) ?? head
-    chained += items.length
+    count += items.length
   }
 }
 
