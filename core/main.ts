@@ -4,7 +4,7 @@ import { startCore } from './app.ts'
 
 await runProcess({
   name: 'core',
-  adminPort: { setting: 'CORE_ADMIN_PORT', fallback: '9090' },
+  adminPort: { setting: 'CORE_ADMIN_PORT', fallback: '9464' },
   read: readCoreConfig,
   start: async (config, deps) => {
     const core = await startCore(config, deps)

@@ -12,7 +12,7 @@ const headStartMs = 1_000
 
 await runProcess({
   name: 'gateway',
-  adminPort: { setting: 'GATEWAY_ADMIN_PORT', fallback: '9091' },
+  adminPort: { setting: 'GATEWAY_ADMIN_PORT', fallback: '9465' },
   read: (env: EnvReader) => ({
     gateway: readGatewayConfig(env),
     // Without it a gateway needs neither the settings of a sidecar nor its token.

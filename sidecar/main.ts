@@ -4,7 +4,7 @@ import { startSidecar } from './server.ts'
 
 await runProcess({
   name: 'sidecar',
-  adminPort: { setting: 'SIDECAR_ADMIN_PORT', fallback: '9092' },
+  adminPort: { setting: 'SIDECAR_ADMIN_PORT', fallback: '9466' },
   read: readSidecarConfig,
   start: async (config, deps) => {
     if (config.webhookSecrets.length === 0) {

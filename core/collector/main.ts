@@ -9,7 +9,7 @@ if (process.argv.includes(loadOnly))
 else
   await runProcess({
     name: 'collector',
-    adminPort: { setting: 'COLLECTOR_ADMIN_PORT', fallback: '9093' },
+    adminPort: { setting: 'COLLECTOR_ADMIN_PORT', fallback: '9467' },
     read: readCollectorConfig,
     start: startCollector,
   })

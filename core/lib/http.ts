@@ -1,5 +1,6 @@
 import { type Server, createServer } from 'node:http'
 import type { Metrics } from './metrics.ts'
+import { boundConnections } from './network/connections.ts'
 
 export interface Listening {
   readonly port: number
@@ -98,7 +99,9 @@ export function readinessAnswer(parts: Parts): { readonly code: number; readonly
   }
 }
 
-/** The loopback listener of each process: /metrics, /healthz (alive), /readyz (it can do its work). */
+const maxAdminConnections = 200
+
+/** The admin listener of each process: /metrics, /healthz (alive), /readyz (it can do its work). */
 export function createAdminServer({
   metrics,
   ready,
@@ -106,7 +109,7 @@ export function createAdminServer({
   metrics: readonly Metrics[]
   ready: Readiness
 }): Server {
-  return createServer((request, response) => {
+  const server = createServer((request, response) => {
     const respond = (status: number, type: string, body: string): void => {
       response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(body)
     }
@@ -125,6 +128,8 @@ export function createAdminServer({
     if (!route) return respond(404, 'text/plain', 'not found; try /metrics, /healthz or /readyz\n')
     route().catch(() => respond(500, 'text/plain', 'failed\n'))
   })
+  boundConnections(server, { max: maxAdminConnections, maxPerAddress: null })
+  return server
 }
 
 // Three registries of one process share a page, on which a metric has one HELP, one TYPE and all samples together.

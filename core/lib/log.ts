@@ -1,3 +1,4 @@
+import { DomainError } from '../../proto/errors.ts'
 import type { Now } from './time.ts'
 import pino, { type DestinationStream, type Logger } from 'pino'
 
@@ -40,8 +41,13 @@ export function createLog({ level, name, file }: LogOptions, stream?: Destinatio
 type Fields = Record<string, unknown>
 
 // A thrown value that is no Error is logged as it is.
-const fieldsOf = (error: unknown): unknown =>
-  error instanceof Error ? censored({ ...pino.stdSerializers.err(error) }, censoredDepth) : error
+function fieldsOf(error: unknown): unknown {
+  if (!(error instanceof Error)) return error
+  const { stack, ...fields } = pino.stdSerializers.err(error)
+  // Another process that does not answer is no fault of the code: its message, with the causes, is enough.
+  const isOutage = error instanceof DomainError && error.reason === 'UNAVAILABLE'
+  return censored(isOutage ? fields : { ...fields, stack }, censoredDepth)
+}
 
 /** The same fields with the values of secret names redacted. Copies only objects that hold such a name. */
 function censored(fields: Fields, depth: number): Fields {

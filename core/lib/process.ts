@@ -3,6 +3,7 @@ import { type EnvReader, createEnvReader } from './env.ts'
 import { type Readiness, createAdminServer, listen } from './http.ts'
 import { type Log, createLog } from './log.ts'
 import { type Metrics, createMetrics } from './metrics.ts'
+import { readAdminHost } from './settings.ts'
 import { unknownSettings } from './names/unknown-settings.ts'
 
 export interface Running {
@@ -18,7 +19,7 @@ export interface ProcessSpec<Config> {
   readonly read: (env: EnvReader) => Config
   readonly start: (
     config: Config,
-    deps: { log: Log; metrics: Metrics; adminPort: number },
+    deps: { log: Log; metrics: Metrics; adminPort: number | undefined },
   ) => Promise<Running>
 }
 
@@ -34,25 +35,26 @@ export const readLogLevel = (env: EnvReader): string =>
 
 /**
  * Runs one process: reads its settings (all problems, one line each, exit 1), starts it (one clear line when it
- * cannot), serves /metrics and health on loopback, and drains on SIGTERM or SIGINT within five seconds.
+ * cannot), serves /metrics and health on ADMIN_HOST, and drains on SIGTERM or SIGINT within five seconds.
  */
 export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<void> {
   const env = createEnvReader(process.env)
   const config = spec.read(env)
   const adminPort = env.port(spec.adminPort.setting, {
     fallback: spec.adminPort.fallback,
-    meaning: `Loopback port of ${spec.name}'s metrics and health.`,
+    meaning: `Port of ${spec.name}'s metrics and health.`,
   })
+  const adminHost = readAdminHost(env)
   const level = readLogLevel(env)
   if (env.problems.length > 0) fail([...env.problems, ...unknownSettings(process.env)])
   const log = createLog({ level, name: spec.name })
   for (const line of [...env.warnings, ...unknownSettings(process.env)]) log.warn(line)
   const metrics = createMetrics(spec.name)
   const running = await spec
-    .start(config, { log, metrics, adminPort })
+    .start(config, { log, metrics, adminPort: localPort(adminHost, adminPort) })
     .catch((error: unknown) => fail(messagesOf(error)))
   const admin = await listen(createAdminServer({ metrics: [metrics], ready: running.ready }), {
-    host: '127.0.0.1',
+    host: adminHost,
     port: adminPort,
     setting: spec.adminPort.setting,
   }).catch(async (error: unknown) => {
@@ -66,6 +68,10 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
     await Promise.all([running.stop(), admin.stop(500)])
   })
 }
+
+/** The admin port as a page on this machine may link it; undefined where loopback does not reach it. */
+export const localPort = (host: string, port: number): number | undefined =>
+  ['127.0.0.1', 'localhost', '0.0.0.0', '::'].includes(host) ? port : undefined
 
 /** Calls `stop` once on SIGTERM or SIGINT and exits 0; a second signal, or five seconds, ends it at once. */
 export function onStopSignal(stop: () => Promise<void>): void {

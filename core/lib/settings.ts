@@ -6,6 +6,13 @@ import type { EnvReader } from './env.ts'
 export const readHost = (env: EnvReader): string =>
   env.text('HOST', { fallback: '127.0.0.1', meaning: 'Address that every listener binds.' })
 
+export const readAdminHost = (env: EnvReader): string =>
+  env.text('ADMIN_HOST', {
+    fallback: '127.0.0.1',
+    meaning:
+      'Address where metrics, /healthz and /readyz listen, and nothing else: a private one that Prometheus reaches.',
+  })
+
 export const readPlatformPort = (env: EnvReader): number =>
   env.port('PLATFORM_PORT', {
     fallback: '8080',

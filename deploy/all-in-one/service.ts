@@ -7,19 +7,14 @@ import type { Log } from '../../core/lib/log.ts'
 import { connectRedis, redisAnswers } from '../../core/lib/redis.ts'
 import { addressOf } from '../../core/lib/settings.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
+import { localPort } from '../../core/lib/process.ts'
 import { startGateway } from '../../gateway/server.ts'
 import { startSidecar } from '../../sidecar/server.ts'
 import { dataDirOf, loadSecrets, newSecrets, openDataDir, type Quickstart } from './data-dir.ts'
 import { openLogFile } from './log-file.ts'
 import { ensureQuickstart } from './quickstart.ts'
-import {
-  type Settings,
-  choosePorts,
-  nameEdge,
-  partsOf,
-  readSettings,
-  setVariables,
-} from './settings.ts'
+import { type Settings, nameEdge, partsOf, readSettings, setVariables } from './settings.ts'
+import { applyPortBase, choosePorts, requireFreePorts } from './ports.ts'
 import { type Stopping, createStopping } from './shutdown.ts'
 
 export interface Service {
@@ -88,9 +83,12 @@ async function prepare(environment: Env) {
     SPOOL_DIR: join(dataDir, 'spool'),
     ...variables,
   }
+  applyPortBase(env)
   await choosePorts(env)
   nameEdge(env)
-  return { dataDir, env, settings: readSettings(env) }
+  const settings = readSettings(env)
+  await requireFreePorts(env, settings.declared)
+  return { dataDir, env, settings }
 }
 
 interface Context {
@@ -122,7 +120,7 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
     log: log.child({ process: 'gateway' }),
     metrics,
     webhook: sidecar.webhook,
-    adminPort: settings.adminPort,
+    adminPort: localPort(settings.adminHost, settings.adminPort),
   })
   stopping.add('gateway', gateway.stop)
   const ready = async () => ({
@@ -131,7 +129,7 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
     ...(await gateway.ready()),
   })
   const admin = await listen(createAdminServer({ metrics: [metrics], ready }), {
-    host: '127.0.0.1',
+    host: settings.adminHost,
     port: settings.adminPort,
     setting: 'ADMIN_PORT',
   })

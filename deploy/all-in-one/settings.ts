@@ -1,11 +1,11 @@
-import { once } from 'node:events'
-import { createServer } from 'node:net'
 import { readCoreConfig } from '../../core/config.ts'
 import { type Env, createEnvReader } from '../../core/lib/env.ts'
 import { readLogLevel } from '../../core/lib/process.ts'
 import { readCoreAddress } from '../../core/lib/core-link/address.ts'
+import { readAdminHost } from '../../core/lib/settings.ts'
 import { readGatewayConfig } from '../../gateway/config.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
+import { readPorts } from './ports.ts'
 
 /** The variables that have a value: an empty one counts as not set. */
 export const setVariables = (environment: Env): Env =>
@@ -29,10 +29,9 @@ export function readSettings(env: Env) {
     sidecar: readSidecarConfig(reader),
     gateway: readGatewayConfig(reader),
     operator: readCoreAddress(reader, 'operator'),
-    adminPort: reader.port('ADMIN_PORT', {
-      fallback: '9090',
-      meaning: 'Loopback port of metrics and health, all in one process.',
-    }),
+    ...readPorts(reader),
+    adminHost: readAdminHost(reader),
+    declared: reader.settings,
     logLevel: readLogLevel(reader),
   }
   if (reader.problems.length > 0)
@@ -41,33 +40,6 @@ export function readSettings(env: Env) {
       'bad settings',
     )
   return settings
-}
-
-const portSettings = [
-  'CORE_PORT',
-  'PLATFORM_PORT',
-  'BUILDER_PORT',
-  'EDGE_PORT',
-  'SIDECAR_PORT',
-  'ADMIN_PORT',
-] as const
-
-/** Replaces each port that is 0 by a free one, because the public URL must be known before anything listens. */
-export async function choosePorts(env: Record<string, string | undefined>): Promise<void> {
-  const probes = portSettings
-    .filter((name) => env[name]?.trim() === '0')
-    .map((name) => ({ name, server: createServer() }))
-  // All are open at the same time, so that no two settings get the same port.
-  for (const { name, server } of probes) {
-    server.listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    const address = server.address()
-    env[name] = String(typeof address === 'object' && address ? address.port : 0)
-  }
-  for (const { server } of probes) {
-    server.close()
-    await once(server, 'close')
-  }
 }
 
 /** Tells core, which does not know the edge's port, how the edge is called without EDGE_PUBLIC_URL. */

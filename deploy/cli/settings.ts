@@ -2,9 +2,11 @@ import { readCoreConfig } from '../../core/config.ts'
 import { readCollectorConfig } from '../../core/collector/app.ts'
 import { type Env, type EnvReader, type Setting, createEnvReader } from '../../core/lib/env.ts'
 import { readLogLevel } from '../../core/lib/process.ts'
+import { readAdminHost } from '../../core/lib/settings.ts'
 import { readGatewayConfig } from '../../gateway/config.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
 import { dataDirOf } from '../all-in-one/data-dir.ts'
+import { applyPortBase, readPorts } from '../all-in-one/ports.ts'
 
 /** What `npm start` makes for itself when it is not set. */
 const providedSettings: ReadonlySet<string> = new Set([
@@ -22,16 +24,15 @@ function readAllInOne(env: EnvReader): void {
   readGatewayConfig(env)
   readSidecarConfig(env)
   readLogLevel(env)
-  env.port('ADMIN_PORT', {
-    fallback: '9090',
-    meaning: 'Loopback port of metrics and health, all in one process.',
-  })
+  readPorts(env)
+  readAdminHost(env)
 }
 
 function readProcess(read: (env: EnvReader) => unknown) {
   return (env: EnvReader): void => {
     read(env)
     readLogLevel(env)
+    readAdminHost(env)
   }
 }
 
@@ -46,7 +47,9 @@ const processes: Readonly<Record<string, (env: EnvReader) => void>> = {
 
 /** The settings of the all-in-one service, by name, with what is wrong in `env`. */
 export function readSettings(env: Env): { settings: Setting[]; problems: string[] } {
-  const reader = createEnvReader(env, { isEmbedded: true })
+  const variables = { ...env }
+  applyPortBase(variables)
+  const reader = createEnvReader(variables, { isEmbedded: true })
   readAllInOne(reader)
   const settings = new Map([dataDirSetting(env), ...reader.settings].map((one) => [one.name, one]))
   const problems = reader.problems.filter(
@@ -95,14 +98,14 @@ export function declaredSettings(): DeclaredSetting[] {
 
 /** The `main.ts` of each process declares its admin port where it starts, so they are named here. */
 const adminPorts = [
-  { process: 'core', name: 'CORE_ADMIN_PORT', fallback: '9090' },
-  { process: 'gateway', name: 'GATEWAY_ADMIN_PORT', fallback: '9091' },
-  { process: 'sidecar', name: 'SIDECAR_ADMIN_PORT', fallback: '9092' },
-  { process: 'collector', name: 'COLLECTOR_ADMIN_PORT', fallback: '9093' },
+  { process: 'core', name: 'CORE_ADMIN_PORT', fallback: '9464' },
+  { process: 'gateway', name: 'GATEWAY_ADMIN_PORT', fallback: '9465' },
+  { process: 'sidecar', name: 'SIDECAR_ADMIN_PORT', fallback: '9466' },
+  { process: 'collector', name: 'COLLECTOR_ADMIN_PORT', fallback: '9467' },
 ].map(({ process, name, fallback }): DeclaredSetting => ({
   name,
   fallback,
-  meaning: `Loopback port of ${process}'s metrics and health.`,
+  meaning: `Port of ${process}'s metrics and health.`,
   secret: false,
   processes: [process],
 }))

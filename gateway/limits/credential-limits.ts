@@ -9,7 +9,7 @@ import type { Counters, Reservation } from './counters.ts'
 import { createWaitingRooms } from './waiting-rooms.ts'
 
 /** How a request ended. */
-export interface Outcome {
+export interface RequestEnd {
   readonly status: number
   /** Absent when nothing was refused. */
   readonly reason?: Reason | undefined
@@ -22,15 +22,15 @@ interface Credential {
   /** Whose failures it counts among: the client that it names, or itself when it names none. */
   readonly party: string
   /** Whether that refusal is about this credential. */
-  readonly isRefusedBy: (outcome: Outcome) => boolean
+  readonly isRefusedBy: (outcome: RequestEnd) => boolean
 }
 
 /** How one request, or one of its credentials, was let in. */
 export interface CredentialAdmission {
   /** Whether its address had failed so often that it had to wait, and fails again with that refusal. */
-  readonly isSlowed: (outcome: Outcome) => boolean
+  readonly isSlowed: (outcome: RequestEnd) => boolean
   /** Counts how it ended. */
-  settle(outcome: Outcome): void
+  settle(outcome: RequestEnd): void
 }
 
 export interface CredentialLimitsDeps {
@@ -67,7 +67,7 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
     const credentials = credentialsOf(request)
     if (credentials.length === 0) return withoutCredential(address)
     const admissions: SingleAdmission[] = []
-    const settle = (outcome: Outcome): void =>
+    const settle = (outcome: RequestEnd): void =>
       admissions.forEach((admission) => admission.settle(outcome))
     try {
       // The caller's own comes first at every route, so that no two requests wait for each other.
@@ -141,7 +141,7 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
   }
 
   function settleUnknown(
-    outcome: Outcome,
+    outcome: RequestEnd,
     { credential, reservations }: { credential: Credential; reservations: readonly Reservation[] },
   ): void {
     if (credential.isRefusedBy(outcome)) return
@@ -175,13 +175,13 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
 interface SingleAdmission {
   readonly credential: Credential
   readonly isSlow: boolean
-  settle(outcome: Outcome): void
+  settle(outcome: RequestEnd): void
 }
 
-const isUnauthorized = ({ status, reason }: Outcome): boolean =>
+const isUnauthorized = ({ status, reason }: RequestEnd): boolean =>
   status === 401 || (reason !== undefined && reasons[reason].http === 401)
 
-const isInvalidGrant = ({ reason }: Outcome): boolean => reason === 'GRANT_INVALID'
+const isInvalidGrant = ({ reason }: RequestEnd): boolean => reason === 'GRANT_INVALID'
 
 /** The caller's credential, and the key that it exchanges. */
 const credentialsOf = (request: FastifyRequest): Credential[] =>

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { declaredSettings } from '../../deploy/cli/settings.ts'
 import { type TestService, startTestService } from '../support/service.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -83,6 +84,35 @@ beforeAll(async () => {
   rules = parseRules(await read('deploy/alerts.yml'))
 })
 afterAll(() => service.stop())
+
+describe('prometheus.yml', () => {
+  it('scrapes the default admin ports as job tollgate, and loads the alerts beside it', async () => {
+    const text = await read('deploy/prometheus.yml')
+    const defaults = new Map(declaredSettings().map(({ name, fallback }) => [name, fallback]))
+    const target = (name: string): string => `127.0.0.1:${defaults.get(name)}`
+    expect(defaults.get('ADMIN_PORT')).toBe(defaults.get('CORE_ADMIN_PORT'))
+    // The part of YAML that the file keeps to: two spaces for each level, no value of several lines.
+    const entries = text
+      .split('\n')
+      .filter((line) => line !== '' && !/^ *#/.test(line))
+      .map((line) => {
+        expect(line).toMatch(/^(?: {2})*(?:- )?(?:[a-z_]+:(?: [^:]+| \['[\d.:]+'\])?|[a-z.]+)$/)
+        return line.trim()
+      })
+    expect(entries).toEqual([
+      'global:',
+      'scrape_interval: 15s',
+      'rule_files:',
+      '- alerts.yml',
+      'scrape_configs:',
+      '- job_name: tollgate',
+      'static_configs:',
+      `- targets: ['${target('ADMIN_PORT')}']`,
+    ])
+    const apart = ['GATEWAY_ADMIN_PORT', 'SIDECAR_ADMIN_PORT', 'COLLECTOR_ADMIN_PORT'].map(target)
+    expect(text).toContain(`# - targets: [${apart.map((name) => `'${name}'`).join(', ')}]`)
+  })
+})
 
 describe('the alert rules', () => {
   it('are complete: named once, with an expression, a severity and a text', () => {

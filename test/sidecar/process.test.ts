@@ -80,6 +80,7 @@ describe('the sidecar alone', () => {
     const { child, output, exit } = start({
       SIDECAR_PORT: '0',
       SIDECAR_ADMIN_PORT: '0',
+      ADMIN_HOST: '127.0.0.2',
       // Whoever listens where core does by default is not this test's business.
       CORE_TARGET: '127.0.0.1:1',
       CORE_TOKEN: 'x'.repeat(32),
@@ -89,7 +90,10 @@ describe('the sidecar alone', () => {
       output.stdout.split('\n').find((text) => text.includes('sidecar is up')) ?? '',
     )
     const { admin: adminUrl, url } = Object(line)
+    expect(adminUrl).toMatch(/^http:\/\/127\.0\.0\.2:/)
     expect((await fetch(`${adminUrl}/healthz`)).status).toBe(200)
+    for (const path of ['/', '/health', '/authorize', '/events'])
+      expect((await fetch(adminUrl + path, { method: 'POST' })).status).toBe(404)
     expect((await fetch(`${adminUrl}/readyz`)).status).toBe(503)
     expect(await (await fetch(`${adminUrl}/metrics`)).text()).toContain(
       'tollgate_sidecar_decision_duration_seconds_bucket',

@@ -4,6 +4,7 @@
 export const settingNames: readonly string[] = [
   'ACCESS_TTL_SECONDS',
   'ACTIVATION_GATE_MODE',
+  'ADMIN_HOST',
   'ADMIN_PORT',
   'APP_CREATION',
   'ARCHIVE_DIR',
@@ -103,6 +104,7 @@ export const settingNames: readonly string[] = [
   'OUTBOUND_ALLOW',
   'PIPELINES',
   'PLATFORM_PORT',
+  'PORT_BASE',
   'PUBLIC_URL',
   'QUOTA_APPS_PER_OWNER',
   'QUOTA_MANUAL_CREDIT_USD',

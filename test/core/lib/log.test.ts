@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { expect, it } from 'vitest'
 import { createLog } from '../../../core/lib/log.ts'
+import { DomainError } from '../../../proto/errors.ts'
 
 function logged(fields: object): Record<string, unknown> {
   const lines: string[] = []
@@ -32,6 +33,13 @@ it('redacts members with the name of a secret, at any depth of an object, and ch
     deep: { apiKey: '[redacted]', request: { cookie: '[redacted]' } },
   })
   expect(fields).toEqual(before)
+})
+
+it('logs an outage of another process without its stack, with its causes', () => {
+  const cause = new Error('connect ECONNREFUSED')
+  const { err } = logged({ err: new DomainError('UNAVAILABLE', 'core does not answer', { cause }) })
+  expect(err).toMatchObject({ message: 'core does not answer: connect ECONNREFUSED' })
+  expect(err).not.toHaveProperty('stack')
 })
 
 it('logs an error with its stack and its members, without secrets', () => {

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { type Server, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -35,6 +36,24 @@ async function start(env: Record<string, string>, until: RegExp) {
   return { code, text }
 }
 
+/** Listens on two ports whose numbers differ by `distance`; returns the lower one. */
+async function listenApart([low, high]: Server[], distance: number): Promise<number> {
+  for (let port = 23_400; port < 23_900; port += 10) {
+    const opened = await Promise.all(
+      [low, high].map((server, index) => tryListen(server, port + index * distance)),
+    )
+    if (opened.every(Boolean)) return port
+    for (const server of [low, high]) server?.close()
+  }
+  throw new Error('no two ports are free')
+}
+
+async function tryListen(server: Server | undefined, port: number): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>()
+  server?.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
+  return promise
+}
+
 describe('npm start', () => {
   it('names the setting and the address of a dead database, and not its password', async () => {
     const { code, text } = await start(
@@ -45,6 +64,30 @@ describe('npm start', () => {
     expect(text).toMatch(/DATABASE_URL: .*postgres:\/\/127\.0\.0\.1:9\/books.*ECONNREFUSED/)
     expect(text).not.toContain('pass-word')
   }, 60_000)
+
+  it('names all taken ports in one message before it starts a database; PORT_BASE moves all', async () => {
+    const servers = [createServer(), createServer()]
+    const base = await listenApart(servers, 4)
+    const based = ['CORE_PORT', 'PLATFORM_PORT', 'BUILDER_PORT', 'SIDECAR_PORT', 'ADMIN_PORT']
+    const unset = Object.fromEntries(based.map((name) => [name, '']))
+    const ports = { ...unset, PORT_BASE: String(base) }
+    const taken = await start(ports, /never/)
+    const single = await start({ ...ports, ADMIN_PORT: '0' }, /never/)
+    for (const server of servers) server.close()
+    expect([taken.code, single.code]).toEqual([1, 1])
+    expect(taken.text).toBe(
+      `tollgate: ports ${base} (PLATFORM_PORT), ${base + 4} (ADMIN_PORT) cannot be opened, most likely because they are in use; set PORT_BASE to move all ports, or each to another port\n`,
+    )
+    expect(single.text).toBe(
+      `tollgate: port ${base} on 127.0.0.1 is already in use; set PLATFORM_PORT to another port\n`,
+    )
+    expect((await readdir(dataDir)).includes('postgres')).toBe(false)
+  }, 60_000)
+
+  it.each(['0', '70000', '65532', 'x'])('refuses PORT_BASE=%s', async (base) => {
+    const { code, text } = await start({ PORT_BASE: base }, /never/)
+    expect([code, text]).toEqual([1, expect.stringContaining('PORT_BASE must be a whole number')])
+  })
 
   it('names a dead Redis by its setting and address, and a missing ETH price, and goes on', async () => {
     const { text } = await start(
