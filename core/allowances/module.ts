@@ -59,6 +59,7 @@ export function createAllowancesModule(
     quota,
     countUnpriced: metering.countUnpriced,
     requireFeature: plans.requireFeature,
+    emitCredits: backend.emitter?.emitCredits,
   })
   const adjustments = createAdjustments(deps)
   const { requireMetering } = backend

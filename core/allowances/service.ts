@@ -32,6 +32,7 @@ import {
   timeOf,
   unheldAt,
 } from './account.ts'
+import type { EmitCredits } from '../metering/backend/emit.ts'
 import type { Ledger } from './ledger.ts'
 import type { CreditQuota } from './quota.ts'
 import * as store from './store.ts'
@@ -50,6 +51,8 @@ export interface AllowancesDeps {
   readonly countUnpriced: (user: UserKey) => Promise<bigint>
   /** FEATURE_UNKNOWN unless the app's catalogue has the feature. */
   readonly requireFeature: (app: AppId, featureKey: string) => Promise<void>
+  /** Queues credits for the metering backend, where there is one. */
+  readonly emitCredits?: EmitCredits | undefined
   readonly clocks?: Clocks
   readonly log: Log
   readonly now: Now
@@ -105,6 +108,7 @@ export function createAllowances({
   requireFeature,
   quota,
   countUnpriced,
+  emitCredits,
   clocks = realTime,
   log,
   now,
@@ -186,6 +190,18 @@ export function createAllowances({
       return { allowance: renderAllowance(user, account, own), grant: renderCredit(added) }
     })
     await ledger.save(db, locked, at)
+    await emitCredits?.(
+      db,
+      requests.map(({ user, amount, source, featureKey }, i) => ({
+        ...keyOf(user),
+        externalUserId: user.externalUserId,
+        id: replies[i]?.grant.id ?? '',
+        amountMicros: amount,
+        source,
+        featureKey,
+      })),
+      at,
+    )
     await auditAll(
       db,
       requests.map((request, index) => entryOf(request, replies[index]?.grant.id ?? '', at)),

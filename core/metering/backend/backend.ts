@@ -32,10 +32,19 @@ export interface Customer {
   readonly clientId: string
 }
 
+/** Credit that a user was given. */
+export interface GrantedCredit {
+  readonly customer: Customer
+  readonly id: string
+  readonly amountMicros: string
+  readonly source: string
+  readonly featureKey: string | null
+}
+
 /** What reports usage beside our own ledger (decision 4). Authorisation never asks it. */
 export interface MeteringBackend {
   readonly name: BackendName
-  /** Where the outbox delivers events and customers; empty for a backend that is sent nothing. */
+  /** Where the outbox delivers events, customers and credits; empty for a backend that is sent nothing. */
   readonly destinations: readonly Destination[]
   /** Null for a backend without plans. */
   readonly plans: PlanCatalog | null

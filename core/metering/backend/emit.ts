@@ -14,6 +14,7 @@ import type { Subject } from '../batch/subjects.ts'
 
 export const eventsKind = 'openmeter.events'
 export const customerKind = 'openmeter.customer'
+export const creditKind = 'openmeter.credit'
 
 /** A ticket as ingest writes it. One without a price is sent later, when it has one. */
 export interface EmittedTicket {
@@ -39,6 +40,16 @@ export interface NewCustomer {
 
 /** Writes new users to the outbox in one statement, inside the transaction that provisions them. */
 export type EmitCustomers = (db: Db, users: readonly NewCustomer[], at: Date) => Promise<void>
+
+export interface EmittedCredit extends NewCustomer {
+  readonly id: string
+  readonly amountMicros: bigint
+  readonly source: string
+  readonly featureKey: string | null
+}
+
+/** Writes credits to the outbox in one statement, inside the transaction that gives them. */
+export type EmitCredits = (db: Db, credits: readonly EmittedCredit[], at: Date) => Promise<void>
 
 const eventsInRow = 1_000
 // In UTF-16 units, so at most three times that in bytes.
@@ -81,6 +92,12 @@ export function createEmitter() {
     await enqueue(db, entries, at)
   }
 
+  const emitCredits: EmitCredits = async (db, credits, at) => {
+    const clientIds = await clientIdsOf(db, new Set(credits.map(({ appId }) => appId)))
+    const entries = credits.map((credit) => creditEntry(credit, clientIds.get(credit.appId) ?? ''))
+    await enqueue(db, entries, at)
+  }
+
   async function clientIdsOf(db: Db, apps: ReadonlySet<AppId>): Promise<Map<string, string>> {
     const known = new Map<string, string>()
     const missing: AppId[] = []
@@ -110,7 +127,7 @@ export function createEmitter() {
     return rate
   }
 
-  return { emitTickets, emitPriced, emitCustomers }
+  return { emitTickets, emitPriced, emitCustomers, emitCredits }
 }
 
 export type Emitter = ReturnType<typeof createEmitter>
@@ -125,6 +142,23 @@ const customerEntry = (user: {
   itemCount: 1,
   payload: Buffer.from(
     JSON.stringify({ userId: user.userId, name: user.externalUserId, clientId: user.clientId }),
+  ),
+})
+
+/** The outbox entry of a credit, with its customer: the two kinds are delivered in no order. */
+const creditEntry = (credit: EmittedCredit, clientId: string): NewEntry => ({
+  kind: creditKind,
+  itemCount: 1,
+  payload: Buffer.from(
+    JSON.stringify({
+      userId: credit.userId,
+      name: credit.externalUserId,
+      clientId,
+      id: credit.id,
+      amountMicros: String(credit.amountMicros),
+      source: credit.source,
+      featureKey: credit.featureKey,
+    }),
   ),
 })
 

@@ -18,7 +18,7 @@ export function createBackendModule(
   { config }: { readonly config: BackendConfig },
 ) {
   const { pool, log, metrics, now, stopping } = platform
-  const backend = createBackend(config, { log, metrics })
+  const backend = createBackend(config, { log, metrics, now })
   const emitter = backend.destinations.length > 0 ? createEmitter() : undefined
   const outbox = createOutbox({ pool, log, metrics, now, destinations: backend.destinations })
   const reconciliation = createReconciliation({ pool, backend, log, metrics, now })

@@ -112,9 +112,10 @@ export async function ratesAt(
     observed.length >= maxRead
       ? await newestOneByOne(db, instants)
       : instants.map((instant) => newestAt(observed, instant))
-  return newest.map((found, i) => {
-    const maxAge = found ? maxAgeOf(found.rate.source, ages) * 1_000_000 : 0
-    return found && found.micros >= (instants[i] ?? 0) - maxAge ? found.rate : null
+  return newest.map((observation, i) => {
+    if (!observation) return null
+    const { rate, micros } = observation
+    return micros >= (instants[i] ?? 0) - maxAgeOf(rate.source, ages) * 1_000_000 ? rate : null
   })
 }
 

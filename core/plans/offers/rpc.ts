@@ -195,12 +195,16 @@ function renderPlan(
     ),
     createdAt: plan.createdAt.toISOString(),
     updatedAt: plan.updatedAt.toISOString(),
-    openmeterPlanId: state?.openmeterPlanId ?? undefined,
-    lastSyncedAt: state?.lastSyncedAt?.toISOString(),
-    syncError: state?.syncError ?? undefined,
+    ...renderState(state),
     syncTarget: target ?? undefined,
   }
 }
+
+const renderState = (state: SyncState | undefined) => ({
+  openmeterPlanId: state?.openmeterPlanId ?? undefined,
+  lastSyncedAt: state?.lastSyncedAt?.toISOString(),
+  syncError: state?.syncError ?? undefined,
+})
 
 const microsPerUsd = 1_000_000n
 

@@ -1,3 +1,4 @@
+import { answerEntitlements } from './credits.ts'
 import { answerPlans, plansV1 } from './plans.ts'
 import {
   type Query,
@@ -49,6 +50,7 @@ const windows = { MINUTE: 'minute', HOUR: 'hour', DAY: 'day', MONTH: 'month' } a
 
 /** API v1 as its document describes it and, where that is silent, as the real one behaves. */
 export function answerV1(state: State, { method, path, search, body, events }: Call): Reply {
+  if (path.startsWith('/api/v2/')) return answerEntitlements(state, { method, path, search, body })
   const [, , , kind = '', id = '', verb] = path.split('/')
   const name = decodeURIComponent(id)
   if (kind === 'events') {

@@ -9,6 +9,7 @@ import {
   text,
   texts,
 } from './api-v1.ts'
+import { createCreditV3 } from './credits.ts'
 import { answerPlans, plansV3 } from './plans.ts'
 import {
   type Query,
@@ -44,6 +45,7 @@ export function answerV3(
       search: deafToFilters ? new URLSearchParams() : search,
       body,
     })
+  if (kind === 'customers' && verb === 'credits') return createCreditV3(state, id, body)
   if (method === 'POST') return create(state, kind, body)
   if (kind === 'meters') return pageOf(state.meters, key, showMeter)
   if (kind === 'features') return pageOf(state.features, key, showFeature)

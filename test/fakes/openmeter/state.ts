@@ -40,6 +40,12 @@ export interface FakeCustomer {
   subjects: readonly string[]
   readonly createdAt: string
 }
+export interface FakeCredit {
+  readonly id: string
+  readonly customer: string
+  readonly body: Readonly<Record<string, unknown>>
+  readonly createdAt: string
+}
 export interface FakeEvent {
   readonly id: string
   readonly source: string
@@ -72,6 +78,9 @@ export function createState() {
   const features: FakeFeature[] = []
   const customers: FakeCustomer[] = []
   const plans: FakePlan[] = []
+  const credits: FakeCredit[] = []
+  /** Keys of customers that have a metered entitlement, by feature. */
+  const entitlements = new Set<string>()
   const events = new Map<string, FakeEvent>()
   let received = 0
 
@@ -128,6 +137,8 @@ export function createState() {
     features,
     customers,
     plans,
+    credits,
+    entitlements,
     events,
     ingest,
     query,

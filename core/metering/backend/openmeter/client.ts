@@ -1,7 +1,9 @@
-import type { Customer, MeterQuery, MeterRow } from '../backend.ts'
+import type { Now } from '../../../lib/time.ts'
+import type { Customer, GrantedCredit, MeterQuery, MeterRow } from '../backend.ts'
 import { type Meter, eventType, feature, meters, pathOf } from '../catalog.ts'
 import type { OpenMeterConfig } from '../config.ts'
-import type { MeterRecord } from './dialect.ts'
+import { createCreditsV1, createCreditsV3 } from './credits.ts'
+import type { CustomerRecord, MeterRecord } from './dialect.ts'
 import { v1 } from './dialect-v1.ts'
 import { v3 } from './dialect-v3.ts'
 import { createPlanClient } from './plans.ts'
@@ -20,11 +22,12 @@ export interface Different {
  * OpenMeter over plain HTTP, in the API version that its address names. Functions never throw: they return a failure with
  * a reason for operators.
  */
-export function createOpenMeterClient(config: OpenMeterConfig) {
+export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
   const http = createHttp(config)
   const isV3 = config.url.endsWith('/v3')
   const dialect = isV3 ? v3 : v1
   const meterIds = new Map<string, string>()
+  const createCredit = isV3 ? createCreditsV3(http, requireCustomer) : createCreditsV1(http, now)
   const plans = createPlanClient({ http, dialect: isV3 ? plansV3 : plansV1, meter: countedMeter })
 
   function countedMeter() {
@@ -127,15 +130,31 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
   async function ensureCustomer(customer: Customer, signal?: AbortSignal): Promise<Failure | null> {
     const created = failureOf(await http({ ...dialect.createCustomer(customer), signal }))
     if (created?.status !== conflict) return created
-    const answer = await http({ ...dialect.findCustomer(customer.key), signal })
-    const failure = failureOf(answer)
-    if (failure && failure.status !== 404) return failure
-    const existing = 'body' in answer ? dialect.readCustomer(answer.body, customer.key) : null
+    const existing = await findCustomer(customer.key, signal)
+    if (existing && 'why' in existing) return existing
     if (!existing)
       return { ...created, why: `another customer has the key or the subject ${customer.key}` }
     if (existing.subjects.includes(customer.key)) return null
     return failureOf(await http({ ...dialect.attribute(existing, customer.key), signal }))
   }
+
+  async function findCustomer(
+    key: string,
+    signal: AbortSignal | undefined,
+  ): Promise<CustomerRecord | Failure | null> {
+    const answer = await http({ ...dialect.findCustomer(key), signal })
+    const failure = failureOf(answer)
+    if (failure && failure.status !== 404) return failure
+    return 'body' in answer ? dialect.readCustomer(answer.body, key) : null
+  }
+
+  async function requireCustomer(key: string, signal: AbortSignal) {
+    return (await findCustomer(key, signal)) ?? strange(`the answer to reading the customer ${key}`)
+  }
+
+  /** Creates a credit once, and its customer before it. */
+  const grantCredit = async (credit: GrantedCredit, signal: AbortSignal): Promise<Failure | null> =>
+    (await ensureCustomer(credit.customer, signal)) ?? createCredit(credit, signal)
 
   /** The sums of a meter, without rows of other apps or users, which a server returns that does not know a filter. */
   async function queryMeter(
@@ -160,7 +179,7 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
     )
   }
 
-  return { ingest, provision, ensureCustomer, queryMeter, plans }
+  return { ingest, provision, ensureCustomer, grantCredit, queryMeter, plans }
 }
 
 /** The grouping of a query and what is needed to see whose each row is. */

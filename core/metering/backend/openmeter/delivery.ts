@@ -1,10 +1,10 @@
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
 import type { Delivery, Destination, Entry } from '../../../platform/outbox/types.ts'
-import { customerKind, eventsKind, packEvents } from '../emit.ts'
+import { creditKind, customerKind, eventsKind, packEvents } from '../emit.ts'
 import { parseJson } from '../../../lib/json.ts'
 import { userId } from '../../../platform/ids.ts'
-import type { Customer } from '../backend.ts'
+import type { Customer, GrantedCredit } from '../backend.ts'
 import { customerKey } from '../catalog.ts'
 import { textOf } from './dialect.ts'
 import type { Failure } from './http.ts'
@@ -193,6 +193,46 @@ export function createCustomersDestination({ ensureCustomer, ready }: CustomersD
     ready,
     deliver,
   }
+}
+
+export interface CreditsDeps {
+  readonly createCredit: (credit: GrantedCredit, signal: AbortSignal) => Promise<Failure | null>
+  readonly ready: () => boolean
+}
+
+/** Creates the credits of the backend that users were given here. */
+export function createCreditsDestination({ createCredit, ready }: CreditsDeps): Destination {
+  const deliver = (entries: readonly Entry[], signal: AbortSignal): Promise<Delivery[]> =>
+    Promise.all(
+      entries.map(async (entry) => {
+        const credit = creditOf(entry)
+        if (!credit) return { kind: 'refused', why: 'the row cannot be read' }
+        const failure = await createCredit(credit, signal)
+        return failure === null ? { kind: 'delivered' } : customerOutcome(failure)
+      }),
+    )
+
+  return {
+    kind: creditKind,
+    itemsAtOnce: customersAtOnce,
+    bytesAtOnce: 64 * 1024,
+    ready,
+    deliver,
+  }
+}
+
+function creditOf(entry: Entry): GrantedCredit | null {
+  const value: unknown = parseJson(entry.payload.toString('utf8'))
+  const customer = customerOf(entry)
+  const [id, amountMicros, source] = [
+    textOf(value, 'id'),
+    textOf(value, 'amountMicros'),
+    textOf(value, 'source'),
+  ]
+  if (!customer || id === null || source === null || !/^\d{1,30}$/.test(amountMicros ?? ''))
+    return null
+  const featureKey = textOf(value, 'featureKey')
+  return { customer, id, amountMicros: amountMicros ?? '', source, featureKey }
 }
 
 function customerOutcome(failure: Failure): Delivery {

@@ -4,10 +4,16 @@ import { DomainError } from '../../../../proto/errors.ts'
 import { type Backoff, backoffMs } from '../../../lib/loop.ts'
 import type { Log } from '../../../lib/log.ts'
 import type { Metrics } from '../../../lib/metrics.ts'
+import type { Now } from '../../../lib/time.ts'
+import type { Destination } from '../../../platform/outbox/types.ts'
 import type { MeterQuery, MeterRow, MeteringBackend } from '../backend.ts'
 import type { PlanCatalog } from '../plans.ts'
 import type { OpenMeterConfig } from '../config.ts'
-import { createCustomersDestination, createEventsDestination } from './delivery.ts'
+import {
+  createCreditsDestination,
+  createCustomersDestination,
+  createEventsDestination,
+} from './delivery.ts'
 import type { Failure } from './http.ts'
 import { createOpenMeterClient } from './client.ts'
 
@@ -15,6 +21,7 @@ export interface OpenMeterDeps {
   readonly config: OpenMeterConfig
   readonly log: Log
   readonly metrics: Metrics
+  readonly now: Now
   /** The pauses between attempts to prepare the meters; shorter in tests. */
   readonly backoff?: Backoff
 }
@@ -29,9 +36,10 @@ export function createOpenMeter({
   config,
   log,
   metrics,
+  now,
   backoff = { firstMs: 1_000, lastMs: 60_000 },
 }: OpenMeterDeps): MeteringBackend {
-  const client = createOpenMeterClient(config)
+  const client = createOpenMeterClient(config, now)
   const stopping = new AbortController()
   let prepared = false
   let problem: string | null = null
@@ -88,18 +96,7 @@ export function createOpenMeter({
   }
 
   const ready = (): boolean => prepared
-  const destinations = [
-    createEventsDestination({
-      batchSize: config.batchSize,
-      ready,
-      ingest: async (events, signal) => note(await client.ingest(events, signal)),
-    }),
-    createCustomersDestination({
-      ready,
-      ensureCustomer: async (customer, signal) =>
-        note(await client.ensureCustomer(customer, signal)),
-    }),
-  ]
+  const destinations = destinationsOf(client, { batchSize: config.batchSize, ready, note })
 
   async function query(request: MeterQuery, signal?: AbortSignal): Promise<MeterRow[]> {
     const result = await client.queryMeter(request, signal)
@@ -170,6 +167,32 @@ export function createOpenMeter({
     ready: () => ({ openmeter: prepared && problem === null }),
   }
 }
+
+type Note = <T extends Failure | null>(result: T) => T
+
+/** What the outbox delivers: events, customers and credits. */
+const destinationsOf = (
+  client: ReturnType<typeof createOpenMeterClient>,
+  {
+    batchSize,
+    ready,
+    note,
+  }: { readonly batchSize: number; readonly ready: () => boolean; readonly note: Note },
+): Destination[] => [
+  createEventsDestination({
+    batchSize,
+    ready,
+    ingest: async (events, signal) => note(await client.ingest(events, signal)),
+  }),
+  createCustomersDestination({
+    ready,
+    ensureCustomer: async (customer, signal) => note(await client.ensureCustomer(customer, signal)),
+  }),
+  createCreditsDestination({
+    ready,
+    createCredit: async (credit, signal) => note(await client.grantCredit(credit, signal)),
+  }),
+]
 
 /** The reason is for operators, as the cause; a caller only learns that the backend does not answer. */
 const unreachable = (why: string): DomainError =>

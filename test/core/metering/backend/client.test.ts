@@ -5,6 +5,7 @@ import { customerKey, meters } from '../../../../core/metering/backend/catalog.t
 import { createOpenMeterClient } from '../../../../core/metering/backend/openmeter/client.ts'
 import { type FakeOpenMeter, startOpenMeter } from '../../../fakes/openmeter/openmeter.ts'
 
+const now = (): Date => new Date('2026-03-10T12:00:00Z')
 let fake: FakeOpenMeter
 beforeEach(async () => {
   fake = await startOpenMeter()
@@ -78,7 +79,8 @@ it('neither buffers an endless answer nor mistakes it for an outage', async () =
   await new Promise<void>((resolve) => flood.listen(0, '127.0.0.1', resolve))
   const address = flood.address()
   const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
-  const client = createOpenMeterClient({ url, apiKey: undefined, timeoutMs: 20_000, batchSize: 1 })
+  const config = { url, apiKey: undefined, timeoutMs: 20_000, batchSize: 1 }
+  const client = createOpenMeterClient(config, now)
   expect(await client.ingest([event('a')])).toMatchObject({
     kind: 'broken',
     why: 'answered more than 33554432 bytes',
@@ -89,13 +91,57 @@ it('neither buffers an endless answer nor mistakes it for an outage', async () =
 
 describe.each(['v1', 'v3'] as const)('API %s', (version) => {
   const clientOf = (config = {}) =>
-    createOpenMeterClient({
-      url: fake.urls[version],
-      apiKey: 'key',
-      timeoutMs: 2_000,
-      batchSize: 100,
-      ...config,
+    createOpenMeterClient(
+      { url: fake.urls[version], apiKey: 'key', timeoutMs: 2_000, batchSize: 100, ...config },
+      now,
+    )
+
+  it('creates a credit and its customer once, also when answers are lost', async () => {
+    const client = clientOf()
+    await client.provision()
+    const customer = { key: 'eu_1', name: 'ada', clientId: 'app_1' }
+    const credit = {
+      customer,
+      id: '0198c2a4-7d1e-7b3a-9c5f-000000000001',
+      amountMicros: '2500000',
+      source: 'promo',
+      featureKey: 'llm:x',
+    }
+    const grant = (more: Partial<typeof credit> = {}) =>
+      client.grantCredit({ ...credit, ...more }, AbortSignal.timeout(5_000))
+    fake.faults = ({ method, path }) =>
+      method === 'POST' && path.endsWith('/grants') ? 'lose answer' : 'none'
+    expect(await grant()).toMatchObject({ kind: 'away' })
+    fake.faults = () => 'none'
+    expect(await grant()).toBeNull()
+    expect(await grant()).toBeNull()
+    expect(fake.state.customers).toHaveLength(1)
+    expect(fake.state.credits).toMatchObject([
+      {
+        customer: 'eu_1',
+        body:
+          version === 'v1'
+            ? {
+                amount: 2_500_000,
+                effectiveAt: '2026-03-10T12:00:00.000Z',
+                metadata: { credit_id: credit.id, source: 'promo', feature: 'llm:x' },
+              }
+            : {
+                amount: '2.5',
+                currency: 'USD',
+                funding_method: 'none',
+                key: credit.id,
+                labels: { source: 'promo' },
+              },
+      },
+    ])
+    expect(await grant({ id: '0198c2a4-7d1e-7b3a-9c5f-000000000002' })).toBeNull()
+    expect(fake.state.credits).toHaveLength(2)
+    fake.faults = ({ path }) => (path.endsWith('/grants') ? 400 : 'none')
+    expect(await grant({ id: '0198c2a4-7d1e-7b3a-9c5f-000000000003' })).toMatchObject({
+      kind: 'refused',
     })
+  })
 
   it('creates meters and the feature, and finds them the next time', async () => {
     expect(await clientOf().provision()).toBeNull()

@@ -276,6 +276,7 @@ describe('tickets on their way to OpenMeter', () => {
     expect(await outbox.pass()).toMatchObject([
       { claimed: 1, delivered: 1, waitMs: null },
       { claimed: 0 },
+      { claimed: 0 },
     ])
     expect(fake.state.events.size).toBe(150)
     await backend.stop()

@@ -32,6 +32,7 @@ export async function startSender({
     config: { url, apiKey, timeoutMs, batchSize },
     log: silentLog(),
     metrics,
+    now,
     backoff: { firstMs: 5, lastMs: 20 },
   })
   const outbox = createOutbox({

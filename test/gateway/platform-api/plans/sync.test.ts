@@ -115,6 +115,34 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(usage.map(includedOf)).toEqual([20_000_000, 20_000_000, 20_000_000, 20_000_000])
   })
 
+  it('stand beside the credits of their users, each of which is there once', async () => {
+    const m2m = console.as(app.basic)
+    const ada = { clientId: app.clientId, externalUserId: 'ada' }
+    await m2m.upsertUser(ada)
+    const { allowance } = await m2m.createGrant({
+      ...ada,
+      amountUsdMicros: '2500000',
+      idempotencyKey: 'order-1',
+    })
+    expect(allowance?.lifetimeGrantedUsdMicros).toBe('7500000')
+    await m2m.createGrant({ ...ada, amountUsdMicros: '2500000', idempotencyKey: 'order-1' })
+    await m2m.createGrant({ ...ada, amountUsdMicros: '1' })
+    const { rows } = await console.sql.query<{ key: string }>(
+      `select 'eu_' || u.id as key
+       from end_users u
+       join clients c on c.app_id = u.app_id
+       where c.client_id = $1 and u.external_user_id = 'ada'`,
+      [app.clientId],
+    )
+    const amounts = () =>
+      fake.state.credits
+        .filter(({ customer }) => customer === rows[0]?.key)
+        .map(({ body }) => String(body['amount']))
+        .toSorted()
+    await until(() => amounts().length === 2)
+    expect(amounts()).toEqual(version === 'v1' ? ['1', '2500000'] : ['0.000001', '2.5'])
+  })
+
   it('name OpenMeter as the source of a subscription', async () => {
     const m2m = console.as(app.basic)
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
@@ -426,6 +454,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
       config: { url: fake.urls[version], apiKey: undefined, timeoutMs: 5_000, batchSize: 10 },
       log: silentLog(),
       metrics: createMetrics('test'),
+      now: console.clock.now,
     })
     const sync = createPlanSync({
       pool,

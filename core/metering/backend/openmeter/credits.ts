@@ -1,0 +1,97 @@
+import { formatDecimal18, microsToAttos, usdMicros } from '../../../lib/money.ts'
+import type { Now } from '../../../lib/time.ts'
+import type { GrantedCredit } from '../backend.ts'
+import { feature } from '../catalog.ts'
+import { listOf, member, textOf } from './dialect.ts'
+import { type Failure, type HttpAnswer, type HttpRequest, failureOf } from './http.ts'
+
+const conflict = 409
+const pageSize = 100
+const pagesMax = 100
+
+type Http = (request: HttpRequest) => Promise<HttpAnswer>
+
+/** Creates a credit of a customer that exists, once; null when it is there. */
+export type CreateCredit = (credit: GrantedCredit, signal: AbortSignal) => Promise<Failure | null>
+
+/**
+ * API v1 has no key for a repeat: a grant carries the id of the credit, and the list is read before one is created. Grants need
+ * a metered entitlement; its limit is soft, because the ledger alone decides what may be spent (decision 4).
+ */
+export function createCreditsV1(http: Http, now: Now): CreateCredit {
+  async function hasCredit(path: string, id: string, signal: AbortSignal) {
+    for (let page = 1; page <= pagesMax; page++) {
+      const query = { page: String(page), pageSize: String(pageSize) }
+      const answer = await http({ method: 'GET', path, query, signal })
+      const failure = failureOf(answer)
+      if (failure) return failure
+      const items = 'body' in answer ? listOf(answer.body, 'items') : []
+      if (items.some((item) => textOf(member(item, 'metadata'), 'credit_id') === id)) return true
+      if (items.length < pageSize) return false
+    }
+    return false
+  }
+
+  return async ({ customer, id, amountMicros, source, featureKey }, signal) => {
+    const entitlements = `/api/v2/customers/${encodeURIComponent(customer.key)}/entitlements`
+    const entitlement = {
+      type: 'metered',
+      featureKey: feature.key,
+      isSoftLimit: true,
+      usagePeriod: { interval: 'MONTH' },
+    }
+    const ensured = failureOf(
+      await http({
+        method: 'POST',
+        path: entitlements,
+        signal,
+        text: JSON.stringify(entitlement),
+      }),
+    )
+    if (ensured && ensured.status !== conflict) return ensured
+    const path = `${entitlements}/${feature.key}/grants`
+    const known = await hasCredit(path, id, signal)
+    if (typeof known === 'object') return known
+    if (known) return null
+    const grant = {
+      // At most 10^15, which a float holds exactly.
+      amount: Number(amountMicros),
+      effectiveAt: now().toISOString(),
+      metadata: { credit_id: id, source, ...(featureKey === null ? {} : { feature: featureKey }) },
+    }
+    return failureOf(await http({ method: 'POST', path, signal, text: JSON.stringify(grant) }))
+  }
+}
+
+const labelSyntax = /^[a-z0-9A-Z](?:[a-z0-9A-Z._-]{0,61}[a-z0-9A-Z])?$/
+
+/** API v3 recognises a repeat by the key. `findCustomer` returns the id there. */
+export function createCreditsV3(
+  http: Http,
+  findCustomer: (key: string, signal: AbortSignal) => Promise<{ id: string } | Failure>,
+): CreateCredit {
+  return async ({ customer, id, amountMicros, source, featureKey }, signal) => {
+    const remote = await findCustomer(customer.key, signal)
+    if ('why' in remote) return remote
+    const grant = {
+      name: `${source} credit`,
+      funding_method: 'none',
+      currency: 'USD',
+      amount: formatDecimal18(microsToAttos(usdMicros(BigInt(amountMicros)))),
+      key: id,
+      labels: {
+        source,
+        ...(featureKey !== null && labelSyntax.test(featureKey) ? { feature: featureKey } : {}),
+      },
+    }
+    const created = failureOf(
+      await http({
+        method: 'POST',
+        path: `/openmeter/customers/${remote.id}/credits/grants`,
+        signal,
+        text: JSON.stringify(grant),
+      }),
+    )
+    return created?.status === conflict ? null : created
+  }
+}
