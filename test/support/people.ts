@@ -1,5 +1,6 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
+import { csrfTokenOf } from '../../core/identity/accounts/accounts.ts'
 import { unary } from '../../core/lib/grpc.ts'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
@@ -25,11 +26,12 @@ export async function logIn(
   core: TestCore,
   options: { isPlatformAdmin?: boolean } = {},
 ): Promise<Person> {
+  const token = secretly(randomBytes(32).toString('base64url'))
   const person = {
     accountId: randomUUID(),
     email: `${randomUUID()}@example.com`,
-    csrf: randomUUID(),
-    token: secretly(randomBytes(32).toString('base64url')),
+    csrf: csrfTokenOf(token),
+    token,
   }
   const at = core.clock.now()
   await core.sql.query(
@@ -42,7 +44,7 @@ export async function logIn(
     [
       createHash('sha256').update(person.token).digest(),
       person.accountId,
-      person.csrf,
+      createHash('sha256').update(person.csrf).digest('hex'),
       at,
       new Date(at.getTime() + 80 * 86_400_000),
     ],

@@ -49,6 +49,8 @@ const absoluteSeconds = 90 * daySeconds
 const resetSeconds = 3_600
 const touchEveryMs = 60_000
 const newToken = (): string => randomBytes(32).toString('base64url')
+/** Made from the session's token, so that no page depends on a stored one. The stored hash of the session's token does not reveal it. */
+export const csrfTokenOf = (token: string): string => hash('sha256', `csrf ${token}`, 'base64url')
 const hashOf = (token: string): Buffer => hash('sha256', token, 'buffer')
 
 export interface LiveSession {
@@ -112,11 +114,11 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
   ): Promise<{ token: string; session: LiveSession }> {
     const at = now()
     const token = newToken()
-    const csrfToken = newToken()
+    const csrfToken = csrfTokenOf(token)
     const generation = await store.insertSession(db, {
       tokenHash: hashOf(token),
       accountId: account.id,
-      csrfToken,
+      csrfHash: hash('sha256', csrfToken, 'hex'),
       at,
       expiresAt: addSeconds(at, absoluteSeconds),
     })
@@ -177,10 +179,10 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     if (at.getTime() - stored.lastSeenAt.getTime() >= touchEveryMs)
       await store.touchSession(pool, tokenHash, at)
     const idleEnd = addSeconds(at, idleSeconds)
-    const { account, csrfToken, authTime, loginGeneration } = stored
+    const { account, authTime, loginGeneration } = stored
     const expiresAt = idleEnd < stored.expiresAt ? idleEnd : stored.expiresAt
     const lineage = [loginsGrant(account.id, loginGeneration)]
-    return { account, csrfToken, authTime, expiresAt, grants: lineage }
+    return { account, csrfToken: csrfTokenOf(token), authTime, expiresAt, grants: lineage }
   }
 
   /** As `session`, as a caller. */

@@ -226,7 +226,7 @@ export async function lockPassword(db: Db, account: AccountId): Promise<string |
 export interface NewSession {
   readonly tokenHash: Buffer
   readonly accountId: AccountId
-  readonly csrfToken: string
+  readonly csrfHash: string
   readonly at: Date
   readonly expiresAt: Date
 }
@@ -238,7 +238,7 @@ export async function insertSession(db: Db, session: NewSession): Promise<number
     sql`
     insert into web_sessions (token_hash, account_id, csrf_token, auth_time, created_at, last_seen_at, expires_at,
                               login_generation)
-    select ${session.tokenHash}, id, ${session.csrfToken}, ${session.at}, ${session.at}, ${session.at},
+    select ${session.tokenHash}, id, ${session.csrfHash}, ${session.at}, ${session.at}, ${session.at},
            ${session.expiresAt}, login_generation
     from accounts
     where id = ${session.accountId}
@@ -249,7 +249,6 @@ export async function insertSession(db: Db, session: NewSession): Promise<number
 
 export interface StoredSession {
   readonly account: Account
-  readonly csrfToken: string
   readonly authTime: Date
   readonly lastSeenAt: Date
   readonly expiresAt: Date
@@ -264,7 +263,6 @@ export async function findSession(
 ): Promise<StoredSession | null> {
   const row = await maybeOne<
     AccountRow & {
-      csrf_token: string
       auth_time: Date
       last_seen_at: Date
       expires_at: Date
@@ -273,7 +271,7 @@ export async function findSession(
   >(
     db,
     sql`
-    select a.id, a.email, a.name, a.is_platform_admin, s.csrf_token, s.auth_time, s.last_seen_at, s.expires_at,
+    select a.id, a.email, a.name, a.is_platform_admin, s.auth_time, s.last_seen_at, s.expires_at,
            a.login_generation
     from web_sessions s
     join accounts a on a.id = s.account_id and a.login_generation = coalesce(s.login_generation, a.login_generation)
@@ -282,7 +280,6 @@ export async function findSession(
   return (
     row && {
       account: fromRow(row),
-      csrfToken: row.csrf_token,
       authTime: row.auth_time,
       lastSeenAt: row.last_seen_at,
       expiresAt: row.expires_at,

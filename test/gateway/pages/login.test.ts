@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { day } from '../../core/support.ts'
 import { type Pages, password, startPages } from './support.ts'
@@ -44,6 +45,14 @@ describe('the login page', () => {
       [token],
     )
     expect(rows[0]).toEqual({ held: 1 })
+    const { fields } = await browser.get('/login')
+    const stored = await pages.sql.query<{ csrf_token: string }>(
+      'select csrf_token from web_sessions',
+    )
+    const texts = stored.rows.map((row) => row.csrf_token)
+    expect(texts).not.toContain(fields['csrf_token'])
+    expect(texts).toContain(hash('sha256', fields['csrf_token'] ?? '', 'hex'))
+    expect((await browser.post('/logout', fields)).status).toBe(200)
   })
 
   it('says the same of an unknown address and a wrong password', async () => {
