@@ -28,7 +28,7 @@ function operationOf({ surface, method, path }: Operation): Json | null {
   return operation === undefined ? null : asRecord(operation)
 }
 
-/** Routes of the specification that are not built. README, "What is not built yet", names them. */
+/** Routes of the specification that are not built: those of collecting payments, as the README states. */
 const missing = [
   'platform GET /api/v1/apps/{clientId}/billing/invoices',
   'platform POST /api/v1/apps/{clientId}/billing/checkout',
