@@ -1,35 +1,31 @@
 import type { Help } from './help.ts'
 
-/** Options by the field of a request that they fill, where core's messages call it otherwise. */
+/** Options by the field of a request that they fill, where they have another name. */
 const flags: Readonly<Record<string, string>> = {
   accountId: '--id',
   amountUsdMicros: '--usd-micros',
   appsMax: '--apps',
-  callsPerMinute: '--calls-per-minute',
   clientId: '--app',
-  concurrentSessions: '--concurrent-sessions',
   eventId: '--ticket',
   externalUserId: '--user',
   featureKey: '--feature',
   'Idempotency-Key': '--key',
   maxPrices: '--max-price',
   maxUsdMicros: '--usd-micros',
-  newEmail: '--new-email',
   observedAt: '--at',
   planId: '--plan',
-  overlapSeconds: '--overlap-seconds',
   ownerEmail: '--owner',
-  starterUsdMicros: '--starter-usd-micros',
-  usdMicrosPerDay: '--usd-micros-per-day',
-  usdMicrosPerSession: '--usd-micros-per-session',
 }
 
 /** The message of core with the option of this command in place of the field that it begins with. */
 export function withFlag(message: string, help: Help): string {
   const [field = ''] = /^[A-Za-z-]+(?= (?:must|is|may|needs)\b)/.exec(message) ?? []
-  const flag = Object.hasOwn(flags, field) ? flags[field] : `--${field}`
+  const flag = Object.hasOwn(flags, field) ? flags[field] : `--${kebab(field)}`
   const isKnown = field !== '' && help.usages.some(({ syntax }) => hasFlag(syntax, flag ?? ''))
   return isKnown ? `${flag}${message.slice(field.length)}` : message
 }
 
 const hasFlag = (syntax: string, flag: string): boolean => syntax.split(/[^a-z-]+/i).includes(flag)
+
+const kebab = (field: string): string =>
+  field.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)

@@ -116,6 +116,11 @@ describe('tollgate plan', () => {
     const ofApp = ['--app', app.clientId]
     const reserved = await tollgate('plan', 'create', ...ofApp, '--name', 'starter')
     expect(reserved).toEqual({ code: 1, text: expect.stringContaining('is reserved') })
+    const create = (...more: string[]) =>
+      tollgate('plan', 'create', ...ofApp, '--name', 'X', ...more)
+    expect((await create('--price-amount', 'x')).text).toContain('--price-amount must')
+    expect((await create('--markup-percent', '-101')).code).toBe(2)
+    expect((await create('--markup-percent', '1', '--overage-rate-usd', '1')).code).toBe(2)
     const nobody = ['--app', 'app_ffffffffffffffffffffffff']
     expect((await tollgate('plan', 'list', ...nobody)).text).toContain('no app has this client id')
     for (const argv of [['list'], ['show', ...ofApp], ['delete', 'a', 'b', ...ofApp], ['make']])
