@@ -40,6 +40,18 @@ const FLAGS = {
   help: { type: 'boolean' },
 } as const
 
+/** Variables that stand for options with secrets: every account of the machine can read the arguments of a process. */
+const SECRETS = {
+  'webhook-headers': 'SIGNER_WEBHOOK_HEADERS',
+  'direct-secret': 'SIGNER_DIRECT_SECRET',
+  authorization: 'SIGNER_AUTHORIZATION',
+} as const
+
+function secretsOf(env: NodeJS.ProcessEnv): Record<string, string> {
+  const values = Object.entries(SECRETS).map(([flag, name]) => [flag, env[name] ?? ''] as const)
+  return Object.fromEntries(values.filter(([, value]) => value !== ''))
+}
+
 type Flags = Readonly<Partial<Record<Exclude<keyof typeof FLAGS, 'help'>, string>>>
 type Name = keyof Flags
 
@@ -150,7 +162,8 @@ const chance = (flags: Flags, name: Name): number =>
  * flag that is unknown, incomplete or out of range. Sinks are made last, when all else is right.
  */
 export function parseFlags(argv: readonly string[]): CliOptions | 'help' {
-  const { help, ...flags } = parseArgs({ args: [...argv], options: FLAGS, strict: true }).values
+  const { help, ...given } = parseArgs({ args: [...argv], options: FLAGS, strict: true }).values
+  const flags = { ...secretsOf(process.env), ...given }
   if (help === true) return 'help'
   const { mode = 'go-livepeer' } = flags
   if (!isMode(mode)) throw bad('mode', `must be one of ${MODES.join(', ')}, not "${mode}"`)

@@ -18,7 +18,7 @@ export const signerDoubleHelp: Help = {
         ['--webhook-url <url>', 'The authorization webhook; without it everybody may pay.'],
         [
           '--webhook-headers <headers>',
-          'Headers for the webhook: "Name:value,Name2:value2" (no comma in a value).',
+          'Headers for the webhook: "Name:value,Name2:value2" (no comma in a value); better in SIGNER_WEBHOOK_HEADERS, which no other account can read.',
         ],
         [
           '--utc-offset=<offset>',
@@ -44,7 +44,10 @@ export const signerDoubleHelp: Help = {
         ['--kafka <brokers>', 'Kafka brokers, as a comma-separated list of host:port.'],
         ['--topic <name>', 'Kafka topic; livepeer-gateway-events by default.'],
         ['--direct-url <url>', 'A sidecar that accepts POST /events.'],
-        ['--direct-secret <secret>', "The sidecar's webhook secret."],
+        [
+          '--direct-secret <secret>',
+          "The sidecar's webhook secret; better in SIGNER_DIRECT_SECRET.",
+        ],
         ['--file <path>', 'A file to which envelopes are appended as NDJSON.'],
       ],
     },
@@ -66,7 +69,7 @@ export const signerDoubleHelp: Help = {
         ['--calls <n>', 'Ends after so many calls of each session; goes on by default.'],
         [
           '--authorization <value>',
-          'Authorization header of the sessions, such as "Bearer sk_...".',
+          'Authorization header of the sessions, such as "Bearer sk_..."; better in SIGNER_AUTHORIZATION.',
         ],
         ['--app <name>', 'App of the sessions; empty by default.'],
       ],
@@ -74,6 +77,6 @@ export const signerDoubleHelp: Help = {
     { title: 'Other', options: [['--help', 'Prints this text.']] },
   ],
   examples: [
-    'npx tollgate signer-double --port 8936 --webhook-url http://127.0.0.1:8090/authorize --webhook-headers "Authorization:Bearer SECRET"',
+    'SIGNER_WEBHOOK_HEADERS="Authorization:Bearer $SECRET" npx tollgate signer-double --port 8936 --webhook-url http://127.0.0.1:8090/authorize',
   ],
 }

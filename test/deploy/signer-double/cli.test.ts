@@ -9,8 +9,12 @@ import { answer, startWebhook } from './support.ts'
 const CLI = join(import.meta.dirname, '../../../deploy/signer-double/cli.ts')
 
 /** Runs the program; `until` decides from its output so far when it gets a SIGTERM. */
-async function run(args: readonly string[], until: (out: string) => boolean = () => false) {
-  const child = spawn(process.execPath, [CLI, ...args])
+async function run(
+  args: readonly string[],
+  until: (out: string) => boolean = () => false,
+  env: Readonly<Record<string, string>> = {},
+) {
+  const child = spawn(process.execPath, [CLI, ...args], { env: { ...process.env, ...env } })
   onTestFinished(() => {
     child.kill('SIGKILL')
   })
@@ -59,6 +63,18 @@ describe('the command line', () => {
     expect(webhook.calls[0]?.rawHeaders).toContain('Bearer whsec_test')
     expect(webhook.calls[0]?.body).toContain('"Authorization":["Bearer sk_live_alice"]')
     expect(await readFile(file, 'utf8')).toContain('"auth_id":"acme:alice"')
+  })
+
+  it('reads secrets from its environment', async () => {
+    const webhook = await startWebhook(answer('{"status":200,"auth_id":"acme:alice"}'))
+    const flags = ['--port', '0', '--webhook-url', webhook.url, '--drive', '1', '--calls', '1']
+    const { code } = await run(flags, undefined, {
+      SIGNER_WEBHOOK_HEADERS: 'Authorization:Bearer whsec_test',
+      SIGNER_AUTHORIZATION: 'Bearer sk_live_alice',
+    })
+    expect(code).toBe(0)
+    expect(webhook.calls[0]?.rawHeaders).toContain('Bearer whsec_test')
+    expect(webhook.calls[0]?.body).toContain('"Authorization":["Bearer sk_live_alice"]')
   })
 
   it('ends by itself after the calls that it was told to make', async () => {
