@@ -162,8 +162,8 @@ const chance = (flags: Flags, name: Name): number =>
  * flag that is unknown, incomplete or out of range. Sinks are made last, when all else is right.
  */
 export function parseFlags(argv: readonly string[]): CliOptions | 'help' {
-  const { help, ...given } = parseArgs({ args: [...argv], options: FLAGS, strict: true }).values
-  const flags = { ...secretsOf(process.env), ...given }
+  const { help, ...options } = parseArgs({ args: [...argv], options: FLAGS, strict: true }).values
+  const flags = { ...secretsOf(process.env), ...options }
   if (help === true) return 'help'
   const { mode = 'go-livepeer' } = flags
   if (!isMode(mode)) throw bad('mode', `must be one of ${MODES.join(', ')}, not "${mode}"`)
