@@ -69,6 +69,10 @@ export interface PeriodTerms {
   readonly planId: string
   readonly planVersion: number
   readonly includedAttos: bigint
+  /** The part of it that the period does not give, because free plans have given it (terms.ts); null for old periods. */
+  readonly withheldAttos?: bigint | null
+  /** Of a free plan; known of periods that were entered since the account was read. */
+  readonly isFree?: boolean
 }
 
 /** What the clock of an account's app shows at a real instant. */

@@ -14,9 +14,16 @@ import { createLeases } from './escrow/leases.ts'
 import { type SettlementStore, createSettlement } from './escrow/settlement.ts'
 import { escrowStore } from './escrow/store.ts'
 import * as sqlAccounts from './store.ts'
-import { type IncludedUsage, type Terms, raiseBetween } from './terms.ts'
+import {
+  type FreePeriod,
+  type IncludedUsage,
+  type Terms,
+  calendarDaysMax,
+  raiseBetween,
+  withheldFrom,
+} from './terms.ts'
 import { openTrial } from './trial.ts'
-import { currentTerms } from './terms-store.ts'
+import { currentTerms, freePeriods } from './terms-store.ts'
 
 export interface NewCredit {
   readonly amount: UsdAttos
@@ -24,12 +31,13 @@ export interface NewCredit {
   readonly featureKey: string | null
 }
 
-const sqlStore = { ...sqlAccounts, currentTerms }
+const sqlStore = { ...sqlAccounts, currentTerms, freePeriods }
 
 /** What the ledger keeps, as its rules see it: PostgreSQL, or the memory of a model checker. */
 export type AccountStore = Pick<
   typeof sqlStore,
   | 'currentTerms'
+  | 'freePeriods'
   | 'insertBalances'
   | 'lockAccounts'
   | 'readAccounts'
@@ -248,17 +256,40 @@ export function createLedger({
   async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<void> {
     const due = locked.filter((account) => account.periodEnd <= timeOf(account, at))
     if (due.length === 0) return
-    const termsOf = await readTerms(db, due, at)
+    const termsOf = await withhold(db, due, await readTerms(db, due, at))
     for (const account of due) enter(account, termsOf(account), timeOf(account, at))
+  }
+
+  /** The terms with what free plans have given before. No query where no subscription of a free plan begins. */
+  async function withhold(
+    db: Db,
+    locked: readonly Account[],
+    termsOf: (user: User) => Terms,
+  ): Promise<(account: Account) => Terms> {
+    const starting = locked.filter((account) => termsOf(account).freeCycle)
+    if (starting.length === 0) return termsOf
+    const starts = starting.map((account) => termsOf(account).period.start.getTime())
+    const since = new Date(Math.min(...starts) - calendarDaysMax * 86_400_000)
+    const saved = await store.freePeriods(db, starting, since)
+    return (account) => {
+      const terms = termsOf(account)
+      const periods = [...(saved.get(account.userId) ?? []), ...enteredFree(account)]
+      return { ...terms, withheldAttos: withheldFrom(terms, periods) }
+    }
   }
 
   /**
    * Leaves the running period of a locked account, whose slot another subscription has taken, and enters `period`, which
    * begins at once. Included usage of before pays for what was signed before. The caller saves the account.
    */
-  function changePlan(account: Account, terms: Terms, at: Date): void {
+  async function changePlan(
+    db: Db,
+    account: Account,
+    { terms, at }: { terms: Terms; at: Date },
+  ): Promise<void> {
+    const termsOf = await withhold(db, [account], () => terms)
     accounts.endIncluded(account, terms.period.start)
-    enter(account, terms, at)
+    enter(account, termsOf(account), at)
   }
 
   /**
@@ -415,6 +446,16 @@ function book(account: Account, charge: UserCharge, options: ChargeOptions): voi
 export type Ledger = ReturnType<typeof createLedger>
 
 /** Enters a period and adds its included usage. */
+/** Periods of free plans that are not saved yet. */
+const enteredFree = ({ periods }: Account): FreePeriod[] =>
+  periods
+    .filter(({ terms }) => terms.isFree)
+    .map(({ start, terms: { planId, includedAttos, withheldAttos } }) => ({
+      planId,
+      start,
+      givenAttos: includedAttos - (withheldAttos ?? 0n),
+    }))
+
 function enter(
   account: Account,
   { period, countsFrom, ...terms }: Terms & { readonly countsFrom?: Date },
@@ -428,7 +469,10 @@ function enter(
   })
   creditIncluded(
     account,
-    { included: terms.includedAttos, effectiveAt: account.periodCountsFrom },
+    {
+      included: terms.includedAttos - (terms.withheldAttos ?? 0n),
+      effectiveAt: account.periodCountsFrom,
+    },
     at,
   )
 }

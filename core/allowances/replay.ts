@@ -20,6 +20,7 @@ import {
   raiseBetween,
   termsAt,
   versionsByPlan,
+  withheldFrom,
 } from './terms.ts'
 
 /**
@@ -425,9 +426,33 @@ export function createReplay(facts: AccountFacts) {
         String(expected.includedAttos),
       ),
       ...enteredFindings(period, compare),
+      ...withheldFindings(period, { expected, compare }),
       ...includedFindings(period, compare),
     ]
   }
+
+  /** Periods from before free plans gave once have no such figure, and gave all. */
+  function withheldFindings(
+    { terms: { withheldAttos = null }, start }: EnteredPeriod,
+    { expected, compare }: { expected: Terms; compare: Compare },
+  ): ReplayFinding[] {
+    if (withheldAttos === null) return []
+    const earlier = facts.periods.filter((one) => one.start < start && isFree(one.terms))
+    const withheld = withheldFrom(
+      expected,
+      earlier.map((one) => ({
+        planId: one.terms.planId,
+        start: one.start,
+        givenAttos: givenIn(one),
+      })),
+    )
+    return compare('withheld_attos', String(withheldAttos), String(withheld))
+  }
+
+  const isFree = ({ planId, planVersion }: EnteredPeriod['terms']): boolean =>
+    facts.versions.some(
+      (one) => one.planId === planId && one.version === planVersion && one.isFree === true,
+    )
 
   /** What the subscription of its time makes of a period; null without one. */
   function expectedTerms({ start, enteredAt, terms }: EnteredPeriod): Terms | null {
@@ -464,11 +489,12 @@ export function createReplay(facts: AccountFacts) {
 
   /** The credit of a period's included usage. */
   function includedFindings(period: EnteredPeriod, compare: Compare): ReplayFinding[] {
-    const { includedAttos } = period.terms
+    const includedAttos = givenIn(period)
     const credit = [...facts.credits.values()].find(
       (one) => isIncluded(one) && one.effectiveAt.getTime() === period.countsFrom.getTime(),
     )
-    if (includedAttos === 0n) return compare('credit', credit?.id ?? null, null)
+    if (includedAttos === 0n)
+      return credit && isRaise(credit, period) ? [] : compare('credit', credit?.id ?? null, null)
     if (!credit) return compare('credit', null, String(includedAttos))
     return [
       ...compare('after_seq', String(period.afterSeq), String((opened.get(credit.id) ?? 0n) - 1n)),
@@ -477,8 +503,20 @@ export function createReplay(facts: AccountFacts) {
     ]
   }
 
+  /** True for what a version added that was made in the millisecond in which the period began. */
+  const isRaise = ({ effectiveAt }: Credit, { terms }: EnteredPeriod): boolean =>
+    facts.versions.some(
+      ({ planId, version, createdAt }) =>
+        planId === terms.planId &&
+        version > terms.planVersion &&
+        createdAt.getTime() === effectiveAt.getTime(),
+    )
+
   return { step, end }
 }
+
+const givenIn = ({ terms: { includedAttos, withheldAttos } }: EnteredPeriod): bigint =>
+  includedAttos - (withheldAttos ?? 0n)
 
 const max = (a: bigint, b: bigint): bigint => (a > b ? a : b)
 

@@ -239,13 +239,13 @@ async function insertPeriods(db: Db, accounts: readonly Account[]): Promise<void
   const column = <T>(value: (row: (typeof rows)[number]) => T): T[] => rows.map(value)
   await db.query(sql`
     insert into periods (app_id, user_id, starts_at, ends_at, counts_from, entered_at, after_seq, plan_id, plan_version,
-                         included_attos)
+                         included_attos, withheld_attos)
     select * from unnest(
       ${column((row) => row.app)}::uuid[], ${column((row) => row.user)}::uuid[], ${column((row) => row.start)}::timestamptz[],
       ${column((row) => row.end)}::timestamptz[], ${column((row) => row.countsFrom)}::timestamptz[],
       ${column((row) => row.enteredAt)}::timestamptz[], ${column((row) => row.afterSeq)}::bigint[],
       ${column((row) => row.planId)}::uuid[], ${column((row) => row.planVersion)}::integer[],
-      ${column((row) => row.includedAttos)}::numeric[])
+      ${column((row) => row.includedAttos)}::numeric[], ${column((row) => row.withheldAttos ?? 0n)}::numeric[])
     on conflict do nothing`)
 }
 

@@ -1,7 +1,14 @@
 import { type Db, many, sql } from '../lib/sql.ts'
 import type { BillingCycle } from '../lib/time.ts'
 import { type AppId, type UserId, userId } from '../platform/ids.ts'
-import { type PlanVersion, type Slot, type Terms, termsAt, versionsByPlan } from './terms.ts'
+import {
+  type FreePeriod,
+  type PlanVersion,
+  type Slot,
+  type Terms,
+  termsAt,
+  versionsByPlan,
+} from './terms.ts'
 
 interface User {
   readonly appId: AppId
@@ -63,11 +70,14 @@ async function versionsFor(db: Db, rows: readonly SlotRow[]): Promise<PlanVersio
     included_attos: string
     billing_cycle: BillingCycle
     created_at: Date
+    is_free: boolean
   }>(
     db,
     sql`
-    select v.plan_id, v.version, coalesce(v.included_attos, 0) as included_attos, v.billing_cycle, v.created_at
+    select v.plan_id, v.version, coalesce(v.included_attos, 0) as included_attos, v.billing_cycle, v.created_at,
+           v.type = 'free' or p.is_starter_default as is_free
     from unnest(${[...plans.values()]}::uuid[], ${[...plans.keys()]}::uuid[]) as w (app_id, plan_id)
+    join plans p on p.app_id = w.app_id and p.id = w.plan_id
     join plan_versions v on v.app_id = w.app_id and v.plan_id = w.plan_id
     order by v.plan_id, v.version`,
   )
@@ -77,5 +87,39 @@ async function versionsFor(db: Db, rows: readonly SlotRow[]): Promise<PlanVersio
     includedAttos: BigInt(row.included_attos),
     cycle: row.billing_cycle,
     createdAt: row.created_at,
+    isFree: row.is_free,
   }))
+}
+
+/** The periods of free plans that began at `since` or later, by user. */
+export async function freePeriods(
+  db: Db,
+  users: readonly User[],
+  since: Date,
+): Promise<ReadonlyMap<UserId, readonly FreePeriod[]>> {
+  const rows = await many<{
+    user_id: string
+    plan_id: string
+    starts_at: Date
+    given_attos: string
+  }>(
+    db,
+    sql`
+    select e.user_id, e.plan_id, e.starts_at, e.included_attos - coalesce(e.withheld_attos, 0) as given_attos
+    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
+      as w (app_id, user_id)
+    join periods e on e.app_id = w.app_id and e.user_id = w.user_id and e.starts_at >= ${since}
+    join plans p on p.app_id = e.app_id and p.id = e.plan_id
+    join plan_versions v on v.app_id = e.app_id and v.plan_id = e.plan_id and v.version = e.plan_version
+    where v.type = 'free' or p.is_starter_default`,
+  )
+  return Map.groupBy(
+    rows.map((row) => ({
+      user: userId(row.user_id),
+      planId: row.plan_id,
+      start: row.starts_at,
+      givenAttos: BigInt(row.given_attos),
+    })),
+    ({ user }) => user,
+  )
 }

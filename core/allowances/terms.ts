@@ -20,6 +20,8 @@ export interface PlanVersion {
   readonly includedAttos: bigint
   readonly cycle: BillingCycle
   readonly createdAt: Date
+  /** Of Starter, or of a plan of type `free`. */
+  readonly isFree?: boolean
 }
 
 export type IncludedUsage = Pick<PlanVersion, 'version' | 'includedAttos' | 'createdAt'>
@@ -43,6 +45,43 @@ export interface Slot extends HeldPlan {
 /** A period with the terms that hold in it. */
 export interface Terms extends PeriodTerms {
   readonly period: Period
+  /** The cycle of a free plan whose subscription begins with the period; null or absent otherwise. */
+  readonly freeCycle?: BillingCycle | null
+  readonly isFree?: boolean
+}
+
+/** A period of a free plan. */
+export interface FreePeriod {
+  readonly planId: string
+  readonly start: Date
+  /** Its included usage without what was withheld. */
+  readonly givenAttos: bigint
+}
+
+/**
+ * Returns what a period does not give of its included usage: what free plans have given in the calendar period (UTC day, week
+ * from Monday, or month) in which a subscription of a free plan begins. A plan that the user was on in it gives nothing again.
+ */
+export function withheldFrom(
+  { planId, includedAttos, period: { start }, freeCycle }: Terms,
+  earlier: readonly FreePeriod[],
+): bigint {
+  if (!freeCycle) return 0n
+  const from = calendarStart(freeCycle, start)
+  const same = earlier.filter((one) => one.start >= from && one.start < start)
+  if (same.some((one) => one.planId === planId)) return includedAttos
+  const sum = same.reduce((total, { givenAttos }) => total + givenAttos, 0n)
+  return sum < includedAttos ? sum : includedAttos
+}
+
+/** The longest calendar period. */
+export const calendarDaysMax = 31
+
+function calendarStart(cycle: BillingCycle, at: Date): Date {
+  const [year, month, day] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()]
+  if (cycle === 'monthly') return new Date(Date.UTC(year, month, 1))
+  const daysBack = cycle === 'weekly' ? (at.getUTCDay() + 6) % 7 : 0
+  return new Date(Date.UTC(year, month, day - daysBack))
 }
 
 /** The period that a slot is in at `at`, with the version that was the newest when it began. */
@@ -50,8 +89,10 @@ export function termsAt(slot: Slot, versionsOf: VersionsOf, at: Date): Terms {
   const { planId, anchorAt, createdAt } = heldAt(slot, versionsOf, at)
   const versions = versionsOf(planId)
   const { start, end } = periodIn(anchorAt, cyclesSince(versions, createdAt), at)
-  const { version, includedAttos } = newestAt(versions, start)
-  return { planId, planVersion: version, includedAttos, period: { start, end } }
+  const { version, includedAttos, isFree, cycle } = newestAt(versions, start)
+  const freeCycle = isFree && start.getTime() === createdAt.getTime() ? cycle : null
+  const terms = { planId, planVersion: version, includedAttos, period: { start, end } }
+  return { ...terms, freeCycle, isFree: isFree === true }
 }
 
 /** The successor holds the slot from its instant on, whether or not the row says so yet. */

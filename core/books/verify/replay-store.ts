@@ -384,6 +384,7 @@ interface PeriodRow {
   plan_id: string
   plan_version: number
   included_attos: string
+  withheld_attos: string | null
 }
 
 const periodRows = (db: Db, { appId, after, upTo }: UserRange): Promise<PeriodRow[]> =>
@@ -393,7 +394,8 @@ const periodRows = (db: Db, { appId, after, upTo }: UserRange): Promise<PeriodRo
     select user_id, (extract(epoch from starts_at) * 1000)::float8 as starts_ms,
            (extract(epoch from ends_at) * 1000)::float8 as ends_ms,
            (extract(epoch from counts_from) * 1000)::float8 as counts_from_ms,
-           (extract(epoch from entered_at) * 1000)::float8 as entered_ms, after_seq, plan_id, plan_version, included_attos
+           (extract(epoch from entered_at) * 1000)::float8 as entered_ms, after_seq, plan_id, plan_version, included_attos,
+           withheld_attos
     from periods
     where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
     order by user_id, entered_at, starts_at`,
@@ -409,6 +411,7 @@ const periodFromRow = (row: PeriodRow): EnteredPeriod => ({
     planId: row.plan_id,
     planVersion: row.plan_version,
     includedAttos: BigInt(row.included_attos),
+    withheldAttos: row.withheld_attos === null ? null : BigInt(row.withheld_attos),
   },
 })
 
@@ -451,13 +454,16 @@ async function planVersions(db: Db, app: AppId): Promise<PlanVersion[]> {
     included_attos: string
     billing_cycle: BillingCycle
     created_at: Date
+    is_free: boolean
   }>(
     db,
     sql`
-    select plan_id, version, coalesce(included_attos, 0) as included_attos, billing_cycle, created_at
-    from plan_versions
-    where app_id = ${app}
-    order by plan_id, version`,
+    select v.plan_id, v.version, coalesce(v.included_attos, 0) as included_attos, v.billing_cycle, v.created_at,
+           v.type = 'free' or p.is_starter_default as is_free
+    from plan_versions v
+    join plans p on p.app_id = v.app_id and p.id = v.plan_id
+    where v.app_id = ${app}
+    order by v.plan_id, v.version`,
   )
   return rows.map((row) => ({
     planId: row.plan_id,
@@ -465,6 +471,7 @@ async function planVersions(db: Db, app: AppId): Promise<PlanVersion[]> {
     includedAttos: BigInt(row.included_attos),
     cycle: row.billing_cycle,
     createdAt: row.created_at,
+    isFree: row.is_free,
   }))
 }
 

@@ -1,5 +1,5 @@
 import type { Db, Pool } from '../../lib/sql.ts'
-import type { Period } from '../../lib/time.ts'
+import type { BillingCycle, Period } from '../../lib/time.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import type { UserKey } from './store.ts'
 
@@ -27,6 +27,9 @@ export interface PeriodTerms {
   readonly planVersion: number
   readonly includedAttos: bigint
   readonly period: Period
+  /** The cycle of a free plan; null for another. */
+  readonly freeCycle: BillingCycle | null
+  readonly isFree: boolean
 }
 
 export interface SubscriptionLedger<Account extends LockedAccount> {
@@ -35,7 +38,11 @@ export interface SubscriptionLedger<Account extends LockedAccount> {
   read(pool: Pool, user: UserKey, at: Date): Promise<Account>
   /** The first instant at or after `at` at which another period may begin. */
   nextStart(account: Account, at: Date): Date
-  changePlan(account: Account, terms: PeriodTerms, at: Date): void
+  changePlan(
+    db: Db,
+    account: Account,
+    entered: { readonly terms: PeriodTerms; readonly at: Date },
+  ): Promise<void>
   /** Recalls from sidecars what they were lent of a locked account, which the caller saves. False when they have nothing. */
   recall(db: Db, account: Account, at: Date): Promise<boolean>
   /** Gives what version `to` includes beyond what was given since version `from`, once. */

@@ -260,11 +260,11 @@ export function createSubscriptions<Account extends LockedAccount>({
     ])
     const period = periodAt(start, terms.billingCycle, start)
     const includedAttos = terms.included ?? 0n
-    ledger.changePlan(
-      account,
-      { planId: plan.id, planVersion: terms.version, includedAttos, period },
-      at,
-    )
+    const isFree = plan.isStarterDefault || terms.type === 'free'
+    const freeCycle = isFree ? terms.billingCycle : null
+    const entered = { planId: plan.id, planVersion: terms.version, includedAttos, period }
+    const held = { ...entered, isFree, freeCycle }
+    await ledger.changePlan(db, account, { terms: held, at })
     return {
       subscriptionId: id,
       planId: plan.id,

@@ -77,6 +77,7 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
           ...term,
           period: periodAt(anchorAt, cycle, at),
         })),
+    freePeriods: async () => new Map(),
     insertBalances,
     lockAccounts: async (_db, users) => read(users),
     readAccounts: async (_db, users) => read(users),

@@ -337,6 +337,60 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
   })
 })
 
+describe('included usage of free plans', () => {
+  const left = async (user: string) => (await balance(user)).balance?.remainingUsdMicros
+  const change = async (externalUserId: string, planId: string): Promise<string | undefined> => {
+    world.clock.advance(1_000)
+    const to = { clientId: world.app.clientId, externalUserId, planId }
+    const now = { timing: 'immediate', idempotencyKey: undefined }
+    await operator.switchSubscription({ ...to, ...now })
+    return left(externalUserId)
+  }
+  const inMonth = (months: number, dayOfMonth: number): void => {
+    const at = world.clock.now()
+    world.clock.set(new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + months, dayOfMonth)))
+  }
+
+  it('is given once in a calendar month, whatever a user changes to and back', async () => {
+    inMonth(1, 3)
+    const user = await newUser()
+    const given = BigInt((await left(user)) ?? '0')
+    const less = await newPlan({ included: usdAttos(usd) })
+    const more = await newPlan({ included: usdAttos((given + 3_000_000n) * 10n ** 12n) })
+    const priced = await newPlan({ type: 'usage', included: usdAttos(2n * usd) })
+    for (let rounds = 0; rounds < 5; rounds++) {
+      expect(await change(user, less.id)).toBe('0')
+      expect(await change(user, starter)).toBe('0')
+    }
+    expect(await change(user, priced.id)).toBe('2000000')
+    expect(await change(user, more.id)).toBe('3000000')
+    expect(await change(user, starter)).toBe('0')
+    inMonth(1, 1)
+    expect(await change(user, priced.id)).toBe('2000000')
+    expect(await change(user, starter)).toBe(String(given))
+    expect(await change(user, less.id)).toBe('0')
+    inMonth(1, 5)
+    expect(await left(user)).toBe('1000000')
+    await expectSums()
+    await expectProof()
+  })
+
+  it('is given once in a calendar day or week where that is the cycle, also by what was scheduled', async () => {
+    inMonth(1, 10)
+    const user = await newUser()
+    const daily = await newPlan({ included: usdAttos(usd), billingCycle: 'daily' })
+    expect(await change(user, daily.id)).toBe('0')
+    world.clock.advance(day)
+    expect(await left(user)).toBe('1000000')
+    const to = { clientId: world.app.clientId, externalUserId: user, planId: starter }
+    const later = { timing: 'next_billing_cycle', idempotencyKey: undefined }
+    await operator.switchSubscription({ ...to, ...later })
+    world.clock.advance(day)
+    expect(await left(user)).toBe('0')
+    await expectProof()
+  })
+})
+
 describe('a raised Starter plan', () => {
   const raises = () => raisesBy(world.sql)
   /** By the owner, whose request begins to give it. */
@@ -488,7 +542,7 @@ describe('what a sidecar was lent', () => {
     await operator.switchSubscription({
       ...change,
       externalUserId: other,
-      planId: (await newPlan({ included: usdAttos(usd) })).id,
+      planId: (await newPlan({ type: 'usage', included: usdAttos(usd) })).id,
       timing: 'immediate',
     })
     world.clock.advance(1_000)
