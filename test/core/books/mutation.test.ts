@@ -112,7 +112,6 @@ const free: Readonly<Record<string, string>> = {
   'plans.type': 'repeats the newest version',
   'plans.billing_cycle': 'repeats the newest version',
   'plans.status': 'whether it can be chosen',
-  'plans.is_starter_default': 'whom new users are given',
   'plans.is_network_default': 'nobody is subscribed to it',
   'plans.created_at': 'nothing is computed from it',
   'plans.updated_at': 'nothing is computed from it',

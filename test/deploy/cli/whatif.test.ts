@@ -52,7 +52,7 @@ async function spend(): Promise<void> {
   await app.createGrant({ ...of('bob'), amountUsdMicros: '3000000', source: 'manual' })
   atHour(4)
   await use('bob', 2n)
-  const mid = { name: 'Mid', type: 'free', includedUsdMicros: '2000000' }
+  const mid = { name: 'Mid', type: 'usage', includedUsdMicros: '2000000' }
   const { plan } = await operator.addPlan({
     clientId: world.app.clientId,
     planJson: JSON.stringify({ ...mid, overageRateUsd: '0.000002' }),
