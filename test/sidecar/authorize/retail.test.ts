@@ -49,7 +49,9 @@ const llm = { pipeline: 'llm', modelId: '*' }
 async function newPlan(terms: object): Promise<string> {
   const { status, body } = await create('/plans', {
     name: randomUUID(),
-    type: 'free',
+    type: 'subscription',
+    includedUnits: '1',
+    overageRateWei: '1',
     includedUsdMicros: '90000',
     ...terms,
   })

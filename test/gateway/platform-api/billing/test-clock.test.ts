@@ -67,7 +67,9 @@ async function moved(app: TestApp, to: string) {
 }
 
 async function newPlan(app: TestApp, name: string, billingCycle: string): Promise<string> {
-  const plan = { name, type: 'free', billingCycle, includedUsdMicros: '7000000', status: 'active' }
+  const units = { includedUnits: '1', overageRateWei: '1' }
+  const terms = { type: 'subscription', billingCycle, includedUsdMicros: '7000000', ...units }
+  const plan = { name, ...terms, status: 'active' }
   const { status, body } = await ask(['POST', `/${app.clientId}/plans`], live.session, plan)
   expect({ status, body }).toMatchObject({ status: 201 })
   return String(body['id'])
