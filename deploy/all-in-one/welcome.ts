@@ -27,8 +27,8 @@ Try it
   ./tollgate --help    apps, rates, status, settings, a signer to play with
 
   A user of the demo app (secrets are in ${file}):
-  curl -u ${q.m2mClientId}:"$(node -p "JSON.parse(fs.readFileSync('${file}')).m2mClientSecret")" \\
-    -H 'content-type: application/json' -d '{"externalUserId":"ada"}' \\
+  node -p "'user = ${q.m2mClientId}:' + JSON.parse(fs.readFileSync('${file}')).m2mClientSecret" |
+    curl -K - -H 'content-type: application/json' -d '{"externalUserId":"ada"}' \\
     ${user}
 
   API, to try out      ${q.platformUrl}/api/v1/docs

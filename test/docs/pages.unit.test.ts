@@ -57,18 +57,34 @@ function rowsUnder(page: string, heading: string): string[][] {
     )
 }
 
+/** The lines of code that the pages show, with continued lines joined. */
+const commands = (): string[] =>
+  pages.flatMap((page) =>
+    [...read(page).matchAll(/^```\w*\n(.*?)^```/gms)].flatMap(([, block = '']) =>
+      block.replaceAll('\\\n', ' ').split('\n'),
+    ),
+  )
+
+/** A form's CSRF token opens nothing without the cookies of its session. */
+const withoutFormToken = (call: string): string => call.replaceAll(/csrf_token="\$\w+"/g, '')
+
 describe('the pages', () => {
   it('send an Idempotency-Key with each credit', () => {
-    const commands = pages.flatMap((page) =>
-      [...read(page).matchAll(/^```\w*\n(.*?)^```/gms)].flatMap(([, block = '']) =>
-        block
-          .replaceAll('\\\n', ' ')
-          .split('\n')
-          .filter((line) => /\/allowances\b.*-d |POST.*\/allowances\b/.test(line)),
-      ),
+    const credits = commands().filter((line) =>
+      /\/allowances\b.*-d |POST.*\/allowances\b/.test(line),
     )
-    expect(commands).not.toEqual([])
-    for (const command of commands) expect(command).toMatch(/idempotency-key'?: \S/i)
+    expect(credits).not.toEqual([])
+    for (const credit of credits) expect(credit).toMatch(/idempotency-key'?: \S/i)
+  })
+
+  it('pass no secret as an argument', () => {
+    const secret =
+      /\s-u\s|-H ["']?authorization:|(secret|password|token|key)(=|\\?":\s*\\?")["']?\$/i
+    const calls = commands().flatMap(
+      (line) => line.match(/\b(curl|web|edit|api)\s.*/)?.slice(0, 1) ?? [],
+    )
+    expect(calls.length).toBeGreaterThan(10)
+    expect(calls.filter((call) => secret.test(withoutFormToken(call)))).toEqual([])
   })
 
   it('link to pages, files and headings that are there', () => {
