@@ -82,7 +82,6 @@ export async function createVictim(split: Split, { pages, database }: Context) {
     cursor: String(users['nextCursor']),
     deviceToken: lineage.values.access,
     token: lineage.values.refresh,
-    subject_token: lineage.values.minted,
     refresh_token: lineage.values.refresh,
   }
   const allIds = [clientId, idOf(key, 'keyId'), ...(await internalIds(database, clientId))]
@@ -134,7 +133,6 @@ export const unknownIds = (cursor: string): Readonly<Record<keyof Victim['ids'],
     cursor,
     deviceToken: 'x.y.z',
     token: 'x.y.z',
-    subject_token: 'x.y.z',
     refresh_token: randomBytes(32).toString('base64url'),
   }
 }

@@ -250,18 +250,24 @@ function send({ url, method, path, headers, body }: ReturnType<typeof requestWit
 }
 
 const innards =
-  /\n\s+at |node_modules|\.ts:\d|\b(?:Type|Range|Syntax|Reference)Error\b|\bpg_|postgres|relation "|column "|invalid byte sequence|syntax error at|violates .* constraint|\bselect .* from\b|\binsert into\b|\bINTERNAL\b|ECONN/i
+  /\n\s+at |node_modules|\.ts:\d|\b(?:Type|Range|Syntax|Reference)Error\b|\bpg_|postgres|relation "|column "|invalid byte sequence|syntax error at|violates .* constraint|\bselect .* from\b|\binsert into\b|ECONN/i
+/** A status of gRPC; the page of errors lists the code `internal`. */
+const statusName = /\bINTERNAL\b/
+
+const withoutEntities = (text: string): string =>
+  text.replaceAll('&#39;', "'").replaceAll('&quot;', '"').replaceAll('&amp;', '&')
 
 /** What is wrong with an answer; null for nothing. */
 function faultOf(field: StringField, value: unknown, { status, type, text }: Seen): string | null {
   const isRefusal = status >= 400
   if (status >= 500 && !/"(?:code|error)":"metering_not_configured"/.test(text))
     return 'a fault of ours'
-  const own = typeof value === 'string' ? text.replaceAll(value, '') : text
+  const plain = type.includes('html') ? withoutEntities(text) : text
+  const own = typeof value === 'string' ? plain.replaceAll(value, '') : plain
   // Tokens and cursors may spell anything.
   const words = own.replace(/[\w-]{40,}/g, '')
-  if (innards.test(sqlTexts.reduce((rest, each) => rest.replaceAll(each, ''), words)))
-    return 'it shows what is inside'
+  const unsent = sqlTexts.reduce((rest, each) => rest.replaceAll(each, ''), words)
+  if (innards.test(unsent) || statusName.test(unsent)) return 'it shows what is inside'
   if (isRefusal && !/json/.test(type)) return `a refusal as ${type}`
   if (isRefusal && !/^[a-z][a-z0-9_]*$/.test(codeOf(text))) return 'a refusal without a code'
   const isExcepted = field.format === 'label' || field.format === 'password'
