@@ -57,7 +57,7 @@ const readQuotas = (
         min: 0,
         max: 1_000_000_000,
         meaning:
-          'How much network cost, in whole USD, the apps of one owner may cause in 30 days before it is paid; npx tollgate quota gives an owner another amount. Platform-owned apps are exempt.',
+          'How much network cost, in whole USD, the apps of one owner may cause in 30 days before it is paid; ./tollgate quota gives an owner another amount. Platform-owned apps are exempt.',
       }),
     ) * 1_000_000n,
   ),
@@ -68,7 +68,7 @@ const readQuotas = (
         min: 0,
         max: 1_000_000_000,
         meaning:
-          'How much credit, in whole USD, an app may have given its users that they have not spent; npx tollgate quota gives an app another amount.',
+          'How much credit, in whole USD, an app may have given its users that they have not spent; ./tollgate quota gives an app another amount.',
       }),
     ) * 1_000_000n,
   ),

@@ -25,6 +25,6 @@ export const readBillingConfig = (env: EnvReader): BillingConfig => ({
     min: 1,
     max: endUserCapMax,
     meaning:
-      'How many active end users an app may have; npx tollgate billing cap gives an app another number.',
+      'How many active end users an app may have; ./tollgate billing cap gives an app another number.',
   }),
 })

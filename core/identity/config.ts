@@ -52,8 +52,7 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
     fallback: '10',
     min: 0,
     max: 1_000_000,
-    meaning:
-      'How many apps one account may own; npx tollgate quota gives an account another number.',
+    meaning: 'How many apps one account may own; ./tollgate quota gives an account another number.',
   }),
   userProvider: readUserProvider(env),
   deploymentIssuer: readDeploymentIssuer(env, readPublicUrl(env) + issuerPath),

@@ -148,7 +148,7 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
 }
 
 const noRate =
-  'no ETH price is usable: calls are refused and tickets wait. Set one with npx tollgate rate set USD_PER_ETH, or start with RATE_FIXED=3000'
+  'no ETH price is usable: calls are refused and tickets wait. Set one with ./tollgate rate set USD_PER_ETH, or start with RATE_FIXED=3000'
 
 const firstOf = (list: string | undefined): string => list?.split(',')[0]?.trim() ?? ''
 

@@ -151,14 +151,14 @@ async function run(name: string, argv: readonly string[]): Promise<number> {
   if (!match) {
     const word = name.slice(0, 40)
     const hint = didYouMean(word, [...Object.keys(commands), 'help', 'version'])
-    return fail(`there is no command "${word}"${hint}; see npx tollgate --help`, 2)
+    return fail(`there is no command "${word}"${hint}; see ./tollgate --help`, 2)
   }
   if (asksForHelp(argv)) return print(renderHelp(match.help), 0)
   try {
     return await match.run(argv)
   } catch (error) {
     const isUsage = error instanceof UsageError
-    const hint = isUsage ? `; see npx tollgate ${name} --help` : ''
+    const hint = isUsage ? `; see ./tollgate ${name} --help` : ''
     return fail(`${withFlag(messageOf(error), match.help)}${hint}`, isUsage ? 2 : 1)
   }
 }

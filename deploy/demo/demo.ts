@@ -105,7 +105,7 @@ async function usableRate(
   if (!known && service.database !== 'embedded')
     throw new Error(
       'no exchange answered, and the demo sets no price in a database that others may share; ' +
-        'set one: npx tollgate rate set USD_PER_ETH',
+        'set one: ./tollgate rate set USD_PER_ETH',
     )
   const observed = known ?? (await recordDemoRate(target))
   const value = parseDecimal18(observed?.usdPerEth ?? '')

@@ -25,14 +25,14 @@ ${names.join('')}]
 `
 }
 
-/** From the settings that the processes declare (`npx tollgate config` prints the same). */
+/** From the settings that the processes declare (`./tollgate config` prints the same). */
 function configurationPage(): string {
   return `# Configuration
 
 ${generated}
 
 Every process reads its settings from the environment when it starts. It reports all problems at once and exits with 1 when
-a setting is missing or wrong. \`npx tollgate config\` lists the settings with their present values, hides secrets, and names
+a setting is missing or wrong. \`./tollgate config\` lists the settings with their present values, hides secrets, and names
 what is wrong.
 
 The column *read by* names the processes that read a setting; \`npm start\` runs core, gateway and sidecar in one process and
@@ -59,9 +59,9 @@ function cliPage(): string {
 
 ${generated}
 
-\`npx tollgate <command> [options]\` runs one command, and \`npx tollgate <command> --help\` prints what this page says about it.
-In the folder of a clone \`./tollgate\` is the same command. Use it there: in a folder without tollgate, \`npx tollgate\` would
-download and run any package of that name.
+\`./tollgate <command> [options]\` runs one command, and \`./tollgate <command> --help\` prints what this page says about it.
+It is a file of the clone. Where tollgate is installed as a dependency, \`npx tollgate\` is the same command; in any other folder
+\`npx tollgate\` would download and run a package of that name.
 
 Commands that speak to a running core find it by \`--target HOST:PORT\`, by \`CORE_TARGET\` with \`CORE_TOKEN_OPERATOR\` or
 \`CORE_TOKEN\`, or in the data directory of an all-in-one service (\`TOLLGATE_DATA_DIR\`). \`--json\`

@@ -77,6 +77,6 @@ export const signerDoubleHelp: Help = {
     { title: 'Other', options: [['--help', 'Prints this text.']] },
   ],
   examples: [
-    'SIGNER_WEBHOOK_HEADERS="Authorization:Bearer $SECRET" npx tollgate signer-double --port 8936 --webhook-url http://127.0.0.1:8090/authorize',
+    'SIGNER_WEBHOOK_HEADERS="Authorization:Bearer $SECRET" ./tollgate signer-double --port 8936 --webhook-url http://127.0.0.1:8090/authorize',
   ],
 }

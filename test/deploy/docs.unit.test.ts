@@ -10,7 +10,7 @@ const read = (path: string): string =>
 
 // `npm run check` holds that the pages are what `npm run docs` writes.
 describe('the settings of docs/configuration.md', () => {
-  it('are all that npx tollgate config lists', async () => {
+  it('are all that ./tollgate config lists', async () => {
     const output: string[] = []
     const write = process.stdout.write
     process.stdout.write = (text) => output.push(String(text)) > 0

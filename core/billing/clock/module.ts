@@ -16,10 +16,7 @@ export function testClockParts(deps: TestClockDeps) {
     findApp: async (clientId) => {
       const app = await findApp(deps.pool, clientId)
       if (app) return app
-      throw new DomainError(
-        'NOT_FOUND',
-        'no app has this client id; npx tollgate app list shows it',
-      )
+      throw new DomainError('NOT_FOUND', 'no app has this client id; ./tollgate app list shows it')
     },
   })
   return {

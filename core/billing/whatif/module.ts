@@ -26,6 +26,6 @@ async function requireApp(pool: Pool, clientId: string) {
   if (app) return app
   throw new DomainError(
     'NOT_FOUND',
-    'no app has this client id; it begins with app_, and npx tollgate app list shows it',
+    'no app has this client id; it begins with app_, and ./tollgate app list shows it',
   )
 }

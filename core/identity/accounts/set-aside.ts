@@ -20,7 +20,7 @@ export async function restoreSetAside(pool: Pool, log: Log): Promise<void> {
           : 'belongs to another account, too'
     log.warn(
       { accountId, email: stored },
-      `nobody can log in to this account: its e-mail address ${why}; give it another one with: npx tollgate account change --id ${accountId} --new-email EMAIL`,
+      `nobody can log in to this account: its e-mail address ${why}; give it another one with: ./tollgate account change --id ${accountId} --new-email EMAIL`,
     )
   }
 }

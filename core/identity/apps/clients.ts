@@ -109,7 +109,7 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
     if (!client)
       throw new DomainError(
         'NOT_FOUND',
-        'no app has this client id; it begins with app_, and npx tollgate app list shows it',
+        'no app has this client id; it begins with app_, and ./tollgate app list shows it',
       )
     return client.appId
   }

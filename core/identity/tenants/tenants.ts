@@ -179,5 +179,5 @@ export type Tenants = ReturnType<typeof createTenants>
 const noSuchTenant = (): DomainError =>
   new DomainError(
     'NOT_FOUND',
-    'the app is no tenant; npx tollgate tenant create makes it one, and tenant list shows them',
+    'the app is no tenant; ./tollgate tenant create makes it one, and tenant list shows them',
   )

@@ -24,7 +24,7 @@ export function unknownSettings(env: Env): string[] {
       if (setting !== undefined)
         return [`${name} (environment) is not a setting; did you mean ${setting}?`]
       return families.some((family) => name.startsWith(family))
-        ? [`${name} (environment) is not a setting; npx tollgate config lists them`]
+        ? [`${name} (environment) is not a setting; ./tollgate config lists them`]
         : []
     })
 }

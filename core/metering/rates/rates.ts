@@ -55,7 +55,7 @@ export function createRates({
     const observed = await readSources(last)
     if (observed === null && last === null && isDue('no rate'))
       log.error(
-        'no ETH rate is usable: calls are refused and tickets wait; npx tollgate status shows how to set one',
+        'no ETH rate is usable: calls are refused and tickets wait; ./tollgate status shows how to set one',
       )
     return observed
   }

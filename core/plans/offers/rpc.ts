@@ -148,7 +148,7 @@ const renderSync = ({ openmeterPlanId, syncedAt }: SyncResult) => ({
 export const noSuchApp = (): DomainError =>
   new DomainError(
     'NOT_FOUND',
-    'no app has this client id; it begins with app_, and npx tollgate app list shows it',
+    'no app has this client id; it begins with app_, and ./tollgate app list shows it',
   )
 
 const actorOf = ({ accountId }: MemberCaller, context: Context) => ({ name: accountId, context })

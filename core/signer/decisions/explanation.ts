@@ -176,7 +176,7 @@ const rules: Readonly<Record<string, string>> = {
     "The signer's state needs an id, a number and a time, or its ticket could never be matched.",
   insufficient_balance: 'A call is refused when its bound exceeds what is left.',
   owner_debt_ceiling_reached:
-    "A call is refused when the apps of its app's owner have cost as much as they may before it is paid (UNPAID_NETWORK_USD): what was booked in 30 days, is lent, or is pending, at network price. npx tollgate quota shows it.",
+    "A call is refused when the apps of its app's owner have cost as much as they may before it is paid (UNPAID_NETWORK_USD): what was booked in 30 days, is lent, or is pending, at network price. ./tollgate quota shows it.",
   untyped_call:
     'The call has no type or price by which it could be bounded. UNTYPED_CALL_USD says what such a call reserves.',
   rate_unavailable:

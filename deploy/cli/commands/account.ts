@@ -43,8 +43,8 @@ export const account: Command = {
       },
     ],
     examples: [
-      'npx tollgate account create --email ada@example.com --platform-admin',
-      'npx tollgate account reset-password --email ada@example.com',
+      './tollgate account create --email ada@example.com --platform-admin',
+      './tollgate account reset-password --email ada@example.com',
     ],
   },
   run: runAction('account', {
@@ -72,7 +72,7 @@ async function list(argv: readonly string[]): Promise<void> {
   const all = accounts.map(({ account: of, createdAt }) => ({ ...of, createdAt }))
   report(values, { accounts: all, nextCursor }, () => [
     ...table(['email', 'name', 'platform admin', 'created', 'id'], rows, 'no accounts'),
-    ...(nextCursor ? [`more: npx tollgate account list --cursor ${nextCursor}`] : []),
+    ...(nextCursor ? [`more: ./tollgate account list --cursor ${nextCursor}`] : []),
   ])
 }
 

@@ -16,7 +16,7 @@ export const archive: Command = {
           'FILE` puts a month back for 30 days. With --dry-run the command only lists the months that are due.',
       },
     ],
-    examples: ['npx tollgate archive --dry-run'],
+    examples: ['./tollgate archive --dry-run'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

@@ -25,8 +25,8 @@ export const audit: Command = {
       },
     ],
     examples: [
-      'npx tollgate audit --app app_0123456789abcdef01234567 --since 2026-01-31',
-      'npx tollgate audit --follow',
+      './tollgate audit --app app_0123456789abcdef01234567 --since 2026-01-31',
+      './tollgate audit --follow',
     ],
   },
   run: async (argv) => {

@@ -43,7 +43,7 @@ export const collector: Command = {
           'COLLECTOR_ADMIN_PORT. On SIGTERM it finishes its batch and exits.',
       },
     ],
-    examples: ['KAFKA_BROKERS=127.0.0.1:9092 npx tollgate collector'],
+    examples: ['KAFKA_BROKERS=127.0.0.1:9092 ./tollgate collector'],
   },
   run: async () => {
     if (!process.execve) return runHere()

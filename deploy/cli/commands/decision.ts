@@ -27,7 +27,7 @@ export const decision: Command = {
         text: 'Lists the newest decisions, 20 of them or N (100 at most), of all apps or of one, of a user, with a code.',
       },
     ],
-    examples: ['npx tollgate decision --code insufficient_balance --limit 5'],
+    examples: ['./tollgate decision --code insufficient_balance --limit 5'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

@@ -25,7 +25,7 @@ export const exportTickets: Command = {
       },
     ],
     examples: [
-      'npx tollgate export --app app_0123456789abcdef01234567 --out january.ndjson.gz --from 2026-01-01 --to 2026-02-01',
+      './tollgate export --app app_0123456789abcdef01234567 --out january.ndjson.gz --from 2026-01-01 --to 2026-02-01',
     ],
   },
   run: async (argv) => {

@@ -24,7 +24,7 @@ export const importTickets: Command = {
           'are charged now to the allowances that are there. Credits are not part of the file.',
       },
     ],
-    examples: ['npx tollgate import january.ndjson.gz'],
+    examples: ['./tollgate import january.ndjson.gz'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

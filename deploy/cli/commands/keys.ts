@@ -30,7 +30,7 @@ export const keys: Command = {
           '--check it only counts, and exits with 1 while something is not sealed under the current key.',
       },
     ],
-    examples: ['npx tollgate keys list', 'npx tollgate keys rewrap --check'],
+    examples: ['./tollgate keys list', './tollgate keys rewrap --check'],
   },
   run: async (argv) => {
     const [verb, ...rest] = argv

@@ -65,8 +65,8 @@ export const limits: Command = {
       },
     ],
     examples: [
-      'npx tollgate limits set --app app_0123456789abcdef01234567 --user ada --usd-micros-per-day 2000000 --max-price live=1300',
-      'npx tollgate limits show --app app_0123456789abcdef01234567 --user ada',
+      './tollgate limits set --app app_0123456789abcdef01234567 --user ada --usd-micros-per-day 2000000 --max-price live=1300',
+      './tollgate limits show --app app_0123456789abcdef01234567 --user ada',
     ],
   },
   run: async (argv) => {

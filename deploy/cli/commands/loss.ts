@@ -28,7 +28,7 @@ export const loss: Command = {
           'came after that).',
       },
     ],
-    examples: ['npx tollgate loss --from 2026-01-01 --to 2026-01-31'],
+    examples: ['./tollgate loss --from 2026-01-01 --to 2026-01-31'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

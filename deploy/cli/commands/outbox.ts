@@ -19,7 +19,7 @@ export const outbox: Command = {
         text: 'Sends the rows that were set aside again. Use it when the reason is gone.',
       },
     ],
-    examples: ['npx tollgate outbox list'],
+    examples: ['./tollgate outbox list'],
   },
   run: async (argv) => {
     const [verb, ...rest] = argv

@@ -15,7 +15,7 @@ export const start: Command = {
           'lists them.',
       },
     ],
-    examples: ['npx tollgate start', 'PLATFORM_PORT=9080 npx tollgate start'],
+    examples: ['./tollgate start', 'PLATFORM_PORT=9080 ./tollgate start'],
   },
   run: async () => {
     await import('../../all-in-one/main.ts')
@@ -49,7 +49,7 @@ export const core = processCommand(
     text:
       'Runs core: gRPC on CORE_PORT, metrics and health on CORE_ADMIN_PORT. It needs DATABASE_URL, KEY_ENCRYPTION_KEY, ' +
       'SECRET_PEPPERS, PUBLIC_URL and the tokens of its callers, and REDIS_URL where several processes run. Any number may run.',
-    example: 'set -a; . ./tollgate.env; set +a; npx tollgate core',
+    example: 'set -a; . ./tollgate.env; set +a; ./tollgate core',
   },
   () => import('../../../core/main.ts'),
 )
@@ -60,7 +60,7 @@ export const gateway = processCommand(
     text:
       'Runs the gateway: REST, OpenID Connect and pages on PLATFORM_PORT, the builder API on BUILDER_PORT, metrics and health ' +
       'on GATEWAY_ADMIN_PORT. It needs CORE_TARGET, CORE_TOKEN_GATEWAY and PUBLIC_URL. Any number may run.',
-    example: 'set -a; . ./tollgate.env; set +a; npx tollgate gateway',
+    example: 'set -a; . ./tollgate.env; set +a; ./tollgate gateway',
   },
   () => import('../../../gateway/main.ts'),
 )
@@ -71,7 +71,7 @@ export const sidecar = processCommand(
     text:
       'Runs a sidecar, which answers a signer: on SIDECAR_PORT, metrics and health on SIDECAR_ADMIN_PORT. It needs ' +
       'CORE_TARGET, CORE_TOKEN_SIDECAR, WEBHOOK_SECRET and a SPOOL_DIR of its own.',
-    example: 'WEBHOOK_SECRET=$SIDECAR_SECRET SPOOL_DIR=./spool npx tollgate sidecar',
+    example: 'WEBHOOK_SECRET=$SIDECAR_SECRET SPOOL_DIR=./spool ./tollgate sidecar',
   },
   () => import('../../../sidecar/main.ts'),
 )
@@ -95,7 +95,7 @@ export const demo: Command = {
         options: [['--pause MS', 'Milliseconds between two payments; 120 by default.']],
       },
     ],
-    examples: ['npx tollgate demo', 'npx tollgate demo --pause 0'],
+    examples: ['./tollgate demo', './tollgate demo --pause 0'],
   },
   run: async (argv) => (await import('../../demo/demo.ts')).runDemo(argv),
 }

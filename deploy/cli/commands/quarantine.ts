@@ -49,8 +49,8 @@ export const quarantine: Command = {
     ],
     note: 'By default the author is the name of the user who runs the command.',
     examples: [
-      'npx tollgate quarantine list --status open',
-      'npx tollgate quarantine attribute 42 --app app_0123456789abcdef01234567 --user ada',
+      './tollgate quarantine list --status open',
+      './tollgate quarantine attribute 42 --app app_0123456789abcdef01234567 --user ada',
     ],
   },
   run: async (argv) => {

@@ -17,7 +17,7 @@ export const rebuild: Command = {
           'differ.',
       },
     ],
-    examples: ['npx tollgate rebuild --dry-run'],
+    examples: ['./tollgate rebuild --dry-run'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

@@ -20,7 +20,7 @@ export const reconcile: Command = {
           'in the outbox are missing at OpenMeter and arrive by themselves.',
       },
     ],
-    examples: ['npx tollgate reconcile --from 2026-01-01 --to 2026-01-31'],
+    examples: ['./tollgate reconcile --from 2026-01-01 --to 2026-01-31'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

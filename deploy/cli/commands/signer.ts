@@ -37,8 +37,8 @@ export const signer: Command = {
       { syntax: 'tollgate signer remove NAME [--json]', text: 'Ends a signer and its secrets.' },
     ],
     examples: [
-      'npx tollgate signer create north --app app_0123456789abcdef01234567 --events',
-      'npx tollgate signer rotate north --overlap-seconds 3600',
+      './tollgate signer create north --app app_0123456789abcdef01234567 --events',
+      './tollgate signer rotate north --overlap-seconds 3600',
     ],
   },
   run: async (argv) => {

@@ -14,7 +14,7 @@ export const status: Command = {
           'at which a ticket would be priced now, and the owners whose unpaid network cost has reached its bound.',
       },
     ],
-    examples: ['npx tollgate status', 'npx tollgate status --json --target core.example:50051'],
+    examples: ['./tollgate status', './tollgate status --json --target core.example:50051'],
   },
   run: async (argv) => {
     const { values } = parse(argv, { json: { type: 'boolean' } })
@@ -49,7 +49,7 @@ export const status: Command = {
       `Events in quarantine: ${metering.quarantinedEvents}`,
       metering.usableRate
         ? `Rate: 1 ETH = ${metering.usableRate.usdPerEth} USD, ${metering.usableRate.source}, ${metering.usableRate.observedAt}`
-        : 'Rate: NONE is usable: calls are refused and tickets wait. Set one: npx tollgate rate set USD_PER_ETH',
+        : 'Rate: NONE is usable: calls are refused and tickets wait. Set one: ./tollgate rate set USD_PER_ETH',
       ...reached.map(
         ({ email, clientId, unpaidUsdMicros, maxUsdMicros }) =>
           `Calls are refused for ${email || clientId}: ${usd({ micros: unpaidUsdMicros })} of ${usd({ micros: maxUsdMicros })} of network cost are not paid (tollgate quota)`,
@@ -65,5 +65,5 @@ const oldestLines = (oldest: string | undefined): string[] =>
     ? []
     : [
         `  the oldest was signed ${oldest}; price it, and those after it, at the price of then:`,
-        `  npx tollgate rate set USD_PER_ETH --at ${oldest}`,
+        `  ./tollgate rate set USD_PER_ETH --at ${oldest}`,
       ]

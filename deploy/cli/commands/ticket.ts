@@ -20,7 +20,7 @@ export const ticket: Command = {
           'calculator. ID is the eventId of the usage history.',
       },
     ],
-    examples: ['npx tollgate ticket 6a0f2e64-4c3e-4d0e-9b1b-1f5f5a4b8a10'],
+    examples: ['./tollgate ticket 6a0f2e64-4c3e-4d0e-9b1b-1f5f5a4b8a10'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

@@ -23,10 +23,7 @@ export const verify: Command = {
           'whoever rewrites the whole database cannot rewrite that.',
       },
     ],
-    examples: [
-      'npx tollgate verify',
-      'npx tollgate verify --app app_0123456789abcdef01234567 --json',
-    ],
+    examples: ['./tollgate verify', './tollgate verify --app app_0123456789abcdef01234567 --json'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

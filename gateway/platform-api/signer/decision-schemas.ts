@@ -118,7 +118,7 @@ export const Refusal = Type.Object(
     }),
     reason: Type.String({ description: "The text that the signer's client gets; it may change." }),
     code: oneOf([...new Set(Object.values(refusalCodes).flat())], 'Why not.'),
-    decision: text('By which npx tollgate decision, and the app, explain it.'),
+    decision: text('By which ./tollgate decision, and the app, explain it.'),
   },
   { description: 'The call must not be signed.' },
 )

@@ -39,7 +39,7 @@ const helps: Readonly<Record<RefusalCode, string>> = {
   owner_debt_ceiling_reached:
     "The apps of the app's owner have cost as much as they may before it is paid. The operator can raise the ceiling.",
   rate_unavailable:
-    'No exchange rate was observed for too long, so the call cannot be priced. The operator can set one: `npx tollgate rate set`.',
+    'No exchange rate was observed for too long, so the call cannot be priced. The operator can set one: `./tollgate rate set`.',
   billing_unavailable: 'Core does not answer, and no lent money covers the call. Try again later.',
   authorization_unavailable: 'The identity cannot be determined now. Try again later.',
 }

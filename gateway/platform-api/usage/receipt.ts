@@ -110,7 +110,7 @@ export function receiptRoutes(app: App): void {
         operationId: 'getReceipt',
         summary: 'Signed receipt of a ticket',
         description:
-          'What the ticket cost and why, signed with the issuer’s key, and the proof that the ticket is among those of its charge, or, once the day has its root, among those of the day. 409 while the ticket waits for a rate. `npx tollgate receipt verify` checks it offline.',
+          'What the ticket cost and why, signed with the issuer’s key, and the proof that the ticket is among those of its charge, or, once the day has its root, among those of the day. 409 while the ticket waits for a rate. `./tollgate receipt verify` checks it offline.',
         tags: ['usage'],
         params: ReceiptParams,
         response: { 200: ref(ReceiptAnswer) },

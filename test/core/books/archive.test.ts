@@ -124,7 +124,7 @@ describe('tollgate archive', () => {
     expect((await archive('--dry-run')).text).toContain(
       '2025-12  ' + world.app.clientId + '  7        waits: 1 tickets of the month wait for a rate',
     )
-    const command = 'npx tollgate rate set'
+    const command = './tollgate rate set'
     expect((await tollgate('status')).text).toContain(
       `Tickets that wait for a rate: 1\n  the oldest was signed 2025-12-15T00:00:00.000Z; price it, and those after it, at the price of then:\n  ${command} USD_PER_ETH --at 2025-12-15T00:00:00.000Z\n`,
     )

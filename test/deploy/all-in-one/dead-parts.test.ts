@@ -99,7 +99,7 @@ describe('npm start', () => {
       /no ETH price is usable/,
     )
     expect(text).toContain('Rates: NONE usable now')
-    expect(text).toContain('npx tollgate rate set USD_PER_ETH, or start with RATE_FIXED=3000')
+    expect(text).toContain('./tollgate rate set USD_PER_ETH, or start with RATE_FIXED=3000')
     expect(text).toContain('tollgate is up')
     expect(text).toContain('REDIS_URL: Redis does not answer at redis://127.0.0.1:9')
     expect(text).toContain('CORE_TOKN (environment) is not a setting; did you mean CORE_TOKEN?')

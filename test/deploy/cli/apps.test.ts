@@ -77,7 +77,7 @@ describe('tollgate user', () => {
     expect(second.users.map((each: { externalUserId: string }) => each.externalUserId)).toEqual([
       'c',
     ])
-    expect((await run('user list --limit 2')).text).toContain('more: npx tollgate user list --app')
+    expect((await run('user list --limit 2')).text).toContain('more: ./tollgate user list --app')
   })
 
   it.each([

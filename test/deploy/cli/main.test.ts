@@ -17,7 +17,7 @@ it.each([
   [
     'help rate',
     0,
-    /^Usage\n {2}tollgate rate set USD_PER_ETH[^]*\n\nExamples\n {2}npx tollgate rate /,
+    /^Usage\n {2}tollgate rate set USD_PER_ETH[^]*\n\nExamples\n {2}\.\/tollgate rate /,
   ],
   ['help', 0, /\n\nMoney\n {2}grant [^]*Exit codes: 0 success, 1 failure/],
   ['statsu', 2, /did you mean status\?/],
@@ -190,7 +190,7 @@ describe('the help of a command', () => {
     expect(text).toMatch(/^Usage\n/)
     for (const example of help.examples) {
       expect(text).toContain(`\n  ${example}\n`)
-      const [, own = ''] = example.split(`npx tollgate ${name}`)
+      const [, own = ''] = example.split(`./tollgate ${name}`)
       const known = `${JSON.stringify(help)} --target --json`.replaceAll(
         JSON.stringify(example),
         '',

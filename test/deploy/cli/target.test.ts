@@ -185,7 +185,7 @@ describe('the demo', () => {
       await quickstart({ database: 'external' })
       const before = await rates()
       const { code, text } = await tollgate('demo', ...flags.flatMap((f) => [f, core.core.target]))
-      expect([code, text]).toEqual([1, expect.stringContaining('npx tollgate rate set')])
+      expect([code, text]).toEqual([1, expect.stringContaining('./tollgate rate set')])
       expect(await rates()).toBe(before)
     },
   )

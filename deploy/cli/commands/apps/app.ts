@@ -37,8 +37,8 @@ export const app: Command = {
       },
     ],
     examples: [
-      'npx tollgate app create --name "My app" --owner me@example.com',
-      'npx tollgate app list --json',
+      './tollgate app create --name "My app" --owner me@example.com',
+      './tollgate app list --json',
     ],
   },
   run: runAction('app', { create, list, show }),
@@ -95,10 +95,10 @@ async function list(argv: readonly string[]): Promise<void> {
     item.createdAt.slice(0, 10),
     `${item.name}${item.isTest ? ' (test app)' : ''}`,
   ])
-  const none = 'No apps yet; make one with: npx tollgate app create --name NAME'
+  const none = 'No apps yet; make one with: ./tollgate app create --name NAME'
   report(values, { apps, nextCursor }, () => [
     ...table(['clientId', 'm2mClientId', 'created', 'name'], rows, none),
-    ...(nextCursor ? [`more: npx tollgate app list --cursor ${nextCursor}`] : []),
+    ...(nextCursor ? [`more: ./tollgate app list --cursor ${nextCursor}`] : []),
   ])
 }
 

@@ -67,8 +67,8 @@ export const issuer: Command = {
       },
     ],
     examples: [
-      'npx tollgate issuer add https://shop.eu.auth0.com/ --audience https://api.shop.example --client-claim azp --client-value shop-web --app app_0123456789abcdef01234567',
-      'npx tollgate issuer check --app app_0123456789abcdef01234567 < token.txt',
+      './tollgate issuer add https://shop.eu.auth0.com/ --audience https://api.shop.example --client-claim azp --client-value shop-web --app app_0123456789abcdef01234567',
+      './tollgate issuer check --app app_0123456789abcdef01234567 < token.txt',
     ],
   },
   run: runAction('issuer', { list, add, remove, check }),

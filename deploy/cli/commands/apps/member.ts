@@ -43,9 +43,9 @@ export const member: Command = {
       },
     ],
     examples: [
-      'npx tollgate member put --app app_0123456789abcdef01234567 --email ada@example.com --role admin',
-      'npx tollgate member list --app app_0123456789abcdef01234567 --json',
-      'npx tollgate member remove --app app_0123456789abcdef01234567 --email ada@example.com',
+      './tollgate member put --app app_0123456789abcdef01234567 --email ada@example.com --role admin',
+      './tollgate member list --app app_0123456789abcdef01234567 --json',
+      './tollgate member remove --app app_0123456789abcdef01234567 --email ada@example.com',
     ],
   },
   run: runAction('member', { list, put, remove }),

@@ -44,9 +44,9 @@ export const redirectUri: Command = {
       },
     ],
     examples: [
-      'npx tollgate redirect-uri add https://shop.example/callback --app app_0123456789abcdef01234567',
-      'npx tollgate redirect-uri add https://shop.example/bye --logout --app app_0123456789abcdef01234567',
-      'npx tollgate redirect-uri list --app app_0123456789abcdef01234567',
+      './tollgate redirect-uri add https://shop.example/callback --app app_0123456789abcdef01234567',
+      './tollgate redirect-uri add https://shop.example/bye --logout --app app_0123456789abcdef01234567',
+      './tollgate redirect-uri list --app app_0123456789abcdef01234567',
     ],
   },
   run: runAction('redirect-uri', { list, add, remove }),

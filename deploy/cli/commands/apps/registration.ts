@@ -30,8 +30,8 @@ export const registration: Command = {
       },
     ],
     examples: [
-      'npx tollgate registration token create --app app_0123456789abcdef01234567 --uses 20 --days 30',
-      'npx tollgate registration token list --app app_0123456789abcdef01234567 --json',
+      './tollgate registration token create --app app_0123456789abcdef01234567 --uses 20 --days 30',
+      './tollgate registration token list --app app_0123456789abcdef01234567 --json',
     ],
   },
   run: runAction('registration', { token }),

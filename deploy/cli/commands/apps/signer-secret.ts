@@ -44,8 +44,8 @@ export const signerSecret: Command = {
     ],
     note: 'Signers that sign for several apps are made by "tollgate signer".',
     examples: [
-      'npx tollgate signer-secret create --app app_0123456789abcdef01234567 --overlap-seconds 3600',
-      'npx tollgate signer-secret list --app app_0123456789abcdef01234567',
+      './tollgate signer-secret create --app app_0123456789abcdef01234567 --overlap-seconds 3600',
+      './tollgate signer-secret list --app app_0123456789abcdef01234567',
     ],
   },
   run: runAction('signer-secret', { list, create, revoke }),

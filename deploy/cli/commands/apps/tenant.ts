@@ -41,8 +41,8 @@ export const tenant: Command = {
       { syntax: 'tollgate tenant enable APP [--json]', text: 'Takes that back.' },
     ],
     examples: [
-      'npx tollgate tenant create app_0123456789abcdef01234567',
-      'npx tollgate tenant rotate app_0123456789abcdef01234567 --overlap-seconds 3600',
+      './tollgate tenant create app_0123456789abcdef01234567',
+      './tollgate tenant rotate app_0123456789abcdef01234567 --overlap-seconds 3600',
     ],
   },
   run: async (argv) => {
@@ -69,7 +69,7 @@ async function list(_clientId: string, values: Values): Promise<void> {
   const { tenants, nextCursor } = await withCore(values, (core) => core.listTenants(filter))
   if (values.json) return printJson({ tenants, nextCursor })
   if (tenants.length === 0)
-    return printLines(['No tenants yet; make one with: npx tollgate tenant create APP'])
+    return printLines(['No tenants yet; make one with: ./tollgate tenant create APP'])
   const more = nextCursor === undefined ? [] : [`more: --cursor ${nextCursor}`]
   printLines([...tableOf(tenants), ...more])
 }

@@ -46,9 +46,9 @@ export const user: Command = {
     ],
     note: 'What a user costs is in "tollgate grant", "tollgate limits" and "tollgate adjust".',
     examples: [
-      'npx tollgate user list --app app_0123456789abcdef01234567 --status inactive',
-      'npx tollgate user put --app app_0123456789abcdef01234567 --user ada --email ada@example.com',
-      'npx tollgate user deactivate --app app_0123456789abcdef01234567 --user ada',
+      './tollgate user list --app app_0123456789abcdef01234567 --status inactive',
+      './tollgate user put --app app_0123456789abcdef01234567 --user ada --email ada@example.com',
+      './tollgate user deactivate --app app_0123456789abcdef01234567 --user ada',
     ],
   },
   run: runAction('user', { list, show, put, deactivate, activate }),
@@ -75,9 +75,7 @@ async function list(argv: readonly string[]): Promise<void> {
   ])
   report(values, { users, nextCursor }, () => [
     ...table(['user', 'status', 'created', 'email'], rows, 'no users'),
-    ...(nextCursor
-      ? [`more: npx tollgate user list --app ${clientId} --cursor ${nextCursor}`]
-      : []),
+    ...(nextCursor ? [`more: ./tollgate user list --app ${clientId} --cursor ${nextCursor}`] : []),
   ])
 }
 

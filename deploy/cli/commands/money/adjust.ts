@@ -36,8 +36,8 @@ export const adjust: Command = {
       },
     ],
     examples: [
-      'npx tollgate adjust --app app_0123456789abcdef01234567 --user ada --usd-micros 250000 --reason "stream broke off"',
-      'npx tollgate adjust --app app_0123456789abcdef01234567 --user ada --usd-micros -250000 --reason "credited twice" --overage',
+      './tollgate adjust --app app_0123456789abcdef01234567 --user ada --usd-micros 250000 --reason "stream broke off"',
+      './tollgate adjust --app app_0123456789abcdef01234567 --user ada --usd-micros -250000 --reason "credited twice" --overage',
     ],
   },
   run: async (argv) => {

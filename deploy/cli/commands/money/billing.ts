@@ -31,8 +31,8 @@ export const billing: Command = {
       },
     ],
     examples: [
-      'npx tollgate billing show --app app_0123456789abcdef01234567',
-      'npx tollgate billing cut 12.5 --app app_0123456789abcdef01234567',
+      './tollgate billing show --app app_0123456789abcdef01234567',
+      './tollgate billing cut 12.5 --app app_0123456789abcdef01234567',
     ],
   },
   run: async (argv) => {

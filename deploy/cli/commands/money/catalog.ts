@@ -44,7 +44,7 @@ export const catalog: Command = {
         ],
       },
     ],
-    examples: ['npx tollgate catalog list', 'npx tollgate catalog add text-to-image:acme/sdxl'],
+    examples: ['./tollgate catalog list', './tollgate catalog add text-to-image:acme/sdxl'],
   },
   run: async ([verb = '', ...rest]) => {
     if (verb === 'refresh') return refresh(rest)

@@ -42,8 +42,8 @@ export const grant: Command = {
       },
     ],
     examples: [
-      'npx tollgate grant give --app app_0123456789abcdef01234567 --user ada --usd-micros 2500000 --key order-17',
-      'npx tollgate grant list --app app_0123456789abcdef01234567 --user ada',
+      './tollgate grant give --app app_0123456789abcdef01234567 --user ada --usd-micros 2500000 --key order-17',
+      './tollgate grant list --app app_0123456789abcdef01234567 --user ada',
     ],
   },
   run: runAction('grant', { list, give }),

@@ -19,7 +19,7 @@ export const holds: Command = {
           'for their tickets. With an app or a user, only those. Of the pending ones it lists the oldest 100 of each user.',
       },
     ],
-    examples: ['npx tollgate holds app_0123456789abcdef01234567 ada'],
+    examples: ['./tollgate holds app_0123456789abcdef01234567 ada'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

@@ -87,8 +87,8 @@ export const plan: Command = {
       },
     ],
     examples: [
-      'npx tollgate plan list --app app_0123456789abcdef01234567',
-      'npx tollgate plan create --app app_0123456789abcdef01234567 --name Pro --type usage --markup-percent 20 --capability llm=100%',
+      './tollgate plan list --app app_0123456789abcdef01234567',
+      './tollgate plan create --app app_0123456789abcdef01234567 --name Pro --type usage --markup-percent 20 --capability llm=100%',
     ],
   },
   run: runAction('plan', { list, show, create, update, delete: remove, sync }),

@@ -27,9 +27,9 @@ export const quota: Command = {
       },
     ],
     examples: [
-      'npx tollgate quota show --app app_0123456789abcdef01234567',
-      'npx tollgate quota set --email ada@example.com --apps 25',
-      'npx tollgate quota set --email ada@example.com --network-usd-micros 200000000',
+      './tollgate quota show --app app_0123456789abcdef01234567',
+      './tollgate quota set --email ada@example.com --apps 25',
+      './tollgate quota set --email ada@example.com --network-usd-micros 200000000',
     ],
   },
   run: async (argv) => {

@@ -15,8 +15,8 @@ export const rate: Command = {
       },
     ],
     examples: [
-      'npx tollgate rate set 3012.50 --source "desk quote"',
-      'npx tollgate rate set 2998.10 --at 2026-01-31T12:00:00Z --source "closing price"',
+      './tollgate rate set 3012.50 --source "desk quote"',
+      './tollgate rate set 2998.10 --at 2026-01-31T12:00:00Z --source "closing price"',
     ],
   },
   run: async (argv) => {
@@ -53,5 +53,5 @@ const earlierLines = (usdPerEth: string, from: string | undefined, oldest: strin
     ? []
     : [
         `Tickets that were signed before wait; the oldest is of ${oldest}. If this was the price then, too:`,
-        `  npx tollgate rate set ${usdPerEth} --at ${oldest}`,
+        `  ./tollgate rate set ${usdPerEth} --at ${oldest}`,
       ]

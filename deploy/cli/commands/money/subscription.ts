@@ -50,8 +50,8 @@ export const subscription: Command = {
       },
     ],
     examples: [
-      'npx tollgate subscription show --app app_0123456789abcdef01234567 --user ada',
-      'npx tollgate subscription change --app app_0123456789abcdef01234567 --user ada --plan 0198c1f0-5f1c-7000-8000-000000000000 --timing immediate',
+      './tollgate subscription show --app app_0123456789abcdef01234567 --user ada',
+      './tollgate subscription change --app app_0123456789abcdef01234567 --user ada --plan 0198c1f0-5f1c-7000-8000-000000000000 --timing immediate',
     ],
   },
   run: runAction('subscription', { show, change, cancel, resume }),

@@ -30,8 +30,8 @@ export const testClock: Command = {
       },
     ],
     examples: [
-      'npx tollgate test-clock show --app app_0123456789abcdef01234567',
-      'npx tollgate test-clock advance --app app_0123456789abcdef01234567 --to 2027-03-01T00:00:00Z',
+      './tollgate test-clock show --app app_0123456789abcdef01234567',
+      './tollgate test-clock advance --app app_0123456789abcdef01234567 --to 2027-03-01T00:00:00Z',
     ],
   },
   run: runAction('test-clock', { show, advance }),

@@ -28,7 +28,7 @@ export const whatif: Command = {
       },
     ],
     examples: [
-      'npx tollgate whatif --app app_0123456789abcdef01234567 --from 2026-10-01 --to 2026-11-01 --plans drafts.json',
+      './tollgate whatif --app app_0123456789abcdef01234567 --from 2026-10-01 --to 2026-11-01 --plans drafts.json',
     ],
   },
   run: async (argv) => {

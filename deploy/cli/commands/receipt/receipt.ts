@@ -48,8 +48,8 @@ export const receipt: Command = {
       },
     ],
     examples: [
-      'npx tollgate receipt get 6a0f2e64-4c3e-4d0e-9b1b-1f5f5a4b8a10 --out receipt.json --jwks keys.json',
-      'npx tollgate receipt verify receipt.json --jwks keys.json',
+      './tollgate receipt get 6a0f2e64-4c3e-4d0e-9b1b-1f5f5a4b8a10 --out receipt.json --jwks keys.json',
+      './tollgate receipt verify receipt.json --jwks keys.json',
     ],
   },
   run: async (argv) => {

@@ -20,8 +20,8 @@ export const createCompletion = (commands: () => Readonly<Record<string, Command
       },
     ],
     examples: [
-      'source <(npx tollgate completion bash)',
-      'npx tollgate completion fish > ~/.config/fish/completions/tollgate.fish',
+      'source <(./tollgate completion bash)',
+      './tollgate completion fish > ~/.config/fish/completions/tollgate.fish',
     ],
   },
   run: async (argv) => {

@@ -17,7 +17,7 @@ export const config: Command = {
           'that the all-in-one service makes for itself are marked as such.',
       },
     ],
-    examples: ['npx tollgate config', 'npx tollgate config RATE_FIXED'],
+    examples: ['./tollgate config', './tollgate config RATE_FIXED'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {})

@@ -45,9 +45,9 @@ export const logs: Command = {
       },
     ],
     examples: [
-      'npx tollgate logs --level warn',
-      'npx tollgate logs --follow',
-      'npx tollgate core | npx tollgate logs -',
+      './tollgate logs --level warn',
+      './tollgate logs --follow',
+      './tollgate core | ./tollgate logs -',
     ],
   },
   run: async (argv) => {

@@ -10,8 +10,8 @@ describe('a variable that is no setting', () => {
     ['DATABSE_URL', 'did you mean DATABASE_URL?'],
     ['database_url', 'did you mean DATABASE_URL?'],
     ['TOLLGATE_DATADIR', 'did you mean TOLLGATE_DATA_DIR?'],
-    ['TOLLGATE_ANYTHING', 'npx tollgate config'],
-    ['CORE_TOKEN_BROWSER', 'npx tollgate config'],
+    ['TOLLGATE_ANYTHING', './tollgate config'],
+    ['CORE_TOKEN_BROWSER', './tollgate config'],
   ])('is reported when it resembles one: %s', (name, hint) => {
     const lines = unknownSettings({ [name]: 'a-value-that-stays-secret' })
     expect(lines).toEqual([expect.stringContaining(hint)])
