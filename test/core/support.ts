@@ -465,6 +465,10 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
       grants.ExchangeTokenRequest.fromPartial({}),
       to.grants.exchangeToken.bind(to.grants),
     ),
+    mintOwnerToken: call(
+      grants.MintOwnerTokenRequest.fromPartial({}),
+      to.grants.mintOwnerToken.bind(to.grants),
+    ),
     revokeToken: call(
       grants.RevokeTokenRequest.fromPartial({}),
       to.grants.revokeToken.bind(to.grants),

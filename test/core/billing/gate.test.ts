@@ -51,12 +51,8 @@ async function ownedApp({ spent }: { spent: boolean }): Promise<TestApp> {
   })
   const basic = `Basic ${Buffer.from(`${m2mClientId}:${m2mClientSecret}`).toString('base64')}`
   const app = { clientId, m2mClientId, secret: m2mClientSecret, basic }
-  const { rows } = await core.sql.query<{ id: string }>(
-    'select id from accounts where email = $1',
-    [email],
-  )
-  // Whoever signs in the owner's name is a user from then on.
-  await core.as().getAccess({ clientId, externalUserId: `owner:${rows[0]?.id}` })
+  // The owner is a user from the first signer token on.
+  await core.as(basic).mintOwnerToken()
   return app
 }
 

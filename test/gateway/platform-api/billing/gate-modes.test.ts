@@ -76,15 +76,13 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
     await send('POST /users', { app, body: { externalUserId: 'left' } })
     await send('PUT /users', { app, body: { externalUserId: 'left', status: 'inactive' } })
   }
-  const mint = async (app: RealApp, user: string) => {
+  const mint = (app: RealApp, user: string) =>
+    requestToken(app, { scope: 'sign:mint_user_token', external_user_id: user })
+  const requestToken = async (app: RealApp, form: Readonly<Record<string, string>>) => {
     const response = await fetch(`${real.url}/api/v1/oidc/token`, {
       method: 'POST',
       headers: { authorization: app.basic },
-      body: new URLSearchParams({
-        grant_type: 'client_credentials',
-        scope: 'sign:mint_user_token',
-        external_user_id: user,
-      }),
+      body: new URLSearchParams({ grant_type: 'client_credentials', ...form }),
     })
     return { status: response.status, body: asRecord(await response.json()) }
   }
@@ -167,7 +165,7 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
       [app.clientId],
     )
     const owner = { clientId: app.clientId, externalUserId: `owner:${rows[0]?.account}` }
-    await real.core.as().getAccess(owner)
+    expect((await requestToken(app, { scope: 'sign:job' })).status).toBe(200)
     await real.core.as().createAdjustment({ ...owner, amountUsdMicros: '-5000000' })
     expect(await knock(app)).toEqual(expected(app, 'owner_payment_method_required'))
   })
