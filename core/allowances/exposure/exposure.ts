@@ -41,10 +41,9 @@ const recountEveryMs = 1_000
 /** The instant since whose day network cost counts. */
 export const windowStart = (at: Date): Date => addSeconds(at, -windowDays * daySeconds)
 
-/** The lowest ratio by which bounds are made for bounded apps: core derives their network cost from them. */
-const leastRatio = networkRatio / 1_000_000n
-
-export const boundedRatio = (ratio: bigint): bigint => (ratio > leastRatio ? ratio : leastRatio)
+/** Returns the ratio by which bounds are made for bounded apps: core derives their network cost from them. */
+export const boundedRatio = (ratio: bigint): bigint =>
+  ratio > store.leastRatio ? ratio : store.leastRatio
 
 /** Returns what a bound at retail may cost the operator: the price without the ratio that it was multiplied by. */
 export const networkCost = (bound: bigint, ratio: bigint): UsdAttos =>

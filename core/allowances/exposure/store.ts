@@ -1,9 +1,13 @@
 import { plainArray } from '../../lib/copy-sql.ts'
+import { networkRatio } from '../../lib/money.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 import type { Email } from '../../lib/text/email.ts'
 import { type AppId, appId } from '../../platform/ids.ts'
 
 /** Writes network_exposures. Amounts are atto-dollars of network cost; owners are those of `findOwners`. */
+
+/** The lowest ratio that network cost is derived from: bounds of bounded apps are made at no lower one. */
+export const leastRatio = networkRatio / 1_000_000n
 
 /** An account, or an app that has no owner. */
 export type OwnerId = string
@@ -179,7 +183,7 @@ async function heldNetwork(db: Db, owner: OwnerId): Promise<bigint> {
       where (a.id = ${owner} or a.id in (select app_id from members where account_id = ${owner} and role = 'owner'))
         and coalesce(o.account_id, a.id) = ${owner} and not coalesce(b.is_platform_owned, false)
     )
-    select (select coalesce(sum(ceil((amount_attos - used_attos) * 10::numeric ^ 18 / retail_ratio)), 0)
+    select (select coalesce(sum(ceil((amount_attos - used_attos) * 10::numeric ^ 18 / greatest(retail_ratio, ${leastRatio}::numeric))), 0)
             from leases
             where app_id in (select id from own))
            + (select coalesce(sum(coalesce(network_attos, bound_attos)), 0)

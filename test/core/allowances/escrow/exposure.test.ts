@@ -1,7 +1,9 @@
 import { credentials } from '@grpc/grpc-js'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { countExposure } from '../../../../core/allowances/exposure/store.ts'
 import { connectCore } from '../../../../deploy/cli/client.ts'
 import { unary } from '../../../../core/lib/grpc.ts'
+import { tx } from '../../../../core/lib/sql.ts'
 import { NetworkQuotaServiceClient } from '../../../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import { serviceTokenHeader, sessionHeader } from '../../../../proto/headers.ts'
 import { type Person, logIn, manage } from '../../../support/people.ts'
@@ -57,8 +59,12 @@ const as = (session?: string) => ({
   },
 })
 
+/** As a source observes it: a price that an operator records serves for a day. */
 const observeRate = () =>
-  core.as().recordRate({ usdPerEth: '3000', observedAt: core.clock.now().toISOString() })
+  core.sql.query(
+    `insert into rates (usd_attos_per_eth, source, observed_at, created_at) values (3000 * 10::numeric ^ 18, 'test', $1, $1)`,
+    [core.clock.now()],
+  )
 
 /** An app of the owner whose users have 1,000 USD. */
 async function newApp(by: Person = owner, more: object = {}): Promise<TestApp> {
@@ -80,6 +86,14 @@ const sell = (clientId: string, rate: string | null) =>
      order by version desc
      limit 1`,
     [clientId, rate],
+  )
+
+const setPlatformOwned = (app: TestApp, isPlatformOwned: boolean) =>
+  core.sql.query(
+    `insert into billing_settings (app_id, is_platform_owned, updated_at)
+     select app_id, $2, now() from clients where client_id = $1
+     on conflict (app_id) do update set is_platform_owned = $2`,
+    [app.clientId, isPlatformOwned],
   )
 
 let sequence = 0
@@ -170,7 +184,7 @@ describe('the network cost that an owner has not paid', () => {
     core.clock.advance(20 * 60 * second)
     await book(app, 'ada', 0.4)
     expect(await unpaid()).toBeCloseTo(0.44)
-    await observeRate()
+    await core.as().recordRate({ usdPerEth: '3000', observedAt: core.clock.now().toISOString() })
     await until(async () => (await unpaid()) === 0.4)
   })
 
@@ -209,14 +223,34 @@ describe('the network cost that an owner has not paid', () => {
     const app = await newApp()
     await book(app, 'ada', 2)
     expect(await reserve(app, 'ada', 0.1)).toBe(reached)
-    await core.sql.query(
-      `insert into billing_settings (app_id, is_platform_owned, updated_at)
-       select app_id, true, now() from clients where client_id = $1`,
-      [app.clientId],
-    )
+    await setPlatformOwned(app, true)
     expect(await reserve(app, 'ada', 100)).toBe('')
     await book(app, 'ada', 2)
     expect(await unpaid()).toBe(0)
+  })
+
+  it('counts a lease of a free plan when its app is no longer platform-owned', async () => {
+    const app = await newApp()
+    await sell(app.clientId, '0')
+    await setPlatformOwned(app, true)
+    const { lease, retailRatio } = await sidecar.lend(app, 'ada', { boundUsdAttos: attos(1e-8) })
+    expect([dollars(lease?.amountUsdAttos), retailRatio]).toEqual([4e-8, '0'])
+    await setPlatformOwned(app, false)
+    expect(await reserve(await newApp(), 'bob', 0.5)).toBe('')
+    expect(await unpaid()).toBeCloseTo(0.54)
+  })
+
+  it('finds what is held by the pending authorisations of the apps alone', async () => {
+    await reserve(await newApp(), 'ada', 0.5)
+    await tx(core.sql, async (db) => {
+      await db.query('set local enable_seqscan = off')
+      const at = core.clock.now()
+      expect(await countExposure(db, owner.accountId, at)).toBe(BigInt(attos(0.5)))
+      const { rows } = await db.query(
+        `select pg_stat_get_xact_numscans('authorisations_held'::regclass)::int as scans`,
+      )
+      expect(rows).toEqual([{ scans: 1 }])
+    })
   })
 
   it('stays with its owner when the app gets another', async () => {
