@@ -65,9 +65,10 @@ export function loginSource(
   email: string,
   { devices, trustedProxyHops }: Pick<PagesDeps, 'devices' | 'trustedProxyHops'>,
 ) {
-  const device = devices.deviceOf(request)
-  return device?.account === accountName(email)
-    ? { source: `device:${device.id}`, isKnownDevice: true }
+  const account = accountName(email)
+  // The account, not the device: each login without a cookie makes a new device, so one person can have any number.
+  return devices.deviceOf(request)?.account === account
+    ? { source: `account:${account}`, isKnownDevice: true }
     : { source: fingerprint(addressOf(request, trustedProxyHops)), isKnownDevice: false }
 }
 

@@ -2,7 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 
 /** Where an attempt waits. */
 export interface QueuePlace {
-  /** Name of the address, device or one-time link that the attempt came from. Undefined has no limit of its own. */
+  /** Name of the address, account or one-time link that the attempt belongs to. Undefined has no limit of its own. */
   readonly source?: string | undefined
   /** Whether the attempt has proven something: a device of the account, a valid one-time link, or an operator. */
   readonly isKnown: boolean
@@ -13,6 +13,8 @@ const running = 2
 /** Places for known sources, and as many for strangers. */
 const waitingMax = 64
 const waitingPerSource = 2
+/** After so many known sources in a row a stranger runs. */
+const knownInARowMax = 4
 
 interface Waiting {
   readonly source: string | undefined
@@ -20,13 +22,15 @@ interface Waiting {
 }
 
 /**
- * Limits how many passwords are hashed at the same time. Known sources have places that strangers cannot fill, and run
- * before them. A source waits in at most two places, so that one address does not fill the places of all.
+ * Limits how many passwords are hashed at the same time. Known sources have places that strangers cannot fill. Four of
+ * them run before each stranger, so that both advance. A source waits in at most two places, so that one address or
+ * account does not fill the places of all.
  */
 export function createPasswordQueue() {
   const known: Waiting[] = []
   const strangers: Waiting[] = []
   let busy = 0
+  let knownInARow = 0
 
   /** Runs the work when there is room. RATE_LIMITED when its places are taken. */
   async function run<T>(place: QueuePlace, work: () => Promise<T>): Promise<T> {
@@ -35,11 +39,18 @@ export function createPasswordQueue() {
     try {
       return await work()
     } finally {
-      const next = known.shift() ?? strangers.shift()
+      const next = takeNext()
       // The work that ended passes its place on, so `busy` does not change.
       if (next) next.start()
       else busy--
     }
+  }
+
+  function takeNext(): Waiting | undefined {
+    const isStrangersTurn = known.length === 0 || knownInARow >= knownInARowMax
+    const stranger = isStrangersTurn ? strangers.shift() : undefined
+    knownInARow = stranger ? 0 : knownInARow + 1
+    return stranger ?? known.shift()
   }
 
   function wait({ source, isKnown }: QueuePlace): Promise<void> {

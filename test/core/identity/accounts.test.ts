@@ -156,11 +156,25 @@ describe('an account', () => {
     const strangers = atOnce(100, (i) =>
       outcome(logIn('device@example.com', 'wrong password', { source: `stranger ${i}` })),
     )
-    const device = { source: 'device:1', isKnownDevice: true }
+    const device = { source: 'account:1', isKnownDevice: true }
     const known = await outcome(logIn('device@example.com', password, device))
     const left = await Promise.race([strangers, 'strangers wait'])
     expect([known, left]).toEqual(['OK', 'strangers wait'])
     expect(await strangers).toContain('RATE_LIMITED')
+  })
+
+  it('logs in a stranger while known devices fill their places', async () => {
+    const ended: string[] = []
+    const attempt = async (source: string, isKnownDevice: boolean) => {
+      const end = await outcome(logIn('missing@example.com', password, { source, isKnownDevice }))
+      ended.push(source)
+      return end
+    }
+    const ends = await atOnce(31, (i) =>
+      i === 10 ? attempt('stranger', false) : attempt(`account:${i}`, true),
+    )
+    expect(new Set(ends)).toEqual(new Set(['CREDENTIAL_INVALID']))
+    expect(ended.indexOf('stranger')).toBeLessThan(25)
   })
 })
 

@@ -354,6 +354,28 @@ describe('a rate limit', () => {
       expect((await send(form, { cookie: `${cookie}x` })).status).toBe(429)
     })
 
+    it('gives all known browsers of one account the same places', async () => {
+      await limited(noOther, { trustedProxyHops: 1 })
+      const form = await formCookie()
+      const logInAs = async (email: string, cookie = '') => {
+        const answer = await send(form, { email, cookie })
+        const request = asRecord(harness.core.calls.findLast(({ rpc }) => rpc === 'logIn')?.request)
+        const { source, isKnownDevice } = request
+        return { cookie: deviceCookie(answer), place: { source, isKnownDevice } }
+      }
+      const emails = ['ada@example.com', 'ADA@example.com', 'bob@example.com']
+      const stranger = (await logInAs('ada@example.com')).place
+      const places: { source: unknown; isKnownDevice: unknown }[] = []
+      for (const email of emails) {
+        const { cookie } = await logInAs(email)
+        places.push((await logInAs(email, cookie)).place)
+      }
+      expect(stranger.isKnownDevice).toBe(false)
+      expect(places.map(({ isKnownDevice }) => isKnownDevice)).toEqual([true, true, true])
+      const [first, second, ofBob] = places.map(({ source }) => source)
+      expect([second === first, ofBob === first]).toEqual([true, false])
+    })
+
     it('takes no cookie that is forged, of another account or of another purpose', async () => {
       await limited({ ...noOther, failuresPerClient: 2 }, { trustedProxyHops: 1 })
       const form = await formCookie()
