@@ -18,6 +18,7 @@ import type { Partitions } from './partition-store.ts'
 import type { Prices } from '../rating/tariff.ts'
 import { networkSale, pricesOf } from '../rating/tariff.ts'
 import { type RatedTickets, type Rating, noPeriods } from '../rating/rating.ts'
+import type { NetworkCost } from './network-cost-store.ts'
 import { isPoison } from './poison.ts'
 import { type NewTickets, executePlan, planWrite } from './write-plan.ts'
 
@@ -103,6 +104,7 @@ export function createManualIngest({
         ...rated,
         holdingRate: highRate,
         ratesKnownAt: tickets.some(({ price }) => price !== undefined) ? null : at,
+        networkCosts: networkCostsOf(places, prices, tickets),
       },
       buffers,
     )
@@ -179,6 +181,18 @@ export function createManualIngest({
 
   return { ingest, prepare }
 }
+
+// A fixed price is of a ticket that another deployment booked: its network cost was not caused today.
+const networkCostsOf = (
+  places: Uint32Array,
+  prices: readonly (TicketPrice | null)[],
+  tickets: readonly ManualTicket[],
+): NetworkCost[] =>
+  Array.from(places).flatMap((place, i) => {
+    const [ticket, price] = [tickets[place], prices[i]]
+    if (!ticket || !price || ticket.price) return []
+    return [{ appId: ticket.subject.appId, cost: price.cost }]
+  })
 
 export type ManualIngest = ReturnType<typeof createManualIngest>
 

@@ -82,6 +82,8 @@ export interface NewTickets extends RatedTickets {
   readonly holdingRate: EthRate
   /** When the rates were read; null for prices that were fixed elsewhere. */
   readonly ratesKnownAt: Date | null
+  /** What counts as unpaid network cost; absent: the cost of all priced tickets. */
+  readonly networkCosts?: readonly NetworkCost[]
 }
 
 /** New tickets with everything that is written of them. */
@@ -184,7 +186,7 @@ export async function executePlan(
   const settling = listSettling(plan)
   const chargeOptions = { id: chargeId, at, ratesKnownAt, settling, confirm }
   const charged = await options.charge(db, charges, chargeOptions)
-  await addNetworkCosts(db, sessions.map(networkCostOf), at)
+  await addNetworkCosts(db, plan.networkCosts ?? sessions.map(networkCostOf), at)
   return {
     ...charged,
     anomalies: { forked: replayed.size, late: sumOf(sessions, ({ late }) => late), lost },

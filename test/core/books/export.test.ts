@@ -177,6 +177,9 @@ describe('tollgate import', () => {
         '1204 tickets taken in, 0 known already',
       )
       expect(await ticketsOf(to)).toEqual(original)
+      // The deployment that booked the tickets counts their network cost.
+      expect(await from.rows('select 1 from network_costs')).toHaveLength(1)
+      expect(await to.rows('select 1 from network_costs')).toEqual([])
       expect(
         (await run('import', path('move.zst'), '--app', to.app.clientId, '--json')).text,
       ).toContain('"duplicates": 1204')
