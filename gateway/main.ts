@@ -1,4 +1,5 @@
 import type { EnvReader } from '../core/lib/env.ts'
+import { mergeParts } from '../core/lib/http.ts'
 import { runProcess, settlesWithin } from '../core/lib/process.ts'
 import { readSidecarConfig } from '../sidecar/config.ts'
 import { startSidecar } from '../sidecar/server.ts'
@@ -24,7 +25,7 @@ await runProcess({
       (await startSidecar({ ...settings, listen: { ...settings.listen, ...loopback } }, deps))
     const gateway = await startGateway(config, { ...deps, webhook: sidecar?.webhook })
     return {
-      ready: async () => ({ ...(await gateway.ready()), ...(await sidecar?.ready()) }),
+      ready: async () => mergeParts(await Promise.all([gateway.ready(), sidecar?.ready() ?? {}])),
       stop: async () => {
         const drained = gateway.stop()
         // Requests that the gateway still answers need the sidecar, so it stops later, but does not wait for a stalled upload.

@@ -207,11 +207,13 @@ const changeOf = ({
   billingMode,
   endUserCap,
   isPlatformOwned,
+  servesEveryApp,
   platformCutPercent,
 }: Omit<pb.ReplaceBillingSettingsRequest, 'clientId'>): SettingsChange => ({
   ...(billingMode === undefined ? {} : { billingMode: parseBillingMode(billingMode) }),
   ...(endUserCap === undefined ? {} : { endUserCap: parseCap(endUserCap) }),
   ...(isPlatformOwned === undefined ? {} : { isPlatformOwned }),
+  ...(servesEveryApp === undefined ? {} : { servesEveryApp }),
   ...(platformCutPercent === undefined ? {} : { cut: parsePercent(platformCutPercent) }),
 })
 
@@ -221,6 +223,7 @@ const toSettings = (settings: AppSettings): pb.BillingSettings => ({
   endUserCap: settings.cap,
   isDefaultCap: settings.endUserCap === null,
   isPlatformOwned: settings.isPlatformOwned,
+  servesEveryApp: settings.servesEveryApp,
   platformCutPercent: formatPercent(settings.cut),
   plannedCuts: settings.plannedCuts.map(({ since, basisPoints }) => ({
     since: since.toISOString(),

@@ -24,6 +24,7 @@ export interface SettingsChange {
   /** Null: the deployment's. */
   readonly endUserCap?: number | null
   readonly isPlatformOwned?: boolean
+  readonly servesEveryApp?: boolean
   /** Hundredths of a percent; null takes no cut. */
   readonly cut?: bigint | null
 }
@@ -70,9 +71,7 @@ export function createSettings({ pool, cuts, chainCut, endUserCap, now }: Settin
     await tx(pool, async (db) => {
       const at = now()
       const before = await store.lockSettings(db, app, at)
-      const servesEveryApp = changed.isPlatformOwned ?? before.servesEveryApp
-      const settings = { ...before, ...changed, servesEveryApp }
-      await store.saveSettings(db, app, { settings, at })
+      await store.saveSettings(db, app, { settings: applyChange(before, changed), at })
       const since = cut === undefined ? undefined : await cuts.set(db, app, cut)
       if (since) await chainCut(db, app, since)
       await audit(db, {
@@ -106,6 +105,14 @@ export function createSettings({ pool, cuts, chainCut, endUserCap, now }: Settin
 }
 
 export type BillingSettings = ReturnType<typeof createSettings>
+
+/** CONFLICT if an app that is not platform-owned is to serve every app. */
+function applyChange(before: Settings, change: Partial<Settings>): Settings {
+  const settings = { ...before, ...change }
+  if (change.servesEveryApp && !settings.isPlatformOwned)
+    throw new DomainError('CONFLICT', 'only a platform-owned app can serve every app')
+  return { ...settings, servesEveryApp: settings.isPlatformOwned && settings.servesEveryApp }
+}
 
 export function parseBillingMode(text: string): BillingMode {
   const mode = billingModes.find((known) => known === text)

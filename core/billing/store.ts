@@ -38,7 +38,7 @@ export interface Settings {
   /** Null: the deployment's. */
   readonly endUserCap: number | null
   readonly isPlatformOwned: boolean
-  /** Its M2M client creates users of every app at the builder API. Set by a command, never by the creation of an app. */
+  /** The M2M client of this platform-owned app creates users of every app at the builder API. */
   readonly servesEveryApp: boolean
 }
 

@@ -33,15 +33,18 @@ export function listenError(
   error: NodeJS.ErrnoException,
   at: { host: string; port: number; setting: string },
 ): Error {
+  const { code } = error
+  const isHostWrong = code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' || code === 'EAI_AGAIN'
   const why =
-    error.code === 'EADDRINUSE'
+    code === 'EADDRINUSE'
       ? 'is already in use'
-      : error.code === 'EACCES'
+      : code === 'EACCES'
         ? 'needs more rights'
-        : `cannot be opened (${error.code ?? error.message})`
-  return new Error(`port ${at.port} on ${at.host} ${why}; set ${at.setting} to another port`, {
-    cause: error,
-  })
+        : `cannot be opened (${code ?? error.message})`
+  const cure = isHostWrong
+    ? `${at.host} is no address of this machine`
+    : `set ${at.setting} to another port`
+  return new Error(`port ${at.port} on ${at.host} ${why}; ${cure}`, { cause: error })
 }
 
 export const hostForUrl = (host: string): string =>
@@ -70,6 +73,18 @@ export type PartState = 'ok' | 'degraded' | 'unavailable'
 export type Parts = Readonly<Record<string, PartState>>
 
 export type Readiness = () => Promise<Parts>
+
+const states: readonly PartState[] = ['ok', 'degraded', 'unavailable']
+
+/** The parts of processes that run as one. A name that several have gets the worse state. */
+export function mergeParts(all: readonly Parts[]): Parts {
+  const merged = new Map<string, PartState>()
+  for (const [name, state] of all.flatMap((parts) => Object.entries(parts))) {
+    const before = merged.get(name) ?? 'ok'
+    merged.set(name, states.indexOf(state) > states.indexOf(before) ? state : before)
+  }
+  return Object.fromEntries(merged)
+}
 
 /** The states of parts that answer or not; without the `essential` ones the process cannot do its work. */
 export const partStates = (

@@ -55,6 +55,7 @@ const subjects = new Set([
   'purpose',
   'reason',
   'role',
+  'servesEveryApp',
   'source',
   'starterUsdMicros',
   'underNewId',

@@ -84,6 +84,7 @@ export async function requireFreePorts(
   if (!first) return
   if (conflicts.length === 1) throw listenError(first.error, first.at)
   const list = conflicts.map(({ at }) => `${at.port} (${at.setting})`).join(', ')
+  if (first.error.code !== 'EADDRINUSE') throw listenError(first.error, first.at)
   throw new Error(
     `ports ${list} cannot be opened, most likely because they are in use; set PORT_BASE to move all ports, or each to another port`,
   )

@@ -44,7 +44,8 @@ export async function ensureQuickstart({
     const previous = await readQuickstart(dataDir)
     const app =
       (previous && (await renewDemoApp(core, demoAppOf(previous)))) ??
-      (await findDemoApp({ core, pages })) ??
+      // Another data directory may run on the same external database: its demo app stays as it is.
+      (database === 'embedded' ? await findDemoApp({ core, pages }) : null) ??
       (await createDemoApp(core))
     // The one who runs everything in one process is its platform admin.
     await core
@@ -65,7 +66,12 @@ export async function ensureQuickstart({
 async function ownByPlatform(core: CoreClient, { clientId }: DemoApp): Promise<void> {
   const { settings } = await core.readBillingSettings({ clientId })
   if (settings?.isPlatformOwned) return
-  const unchanged = { billingMode: undefined, endUserCap: undefined, platformCutPercent: undefined }
+  const unchanged = {
+    billingMode: undefined,
+    endUserCap: undefined,
+    servesEveryApp: undefined,
+    platformCutPercent: undefined,
+  }
   await core.replaceBillingSettings({ ...unchanged, clientId, isPlatformOwned: true })
 }
 

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { startCore } from '../../core/app.ts'
 import { startEmbeddedPostgres } from '../../core/db/embedded/embedded.ts'
 import type { Env } from '../../core/lib/env.ts'
-import { createAdminServer, listen } from '../../core/lib/http.ts'
+import { createAdminServer, listen, mergeParts } from '../../core/lib/http.ts'
 import type { Log } from '../../core/lib/log.ts'
 import { connectRedis, redisAnswers } from '../../core/lib/redis.ts'
 import { addressOf } from '../../core/lib/settings.ts'
@@ -123,11 +123,8 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
     adminPort: localPort(settings.adminHost, settings.adminPort),
   })
   stopping.add('gateway', gateway.stop)
-  const ready = async () => ({
-    ...(await core.ready()),
-    ...(await sidecar.ready()),
-    ...(await gateway.ready()),
-  })
+  const ready = async () =>
+    mergeParts(await Promise.all([core.ready(), sidecar.ready(), gateway.ready()]))
   const admin = await listen(createAdminServer({ metrics: [metrics], ready }), {
     host: settings.adminHost,
     port: settings.adminPort,

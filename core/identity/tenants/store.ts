@@ -44,12 +44,12 @@ export const findSecrets = (
     ),
   )
 
-/** Returns true if a platform admin has marked the app as the platform's own since it was created. */
+/** Returns whether the app's M2M client serves every app (docs/billing.md). An older core ends `is_platform_owned` alone. */
 export async function servesEveryApp(db: Db, app: AppId): Promise<boolean> {
   const { serves } = await one<{ serves: boolean }>(
     db,
     sql`
-    select exists (select from billing_settings where app_id = ${app} and serves_every_app) as serves`,
+    select exists (select from billing_settings where app_id = ${app} and is_platform_owned and serves_every_app) as serves`,
   )
   return serves
 }

@@ -18,6 +18,9 @@ export const BillingSettings = named(
     endUserCap: Type.Integer({ description: 'Active end users that the app may have.' }),
     isDefaultCap: Type.Boolean({ description: "The cap is the deployment's." }),
     isPlatformOwned: Type.Boolean({ description: "One of the platform's own apps." }),
+    servesEveryApp: Type.Boolean({
+      description: 'Its M2M client creates users of every app at the builder API.',
+    }),
     platformCutPercent: Percent("The platform's cut now; null when none is configured."),
     plannedCuts: Type.Array(
       Type.Object({ percent: Percent('null takes none.'), since: Instant('When it begins.') }),
@@ -40,6 +43,9 @@ const ChangeBody = Type.Object(
       }),
     ),
     isPlatformOwned: Type.Optional(Type.Boolean()),
+    servesEveryApp: Type.Optional(
+      Type.Boolean({ description: '409 for an app that is not platform-owned.' }),
+    ),
     platformCutPercent: Type.Optional(
       Percent('With at most two places; null takes none. A change begins a minute later.'),
     ),
@@ -94,11 +100,13 @@ const toChange = ({
   billingMode,
   endUserCap,
   isPlatformOwned,
+  servesEveryApp,
   platformCutPercent,
 }: Static<typeof ChangeBody>) => ({
   billingMode,
   endUserCap: endUserCap === undefined ? undefined : String(endUserCap ?? 'default'),
   isPlatformOwned,
+  servesEveryApp,
   platformCutPercent:
     platformCutPercent === undefined ? undefined : String(platformCutPercent ?? 'none'),
 })
@@ -109,6 +117,7 @@ export const toBillingSettings = (settings: SettingsMessage) => ({
   endUserCap: settings.endUserCap,
   isDefaultCap: settings.isDefaultCap,
   isPlatformOwned: settings.isPlatformOwned,
+  servesEveryApp: settings.servesEveryApp,
   platformCutPercent: toPercent(settings.platformCutPercent),
   plannedCuts: settings.plannedCuts.map(({ percent, since }) => ({
     percent: toPercent(percent),

@@ -26,6 +26,7 @@ const unchanged = {
   billingMode: undefined,
   endUserCap: undefined,
   isPlatformOwned: undefined,
+  servesEveryApp: undefined,
   platformCutPercent: undefined,
 }
 const settle = (app: TestApp, values: Partial<Omit<ReplaceBillingSettingsRequest, 'clientId'>>) =>

@@ -27,6 +27,7 @@ const unchanged = {
   billingMode: undefined,
   endUserCap: undefined,
   isPlatformOwned: undefined,
+  servesEveryApp: undefined,
   platformCutPercent: undefined,
 }
 const change = async (values: Partial<typeof unchanged | Record<string, unknown>>) =>
@@ -49,6 +50,7 @@ describe('what the platform settles for an app', () => {
       endUserCap: 10_000,
       isDefaultCap: true,
       isPlatformOwned: false,
+      servesEveryApp: false,
       platformCutPercent: undefined,
       plannedCuts: [],
     })
@@ -64,6 +66,16 @@ describe('what the platform settles for an app', () => {
     })
     const back = { billingMode: 'owner_rollup', endUserCap: 'default', isPlatformOwned: false }
     expect(await change(back)).toMatchObject({ endUserCap: 10_000, isDefaultCap: true })
+  })
+
+  it('let only a platform-owned app serve every app', async () => {
+    await expect(change({ servesEveryApp: true })).rejects.toMatchObject({ reason: 'CONFLICT' })
+    const both = { isPlatformOwned: true, servesEveryApp: true }
+    expect(await change(both)).toMatchObject(both)
+    expect(await change({ isPlatformOwned: true })).toMatchObject(both)
+    expect(await change({ isPlatformOwned: false })).toMatchObject({ servesEveryApp: false })
+    expect(await change({ isPlatformOwned: true })).toMatchObject({ servesEveryApp: false })
+    await change({ isPlatformOwned: false })
   })
 
   it('writes each change to the audit log', async () => {

@@ -352,6 +352,7 @@ describe('tollgate verify, of prices that have sold nothing', () => {
         billingMode: undefined,
         endUserCap: undefined,
         isPlatformOwned: undefined,
+        servesEveryApp: undefined,
         platformCutPercent,
       })
     }

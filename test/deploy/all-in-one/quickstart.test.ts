@@ -29,7 +29,7 @@ const addressOf = ({ target }: { target: string }) => ({
 })
 
 /** What `npm start` does for its folder once core runs. */
-async function start(): Promise<Quickstart> {
+async function start(database: Quickstart['database'] = 'embedded'): Promise<Quickstart> {
   const { target } = core.core
   const address = addressOf({ target })
   const urls = { platformUrl: url, builderUrl: url, sidecarUrl: url, adminUrl: url, issuer: url }
@@ -39,7 +39,7 @@ async function start(): Promise<Quickstart> {
     gateway: address,
     webhookSecret: 'w',
     addresses: { ...urls, coreTarget: target },
-    database: 'embedded',
+    database,
   })
   secretly(quickstart.m2mClientSecret)
   secretly(quickstart.ownerPassword)
@@ -110,6 +110,19 @@ describe('the demo app of npm start', () => {
     expect(second.ownerPassword).not.toBe(first.ownerPassword)
     expect(await works(second)).toBe(true)
     expect(await demoApps()).toHaveLength(1)
+  })
+
+  it('stays as it is when another data directory uses its external database', async () => {
+    const first = await start('external')
+    await writeFile(quickstartPath(dataDir), '{}')
+    const second = await start('external')
+    expect(second.clientId).not.toBe(first.clientId)
+    expect(await works(first)).toBe(true)
+    await core.sql.query(
+      "update apps set status = 'deleted', deleted_at = now() where id in (select app_id from clients where client_id = $1)",
+      [second.clientId],
+    )
+    await writeFile(quickstartPath(dataDir), '{}')
   })
 
   it('is not an app of another owner that has its name', async () => {

@@ -76,6 +76,7 @@ const writes = [
   'billing mode --app app_1 merchant',
   'billing cap --app app_1 3',
   'billing platform-owned --app app_1 yes',
+  'billing serves-every-app --app app_1 yes',
   'plan create --app app_1 --name Pro',
   'plan update 1 --app app_1 --name Pro',
   'plan delete 1 --app app_1',

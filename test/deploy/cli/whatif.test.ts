@@ -45,6 +45,7 @@ async function spend(): Promise<void> {
     billingMode: undefined,
     endUserCap: undefined,
     isPlatformOwned: undefined,
+    servesEveryApp: undefined,
     platformCutPercent: '12.5',
   })
   atHour(3)

@@ -184,9 +184,9 @@ describe('the exchange', () => {
 
   async function own(tenant: Tenant, owned: boolean): Promise<void> {
     await builder.real.core.sql.query(
-      `insert into billing_settings (app_id, serves_every_app, updated_at)
-       select app_id, $2, now() from clients where client_id = $1
-       on conflict (app_id) do update set serves_every_app = $2`,
+      `insert into billing_settings (app_id, is_platform_owned, serves_every_app, updated_at)
+       select app_id, true, $2, now() from clients where client_id = $1
+       on conflict (app_id) do update set is_platform_owned = true, serves_every_app = $2`,
       [tenant.clientId, owned],
     )
   }

@@ -35,15 +35,23 @@ describe('who may create users', () => {
     secretly(String(body['apiKey']))
   })
 
-  it("is the M2M client of an app that was marked as the platform's, for any app", async () => {
+  it('is the M2M client of a platform-owned app that serves every app', async () => {
     const platform = await builder.real.core.newApp({ isCustomer: false })
     const json = { externalUserId: someone(), issueApiKey: false }
     expect(verdictOf(await create(json, platform.basic))).toBe('404 not_found')
     const target = builder.real.core.core.target
     const operator = connectCore({ target, token: serviceToken, tls: undefined })
     const { clientId } = platform
-    const same = { billingMode: undefined, endUserCap: undefined, platformCutPercent: undefined }
+    const same = {
+      billingMode: undefined,
+      endUserCap: undefined,
+      isPlatformOwned: undefined,
+      servesEveryApp: undefined,
+      platformCutPercent: undefined,
+    }
     await operator.replaceBillingSettings({ ...same, clientId, isPlatformOwned: true })
+    expect(verdictOf(await create(json, platform.basic))).toBe('404 not_found')
+    await operator.replaceBillingSettings({ ...same, clientId, servesEveryApp: true })
     operator.close()
     expect(verdictOf(await create(json, platform.basic))).toBe('201')
     const unknown = await builder.ask('POST', usersOf(unknownApp()), {

@@ -64,6 +64,7 @@ describe('the webhook, of a user that the activation gate does not let be made',
       endUserCap: '1',
       billingMode: undefined,
       isPlatformOwned: undefined,
+      servesEveryApp: undefined,
       platformCutPercent: undefined,
     })
     expect(await ask('ada', state())).toMatchObject({ status: 200 })

@@ -27,7 +27,11 @@ export const billing: Command = {
       },
       {
         syntax: 'tollgate billing platform-owned [--app APP] (yes | no) [--json]',
-        text: "Says whether the app is one of the platform's own, which the cost side of the activation gate exempts and whose M2M client creates users of any app at the builder API.",
+        text: "Says whether the app is one of the platform's own, which the cost side of the activation gate and the bound of unpaid network cost exempt.",
+      },
+      {
+        syntax: 'tollgate billing serves-every-app [--app APP] (yes | no) [--json]',
+        text: 'Changes whether the M2M client of a platform-owned app creates users of every app at the builder API.',
       },
     ],
     examples: [
@@ -52,25 +56,28 @@ export const billing: Command = {
   },
 }
 
+const verbs = ['cut', 'mode', 'cap', 'platform-owned', 'serves-every-app']
+
 type Change = Omit<ReplaceBillingSettingsRequest, 'clientId'>
 
 const unchanged: Change = {
   billingMode: undefined,
   endUserCap: undefined,
   isPlatformOwned: undefined,
+  servesEveryApp: undefined,
   platformCutPercent: undefined,
 }
 
 function changeOf(verb: string, value: string | undefined): Change {
-  if (!['cut', 'mode', 'cap', 'platform-owned'].includes(verb))
-    throw new UsageError('billing takes "show", "cut", "mode", "cap" or "platform-owned"')
+  if (!verbs.includes(verb))
+    throw new UsageError(`billing takes "show" or one of: ${verbs.join(', ')}`)
   if (value === undefined) throw new UsageError(`billing ${verb} needs a value`)
   if (verb === 'cut') return { ...unchanged, platformCutPercent: value }
   if (verb === 'mode') return { ...unchanged, billingMode: value }
   if (verb === 'cap') return { ...unchanged, endUserCap: value }
-  if (value !== 'yes' && value !== 'no')
-    throw new UsageError('billing platform-owned takes "yes" or "no"')
-  return { ...unchanged, isPlatformOwned: value === 'yes' }
+  if (value !== 'yes' && value !== 'no') throw new UsageError(`billing ${verb} takes "yes" or "no"`)
+  const name = verb === 'platform-owned' ? 'isPlatformOwned' : 'servesEveryApp'
+  return { ...unchanged, [name]: value === 'yes' }
 }
 
 function linesOf(settings: BillingSettings): string[] {
@@ -88,6 +95,7 @@ function linesOf(settings: BillingSettings): string[] {
       `at most ${settings.endUserCap}${settings.isDefaultCap ? " (the deployment's)" : ''}`,
     ],
     ['platform-owned', settings.isPlatformOwned ? 'yes' : 'no'],
+    ['serves every app', settings.servesEveryApp ? 'yes' : 'no'],
   ]
   return properties(rows)
 }

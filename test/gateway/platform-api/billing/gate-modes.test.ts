@@ -66,6 +66,7 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
       clientId: app.clientId,
       billingMode,
       isPlatformOwned: undefined,
+      servesEveryApp: undefined,
       platformCutPercent: undefined,
       endUserCap,
     })

@@ -40,6 +40,7 @@ const settle = (values: object) =>
     billingMode: undefined,
     endUserCap: undefined,
     isPlatformOwned: undefined,
+    servesEveryApp: undefined,
     platformCutPercent: undefined,
     ...values,
   })

@@ -33,6 +33,7 @@ describe('what the platform settles for an app', () => {
       endUserCap: 10_000,
       isDefaultCap: true,
       isPlatformOwned: false,
+      servesEveryApp: false,
       platformCutPercent: null,
       plannedCuts: [],
     })
