@@ -1,8 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { LRUCache } from 'lru-cache'
 import { fingerprint } from '../../core/lib/crypto.ts'
 import { looksLikeToken } from '../../core/lib/foreign-tokens/form.ts'
 import { DomainError, type Reason, reasons } from '../../proto/errors.ts'
-import { isBearer, parseBasic } from '../auth/credentials.ts'
+import { bearerToken, isBearer, parseBasic } from '../auth/credentials.ts'
 import { textMember } from '../http/body.ts'
 import type { LimitSettings } from './config.ts'
 import type { Counters, Reservation } from './counters.ts'
@@ -21,6 +22,8 @@ interface Credential {
   readonly name: string
   /** Whose failures it counts among: the client that it names, or itself when it names none. */
   readonly party: string
+  /** Whether it is a JWT, which is remembered for a short time and in this process alone. */
+  readonly isToken: boolean
   /** Whether that refusal is about this credential. */
   readonly isRefusedBy: (outcome: RequestEnd) => boolean
 }
@@ -42,16 +45,20 @@ export interface CredentialLimitsDeps {
 
 // At one address, of the credentials that nobody knows yet, once it has failed too often.
 const slowed = { running: 4, waiting: 2_000 }
+// Most JWTs expire within minutes, and each is another name: they must not evict secrets from the counters' memory.
+const tokenMemory = { max: 10_000, ttl: 300_000 }
 
 /**
  * Limits of wrong credentials (docs/operations.md, "Rate limits"). A credential that has worked in the last day is
  * *known*: what others do, at its address or in its client's name, never refuses it. Any other counts as a failure before
  * it is checked, so that parallel guesses count as well, and is taken back when it works: among the failures of its
  * address in the name of one client, which refuse when there are too many, and among all failures of its address, which
- * slow down and never refuse.
+ * slow down and never refuse. Where only wrong credentials are limited, a JWT is none: it cannot be guessed, and an
+ * expired one is no attack.
  */
 export function createCredentialLimits({ settings, counters, refuse }: CredentialLimitsDeps) {
   const rooms = createWaitingRooms(slowed)
+  const memory = createMemory(counters)
   /** Credentials that are being checked for the first time; others with the same one wait for the answer. */
   const firstChecks = new Map<string, Promise<void>>()
 
@@ -65,7 +72,7 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
     address: string,
   ): Promise<CredentialAdmission> {
     const credentials = credentialsOf(request)
-    if (credentials.length === 0) return withoutCredential(address)
+    if (credentials.length === 0) return isExempt(request) ? exempt : withoutCredential(address)
     const admissions: SingleAdmission[] = []
     const settle = (outcome: RequestEnd): void =>
       admissions.forEach((admission) => admission.settle(outcome))
@@ -94,12 +101,12 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
     address: string,
     credential: Credential,
   ): Promise<SingleAdmission> {
-    if (await counters.isRemembered(credential.name)) return known(credential, address)
+    if (await memory.has(credential)) return known(credential, address)
     const check = firstChecks.get(credential.name)
     // Nothing is awaited between here and the start of the first check: of those at once, one is the first.
     if (check === undefined) return admitUnknown(reply, address, credential)
     await check
-    return (await counters.isRemembered(credential.name))
+    return (await memory.has(credential))
       ? known(credential, address)
       : admitUnknown(reply, address, credential)
   }
@@ -146,17 +153,17 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
   ): void {
     if (credential.isRefusedBy(outcome)) return
     for (const reservation of reservations) reservation.takeBack()
-    if (outcome.status < 400) counters.remember(credential.name)
+    if (outcome.status < 400) memory.add(credential)
   }
 
   const known = (credential: Credential, address: string): SingleAdmission => ({
     credential,
     isSlow: false,
     settle(outcome) {
-      const { name, party, isRefusedBy } = credential
-      if (outcome.status < 400) counters.remember(name)
+      const { party, isRefusedBy } = credential
+      if (outcome.status < 400) memory.add(credential)
       if (!isRefusedBy(outcome)) return
-      counters.forget(name)
+      memory.delete(credential)
       void counters.add(ofParty(party, address))
       void counters.add(ofAddress(address))
     },
@@ -172,11 +179,30 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
   return { admit }
 }
 
+/** Credentials that worked: secrets in the counters, for a day and all gateways; JWTs here. */
+function createMemory(counters: Counters) {
+  const tokens = new LRUCache<string, true>(tokenMemory)
+  return {
+    has: async ({ name, isToken }: Credential): Promise<boolean> =>
+      isToken ? tokens.has(name) : counters.isRemembered(name),
+    add({ name, isToken }: Credential): void {
+      if (isToken) tokens.set(name, true)
+      else counters.remember(name)
+    },
+    delete({ name, isToken }: Credential): void {
+      if (isToken) tokens.delete(name)
+      else counters.forget(name)
+    },
+  }
+}
+
 interface SingleAdmission {
   readonly credential: Credential
   readonly isSlow: boolean
   settle(outcome: RequestEnd): void
 }
+
+const exempt: CredentialAdmission = { isSlowed: () => false, settle: () => {} }
 
 const isUnauthorized = ({ status, reason }: RequestEnd): boolean =>
   status === 401 || (reason !== undefined && reasons[reason].http === 401)
@@ -189,6 +215,7 @@ const credentialsOf = (request: FastifyRequest): Credential[] =>
 
 /** The secret, key or token of the caller; null when it has none. One-time codes prove nothing for a second request. */
 function callerOf(request: FastifyRequest): Credential | null {
+  if (isExempt(request)) return null
   const { headers, body } = request
   const authorization = headers.authorization ?? ''
   const pair = parseBasic(authorization) ?? pairOf(body)
@@ -201,8 +228,17 @@ function callerOf(request: FastifyRequest): Credential | null {
   if (text === undefined) return null
   const name = nameOf(request, text)
   const party = pair === null ? name : fingerprint(pair.id)
-  return { name, party, isRefusedBy: isUnauthorized }
+  return { name, party, isToken: pair === null && showsToken(request), isRefusedBy: isUnauthorized }
 }
+
+/** Whether the request shows a JWT at a route that limits nothing but wrong credentials. */
+const isExempt = (request: FastifyRequest): boolean =>
+  request.routeOptions.config.rules?.limit === 'failures' && showsToken(request)
+
+/** Whether the caller shows a JWT. A route of one secret takes no JWT, but its secret may look like one. */
+const showsToken = ({ headers, routeOptions }: FastifyRequest): boolean =>
+  routeOptions.config.rules?.guard.kind !== 'secret' &&
+  looksLikeToken(bearerToken(headers.authorization) ?? '')
 
 /** The subject token of an exchange where it is a key; null for a JWT, which no guess is. */
 function subjectKeyOf(request: FastifyRequest): Credential | null {
@@ -210,7 +246,7 @@ function subjectKeyOf(request: FastifyRequest): Credential | null {
   const text = textMember(request.body, 'subject_token')
   if (text === undefined || looksLikeToken(text)) return null
   const name = nameOf(request, `subject ${text}`)
-  return { name, party: name, isRefusedBy: isInvalidGrant }
+  return { name, party: name, isToken: false, isRefusedBy: isInvalidGrant }
 }
 
 const nameOf = ({ routeOptions }: FastifyRequest, text: string): string =>

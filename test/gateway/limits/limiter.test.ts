@@ -2,7 +2,18 @@ import { randomUUID } from 'node:crypto'
 import { isIP } from 'node:net'
 import * as fc from 'fast-check'
 import { Redis } from 'ioredis'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest'
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  inject,
+  it,
+  onTestFinished,
+} from 'vitest'
+import { fingerprint } from '../../../core/lib/crypto.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import { createLog, silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
@@ -170,6 +181,85 @@ describe('wrong credentials', () => {
     const asked = harness.core.calls.length
     expect((await readUsage('m2m_1')).status).toBe(429)
     expect(harness.core.calls).toHaveLength(asked)
+  })
+})
+
+describe('a JWT', () => {
+  const usage = `/api/v1/apps/${clientId}/usage?meter=fee_wei`
+  const few = { failuresPerAddress: 2, failuresPerClient: 2 }
+  const askUsage = (text: string) =>
+    harness.builder.ask('GET', usage, { authorization: `Bearer ${text}` })
+  const startWithEdge = async (redisUrl?: string) => {
+    at = halfPast
+    harness = await startHarness({
+      now: () => new Date(at),
+      edge: { limits: { ...wide, ...few }, redisUrl },
+      builderEdge: { port: 0, url: 'https://edge.example', corsOrigins: [], perAddress: 100 },
+    })
+  }
+
+  it('is no failure at a route that limits wrong credentials only', async () => {
+    await limited(few)
+    harness.core.refuse('queryMeter', 'TOKEN_INVALID')
+    for (const text of ['a.b.1', 'a.b.2', 'a.b.3', 'a.b.4', 'a.b.4', 'a.b.4', 'a.b.4'])
+      expect([text, (await askUsage(text)).status]).toEqual([text, 401])
+    for (const key of ['sk_a', 'sk_b']) expect((await askUsage(key)).status).toBe(401)
+    expect((await askUsage('sk_c')).status).toBe(429)
+  })
+
+  it('is a failure at other routes, and known after it has worked', async () => {
+    await startWithEdge()
+    const ask = (text: string) => harness.askEdge('GET', usage, { authorization: `Bearer ${text}` })
+    expect((await ask('a.b.known')).status).toBe(200)
+    harness.core.refuseWhen(
+      'queryMeter',
+      ({ authorization }) => !authorization.endsWith('.known'),
+      'TOKEN_INVALID',
+    )
+    const statuses: number[] = []
+    for (const text of ['a.b.1', 'a.b.2', 'a.b.3']) statuses.push((await ask(text)).status)
+    expect(statuses).toEqual([401, 401, 429])
+    const atOnce = await Promise.all(Array.from({ length: 10 }, () => ask('a.b.known')))
+    expect(new Set(atOnce.map(({ status }) => status))).toEqual(new Set([200]))
+    harness.core.reset()
+    harness.core.refuse('queryMeter', 'TOKEN_INVALID')
+    expect((await ask('a.b.known')).status).toBe(401)
+    expect((await ask('a.b.known')).status).toBe(429)
+  })
+
+  it('counts where the credential is a fixed secret, which may have the same form', async () => {
+    await limited(few, { ingestSecret: 'ingest.secret.of-at-least-32-characters' })
+    const statuses: number[] = []
+    for (const text of ['a.b.1', 'a.b.2', 'a.b.3', 'ingest.secret.of-at-least-32-characters']) {
+      const authorization = `Bearer ${text}`
+      const json = { type: 'create_signed_ticket', auth_id: `${clientId}:ada`, request_id: 'r-1' }
+      const answer = await harness.ask('POST', '/api/v1/ingest/events', { authorization, json })
+      statuses.push(answer.status)
+    }
+    expect(statuses).toEqual([401, 401, 429, 200])
+  })
+
+  it.each([inject('parts').redisUrl ?? []].flat())('is not stored in %s', async (redisUrl) => {
+    await startWithEdge(redisUrl)
+    const redis = new Redis(redisUrl)
+    onTestFinished(() => redis.disconnect())
+    const askEdge = (text: string) =>
+      harness.askEdge('GET', usage, { authorization: `Bearer ${text}` })
+    const isStored = (text: string) =>
+      redis.exists(`tollgate:known:${fingerprint(`/api/v1/apps/:clientId/usage Bearer ${text}`)}`)
+    const storesKey = async () => {
+      const key = `sk_${randomUUID()}`
+      await askUsage(key)
+      return isStored(key)
+    }
+    // The gateway stores keys as soon as it is connected.
+    await expect.poll(storesKey, { timeout: 10_000 }).toBe(1)
+    const jwts = ['usage', 'edge'].map((name) => `a.b.${name}-${randomUUID()}`)
+    const [ofUsage = '', ofEdge = ''] = jwts
+    const answers = [await askUsage(ofUsage), await askEdge(ofEdge)]
+    expect(answers.map(({ status }) => status)).toEqual([200, 200])
+    await expect.poll(storesKey).toBe(1)
+    expect(await Promise.all(jwts.map(isStored))).toEqual([0, 0])
   })
 })
 
