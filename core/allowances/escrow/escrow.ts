@@ -155,10 +155,10 @@ export function createEscrow(deps: EscrowDeps) {
   async function lend(db: Db, { process, calls }: LendRequest, at: Date) {
     if (!(await store.ownsSidecar(db, process))) throw notOwner()
     const { find, leases, ...locked } = await lock(db, calls, { at })
-    const { sold, save } = await openRooms(db, calls, { ...locked, amountOf: usefulSlice, at })
     const sessions = await joinSessions(db, { process, calls }, at)
     const heard = await hear(db, { process, calls }, leases)
     const limits = await store.findLenderLimits(db, usersOf(calls))
+    const { sold, save } = await openRooms(db, calls, { ...locked, amountOf: usefulSlice, at })
     const answers = calls.map((call) => {
       const account = find(call)
       if (!account) return null
@@ -219,12 +219,12 @@ export function createEscrow(deps: EscrowDeps) {
       hasLeases: ({ lent }) => lent > 0n,
     })
     const amountOf = ({ bound }: ReserveCall): bigint => bound
-    const { sold, save } = await openRooms(db, calls, { ...locked, amountOf, at })
     const tallies = await store.loadTallies(
       db,
       calls.filter(find).map((call) => toLimited(call)),
       at,
     )
+    const { sold, save } = await openRooms(db, calls, { ...locked, amountOf, at })
     const allowed: StampedCall[] = []
     const answers = calls.map((call): ReserveAnswer | null => {
       const account = find(call)
@@ -389,8 +389,9 @@ export function createEscrow(deps: EscrowDeps) {
   }
 
   /**
-   * Opens the rooms of the apps of calls. In a bounded app a plan that sells for next to nothing has bounds at a ratio from
-   * which their network cost can be told. Returns what was locked, with the rooms.
+   * Opens the rooms of the apps of calls. Comes after other reads, because all users of an owner wait for its row. In a
+   * bounded app a plan that sells for next to nothing has bounds at a ratio from which their network cost can be told.
+   * Returns what was locked, with the rooms.
    */
   async function openRooms<Call extends UserKey>(
     db: Db,

@@ -91,6 +91,11 @@ function extend(call: LendCall, situation: Situation, lease: Lease): LentLease |
   const { account, leases, leaseSeconds, retailRatio, room, at } = situation
   const rest = usdAttos(lease.amount - usedOf(lease, call))
   const endsAt = addSeconds(at, leaseSeconds + graceSeconds)
+  // The sidecar sells at this ratio from now on, also when the lease only serves until its end.
+  if (retailRatio < lease.retailRatio) {
+    lease.retailRatio = retailRatio
+    leases.put(lease)
+  }
   const uncommitted = uncommittedAt(account, {
     at: timeOf(account, at),
     until: timeOf(account, endsAt),
@@ -102,7 +107,6 @@ function extend(call: LendCall, situation: Situation, lease: Lease): LentLease |
   if (slice === null) return null
   const raise = slice - rest
   if (room) room.left -= networkCost(raise, retailRatio)
-  if (retailRatio < lease.retailRatio) lease.retailRatio = retailRatio
   lease.amount = usdAttos(lease.amount + raise)
   lease.endsAt = endsAt
   account.lent = usdAttos(account.lent + raise)

@@ -13,6 +13,7 @@ import * as store from './store.ts'
 
 /** What an owner's apps may still cost the operator, in atto-dollars. Lending and reserving lower it. */
 export interface Room {
+  readonly max: bigint
   left: bigint
 }
 
@@ -27,7 +28,7 @@ export interface Rooms {
 export interface Exposures {
   /**
    * Locks the owners of these apps, after all accounts and in the order of ids, until the transaction ends. `needs` are
-   * what the transaction would take: where a bound does not leave as much, it is counted anew.
+   * what the transaction would take: where a bound leaves less, or less than a quarter, it is counted anew.
    */
   readonly open: (db: Db, needs: ReadonlyMap<AppId, bigint>, at: Date) => Promise<Rooms>
 }
@@ -49,9 +50,14 @@ export const boundedRatio = (ratio: bigint): bigint =>
 export const networkCost = (bound: bigint, ratio: bigint): UsdAttos =>
   usdAttos(divCeil(bound * networkRatio, boundedRatio(ratio)))
 
-/** Returns how much may be lent at that ratio. */
-export const lendable = ({ left }: Room, ratio: bigint): bigint =>
-  left > 0n ? (left * boundedRatio(ratio)) / networkRatio : 0n
+const reservedShare = 4n
+
+/** True while less than a quarter of the maximum is left. */
+const isScarce = ({ left, max }: Room): boolean => left <= 0n || left * reservedShare < max
+
+/** Returns how much may be lent at that ratio: nothing of a scarce room, so that idle leases leave it to calls in use. */
+export const lendable = (room: Room, ratio: bigint): bigint =>
+  isScarce(room) ? 0n : (room.left * boundedRatio(ratio)) / networkRatio
 
 const unboundedRooms: Rooms = { find: () => null, save: async () => {} }
 
@@ -78,7 +84,7 @@ export function createExposures({ defaultMax }: { readonly defaultMax: UsdMicros
     for (const exposure of await store.lockExposures(db, ids)) {
       const max = exposure.max ?? fallback
       const isCounted = isDue(exposure, {
-        left: max - exposure.bound,
+        room: { max, left: max - exposure.bound },
         need: needOf(exposure.owner),
         at,
       })
@@ -104,7 +110,6 @@ export function createExposures({ defaultMax }: { readonly defaultMax: UsdMicros
 }
 
 interface OpenedRoom extends Room {
-  readonly max: bigint
   readonly stored: bigint
   readonly countedAt: Date | null
   readonly isCounted: boolean
@@ -112,13 +117,13 @@ interface OpenedRoom extends Room {
 
 function isDue(
   { countedAt }: store.Exposure,
-  { left, need, at }: { left: bigint; need: bigint; at: Date },
+  { room, need, at }: { room: Room; need: bigint; at: Date },
 ): boolean {
   if (countedAt === null) return true
   const age = at.getTime() - countedAt.getTime()
   // A clock that was ahead must not put the count off.
   if (age < -recountEveryMs || age >= countEveryMs) return true
-  return need > left && Math.abs(age) >= recountEveryMs
+  return (need > room.left || isScarce(room)) && Math.abs(age) >= recountEveryMs
 }
 
 const changesOf = (opened: ReadonlyMap<store.OwnerId, OpenedRoom>) =>
