@@ -112,10 +112,10 @@ describe('tollgate decision', () => {
       expect.arrayContaining([
         `decision  ${id}`,
         `identity  ${app.clientId}:ada  memory  12.3 s`,
-        'bound  0.003300000 USD  lease',
-        'remaining  0.000000000 USD  core  0.4 s',
-        'lease left  0.000010000 USD  0192f3a0-0000-7000-8000-000000000001  3.1 s',
-        'rate  3000 USD  core  4 s',
+        'bound  0.0033 USD  lease',
+        'remaining  0.00 USD  core  0.4 s',
+        'lease left  0.00001 USD  0192f3a0-0000-7000-8000-000000000001  3.1 s',
+        'rate  3000.00 USD  core  4 s',
         'prior call  2026-03-10T11:59:50Z  sidecar',
       ]),
     )
