@@ -8,6 +8,7 @@ import type { CoreConfig } from './config.ts'
 import { createIdentityModule, findOwnerUser, issuerCredentials } from './identity/module.ts'
 import { createKeysModule, keyCredentials } from './keys/module.ts'
 import { createBackendModule } from './metering/backend/module.ts'
+import type { FindSubscriber } from './metering/backend/subscribers.ts'
 import { createMeteringModule } from './metering/module.ts'
 import type { Module } from './module.ts'
 import { chainPrice, createPlansModule, cutItem } from './plans/module.ts'
@@ -42,7 +43,8 @@ export function createModules(platform: Platform, config: CoreConfig, outside: O
   const accounting = { ...outside, config: config.billing, ledger, ...payers, chainCut }
   const billing = openBilling(platform, accounting)
   const { gate, cuts, processor: cards } = billing
-  const backend = add(createBackendModule(platform, { config: config.backend }))
+  const findSubscriber: FindSubscriber = (user) => plans.findSubscriber(user)
+  const backend = add(createBackendModule(platform, { config: config.backend, findSubscriber }))
   const { selling } = gate
   const offering = { config: config.plans, ledger, resubscribe, selling, cards, backend }
   const plans = add(createPlansModule(platform, offering))

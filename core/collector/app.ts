@@ -39,9 +39,13 @@ export async function startCollector(config: CollectorConfig, deps: ProcessDeps)
   const { shared } = opened
   const resubscribe: Resubscribe = (db, lost) => users.resubscribe(db, lost)
   const ledger = createLedger({ clocks: shared.clocks, resubscribe })
-  const plans = createPlans({ ledger, clocks: shared.clocks })
   // The collector writes to the outbox what a backend is to get; core delivers it.
   const emitter = config.backend.name === 'openmeter' ? createEmitter() : undefined
+  const plans = createPlans({
+    ledger,
+    clocks: shared.clocks,
+    send: async (db, users) => emitter?.emitSubscribers(db, users, shared.now()),
+  })
   const users = createUsers({
     ...shared,
     plans,

@@ -8,6 +8,7 @@ import {
   OperatorSubscriptionServiceService,
   SubscriptionServiceService,
 } from '../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
+import type { EmitSubscribers } from '../metering/backend/emit.ts'
 import type { PlanCatalog } from '../metering/backend/plans.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { AppId } from '../platform/ids.ts'
@@ -31,6 +32,7 @@ import type {
   Cards,
   LockedAccount,
   Resubscribe,
+  SendSubscribers,
   SubscriptionLedger,
 } from './subscriptions/ports.ts'
 import { createRaises } from './subscriptions/raises.ts'
@@ -39,6 +41,7 @@ import { countSubscribers } from './subscriptions/store.ts'
 import { type SubscriptionsDeps, createSubscriptions } from './subscriptions/subscriptions.ts'
 import { createSubscriptionViews } from './subscriptions/views.ts'
 import { createPlanSync } from './sync/service.ts'
+import { createFindSubscriber } from './sync/subscribers.ts'
 
 export interface PlansOthers<Account extends LockedAccount> {
   readonly config: PlansConfig
@@ -46,8 +49,12 @@ export interface PlansOthers<Account extends LockedAccount> {
   readonly resubscribe: Resubscribe
   readonly selling: Selling
   readonly cards: Cards
-  /** Its plans are null for a metering backend that has none. */
-  readonly backend: { readonly plans: PlanCatalog | null }
+  readonly backend: {
+    /** Null for a metering backend without plans. */
+    readonly plans: PlanCatalog | null
+    /** Absent where nothing is sent. */
+    readonly emitter?: { readonly emitSubscribers: EmitSubscribers } | undefined
+  }
 }
 
 /** What may be bought: the catalogue, the plans of an app, and which plan a user is on. */
@@ -64,6 +71,9 @@ export function createPlansModule<Account extends LockedAccount>(
   const offers = createOffers({ ...platform, ...others })
   const sync = createPlanSync({ ...platform, catalog: backend.plans })
 
+  const send: SendSubscribers = async (db, users) =>
+    backend.emitter?.emitSubscribers(db, users, now())
+  const follow = () => followDue(pool, now(), { send })
   const appOf = (clientId: string) => requireApp(pool, clientId)
 
   const { catalogService } = createCatalogRpc({ catalog: createCatalog({ pool, now }) })
@@ -73,13 +83,14 @@ export function createPlansModule<Account extends LockedAccount>(
 
   /** Does what is due of a test app by its clock: slots pass to successors, and raised Starters give what they include. */
   async function settleClock(app: AppId): Promise<void> {
-    await followDue(pool, await clocks.timeOf(pool, app, now()), app)
+    await followDue(pool, await clocks.timeOf(pool, app, now()), { app, send })
     await raiseStarters(app)
   }
 
   return {
     api: {
-      ...createPlans({ ledger, syncStarter: sync.syncStarter, clocks }),
+      ...createPlans({ ledger, syncStarter: sync.syncStarter, send, clocks }),
+      findSubscriber: createFindSubscriber({ pool, sync }),
       ...createFeatures({ pool, discovery }),
       ...planReads,
       prices: priceReads,
@@ -90,11 +101,11 @@ export function createPlansModule<Account extends LockedAccount>(
       grpcService(CatalogServiceService, catalogService),
       grpcService(PlanServiceService, planService),
       grpcService(OperatorPlanServiceService, operatorPlanService),
-      ...subscriptionServices({ ...platform, ledger, resubscribe, selling, sync, cards }),
+      ...subscriptionServices({ ...platform, ledger, resubscribe, selling, sync, cards, send }),
       grpcService(DiscoveryServiceService, discoveryRpc.discoveryService),
     ],
     lifecycle: { prepare: () => chainEarlierPrices(pool, log), start: reader.start },
-    upkeep: [() => followDue(pool, now()), () => raiseStarters(), reader.upkeep, sync.retry],
+    upkeep: [follow, () => raiseStarters(), reader.upkeep, sync.retry],
   }
 }
 

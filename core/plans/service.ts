@@ -6,6 +6,7 @@ import type { Db } from '../lib/sql.ts'
 import { createDefaults, newPlan } from './offers/defaults.ts'
 import { freeTerms } from './offers/plan.ts'
 import { insertPlan } from './offers/store.ts'
+import type { SendSubscribers } from './subscriptions/ports.ts'
 import * as store from './subscriptions/store.ts'
 
 /** Opens the accounts of newly subscribed users, inside the caller's transaction. */
@@ -21,11 +22,18 @@ interface PlansDeps {
   readonly ledger: { readonly open: OpenAccounts }
   /** Tells the metering backend of a new app's Starter plan; nobody waits for it. Absent where no backend has plans. */
   readonly syncStarter?: (app: AppId) => void
+  /** Absent where no backend has subscriptions. */
+  readonly send?: SendSubscribers
   readonly clocks?: Clocks
 }
 
 /** Plans and subscriptions. An app has one Starter plan, a user one subscription. */
-export function createPlans({ ledger, syncStarter = () => {}, clocks = realTime }: PlansDeps) {
+export function createPlans({
+  ledger,
+  syncStarter = () => {},
+  send,
+  clocks = realTime,
+}: PlansDeps) {
   /** Subscribes new users to Starter and opens their accounts, inside the transaction that creates them. */
   async function startOnStarter(
     db: Db,
@@ -39,11 +47,9 @@ export function createPlans({ ledger, syncStarter = () => {}, clocks = realTime 
     for (const [aheadMs, same] of byClock)
       for (const user of await store.subscribeToStarter(db, same, later(at, aheadMs)))
         subscribed.add(user)
-    await ledger.open(
-      db,
-      users.filter(({ userId }) => subscribed.has(userId)),
-      at,
-    )
+    const started = users.filter(({ userId }) => subscribed.has(userId))
+    await ledger.open(db, started, at)
+    await send?.(db, started)
   }
 
   /** As `startOnStarter`, on a plan that includes nothing, which is made when the app has none. */
@@ -57,7 +63,9 @@ export function createPlans({ ledger, syncStarter = () => {}, clocks = realTime 
     await insertPlan(db, plan, { terms: { ...freeTerms, included: usdAttos(0n) }, at: since })
     const id = uuidV7(at.getTime())
     const isNew = await store.subscribeTo(db, nothingName, { ...user, id, at: since })
-    if (isNew) await ledger.open(db, [user], at)
+    if (!isNew) return
+    await ledger.open(db, [user], at)
+    await send?.(db, [user])
   }
 
   return { createDefaults, syncStarter, startOnStarter, startWithNothing }

@@ -44,7 +44,7 @@ export interface GrantedCredit {
 /** What reports usage beside our own ledger (decision 4). Authorisation never asks it. */
 export interface MeteringBackend {
   readonly name: BackendName
-  /** Where the outbox delivers events, customers and credits; empty for a backend that is sent nothing. */
+  /** Where the outbox delivers events, customers, credits and subscriptions; empty for a backend that is sent nothing. */
   readonly destinations: readonly Destination[]
   /** Null for a backend without plans. */
   readonly plans: PlanCatalog | null

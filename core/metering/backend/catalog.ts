@@ -72,6 +72,9 @@ export const feature = {
   meter: 'network_fee_usd_micros',
 } as const
 
+/** The feature of v1's credits: that API refuses grants on the entitlement of a subscription, which a plan's feature has. */
+export const creditFeature = { key: 'network_credit', name: 'Network credit' } as const
+
 /**
  * The name under which a user's usage is sent, queried and billed: both customer key and event subject. It is opaque and
  * does not depend on the integrator's id, so it never changes.

@@ -15,6 +15,7 @@ import type { Subject } from '../batch/subjects.ts'
 export const eventsKind = 'openmeter.events'
 export const customerKind = 'openmeter.customer'
 export const creditKind = 'openmeter.credit'
+export const subscriptionKind = 'openmeter.subscription'
 
 /** A ticket as ingest writes it. One without a price is sent later, when it has one. */
 export interface EmittedTicket {
@@ -50,6 +51,13 @@ export interface EmittedCredit extends NewCustomer {
 
 /** Writes credits to the outbox in one statement, inside the transaction that gives them. */
 export type EmitCredits = (db: Db, credits: readonly EmittedCredit[], at: Date) => Promise<void>
+
+/** Writes users whose subscription begins or changes to the outbox, inside the transaction that writes the subscription. */
+export type EmitSubscribers = (
+  db: Db,
+  users: readonly Pick<NewCustomer, 'appId' | 'userId'>[],
+  at: Date,
+) => Promise<void>
 
 const eventsInRow = 1_000
 // In UTF-16 units, so at most three times that in bytes.
@@ -98,6 +106,9 @@ export function createEmitter() {
     await enqueue(db, entries, at)
   }
 
+  const emitSubscribers: EmitSubscribers = (db, users, at) =>
+    enqueue(db, users.map(subscriptionEntry), at)
+
   async function clientIdsOf(db: Db, apps: ReadonlySet<AppId>): Promise<Map<string, string>> {
     const known = new Map<string, string>()
     const missing: AppId[] = []
@@ -127,7 +138,7 @@ export function createEmitter() {
     return rate
   }
 
-  return { emitTickets, emitPriced, emitCustomers, emitCredits }
+  return { emitTickets, emitPriced, emitCustomers, emitCredits, emitSubscribers }
 }
 
 export type Emitter = ReturnType<typeof createEmitter>
@@ -162,6 +173,13 @@ const creditEntry = (credit: EmittedCredit, clientId: string): NewEntry => ({
   ),
 })
 
+/** The outbox entry of a user's subscription. The delivery reads the state, so that a late entry does no harm. */
+const subscriptionEntry = ({ appId, userId }: { appId: string; userId: string }): NewEntry => ({
+  kind: subscriptionKind,
+  itemCount: 1,
+  payload: Buffer.from(JSON.stringify({ appId, userId })),
+})
+
 /** Events as the payload of an outbox entry: one a line, compressed. JSON escapes line breaks, so an event has none. */
 export async function packEvents(
   events: readonly string[],
@@ -183,29 +201,34 @@ function chunksOf(events: readonly string[]): string[][] {
   return chunks
 }
 
-const customersBackfill = 'customers'
+// Not the earlier name: the users of earlier releases had no subscriptions there.
+const subscribersBackfill = 'subscribers'
 const pageSize = 2_000
 // Clocks of several cores differ, and a transaction that began earlier may commit later.
 const overlapSeconds = 600
 
 /**
- * Sends users that were created while there was no backend: at the start, all that are newer than the last run. Existing
- * customers stay as they are, so a repeat does no harm.
+ * Sends users that were created or subscribed while there was no backend: at the start, all that are newer than the last
+ * run. Existing customers and subscriptions stay as they are, so a repeat does no harm.
  */
 export function createBackfill({ pool, log, now }: { pool: Pool; log: Log; now: Now }) {
   async function run(signal: AbortSignal): Promise<number> {
     const startedAt = now()
-    const since = await store.readReached(pool, customersBackfill)
+    const since = await store.readReached(pool, subscribersBackfill)
     let after: store.UserPage['after'] = null
     let count = 0
     do {
       const page: store.UserPage = await store.usersSince(pool, since, { after, limit: pageSize })
-      await enqueue(pool, page.users.map(customerEntry), now())
+      await enqueue(
+        pool,
+        page.users.flatMap((user) => [customerEntry(user), subscriptionEntry(user)]),
+        now(),
+      )
       count += page.users.length
       after = page.after
     } while (after !== null && !signal.aborted)
     if (after === null)
-      await store.saveReached(pool, customersBackfill, addSeconds(startedAt, -overlapSeconds))
+      await store.saveReached(pool, subscribersBackfill, addSeconds(startedAt, -overlapSeconds))
     if (count > 0)
       log.info(
         { users: count },

@@ -8,6 +8,7 @@ import { grpcService } from '../../rpc/serve.ts'
 import { meters } from './catalog.ts'
 import type { BackendConfig } from './config.ts'
 import { createBackfill, createEmitter } from './emit.ts'
+import type { FindSubscriber } from './subscribers.ts'
 import { createReconciliation } from './reconciliation.ts'
 import { createReconciliationRpc } from './rpc.ts'
 import { createBackend } from './service.ts'
@@ -15,10 +16,13 @@ import { createBackend } from './service.ts'
 /** The metering backend beside the ledger, and the outbox that feeds it. Made first: users and tickets are sent to it. */
 export function createBackendModule(
   platform: Platform,
-  { config }: { readonly config: BackendConfig },
+  {
+    config,
+    findSubscriber,
+  }: { readonly config: BackendConfig; readonly findSubscriber: FindSubscriber },
 ) {
   const { pool, log, metrics, now, stopping } = platform
-  const backend = createBackend(config, { log, metrics, now })
+  const backend = createBackend(config, { log, metrics, now, findSubscriber })
   const emitter = backend.destinations.length > 0 ? createEmitter() : undefined
   const outbox = createOutbox({ pool, log, metrics, now, destinations: backend.destinations })
   const reconciliation = createReconciliation({ pool, backend, log, metrics, now })

@@ -3,13 +3,14 @@ import type { Log } from '../../lib/log.ts'
 import type { Metrics } from '../../lib/metrics.ts'
 import type { Now } from '../../lib/time.ts'
 import type { MeteringBackend } from './backend.ts'
+import type { FindSubscriber } from './subscribers.ts'
 import type { BackendConfig } from './config.ts'
 import { createOpenMeter } from './openmeter/openmeter.ts'
 
 /** The backend that the settings name. */
 export function createBackend(
   config: BackendConfig,
-  deps: { log: Log; metrics: Metrics; now: Now },
+  deps: { log: Log; metrics: Metrics; now: Now; findSubscriber: FindSubscriber },
 ): MeteringBackend {
   if (config.name === 'openmeter') return createOpenMeter({ ...deps, config: config.openMeter })
   return config.name === 'none' ? none : embedded

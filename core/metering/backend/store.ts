@@ -100,6 +100,7 @@ export async function publicClientsOf(
 }
 
 export interface KnownUser {
+  readonly appId: string
   readonly userId: string
   readonly externalUserId: string
   readonly clientId: string
@@ -111,7 +112,7 @@ export interface UserPage {
   readonly after: { readonly appId: string; readonly userId: string } | null
 }
 
-/** Of the next `limit` users those created at or after `since`. Walks the key, so the cost of a page is its rows. */
+/** Of the next `limit` users those created, or subscribed to their plan, at or after `since`. Walks the key, so the cost of a page is its rows. */
 export async function usersSince(
   db: Db,
   since: Date,
@@ -127,7 +128,8 @@ export async function usersSince(
   }>(
     db,
     sql`
-    select u.app_id, u.id, u.external_user_id, c.client_id, u.created_at >= ${since} as due
+    select u.app_id, u.id, u.external_user_id, c.client_id,
+           u.created_at >= ${since} or coalesce(s.created_at >= ${since}, false) as due
     from (
       select app_id, id, external_user_id, created_at
       from end_users
@@ -135,6 +137,7 @@ export async function usersSince(
       order by app_id, id
       limit ${limit}) u
     join clients c on c.app_id = u.app_id and c.kind = 'public'
+    left join subscriptions s on s.app_id = u.app_id and s.user_id = u.id
     order by u.app_id, u.id`,
   )
   const last = rows.at(-1)
@@ -142,6 +145,7 @@ export async function usersSince(
     users: rows
       .filter((row) => row.due)
       .map((row) => ({
+        appId: row.app_id,
         userId: row.id,
         externalUserId: row.external_user_id,
         clientId: row.client_id,

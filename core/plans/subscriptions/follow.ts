@@ -1,6 +1,7 @@
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { anchorFrom, cyclesSince, newestAt } from '../../lib/time.ts'
 import type { AppId } from '../../platform/ids.ts'
+import type { SendSubscribers } from './ports.ts'
 import * as store from './store.ts'
 import type { Following, Subscription, Successor } from './store.ts'
 
@@ -13,7 +14,7 @@ const roundMs = 20_000
 const hasNext = (subscription: Subscription): subscription is Followed => subscription.next !== null
 
 /** Writes down that the successors of locked subscriptions, which are due, hold their slots. */
-async function followAll(db: Db, due: readonly Followed[]): Promise<void> {
+async function followAll(db: Db, due: readonly Followed[], send?: SendSubscribers): Promise<void> {
   const plans = due.flatMap(({ appId, planId, next }) =>
     [planId, next.planId].map((plan) => [plan, appId] as const),
   )
@@ -22,6 +23,7 @@ async function followAll(db: Db, due: readonly Followed[]): Promise<void> {
     db,
     due.map((subscription) => followingOf(subscription, cycles)),
   )
+  await send?.(db, due)
 }
 
 /** As `core/allowances/terms.ts` has it for a successor that nobody has written down yet. */
@@ -42,10 +44,10 @@ function followingOf(ended: Followed, cycles: Cycles): Following {
 export async function followIfDue(
   db: Db,
   subscription: Subscription,
-  at: Date,
+  { at, send }: { readonly at: Date; readonly send?: SendSubscribers | undefined },
 ): Promise<Subscription> {
   if (!hasNext(subscription) || subscription.next.at > at) return subscription
-  await followAll(db, [subscription])
+  await followAll(db, [subscription], send)
   return (await store.findSubscription(db, subscription)) ?? subscription
 }
 
@@ -53,12 +55,16 @@ export async function followIfDue(
  * Gives slots to the successors that are due, for a bounded time: of all apps in real time, or of one by its clock. Nobody
  * waits for it: whoever looks at a slot or enters a period knows what is due. Any number of cores may run it.
  */
-export async function followDue(pool: Pool, at: Date, app: AppId | null = null): Promise<number> {
+export async function followDue(
+  pool: Pool,
+  at: Date,
+  { app = null, send }: { readonly app?: AppId | null; readonly send?: SendSubscribers } = {},
+): Promise<number> {
   const end = performance.now() + roundMs
   for (let total = 0; ;) {
     const count = await tx(pool, async (db) => {
       const due = (await store.lockDue(db, at, { app, limit: batch })).filter(hasNext)
-      if (due.length > 0) await followAll(db, due)
+      if (due.length > 0) await followAll(db, due, send)
       return due.length
     })
     total += count

@@ -8,6 +8,9 @@ import type { UserKey } from './store.ts'
 /** Subscribes users again whose subscription is missing, inside the caller's transaction: as new users of their app are. */
 export type Resubscribe = (db: Db, users: readonly UserKey[]) => Promise<void>
 
+/** Sends users whose subscriptions change in the caller's transaction to the metering backend. */
+export type SendSubscribers = (db: Db, users: readonly UserKey[]) => Promise<void>
+
 /** An account that the ledger has locked and brought to the present. */
 export interface LockedAccount extends UserKey {
   readonly periodStart: Date

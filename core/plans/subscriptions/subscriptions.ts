@@ -14,7 +14,13 @@ import { planReads } from '../offers/reads.ts'
 import { followIfDue } from './follow.ts'
 import type { Selling } from '../offers/service.ts'
 import type { PlanSync } from '../sync/service.ts'
-import type { Cards, LockedAccount, Resubscribe, SubscriptionLedger } from './ports.ts'
+import type {
+  Cards,
+  LockedAccount,
+  Resubscribe,
+  SendSubscribers,
+  SubscriptionLedger,
+} from './ports.ts'
 import * as store from './store.ts'
 import type { EndReason, Subscription, UserKey } from './store.ts'
 import {
@@ -33,6 +39,7 @@ export interface SubscriptionsDeps<Account extends LockedAccount> {
   readonly selling: Selling
   readonly sync: Pick<PlanSync, 'isSynced' | 'remotes' | 'target'>
   readonly cards: Cards
+  readonly send?: SendSubscribers
   readonly idempotency: Idempotency
   readonly invalidations: Pick<Invalidations, 'publish'>
   readonly clocks?: Clocks
@@ -95,6 +102,7 @@ export function createSubscriptions<Account extends LockedAccount>({
   selling,
   sync,
   cards,
+  send,
   idempotency,
   invalidations,
   clocks = realTime,
@@ -190,7 +198,7 @@ export function createSubscriptions<Account extends LockedAccount>({
     // Another core's clock may be ahead, and have entered the period of the successor.
     const own = later(at, account.aheadMs)
     const present = own < account.periodStart ? account.periodStart : own
-    return { account, subscription: await followIfDue(db, locked, present) }
+    return { account, subscription: await followIfDue(db, locked, { at: present, send }) }
   }
 
   async function readCurrent(db: Db, user: UserKey): Promise<Subscription> {
@@ -258,6 +266,7 @@ export function createSubscriptions<Account extends LockedAccount>({
     await store.replaceSubscriptions(db, [
       { ended: subscription, id, planId: plan.id, anchorAt: start, since: start, reason },
     ])
+    await send?.(db, [subscription])
     const period = periodAt(start, terms.billingCycle, start)
     const includedAttos = terms.included ?? 0n
     const isFree = plan.isStarterDefault || terms.type === 'free'

@@ -7,7 +7,7 @@ import type { AppId } from '../../platform/ids.ts'
 import { planReads } from '../offers/reads.ts'
 import type { PlanSync, RemotePlan } from '../sync/service.ts'
 import { followIfDue } from './follow.ts'
-import type { LockedAccount, Resubscribe, SubscriptionLedger } from './ports.ts'
+import type { LockedAccount, Resubscribe, SendSubscribers, SubscriptionLedger } from './ports.ts'
 import * as store from './store.ts'
 import type { Subscription, Successor, UserKey } from './store.ts'
 import { getUser } from './subscriptions.ts'
@@ -17,6 +17,7 @@ interface ViewsDeps<Account extends LockedAccount> {
   readonly ledger: Pick<SubscriptionLedger<Account>, 'read'>
   readonly resubscribe: Resubscribe
   readonly sync: Pick<PlanSync, 'remotes' | 'target'>
+  readonly send?: SendSubscribers
   readonly clocks?: Clocks
   readonly now: Now
 }
@@ -33,6 +34,7 @@ export function createSubscriptionViews<Account extends LockedAccount>({
   ledger,
   resubscribe,
   sync,
+  send,
   clocks = realTime,
   now,
 }: ViewsDeps<Account>) {
@@ -60,7 +62,7 @@ export function createSubscriptionViews<Account extends LockedAccount>({
     if (!subscription?.next || subscription.next.at > at) return subscription
     return tx(pool, async (db) => {
       const locked = await store.lockSubscription(db, user)
-      return locked && followIfDue(db, locked, at)
+      return locked && followIfDue(db, locked, { at, send })
     })
   }
 

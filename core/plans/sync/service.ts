@@ -219,6 +219,14 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     return (await store.findRemotes(db, plan.appId, [plan.id])).length > 0
   }
 
+  /** Syncs a plan that the backend does not have, or any with `isStale`. False for a plan that it does not sell. */
+  async function offer(ref: store.PlanRef, isStale: boolean): Promise<boolean> {
+    if (!(await findSold(await readTarget(ref)))) return false
+    const isKnown = (await store.findRemotes(pool, ref.appId, [ref.planId])).length > 0
+    if (isStale || !isKnown) await sync(ref)
+    return true
+  }
+
   const states = (app: Plan['appId']) => store.findStates(pool, app)
 
   /** Another text whenever one of the app's states may have changed. */
@@ -235,6 +243,7 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     retry,
     remotes,
     isSynced,
+    offer,
     states,
     version,
     target,

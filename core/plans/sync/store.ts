@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
-import { type AppId, appId } from '../../platform/ids.ts'
+import { type AppId, type UserId, appId } from '../../platform/ids.ts'
 
 /** Writes plan_syncs. */
 
@@ -192,6 +192,31 @@ export async function findRemotes(
       and s.openmeter_plan_id is not null and s.last_synced_at is not null`,
   )
 }
+
+/** The subscription that holds a user's slot, and the user's name. */
+export interface Subscribed {
+  readonly clientId: string
+  readonly externalUserId: string
+  readonly subscriptionId: string
+  readonly planId: string
+}
+
+/** Returns null for a user without a subscription, and in a deleted app. */
+export const findSubscribed = (
+  db: Db,
+  user: { readonly appId: AppId; readonly userId: UserId },
+): Promise<Subscribed | null> =>
+  maybeOne<Subscribed>(
+    db,
+    sql`
+    select c.client_id as "clientId", u.external_user_id as "externalUserId", s.id as "subscriptionId",
+           s.plan_id as "planId"
+    from subscriptions s
+    join end_users u on u.app_id = s.app_id and u.id = s.user_id
+    join clients c on c.app_id = s.app_id and c.kind = 'public'
+    join apps a on a.id = s.app_id and a.status <> 'deleted'
+    where s.app_id = ${user.appId} and s.user_id = ${user.userId}`,
+  )
 
 /** A text that differs from every earlier one once a state of the app has changed. */
 export async function statesVersion(db: Db, app: AppId): Promise<string> {

@@ -41,7 +41,7 @@ const remoteKey = nullable({
   description: 'What OpenMeter calls the plan; null while it does not have it.',
 })
 const notRemote = nullable({
-  description: 'Always null: subscriptions are kept here, and nobody is subscribed in OpenMeter.',
+  description: 'Always null: the id of the subscription in OpenMeter is not stored.',
 })
 
 const planReference = Type.Object({

@@ -234,7 +234,7 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
     if (step.do === 'renew') await ledger.renew(world.sql, at)
     if (step.do === 'follow') {
       await followDue(world.sql, at)
-      await followDue(world.sql, await clocks.timeOf(world.sql, id, at), id)
+      await followDue(world.sql, await clocks.timeOf(world.sql, id, at), { app: id })
     }
     if (step.do === 'raise') await raisesBy(world.sql)
     if (step.do === 'starter') {

@@ -1,5 +1,6 @@
 import { answerEntitlements } from './credits.ts'
 import { answerPlans, plansV1 } from './plans.ts'
+import { answerSubscriptions, subscriptionsV1 } from './subscriptions.ts'
 import {
   type Query,
   type FakeCustomer,
@@ -73,6 +74,16 @@ export function answerV1(state: State, { method, path, search, body, events }: C
   if (kind === 'features')
     return method === 'POST' ? createFeature(state, body) : listFeatures(state, search)
   if (kind === 'plans') return answerPlans(state, plansV1, { method, id, verb, search, body })
+  if (kind === 'subscriptions')
+    return answerSubscriptions(state, subscriptionsV1, { method, id, verb, body, customerId: null })
+  if (verb === 'subscriptions')
+    return answerSubscriptions(state, subscriptionsV1, {
+      method,
+      id: '',
+      verb,
+      body,
+      customerId: id,
+    })
   return answerCustomers(state, name, { method, search, body })
 }
 

@@ -11,6 +11,7 @@ import {
 } from './api-v1.ts'
 import { createCreditV3 } from './credits.ts'
 import { answerPlans, plansV3 } from './plans.ts'
+import { answerSubscriptions, subscriptionsV3 } from './subscriptions.ts'
 import {
   type Query,
   type FakeCustomer,
@@ -46,6 +47,10 @@ export function answerV3(
       body,
     })
   if (kind === 'customers' && verb === 'credits') return createCreditV3(state, id, body)
+  if (kind === 'subscriptions') {
+    const customerId = deafToFilters ? null : search.get('filter[customer_id][eq]')
+    return answerSubscriptions(state, subscriptionsV3, { method, id, verb, body, customerId })
+  }
   if (method === 'POST') return create(state, kind, body)
   if (kind === 'meters') return pageOf(state.meters, key, showMeter)
   if (kind === 'features') return pageOf(state.features, key, showFeature)

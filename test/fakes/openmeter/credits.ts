@@ -1,4 +1,5 @@
 import { type Body, type Reply, problem, record, text } from './api-v1.ts'
+import { isEntitled } from './subscriptions.ts'
 import { type FakeCredit, type FakeCustomer, type State, ulid } from './state.ts'
 
 const now = (): string => new Date().toISOString()
@@ -24,13 +25,17 @@ export function answerEntitlements(
   const customer = state.customers.find((one) => one.key === key)
   if (!customer) return problem(400, 'there is no such customer')
   if (feature === undefined) return createEntitlement(state, customer, text(body['featureKey']))
+  if (isEntitled(state, key, feature)) return problem(403, 'a subscription manages the entitlement')
   if (verb !== 'grants' || !state.entitlements.has(`${key} ${feature}`))
     return problem(400, 'there is no such entitlement')
   return method === 'POST' ? createGrant(state, key, body) : listGrants(state, key, search)
 }
 
 function createEntitlement(state: State, { id, key }: FakeCustomer, featureKey: string): Reply {
-  if (state.entitlements.has(`${key} ${featureKey}`)) return problem(409, 'it is there')
+  if (state.entitlements.has(`${key} ${featureKey}`) || isEntitled(state, key, featureKey))
+    return problem(409, 'it is there')
+  if (!state.features.some((feature) => feature.key === featureKey))
+    return problem(400, 'there is no such feature')
   state.entitlements.add(`${key} ${featureKey}`)
   const at = now()
   return {

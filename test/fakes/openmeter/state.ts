@@ -46,6 +46,14 @@ export interface FakeCredit {
   readonly body: Readonly<Record<string, unknown>>
   readonly createdAt: string
 }
+export interface FakeSubscription {
+  readonly id: string
+  readonly customerId: string
+  readonly customerKey: string
+  readonly plan: FakePlan
+  status: 'active' | 'inactive'
+  readonly activeFrom: string
+}
 export interface FakeEvent {
   readonly id: string
   readonly source: string
@@ -79,6 +87,7 @@ export function createState() {
   const customers: FakeCustomer[] = []
   const plans: FakePlan[] = []
   const credits: FakeCredit[] = []
+  const subscriptions: FakeSubscription[] = []
   /** Keys of customers that have a metered entitlement, by feature. */
   const entitlements = new Set<string>()
   const events = new Map<string, FakeEvent>()
@@ -138,6 +147,7 @@ export function createState() {
     customers,
     plans,
     credits,
+    subscriptions,
     entitlements,
     events,
     ingest,

@@ -1,11 +1,13 @@
 import type { Now } from '../../../lib/time.ts'
 import type { Customer, GrantedCredit, MeterQuery, MeterRow } from '../backend.ts'
+import type { Subscriber } from '../subscribers.ts'
 import { type Meter, eventType, feature, meters, pathOf } from '../catalog.ts'
 import type { OpenMeterConfig } from '../config.ts'
 import { createCreditsV1, createCreditsV3 } from './credits.ts'
 import type { CustomerRecord, MeterRecord } from './dialect.ts'
 import { v1 } from './dialect-v1.ts'
 import { v3 } from './dialect-v3.ts'
+import { createSubscriptionClient, subscriptionsV1, subscriptionsV3 } from './subscriptions.ts'
 import { createPlanClient } from './plans.ts'
 import { plansV1, plansV3 } from './plan-dialect.ts'
 import { type Failure, createHttp, failureOf } from './http.ts'
@@ -29,6 +31,11 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
   const meterIds = new Map<string, string>()
   const createCredit = isV3 ? createCreditsV3(http, requireCustomer) : createCreditsV1(http, now)
   const plans = createPlanClient({ http, dialect: isV3 ? plansV3 : plansV1, meter: countedMeter })
+  const subscriptions = createSubscriptionClient({
+    http,
+    dialect: isV3 ? subscriptionsV3 : subscriptionsV1,
+    findCustomer: requireCustomer,
+  })
 
   function countedMeter() {
     const id = meterIds.get(feature.meter)
@@ -156,6 +163,14 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
   const grantCredit = async (credit: GrantedCredit, signal: AbortSignal): Promise<Failure | null> =>
     (await ensureCustomer(credit.customer, signal)) ?? createCredit(credit, signal)
 
+  /** Makes the subscription of a user match, and its customer before it. May reject, as `Subscriber.offer` does. */
+  const subscribe = async (
+    customer: Customer,
+    subscriber: Pick<Subscriber, 'planKey' | 'offer'>,
+    signal: AbortSignal,
+  ): Promise<Failure | null> =>
+    (await ensureCustomer(customer, signal)) ?? subscriptions.place(customer, subscriber, signal)
+
   /** The sums of a meter, without rows of other apps or users, which a server returns that does not know a filter. */
   async function queryMeter(
     query: MeterQuery,
@@ -179,7 +194,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     )
   }
 
-  return { ingest, provision, ensureCustomer, grantCredit, queryMeter, plans }
+  return { ingest, provision, ensureCustomer, grantCredit, subscribe, queryMeter, plans }
 }
 
 /** The grouping of a query and what is needed to see whose each row is. */

@@ -1,8 +1,9 @@
 import { formatDecimal18, microsToAttos, usdMicros } from '../../../lib/money.ts'
 import type { Now } from '../../../lib/time.ts'
 import type { GrantedCredit } from '../backend.ts'
-import { feature } from '../catalog.ts'
+import { creditFeature, feature } from '../catalog.ts'
 import { listOf, member, textOf } from './dialect.ts'
+import { plansV1 } from './plan-dialect.ts'
 import { type Failure, type HttpAnswer, type HttpRequest, failureOf } from './http.ts'
 
 const conflict = 409
@@ -19,6 +20,17 @@ export type CreateCredit = (credit: GrantedCredit, signal: AbortSignal) => Promi
  * a metered entitlement; its limit is soft, because the ledger alone decides what may be spent (decision 4).
  */
 export function createCreditsV1(http: Http, now: Now): CreateCredit {
+  let hasFeature = false
+
+  async function ensureFeature(signal: AbortSignal): Promise<Failure | null> {
+    if (hasFeature) return null
+    const meter = { key: feature.meter, id: '' }
+    const request = plansV1.createUsageFeature({ ...creditFeature, filters: null }, meter)
+    const failure = failureOf(await http({ ...request, signal }))
+    hasFeature = failure === null || failure.status === conflict
+    return hasFeature ? null : failure
+  }
+
   async function hasCredit(path: string, id: string, signal: AbortSignal) {
     for (let page = 1; page <= pagesMax; page++) {
       const query = { page: String(page), pageSize: String(pageSize) }
@@ -33,10 +45,12 @@ export function createCreditsV1(http: Http, now: Now): CreateCredit {
   }
 
   return async ({ customer, id, amountMicros, source, featureKey }, signal) => {
+    const missing = await ensureFeature(signal)
+    if (missing) return missing
     const entitlements = `/api/v2/customers/${encodeURIComponent(customer.key)}/entitlements`
     const entitlement = {
       type: 'metered',
-      featureKey: feature.key,
+      featureKey: creditFeature.key,
       isSoftLimit: true,
       usagePeriod: { interval: 'MONTH' },
     }
@@ -49,7 +63,7 @@ export function createCreditsV1(http: Http, now: Now): CreateCredit {
       }),
     )
     if (ensured && ensured.status !== conflict) return ensured
-    const path = `${entitlements}/${feature.key}/grants`
+    const path = `${entitlements}/${creditFeature.key}/grants`
     const known = await hasCredit(path, id, signal)
     if (typeof known === 'object') return known
     if (known) return null

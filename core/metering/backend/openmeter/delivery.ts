@@ -1,11 +1,13 @@
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
 import type { Delivery, Destination, Entry } from '../../../platform/outbox/types.ts'
-import { creditKind, customerKind, eventsKind, packEvents } from '../emit.ts'
+import { DomainError } from '../../../../proto/errors.ts'
+import { creditKind, customerKind, eventsKind, packEvents, subscriptionKind } from '../emit.ts'
 import { parseJson } from '../../../lib/json.ts'
-import { userId } from '../../../platform/ids.ts'
+import { type UserId, appId, isUuid, userId } from '../../../platform/ids.ts'
 import type { Customer, GrantedCredit } from '../backend.ts'
 import { customerKey } from '../catalog.ts'
+import type { FindSubscriber, Subscriber } from '../subscribers.ts'
 import { textOf } from './dialect.ts'
 import type { Failure } from './http.ts'
 
@@ -221,6 +223,71 @@ export function createCreditsDestination({ createCredit, ready }: CreditsDeps): 
   }
 }
 
+export interface SubscriptionsDeps {
+  readonly findSubscriber: FindSubscriber
+  /** May reject with what a sync of the plan rejects with. */
+  readonly subscribe: (
+    customer: Customer,
+    subscriber: Subscriber,
+    signal: AbortSignal,
+  ) => Promise<Failure | null>
+  readonly ready: () => boolean
+}
+
+const subscribeRounds = 3
+
+/** Subscribes users in the backend to the plans that they have here when the entry is delivered. */
+export function createSubscriptionsDestination({
+  findSubscriber,
+  subscribe,
+  ready,
+}: SubscriptionsDeps): Destination {
+  async function deliverOne(entry: Entry, signal: AbortSignal): Promise<Delivery> {
+    const user = subscribedUserOf(entry)
+    if (!user) return { kind: 'refused', why: 'the row cannot be read' }
+    let subscriber = await findSubscriber(user)
+    for (let round = 1; round <= subscribeRounds && subscriber; round++) {
+      const { externalUserId, clientId } = subscriber
+      const customer = newCustomer(user.userId, { name: externalUserId, clientId })
+      const failure = await subscribe(customer, subscriber, signal)
+      if (failure) return customerOutcome(failure)
+      // The plan may have changed meanwhile, and another core may have sent the newer one first.
+      const current = await findSubscriber(user)
+      if (current?.subscriptionId === subscriber.subscriptionId) return { kind: 'delivered' }
+      subscriber = current
+    }
+    return subscriber
+      ? { kind: 'later', why: 'the subscription kept changing' }
+      : { kind: 'delivered' }
+  }
+
+  const deliver = (entries: readonly Entry[], signal: AbortSignal): Promise<Delivery[]> =>
+    Promise.all(entries.map((entry) => deliverOne(entry, signal).catch(syncOutcome)))
+
+  return {
+    kind: subscriptionKind,
+    itemsAtOnce: customersAtOnce,
+    bytesAtOnce: 64 * 1024,
+    ready,
+    deliver,
+  }
+}
+
+function subscribedUserOf({ payload }: Entry) {
+  const value: unknown = parseJson(payload.toString('utf8'))
+  const [app, user] = [textOf(value, 'appId') ?? '', textOf(value, 'userId') ?? '']
+  return isUuid(app) && isUuid(user) ? { appId: appId(app), userId: userId(user) } : null
+}
+
+/** A plan that cannot be synced needs a change of the plan; every other failure passes. */
+function syncOutcome(error: unknown): Delivery {
+  const why = error instanceof Error ? error.message : String(error)
+  if (!(error instanceof DomainError)) return { kind: 'failed', why }
+  if (error.reason === 'METERING_UNREACHABLE' || error.reason === 'CONFLICT')
+    return { kind: 'later', why }
+  return { kind: error.reason === 'PLAN_UNSYNCABLE' ? 'refused' : 'failed', why }
+}
+
 function creditOf(entry: Entry): GrantedCredit | null {
   const value: unknown = parseJson(entry.payload.toString('utf8'))
   const customer = customerOf(entry)
@@ -251,5 +318,14 @@ function customerOf({ payload }: Entry): Customer | null {
   const clientId = textOf(value, 'clientId')
   return user === null || name === null || clientId === null
     ? null
-    : { key: customerKey(userId(user)), name: name.slice(0, nameLength).toWellFormed(), clientId }
+    : newCustomer(userId(user), { name, clientId })
 }
+
+const newCustomer = (
+  user: UserId,
+  { name, clientId }: { readonly name: string; readonly clientId: string },
+): Customer => ({
+  key: customerKey(user),
+  name: name.slice(0, nameLength).toWellFormed(),
+  clientId,
+})

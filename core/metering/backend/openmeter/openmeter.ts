@@ -8,11 +8,13 @@ import type { Now } from '../../../lib/time.ts'
 import type { Destination } from '../../../platform/outbox/types.ts'
 import type { MeterQuery, MeterRow, MeteringBackend } from '../backend.ts'
 import type { PlanCatalog } from '../plans.ts'
+import type { FindSubscriber } from '../subscribers.ts'
 import type { OpenMeterConfig } from '../config.ts'
 import {
   createCreditsDestination,
   createCustomersDestination,
   createEventsDestination,
+  createSubscriptionsDestination,
 } from './delivery.ts'
 import type { Failure } from './http.ts'
 import { createOpenMeterClient } from './client.ts'
@@ -22,6 +24,7 @@ export interface OpenMeterDeps {
   readonly log: Log
   readonly metrics: Metrics
   readonly now: Now
+  readonly findSubscriber: FindSubscriber
   /** The pauses between attempts to prepare the meters; shorter in tests. */
   readonly backoff?: Backoff
 }
@@ -37,6 +40,7 @@ export function createOpenMeter({
   log,
   metrics,
   now,
+  findSubscriber,
   backoff = { firstMs: 1_000, lastMs: 60_000 },
 }: OpenMeterDeps): MeteringBackend {
   const client = createOpenMeterClient(config, now)
@@ -96,7 +100,8 @@ export function createOpenMeter({
   }
 
   const ready = (): boolean => prepared
-  const destinations = destinationsOf(client, { batchSize: config.batchSize, ready, note })
+  const { batchSize } = config
+  const destinations = destinationsOf(client, { batchSize, ready, note, findSubscriber })
 
   async function query(request: MeterQuery, signal?: AbortSignal): Promise<MeterRow[]> {
     const result = await client.queryMeter(request, signal)
@@ -170,14 +175,20 @@ export function createOpenMeter({
 
 type Note = <T extends Failure | null>(result: T) => T
 
-/** What the outbox delivers: events, customers and credits. */
+/** What the outbox delivers: events, customers, credits and subscriptions. */
 const destinationsOf = (
   client: ReturnType<typeof createOpenMeterClient>,
   {
     batchSize,
     ready,
     note,
-  }: { readonly batchSize: number; readonly ready: () => boolean; readonly note: Note },
+    findSubscriber,
+  }: {
+    readonly batchSize: number
+    readonly ready: () => boolean
+    readonly note: Note
+    readonly findSubscriber: FindSubscriber
+  },
 ): Destination[] => [
   createEventsDestination({
     batchSize,
@@ -191,6 +202,12 @@ const destinationsOf = (
   createCreditsDestination({
     ready,
     createCredit: async (credit, signal) => note(await client.grantCredit(credit, signal)),
+  }),
+  createSubscriptionsDestination({
+    ready,
+    findSubscriber,
+    subscribe: async (customer, subscriber, signal) =>
+      note(await client.subscribe(customer, subscriber, signal)),
   }),
 ]
 

@@ -1,5 +1,5 @@
 import { createServer } from 'node:http'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { userId } from '../../../../core/platform/ids.ts'
 import { customerKey, meters } from '../../../../core/metering/backend/catalog.ts'
 import { createOpenMeterClient } from '../../../../core/metering/backend/openmeter/client.ts'
@@ -140,6 +140,118 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     fake.faults = ({ path }) => (path.endsWith('/grants') ? 400 : 'none')
     expect(await grant({ id: '0198c2a4-7d1e-7b3a-9c5f-000000000003' })).toMatchObject({
       kind: 'refused',
+    })
+  })
+
+  describe('the subscription of a customer', () => {
+    const keys = { starter: 'app_1_starter', pro: 'app_1_pro' }
+    const signal = AbortSignal.timeout(30_000)
+    async function sell(client: ReturnType<typeof clientOf>, planKey: string): Promise<void> {
+      const plan = {
+        key: planKey,
+        name: planKey,
+        currency: 'USD',
+        cadence: 'P1M',
+        flatFee: null,
+        usage: [
+          {
+            feature: { key: 'network_spend', name: 'Network spend', filters: null },
+            unitPrice: '0.000001',
+            included: 5_000_000,
+          },
+        ],
+      } as const
+      const sold = await client.plans.put(plan, { id: null, save: async () => {} }, signal)
+      expect(sold).toMatchObject({ id: expect.any(String) })
+    }
+    async function prepared() {
+      const client = clientOf()
+      await client.provision()
+      await sell(client, keys.starter)
+      await sell(client, keys.pro)
+      const subscribe = (planKey: string, offer = async (_isStale: boolean) => true) =>
+        client.subscribe(customer, { planKey, offer }, signal)
+      return { client, subscribe }
+    }
+    const running = () =>
+      fake.state.subscriptions
+        .filter(({ status }) => status === 'active')
+        .map((one) => [one.customerKey, one.plan.key])
+
+    it('begins once, follows the plan at once, and ends where the plan is not sold', async () => {
+      const { subscribe } = await prepared()
+      fake.faults = ({ method, path }) =>
+        method === 'POST' && path.endsWith('/subscriptions') ? 'lose answer' : 'none'
+      expect(await subscribe(keys.starter)).toMatchObject({ kind: 'away' })
+      fake.faults = () => 'none'
+      expect(await subscribe(keys.starter)).toBeNull()
+      expect(fake.state.subscriptions).toHaveLength(1)
+      expect(await subscribe(keys.pro)).toBeNull()
+      expect(await subscribe(keys.pro)).toBeNull()
+      expect(fake.state.subscriptions).toHaveLength(2)
+      expect(running()).toEqual([[key, keys.pro]])
+      expect(await subscribe(keys.pro, async () => false)).toBeNull()
+      expect(running()).toEqual([[key, keys.pro]])
+      expect(await subscribe('app_1_free', async () => false)).toBeNull()
+      expect(await subscribe('app_1_free', async () => false)).toBeNull()
+      expect(running()).toEqual([])
+      expect(await subscribe(keys.starter)).toBeNull()
+      expect(running()).toEqual([[key, keys.starter]])
+    })
+
+    it('is not mistaken for that of another customer, whatever filters a server supports', async () => {
+      const { client, subscribe } = await prepared()
+      const other = { ...customer, key: 'eu_other' }
+      const wanted = { planKey: keys.starter, offer: async () => true }
+      expect(await client.subscribe(other, wanted, signal)).toBeNull()
+      fake.deafToFilters = true
+      expect(await subscribe(keys.starter)).toBeNull()
+      expect(running()).toEqual([
+        ['eu_other', keys.starter],
+        [key, keys.starter],
+      ])
+    })
+
+    it('is one where two cores begin it or change it at the same time', async () => {
+      const { subscribe } = await prepared()
+      const offer = vi.fn(async () => true)
+      const both = (planKey: string) =>
+        Promise.all([subscribe(planKey, offer), subscribe(planKey, offer)])
+      expect(await both(keys.starter)).toEqual([null, null])
+      expect(await both(keys.pro)).toEqual([null, null])
+      expect(running()).toEqual([[key, keys.pro]])
+      expect(fake.state.subscriptions).toHaveLength(2)
+    })
+
+    it('syncs a plan that is missing there and tries once more', async () => {
+      const { client, subscribe } = await prepared()
+      fake.state.plans.length = 0
+      const offer = vi.fn(async (isStale: boolean) => {
+        if (isStale) await sell(client, keys.pro)
+        return true
+      })
+      expect(await subscribe(keys.pro, offer)).toBeNull()
+      expect(offer.mock.calls).toEqual([[false], [true]])
+      expect(running()).toEqual([[key, keys.pro]])
+      const hopeless = vi.fn(async () => true)
+      // Concerns this subscription, not the address of the server.
+      expect(await subscribe('app_1_unknown', hopeless)).toMatchObject({ kind: 'refused' })
+      expect(hopeless).toHaveBeenCalledTimes(2)
+      expect(running()).toEqual([[key, keys.pro]])
+    })
+
+    it('leaves room for credits, before and after it', async () => {
+      const { client, subscribe } = await prepared()
+      const grant = (id: string) =>
+        client.grantCredit(
+          { customer, id, amountMicros: '1', source: 'promo', featureKey: null },
+          signal,
+        )
+      expect(await grant('0198c2a4-7d1e-7b3a-9c5f-000000000001')).toBeNull()
+      expect(await subscribe(keys.starter)).toBeNull()
+      expect(await subscribe(keys.pro)).toBeNull()
+      expect(await grant('0198c2a4-7d1e-7b3a-9c5f-000000000002')).toBeNull()
+      expect(fake.state.credits).toHaveLength(2)
     })
   })
 

@@ -8,6 +8,10 @@ import {
   createEmitter,
   eventsKind,
 } from '../../../../core/metering/backend/emit.ts'
+import { createSubscriptionsDestination } from '../../../../core/metering/backend/openmeter/delivery.ts'
+import type { Failure } from '../../../../core/metering/backend/openmeter/http.ts'
+import type { Subscriber } from '../../../../core/metering/backend/subscribers.ts'
+import { DomainError } from '../../../../proto/errors.ts'
 import { createUsers } from '../../../../core/identity/users/users.ts'
 import { createLedger } from '../../../../core/allowances/ledger.ts'
 import { createInvalidations } from '../../../../core/platform/invalidations.ts'
@@ -277,6 +281,7 @@ describe('tickets on their way to OpenMeter', () => {
       { claimed: 1, delivered: 1, waitMs: null },
       { claimed: 0 },
       { claimed: 0 },
+      { claimed: 0 },
     ])
     expect(fake.state.events.size).toBe(150)
     await backend.stop()
@@ -349,6 +354,79 @@ describe('tickets on their way to OpenMeter', () => {
       { numRuns: 25 },
     )
   }, 120_000)
+})
+
+describe('a subscription', () => {
+  const entry = {
+    id: 1n,
+    payload: Buffer.from(
+      JSON.stringify({
+        appId: '0198c2a4-7d1e-7b3a-9c5f-000000000001',
+        userId: '7c0e5b1e-5a0d-4a53-9a3c-5c8f2f6f0001',
+      }),
+    ),
+    itemCount: 1,
+    attempts: 0,
+  }
+  const subscriberOn = (planKey: string): Subscriber => ({
+    externalUserId: 'ada',
+    clientId: 'app_1',
+    subscriptionId: `of ${planKey}`,
+    planKey,
+    offer: async () => true,
+  })
+  async function deliver(
+    plans: readonly (string | null)[],
+    subscribe: (planKey: string) => Promise<Failure | null> = async () => null,
+    payload = entry.payload,
+  ) {
+    const sent: string[] = []
+    const reads = plans.values()
+    const destination = createSubscriptionsDestination({
+      ready: () => true,
+      findSubscriber: async () => {
+        const planKey = reads.next().value ?? null
+        return planKey === null ? null : subscriberOn(planKey)
+      },
+      subscribe: async (customer, { planKey }) => {
+        sent.push(`${customer.key} ${planKey}`)
+        return subscribe(planKey)
+      },
+    })
+    const signal = new AbortController().signal
+    const [delivery] = await destination.deliver([{ ...entry, payload }], signal)
+    return { sent: sent.map((line) => line.split(' ')[1]), delivery }
+  }
+  const rejecting = (reason: DomainError['reason']) => async () => {
+    throw new DomainError(reason, 'why')
+  }
+
+  it('is sent again when it changed during the delivery', async () => {
+    expect(await deliver(['starter', 'pro', 'pro'])).toEqual({
+      sent: ['starter', 'pro'],
+      delivery: { kind: 'delivered' },
+    })
+    expect((await deliver(['a', 'b', 'c', 'd', 'd'])).delivery).toMatchObject({ kind: 'later' })
+  })
+
+  it('is dropped for a user without one', async () => {
+    expect(await deliver([null])).toEqual({ sent: [], delivery: { kind: 'delivered' } })
+  })
+
+  it.each([
+    ['METERING_UNREACHABLE', 'later'],
+    ['CONFLICT', 'later'],
+    ['METERING_FAILED', 'failed'],
+    ['PLAN_UNSYNCABLE', 'refused'],
+  ] as const)('whose plan is not synced for %s is %s', async (reason, kind) => {
+    const { delivery } = await deliver(['pro', 'pro'], rejecting(reason))
+    expect(delivery).toEqual({ kind, why: 'why' })
+  })
+
+  it('is refused when the row cannot be read', async () => {
+    const { delivery } = await deliver(['pro'], undefined, Buffer.from('{"appId":"x"}'))
+    expect(delivery).toEqual({ kind: 'refused', why: 'the row cannot be read' })
+  })
 })
 
 describe('customers', () => {
@@ -440,6 +518,8 @@ describe('customers', () => {
     world.clock.at = new Date(world.clock.at.getTime() + 3_600_000)
     const backfill = createBackfill({ pool: world.pool, log: silentLog(), now })
     expect(await backfill.run(new AbortController().signal)).toBe(everyone)
+    const queued = `select count(*)::integer as n from outbox where kind = 'openmeter.subscription'`
+    expect((await world.pool.query(queued)).rows).toEqual([{ n: everyone }])
     world.clock.at = new Date(world.clock.at.getTime() + 3_600_000)
     expect(await backfill.run(new AbortController().signal)).toBe(0)
     const { outbox, backend, prepared } = await sender()

@@ -33,6 +33,7 @@ export async function startSender({
     log: silentLog(),
     metrics,
     now,
+    findSubscriber: async () => null,
     backoff: { firstMs: 5, lastMs: 20 },
   })
   const outbox = createOutbox({

@@ -1,0 +1,154 @@
+import type { Customer } from '../backend.ts'
+import type { Subscriber } from '../subscribers.ts'
+import { type Request, listOf, member, textOf } from './dialect.ts'
+import { type Failure, type HttpAnswer, type HttpRequest, failureOf } from './http.ts'
+
+const conflict = 409
+const pageSize = '100'
+
+interface Remote {
+  readonly id: string
+  readonly planKey: string | null
+}
+
+/** The requests and answers about subscriptions of one version of OpenMeter's API. */
+export interface SubscriptionDialect {
+  /** The latest subscriptions of a customer. */
+  list(customerId: string): Request
+  items(body: unknown): readonly unknown[]
+  readonly names: { readonly customer: string; readonly deleted: string }
+  create(customerId: string, planKey: string): Request
+  change(id: string, customerId: string, planKey: string): Request
+  cancel(id: string): Request
+}
+
+export const subscriptionsV1: SubscriptionDialect = {
+  list: (customerId) => ({
+    method: 'GET',
+    path: `/api/v1/customers/${customerId}/subscriptions`,
+    query: { orderBy: 'activeFrom', order: 'DESC', page: '1', pageSize },
+  }),
+  items: (body) => listOf(body, 'items'),
+  names: { customer: 'customerId', deleted: 'deletedAt' },
+  create: (customerId, key) => ({
+    method: 'POST',
+    path: '/api/v1/subscriptions',
+    text: JSON.stringify({ customerId, plan: { key } }),
+  }),
+  change: (id, _customerId, key) => ({
+    method: 'POST',
+    path: `/api/v1/subscriptions/${id}/change`,
+    text: JSON.stringify({ timing: 'immediate', plan: { key } }),
+  }),
+  cancel: (id) => ({
+    method: 'POST',
+    path: `/api/v1/subscriptions/${id}/cancel`,
+    text: JSON.stringify({ timing: 'immediate' }),
+  }),
+}
+
+export const subscriptionsV3: SubscriptionDialect = {
+  list: (customerId) => ({
+    method: 'GET',
+    path: '/openmeter/subscriptions',
+    query: {
+      'filter[customer_id][eq]': customerId,
+      sort: 'active_from desc',
+      'page[size]': pageSize,
+      'page[number]': '1',
+    },
+  }),
+  items: (body) => listOf(body, 'data'),
+  names: { customer: 'customer_id', deleted: 'deleted_at' },
+  create: (id, key) => ({
+    method: 'POST',
+    path: '/openmeter/subscriptions',
+    text: JSON.stringify({ customer: { id }, plan: { key } }),
+  }),
+  change: (id, customerId, key) => ({
+    method: 'POST',
+    path: `/openmeter/subscriptions/${id}/change`,
+    text: JSON.stringify({ timing: 'immediate', customer: { id: customerId }, plan: { key } }),
+  }),
+  cancel: (id) => ({
+    method: 'POST',
+    path: `/openmeter/subscriptions/${id}/cancel`,
+    text: JSON.stringify({ timing: 'immediate' }),
+  }),
+}
+
+export interface SubscriptionClientDeps {
+  readonly http: (request: HttpRequest) => Promise<HttpAnswer>
+  readonly dialect: SubscriptionDialect
+  /** The id of a customer that exists. */
+  readonly findCustomer: (key: string, signal: AbortSignal) => Promise<{ id: string } | Failure>
+}
+
+/** The subscriptions of OpenMeter. A customer has at most one at a time. */
+export function createSubscriptionClient({ http, dialect, findCustomer }: SubscriptionClientDeps) {
+  /**
+   * Makes the remote subscription match the plan of a user whose customer exists; null when it does. A user whose plan the
+   * backend does not sell keeps no subscription to another plan. `offer` may reject.
+   */
+  async function place(
+    { key }: Customer,
+    subscriber: Pick<Subscriber, 'planKey' | 'offer'>,
+    signal: AbortSignal,
+  ): Promise<Failure | null> {
+    const customer = await findCustomer(key, signal)
+    if ('why' in customer) return customer
+    const isOffered = await subscriber.offer(false)
+    const attempt = () => placeOnce(customer.id, { planKey: subscriber.planKey, isOffered }, signal)
+    const failure = await attempt()
+    if (failure?.kind !== 'refused') return failure
+    // After a conflict another process has subscribed the customer; otherwise the plan may be missing there.
+    if (failure.status !== conflict) await subscriber.offer(true)
+    return attempt()
+  }
+
+  async function placeOnce(
+    customerId: string,
+    { planKey, isOffered }: { readonly planKey: string; readonly isOffered: boolean },
+    signal: AbortSignal,
+  ): Promise<Failure | null> {
+    const current = await findCurrent(customerId, signal)
+    if (current && 'why' in current) return current
+    if (current?.planKey === planKey) return null
+    if (!isOffered)
+      return current && failureIn(await http({ ...dialect.cancel(current.id), signal }))
+    const request = current
+      ? dialect.change(current.id, customerId, planKey)
+      : dialect.create(customerId, planKey)
+    return failureIn(await http({ ...request, signal }))
+  }
+
+  /** The subscription that runs now. A server that ignores the filter returns other customers' as well. */
+  async function findCurrent(
+    customerId: string,
+    signal: AbortSignal,
+  ): Promise<Remote | Failure | null> {
+    const answer = await http({ ...dialect.list(customerId), signal })
+    const failure = failureIn(answer)
+    if (failure) return failure
+    const { customer, deleted } = dialect.names
+    const item = ('body' in answer ? dialect.items(answer.body) : []).find(
+      (one) =>
+        textOf(one, customer) === customerId &&
+        textOf(one, deleted) === null &&
+        running.has(textOf(one, 'status') ?? ''),
+    )
+    const id = textOf(item, 'id')
+    return id === null ? null : { id, planKey: textOf(member(item, 'plan'), 'key') }
+  }
+
+  return { place }
+}
+
+// A canceled subscription runs until its end.
+const running = new Set(['active', 'canceled'])
+
+/** A missing plan or subscription concerns one request, not the address of the server. */
+function failureIn(answer: HttpAnswer): Failure | null {
+  const failure = failureOf(answer)
+  return failure?.status === 404 ? { ...failure, kind: 'refused' } : failure
+}
