@@ -55,6 +55,8 @@ export async function chainEarlierPrices(pool: Pool, log: Log): Promise<void> {
     const apps: AppId[] = await store.appsWithUnchained(pool, { after, limit: pageSize })
     for (const appId of apps) {
       const { first, count } = await tx(pool, (db) => chainUnchained(db, appId))
+      // Another core chained them after they were listed.
+      if (count === 0) continue
       if (first === 1n) log.info({ appId, count }, 'prices from before the chain are chained')
       else
         log.warn(

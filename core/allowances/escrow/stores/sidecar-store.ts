@@ -1,5 +1,6 @@
 import { type Db, many, maybeOne, prepared, sql } from '../../../lib/sql.ts'
 import { addSeconds } from '../../../lib/time.ts'
+import { latestPlausible } from '../due.ts'
 import type { SidecarProcess, SidecarState } from '../port.ts'
 
 /** Writes sidecars. What the functions promise is in `port.ts`. */
@@ -19,7 +20,9 @@ export async function lockSidecar(
   const row =
     (await selectForUpdate(db, process.id)) ?? (await insertSidecar(db, process, times.at))
   if (row.instance === process.instance) return { reportedThrough: row.reported_through }
-  if (row.stopped_at === null && row.seen_at >= times.silentSince) return null
+  // An instant from before the database's clock was set back proves no life.
+  const isAlive = row.seen_at >= times.silentSince && row.seen_at <= latestPlausible(times.at)
+  if (row.stopped_at === null && isAlive) return null
   await db.query(sql`
     update sidecars
     set instance = ${process.instance}, started_at = ${times.at}, seen_at = ${times.at}, stopped_at = null, reported_through = 0

@@ -193,6 +193,15 @@ describe('reporting', () => {
     expect(await outcome(core.as().report({ sidecar: other }))).toBe('OK')
     expect(await outcome(sidecar.heartbeat())).toBe('CONFLICT')
   })
+
+  it('accepts another process with the same id after the clock was set back', async () => {
+    const at = core.clock.now()
+    core.clock.advance(600 * second)
+    await sidecar.heartbeat()
+    core.clock.set(at)
+    const other = { id: sidecar.sidecar.id, instance: randomUUID() }
+    expect(await outcome(core.as().report({ sidecar: other }))).toBe('OK')
+  })
 })
 
 describe('an orphan without a rest', () => {

@@ -1,6 +1,6 @@
 import type { Draw } from '../../../../core/allowances/chain.ts'
 import { type UsdAttos, usdAttos } from '../../../../core/lib/money.ts'
-import { clockRange, idleSince } from '../../../../core/allowances/escrow/due.ts'
+import { clockRange, idleSince, latestPlausible } from '../../../../core/allowances/escrow/due.ts'
 import { earlySeconds } from '../../../../core/allowances/escrow/stores/due-store.ts'
 import {
   approximateMicros,
@@ -99,7 +99,8 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
   const lockSidecar: EscrowStore['lockSidecar'] = async (_db, process, { at, silentSince }) => {
     const row = tables.sidecars.get(process.id)
     if (row?.instance === process.instance) return { reportedThrough: row.reportedThrough }
-    if (row && !row.stopped && row.seenAt > silentSince) return null
+    const isAlive = row && row.seenAt >= silentSince && row.seenAt <= latestPlausible(at)
+    if (isAlive && !row.stopped) return null
     set(tables.sidecars, process.id, {
       instance: process.instance,
       seenAt: at,
