@@ -25,17 +25,17 @@ export function nameProblem(text: string): string | null {
   return 'must not read like words of this service ("registered with")'
 }
 
-/** Letters of other alphabets, small capitals and digits that look like the letters of `ownWords` (UTS #39 has them all). */
+/** Letters of other alphabets, small capitals, digits and signs that look like the letters of `ownWords` (UTS #39 has them all). */
 const lookalikes: Readonly<Record<string, string>> = {
   d: 'ԁᴅɗđժᑯɖᎠꓓ',
-  e: 'еҽєεϵᴇɇəɛ℮3Ꭼꓰ',
+  e: 'еҽєεϵᴇɇəɘɛ℮3Ꭼꓰ',
   g: 'ɡցɢԍɠ9Ꮐꓖ',
   h: 'һհʜнηħɦᎻꓧ',
   i: 'іιɪıӏɩꙇl1ᎥꓲƖ',
-  r: 'гᴦʀꭇꭈɼɽɾᎡᏒꓣ',
+  r: 'гᴦʀꭇꭈɼɽɾяᴙᖇᎡᏒꓣ',
   s: 'ѕꜱ5ʂƨᏚꓢ',
-  t: 'тτᴛ7ƭŧᎢꓔ',
-  w: 'ѡԝᴡшщωաɯᎳꓪ',
+  t: 'тτᴛ7ƭŧ†Ꭲꓔ',
+  w: 'ѡԝᴡшщωաɯᗯꮤᎳꓪ',
 }
 const plain = (text: string): string => text.normalize('NFKD').toLowerCase().normalize('NFKD')
 const latin = new Map(

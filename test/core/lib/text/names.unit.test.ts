@@ -60,6 +60,14 @@ describe('a new name', () => {
     'reglstered wlth',
     'registered vvith',
     'regiſtered with',
+    'яegistered with',
+    'ᴙegistered with',
+    'rɘgistered with',
+    'regıs†ered with',
+    'ᖇegistered with',
+    'registered ᗯith',
+    'registered ꮤith',
+    'registered Ꮤith',
   ])('does not read like our own words: %s', (name) => {
     expect(nameProblem(name)).toContain('registered with')
   })
