@@ -174,6 +174,9 @@ function toCaller(row: store.M2mClientRow, secretId: string | null): M2mCaller {
   }
 }
 
+/** The name in quotation marks, so that people see where it ends. It can hold none of these itself. */
+const quoted = (name: string): string => `“${name.replaceAll(/["“”]/g, '’')}”`
+
 function toPublicClient(
   clientId: ClientId | RegisteredClientId,
   row: store.PublicClientRow,
@@ -192,7 +195,7 @@ function toPublicClient(
     initiateLoginUri: row.initiate_login_uri,
     deviceThirdPartyInitiateLogin: row.device_third_party_initiate_login,
     // Nobody vouches for the name that a client gives itself, so people see whose client it is.
-    appName: name === null ? row.app_name : `${name} (registered with ${row.app_name})`,
+    appName: name === null ? row.app_name : `${quoted(name)} (registered with ${row.app_name})`,
     appColor: row.app_color,
     isAppActive: row.app_status === 'active',
     dmzUrl: row.dmz_url,

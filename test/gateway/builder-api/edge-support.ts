@@ -40,7 +40,7 @@ export async function startEdge(env: Readonly<Record<string, string>> = {}) {
       /<input type="hidden" name="([^"]+)" value="([^"]*)"/g,
     ))
       form.set(name, value.replaceAll('&amp;', '&'))
-    expect(text).toContain('registered with edge')
+    expect(text).toMatch(/“[^”]+” \(registered with edge\)/)
     await meanwhile?.()
     return fetch(`${real.url}/oidc/consent`, {
       method: 'POST',

@@ -376,11 +376,11 @@ describe('consent to a registered client', () => {
   it('is asked for again when the client changes while its page is open', async () => {
     const client = await registered()
     const changeNow = async () => {
-      await change(client, { client_name: 'Your bank' })
+      await change(client, { client_name: 'Your “bank” (' })
     }
     const again = await started.decide(app, request(client), changeNow)
     expect(again.status).toBe(200)
-    expect(await again.text()).toContain('Your bank')
+    expect(await again.text()).toContain('“Your ’bank’ (” (registered with edge)')
     expect(await isSilent(client)).toBe(false)
   })
 })
