@@ -14,7 +14,7 @@ export function readLimits(env: EnvReader): LimitSettings | null {
   const settings = readSettings(env)
   const state = env.choice('RATE_LIMITS', {
     meaning:
-      "Whether token, device, key-exchange, validate and login routes, and the builder API's creation of users, are rate limited.",
+      "Whether token, device, key-exchange, validate and login routes, the builder API's creation of users and the edge are rate limited, and wrong credentials of usage routes and ingest.",
     fallback: 'on',
     of: ['on', 'off'],
   })
