@@ -60,6 +60,10 @@ export function createClock(start: Date = begin): Clock {
   }
 }
 
+/** Sessions of this database that wait for a lock. Other databases of the server belong to other tests. */
+export const lockWaits =
+  "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
 export const second = 1_000
 export const day = 86_400_000
 

@@ -13,6 +13,7 @@ import {
   refusal,
   second,
   startTestCore,
+  lockWaits,
   storedHash,
 } from '../support.ts'
 
@@ -283,9 +284,7 @@ describe('creating a key with an Idempotency-Key', () => {
     await blocker.query('begin')
     await blocker.query(`select 1 from end_users where external_user_id = 'ada' for update`)
     const running = createKey({ idempotencyKey: 'k-1' })
-    await expect
-      .poll(async () => (await blocker.query(`select 1 from pg_locks where not granted`)).rowCount)
-      .toBeGreaterThan(0)
+    await expect.poll(async () => (await core.sql.query(lockWaits)).rowCount).toBeGreaterThan(0)
     expect(await outcome(createKey({ idempotencyKey: 'k-1' }))).toBe('IDEMPOTENCY_CONFLICT')
     await blocker.query('commit')
     blocker.release()

@@ -30,6 +30,7 @@ import {
   startProxy,
   startTestCore,
   storedHash,
+  lockWaits,
   until,
 } from '../support.ts'
 
@@ -615,10 +616,7 @@ describe('stopping', () => {
     const running = dying
       .as(made.basic)
       .updateUser({ clientId: made.clientId, externalUserId: ada, email: 'late@example.com' })
-    await until(
-      async () =>
-        ((await blocker.query(`select 1 from pg_locks where not granted`)).rowCount ?? 0) > 0,
-    )
+    await until(async () => ((await dying.sql.query(lockWaits)).rowCount ?? 0) > 0)
     const begin = performance.now()
     const stops = [dying.core.stop(), dying.core.stop()]
     const late = createCaller(dying.core.target)
@@ -644,10 +642,7 @@ describe('stopping', () => {
     const hanging = outcome(
       dying.as(made.basic).updateUser({ clientId: made.clientId, externalUserId: ada }),
     )
-    await until(
-      async () =>
-        ((await blocker.query(`select 1 from pg_locks where not granted`)).rowCount ?? 0) > 0,
-    )
+    await until(async () => ((await dying.sql.query(lockWaits)).rowCount ?? 0) > 0)
     const begin = performance.now()
     await dying.core.stop()
     expect(await hanging).toBe('UNAVAILABLE')
