@@ -139,15 +139,14 @@ describe('an account', () => {
     expect(new Set(await ofMany)).toEqual(new Set(['CREDENTIAL_INVALID']))
   })
 
-  it('logs in within a second while 240 resets bring made-up tokens', async () => {
+  it('logs in, and hashes nothing for 240 resets with made-up tokens', async () => {
     await create({ email: 'beset@example.com', password })
     const reset = unary(client.resetPassword.bind(client))
     const resets = atOnce(240, (i) =>
       outcome(reset({ token: `made up ${i}`, password }, options())),
     )
-    const begin = performance.now()
+    // A reset that is hashed takes a place in the queue, so that most of them and the login are RATE_LIMITED.
     expect(await outcome(logIn('beset@example.com'))).toBe('OK')
-    expect(performance.now() - begin).toBeLessThan(1_000)
     expect(new Set(await resets)).toEqual(new Set(['GRANT_INVALID']))
   })
 
