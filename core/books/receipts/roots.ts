@@ -44,9 +44,10 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
   async function build(signal: AbortSignal): Promise<void> {
     await cutTestDays(signal)
     await cut()
-    if (!(await buildTestDays(signal))) return
-    for (const window of await store.windowsToBuild(pool, daysAtOnce))
-      if (!(await buildDay(window, signal))) return
+    const windows = await store.windowsToBuild(pool, daysAtOnce)
+    for (const window of windows) if (!(await buildDay(window, signal))) return
+    // A test app's own days follow its days of all apps.
+    if (windows.length < daysAtOnce) await buildTestDays(signal)
   }
 
   /** Cuts the days of test apps that have ended by their clocks. */
@@ -62,13 +63,20 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
     }
   }
 
-  /** False when roots are still missing. */
-  async function buildTestDays(signal: AbortSignal): Promise<boolean> {
+  /** Builds the days of each test app until one fails, and goes on with the next app. */
+  async function buildTestDays(signal: AbortSignal): Promise<void> {
+    const failed = new Set<AppId>()
     for (const { app, window } of await store.testWindowsToBuild(pool, daysAtOnce)) {
-      if (signal.aborted || !(await buildRoot(app, { window, isOwn: true }, signal))) return false
-      await store.markTestDayBuilt(pool, { app: app.id, day: window.day }, now())
+      if (failed.has(app.id)) continue
+      try {
+        if (signal.aborted || !(await buildRoot(app, { window, isOwn: true }, signal))) return
+        await store.markTestDayBuilt(pool, { app: app.id, day: window.day }, now())
+      } catch (error) {
+        if (signal.aborted) throw error
+        failed.add(app.id)
+        log.warn({ err: error, appId: app.id, day: window.day }, 'a root of a test app failed')
+      }
     }
-    return true
   }
 
   /** False when roots of the day are still missing. */

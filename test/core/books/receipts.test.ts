@@ -534,6 +534,36 @@ describe('the roots of days', () => {
     expect((await verify('back.json')).text).toContain(' of 3\n')
   })
 
+  it('are made for other apps while the root of a test app fails', async () => {
+    const operator = connectCore({ target: world.core.target, token: serviceToken })
+    const trials = [await world.newApp({ isTest: true }), await world.newApp({ isTest: true })]
+    for (const { clientId } of trials) {
+      await book(2, { auth_id: `${clientId}:ada` })
+      world.clock.advance(1_000)
+      await operator.moveTestClock({ clientId, move: { to: undefined, advanceSeconds: 86_400 } })
+    }
+    operator.close()
+    const [id = ''] = await book(1)
+    const ids = trials.map(({ clientId }) => `'${clientId}'`).join()
+    const first = `(select app_id from clients where client_id in (${ids}) order by app_id limit 1)`
+    await world.damage(
+      `create table gone as select * from tickets where app_id = ${first}; delete from tickets where app_id = ${first}`,
+    )
+    const made = `select from receipt_roots join clients using (app_id) where client_id in (${ids})`
+    const build = async (count: number): Promise<void> => {
+      const { core } = await world.startAnother(observedRate)
+      await until(async () => (await world.rows(made)).length === count)
+      await core.stop()
+    }
+    await build(1)
+    await nextDay()
+    await get(id, 'other.json')
+    expect((await verify('other.json')).text).toContain(', ticket 1 of 1\n')
+    await world.damage('insert into tickets select * from gone; drop table gone')
+    await build(2)
+    expect((await tollgate('verify')).text).toContain('the books are right')
+  })
+
   it('do not prove a ticket that was changed since', async () => {
     const [id = ''] = await book(1)
     await nextDay()
