@@ -62,6 +62,15 @@ export const checks: Readonly<Record<string, () => void | Promise<void>>> = {
     assert.equal(lendTo(lendCall(), { ...situation, account, leases }).lease, null)
   },
 
+  'keeps the ratio of a lease that only serves until its end': () => {
+    const account = accountWith(100n, { lent: usd(10n) }, { expiresAt: seconds(30) })
+    const own = leaseOf(10n)
+    own.endsAt = seconds(29)
+    const lower = { ...situation, retailRatio: networkRatio / 2n }
+    const { lease } = lendTo(lendCall(), { ...lower, account, leases: createLeases([own]) })
+    assert.deepEqual([lease?.seconds, own.retailRatio], [23, lower.retailRatio])
+  },
+
   'lends from credit that ends before the lease': () => {
     const account = accountWith(100n, {}, { expiresAt: seconds(30) })
     const leases = createLeases([])

@@ -46,6 +46,11 @@ export const sourceMutations: Readonly<Record<string, SourceMutation>> = {
     from: 'if (account.lendAfter !== null && account.lendAfter > at) return null',
     to: '',
   },
+  'keeps the ratio of a lease that only serves until its end': {
+    file: `${escrow}/lending.ts`,
+    from: 'if (retailRatio < lease.retailRatio) {',
+    to: 'if (retailRatio < 0n) {',
+  },
   'lends from credit that ends before the lease': {
     file: `${escrow}/lending.ts`,
     from: 'until: timeOf(account, endsAt),',

@@ -549,18 +549,22 @@ describe('the roots of days', () => {
     await world.damage(
       `create table gone as select * from tickets where app_id = ${first}; delete from tickets where app_id = ${first}`,
     )
-    const made = `select from receipt_roots join clients using (app_id) where client_id in (${ids})`
-    const build = async (count: number): Promise<void> => {
+    const rootsOf = (apps: string) =>
+      `select from receipt_roots join clients using (app_id) where client_id in (${apps}) and day = '${ended}'`
+    const build = async (apps: string, count: number): Promise<void> => {
       const { core } = await world.startAnother(observedRate)
-      await until(async () => (await world.rows(made)).length === count)
+      await until(async () => (await world.rows(rootsOf(apps))).length === count)
       await core.stop()
     }
-    await build(1)
-    await nextDay()
+    const ended = world.clock.now().toISOString().slice(0, 10)
+    await build(ids, 1)
+    world.clock.advance(day)
+    await build(`'${world.app.clientId}'`, 1)
     await get(id, 'other.json')
     expect((await verify('other.json')).text).toContain(', ticket 1 of 1\n')
     await world.damage('insert into tickets select * from gone; drop table gone')
-    await build(2)
+    await build(ids, 2)
+    await buildRoots(world)
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
