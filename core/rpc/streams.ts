@@ -8,7 +8,7 @@ import {
 import { Duplex } from 'node:stream'
 import { status } from '@grpc/grpc-js'
 
-/** Node announces each stream of HTTP/2 here before whoever serves it (Node's documentation, "diagnostics_channel"). */
+/** Node announces each stream of HTTP/2 here before any server handles it (Node's documentation, "diagnostics_channel"). */
 const channel = 'http2.server.stream.created'
 
 /** A stream of HTTP/2 with its request headers. */

@@ -40,7 +40,7 @@ const FLAGS = {
   help: { type: 'boolean' },
 } as const
 
-/** Variables that stand for options with secrets: every account of the machine can read the arguments of a process. */
+/** Variables for options with secrets: every account of the machine can read the arguments of a process. */
 const SECRETS = {
   'webhook-headers': 'SIGNER_WEBHOOK_HEADERS',
   'direct-secret': 'SIGNER_DIRECT_SECRET',

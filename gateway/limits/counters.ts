@@ -40,7 +40,7 @@ const commandTimeoutMs = 50
 const awayMs = 1_000
 const localMax = 100_000
 
-/** Counters of windows of a minute, or of the seconds that a name has, shared through Redis; this process's own where Redis is absent, away or slow. */
+/** Counters of windows of a minute, or of a given length, shared through Redis; local to the process when Redis is absent, unavailable or slow. */
 export function createCounters({ redisUrl, log, now }: CountersDeps): Counters {
   const local = createLocal()
   const shared = redisUrl === undefined ? null : createShared(redisUrl, log)

@@ -15,7 +15,7 @@ const codeOf = (reason: Reason): string => reason.toLowerCase()
 interface WebhookRefusal {
   readonly code: string
   readonly statuses: readonly number[]
-  /** Names stand between backticks. */
+  /** Names are between backticks. */
   readonly help: string
 }
 

@@ -267,7 +267,7 @@ describe(`events, ${name}`, () => {
 
   it('leave no error in the logs', () => {
     const processes = [service.core, service.sidecar, service.gateway, ...service.collectors]
-    // Requests that arrive while the database is away are answered with UNAVAILABLE. The rates of the story are old.
+    // Requests that arrive while the database is unavailable get UNAVAILABLE. The rates of the story are old.
     const expected = ['"reason":"UNAVAILABLE"', 'no ETH rate is usable']
     const unexpected = processes
       .flatMap(({ errors }) => errors)

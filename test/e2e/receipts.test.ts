@@ -78,7 +78,7 @@ const builder = () => `/api/v1/builder/apps/${running.service.quickstart.clientI
 const oidc = '/api/v1/oidc'
 
 describe('a receipt', () => {
-  it('is answered to its app, with a provisional root on the day itself, and to nobody else', async () => {
+  it('is returned to its app only, with a provisional root on the day itself', async () => {
     const path = `${builder()}/usage/requests/${eventId}/receipt`
     const { status, body } = await call('GET', path)
     expect(status).toBe(200)

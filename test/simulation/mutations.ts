@@ -164,7 +164,7 @@ export const mutations: Readonly<Record<string, Mutation>> = {
   },
 }
 
-/** A wall clock that stands still when the other clock does. */
+/** A wall clock that stops with the monotonic clock. */
 function withWall(mono: () => number, wall: number): SidecarClocks {
   const ahead = wall - mono()
   return { mono, wall: () => mono() + ahead }

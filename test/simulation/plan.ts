@@ -74,7 +74,7 @@ export type Action =
       readonly back: number | null
     }
   | {
-      // A suspended process is frozen with its machine, whose monotonic clock stands still.
+      // A suspended process is frozen with its machine, whose monotonic clock stops.
       readonly kind: 'kill' | 'freeze' | 'suspend'
       readonly role: Role
       readonly index: number

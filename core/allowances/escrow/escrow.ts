@@ -390,7 +390,7 @@ export function createEscrow(deps: EscrowDeps) {
 
   /**
    * Opens the rooms of the apps of calls. Comes after other reads, because all users of an owner wait for its row. In a
-   * bounded app a plan that sells for next to nothing has bounds at a ratio from which their network cost can be told.
+   * bounded app a plan with almost no price has bounds at a ratio from which core can derive their network cost.
    * Returns what was locked, with the rooms.
    */
   async function openRooms<Call extends UserKey>(

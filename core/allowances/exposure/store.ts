@@ -193,7 +193,7 @@ async function heldNetwork(db: Db, owner: OwnerId): Promise<bigint> {
   return BigInt(held)
 }
 
-/** Returns the booked network cost that nobody has paid. Payments are not collected yet, so it is all of it. */
+/** Returns the unpaid network cost. Payments are not collected yet, so all booked cost is unpaid. */
 export async function unpaidNetwork(db: Db, owner: OwnerId, since: Date): Promise<bigint> {
   const { booked } = await one<{ booked: string }>(
     db,

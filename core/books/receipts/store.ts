@@ -359,7 +359,7 @@ export const linkOf = ({ day, statement }: Statement): Link => ({
   hash: hash('sha256', statement, 'hex'),
 })
 
-/** The roots of an app, of which this is the last. */
+/** The roots of an app up to this one. */
 export const chainOf = (db: Db, app: AppId, last: Statement | null): StoredChain => ({
   kind: 'root',
   last: last && linkOf(last),

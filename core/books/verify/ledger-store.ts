@@ -196,7 +196,7 @@ export async function creditDifferences(
 
 /**
  * Sessions whose calls are not all accounted for: each is held, or ended in the totals of its session. A hold that was deleted
- * leaves the totals as they were, whatever the balance says.
+ * leaves the totals as they were, independent of the balance.
  */
 export async function heldCallDifferences(
   db: Db,

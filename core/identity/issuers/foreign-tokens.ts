@@ -36,7 +36,7 @@ export interface TokenCheck {
   readonly externalUserId: string
   readonly userStatus: string
   readonly expiresAt: string
-  /** Weak places of the rules, whatever the token says. */
+  /** Warnings about the rules, independent of the token. */
   readonly warnings: readonly string[]
 }
 

@@ -11,7 +11,7 @@ export interface TrustRules {
   readonly clientClaim: string | null
   readonly clientValues: readonly string[]
   readonly userClaim: string
-  /** Stands before the user claim in external ids. */
+  /** Prefix of the user claim in external ids. */
   readonly userPrefix: string
   readonly jwksUri: string | null
 }

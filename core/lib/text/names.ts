@@ -1,9 +1,9 @@
 /**
  * The one rule for new names of apps and of registered clients, and for new external ids: pages, mails and logs show them
- * between our own words. It holds beside `isReadable`, at creation and change only: stored names stay as they are.
+ * between our own words. It applies in addition to `isReadable`, at creation and change only: stored names stay as they are.
  */
 
-/** What our pages write beside a name, folded: core/identity/apps/clients.ts. */
+/** Words that our pages write next to a name, folded: core/identity/apps/clients.ts. */
 const ownWords = ['registeredwith']
 const shortest = Math.min(...ownWords.map((words) => words.length))
 

@@ -142,7 +142,7 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
 
   /**
    * Stores the consent of the session's account and issues a short-lived code that can be used once. `consented` when the
-   * person has just said yes on our page, which showed `clientVersion` of the client; otherwise the consent must be known,
+   * person has just consented on our page, which showed `clientVersion` of the client; otherwise the consent must be known,
    * and the code can reach this client alone.
    */
   async function authorize(

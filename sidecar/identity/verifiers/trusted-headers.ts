@@ -15,7 +15,7 @@ const limited: Verdict = { kind: 'no', refusal: refusals.proxyLimited, remember:
 export interface TrustedHeadersOptions {
   readonly issuer: string
   readonly secret: string
-  /** Wrong secrets in a minute, of all callers; then they are told to wait. */
+  /** Wrong secrets of all callers in a minute, before they get 429. */
   readonly guessesMax: number
   readonly now: Now
 }

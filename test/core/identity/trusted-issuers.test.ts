@@ -289,7 +289,7 @@ describe('a foreign token', () => {
     expect(await userCount()).toBe(0)
   })
 
-  it('stands for a user by e-mail address only when the provider has verified the address', async () => {
+  it('names a user by e-mail address only when the provider has verified the address', async () => {
     await trust({ ...webClient, userClaim: 'email' })
     const verify = async (more: Readonly<Record<string, unknown>>) => {
       const text = await token({ email: 'ada@example.com', ...more })
@@ -306,7 +306,7 @@ describe('a foreign token', () => {
     )
   })
 
-  it('stands for a user behind the prefix of its issuer, whose claim may then begin as reserved ids do', async () => {
+  it('names a user with the prefix of its issuer, and accepts reserved beginnings in the claim then', async () => {
     await trust({ ...webClient, userPrefix: 'shop:' })
     const verify = async (sub: string) => {
       const text = await token({ sub })

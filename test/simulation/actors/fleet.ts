@@ -69,7 +69,7 @@ export function createFleet({ plan, scheduler, history, startCore, startSidecar 
     process.frozenUntil = Math.max(process.frozenUntil, scheduler.now() + ms)
   }
 
-  /** Suspends a process with its machine: it is frozen, and its monotonic clock stands still. */
+  /** Suspends a process with its machine: it is frozen, and its monotonic clock stops. */
   function suspend(role: Role, index: number, ms: number): void {
     const process = replicaOf(role, index)
     if (!process || process.frozenUntil > scheduler.now()) return

@@ -215,7 +215,7 @@ describe('the network cost that an owner has not paid', () => {
     expect(lease).toBeUndefined()
   })
 
-  it('goes after 30 days of real time, whatever a test clock says', async () => {
+  it('ends after 30 days of real time, independent of a test clock', async () => {
     const app = await newApp(owner, { isTest: true })
     await book(app, 'ada', 1)
     const operator = connectCore({ target: core.core.target, token: serviceToken, tls: undefined })

@@ -50,7 +50,7 @@ const schemesOf = (operation: Json): string[] =>
     .flatMap((way) => Object.keys(asRecord(way)))
     .filter((scheme) => scheme !== 'csrfToken')
 
-/** Follows references; alternatives of which the specification shows the first. */
+/** Follows references, and the first of several alternatives. */
 function resolve(surface: string, schema: unknown): Json {
   const { $ref, anyOf } = asRecord(schema ?? {})
   if (Array.isArray(anyOf)) return resolve(surface, anyOf[0])
@@ -191,7 +191,7 @@ const sentences: readonly (readonly [Operation, number, readonly SpecifiedField[
 ]
 
 describe('the specification in this repository', () => {
-  it('has the facts of the tables, where the specification lies beside the checkout', () => {
+  it('matches the tables when the specification is next to the checkout', () => {
     const source = new URL('../../../../../shared/spec/service.md', import.meta.url)
     const tables = existsSync(source)
       ? readSpecification(readFileSync(source, 'utf8'))

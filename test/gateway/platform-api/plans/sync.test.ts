@@ -124,7 +124,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(usage.map(includedOf)).toEqual([20_000_000, 20_000_000, 20_000_000, 20_000_000])
   })
 
-  it('stand beside the credits of their users, each of which is there once', async () => {
+  it('leave room for the credits of their users, each written once', async () => {
     const m2m = console.as(app.basic)
     const ada = { clientId: app.clientId, externalUserId: 'ada' }
     await m2m.upsertUser(ada)
@@ -152,7 +152,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(amounts()).toEqual(version === 'v1' ? ['1', '2500000'] : ['0.000001', '2.5'])
   })
 
-  it('have their users as subscribers, whatever changes and while OpenMeter is away', async () => {
+  it('have their users as subscribers after each change, also while OpenMeter is unavailable', async () => {
     app = await console.newApp({ isTest: true })
     person = await logInTo(console, app, 'admin')
     const { clientId } = app
