@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createLocalJWKSet, jwtVerify } from 'jose'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import {
   ethRate,
   microsDown,
@@ -27,7 +27,11 @@ let signer: SignerDouble
 
 beforeAll(async () => {
   running = await startTestService()
-  const { sidecarUrl, webhookSecret: secret } = running.service.quickstart
+  const { adminUrl, sidecarUrl, webhookSecret: secret } = running.service.quickstart
+  await vi.waitUntil(async () => {
+    const parts = await (await fetch(`${adminUrl}/readyz`)).text()
+    return parts.includes('"rate":"ok"') && !/degraded|unavailable/.test(parts)
+  }, 20_000)
   const sink =
     running.topic === null
       ? directSink({ url: sidecarUrl, secret })

@@ -256,7 +256,9 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
       plan.version++
       const included = usdAttos(BigInt(step.included) * usd)
       const terms = { ...freeTerms, billingCycle: step.cycle, included }
-      const since = await clocks.timeOf(world.sql, id, at)
+      // A version of the very millisecond in which a period began is another one to verify than to the ledger.
+      world.clock.advance(1)
+      const since = await clocks.timeOf(world.sql, id, world.clock.now())
       await insertVersion(
         world.sql,
         { appId: id, id: plan.id },
