@@ -251,8 +251,8 @@ function send({ url, method, path, headers, body }: ReturnType<typeof requestWit
 
 const innards =
   /\n\s+at |node_modules|\.ts:\d|\b(?:Type|Range|Syntax|Reference)Error\b|\bpg_|postgres|relation "|column "|invalid byte sequence|syntax error at|violates .* constraint|\bselect .* from\b|\binsert into\b|ECONN/i
-/** A status of gRPC; the page of errors lists the code `internal`. */
-const statusName = /\bINTERNAL\b/
+/** A status of gRPC. Pages list the public code `internal`, so that there only its upper case counts. */
+const statusName = { page: /\bINTERNAL\b/, document: /\bINTERNAL\b/i }
 
 const withoutEntities = (text: string): string =>
   text.replaceAll('&#39;', "'").replaceAll('&quot;', '"').replaceAll('&amp;', '&')
@@ -262,12 +262,16 @@ function faultOf(field: StringField, value: unknown, { status, type, text }: See
   const isRefusal = status >= 400
   if (status >= 500 && !/"(?:code|error)":"metering_not_configured"/.test(text))
     return 'a fault of ours'
-  const plain = type.includes('html') ? withoutEntities(text) : text
-  const own = typeof value === 'string' ? plain.replaceAll(value, '') : plain
+  const isPage = type.includes('html')
+  const plain = isPage ? withoutEntities(text) : text
+  // Without its blanks a page reads otherwise.
+  const isVisible = typeof value === 'string' && value.trim() !== ''
+  const own = isVisible ? plain.replaceAll(value, '') : plain
   // Tokens and cursors may spell anything.
   const words = own.replace(/[\w-]{40,}/g, '')
   const unsent = sqlTexts.reduce((rest, each) => rest.replaceAll(each, ''), words)
-  if (innards.test(unsent) || statusName.test(unsent)) return 'it shows what is inside'
+  if (innards.test(unsent) || statusName[isPage ? 'page' : 'document'].test(unsent))
+    return 'it shows what is inside'
   if (isRefusal && !/json/.test(type)) return `a refusal as ${type}`
   if (isRefusal && !/^[a-z][a-z0-9_]*$/.test(codeOf(text))) return 'a refusal without a code'
   const isExcepted = field.format === 'label' || field.format === 'password'

@@ -99,8 +99,9 @@ describe('the sum of what is held', () => {
       )
       return JSON.stringify(rows)
     }
-    // In a table of three rows each of the partial indexes costs the same.
-    expect(await plan('ticketed')).toMatch(/authorisations_(ticketed|held)/)
-    expect(await plan('not ticketed')).toMatch(/authorisations_(pending|held)/)
+    // In a table of three rows every partial index costs the same; this one is for the sums of an app.
+    await core.sql.query('drop index authorisations_held')
+    expect(await plan('ticketed')).toContain('authorisations_ticketed')
+    expect(await plan('not ticketed')).toContain('authorisations_pending')
   })
 })
