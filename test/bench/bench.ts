@@ -4,6 +4,7 @@ import { besideOther } from './gate/beside.ts'
 import { authorizeForeign } from './gate/foreign.ts'
 import { authorizeMemory } from './gate/memory.ts'
 import { authorizeMisses } from './gate/misses.ts'
+import { paidCall } from './gate/paid-call.ts'
 import { reserve } from './gate/reserve.ts'
 import { behindSigner } from './gate/signer.ts'
 import { authorizeScale } from './gate/scale.ts'
@@ -47,6 +48,7 @@ import { whatIf } from './whatif.ts'
  * when a target is missed.
  */
 const rows: Readonly<Record<string, Row>> = {
+  'paid-call': paidCall,
   'authorize-warm': authorizeWarm,
   'authorize-foreign': authorizeForeign,
   'authorize-beside': besideOther,
@@ -82,7 +84,8 @@ const rows: Readonly<Record<string, Row>> = {
   'start-up': startup,
 }
 
-const usage = `npm run bench -- [--quick] [--report-only] [--only NAME]...
+const usage = `npm run bench -- [--quick] [--report-only] [--profile] [--only NAME]...
+  --profile prints where the time of paid-call goes, for each step by process and by table.
   NAME is one of ${Object.keys(rows).join(', ')}
   BENCH_DATABASE_URL (or TEST_DATABASE_URL) names a PostgreSQL to run on; the embedded one otherwise.
   BENCH_KAFKA_BROKERS (or TEST_KAFKA_BROKERS) names a Kafka, BENCH_REDIS_URL (or TEST_REDIS_URL)
@@ -108,12 +111,13 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`)
 
 interface BenchOptions {
   readonly quick: boolean
+  readonly profile: boolean
   readonly databaseUrl: string | undefined
   readonly kafka: readonly string[] | null
   readonly redis: string | null
 }
 
-function createBench({ quick, databaseUrl, kafka, redis }: BenchOptions): Bench {
+function createBench({ quick, profile, databaseUrl, kafka, redis }: BenchOptions): Bench {
   let server: Promise<Server> | null = null
   let million: Promise<Million> | null = null
   let history: Promise<History> | null = null
@@ -123,7 +127,7 @@ function createBench({ quick, databaseUrl, kafka, redis }: BenchOptions): Bench 
     defer(opened.stop)
     return opened
   }
-  const parts = { quick, kafka, redis, defer, say, server: () => (server ??= openOnce()) }
+  const parts = { quick, profile, kafka, redis, defer, say, server: () => (server ??= openOnce()) }
   return {
     ...parts,
     million: () => (million ??= collectMillion(parts)),
@@ -163,6 +167,7 @@ async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
       quick: { type: 'boolean', default: false },
+      profile: { type: 'boolean', default: false },
       'report-only': { type: 'boolean', default: false },
       only: { type: 'string', multiple: true },
       help: { type: 'boolean', default: false },
@@ -178,6 +183,7 @@ async function main(): Promise<number> {
   const { BENCH_REDIS_URL, TEST_REDIS_URL } = process.env
   const bench = createBench({
     quick: values.quick,
+    profile: values.profile,
     databaseUrl: BENCH_DATABASE_URL || TEST_DATABASE_URL || undefined,
     kafka: (BENCH_KAFKA_BROKERS || TEST_KAFKA_BROKERS)?.split(',') ?? null,
     redis: BENCH_REDIS_URL || TEST_REDIS_URL || null,

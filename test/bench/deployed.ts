@@ -10,6 +10,7 @@ export interface Deployed {
   readonly builderPort: number
   readonly coreTarget: string
   readonly coreToken: string
+  corePid(): number
   /** Processor time so far, in milliseconds. */
   coreCpuMs(): Promise<number>
   gatewayCpuMs(): Promise<number>
@@ -55,6 +56,7 @@ export async function startDeployed(bench: Bench): Promise<Deployed> {
     builderPort: builder,
     coreTarget,
     coreToken: shared.CORE_TOKEN,
+    corePid: started.pid,
     coreCpuMs: () => cpuMsOf(`http://127.0.0.1:${coreAdmin}`),
     gatewayCpuMs: () => cpuMsOf(`http://127.0.0.1:${gatewayAdmin}`),
   }

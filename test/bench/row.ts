@@ -7,7 +7,7 @@ import type { Spread } from './stats.ts'
 export interface Finding {
   readonly name: string
   readonly value: number
-  readonly unit: '' | 's' | 'MB'
+  readonly unit: '' | 's' | 'us' | 'MB'
   readonly spread: Spread | null
   readonly target: { readonly atLeast: number } | { readonly atMost: number } | null
   /** The figures behind it, for people. */
@@ -17,6 +17,8 @@ export interface Finding {
 /** What a row may use. Parts start when the first row asks for them and stop with the run. */
 export interface Bench {
   readonly quick: boolean
+  /** Rows that can print where the time goes. */
+  readonly profile: boolean
   /** The brokers of a Kafka to run on; null where there is none. */
   readonly kafka: readonly string[] | null
   /** A Redis to run on; null where there is none. */

@@ -22,6 +22,8 @@ export interface RunningProcess {
   /** SIGSTOP: it does nothing, and holds its connections, until `thaw`. */
   freeze(): void
   thaw(): void
+  /** Its id while it runs. */
+  pid(): number
   /** How often it was killed. */
   crashes(): number
   /** Drains and ends. */
@@ -123,6 +125,7 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
     kill,
     freeze: () => void child?.kill('SIGSTOP'),
     thaw: () => void child?.kill('SIGCONT'),
+    pid: () => child?.pid ?? 0,
     stop: () => end('SIGTERM'),
     crashes: () => crashes,
     errors,

@@ -1,0 +1,319 @@
+import { once } from 'node:events'
+import { Agent, request as httpRequest } from 'node:http'
+import { type Socket, connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Figures, answerQuestions, cpuMs } from '../helper.ts'
+import { quantile } from '../stats.ts'
+import {
+  type Payer,
+  type PaymentSession,
+  acceptCall,
+  newSession,
+  signCall,
+} from './paid-call-session.ts'
+
+/**
+ * Calls of payment sessions that go on, over raw keep-alive connections: each call has the state
+ * that the answer before left, and each allowed one leaves a ticket's event, which is pushed as a
+ * signer pushes it. A session has one call under way, as its client has.
+ */
+export type LoadQuestion = OpenSessions | CallRun | PushRun
+
+/** New sessions in place of those of the same name. */
+interface OpenSessions {
+  readonly open: string
+  readonly secret: string
+  readonly payers: readonly Payer[]
+  readonly count: number
+  /** The number of the first call; 0 when absent. */
+  readonly sequence?: number
+}
+
+interface CallRun {
+  readonly calls: number
+  /** The name of the sessions. */
+  readonly of: string
+  /** Connections are spread over them, and each session changes from one to the next with every call. */
+  readonly ports: readonly number[]
+  readonly connections: number
+  /** Calls a second, whatever the answers take; as fast as they are answered when absent. */
+  readonly perSecond?: number
+  /** Each client sends the state again that it has sent before. */
+  readonly repeats?: boolean
+  /** What becomes of the tickets: pushed while calls go on, kept for a later push, or forgotten. */
+  readonly tickets: 'pushed' | 'kept' | 'forgotten'
+}
+
+/** Pushes the tickets that were kept. */
+interface PushRun {
+  readonly push: number
+}
+
+const pushEveryMs = 150
+const maxEnvelopes = 1_000
+const maxPushBytes = 512 * 1024
+const retryMs = 100
+
+let secret = ''
+const sessionsByName = new Map<string, PaymentSession[]>()
+const events: string[] = []
+const agent = new Agent({ keepAlive: true })
+
+/** What core answered to pushes; `pushes` that were repeated. */
+type PushCounts = Record<'tickets' | 'duplicates' | 'quarantined' | 'ignored' | 'repeats', number>
+const noPushes = (): PushCounts => ({
+  tickets: 0,
+  duplicates: 0,
+  quarantined: 0,
+  ignored: 0,
+  repeats: 0,
+})
+
+interface Connection {
+  readonly socket: Socket
+  readonly lane: Lane
+  session: PaymentSession | null
+  /** When its request was due, by performance.now(). */
+  due: number
+  received: string
+}
+
+/** One server: its connections without a request, and the sessions whose next call goes to it. */
+interface Lane {
+  readonly idle: Connection[]
+  waiting: PaymentSession[]
+  /** How many of `waiting` have been taken. */
+  taken: number
+}
+
+/** The session that has waited longest. */
+function nextSession(lane: Lane): PaymentSession | undefined {
+  const session = lane.waiting[lane.taken]
+  if (session) lane.taken++
+  if (lane.taken === 10_000) {
+    lane.waiting = lane.waiting.slice(lane.taken)
+    lane.taken = 0
+  }
+  return session
+}
+
+async function run(options: CallRun): Promise<Figures> {
+  const { calls, ports, perSecond, repeats = false, tickets } = options
+  const sessions = sessionsByName.get(options.of) ?? []
+  const lanes: Lane[] = ports.map(() => ({ idle: [], waiting: [], taken: 0 }))
+  const laneAt = (n: number): Lane => {
+    const lane = lanes[n % lanes.length]
+    if (!lane) throw new Error('a run without a server')
+    return lane
+  }
+  for (const [i, session] of sessions.entries()) laneAt(i).waiting.push(session)
+  const sockets = await Promise.all(
+    Array.from({ length: Math.min(options.connections, calls) }, (_, i) =>
+      open(ports[i % ports.length] ?? 0),
+    ),
+  )
+  const finished = Promise.withResolvers<void>()
+  const delays = new Float64Array(calls)
+  const statuses = new Map<number, number>()
+  let sent = 0
+  let answered = 0
+  let feeWei = 0
+
+  function send(connection: Connection, due: number): void {
+    const session = nextSession(connection.lane)
+    if (!session) return finished.reject(new Error('too few sessions for the connections'))
+    sent++
+    connection.session = session
+    connection.due = due
+    connection.socket.write(signCall(session, secret))
+  }
+
+  function receive(connection: Connection, chunk: Buffer): void {
+    const text = connection.received + chunk.toString('latin1')
+    const status = statusOf(text)
+    if (status === null) {
+      connection.received = text
+      return
+    }
+    connection.received = ''
+    finish(connection, status)
+  }
+
+  function finish(connection: Connection, status: number): void {
+    const { session } = connection
+    if (!session) return finished.reject(new Error('an answer without a request'))
+    delays[answered++] = performance.now() - connection.due
+    statuses.set(status, (statuses.get(status) ?? 0) + 1)
+    if (status === 200) accept(session)
+    laneAt(lanes.indexOf(connection.lane) + 1).waiting.push(session)
+    if (answered === calls) finished.resolve()
+    else if (perSecond === undefined && sent < calls) send(connection, performance.now())
+    else connection.lane.idle.push(connection)
+  }
+
+  function accept(session: PaymentSession): void {
+    session.authId = session.payer.authId
+    const ticket = acceptCall(session)
+    if (repeats) session.sequence--
+    if (tickets === 'forgotten') return
+    events.push(ticket.event)
+    feeWei += ticket.feeWei
+  }
+
+  // A request that waits for a connection waits since it was due.
+  function sendDue(): void {
+    const now = performance.now()
+    while (sent < calls) {
+      const due = perSecond === undefined ? now : started + (sent * 1000) / perSecond
+      const connection = due <= now ? laneAt(sent).idle.pop() : undefined
+      if (!connection) return
+      send(connection, due)
+    }
+  }
+
+  const spin = (): void => {
+    sendDue()
+    if (answered < calls) setImmediate(spin)
+  }
+
+  const pushing = new AbortController()
+  const pushed =
+    tickets === 'pushed' ? pushWhile(ports[0] ?? 0, pushing.signal) : Promise.resolve(noPushes())
+  const cpu = cpuMs()
+  const started = performance.now()
+  for (const [i, socket] of sockets.entries()) {
+    const lane = laneAt(i)
+    const connection: Connection = { socket, lane, session: null, due: 0, received: '' }
+    socket.on('data', (chunk) => receive(connection, chunk))
+    socket.on('error', finished.reject)
+    socket.on('close', () => finished.reject(new Error('the server closed a connection')))
+    lane.idle.push(connection)
+  }
+  spin()
+  await finished.promise
+  const seconds = (performance.now() - started) / 1000
+  const used = cpuMs() - cpu
+  for (const socket of sockets) socket.removeAllListeners('close').destroy()
+  pushing.abort()
+  const { tickets: booked, ...counts } = await pushed
+  return {
+    seconds,
+    cpuMs: used,
+    p50Ms: quantile([...delays], 0.5),
+    p99Ms: quantile([...delays], 0.99),
+    maxMs: quantile([...delays], 1),
+    allowed: statuses.get(200) ?? 0,
+    feeWei,
+    booked,
+    ...counts,
+    ...Object.fromEntries([...statuses].map(([status, count]) => [`status${status}`, count])),
+  }
+}
+
+const statusMember = '"status":'
+
+/** The status of the decision in a whole answer, or of the answer itself; null while bytes are missing. */
+function statusOf(text: string): number | null {
+  const end = text.indexOf('\r\n\r\n')
+  if (end < 0) return null
+  const name = text.search(/content-length: /i)
+  if (name < 0 || name > end) throw new Error(`an answer without a length: ${text}`)
+  if (text.length < end + 4 + Number.parseInt(text.slice(name + 16), 10)) return null
+  const http = Number(text.slice(9, 12))
+  const member = text.indexOf(statusMember, end)
+  return http !== 200 || member < 0 ? http : Number.parseInt(text.slice(member + 9), 10)
+}
+
+async function open(port: number): Promise<Socket> {
+  const socket = connect({ host: '127.0.0.1', port, noDelay: true })
+  await once(socket, 'connect')
+  return socket
+}
+
+/** Pushes what waits at an even pace until `signal`, and then all that is left. */
+async function pushWhile(port: number, signal: AbortSignal): Promise<PushCounts> {
+  const counts = noPushes()
+  while (!signal.aborted || events.length > 0) {
+    await sleep(pushEveryMs, undefined, { signal }).catch(() => undefined)
+    for (let last = events.length; last > 0;) last -= await pushSome(port, counts)
+  }
+  return counts
+}
+
+/** Pushes the first events as one request, and again until it is taken. Returns how many. */
+async function pushSome(port: number, counts: PushCounts): Promise<number> {
+  let bytes = 0
+  const end = events.slice(0, maxEnvelopes).findIndex((event, i) => {
+    bytes += event.length + 1
+    return i > 0 && bytes > maxPushBytes
+  })
+  const batch = events.splice(0, end === -1 ? maxEnvelopes : end)
+  const body = `${batch.join('\n')}\n`
+  for (;;) {
+    const answer = await post(port, body)
+    if (answer.status === 202) {
+      const figures: Record<string, number> = JSON.parse(answer.text)
+      for (const name of ['tickets', 'duplicates', 'quarantined', 'ignored'] as const)
+        counts[name] += figures[name] ?? 0
+      return batch.length
+    }
+    if (answer.status < 500) throw new Error(`a push was refused: ${answer.status} ${answer.text}`)
+    counts.repeats++
+    await sleep(retryMs)
+  }
+}
+
+async function post(port: number, body: string): Promise<{ status: number; text: string }> {
+  const request = httpRequest({
+    agent,
+    port,
+    host: '127.0.0.1',
+    path: '/events',
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${secret}`,
+      'content-type': 'application/x-ndjson',
+      'content-length': Buffer.byteLength(body),
+    },
+  })
+  request.end(body)
+  const [response] = await once(request, 'response')
+  let text = ''
+  for await (const chunk of response) text += String(chunk)
+  return { status: response.statusCode, text }
+}
+
+async function push({ push: port }: PushRun): Promise<Figures> {
+  const started = performance.now()
+  const counts = noPushes()
+  while (events.length > 0) await pushSome(port, counts)
+  const { tickets: booked, ...others } = counts
+  return { seconds: (performance.now() - started) / 1000, booked, ...others }
+}
+
+function openSessions({ open: name, secret: sent, payers, count, sequence }: OpenSessions): void {
+  secret = sent
+  sessionsByName.set(
+    name,
+    Array.from({ length: count }, (_, i) => {
+      const payer = payers[i % payers.length]
+      if (!payer) throw new Error('sessions without payers')
+      return newSession(payer, sent, sequence)
+    }),
+  )
+}
+
+const isObject = (question: unknown): question is object =>
+  typeof question === 'object' && question !== null
+const isOpen = (question: unknown): question is OpenSessions =>
+  isObject(question) && 'open' in question
+const isRun = (question: unknown): question is CallRun => isObject(question) && 'calls' in question
+const isPush = (question: unknown): question is PushRun => isObject(question) && 'push' in question
+
+answerQuestions({}, async (question) => {
+  if (isRun(question)) return run(question)
+  if (isPush(question)) return push(question)
+  if (!isOpen(question)) throw new Error('neither sessions nor a run')
+  openSessions(question)
+  return {}
+})
