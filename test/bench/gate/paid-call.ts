@@ -5,13 +5,7 @@ import type { Bench, Finding } from '../row.ts'
 import { median, middleHalf, pairedRatio } from '../stats.ts'
 import { count as inWords } from '../table.ts'
 import { clientId, connections, portOf, serverCore } from './parts.ts'
-import {
-  type Usage,
-  attosPerWei,
-  openCircle,
-  totalOf,
-  usedUs,
-} from './paid-call-parts.ts'
+import { type Usage, attosPerWei, openCircle, totalOf, usedUs } from './paid-call-parts.ts'
 import type { LoadQuestion } from './paid-call-load.ts'
 import type { Payer } from './paid-call-session.ts'
 import { describeWrites, readWrites, writesEach } from './paid-call-tables.ts'
