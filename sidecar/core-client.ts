@@ -30,7 +30,7 @@ import {
 } from '../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import type { EscrowCore } from './accounts/escrow-core.ts'
 import { gatherUntilQuiet } from './batcher.ts'
-import { type Presence, createPresence, repeatMissed } from './core-presence.ts'
+import { type Presence, createPresence } from './core-presence.ts'
 
 /** What a JWT of ours descends from, and when it was issued. */
 export interface TokenIds {
@@ -47,7 +47,6 @@ export interface TokenIds {
 const lookupMs = 800
 const maxKeys = 200
 const reportMs = 1_500
-const heartbeatMs = 250
 const recordMs = 1_000
 const ingestMs = 8_000
 
@@ -167,17 +166,15 @@ function createEscrowCore(
 ): EscrowCore {
   const lend = whilePresent(unary(client.lend.bind(client)))
   const reserve = whilePresent(unary(client.reserve.bind(client)))
-  const report = unary(client.report.bind(client))
-  // As soon as a heartbeat would tell; a slow report goes on.
-  const callReport = watched(report, { awayAfterMs: 2 * heartbeatMs })
-  const callHeartbeat = watched(repeatMissed(report), { tries: 2 })
+  const report = watched(unary(client.report.bind(client)))
   return {
     lend: (request) => lend(request, { deadlineMs: lookupMs, headers }),
     reserve: (request) => reserve(request, { deadlineMs: lookupMs, headers }),
-    report: (request) =>
-      request.number === 0n && !request.stopped
-        ? callHeartbeat(request, { deadlineMs: heartbeatMs, headers })
-        : callReport(request, { deadlineMs: reportMs, headers }),
+    // A heartbeat is as short as what decisions wait for; applying a batch may take longer.
+    report: (request) => {
+      const isHeartbeat = request.number === 0n && !request.stopped
+      return report(request, { deadlineMs: isHeartbeat ? lookupMs : reportMs, headers })
+    },
     isAway,
   }
 }

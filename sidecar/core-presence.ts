@@ -1,60 +1,97 @@
+import { status } from '@grpc/grpc-js'
 import type { CallOptions } from '../core/lib/grpc.ts'
 import { DomainError } from '../proto/errors.ts'
 
 type Call<Request, Response> = (request: Request, options: CallOptions) => Promise<Response>
 
-const stallMs = 50
-const maxTries = 3
-
-/**
- * Repeats a call that missed its deadline, once; one that this process itself was too late to hear
- * says nothing about core. One pause of a busy machine is no outage.
- */
-export function repeatMissed<Request, Response>(
-  call: Call<Request, Response>,
-): Call<Request, Response> {
-  return async (request, options) => {
-    for (let [tries, missed] = [1, 0]; ; tries++) {
-      const sentAt = performance.now()
-      try {
-        return await call(request, options)
-      } catch (error) {
-        const late = performance.now() - sentAt - options.deadlineMs
-        if (late < stallMs) missed++
-        if (!isOutage(error) || late < 0 || missed === 2 || tries === maxTries) throw error
-      }
-    }
-  }
+/** A call that core has not answered. Times are milliseconds for which this process ran. */
+interface Flight {
+  readonly sentAt: number
+  readonly deadlineMs: number
+  readonly abort: AbortController
 }
 
-/** Knows whether core answers: away from the first watched call that fails until one succeeds. */
-export function createPresence() {
-  let isAway = false
+export interface PresenceClock {
+  readonly mono: () => number
+  /** Calls `work` every `ms` milliseconds until the returned function is called. */
+  readonly every: (ms: number, work: () => void) => () => void
+}
 
-  /**
-   * The call, whose outcome tells whether core is there. With `awayAfterMs`, core is away while an
-   * answer takes longer than that.
-   */
-  function watched<Request, Response>(
-    call: Call<Request, Response>,
-    { tries = 1, awayAfterMs }: { readonly tries?: number; readonly awayAfterMs?: number } = {},
-  ): Call<Request, Response> {
+const tickMs = 50
+/** A pause of this process counts as so much of a call's deadline at most. */
+const longestTickMs = 2 * tickMs
+/** After a deadline by the wall clock and this, a call ends however little this process ran. */
+const pausedMs = 700
+
+/**
+ * Knows whether core answers. Core is away from the first call that finds no connection, or that has
+ * no answer by its deadline while no other call got one, until a call succeeds. On a busy machine
+ * this process may not run for a while: deadlines count only the time for which it ran, and end
+ * after the answers that arrived meanwhile have been read.
+ */
+export function createPresence({ mono, every }: PresenceClock = systemClock) {
+  const flights = new Set<Flight>()
+  let isAway = false
+  let heardAt = 0
+  let ranMs = 0
+  let tickedAt = 0
+  let stopTicks: (() => void) | null = null
+
+  const sinceTick = (): number => Math.min(mono() - tickedAt, longestTickMs)
+  const now = (): number => ranMs + sinceTick()
+
+  function tick(): void {
+    ranMs = now()
+    tickedAt = mono()
+    // Timers run before sockets are read.
+    setImmediate(endMissed)
+  }
+
+  function endMissed(): void {
+    for (const { sentAt, deadlineMs, abort } of flights) {
+      if (ranMs - sentAt < deadlineMs) continue
+      if (heardAt <= sentAt) isAway = true
+      abort.abort()
+    }
+    if (flights.size > 0) return
+    stopTicks?.()
+    stopTicks = null
+  }
+
+  function start(deadlineMs: number): Flight {
+    if (!stopTicks) {
+      tickedAt = mono()
+      stopTicks = every(tickMs, tick)
+    }
+    const flight = { sentAt: now(), deadlineMs, abort: new AbortController() }
+    flights.add(flight)
+    return flight
+  }
+
+  function hear(): void {
+    heardAt = now()
+    isAway = false
+  }
+
+  /** The call, by whose outcome core is there or away. */
+  function watched<Request, Response>(call: Call<Request, Response>): Call<Request, Response> {
     return async (request, options) => {
-      const sentAt = performance.now()
-      const timer =
-        awayAfterMs === undefined ? undefined : setTimeout(() => (isAway = true), awayAfterMs)
+      const flight = start(options.deadlineMs)
+      const deadlineMs = options.deadlineMs + pausedMs
       try {
-        const response = await call(request, options)
-        isAway = false
+        const response = await call(request, {
+          ...options,
+          deadlineMs,
+          signal: flight.abort.signal,
+        })
+        hear()
         return response
       } catch (error) {
-        // Far behind its deadline this process stalled, which says nothing about core.
-        const isStall = performance.now() - sentAt > tries * options.deadlineMs + stallMs
-        if (!isOutage(error)) isAway = false
-        else if (!isStall) isAway = true
+        if (!isOutage(error)) hear()
+        else if (!isMissed(error)) isAway = true
         throw error
       } finally {
-        clearTimeout(timer)
+        flights.delete(flight)
       }
     }
   }
@@ -73,5 +110,20 @@ export function createPresence() {
 
 export type Presence = ReturnType<typeof createPresence>
 
+const systemClock: PresenceClock = {
+  mono: () => performance.now(),
+  every: (ms, work) => {
+    const timer = setInterval(work, ms).unref()
+    return () => clearInterval(timer)
+  },
+}
+
 const isOutage = (error: unknown): boolean =>
   !(error instanceof DomainError) || error.reason === 'UNAVAILABLE'
+
+/** True for a call that ended by its deadline. */
+function isMissed(error: unknown): boolean {
+  const cause = error instanceof Error ? error.cause : undefined
+  if (!(cause instanceof Error) || !('code' in cause)) return false
+  return cause.code === status.DEADLINE_EXCEEDED || cause.code === status.CANCELLED
+}

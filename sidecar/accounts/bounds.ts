@@ -2,6 +2,7 @@ import { divCeil, ethRate, networkRatio, retailBound, wei } from '../../core/lib
 import type { Session } from './session.ts'
 import {
   type FirstCall,
+  type SessionCalls,
   type SessionMemory,
   type SessionOwner,
   priorCall,
@@ -75,6 +76,14 @@ export function unitsOf(session: Session, from: FirstCall | null, leastMs = 0): 
   return Math.max(pixelsSince(from, session), Math.ceil(leastMs * pixelsPerMs))
 }
 
+/** The call before one of which core knows none: the longest gap is assumed. */
+export const longestBefore = ({ seconds, nanos }: FirstCall): FirstCall => ({
+  sequence: 0,
+  seconds: seconds - longestGap,
+  nanos,
+  isAssumed: true,
+})
+
 const isPriced = ({ type, price, units }: Session): boolean =>
   type !== '' && price !== null && units !== null
 
@@ -111,11 +120,10 @@ export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions
       return sold(owner, session, unitsOf(session, null, unheardMs()))
     if (memory.isShared(session.id)) return 'no_prior_call'
     const calls = memory.find(owner, session.id)
-    const prior = calls ? priorCall(calls, sequence) : null
-    if (!calls || !prior) return 'no_prior_call'
-    const isPaid = calls.paidUntil > 0 && prior === calls.top
-    const since = isPaid ? paidTime(calls.paidUntil, prior) : prior
-    return sold(owner, session, unitsOf(session, since, unheardMs()))
+    const since = calls ? billedSince(calls, sequence) : null
+    if (!since) return 'no_prior_call'
+    const leastMs = since.isAssumed ? longestGap * 1000 : unheardMs()
+    return sold(owner, session, unitsOf(session, since, leastMs))
   }
 
   /**
@@ -160,6 +168,13 @@ const soldUntyped = ({ retailRatio }: SoldOwner, untyped: number): number =>
   )
 
 export type Bounds = ReturnType<typeof createBounds>
+
+/** Since when a call is billed; null when no call with a lower number is known. */
+function billedSince(calls: SessionCalls, sequence: number): FirstCall | null {
+  const prior = priorCall(calls, sequence)
+  const isPaid = calls.paidUntil > 0 && prior === calls.top
+  return prior && isPaid ? paidTime(calls.paidUntil, prior) : prior
+}
 
 // Time inside a promised window was debited with the promise.
 const paidTime = (until: number, prior: FirstCall): FirstCall =>

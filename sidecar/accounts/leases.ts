@@ -47,7 +47,8 @@ const marginMs = 2_000
 const idleMs = 10_000
 /** How long nothing is lent after core lent nothing. */
 const reserveMs = 5_000
-const maxCalls = 500
+/** Core holds the users of a request until it has answered. */
+const maxCalls = 100
 
 /**
  * Leases of users' money (docs/escrow.md, "Lease"). All figures are cumulative, and ends are
@@ -57,6 +58,7 @@ export function createLeases(options: LeasesOptions) {
   const { core, process, accounts, versions, reports, rate, mono } = options
   const open = new Map<string, Account>()
   const totals = { lent: 0, spent: 0, returned: 0 }
+  const nextShare = createShares()
   const lendCall = options.gather<LendCall, LendAnswer>({ send: sendCalls, max: maxCalls })
 
   async function sendCalls(calls: LendCall[]): Promise<LendAnswer[]> {
@@ -148,13 +150,16 @@ export function createLeases(options: LeasesOptions) {
   function renew(account: Account, lent: LentLease, by: { at: number }): void {
     const amount = nanosDown(lent.amountUsdAttos)
     if (account.lease && account.lease.id !== lent.id) giveBack(account)
+    const isNew = account.lease === null
     const lease = (account.lease ??= newLease(lent.id, by.at))
     totals.lent += Math.max(0, amount - lease.amount)
     lease.amount = Math.max(lease.amount, amount)
     lease.endsAt = Math.max(lease.endsAt, by.at + lent.seconds * 1000 - marginMs)
     lease.renewedAt = by.at
     lease.renewAbove = lease.used + (lease.amount - lease.used) / 2
-    lease.renewAt = by.at + Math.min(options.refreshMs, (lent.seconds * 1000) / 3)
+    // Leases that are opened together are renewed apart from each other, now and later.
+    const periodMs = Math.min(options.refreshMs, (lent.seconds * 1000) / 3)
+    lease.renewAt = by.at + (isNew ? periodMs * nextShare() : periodMs)
     open.set(account.authId, account)
   }
 
@@ -246,6 +251,15 @@ const newLease = (id: string, at: number): Lease => ({
   renewAt: 0,
   usedAt: at,
 })
+
+/** Makes numbers from a half to 1 that lie apart from each other, however many are taken. */
+function createShares(): () => number {
+  let turn = 0
+  return () => {
+    turn = (turn + 0.618_034) % 1
+    return 0.5 + turn / 2
+  }
+}
 
 /** Nano-dollars a second, by bounds: a rise counts at once, a fall by halves. */
 function measureSpending({ spending }: Account, at: number): number {

@@ -6,13 +6,15 @@ export interface FirstCall {
   readonly sequence: number
   readonly seconds: number
   readonly nanos: number
+  /** True where core knows no such call: the time is the earliest that is possible. */
+  readonly isAssumed?: boolean
 }
 
 /** The calls of a session that were allowed here. Changed in place, once for every call. */
 export interface SessionCalls {
   readonly id: string
-  /** The lowest number that was seen, the highest, and the highest but one. */
-  readonly start: FirstCall
+  /** The lowest number that is known, the highest, and the highest but one. */
+  start: FirstCall
   before: FirstCall | null
   top: FirstCall
   /**
@@ -47,7 +49,13 @@ export function createSessionMemory({ max }: { readonly max: number }) {
     return latest?.id === id ? latest : sessions.get(keyOf(owner, id))
   }
 
-  /** Begins to remember a session at its highest known call. */
+  /** Adds what core answered: the highest call of an unseen session, or one below the lowest. */
+  function extend(owner: SessionOwner, id: string, call: FirstCall): void {
+    const calls = find(owner, id)
+    if (!calls) adopt(owner, id, call)
+    else if (call.sequence < calls.start.sequence) calls.start = call
+  }
+
   function adopt(owner: SessionOwner, id: string, top: FirstCall): SessionCalls {
     const calls = { id, start: top, before: null, top, paidUntil: 0, refused: -1 }
     sessions.set(keyOf(owner, id), calls)
@@ -75,7 +83,7 @@ export function createSessionMemory({ max }: { readonly max: number }) {
 
   const isShared = (id: string): boolean => shared.size() > 0 && shared.get(id) !== undefined
 
-  return { find, adopt, remember, share, isShared, size: sessions.size }
+  return { find, extend, remember, share, isShared, size: sessions.size }
 }
 
 export type SessionMemory = ReturnType<typeof createSessionMemory>

@@ -6,9 +6,10 @@ import type { Leases } from '../accounts/leases.ts'
 import type { OfflineBudget } from '../accounts/offline.ts'
 import type { Reports } from '../accounts/reports.ts'
 import type { Reservation, Reservations } from '../accounts/reservations.ts'
-import type { FirstCall, SessionMemory } from '../accounts/session-calls.ts'
+import type { SessionMemory } from '../accounts/session-calls.ts'
 import type { BoundIdentity } from '../identity/bound-identity.ts'
 import { type CallAtHand, type PaidCall, type Payments } from './payments.ts'
+import { createPriorCalls } from './prior-calls.ts'
 import { type Refusal, isForMoney, refusals } from './refusals.ts'
 
 /** Where the money of a call is from; `core` reserved the call by itself. */
@@ -43,7 +44,6 @@ interface BoundPrice {
   readonly ratio: bigint | null
 }
 
-const priorCallMs = 250
 const maxTries = 3
 const spentMs = 1_000
 const spent = { refusal: refusals.insufficientBalance }
@@ -51,7 +51,8 @@ const unavailable = { refusal: refusals.billingUnavailable }
 
 /** Pays for calls that no lease at hand covers (docs/escrow.md). */
 export function createFunding(deps: FundingDeps) {
-  const { core, accounts, leases, reservations, reports, memory, bounds, payments, clocks } = deps
+  const { core, accounts, leases, reservations, reports, bounds, payments, clocks } = deps
+  const priorCalls = createPriorCalls(deps)
 
   /**
    * From a lease, by a reservation at core, or while core is away from the offline budget. Throws
@@ -101,46 +102,7 @@ export function createFunding(deps: FundingDeps) {
     }
     if (bound === 'no_rate') return refusals.rateUnavailable
     if (bound === 'untyped') return refusals.untypedCall
-    return bound === 'no_prior_call' ? boundByCore(call) : bound
-  }
-
-  /**
-   * Asks core for the call before. What core does not know yet may be in a report under way. Each
-   * call of a shared session is asked for; one that only this process serves was forgotten here.
-   */
-  async function boundByCore(call: PaidCall): Promise<number> {
-    const { account, session } = call
-    for (let tries = 1; tries <= maxTries; tries++) {
-      if (tries > 1) await clocks.sleep(priorCallMs)
-      const { prior, isShared, unheardMs } = await askPriorCall(call, session.sequence)
-      if (isShared) memory.share(session.id)
-      else if (prior && !memory.find(account, session.id)) await adopt(call)
-      const isKnown = isShared || memory.find(account, session.id) !== undefined
-      if (prior || isKnown) return bounds.boundSince(call, prior, unheardMs)
-    }
-    return bounds.boundSince(call, null)
-  }
-
-  // From its highest call on, because the client may hold states of every number up to that one.
-  async function adopt(call: PaidCall): Promise<void> {
-    const { prior } = await askPriorCall(call, Number.MAX_SAFE_INTEGER)
-    if (prior) memory.adopt(call.account, call.session.id, prior)
-  }
-
-  async function askPriorCall(
-    { account, session: { id } }: PaidCall,
-    sequence: number,
-  ): Promise<{ prior: FirstCall | null; isShared: boolean; unheardMs: number }> {
-    const query = { bound: 0, session: { id, sequence } }
-    const answer = await leases.lend(account, query)
-    const call = answer?.priorCall
-    return {
-      prior: call
-        ? { sequence: Number(call.sequence), seconds: Number(call.seconds), nanos: call.nanos }
-        : null,
-      isShared: answer?.sharedSession ?? false,
-      unheardMs: Number(answer?.unheardMs ?? 0n),
-    }
+    return bound === 'no_prior_call' ? priorCalls.boundByCore(call) : bound
   }
 
   /** Null when core lends too little for the call, or when its bound is no longer the same. */

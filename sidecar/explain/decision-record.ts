@@ -86,9 +86,9 @@ export function createRecordMaker(sources: RecordSources, shape: KeyShape) {
     if (memory.isShared(id)) return { ...nobody, source: 'core' }
     const calls = memory.find(account, id)
     const prior = calls && priorCall(calls, sequence)
-    if (prior) return { sequence: String(prior.sequence), at: instantOf(prior), source: 'sidecar' }
-    // An older state, whose prior call core named; or a session of which nobody knows a call.
-    return { ...nobody, source: calls && calls.start.sequence < sequence ? 'core' : 'assumed' }
+    return prior && !prior.isAssumed
+      ? { sequence: String(prior.sequence), at: instantOf(prior), source: 'sidecar' }
+      : { ...nobody, source: 'assumed' }
   }
 
   function moneyOf(

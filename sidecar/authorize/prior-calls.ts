@@ -1,0 +1,92 @@
+import { type Bounds, longestBefore } from '../accounts/bounds.ts'
+import type { Clocks } from '../accounts/escrow-core.ts'
+import type { Leases } from '../accounts/leases.ts'
+import type { FirstCall, SessionMemory } from '../accounts/session-calls.ts'
+import { createSingleFlight } from '../identity/cached-state.ts'
+import type { PaidCall } from './payments.ts'
+
+export interface PriorCallsDeps {
+  readonly leases: Pick<Leases, 'lend'>
+  readonly memory: SessionMemory
+  readonly bounds: Bounds
+  readonly clocks: Pick<Clocks, 'sleep'>
+}
+
+/** Core's answer about a session. */
+interface KnownCalls {
+  /** The call with the highest number below the one in the question; null when there is none. */
+  readonly prior: FirstCall | null
+  readonly isShared: boolean
+  /** How long ago core heard of other processes with a lease of the user; 0 when there are none. */
+  readonly unheardMs: number
+}
+
+const reportMs = 250
+const maxTries = 3
+const anyNumber = Number.MAX_SAFE_INTEGER
+
+/**
+ * Bounds calls whose prior call is not in memory (docs/escrow.md, "Bounds"). Core's answer is
+ * remembered, so that a state which is sent again and again costs one request to core. Each call of
+ * a shared session needs its own.
+ */
+export function createPriorCalls({ leases, memory, bounds, clocks }: PriorCallsDeps) {
+  const learnOnce = createSingleFlight<KnownCalls>()
+
+  /** The bound of a call that `boundOf` has answered with `no_prior_call`. */
+  async function boundByCore(call: PaidCall): Promise<number> {
+    const { account, session } = call
+    // The second answer is about an old number of a session that was not in memory.
+    for (let tries = 1; tries <= 2 && !memory.isShared(session.id); tries++) {
+      const below = memory.find(account, session.id) ? session.sequence : anyNumber
+      const key = `${session.id} ${account.authId} ${below}`
+      const { unheardMs } = await learnOnce(key, () => learn(call, below))
+      const bound = bounds.boundOf(account, session)
+      if (typeof bound === 'number')
+        return Math.max(bound, bounds.boundSince(call, session, unheardMs))
+    }
+    const { prior, unheardMs } = await ask(call, session.sequence)
+    return bounds.boundSince(call, prior, unheardMs)
+  }
+
+  /**
+   * Remembers the prior call of a number. For an unseen session that is its highest call, because
+   * the client may hold states of every number up to that one. Where core does not know one, the
+   * longest gap is assumed.
+   */
+  async function learn(call: PaidCall, below: number): Promise<KnownCalls> {
+    const { account, session } = call
+    const known = below === anyNumber ? await askUnseen(call) : await ask(call, below)
+    if (known.isShared) memory.share(session.id)
+    else memory.extend(account, session.id, known.prior ?? longestBefore(session))
+    return known
+  }
+
+  /** Core's answer about an unseen session. The report of another process may be under way. */
+  async function askUnseen(call: PaidCall): Promise<KnownCalls> {
+    for (let tries = 1; ; tries++) {
+      const known = await ask(call, anyNumber)
+      if (known.prior || known.isShared || known.unheardMs === 0 || tries === maxTries) return known
+      await clocks.sleep(reportMs)
+    }
+  }
+
+  async function ask(
+    { account, session: { id } }: PaidCall,
+    sequence: number,
+  ): Promise<KnownCalls> {
+    const answer = await leases.lend(account, { bound: 0, session: { id, sequence } })
+    const call = answer?.priorCall
+    return {
+      prior: call
+        ? { sequence: Number(call.sequence), seconds: Number(call.seconds), nanos: call.nanos }
+        : null,
+      isShared: answer?.sharedSession ?? false,
+      unheardMs: Number(answer?.unheardMs ?? 0n),
+    }
+  }
+
+  return { boundByCore }
+}
+
+export type PriorCalls = ReturnType<typeof createPriorCalls>
