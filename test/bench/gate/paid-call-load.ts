@@ -1,21 +1,26 @@
 import { once } from 'node:events'
 import { Agent, request as httpRequest } from 'node:http'
 import { type Socket, connect } from 'node:net'
+import { setPriority } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Figures, answerQuestions, cpuMs } from '../helper.ts'
 import { quantile } from '../stats.ts'
 import {
   type Payer,
   type PaymentSession,
+  type SignedCall,
   acceptCall,
+  eventOf,
   newSession,
   signCall,
 } from './paid-call-session.ts'
 
 /**
  * Calls of payment sessions that go on, over raw keep-alive connections: each call has the state
- * that the answer before left, and each allowed one leaves a ticket's event, which is pushed as a
- * signer pushes it. A session has one call under way, as its client has.
+ * that the answer before left, and each allowed one leaves a ticket, which is pushed as a signer
+ * pushes it. A session has one call under way, as its client has. Unlike load.ts this process sleeps
+ * between calls, because core and the database need its processor; it goes before them, where it
+ * may, so that its own waits are no part of what it measures.
  */
 export type LoadQuestion = OpenSessions | CallRun | PushRun
 
@@ -49,6 +54,7 @@ interface PushRun {
   readonly push: number
 }
 
+const tickMs = 1
 const pushEveryMs = 150
 const maxEnvelopes = 1_000
 const maxPushBytes = 512 * 1024
@@ -56,7 +62,8 @@ const retryMs = 100
 
 let secret = ''
 const sessionsByName = new Map<string, PaymentSession[]>()
-const events: string[] = []
+/** Tickets to push; one that is kept becomes an event when it is pushed, which is faster now. */
+const signed: (SignedCall | string)[] = []
 const agent = new Agent({ keepAlive: true })
 
 /** What core answered to pushes; `pushes` that were repeated. */
@@ -86,15 +93,17 @@ interface Lane {
   taken: number
 }
 
-/** The session that has waited longest. */
-function nextSession(lane: Lane): PaymentSession | undefined {
+/** The session that has waited longest, and a connection for its call; null while either is missing. */
+function nextCall(lane: Lane): { session: PaymentSession; connection: Connection } | null {
   const session = lane.waiting[lane.taken]
-  if (session) lane.taken++
+  const connection = session && lane.idle.pop()
+  if (!connection) return null
+  lane.taken++
   if (lane.taken === 10_000) {
     lane.waiting = lane.waiting.slice(lane.taken)
     lane.taken = 0
   }
-  return session
+  return { session, connection }
 }
 
 async function run(options: CallRun): Promise<Figures> {
@@ -115,17 +124,20 @@ async function run(options: CallRun): Promise<Figures> {
   const finished = Promise.withResolvers<void>()
   const delays = new Float64Array(calls)
   const statuses = new Map<number, number>()
+  /** When calls were due that wait for a connection. */
+  const late: number[] = []
   let sent = 0
   let answered = 0
   let feeWei = 0
 
-  function send(connection: Connection, due: number): void {
-    const session = nextSession(connection.lane)
-    if (!session) return finished.reject(new Error('too few sessions for the connections'))
+  /** False while no session or no connection is free. */
+  function send(lane: Lane, due: number): boolean {
+    const call = nextCall(lane)
+    if (!call) return false
     sent++
-    connection.session = session
-    connection.due = due
-    connection.socket.write(signCall(session, secret))
+    Object.assign(call.connection, { session: call.session, due })
+    call.connection.socket.write(signCall(call.session, secret))
+    return true
   }
 
   function receive(connection: Connection, chunk: Buffer): void {
@@ -145,35 +157,42 @@ async function run(options: CallRun): Promise<Figures> {
     delays[answered++] = performance.now() - connection.due
     statuses.set(status, (statuses.get(status) ?? 0) + 1)
     if (status === 200) accept(session)
-    laneAt(lanes.indexOf(connection.lane) + 1).waiting.push(session)
+    connection.lane.idle.push(connection)
+    const next = laneAt(lanes.indexOf(connection.lane) + 1)
+    next.waiting.push(session)
     if (answered === calls) finished.resolve()
-    else if (perSecond === undefined && sent < calls) send(connection, performance.now())
-    else connection.lane.idle.push(connection)
+    else if (perSecond !== undefined) sendLate()
+    else for (const lane of lanes) sendAll(lane)
+  }
+
+  function sendAll(lane: Lane): void {
+    while (sent < calls && send(lane, performance.now()));
   }
 
   function accept(session: PaymentSession): void {
     session.authId = session.payer.authId
-    const ticket = acceptCall(session)
-    if (repeats) session.sequence--
+    const { last } = session
+    const call = acceptCall(session)
+    if (repeats) {
+      session.sequence--
+      session.last = last
+    }
     if (tickets === 'forgotten') return
-    events.push(ticket.event)
-    feeWei += ticket.feeWei
+    signed.push(tickets === 'kept' ? call : eventOf(call))
+    feeWei += call.feeWei
   }
 
   // A request that waits for a connection waits since it was due.
   function sendDue(): void {
     const now = performance.now()
-    while (sent < calls) {
-      const due = perSecond === undefined ? now : started + (sent * 1000) / perSecond
-      const connection = due <= now ? laneAt(sent).idle.pop() : undefined
-      if (!connection) return
-      send(connection, due)
-    }
+    const due = ((now - started) * (perSecond ?? 0)) / 1000
+    while (late.length + sent < Math.min(calls, due)) late.push(now)
+    sendLate()
   }
 
-  const spin = (): void => {
-    sendDue()
-    if (answered < calls) setImmediate(spin)
+  function sendLate(): void {
+    for (let due = late[0]; due !== undefined && send(laneAt(sent), due); due = late[0])
+      late.shift()
   }
 
   const pushing = new AbortController()
@@ -189,8 +208,10 @@ async function run(options: CallRun): Promise<Figures> {
     socket.on('close', () => finished.reject(new Error('the server closed a connection')))
     lane.idle.push(connection)
   }
-  spin()
+  const ticking = perSecond === undefined ? undefined : setInterval(sendDue, tickMs)
+  if (!ticking) lanes.forEach(sendAll)
   await finished.promise
+  clearInterval(ticking)
   const seconds = (performance.now() - started) / 1000
   const used = cpuMs() - cpu
   for (const socket of sockets) socket.removeAllListeners('close').destroy()
@@ -233,21 +254,24 @@ async function open(port: number): Promise<Socket> {
 /** Pushes what waits at an even pace until `signal`, and then all that is left. */
 async function pushWhile(port: number, signal: AbortSignal): Promise<PushCounts> {
   const counts = noPushes()
-  while (!signal.aborted || events.length > 0) {
+  while (!signal.aborted || signed.length > 0) {
     await sleep(pushEveryMs, undefined, { signal }).catch(() => undefined)
-    for (let last = events.length; last > 0;) last -= await pushSome(port, counts)
+    for (let last = signed.length; last > 0;) last -= await pushSome(port, counts)
   }
   return counts
 }
 
-/** Pushes the first events as one request, and again until it is taken. Returns how many. */
+/** Pushes the first tickets as one request, and again until it is taken. Returns how many. */
 async function pushSome(port: number, counts: PushCounts): Promise<number> {
-  let bytes = 0
-  const end = events.slice(0, maxEnvelopes).findIndex((event, i) => {
-    bytes += event.length + 1
-    return i > 0 && bytes > maxPushBytes
-  })
-  const batch = events.splice(0, end === -1 ? maxEnvelopes : end)
+  const batch: string[] = []
+  for (let bytes = 0; batch.length < maxEnvelopes && bytes < maxPushBytes;) {
+    const call = signed[batch.length]
+    if (!call) break
+    const event = typeof call === 'string' ? call : eventOf(call)
+    bytes += event.length
+    batch.push(event)
+  }
+  signed.splice(0, batch.length)
   const body = `${batch.join('\n')}\n`
   for (;;) {
     const answer = await post(port, body)
@@ -286,7 +310,7 @@ async function post(port: number, body: string): Promise<{ status: number; text:
 async function push({ push: port }: PushRun): Promise<Figures> {
   const started = performance.now()
   const counts = noPushes()
-  while (events.length > 0) await pushSome(port, counts)
+  while (signed.length > 0) await pushSome(port, counts)
   const { tickets: booked, ...others } = counts
   return { seconds: (performance.now() - started) / 1000, booked, ...others }
 }
@@ -310,6 +334,11 @@ const isOpen = (question: unknown): question is OpenSessions =>
 const isRun = (question: unknown): question is CallRun => isObject(question) && 'calls' in question
 const isPush = (question: unknown): question is PushRun => isObject(question) && 'push' in question
 
+try {
+  setPriority(-10)
+} catch {
+  // Only a superuser may.
+}
 answerQuestions({}, async (question) => {
   if (isRun(question)) return run(question)
   if (isPush(question)) return push(question)

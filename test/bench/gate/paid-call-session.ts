@@ -2,7 +2,9 @@ import { randomBytes, randomUUID } from 'node:crypto'
 
 /** Wei for seven seconds, so that fees are fractions. */
 const price = 85_714_285_714
-const seconds = 7
+const pricedSeconds = 7
+/** What the first call of a session bills. */
+const firstSeconds = 10
 const orchestrator = '0x5bE44e23041E93CDF9bCd5A0968524e104e38ae1'
 const zone = '000000000'
 
@@ -56,7 +58,7 @@ export function newSession(payer: Payer, secret: string, sequence = 0): PaymentS
     manifest: hex(4),
     sequence,
     authId: sequence === 0 ? '' : payer.authId,
-    last: null,
+    last: sequence === 0 ? null : timeNow(),
     next: never,
   }
   return { ...session, request: newRequest(session, secret) }
@@ -79,17 +81,25 @@ export function signCall(session: PaymentSession, secret: string): Buffer {
   return bytes
 }
 
-export interface SignedTicket {
-  readonly event: string
+/** An allowed call, of which a ticket was signed. */
+export interface SignedCall {
+  readonly session: PaymentSession
+  readonly sequence: number
+  /** When the call before was signed; null of the first. */
+  readonly last: SignedAt | null
+  readonly next: SignedAt
+  readonly seconds: number
   readonly feeWei: number
 }
 
-/** The webhook has allowed the call: its ticket, after which the session goes on. */
-export function acceptCall(session: PaymentSession): SignedTicket {
-  const ticket = signTicket(session)
-  session.last = session.next
+/** The webhook has allowed the call, and the session goes on. */
+export function acceptCall(session: PaymentSession): SignedCall {
+  const { sequence, last, next } = session
+  const elapsed = last ? secondsBetween(last, next) : firstSeconds
+  const feeWei = Math.round((price * Math.ceil(elapsed)) / pricedSeconds)
+  session.last = next
   session.sequence++
-  return ticket
+  return { session, sequence, last, next, seconds: elapsed, feeWei }
 }
 
 let second = 0
@@ -135,7 +145,7 @@ function newRequest(session: Omit<PaymentSession, 'request'>, secret: string): R
       SenderNonce: 100,
       Balance: `4${'9'.repeat(balanceDigits - 1)}/${denominator}`,
       InitialPricePerUnit: price,
-      InitialPixelsPerUnit: seconds,
+      InitialPixelsPerUnit: pricedSeconds,
       Type: 'live',
       SequenceNumber: session.sequence,
       AuthID: session.authId,
@@ -159,17 +169,16 @@ function newRequest(session: Omit<PaymentSession, 'request'>, secret: string): R
 
 const cost = ((): string => {
   const places = 10n ** 10n
-  const scaled = (2n * BigInt(price) * places + BigInt(seconds)) / (2n * BigInt(seconds))
+  const scaled =
+    (2n * BigInt(price) * places + BigInt(pricedSeconds)) / (2n * BigInt(pricedSeconds))
   return `${scaled / places}.${String(scaled % places).padStart(10, '0')}`
 })()
 
-/** The call that was just allowed, as the signer writes it. */
-function signTicket(session: PaymentSession): SignedTicket {
-  const { payer, id, pmSession, manifest, sequence, last, next } = session
+/** The event of a ticket, as the signer writes it. */
+export function eventOf({ session, sequence, last, next, seconds, feeWei }: SignedCall): string {
+  const { payer, id, pmSession, manifest } = session
   const before = last ?? next
-  const elapsed = last ? secondsBetween(last, next) : 10
-  const feeWei = Math.round((price * Math.ceil(elapsed)) / seconds)
-  const event = JSON.stringify({
+  return JSON.stringify({
     id: randomUUID(),
     type: 'create_signed_ticket',
     timestamp: String(next.ms + 8),
@@ -177,7 +186,7 @@ function signTicket(session: PaymentSession): SignedTicket {
     data: {
       app: 'acme/echo',
       auth_id: payer.authId,
-      billable_secs: elapsed,
+      billable_secs: seconds,
       computed_fee: String(feeWei),
       cost,
       current_time: next.text,
@@ -198,7 +207,6 @@ function signTicket(session: PaymentSession): SignedTicket {
       session_status: sequence === 0 ? 'new' : 'continuing',
     },
   })
-  return { event, feeWei }
 }
 
 function secondsBetween(last: SignedAt, next: SignedAt): number {

@@ -30,8 +30,9 @@ type Rate = (typeof rates)[number]
 export async function paidCall(bench: Bench): Promise<Finding[]> {
   const run = await openRun(bench)
   const findings: Finding[] = []
+  if (bench.profile) for (const { perSecond } of rates) await profile(bench, run, perSecond)
   for (const rate of rates) findings.push(...(await atRate(bench, run, rate)))
-  findings.push(...(await saturated(bench, run)))
+  findings.push(...(await saturated(bench, run)), ...(await cases(bench, run)))
   await run.check()
   return findings
 }
@@ -56,10 +57,16 @@ async function openRun(bench: Bench) {
 
   /** Calls of the sidecar; throws when one is refused. */
   async function call(options: CallOptions): Promise<Figures> {
-    const figures = await ask({ of: 'own', ports: [sidecar.port], connections, ...options })
-    note(figures)
+    const figures = await tryCall(options)
     if (figure(figures, 'allowed') !== options.calls)
       throw new Error(`not all of ${options.calls} calls were allowed: ${refusalsIn(figures)}`)
+    return figures
+  }
+
+  /** Calls that may be refused. */
+  async function tryCall(options: CallOptions): Promise<Figures> {
+    const figures = await ask({ of: 'own', ports: [sidecar.port], connections, ...options })
+    note(figures)
     return figures
   }
 
@@ -131,11 +138,14 @@ async function openRun(bench: Bench) {
     ['peer', peer],
   ] as const)
     await ask({ of, ports: [portOf(server)], connections, calls: 5_000, tickets: 'forgotten' })
-  return { circle, ask, bare, peer, call, note, push, settle, check }
+  return { circle, ask, bare, peer, call, tryCall, push, settle, check }
 }
 
 interface CallOptions {
   readonly calls: number
+  readonly of?: string
+  readonly ports?: readonly number[]
+  readonly repeats?: boolean
   readonly perSecond?: number
   readonly tickets: 'pushed' | 'kept'
 }
@@ -179,7 +189,7 @@ function noteTail(tail: Tail, figures: Figures): void {
 async function atRate(bench: Bench, run: Run, rate: Rate): Promise<Finding[]> {
   const { perSecond } = rate
   const { circle, bare, peer } = run
-  const [rounds, seconds] = bench.quick ? [2, 1.5] : [5, 3]
+  const [rounds, seconds] = bench.quick ? [1, 2] : [4, 3]
   const calls = perSecond * seconds
   const tails = { bare: newTail(), peer: newTail(), decided: newTail(), paid: newTail() }
   const used = { decided: [] as Usage[], ticket: [] as Usage[], paid: [] as Usage[] }
@@ -218,7 +228,6 @@ async function atRate(bench: Bench, run: Run, rate: Rate): Promise<Finding[]> {
   const others = `bare ${describeTail(tails.bare)}; peer ${describeTail(tails.peer)}`
   const decidedUs = used.decided.map((usage) => totalOf(usage, 'sidecar'))
   const paidUs = used.paid.map((usage) => totalOf(usage))
-  if (bench.profile) await profile(bench, run, rate)
   return [
     {
       name: `paid-call, core and PostgreSQL for a decision ${at}`,
@@ -259,13 +268,14 @@ function describeUsage(samples: readonly Usage[]): string {
 
 /** As many decisions as 64 connections get, of 2,000 sessions. */
 async function saturated(bench: Bench, run: Run): Promise<Finding[]> {
-  const [rounds, calls] = bench.quick ? [2, 20_000] : [3, 50_000]
+  const [rounds, calls] = bench.quick ? [1, 20_000] : [3, 50_000]
   const tail = newTail()
-  const perSecond: number[] = []
+  const [perSecond, loadUs]: [number[], number[]] = [[], []]
   for (let round = 0; round < rounds; round++) {
     const figures = await run.call({ calls, tickets: 'kept' })
     noteTail(tail, figures)
     perSecond.push(calls / figure(figures, 'seconds'))
+    loadUs.push((figure(figures, 'cpuMs') * 1000) / calls)
     await run.push()
   }
   const name = `paid-call, ${inWords(userCount)} sessions on ${connections} connections`
@@ -276,7 +286,7 @@ async function saturated(bench: Bench, run: Run): Promise<Finding[]> {
       target: { atLeast: 20_000 },
       value: median(perSecond),
       spread: middleHalf(perSecond),
-      detail: describeTail(tail),
+      detail: `${describeTail(tail)}; the load ${median(loadUs).toFixed(0)} us a call`,
     },
     {
       name: `${name}, p99`,
@@ -289,6 +299,41 @@ async function saturated(bench: Bench, run: Run): Promise<Finding[]> {
   ]
 }
 
+/** Calls that the sidecar knows too little about to decide by itself. */
+async function cases(bench: Bench, { circle, ask, tryCall, push }: Run): Promise<Finding[]> {
+  const { sidecar, secret, payers } = circle
+  const calls = (bench.quick ? 1 : 4) * userCount
+  const measure = async (name: string, options: Partial<CallOptions>): Promise<Finding> => {
+    const figures = await tryCall({ calls, tickets: 'kept', ...options })
+    await push()
+    return {
+      name: `paid-call, ${name}, decisions/s`,
+      unit: '',
+      target: null,
+      value: calls / figure(figures, 'seconds'),
+      spread: null,
+      detail:
+        `p50 ${figure(figures, 'p50Ms').toFixed(1)} ms, p99 ${figure(figures, 'p99Ms').toFixed(1)} ms, ` +
+        `not 200: ${refusalsIn(figures)}`,
+    }
+  }
+  const second = await circle.secondSidecar()
+  await ask({ open: 'hopping', secret, payers, count: userCount })
+  const hopped = await measure('sessions that change sidecars with every call', {
+    of: 'hopping',
+    ports: [sidecar.port, second.port],
+  })
+  await sidecar.stop()
+  await sidecar.start()
+  const restarted = await measure('a sidecar that has just restarted', {})
+  await ask({ open: 'flooding', secret, payers, count: userCount, sequence: 184 })
+  const flooded = await measure('one state of each user again and again', {
+    of: 'flooding',
+    repeats: true,
+  })
+  return [hopped, restarted, flooded]
+}
+
 const [warmMs, windowMs] = [2_000, 6_000]
 
 interface Window {
@@ -297,7 +342,7 @@ interface Window {
 }
 
 /** Prints what each step takes of each process, and what it writes, for a call. */
-async function profile(bench: Bench, { circle, call, push, settle }: Run, { perSecond }: Rate) {
+async function profile(bench: Bench, { circle, call, push, settle }: Run, perSecond: number) {
   const seconds = (2 * warmMs + windowMs) / 1000
 
   /** Within a longer run, so that what idle backends have not published yet is the same at both ends. */

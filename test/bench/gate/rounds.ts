@@ -53,7 +53,8 @@ export async function alternate(
 
 export interface Wanted {
   readonly name: string
-  readonly atLeast: number
+  /** Null without a target. */
+  readonly atLeast: number | null
   /** What the baseline is. */
   readonly beside?: string
 }
@@ -64,7 +65,7 @@ export function processorFinding(pair: Pair, { name, atLeast, beside = 'bare' }:
   return {
     name: `${name}, processor time`,
     unit: '',
-    target: { atLeast },
+    target: atLeast === null ? null : { atLeast },
     ...pairedRatio(other, own),
     detail: `${median(own).toFixed(1)} us a request, ${beside} ${median(other).toFixed(1)} us`,
   }

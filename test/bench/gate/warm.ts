@@ -16,7 +16,8 @@ const unknownCount = 200
  * compared is the processor time that the *server's* process takes for a request: it says how many
  * requests a core can answer, and hardly moves when others use the machine, while requests per
  * second share two cores with the load itself and with whatever else runs. These are shown beside
- * it.
+ * it. Without a target: core is a double here and no session goes on, so `paid-call` is the row that
+ * counts.
  */
 export async function authorizeWarm(bench: Bench): Promise<Finding[]> {
   const gate = await openGate(bench)
@@ -28,24 +29,23 @@ export async function authorizeWarm(bench: Bench): Promise<Finding[]> {
   const compare = (credentials: readonly string[], wanted: Comparison) =>
     compareWarm({ bench, gate, sidecar, credentials, ...wanted })
   const keys = gate.newKeys(credentialCount)
-  const { bare, pair } = await compare(keys, { name: 'authorize-warm', atLeast: 0.72 })
+  const { bare, pair } = await compare(keys, { name: 'authorize-warm' })
   const findings = [
-    processorFinding(pair, { name: 'authorize-warm', atLeast: 0.72 }),
+    processorFinding(pair, { name: 'authorize-warm', atLeast: null }),
     throughputFinding(pair, 'authorize-warm'),
     await tail({ bench, gate, bare, sidecar }),
   ]
   const tokens = await newTokens(gate.core, tokenCount)
-  const seen = { name: 'authorize-warm, seen JWT', atLeast: 0.7 }
+  const seen = { name: 'authorize-warm, seen JWT', atLeast: null }
   findings.push(processorFinding((await compare(tokens, seen)).pair, seen))
   const strangers = Array.from({ length: unknownCount }, () => newSecret('svc_ak_'))
-  const unknown = { name: 'authorize-warm, unknown credential', atLeast: 0.8, status: 401 }
+  const unknown = { name: 'authorize-warm, unknown credential', atLeast: null, status: 401 }
   findings.push(processorFinding((await compare(strangers, unknown)).pair, unknown))
   return findings
 }
 
 interface Comparison {
   readonly name: string
-  readonly atLeast: number
   readonly status?: number
 }
 
@@ -114,7 +114,7 @@ async function tail({ bench, gate: { load }, bare, sidecar }: TailOptions): Prom
   return {
     name: `authorize-warm, p99 at ${perSecond}/s, open loop`,
     unit: '',
-    target: { atMost: 1.5 },
+    target: null,
     ...pairedRatio(own, other),
     detail: `${median(own).toFixed(2)} ms, bare ${median(other).toFixed(2)} ms`,
   }
