@@ -25,7 +25,7 @@ import { addressOf } from './http/addresses.ts'
 import { type CallerOf, createCallers } from './http/callers.ts'
 import { createGuesses } from './http/guesses.ts'
 import { type Routes, createRouter } from './http/router.ts'
-import { type Cache, createMemoryCache, createRedisCache } from './identity/cache.ts'
+import { type Cache, createRedisCache } from './identity/cache.ts'
 import { createCacheEntries } from './identity/cache-entries.ts'
 import { type Versions, createVersions } from './identity/cached-state.ts'
 import { type Identities, createIdentities } from './identity/identities.ts'
@@ -121,10 +121,10 @@ async function startParts(context: Context, parts: PartList) {
   const { core, cache } = parts.add(createConnections(context))
   const { versions, escrow } = parts.add(startEscrow(context, core))
   const state = { core, cache, versions, escrow }
-  const { identities, revokedTokens } = parts.add(await createIdentityPart(context, state))
+  const { identities, ...ends } = parts.add(await createIdentityPart(context, state))
   const { callersOf, signers } = parts.add(createCallerPart(context, core))
   const events = parts.add(await createEvents(context, { core, callerOf: callersOf('events') }))
-  parts.add(createInvalidationLinks(context, { ...state, revokedTokens, signers }))
+  parts.add(createInvalidationLinks(context, { ...state, ...ends, signers }))
   const webhook = parts.add(
     createAuthorize(context, { identities, escrow, core, callerOf: callersOf('decisions') }),
   )
@@ -160,26 +160,23 @@ function createPartList() {
 
 type PartList = ReturnType<typeof createPartList>
 
-/** Connections to core and to the cache that sidecars share. */
+/** Connections to core and, with Redis, to the cache that sidecars share. */
 function createConnections({
   config,
   log,
-}: Context): Part<{ readonly core: CoreClient; readonly cache: Cache }> {
+}: Context): Part<{ readonly core: CoreClient; readonly cache: Cache | null }> {
   const { redisUrl } = config
   const core = createCoreClient(config.core, log)
-  const cache =
-    redisUrl === undefined
-      ? createMemoryCache({ max: config.cacheEntries })
-      : createRedisCache({ url: redisUrl, log })
+  const cache = redisUrl === undefined ? null : createRedisCache({ url: redisUrl, log })
 
   async function ready(): Promise<Answers> {
-    const [coreAnswers, cacheAnswers] = await Promise.all([core.ready(readyMs), cache.ready()])
-    return { core: coreAnswers, ...(redisUrl !== undefined && { redis: cacheAnswers }) }
+    const [coreAnswers, redis] = await Promise.all([core.ready(readyMs), cache?.ready()])
+    return { core: coreAnswers, ...(redis !== undefined && { redis }) }
   }
 
   async function stop(): Promise<void> {
     core.stop()
-    await cache.stop()
+    await cache?.stop()
   }
 
   return { api: { core, cache }, ready, stop }
@@ -247,16 +244,22 @@ const figuresOf = ({ core, leases, offline, reports }: Escrow): EscrowFigures =>
 
 interface State {
   readonly core: CoreClient
-  readonly cache: Cache
+  readonly cache: Cache | null
   readonly versions: Versions
   readonly escrow: Escrow
+}
+
+/** Where the ends of credentials are stored. */
+interface Ends {
+  readonly identityVersions: Versions
+  readonly revokedTokens: RevokedTokens
 }
 
 /** The verifier of the configured mode, and the identities that it verified. */
 async function createIdentityPart(
   { config, log, now, metrics, keyShape }: Context,
   { core, cache, versions, escrow }: State,
-): Promise<Part<{ readonly identities: Identities; readonly revokedTokens: RevokedTokens }>> {
+): Promise<Part<{ readonly identities: Identities } & Ends>> {
   const { identity, cacheEntries: max } = config
   const { ttlSeconds, ownIssuer: issuer } = identity
   const bounds = { ttlSeconds, now }
@@ -276,8 +279,16 @@ async function createIdentityPart(
     guessesMax: config.guessesMax,
     now,
   })
-  const identities = createIdentities({ ...selection, accounts, versions, max, log, now })
-  return { api: { identities, revokedTokens } }
+  const identityVersions = createVersions({ max })
+  const identities = createIdentities({
+    ...selection,
+    accounts,
+    versions: identityVersions,
+    max,
+    log,
+    now,
+  })
+  return { api: { identities, identityVersions, revokedTokens } }
 }
 
 /** Who may call: guesses at one route count at the other. */
@@ -324,14 +335,15 @@ async function createEvents(
 /** The links over which core says that cached state is stale. */
 function createInvalidationLinks(
   { config, log }: Context,
-  state: State & { readonly revokedTokens: RevokedTokens; readonly signers: Signers },
+  state: State & Ends & { readonly signers: Signers },
 ): Part<null> {
-  const { core, cache, versions, escrow, revokedTokens } = state
+  const { core, cache, versions, identityVersions, escrow, revokedTokens } = state
   const invalidations = createInvalidations({
     core,
     redisUrl: config.redisUrl,
     cache,
     versions,
+    identityVersions,
     revokedTokens,
     recall: escrow.leases.recall,
     refreshSigners: state.signers.refreshSoon,

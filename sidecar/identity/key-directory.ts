@@ -14,7 +14,8 @@ import { type KeyLookup, isSignerSession } from './verifiers/api-key.ts'
 
 export interface KeyDirectoryOptions {
   readonly core: Pick<CoreClient, 'verifyApiKey' | 'verifySignerSession'>
-  readonly cache: Cache
+  /** Null without Redis: identities are kept in memory anyway (identities.ts). */
+  readonly cache: Cache | null
   readonly entries: CacheEntries
   readonly accounts: Pick<Accounts, 'accountOf' | 'learn'>
   /** Milliseconds of a clock that never jumps. */
@@ -70,6 +71,7 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
   }
 
   async function readCache(name: string): Promise<CachedKey | null> {
+    if (!cache) return null
     try {
       const entry = parseCachedKey(openEntry(name, await cache.get(name)))
       if (!entry || entry.until <= now().getTime()) return null
@@ -117,8 +119,10 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
     const verified = await readCore(key)
     if (!verified) return null
     // The answer does not wait for the cache.
-    const entry = entries.sign(name, JSON.stringify(verified))
-    cache.set(name, entry, ttlSeconds).catch(() => metrics.countFailure('cache'))
+    if (cache) {
+      const entry = entries.sign(name, JSON.stringify(verified))
+      cache.set(name, entry, ttlSeconds).catch(() => metrics.countFailure('cache'))
+    }
     return { identity: identityOf(verified), source: 'core' }
   }
 }

@@ -21,8 +21,11 @@ const settledMs = 1_000
 export interface InvalidationsOptions {
   readonly core: Pick<CoreClient, 'watchInvalidations'>
   readonly redisUrl: string | undefined
-  readonly cache: Cache
+  readonly cache: Cache | null
+  /** Versions of what is known of users. */
   readonly versions: Versions
+  /** Versions of identities, which only an end makes stale. */
+  readonly identityVersions: Versions
   readonly revokedTokens: RevokedTokens
   /** Returns the lease of a user, by id, whose money another sidecar needs. */
   readonly recall: (userIds: readonly string[]) => void
@@ -42,6 +45,7 @@ export function createInvalidations({
   redisUrl,
   cache,
   versions,
+  identityVersions,
   revokedTokens,
   recall,
   refreshSigners,
@@ -53,8 +57,8 @@ export function createInvalidations({
   function onUp(link: 'core' | 'redis'): void {
     if (up.size === 0) {
       versions.invalidateAll()
+      identityVersions.invalidateAll()
       revokedTokens.restart()
-      cache.clear()
     }
     up.add(link)
   }
@@ -70,13 +74,14 @@ export function createInvalidations({
     // Cores of earlier releases call a signer session a key.
     end(id, endsBefore)
     // Core writes the tombstone too; this one also works when core cannot reach the cache.
-    cache.set(tombstone(id), '1', tombstoneSeconds).catch(() => undefined)
+    cache?.set(tombstone(id), '1', tombstoneSeconds).catch(() => undefined)
   }
 
   function end(id: string, endsBefore: number): void {
     // First, so that the verification that follows a stale identity sees the end.
     revokedTokens.revoke(id, endsBefore > 0 ? endsBefore : Infinity)
     versions.invalidate(id)
+    identityVersions.invalidate(id)
   }
 
   const redis =

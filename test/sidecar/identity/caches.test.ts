@@ -5,20 +5,18 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { fingerprint } from '../../../core/lib/crypto.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createVersions } from '../../../sidecar/identity/cached-state.ts'
-import { type Cache, createMemoryCache, createRedisCache } from '../../../sidecar/identity/cache.ts'
+import { createRedisCache } from '../../../sidecar/identity/cache.ts'
 import { redisUrl } from '../../support/redis.ts'
 import { startCoreDouble } from '../../fakes/sidecar-core.ts'
 import { startHarness, until } from '../support.ts'
 import { firstCall } from '../signer-bodies.ts'
 
 const url = redisUrl()
-const adapters: [string, () => Cache][] = [['memory', () => createMemoryCache({ max: 100 })]]
-if (url) adapters.push(['Redis', () => createRedisCache({ url, log: silentLog() })])
 const urls = url ? [url] : []
 
-describe.each(adapters)('the cache in %s', (_name, create) => {
+describe.each(urls)('the cache in Redis', (url) => {
   it('returns an entry until it expires or is deleted', async () => {
-    const cache = create()
+    const cache = createRedisCache({ url, log: silentLog() })
     onTestFinished(() => cache.stop())
     await until(() => cache.ready())
     const key = `tollgate:test:${randomUUID()}`
@@ -158,6 +156,22 @@ describe.each(urls)('several sidecars on one Redis', (url) => {
     expect((await first.authorize(body)).json['status']).toBe(200)
     await client.publish('tollgate:invalidations', JSON.stringify({ kind: 'key', id: keyId }))
     await until(async () => (await first.authorize(body)).json['status'] === 401)
+  })
+})
+
+describe('an invalidation of access without Redis', () => {
+  it('asks core for money again, and keeps the identity', async () => {
+    const { core, authorize } = await startHarness()
+    const body = firstCall()
+    expect((await authorize(body)).json['status']).toBe(200)
+    await until(core.watching)
+    const [verified, lent] = [core.calls.verifyApiKey, core.calls.lend]
+    core.invalidate('access', 'user-of-acme:alice')
+    await until(async () => {
+      await authorize(body)
+      return core.calls.lend > lent
+    })
+    expect(core.calls.verifyApiKey).toBe(verified)
   })
 })
 
