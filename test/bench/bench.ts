@@ -17,7 +17,7 @@ import { type History, makeHistory } from './history.ts'
 import { ingest } from './ingest.ts'
 import { ingestPlans } from './ingest-plans.ts'
 import { latency } from './latency.ts'
-import { idleMemory } from './memory.ts'
+import { busyMemory, idleMemory } from './memory.ts'
 import { collectorMemory } from './memory-collector.ts'
 import { type Million, collectMillion } from './million.ts'
 import { userTokenMint } from './mint.ts'
@@ -81,6 +81,7 @@ const rows: Readonly<Record<string, Row>> = {
   whatif: whatIf,
   'memory-collector': collectorMemory,
   'memory-idle': idleMemory,
+  'memory-all-in-one': busyMemory,
   'start-up': startup,
 }
 

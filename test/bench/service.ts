@@ -8,6 +8,8 @@ import { type Quickstart, readQuickstart } from '../../deploy/all-in-one/data-di
 import type { Bench } from './row.ts'
 
 const root = join(import.meta.dirname, '../..')
+/** Runs what `npm start` runs, without npm, so that the process is ours. */
+export const startCommand = [process.execPath, 'deploy/tollgate.mjs', 'start']
 const readyMs = 60_000
 const stopMs = 15_000
 

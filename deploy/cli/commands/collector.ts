@@ -1,10 +1,9 @@
 import { spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { Command } from '../command.ts'
+import { leanEnvironment, replaceProcess } from '../replace-process.ts'
 
-const program = fileURLToPath(new URL('../../../core/collector/main.ts', import.meta.url))
-const cache = fileURLToPath(new URL('../../../node_modules/.cache/tollgate', import.meta.url))
+const file = new URL('../../../core/collector/main.ts', import.meta.url)
 
 /**
  * V8 lets garbage pile up to what a machine of its own could spare. Almost all that a collector allocates is dead
@@ -20,15 +19,6 @@ const nodeOptions = [
 ]
 
 const fillMs = 30_000
-
-const environment = {
-  // Also what the types are stripped from is found there, so that the stripper is not loaded (25 MB).
-  NODE_COMPILE_CACHE: cache,
-  // glibc gives each thread memory of its own and keeps large pieces that are freed; both only for speed.
-  MALLOC_ARENA_MAX: '2',
-  MALLOC_MMAP_THRESHOLD_: '131072',
-  MALLOC_TRIM_THRESHOLD_: '131072',
-}
 
 export const collector: Command = {
   summary: 'collects events from Kafka in a process of its own',
@@ -46,33 +36,17 @@ export const collector: Command = {
     examples: ['KAFKA_BROKERS=127.0.0.1:9092 ./tollgate collector'],
   },
   run: async () => {
-    if (!process.execve) return runHere()
-    const env = { ...environment, ...definedEnv() }
-    fillCache(env)
-    return process.execve(process.execPath, [process.execPath, ...nodeOptions, program], env)
+    if (process.execve) fillCache()
+    return replaceProcess({ file, nodeOptions })
   },
-}
-
-async function runHere(): Promise<number> {
-  await import('../../../core/collector/main.ts')
-  // It ends by a signal.
-  await once(process, 'exit')
-  return 0
 }
 
 // V8 keeps a cache for each set of its options, so only a process of the same ones fills the right one. Where it cannot
 // be written, the collector starts all the same.
-function fillCache(env: Readonly<Record<string, string>>): void {
-  spawnSync(process.execPath, [...nodeOptions, program, '--load-only'], {
-    env,
+function fillCache(): void {
+  spawnSync(process.execPath, [...nodeOptions, fileURLToPath(file), '--load-only'], {
+    env: leanEnvironment(),
     stdio: 'ignore',
     timeout: fillMs,
   })
 }
-
-const definedEnv = (): Record<string, string> =>
-  Object.fromEntries(
-    Object.entries(process.env).flatMap(([name, value]) =>
-      value === undefined ? [] : [[name, value]],
-    ),
-  )

@@ -1,8 +1,12 @@
 import { once } from 'node:events'
 import { signerDoubleHelp } from '../../signer-double/help.ts'
 import { type Command, UsageError } from '../command.ts'
+import { leanOptions, replaceProcess } from '../replace-process.ts'
 
 // These commands are whole programs. Each is loaded when it runs, because it imports much.
+
+const allInOne = new URL('../../all-in-one/main.ts', import.meta.url)
+const sidecarMain = new URL('../../../sidecar/main.ts', import.meta.url)
 
 export const start: Command = {
   summary: 'runs the whole service in one process (npm start)',
@@ -17,12 +21,7 @@ export const start: Command = {
     ],
     examples: ['./tollgate start', 'PLATFORM_PORT=9080 ./tollgate start'],
   },
-  run: async () => {
-    await import('../../all-in-one/main.ts')
-    // The service ends by a signal.
-    await once(process, 'exit')
-    return 0
-  },
+  run: () => replaceProcess({ file: allInOne, nodeOptions: leanOptions }),
 }
 
 /** A process of the service that runs apart. It says what it does in its log, and ends by a signal. */
@@ -73,7 +72,7 @@ export const sidecar = processCommand(
       'CORE_TARGET, CORE_TOKEN_SIDECAR, WEBHOOK_SECRET and a SPOOL_DIR of its own.',
     example: 'WEBHOOK_SECRET=$SIDECAR_SECRET SPOOL_DIR=./spool ./tollgate sidecar',
   },
-  () => import('../../../sidecar/main.ts'),
+  () => replaceProcess({ file: sidecarMain, nodeOptions: leanOptions }),
 )
 
 export const demo: Command = {

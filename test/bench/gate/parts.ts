@@ -1,12 +1,15 @@
 import { newSecret } from '../../../core/lib/crypto.ts'
 import { type CoreDouble, startCoreDouble } from '../../fakes/sidecar-core.ts'
-import { type Helper, figure, startHelper } from '../helper.ts'
+import { leanEnvironment, leanOptions } from '../../../deploy/cli/replace-process.ts'
+import { type Helper, type HelperOptions, figure, startHelper } from '../helper.ts'
 import type { Bench } from '../row.ts'
 import { bodyOf, requestOf } from './signer-call.ts'
 
 export const secret = newSecret('whsec_')
 export const clientId = 'app_0123456789abcdef01234567'
 export const connections = 64
+/** As `tollgate sidecar` runs. */
+const asDeployed = { nodeOptions: leanOptions, env: leanEnvironment() }
 /** The core of the servers under test, and that of the load. */
 export const [serverCore, loadCore] = [1, 0]
 
@@ -28,8 +31,8 @@ export interface Gate {
 export async function openGate(bench: Bench): Promise<Gate> {
   const core = await startCoreDouble()
   bench.defer(async () => core.stop())
-  const start = async (program: string, args: string[], processor: number): Promise<Helper> => {
-    const helper = await startHelper({ program, args, core: processor })
+  const start = async (options: HelperOptions): Promise<Helper> => {
+    const helper = await startHelper(options)
     bench.defer(helper.stop)
     return helper
   }
@@ -45,7 +48,7 @@ export async function openGate(bench: Bench): Promise<Gate> {
 
   return {
     core,
-    load: await start('load.ts', [], loadCore),
+    load: await start({ program: 'load.ts', args: [], core: loadCore }),
     sidecar: (settings = {}, processor = serverCore) => {
       const id = `bench-${sidecars++}`
       const env = {
@@ -54,10 +57,13 @@ export async function openGate(bench: Bench): Promise<Gate> {
         SIDECAR_ID: id,
         ...settings,
       }
-      return start('sidecar-server.ts', [JSON.stringify(env)], processor)
+      const args = [JSON.stringify(env)]
+      return start({ program: 'sidecar-server.ts', args, core: processor, ...asDeployed })
     },
-    bare: async (sidecar, credential) =>
-      start('bare-server.ts', [await answerAbout(sidecar, credential)], serverCore),
+    bare: async (sidecar, credential) => {
+      const args = [await answerAbout(sidecar, credential)]
+      return start({ program: 'bare-server.ts', args, core: serverCore })
+    },
     newKeys: (count, user) =>
       Array.from({ length: count }, () =>
         newKey(user ?? `user-${String(users++).padStart(7, '0')}`),

@@ -2,7 +2,7 @@ import { Pool } from 'pg'
 import { basic } from '../../../deploy/cli/client.ts'
 import { type Helper, startHelper } from '../helper.ts'
 import type { Bench } from '../row.ts'
-import { newDataDir, startService } from '../service.ts'
+import { newDataDir, startCommand, startService } from '../service.ts'
 
 const userCount = 200
 
@@ -30,11 +30,10 @@ export function openRest(bench: Bench): Promise<RestPair> {
 
 async function start(bench: Bench): Promise<RestPair> {
   const databaseUrl = await (await bench.server()).create()
-  const { quickstart } = await startService(
-    bench,
-    [process.execPath, '--max-semi-space-size=8', 'deploy/all-in-one/main.ts'],
-    { dataDir: await newDataDir(bench), databaseUrl },
-  )
+  const { quickstart } = await startService(bench, startCommand, {
+    dataDir: await newDataDir(bench),
+    databaseUrl,
+  })
   const { platformUrl, adminUrl, clientId, m2mClientId, m2mClientSecret } = quickstart
   const port = Number(new URL(platformUrl).port)
   const authorization = basic(m2mClientId, m2mClientSecret)
@@ -83,7 +82,8 @@ async function readIds(url: string, pattern: string): Promise<{ appId: string; i
   return { appId: rows[0]?.app_id ?? '', ids: rows.map(({ id }) => id) }
 }
 
-function requestsOf(authorization: string): RestPair['request'] {
+/** Makes whole HTTP requests with this Authorization header. */
+export function requestsOf(authorization: string): RestPair['request'] {
   return (line, body = '', idempotencyKey) => {
     const key = idempotencyKey === undefined ? '' : `Idempotency-Key: ${idempotencyKey}\r\n`
     const type = body === '' ? '' : 'Content-Type: application/json\r\n'
