@@ -1,5 +1,5 @@
 import { plainArray } from '../lib/copy-sql.ts'
-import { type Db, many, sql } from '../lib/sql.ts'
+import { type Db, many, prepared, sql } from '../lib/sql.ts'
 import type { UserPeriods } from '../metering/rating/port.ts'
 import { type AppId, type UserId, userId } from '../platform/ids.ts'
 
@@ -23,7 +23,9 @@ export async function readPeriods(
     terms_id: bigint
   }>(
     db,
-    sql`
+    prepared(
+      'periods',
+      sql`
     select w.user_id, (extract(epoch from p.starts_at) * 1000)::float8 as start_ms,
            (extract(epoch from p.ends_at) * 1000)::float8 as end_ms, v.id as terms_id
     from unnest(${plainArray(users.map((user) => user.appId))}::uuid[], ${plainArray(users.map((user) => user.userId))}::uuid[])
@@ -36,6 +38,7 @@ export async function readPeriods(
       limit ${limit === null ? null : limit + 1}) p
     join plan_versions v on v.app_id = w.app_id and v.plan_id = p.plan_id and v.version = p.plan_version
     order by w.user_id, p.starts_at`,
+    ),
   )
   return [...Map.groupBy(rows, (row) => row.user_id)].map(([user, all]) => {
     const isWhole = limit === null || all.length <= limit

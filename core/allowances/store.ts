@@ -123,26 +123,36 @@ function toAccounts(balances: readonly BalanceRow[], creditRows: readonly Credit
   )
 }
 
-/** Reads accounts and locks them until the transaction ends, in the order of user ids so that two callers cannot deadlock. */
+/**
+ * Reads accounts and locks them until the transaction ends, in the order of user ids so that two callers cannot deadlock.
+ * Finds each by itself (`lateral`): a prepared join keeps the plan of a small table, which reads all of it, while it grows.
+ */
 export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<Account[]> {
   const apps = users.map((user) => user.appId)
   const ids = users.map((user) => user.userId)
   const balances = await many<BalanceRow>(
     db,
-    sql`
-    select b.app_id, b.user_id, b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.consumed_attos,
-           b.overage_attos, b.expired_attos, (extract(epoch from b.period_start) * 1000)::float8 as period_start_ms,
-           (extract(epoch from b.period_end) * 1000)::float8 as period_end_ms,
-           (extract(epoch from b.period_counts_from) * 1000)::float8 as period_counts_from_ms, b.period_consumed_attos,
-           b.lent_attos, b.pending_attos, (extract(epoch from b.lend_after) * 1000)::float8 as lend_after_ms,
-           (extract(epoch from b.late_until) * 1000)::float8 as late_until_ms,
-           (extract(epoch from b.booked_through) * 1000)::float8 as booked_through_ms,
-           encode(b.head_hash, 'hex') as head_hash
-    from balances b
-    join unnest(${plainArray(apps)}::uuid[], ${plainArray(ids)}::uuid[]) as w (app_id, user_id)
-      on b.app_id = w.app_id and b.user_id = w.user_id
-    order by b.user_id
-    for no key update of b`,
+    prepared(
+      'lock-accounts',
+      sql`
+    select b.*
+    from (
+      select app_id, user_id
+      from unnest(${plainArray(apps)}::uuid[], ${plainArray(ids)}::uuid[]) as u (app_id, user_id)
+      order by user_id) w
+    cross join lateral (
+      select app_id, user_id, seq, balance_attos, granted_attos, topup_attos, consumed_attos, overage_attos, expired_attos,
+             (extract(epoch from period_start) * 1000)::float8 as period_start_ms,
+             (extract(epoch from period_end) * 1000)::float8 as period_end_ms,
+             (extract(epoch from period_counts_from) * 1000)::float8 as period_counts_from_ms, period_consumed_attos,
+             lent_attos, pending_attos, (extract(epoch from lend_after) * 1000)::float8 as lend_after_ms,
+             (extract(epoch from late_until) * 1000)::float8 as late_until_ms,
+             (extract(epoch from booked_through) * 1000)::float8 as booked_through_ms,
+             encode(head_hash, 'hex') as head_hash
+      from balances
+      where app_id = w.app_id and user_id = w.user_id
+      for no key update) b`,
+    ),
   )
   return toAccounts(balances, await openCredits(db, users))
 }
@@ -184,7 +194,9 @@ export async function readAccounts(db: Db, users: readonly UserKey[]): Promise<A
 async function openCredits(db: Db, users: readonly UserKey[]): Promise<CreditRow[]> {
   return many<CreditRow>(
     db,
-    sql`
+    prepared(
+      'open-credits',
+      sql`
     select g.user_id, g.id, g.kind, g.source, g.feature_key, g.amount_attos, g.remaining_attos, g.priority,
            (extract(epoch from g.effective_at) * 1000)::float8 as effective_ms,
            (extract(epoch from g.expires_at) * 1000)::float8 as expires_ms,
@@ -192,8 +204,13 @@ async function openCredits(db: Db, users: readonly UserKey[]): Promise<CreditRow
            (extract(epoch from g.created_at) * 1000)::float8 as created_ms
     from unnest(${plainArray(users.map((user) => user.appId))}::uuid[], ${plainArray(users.map((user) => user.userId))}::uuid[])
       as w (app_id, user_id)
-    join grants g on g.app_id = w.app_id and g.user_id = w.user_id
-    where g.expired_at is null`,
+    cross join lateral (
+      select user_id, id, kind, source, feature_key, amount_attos, remaining_attos, priority, effective_at, expires_at,
+             expired_at, created_at
+      from grants
+      where app_id = w.app_id and user_id = w.user_id and expired_at is null
+      offset 0) g`,
+    ),
   )
 }
 

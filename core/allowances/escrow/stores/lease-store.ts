@@ -38,11 +38,14 @@ export async function findLeases(db: Db, users: readonly UserKey[]): Promise<Lea
   if (users.length === 0) return []
   const rows = await many<LeaseRow>(
     db,
-    sql`
+    prepared(
+      'leases',
+      sql`
     select l.app_id, l.user_id, l.id, l.sidecar_id, l.instance, l.amount_attos, l.used_attos, l.created_at, l.ends_at,
            l.recalled_at, l.retail_ratio
     from unnest(${appsOf(users)}::uuid[], ${usersOf(users)}::uuid[]) as w (app_id, user_id)
     join leases l on l.app_id = w.app_id and l.user_id = w.user_id`,
+    ),
   )
   return rows.map(fromRow)
 }
@@ -59,7 +62,10 @@ const iso = (instant: Date | null): string | null => instant && instant.toISOStr
 
 async function insertLeases(db: Db, leases: readonly Lease[]): Promise<void> {
   const plain = (value: (lease: Lease) => string | bigint | null) => plainArray(leases.map(value))
-  await db.query(sql`
+  await db.query(
+    prepared(
+      'insert-leases',
+      sql`
     insert into leases (app_id, user_id, id, sidecar_id, instance, amount_attos, used_attos, created_at, ends_at, recalled_at,
                         retail_ratio)
     select * from unnest(
@@ -67,12 +73,17 @@ async function insertLeases(db: Db, leases: readonly Lease[]): Promise<void> {
       ${textArray(leases.map((lease) => lease.sidecarId))}::text[], ${plain((lease) => lease.instance)}::uuid[],
       ${plain((lease) => lease.amount)}::numeric[], ${plain((lease) => lease.used)}::numeric[],
       ${plain((lease) => iso(lease.createdAt))}::timestamptz[], ${plain((lease) => iso(lease.endsAt))}::timestamptz[],
-      ${plain((lease) => iso(lease.recalledAt))}::timestamptz[], ${plain((lease) => lease.retailRatio)}::numeric[])`)
+      ${plain((lease) => iso(lease.recalledAt))}::timestamptz[], ${plain((lease) => lease.retailRatio)}::numeric[])`,
+    ),
+  )
 }
 
 async function updateLeases(db: Db, leases: readonly Lease[]): Promise<void> {
   const plain = (value: (lease: Lease) => string | bigint | null) => plainArray(leases.map(value))
-  await db.query(sql`
+  await db.query(
+    prepared(
+      'update-leases',
+      sql`
     update leases l
     set amount_attos = c.amount, used_attos = c.used, ends_at = c.ends_at, recalled_at = c.recalled_at,
         retail_ratio = c.retail_ratio
@@ -82,15 +93,22 @@ async function updateLeases(db: Db, leases: readonly Lease[]): Promise<void> {
       ${plain((lease) => iso(lease.endsAt))}::timestamptz[], ${plain((lease) => iso(lease.recalledAt))}::timestamptz[],
       ${plain((lease) => lease.retailRatio)}::numeric[])
       as c (app_id, user_id, id, amount, used, ends_at, recalled_at, retail_ratio)
-    where l.app_id = c.app_id and l.user_id = c.user_id and l.id = c.id`)
+    where l.app_id = c.app_id and l.user_id = c.user_id and l.id = c.id`,
+    ),
+  )
 }
 
 async function deleteLeases(db: Db, leases: readonly Lease[]): Promise<void> {
-  await db.query(sql`
+  await db.query(
+    prepared(
+      'delete-leases',
+      sql`
     delete from leases l
     using unnest(${appsOf(leases)}::uuid[], ${usersOf(leases)}::uuid[], ${plainArray(leases.map(({ id }) => id))}::uuid[])
       as c (app_id, user_id, id)
-    where l.app_id = c.app_id and l.user_id = c.user_id and l.id = c.id`)
+    where l.app_id = c.app_id and l.user_id = c.user_id and l.id = c.id`,
+    ),
+  )
 }
 
 export async function findRecalled(db: Db, instance: string): Promise<UserId[]> {

@@ -123,7 +123,9 @@ export async function joinSessions(
   if (queries.length === 0) return []
   const rows = await many<JoinedRow>(
     db,
-    sql`
+    prepared(
+      'join-sessions',
+      sql`
     with queries as materialized (
       select *
       from unnest(${appsOf(queries)}::uuid[], ${usersOf(queries)}::uuid[], ${sessionsOf(queries)}::text[],
@@ -152,6 +154,7 @@ export async function joinSessions(
       order by sequence desc
       limit 1) c on true
     where s.session_id is not null or t.session_id is not null`,
+    ),
   )
   const byPosition = new Map(rows.map((row) => [Number(row.position) - 1, row]))
   return queries.map((_, position) => {

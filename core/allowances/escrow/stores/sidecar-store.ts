@@ -77,10 +77,13 @@ export async function findHeard(
   if (instances.length === 0) return new Map()
   const rows = await many<{ instance: string; seen_at: Date }>(
     db,
-    sql`
+    prepared(
+      'heard-processes',
+      sql`
     select instance, seen_at
     from sidecars
     where instance = any(${instances}::uuid[])`,
+    ),
   )
   return new Map(rows.map((row) => [row.instance, row.seen_at]))
 }
