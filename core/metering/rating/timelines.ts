@@ -39,6 +39,12 @@ export interface User {
   readonly userId: UserId
 }
 
+interface LockedAccount extends User {
+  readonly periodStart: Date
+  /** Entered by the caller's transaction. */
+  readonly periods: readonly unknown[]
+}
+
 const maxTimelines = 100_000
 const maxTerms = 20_000
 /** More of them only a user has who changes plans often. */
@@ -144,7 +150,7 @@ export function createTimelines({
   /** The versions of the periods that accounts, which the caller has locked, are in. */
   async function running(
     db: Db,
-    accounts: readonly (User & { readonly periodStart: Date })[],
+    accounts: readonly LockedAccount[],
   ): Promise<ReadonlyMap<UserId, SoldTerms>> {
     const known = new Map<UserId, SoldTerms>()
     const missing = accounts.filter(({ userId, periodStart }) => {
@@ -155,9 +161,14 @@ export function createTimelines({
       return false
     })
     if (missing.length === 0) return known
-    for (const [userId, timeline] of await read(db, missing, recentPeriods)) {
-      const terms = timeline.steps.at(-1)?.terms
-      if (terms) known.set(userId, terms)
+    const loaded = await read(db, missing, recentPeriods)
+    for (const { userId, periods } of missing) {
+      const timeline = loaded.get(userId)
+      const terms = timeline?.steps.at(-1)?.terms
+      if (!timeline || !terms) continue
+      known.set(userId, terms)
+      // A period that this transaction enters is not committed yet.
+      if (periods.length === 0) cache.set(userId, timeline)
     }
     return known
   }
