@@ -43,28 +43,34 @@ export async function insertAuthorisations(
   )
 }
 
-/** Sets one authorisation for each different proof, however often that proof is repeated. */
+/**
+ * Sets one authorisation for each different proof, however often that proof is repeated. Finds each by itself (`lateral`): a join
+ * reads all rows of a table whose statistics are older than its rows.
+ */
 export async function prove(db: Db, proofs: readonly Proof[]): Promise<StoredAuthorisation[]> {
   if (proofs.length === 0) return []
   const rows = await many<AuthorisationRow>(
     db,
     sql`
     with earliest as (
-      select distinct on (a.app_id, a.user_id, a.session_id, a.sequence_number)
-             a.app_id, a.user_id, a.session_id, a.sequence_number, a.signed_micros, a.id
+      select e.app_id, e.user_id, e.session_id, e.sequence_number, e.signed_micros, e.id
       from (select distinct *
             from unnest(${appsOf(proofs)}::uuid[], ${usersOf(proofs)}::uuid[], ${sessionsOf(proofs)}::text[],
                         ${numbersOf(proofs)}::bigint[])
               as calls (app_id, user_id, session_id, sequence_number)) p
-      join authorisations a on a.app_id = p.app_id and a.user_id = p.user_id and a.session_id = p.session_id
-        and a.sequence_number = p.sequence_number
-      where a.state in ('pending', 'released') and not a.proven and not a.ticketed
-        and not exists (
-          select 1
-          from ticket_sessions t
-          where t.app_id = a.app_id and t.user_id = a.user_id and t.session_id = a.session_id
-            and t.seen @> a.sequence_number)
-      order by a.app_id, a.user_id, a.session_id, a.sequence_number, a.id)
+      cross join lateral (
+        select a.app_id, a.user_id, a.session_id, a.sequence_number, a.signed_micros, a.id
+        from authorisations a
+        where a.app_id = p.app_id and a.user_id = p.user_id and a.session_id = p.session_id
+          and a.sequence_number = p.sequence_number
+          and a.state in ('pending', 'released') and not a.proven and not a.ticketed
+        order by a.id
+        limit 1) e
+      where not exists (
+        select 1
+        from ticket_sessions t
+        where t.app_id = p.app_id and t.user_id = p.user_id and t.session_id = p.session_id
+          and t.seen @> p.sequence_number))
     update authorisations a
     set proven = true, state = case a.state when 'released' then 'lost' else a.state end
     from earliest e
