@@ -211,9 +211,15 @@ export function createEscrow(deps: EscrowDeps) {
     return { unheardMs }
   }
 
-  /** Holds the bounds of single calls, of any sidecars: all that fit into what is free, in their order. */
-  async function reserve(db: Db, calls: readonly ReserveCall[], at: Date) {
-    const owners = await noteReservations(db, calls, at)
+  /**
+   * Holds the bounds of single calls, of any sidecars: all that fit into what is free, in their order. `owners` come from
+   * `noteReservations`.
+   */
+  async function reserve(
+    db: Db,
+    { calls, owners }: { calls: readonly ReserveCall[]; owners: ReadonlySet<string> },
+    at: Date,
+  ) {
     const { find, leases, ...locked } = await lock(db, calls, {
       at,
       hasLeases: ({ lent }) => lent > 0n,
@@ -249,16 +255,19 @@ export function createEscrow(deps: EscrowDeps) {
     return { answers, recalled: leases.recalledAt(at), ended }
   }
 
-  // Sidecars' rows are locked before accounts and in the order of ids.
+  /**
+   * Notes that sidecars are about to decide with core's help, before the transaction of `reserve`. Returns the processes that
+   * hold their sidecars' ids.
+   */
   async function noteReservations(
     db: Db,
-    calls: readonly ReserveCall[],
+    calls: readonly Pick<ReserveCall, 'process'>[],
     at: Date,
   ): Promise<Set<string>> {
     const processes = new Map(calls.map(({ process }) => [processKey(process), process]))
     const owners = new Set<string>()
-    for (const process of [...processes.values()].toSorted((a, b) => (a.id < b.id ? -1 : 1)))
-      if (await store.noteReservation(db, process, at)) owners.add(processKey(process))
+    for (const [key, process] of processes)
+      if (await store.noteReservation(db, process, at)) owners.add(key)
     return owners
   }
 
@@ -423,7 +432,7 @@ export function createEscrow(deps: EscrowDeps) {
     return calls > time ? calls : time
   }
 
-  return { lend, reserve, report, recall }
+  return { lend, noteReservations, reserve, report, recall }
 }
 
 export type Escrow = ReturnType<typeof createEscrow>

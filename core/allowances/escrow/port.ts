@@ -34,7 +34,7 @@ export interface EscrowStore {
   ownsSidecar(db: Db, process: SidecarProcess): Promise<boolean>
   /**
    * As `ownsSidecar`, for calls that core is about to reserve: the sidecar's latest decision counts as made at `at` or later.
-   * May lock the sidecar's row, so it runs before accounts are locked.
+   * Runs by itself before the transaction, which would lock the sidecar's row until its end.
    */
   noteReservation(db: Db, process: SidecarProcess, at: Date): Promise<boolean>
 

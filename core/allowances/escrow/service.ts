@@ -120,10 +120,11 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     const { states, denials } = await users.admitStates(calls)
     const indexed = withUsers(calls, states)
     const at = await time.current()
+    const owners = await escrow.noteReservations(pool, calls, at)
     const { answers, recalled, ended } = await tx(pool, (db) =>
       escrow.reserve(
         db,
-        indexed.map(({ call, user }) => ({ ...call, ...activeKey(user) })),
+        { calls: indexed.map(({ call, user }) => ({ ...call, ...activeKey(user) })), owners },
         at,
       ),
     )

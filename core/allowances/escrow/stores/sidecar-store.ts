@@ -109,13 +109,12 @@ const aheadSeconds = 10
 export async function noteReservation(db: Db, process: SidecarProcess, at: Date): Promise<boolean> {
   const row = await ownRow(db, process)
   if (!row) return false
-  if (row.last_authorised_at === null || row.last_authorised_at < at) {
-    await db.query(sql`
-      update sidecars
-      set last_authorised_at = greatest(last_authorised_at, ${addSeconds(at, aheadSeconds)}::timestamptz)
-      where id = ${process.id} and instance = ${process.instance}`)
-  }
-  return true
+  if (row.last_authorised_at !== null && row.last_authorised_at >= at) return true
+  const { rowCount } = await db.query(sql`
+    update sidecars
+    set last_authorised_at = greatest(last_authorised_at, ${addSeconds(at, aheadSeconds)}::timestamptz)
+    where id = ${process.id} and instance = ${process.instance}`)
+  return rowCount === 1
 }
 
 /**

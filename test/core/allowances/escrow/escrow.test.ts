@@ -4,6 +4,7 @@ import {
   type TestApp,
   type TestCore,
   atOnce,
+  lockWaits,
   outcome,
   second,
   startTestCore,
@@ -129,6 +130,24 @@ describe('reserving', () => {
     expect(answers.filter(({ refusal }) => refusal === '')).toHaveLength(100)
     expect(await money()).toEqual({ balance: 5, lent: 0, pending: 5 })
     expect(await money('bob')).toEqual({ balance: 5, lent: 0, pending: 5 })
+  })
+})
+
+describe('a reservation that waits for its user', () => {
+  it("does not hold up the sidecar's reports", async () => {
+    await core.as().getAccess({ clientId: app.clientId, externalUserId: 'ada' })
+    const blocker = await core.sql.connect()
+    await blocker.query('begin')
+    await blocker.query(
+      'select from balances where app_id = (select app_id from clients where client_id = $1) for update',
+      [app.clientId],
+    )
+    const waiting = sidecar.reserve(app, 'ada')
+    await until(async () => ((await core.sql.query(lockWaits)).rowCount ?? 0) > 0)
+    await sidecar.heartbeat()
+    await blocker.query('commit')
+    blocker.release()
+    expect(await waiting).toMatchObject({ refusal: '' })
   })
 })
 

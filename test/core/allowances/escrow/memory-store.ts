@@ -122,11 +122,15 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
   const ownsSidecar: EscrowStore['ownsSidecar'] = async (_db, process: SidecarProcess) =>
     tables.sidecars.get(process.id)?.instance === process.instance
 
+  // Between transactions: the rollback of another one must not undo it.
   const noteReservation: EscrowStore['noteReservation'] = async (_db, { id, instance }, at) => {
+    const turn = await database.pool.connect()
     const row = tables.sidecars.get(id)
-    if (row?.instance !== instance) return false
-    set(tables.sidecars, id, { ...row, lastAuthorisedAt: latest(row.lastAuthorisedAt, at) })
-    return true
+    const isOwner = row?.instance === instance
+    if (isOwner)
+      set(tables.sidecars, id, { ...row, lastAuthorisedAt: latest(row.lastAuthorisedAt, at) })
+    turn.release()
+    return isOwner
   }
 
   const findLeases: EscrowStore['findLeases'] = async (_db, users) =>
