@@ -191,10 +191,11 @@ export async function forgetSessions(db: Db, before: Date, limit: number): Promi
     where ctid = any(array(
       select s.ctid
       from authorised_sessions s
-      where s.session_type not in ('live', 'lv2v') and s.last_at < ${before}
+      -- By the index of started_at; one of last_at would be written by each call.
+      where s.session_type not in ('live', 'lv2v') and s.started_at < ${before} and s.last_at < ${before}
         and not exists (select 1 from authorisations a
                         where a.app_id = s.app_id and a.user_id = s.user_id and a.session_id = s.session_id)
-      order by s.last_at
+      order by s.started_at
       limit ${limit}
       for update of s skip locked))`)
   return rowCount ?? 0

@@ -105,3 +105,25 @@ describe('the sum of what is held', () => {
     expect(await plan('not ticketed')).toContain('authorisations_pending')
   })
 })
+
+describe('a session', () => {
+  it('gets a call without a write to an index', async () => {
+    await authorise('s1', 'live')
+    const db = await core.sql.connect()
+    const hotUpdates = async () => {
+      const { rows } = await db.query<{ count: bigint }>(
+        `select pg_stat_get_xact_tuples_hot_updated('authorised_sessions'::regclass) as count`,
+      )
+      return rows[0]?.count ?? 0n
+    }
+    await db.query('begin')
+    const before = await hotUpdates()
+    await db.query(
+      `update authorised_sessions
+       set last_at = last_at + interval '1 second', top_sequence = 1, authorised_count = 2, ticketed_count = 1`,
+    )
+    expect(await hotUpdates()).toBe(before + 1n)
+    await db.query('rollback')
+    db.release()
+  })
+})
