@@ -14,7 +14,7 @@ const environment = {
 
 /**
  * Options of Node for a process that stays small. V8 lets garbage pile up to several times the live heap, of which most is
- * never touched again, and each of its threads keeps pages of its own (bench rows `memory-all-in-one`, `authorize-memory`).
+ * never touched again, and each of its threads keeps pages of its own (bench row `memory-all-in-one`).
  */
 export const leanOptions = [
   '--max-semi-space-size=8',

@@ -17,8 +17,6 @@ export interface HelperOptions {
   readonly program: string
   readonly args: readonly string[]
   readonly nodeOptions?: readonly string[]
-  /** This process's own when absent. */
-  readonly env?: Readonly<Record<string, string>>
   /** Keeps it on this core, counted from 0, where the machine has it and `taskset`. */
   readonly core?: number
 }
@@ -28,13 +26,9 @@ export async function startHelper({
   program,
   args,
   nodeOptions = [],
-  env,
   core,
 }: HelperOptions): Promise<Helper> {
-  const child = fork(new URL(program, import.meta.url), args, {
-    execArgv: [...nodeOptions],
-    ...(env && { env }),
-  })
+  const child = fork(new URL(program, import.meta.url), args, { execArgv: [...nodeOptions] })
   if (core !== undefined && child.pid !== undefined) pin(child.pid, core)
   const ended = Promise.withResolvers<void>()
   child.once('exit', () => ended.resolve())

@@ -6,7 +6,6 @@ import { leanOptions, replaceProcess } from '../replace-process.ts'
 // These commands are whole programs. Each is loaded when it runs, because it imports much.
 
 const allInOne = new URL('../../all-in-one/main.ts', import.meta.url)
-const sidecarMain = new URL('../../../sidecar/main.ts', import.meta.url)
 
 export const start: Command = {
   summary: 'runs the whole service in one process (npm start)',
@@ -72,7 +71,7 @@ export const sidecar = processCommand(
       'CORE_TARGET, CORE_TOKEN_SIDECAR, WEBHOOK_SECRET and a SPOOL_DIR of its own.',
     example: 'WEBHOOK_SECRET=$SIDECAR_SECRET SPOOL_DIR=./spool ./tollgate sidecar',
   },
-  () => replaceProcess({ file: sidecarMain, nodeOptions: leanOptions }),
+  () => import('../../../sidecar/main.ts'),
 )
 
 export const demo: Command = {

@@ -1,15 +1,12 @@
 import { newSecret } from '../../../core/lib/crypto.ts'
 import { type CoreDouble, startCoreDouble } from '../../fakes/sidecar-core.ts'
-import { leanEnvironment, leanOptions } from '../../../deploy/cli/replace-process.ts'
-import { type Helper, type HelperOptions, figure, startHelper } from '../helper.ts'
+import { type Helper, figure, startHelper } from '../helper.ts'
 import type { Bench } from '../row.ts'
 import { bodyOf, requestOf } from './signer-call.ts'
 
 export const secret = newSecret('whsec_')
 export const clientId = 'app_0123456789abcdef01234567'
 export const connections = 64
-/** As `tollgate sidecar` runs. */
-const asDeployed = { nodeOptions: leanOptions, env: leanEnvironment() }
 /** The core of the servers under test, and that of the load. */
 export const [serverCore, loadCore] = [1, 0]
 
@@ -31,8 +28,8 @@ export interface Gate {
 export async function openGate(bench: Bench): Promise<Gate> {
   const core = await startCoreDouble()
   bench.defer(async () => core.stop())
-  const start = async (options: HelperOptions): Promise<Helper> => {
-    const helper = await startHelper(options)
+  const start = async (program: string, args: string[], processor: number): Promise<Helper> => {
+    const helper = await startHelper({ program, args, core: processor })
     bench.defer(helper.stop)
     return helper
   }
@@ -48,7 +45,7 @@ export async function openGate(bench: Bench): Promise<Gate> {
 
   return {
     core,
-    load: await start({ program: 'load.ts', args: [], core: loadCore }),
+    load: await start('load.ts', [], loadCore),
     sidecar: (settings = {}, processor = serverCore) => {
       const id = `bench-${sidecars++}`
       const env = {
@@ -57,13 +54,10 @@ export async function openGate(bench: Bench): Promise<Gate> {
         SIDECAR_ID: id,
         ...settings,
       }
-      const args = [JSON.stringify(env)]
-      return start({ program: 'sidecar-server.ts', args, core: processor, ...asDeployed })
+      return start('sidecar-server.ts', [JSON.stringify(env)], processor)
     },
-    bare: async (sidecar, credential) => {
-      const args = [await answerAbout(sidecar, credential)]
-      return start({ program: 'bare-server.ts', args, core: serverCore })
-    },
+    bare: async (sidecar, credential) =>
+      start('bare-server.ts', [await answerAbout(sidecar, credential)], serverCore),
     newKeys: (count, user) =>
       Array.from({ length: count }, () =>
         newKey(user ?? `user-${String(users++).padStart(7, '0')}`),
