@@ -7,7 +7,7 @@ import type { Spread } from './stats.ts'
 export interface Finding {
   readonly name: string
   readonly value: number
-  readonly unit: '' | 's' | 'us' | 'MB'
+  readonly unit: '' | 's' | 'ms' | 'us' | 'MB'
   readonly spread: Spread | null
   readonly target: { readonly atLeast: number } | { readonly atMost: number } | null
   /** The figures behind it, for people. */

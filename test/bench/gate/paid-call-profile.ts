@@ -1,0 +1,88 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Pool } from '../../../core/lib/sql.ts'
+import type { Bench } from '../row.ts'
+import { count as inWords } from '../table.ts'
+import { type Usage, usedUs } from './paid-call-parts.ts'
+import type { Run } from './paid-call-run.ts'
+
+const [warmMs, windowMs] = [2_000, 6_000]
+
+interface Window {
+  readonly used: Usage
+  readonly writes: Writes
+}
+
+/** Prints what each step takes of each process, and what it writes, for a call. */
+export async function profile(
+  bench: Bench,
+  { circle, call, push, settle }: Run,
+  perSecond: number,
+) {
+  const seconds = (2 * warmMs + windowMs) / 1000
+
+  /** Within a longer run, so that what idle backends have not published yet is the same at both ends. */
+  async function observe(tickets: 'pushed' | 'kept'): Promise<Window> {
+    const running = call({ calls: perSecond * seconds, perSecond, tickets })
+    await sleep(warmMs)
+    const [before, writes, at] = [circle.usage(), await readWrites(circle.pool), performance.now()]
+    await sleep(windowMs)
+    const calls = (perSecond * (performance.now() - at)) / 1000
+    const used = usedUs(before, circle.usage(), calls)
+    const written = writesEach(writes, await readWrites(circle.pool), calls)
+    await running
+    return { used, writes: written }
+  }
+
+  const print = (name: string, { used, writes }: Window): void =>
+    bench.say(
+      [
+        `\n${name} at ${inWords(perSecond)}/s, for a call:`,
+        ...[...used].map(([kind, us]) => `${us.toFixed(1).padStart(10)} us ${kind}`),
+        ...describeWrites(writes),
+      ].join('\n'),
+    )
+
+  const decided = await observe('kept')
+  await push()
+  const paid = await observe('pushed')
+  await settle()
+  print('decision and report', decided)
+  print('ticket and settlement, the difference', {
+    used: difference(paid.used, decided.used),
+    writes: difference(paid.writes, decided.writes),
+  })
+  print('paid call', paid)
+}
+
+const difference = (all: Usage, part: Usage): Usage =>
+  new Map([...all].map(([name, value]) => [name, value - (part.get(name) ?? 0)]))
+
+/** Rows written so far by table and kind, transactions and bytes of write-ahead log. */
+type Writes = ReadonlyMap<string, number>
+
+/** As the backends have published them: a busy one does so every second. */
+async function readWrites(pool: Pool): Promise<Writes> {
+  const { rows } = await pool.query<{ name: string; value: number }>(
+    `select relname || ' ' || kind as name, sum(n)::double precision as value
+     from pg_stat_user_tables
+     cross join lateral (values ('inserted', n_tup_ins), ('updated', n_tup_upd), ('deleted', n_tup_del),
+                                ('read by index', idx_tup_fetch), ('read by scan', seq_tup_read)) as of (kind, n)
+     group by 1
+     union all
+     select 'transactions', xact_commit::double precision from pg_stat_database where datname = current_database()
+     union all
+     select 'log bytes', (pg_current_wal_lsn() - '0/0'::pg_lsn)::double precision`,
+  )
+  return new Map(rows.map(({ name, value }) => [name, value]))
+}
+
+/** What was written between two readings, for each of `calls`. */
+const writesEach = (before: Writes, now: Writes, calls: number): Writes =>
+  new Map([...now].map(([name, value]) => [name, (value - (before.get(name) ?? 0)) / calls]))
+
+/** Lines for people, the most first. */
+const describeWrites = (writes: Writes): string[] =>
+  [...writes]
+    .filter(([, each]) => each >= 0.001)
+    .toSorted(([, a], [, b]) => b - a)
+    .map(([name, each]) => `${each.toFixed(3).padStart(10)} ${name}`)
