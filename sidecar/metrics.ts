@@ -146,7 +146,7 @@ export function createSidecarMetrics(metrics: Metrics) {
     )
     measure(
       'tollgate_sidecar_unreported_calls',
-      'Calls that core does not know of yet.',
+      'Entries of calls that wait for a report; without those that wait for the renewal of a lease.',
       () => figures().unreported,
     )
     measure(

@@ -237,7 +237,7 @@ function startEscrowLoops({ reports, leases }: Escrow, log: Log) {
 const figuresOf = ({ core, leases, offline, reports }: Escrow): EscrowFigures => ({
   ...leases.totals(),
   offline: offline.ever(),
-  unreported: reports.unreported(),
+  unreported: reports.unsent(),
   leaseSeconds: leases.longestSeconds(),
   isAway: core.isAway(),
 })

@@ -1,6 +1,7 @@
 import type { PriceCeiling } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { type Refusal, refusalWithoutUser, refusals } from '../authorize/refusals.ts'
 import type { Versions } from '../identity/cached-state.ts'
+import type { CallOwner } from './call-runs.ts'
 import type { SessionOwner } from './session-calls.ts'
 
 /**
@@ -8,7 +9,7 @@ import type { SessionOwner } from './session-calls.ts'
  * that every holder of it sees the present state. Money is nano-dollars, instants are milliseconds
  * of the monotonic clock.
  */
-export interface Account extends SessionOwner {
+export interface Account extends SessionOwner, CallOwner {
   /** As core said it last; null for network price (bounds.ts). */
   retailRatio: bigint | null
   readonly clientId: string
@@ -200,6 +201,8 @@ function newAccount(authId: string, at: number): Account {
     spending: { rate: 0, since: at, sum: 0 },
     lending: null,
     returning: 0,
+    runs: null,
+    reporting: 0,
     isRecalled: false,
     returnedLeaseId: '',
   }

@@ -104,7 +104,10 @@ const hearCore = ({
   reports.listen({
     onRate: leases.setRate,
     onRecalled: leases.recall,
-    onShared: memory.share,
+    onShared: (id) => {
+      if (!memory.isShared(id)) reports.takeSession(id)
+      memory.share(id)
+    },
     onConflict: leases.giveBackAll,
     onReconciled: offline.reset,
   })

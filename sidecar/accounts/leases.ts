@@ -198,17 +198,25 @@ export function createLeases(options: LeasesOptions) {
     await reports.flush()
   }
 
-  /** Renews leases in use of which half is spent, or whose time to be renewed has come. */
+  /**
+   * Renews leases in use of which half is spent, or whose time to be renewed has come. Reports their
+   * calls before, so that core lends by what is really left.
+   */
   async function renewDue(): Promise<void> {
     const at = mono()
-    const renewals: Promise<unknown>[] = []
-    for (const account of open.values()) {
-      const { lease } = account
-      if (!lease || account.lending || lease.usedAt + idleMs <= at) continue
-      if (lease.used < lease.renewAbove && lease.renewAt > at) continue
-      renewals.push(lend(account, { bound: 0 }).catch(() => undefined))
+    const due = [...open.values()].filter((account) => isDue(account, at))
+    if (due.length === 0) return
+    for (const account of due) reports.takeRuns(account)
+    await reports.flush()
+    const renew = async (account: Account): Promise<void> => {
+      if (account.lease) await lend(account, { bound: 0 }).catch(() => undefined)
     }
-    await Promise.all(renewals)
+    await Promise.all(due.map(renew))
+  }
+
+  function isDue({ lease, lending }: Account, at: number): boolean {
+    if (!lease || lending || lease.usedAt + idleMs <= at) return false
+    return lease.used >= lease.renewAbove || lease.renewAt <= at
   }
 
   /** Stops spending from all leases. */

@@ -1,13 +1,14 @@
 import type {
   Authorisation,
+  SessionCalls,
   UserReport,
 } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type { Account, Lease } from './accounts.ts'
-import type { AllowedCall, CallEntry } from './call-pool.ts'
+import type { AllowedCall, CallOwner, CallRun } from './call-runs.ts'
 import { attosOf } from './nanos.ts'
 
 /** What waits to be reported. */
-export type Entry = CallEntry | RefusedEntry | ReturnedEntry
+export type Entry = CallRun | RefusedEntry | ReturnedEntry
 
 interface RefusedEntry {
   readonly kind: 'refused'
@@ -24,23 +25,24 @@ interface ReturnedEntry {
 
 /** What waits as a report carries it, `at` milliseconds of the monotonic clock. */
 export function usersOf(entries: readonly Entry[], at: number): UserReport[] {
-  const users = new Map<Account, UserReport>()
+  const users = new Map<CallOwner, UserReport>()
   for (const entry of entries) {
     const user = users.get(entry.account) ?? newUserReport(entry.account)
     users.set(entry.account, user)
-    if (entry.kind === 'call') user.authorisations.push(authorisationOf(entry, at - entry.mono))
+    if (entry.kind === 'calls') user.sessions.push(toSessionCalls(entry, at))
     else if (entry.kind === 'refused') user.refused.push(refusedCallOf(entry))
     else user.returned.push({ leaseId: entry.lease.id, usedUsdAttos: attosOf(entry.lease.used) })
   }
   return [...users.values()]
 }
 
-const newUserReport = ({ clientId, externalUserId }: Account): UserReport => ({
+const newUserReport = ({ clientId, externalUserId }: CallOwner): UserReport => ({
   clientId,
   externalUserId,
   authorisations: [],
   refused: [],
   returned: [],
+  sessions: [],
 })
 
 const refusedCallOf = ({ sessionId, sequence }: RefusedEntry) => ({
@@ -51,8 +53,35 @@ const refusedCallOf = ({ sessionId, sequence }: RefusedEntry) => ({
 /** What the wire holds. */
 const maxAgeMs = 2 ** 31 - 1
 
-/** An allowed call as core keeps it; `ageMs` is how long ago that was. */
-export function authorisationOf(call: AllowedCall, ageMs: number): Authorisation {
+const toAgeMillis = (ms: number): number => Math.min(Math.floor(ms), maxAgeMs)
+
+function toSessionCalls(run: CallRun, at: number): SessionCalls {
+  const { seconds, nanos } = run
+  const last = seconds.length - 1
+  return {
+    leaseId: run.leaseId,
+    sessionId: run.sessionId,
+    sequence: BigInt(run.sequence),
+    signedMicros: seconds.map((second, index) => toMicros(second, nanos[index] ?? 0)),
+    boundUsdNanos: run.bounds.map(BigInt),
+    firstSeconds: BigInt(seconds[0] ?? 0),
+    firstNanos: nanos[0] ?? 0,
+    lastSeconds: BigInt(seconds[last] ?? 0),
+    lastNanos: nanos[last] ?? 0,
+    type: run.type,
+    keyId: run.keyId,
+    approximate: run.isApproximate,
+    offline: run.isOffline,
+    firstAgeMillis: toAgeMillis(at - run.firstAt),
+    lastAgeMillis: toAgeMillis(at - run.lastAt),
+  }
+}
+
+const toMicros = (seconds: number, nanos: number): bigint =>
+  BigInt(seconds) * 1_000_000n + BigInt(Math.floor(nanos / 1_000))
+
+/** A call that core is to reserve. */
+export function authorisationOf(call: AllowedCall): Authorisation {
   const { session } = call
   return {
     leaseId: call.leaseId,
@@ -64,7 +93,7 @@ export function authorisationOf(call: AllowedCall, ageMs: number): Authorisation
     app: session.app,
     boundUsdAttos: attosOf(call.bound),
     authorisedAt: BigInt(Math.floor(call.at)),
-    ageMillis: Math.min(Math.floor(ageMs), maxAgeMs),
+    ageMillis: 0,
     keyId: call.keyId,
     approximate: session.isApproximate,
     offline: call.isOffline,

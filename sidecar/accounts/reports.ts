@@ -7,10 +7,12 @@ import type {
   SidecarProcess,
 } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type { Account, Lease } from './accounts.ts'
-import { type AllowedCall, createCallPool } from './call-pool.ts'
+import { type AllowedCall, continuesRun, createRunPool, extendRun } from './call-runs.ts'
 import type { EscrowCore } from './escrow-core.ts'
 import { type Entry, usersOf } from './report-entries.ts'
 import type { Session } from './session.ts'
+import type { SessionCalls } from './session-calls.ts'
+import { createWaitingRuns } from './waiting-runs.ts'
 
 export interface ReportsOptions {
   readonly core: Pick<EscrowCore, 'report'>
@@ -44,9 +46,10 @@ const quietMs = 10_000
 const conflictMs = 5_000
 
 /**
- * Tells core what was allowed, in numbered batches: one in flight, repeated until it is answered,
- * so that each counts once (docs/escrow.md, "Authorisation"). The calls, refusals and returned
- * leases of a user keep their order.
+ * Reports what was allowed, in numbered batches: one in flight, repeated until it is answered, so
+ * that each counts once (docs/escrow.md, "Authorisation"). Calls that follow each other in a session
+ * become one entry. It waits for the user's lease to be renewed or returned; everything else is sent
+ * by the next `flush`. The calls, refusals and returned leases of a user keep their order.
  */
 export function createReports({ core, process, mono, ageMono, log }: ReportsOptions) {
   let listener: ReportListener | null = null
@@ -62,34 +65,60 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
   let quietUntil = 0
   let conflictAt = 0
   let heardAt = mono()
-  const pool = createCallPool()
+  let sharedThrough = 0n
+  /** When the oldest call of the queue was decided. */
+  let queuedSince = Infinity
+  const pool = createRunPool()
+  const waiting = createWaitingRuns({ take: push, mono: ageMono })
 
   function push(entry: Entry): void {
+    if (entry.kind === 'calls') {
+      entry.account.reporting++
+      queuedSince = Math.min(queuedSince, entry.firstAt)
+    }
     if (queue.push(entry) === flushAt && standing === 'accepted') void flush()
   }
 
-  function add(account: Account, call: AllowedCall): void {
+  /** Adds a call that `memory` has just remembered. */
+  function add(account: Account, call: AllowedCall, memory: SessionCalls): void {
     if (call.isOffline) offlineCalls++
-    push(pool.take(account, call, ageMono()))
+    const at = ageMono()
+    const { run } = memory
+    if (run && continuesRun(run, call)) return extendRun(run, call, at)
+    const next = pool.take(call, at, { account, memory })
+    memory.run = next
+    // Core must soon know of a session that begins, and of numbers that do not follow each other.
+    if (memory.isNext && !call.isOffline) return waiting.add(next)
+    waiting.takeOf(account)
+    push(next)
   }
 
   /** A refusal proves that the call before was signed. Left out while too many wait. */
   function addRefused(account: Account, session: Session): void {
     if (refusedCalls >= maxRefused) return
     refusedCalls++
+    waiting.takeOf(account)
     push({ account, kind: 'refused', sessionId: session.id, sequence: session.sequence })
   }
 
   /** Returns a lease, behind all calls that it paid for. */
   function giveBack(account: Account, lease: Lease): void {
     account.returning++
+    waiting.takeOf(account)
     push({ account, kind: 'returned', lease })
   }
 
-  const unreported = (): number => queue.length + (batch ? batch.length : 0)
+  const unsent = (): number => queue.length + (batch ? batch.length : 0)
+  const unreported = (): number => unsent() + waiting.size()
+
+  /** Milliseconds since the oldest call that neither core nor the batch under way has. */
+  function unreportedMs(): bigint {
+    const since = Math.min(waiting.since(), queuedSince)
+    return since === Infinity ? 0n : BigInt(Math.ceil(Math.max(0, ageMono() - since)))
+  }
 
   /**
-   * Reports what waits; one run at a time for all callers. A report that fails is repeated by the
+   * Reports what waits for it; one run at a time for all callers. A report that fails is repeated by the
    * next run; only one that core refuses is logged.
    */
   function flush(): Promise<void> {
@@ -111,7 +140,7 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
       // Core has forgotten this process, because another one had the id in between.
       else if (answer.through + 1n < number) number = answer.through + 1n
       else return
-    } while (isAskedAgain || unreported() >= flushAt)
+    } while (isAskedAgain || unsent() >= flushAt)
   }
 
   function settle(entries: readonly Entry[], { through }: ReportResponse): void {
@@ -121,7 +150,8 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
       if (entry.kind === 'returned') entry.account.returning--
       else if (entry.kind === 'refused') refusedCalls--
       else {
-        if (entry.isOffline) offlineCalls--
+        entry.account.reporting--
+        if (entry.isOffline) offlineCalls -= entry.bounds.length
         pool.giveBack(entry)
       }
     }
@@ -129,9 +159,13 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
   }
 
   function nextBatch(): readonly Entry[] | null {
+    waiting.takeOld()
     if (queue.length === 0) return null
     const entries = queue.length <= maxBatch ? queue : queue.slice(0, maxBatch)
     queue = queue.length <= maxBatch ? [] : queue.slice(maxBatch)
+    if (queue.length === 0) queuedSince = Infinity
+    for (const entry of entries)
+      if (entry.kind === 'calls' && entry.memory.run === entry) entry.memory.run = null
     return entries
   }
 
@@ -150,15 +184,17 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
   }
 
   /** Core's answer; null when there is none. */
-  async function send(report: Omit<ReportRequest, 'sidecar'>): Promise<ReportResponse | null> {
+  async function send(report: Content): Promise<ReportResponse | null> {
     const sentAt = mono()
     try {
-      const answer = await core.report({ sidecar: process, ...report })
+      const progress = { unreportedMs: unreportedMs(), sharedThrough }
+      const answer = await core.report({ sidecar: process, ...report, ...progress })
       heardAt = Math.max(heardAt, sentAt)
       if (standing === 'refused') log.info({ sidecarId: process.id }, 'the sidecar has its id')
       standing = 'accepted'
       listener?.onRate(answer.rate)
       for (const id of answer.sharedSessions) listener?.onShared(id)
+      sharedThrough = answer.sharedThrough
       if (answer.recalled.length > 0) listener?.onRecalled(answer.recalled)
       return answer
     } catch (error) {
@@ -206,8 +242,15 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
       throw new DomainError('UNAVAILABLE', 'a lease is still being returned')
   }
 
+  /** Resolves once core has answered to a report of all calls of the account, or did not. */
+  async function reported(account: Account): Promise<void> {
+    waiting.takeOf(account)
+    if (account.reporting > 0) await flush()
+  }
+
   /** Reports everything and frees the id; gives up when core does not answer. */
   async function stop(): Promise<void> {
+    waiting.takeAll()
     await flush()
     for (let left = unreported() + 1; unreported() > 0 && unreported() < left; await flush())
       left = unreported()
@@ -222,8 +265,14 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
     heartbeat,
     join,
     returned,
+    reported,
+    /** The next batches have all calls of the account, or of a session. */
+    takeRuns: waiting.takeOf,
+    takeSession: waiting.takeSession,
     stop,
     unreported,
+    /** Entries that the next batches have; without runs whose time has not come. */
+    unsent,
     /** Milliseconds since the last report or heartbeat that core has answered was sent. */
     unheardMs: () => mono() - heardAt,
     isFull: () => queue.length >= maxEntries,
@@ -234,3 +283,5 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
 }
 
 export type Reports = ReturnType<typeof createReports>
+
+type Content = Pick<ReportRequest, 'number' | 'users' | 'stopped'>

@@ -10,7 +10,7 @@ import type { Versions } from '../identity/cached-state.ts'
 import type { Account, Accounts } from './accounts.ts'
 import type { EscrowCore } from './escrow-core.ts'
 import { nanosDown } from './nanos.ts'
-import type { AllowedCall } from './call-pool.ts'
+import type { AllowedCall } from './call-runs.ts'
 import { authorisationOf } from './report-entries.ts'
 import type { Reports } from './reports.ts'
 
@@ -54,8 +54,10 @@ export function createReservations(options: ReservationsOptions) {
     await reports.join()
     const { clientId, externalUserId } = account
     const retailRatio = call.retailRatio === null ? '' : String(call.retailRatio)
-    const authorisation = { ...authorisationOf(call, 0), retailRatio }
+    const authorisation = { ...authorisationOf(call), retailRatio }
     for (let tries = 1; ; tries++) {
+      // The call proves the one before, which core must know by then.
+      await reports.reported(account)
       await reports.returned(account)
       const read = { at: mono(), version: versions.current() }
       const answer = await reserveCall({ clientId, externalUserId, authorisation })

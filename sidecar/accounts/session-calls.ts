@@ -1,4 +1,5 @@
 import { createBoundedMap } from '../identity/cached-state.ts'
+import type { RunMemory } from './call-runs.ts'
 import type { Session } from './session.ts'
 
 /** The first call with a number, by the signer's clock. */
@@ -11,7 +12,7 @@ export interface FirstCall {
 }
 
 /** The calls of a session that were allowed here. Changed in place, once for every call. */
-export interface SessionCalls {
+export interface SessionCalls extends RunMemory {
   readonly id: string
   /** The lowest number that is known, the highest, and the highest but one. */
   start: FirstCall
@@ -24,6 +25,8 @@ export interface SessionCalls {
   paidUntil: number
   /** The highest number whose refusal was reported; -1 for none. */
   refused: number
+  /** True when the latest call had the number after the highest one, and no other process serves the session. */
+  isNext: boolean
 }
 
 /** The user of sessions. Most users have one at a time, which `latest` finds without a look-up. */
@@ -57,7 +60,7 @@ export function createSessionMemory({ max }: { readonly max: number }) {
   }
 
   function adopt(owner: SessionOwner, id: string, top: FirstCall): SessionCalls {
-    const calls = { id, start: top, before: null, top, paidUntil: 0, refused: -1 }
+    const calls = newCalls(id, top)
     sessions.set(keyOf(owner, id), calls)
     owner.latest = calls
     return calls
@@ -70,6 +73,7 @@ export function createSessionMemory({ max }: { readonly max: number }) {
     const calls = find(owner, session.id)
     if (!calls) return adopt(owner, session.id, call)
     owner.latest = calls
+    calls.isNext = sequence === calls.top.sequence + 1 && !isShared(session.id)
     if (sequence > calls.top.sequence) {
       calls.before = calls.top
       calls.top = call
@@ -85,6 +89,17 @@ export function createSessionMemory({ max }: { readonly max: number }) {
 
   return { find, extend, remember, share, isShared, size: sessions.size }
 }
+
+const newCalls = (id: string, top: FirstCall): SessionCalls => ({
+  id,
+  start: top,
+  before: null,
+  top,
+  paidUntil: 0,
+  refused: -1,
+  isNext: false,
+  run: null,
+})
 
 export type SessionMemory = ReturnType<typeof createSessionMemory>
 

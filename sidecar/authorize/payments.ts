@@ -53,14 +53,9 @@ export function createPayments(deps: PaymentsDeps) {
       leases.debit(account, lease, { bound: advance, at: debit.at })
       calls.paidUntil = session.seconds + seconds + 1
     }
-    reports.add(account, {
-      leaseId: lease.id,
-      session,
-      bound: debit.bound + advance,
-      at,
-      keyId: identity.apiKeyId,
-      isOffline: false,
-    })
+    const bound = debit.bound + advance
+    const paid = { leaseId: lease.id, session, bound, at, keyId: identity.apiKeyId }
+    reports.add(account, { ...paid, isOffline: false }, calls)
     return seconds > 0 ? session.seconds + seconds : 0
   }
 
@@ -71,15 +66,9 @@ export function createPayments(deps: PaymentsDeps) {
 
   /** Reports a call that the offline budget pays. */
   function payOffline({ account, session, identity, at }: PaidCall, bound: number): void {
-    memory.remember(account, session)
-    reports.add(account, {
-      leaseId: '',
-      session,
-      bound,
-      at,
-      keyId: identity.apiKeyId,
-      isOffline: true,
-    })
+    const calls = memory.remember(account, session)
+    const paid = { leaseId: '', session, bound, at, keyId: identity.apiKeyId }
+    reports.add(account, { ...paid, isOffline: true }, calls)
   }
 
   /**

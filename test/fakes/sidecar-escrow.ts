@@ -10,6 +10,7 @@ import {
   type ReserveCall,
   ReserveAnswer,
   type SidecarProcess,
+  type SessionCalls,
 } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type { Access } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { type Answers, type State, refuse } from './sidecar-core.ts'
@@ -58,7 +59,7 @@ export function createEscrowState() {
     holds: new Map<string, Holds>(),
     owners: new Map<string, Owner>(),
     reports: [] as ReportRequest[],
-    authorisations: [] as (Authorisation & { readonly user: string })[],
+    authorisations: [] as (Allowed & { readonly user: string })[],
     through: new Map<string, bigint>(),
     ceilings: [] as PriceCeiling[],
     /** What plans sell at, as `Lend` says, and as `Reserve` has it: it may have changed in between. */
@@ -162,7 +163,7 @@ export function escrowService(
     return owner?.isShared ?? false
   }
 
-  function remember(name: string, call: Authorisation, instance: string): void {
+  function remember(name: string, call: Allowed, instance: string): void {
     if (!escrow.owners.has(call.sessionId))
       escrow.owners.set(call.sessionId, { instance, isShared: false })
     join(call.sessionId, instance)
@@ -232,6 +233,7 @@ export function escrowService(
       rate: rate(),
       recalled: [],
       sharedSessions: owned.flatMap(([id, owner]) => (owner.isShared ? [id] : [])),
+      sharedThrough: 0n,
     }
   }
 
@@ -240,12 +242,12 @@ export function escrowService(
       const name = nameOf(user)
       const holds = holdsOf(name)
       const lease = holds.leases.get(instance)
-      for (const call of user.authorisations) {
-        remember(name, call, instance)
-        const bound = BigInt(call.boundUsdAttos)
+      for (const session of user.sessions) {
+        for (const call of callsOf(session)) remember(name, call, instance)
+        const bound = session.boundUsdNanos.reduce((sum, nanos) => sum + nanos, 0n) * 10n ** 9n
         holds.pending += bound
         // Another core may have lent it.
-        if (lease?.id !== call.leaseId) continue
+        if (lease?.id !== session.leaseId) continue
         if (lease.used + bound > lease.amount)
           throw new Error('a sidecar spent what it was not lent')
         lease.used += bound
@@ -270,4 +272,36 @@ export function escrowService(
     }),
     report: answer('report', report),
   }
+}
+
+type Allowed = Pick<
+  Authorisation,
+  | 'leaseId'
+  | 'sessionId'
+  | 'sequence'
+  | 'signedSeconds'
+  | 'signedNanos'
+  | 'type'
+  | 'boundUsdAttos'
+  | 'keyId'
+  | 'approximate'
+  | 'offline'
+>
+
+/** Each of the calls, as if it had been reported by itself. */
+function callsOf({ sequence, signedMicros, boundUsdNanos, ...session }: SessionCalls): Allowed[] {
+  const last = signedMicros.length - 1
+  const nanosOf = (index: number, micros: bigint): number =>
+    index === 0
+      ? session.firstNanos
+      : index === last
+        ? session.lastNanos
+        : Number(micros % 1_000_000n) * 1_000
+  return signedMicros.map((micros, index) => ({
+    ...session,
+    sequence: sequence - BigInt(last - index),
+    signedSeconds: micros / 1_000_000n,
+    signedNanos: nanosOf(index, micros),
+    boundUsdAttos: `${boundUsdNanos[index]}000000000`,
+  }))
 }

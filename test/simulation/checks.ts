@@ -1,15 +1,22 @@
 import assert from 'node:assert/strict'
 import { type Account, burn } from '../../core/allowances/account.ts'
+import { knownUntil, toContact } from '../../core/allowances/escrow/reports/contact.ts'
 import { clockRange } from '../../core/allowances/escrow/due.ts'
 import { createLeases } from '../../core/allowances/escrow/leases.ts'
 import { type LendCall, lendTo } from '../../core/allowances/escrow/lending.ts'
-import type { Lease } from '../../core/allowances/escrow/port.ts'
+import type { Lease, NewAuthorisation } from '../../core/allowances/escrow/port.ts'
 import { createRelease } from '../../core/allowances/escrow/release.ts'
-import { type AuthorisedCall, moveBound, takeBack } from '../../core/allowances/escrow/reporting.ts'
+import {
+  bookedThrough,
+  moveBound,
+  takeBack,
+} from '../../core/allowances/escrow/reports/reporting.ts'
 import { lowerLeases } from '../../core/allowances/escrow/settlement.ts'
 import { networkRatio, usdAttos } from '../../core/lib/money.ts'
 import { userCharges } from '../../core/metering/ingest/charges.ts'
 import { appId, userId } from '../../core/platform/ids.ts'
+import type { CallRun } from '../../sidecar/accounts/call-runs.ts'
+import { usersOf } from '../../sidecar/accounts/report-entries.ts'
 import { createSessionMemory } from '../../sidecar/accounts/session-calls.ts'
 
 /**
@@ -79,8 +86,8 @@ export const checks: Readonly<Record<string, () => void | Promise<void>>> = {
 
   'holds only what the lease still has': () => {
     const [account, lease] = [accountWith(100n, { lent: usd(1n) }), leaseOf(1n)]
-    const call = { ...user, leaseId: lease.id, bound: usd(3n) } as AuthorisedCall
-    moveBound(call, null, { account, leases: createLeases([lease]) })
+    const calls = { ...user, leaseId: lease.id, bound: usd(3n) }
+    moveBound(calls, calls.bound, { account, leases: createLeases([lease]) })
     assert.deepEqual([account.lent, account.pending], [usd(0n), usd(3n)])
   },
 
@@ -111,6 +118,40 @@ export const checks: Readonly<Record<string, () => void | Promise<void>>> = {
   'believes a stream clock that is later than now': () => {
     const due = { at, lagSeconds: 20, holdMaxSeconds: 900, jumpedAt: new Date(0), limit: 1 }
     assert.ok(clockRange(due).to < seconds(2))
+  },
+
+  'reports the first bound for all calls of a run': () => {
+    const run = {
+      kind: 'calls',
+      account: { clientId: 'app', externalUserId: 'user' },
+      seconds: [1, 2],
+      nanos: [0, 0],
+      bounds: [3, 4],
+      sequence: 1,
+      firstAt: 0,
+      lastAt: 0,
+    } as unknown as CallRun
+    assert.deepEqual(usersOf([run], 0)[0]?.sessions[0]?.boundUsdNanos, [3n, 4n])
+  },
+
+  'moves the stream clock past calls of a run that are open': () => {
+    const run = { micros: [1n, 2n], bounds: [usd(1n), usd(1n)], open: [], lastAt: seconds(9) }
+    const authorisation = { authorisedAt: at, run } as unknown as NewAuthorisation
+    assert.deepEqual(bookedThrough({ authorisation, held: authorisation }), at)
+    assert.deepEqual(bookedThrough({ authorisation, held: null }), seconds(9))
+  },
+
+  'takes a process that waits with its reports to have none': () => {
+    const contact = toContact({ unreportedMs: 8_000, sharedThrough: seconds(-20) }, at)
+    assert.deepEqual(knownUntil(contact, seconds(-10)), seconds(-8))
+  },
+
+  'takes a process to know of a session that was just joined': () => {
+    const contact = toContact({ unreportedMs: 8_000, sharedThrough: seconds(-20) }, at)
+    assert.deepEqual(
+      [-20, -19].map((joined) => knownUntil(contact, seconds(joined))),
+      [at, seconds(-8)],
+    )
   },
 
   'counts the bound from the last call with a number': () => {

@@ -1,4 +1,5 @@
 import { addSeconds } from '../../core/lib/time.ts'
+import { openCalls } from '../../core/allowances/escrow/reports/runs.ts'
 import type {
   EscrowStore,
   StoredAuthorisation,
@@ -61,11 +62,11 @@ export const mutations: Readonly<Record<string, Mutation>> = {
       matchTickets: (db, tickets, step) => {
         const signedMicros = tickets.session.map((position, index) => {
           const session = tickets.sessions[position]
-          const same = (authorisations.get(session?.userId ?? '') ?? []).find(
-            (row) =>
-              row.sessionId === session?.sessionId &&
-              row.sequence === BigInt(tickets.sequence[index] ?? -1),
-          )
+          const number = BigInt(tickets.sequence[index] ?? -1)
+          const same = (authorisations.get(session?.userId ?? '') ?? [])
+            .filter((row) => row.sessionId === session?.sessionId)
+            .flatMap(openCalls)
+            .find(({ sequence }) => sequence === number)
           return same ? Number(same.signedMicros) : (tickets.signedMicros[index] ?? 0)
         })
         return store.matchTickets(db, { ...tickets, signedMicros }, step)
@@ -78,6 +79,26 @@ export const mutations: Readonly<Record<string, Mutation>> = {
         await store.saveSidecar(db, process, state)
         if (state.lastAuthorisedAt) clocks.set(process.id, state.lastAuthorisedAt)
       },
+    }),
+  },
+  'ends a run by the time of its first call': {
+    store: (store, { authorisations, clocks }) => ({
+      findDueAuthorisations: async (db, users, due) => {
+        const isDue = ({ run, state, sidecarId, authorisedAt }: StoredAuthorisation): boolean => {
+          const clock = clocks.get(sidecarId)
+          return (
+            run !== undefined &&
+            state === 'pending' &&
+            clock !== undefined &&
+            addSeconds(authorisedAt, due.lagSeconds) <= clock
+          )
+        }
+        const found = await store.findDueAuthorisations(db, users, due)
+        const early = users.flatMap(({ userId }) => authorisations.get(userId) ?? []).filter(isDue)
+        return [...new Set([...found, ...early])]
+      },
+      findDueUsers: async (db, due) =>
+        distinct([...(await store.findDueUsers(db, due)), ...[...authorisations.values()].flat()]),
     }),
   },
   'adds a renewal to what was lent': {
@@ -122,7 +143,7 @@ export const mutations: Readonly<Record<string, Mutation>> = {
               ? user
               : {
                   ...user,
-                  authorisations: [],
+                  sessions: [],
                   returned: user.returned.map((lease) => ({ ...lease, usedUsdAttos: '0' })),
                 },
           ),

@@ -12,7 +12,7 @@ const escrow = 'core/allowances/escrow'
 /** Defects that `checks.ts` finds, and those without a check there, which simulations find. */
 export const sourceMutations: Readonly<Record<string, SourceMutation>> = {
   'frees usage that was not reported when a lease is returned': {
-    file: `${escrow}/reporting.ts`,
+    file: `${escrow}/reports/reporting.ts`,
     from: 'const stays = unreported > 0n ? unreported : 0n',
     to: 'const stays = 0n',
   },
@@ -62,9 +62,9 @@ export const sourceMutations: Readonly<Record<string, SourceMutation>> = {
     to: 'if (call.bound > free * 2n) {',
   },
   'holds only what the lease still has': {
-    file: `${escrow}/reporting.ts`,
-    from: 'if (!early) account.pending = usdAttos(account.pending + call.bound)',
-    to: 'if (!early) account.pending = usdAttos(account.pending + part)',
+    file: `${escrow}/reports/reporting.ts`,
+    from: 'account.pending = usdAttos(account.pending + held)',
+    to: 'account.pending = usdAttos(account.pending + part)',
   },
   'does not lower orphans by tickets': {
     file: `${escrow}/settlement.ts`,
@@ -80,6 +80,31 @@ export const sourceMutations: Readonly<Record<string, SourceMutation>> = {
     file: `${escrow}/due.ts`,
     from: 'addSeconds(at, skewSeconds)',
     to: 'addSeconds(at, 1e9)',
+  },
+  'reports the first bound for all calls of a run': {
+    file: 'sidecar/accounts/report-entries.ts',
+    from: 'boundUsdNanos: run.bounds.map(BigInt)',
+    to: 'boundUsdNanos: run.bounds.map(() => BigInt(run.bounds[0] ?? 1))',
+  },
+  'frees a run with the first of its early tickets': {
+    file: `${escrow}/reports/reporting.ts`,
+    from: 'const open = run ? removeNumbers(run.open, early.numbers) : []',
+    to: 'const open: { from: bigint; to: bigint }[] = []',
+  },
+  'moves the stream clock past calls of a run that are open': {
+    file: `${escrow}/reports/reporting.ts`,
+    from: 'held === null && run ? run.lastAt : authorisedAt',
+    to: 'run ? run.lastAt : authorisedAt',
+  },
+  'takes a process that waits with its reports to have none': {
+    file: `${escrow}/reports/contact.ts`,
+    from: 'completeAt: new Date(at.getTime() - unreportedMs),',
+    to: 'completeAt: at,',
+  },
+  'takes a process to know of a session that was just joined': {
+    file: `${escrow}/reports/contact.ts`,
+    from: 'contact.sharedThrough >= sharedAt',
+    to: 'contact',
   },
   'counts the bound from the last call with a number': {
     file: 'sidecar/accounts/session-calls.ts',

@@ -1,5 +1,6 @@
 import { type Account, burn } from '../../core/allowances/account.ts'
 import type { StoredAuthorisation } from '../../core/allowances/escrow/port.ts'
+import { openCalls } from '../../core/allowances/escrow/reports/runs.ts'
 import { usdAttos } from '../../core/lib/money.ts'
 import { userCharges } from '../../core/metering/ingest/charges.ts'
 import type { AppId, UserId } from '../../core/platform/ids.ts'
@@ -121,9 +122,9 @@ export function createTruth({ lagMs, holdMaxMs, toleranceMs }: Promises) {
   /** Takes note of the calls that core has given up since the last check. */
   function endCalls(user: UserTruth, core: CoreState, now: number): void {
     if (user.open.size === 0) return
-    const rows = new Map(core.authorisations.map((row) => [keyOf(row), row]))
+    const rows = Map.groupBy(core.authorisations, ({ sessionId }) => sessionId)
     for (const call of user.open) {
-      const row = rows.get(`${call.session.id} ${call.sequence} ${call.lastUpdate / 1_000n}`)
+      const row = findRow(rows.get(call.session.id) ?? [], call)
       if (row && !call.isReported) {
         call.isReported = true
         raise(known, call.sidecarId, call.at)
@@ -162,10 +163,20 @@ function isHeld(call: AllowedCall, row: StoredAuthorisation | undefined, core: C
 }
 
 const isSame = ({ session, sequence }: AllowedCall, row: StoredAuthorisation): boolean =>
-  row.state === 'pending' && row.sessionId === session.id && row.sequence === BigInt(sequence)
+  row.state === 'pending' &&
+  row.sessionId === session.id &&
+  openCalls(row).some((call) => call.sequence === BigInt(sequence))
 
-const keyOf = ({ sessionId, sequence, signedMicros }: StoredAuthorisation): string =>
-  `${sessionId} ${sequence} ${signedMicros}`
+/** The row of a call: its own one, or its run. */
+function findRow(
+  rows: readonly StoredAuthorisation[],
+  { sequence, lastUpdate }: AllowedCall,
+): StoredAuthorisation | undefined {
+  const [number, micros] = [BigInt(sequence), lastUpdate / 1_000n]
+  return rows.findLast((row) =>
+    openCalls(row).some((call) => call.sequence === number && call.signedMicros === micros),
+  )
+}
 
 /** Each ticket is charged once, and nothing else is. Estimates of lost tickets are adjustments, and not among what is consumed. */
 function ledgerProblem({ charged, userId }: UserTruth, { account }: CoreState): string | null {

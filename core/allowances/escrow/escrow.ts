@@ -16,6 +16,7 @@ import type { Ledger } from '../ledger.ts'
 import type * as limitChecks from '../limits/enforcement.ts'
 import { type Breach, type PriceCeiling, sessionTypes } from '../limits/limits.ts'
 import type { Tallies } from '../limits/tally.ts'
+import { type Progress, knownUntil, toContact } from './reports/contact.ts'
 import { latestPlausible } from './due.ts'
 import { type Leases, createLeases } from './leases.ts'
 import {
@@ -27,7 +28,6 @@ import {
 } from './lending.ts'
 import type { EndSums, Losses } from './losses.ts'
 import type {
-  EarlyMatch,
   EscrowStore,
   JoinedSession,
   Lease,
@@ -37,14 +37,21 @@ import type {
 } from './port.ts'
 import {
   type AuthorisedCall,
+  type Entry,
   type RefusedCall,
+  type ReportedCalls,
   type ReturnedLease,
+  authorisationOf,
+  bookedThrough,
   isLate,
+  lowestOf,
   moveBound,
   proofOf,
+  reportedChangeOf,
   sessionChangeOf,
   takeBack,
-} from './reporting.ts'
+  withoutEarly,
+} from './reports/reporting.ts'
 
 type LimitChecks = typeof limitChecks
 
@@ -63,7 +70,7 @@ export type GrantingStore = Pick<
   | 'addSessions'
   | 'joinSessions'
   | 'findShared'
-  | 'findHeard'
+  | 'findContacts'
   | 'prove'
   | 'advanceClocks'
 > &
@@ -91,7 +98,7 @@ export interface LendRequest {
   readonly calls: readonly LendCall[]
 }
 
-export type { AuthorisedCall, RefusedCall, ReturnedLease }
+export type { AuthorisedCall, RefusedCall, ReportedCalls, ReturnedLease }
 
 export interface ReserveCall extends AuthorisedCall {
   readonly process: SidecarProcess
@@ -124,11 +131,11 @@ export interface ReserveAnswer {
   readonly retailRatio: bigint
 }
 
-export interface Report {
+export interface Report extends Progress {
   readonly process: SidecarProcess
   /** 0 for a heartbeat without content. */
   readonly number: bigint
-  readonly calls: readonly AuthorisedCall[]
+  readonly calls: readonly ReportedCalls[]
   readonly refused: readonly RefusedCall[]
   readonly returned: readonly ReturnedLease[]
   readonly stopped: boolean
@@ -140,6 +147,10 @@ const silentSeconds = 3
 const transitSeconds = 2
 /** The longest time that a call of an unknown session is taken to bill. */
 const longestGapSeconds = 900
+/** A sidecar reports a call within this time. */
+const reportSeconds = 10
+/** Longer than a transaction that joins a session: by then the session is among those that are listed. */
+const joiningSeconds = 15
 /** A process that has missed for so long that a session is shared has no lease any more. */
 const sharedSeconds = 600
 
@@ -156,7 +167,7 @@ export function createEscrow(deps: EscrowDeps) {
     if (!(await store.ownsSidecar(db, process))) throw notOwner()
     const { find, leases, ...locked } = await lock(db, calls, { at })
     const sessions = await joinSessions(db, { process, calls }, at)
-    const heard = await hear(db, { process, calls }, leases)
+    const unheard = await findUnheard(db, { process, calls }, leases)
     const limits = await store.findLenderLimits(db, usersOf(calls))
     const { sold, save } = await openRooms(db, calls, { ...locked, amountOf: usefulSlice, at })
     const answers = calls.map((call) => {
@@ -168,7 +179,7 @@ export function createEscrow(deps: EscrowDeps) {
       const answer = lendTo(call, situation)
       const ceilings = [...limits.ceilings(call.userId), ...ofPlan]
       const session = sessions.get(call) ?? null
-      const unheardMs = session ? heard.unheardMs(call, at) : 0
+      const unheardMs = session ? unheard.unheardMs(call, session, at) : 0
       return { ...answer, ceilings, retailRatio, session, unheardMs }
     })
     await save()
@@ -192,22 +203,28 @@ export function createEscrow(deps: EscrowDeps) {
   }
 
   /**
-   * How long ago core last heard of the other processes that have a lease of a call's user: calls of the session that they
-   * have allowed since may not be known here.
+   * For how long the other processes that have a lease of a call's user may have allowed calls of the session that are not
+   * known here: since their last contact, or where a process may not know that the session is shared, since its oldest call
+   * that it has not reported.
    */
-  async function hear(db: Db, { process, calls }: LendRequest, leases: Leases) {
+  async function findUnheard(db: Db, { process, calls }: LendRequest, leases: Leases) {
     const othersOf = ({ userId }: UserKey) =>
       leases.of(userId).filter(({ instance }) => instance !== process.instance)
     const others = calls.filter(({ session }) => session).flatMap(othersOf)
-    const heard = await store.findHeard(db, [...new Set(others.map(({ instance }) => instance))])
-    const lastHeard = ({ instance, endsAt }: Lease): Date =>
-      heard.get(instance) ?? addSeconds(endsAt, -leaseSeconds - graceSeconds)
-    const unheardSince = (lease: Lease, at: Date): number =>
-      lastHeard(lease) > latestPlausible(at)
+    const contacts = await store.findContacts(db, [
+      ...new Set(others.map(({ instance }) => instance)),
+    ])
+    function lastKnown({ instance, endsAt }: Lease, { sharedAt }: JoinedSession): Date {
+      const contact = contacts.get(instance)
+      if (!contact) return addSeconds(endsAt, -leaseSeconds - graceSeconds - reportSeconds)
+      return knownUntil(contact, sharedAt)
+    }
+    const unheardSince = (instant: Date, at: Date): number =>
+      instant > latestPlausible(at)
         ? longestGapSeconds * 1000
-        : at.getTime() - lastHeard(lease).getTime() + transitSeconds * 1000
-    const unheardMs = (call: UserKey, at: Date): number =>
-      Math.max(0, ...othersOf(call).map((lease) => unheardSince(lease, at)))
+        : at.getTime() - instant.getTime() + transitSeconds * 1000
+    const unheardMs = (call: UserKey, session: JoinedSession, at: Date): number =>
+      Math.max(0, ...othersOf(call).map((lease) => unheardSince(lastKnown(lease, session), at)))
     return { unheardMs }
   }
 
@@ -284,14 +301,15 @@ export function createEscrow(deps: EscrowDeps) {
     const figures = isNext ? await apply(db, batch, at) : null
     const through = isNext ? number : sidecar.reportedThrough
     await store.saveSidecar(db, process, {
-      seenAt: at,
+      ...toContact(batch, at),
       reportedThrough: through,
       lastAuthorisedAt: isNext && batch.calls.length > 0 ? at : null,
       stopped: batch.stopped && (isNext || number === 0n || number === through),
     })
     const shared = await store.findShared(db, process.instance, addSeconds(at, -sharedSeconds))
     const recalled = await store.findRecalled(db, process.instance)
-    return { through, recalled, shared, figures }
+    const sharedThrough = addSeconds(at, -joiningSeconds)
+    return { through, recalled, shared, sharedThrough, figures }
   }
 
   async function apply(db: Db, batch: Report, at: Date) {
@@ -300,30 +318,16 @@ export function createEscrow(deps: EscrowDeps) {
       [...batch.calls, ...batch.refused, ...batch.returned],
       { at },
     )
-    const ratioOf = (call: AuthorisedCall): bigint =>
-      leases.of(call.userId).find(({ id }) => id === call.leaseId)?.retailRatio ??
-      sold(call).retailRatio
-    const calls = batch.calls.filter(find).map((call) => ({
-      ...stamp(call, batch.process, at),
-      network: networkCost(call.bound, ratioOf(call)),
-    }))
-    const early = await store.takeEarlyTickets(db, calls)
-    const figures = { used: 0n, returned: 0n, late: { count: 0, amount: 0n } }
-    calls.forEach((call, index) => {
-      const account = find(call)
-      if (!account) return
-      if (isLate(call, leases, at)) {
-        figures.late.count += 1
-        figures.late.amount += call.bound
-      }
-      figures.used += moveBound(call, early[index] ?? null, { account, leases })
-    })
-    await insert(db, calls, early)
-    await store.countCalls(
-      db,
-      calls.map((call, index) => toLimited(call, early[index])),
+    const ratioOf = ({ userId, leaseId }: ReportedCalls): bigint | undefined =>
+      leases.of(userId).find(({ id }) => id === leaseId)?.retailRatio
+    const entries = await takeEntries(db, batch, {
+      find,
       at,
-    )
+      networkOf: (call) => networkCost(call.bound, ratioOf(call) ?? sold(call).retailRatio),
+    })
+    const figures = moveBounds(entries, { find, leases, at })
+    await insertEntries(db, entries, { instance: batch.process.instance, at })
+    const calls = entries.map(({ call }) => ({ ...call, sequence: lowestOf(call) }))
     const ended = await prove(db, { calls: [...calls, ...batch.refused.filter(find)], find }, at)
     for (const lease of batch.returned) {
       const account = find(lease)
@@ -331,25 +335,44 @@ export function createEscrow(deps: EscrowDeps) {
     }
     await save()
     // The row of the clock is the last that a transaction locks, as in ingest.
-    const booked = calls.filter((_, index) => early[index])
+    const booked = entries.flatMap((entry) => (entry.early ? bookedThrough(entry) : []))
     if (booked.length > 0)
       await store.advanceClocks(db, new Map([[batch.process.id, latestOf(booked)]]))
-    return { calls: calls.length, ...figures, ended }
+    return { ...figures, ended }
   }
 
-  async function insert(
+  /** The entries of a report, with the tickets that came before it. */
+  async function takeEntries(
     db: Db,
-    calls: readonly StampedCall[],
-    early: readonly (EarlyMatch | null)[],
+    { process, calls: reported }: Report,
+    { find, networkOf, at }: EntryContext,
+  ): Promise<Entry[]> {
+    const calls = reported.filter(find)
+    const authorisations = calls.map((call) =>
+      authorisationOf(call, { sidecarId: process.id, network: networkOf(call), at }),
+    )
+    const early = await store.takeEarlyTickets(db, authorisations)
+    return authorisations.flatMap((authorisation, index) => {
+      const [call, tickets] = [calls[index], early[index] ?? null]
+      const held = withoutEarly(authorisation, tickets)
+      return call ? [{ call, authorisation, early: tickets, held }] : []
+    })
+  }
+
+  async function insertEntries(
+    db: Db,
+    entries: readonly Entry[],
+    { instance, at }: { readonly instance: string; readonly at: Date },
   ): Promise<void> {
     await store.insertAuthorisations(
       db,
-      calls.filter((_, index) => !early[index]),
+      entries.flatMap(({ held }) => held ?? []),
     )
     await store.addSessions(
       db,
-      calls.map((call, index) => sessionChangeOf(call, early[index])),
+      entries.map(({ call, early }) => reportedChangeOf(call, early, { instance, at })),
     )
+    await store.countCalls(db, entries.map(toCounted), at)
   }
 
   /** Locks the account of a user and recalls its leases. */
@@ -510,24 +533,53 @@ interface Holding {
   readonly at: Date
 }
 
-/** A call whose ticket came first counts by its cost. */
-const toLimited = (call: AuthorisedCall, early?: EarlyMatch | null) => ({
+const toLimited = (call: AuthorisedCall) => ({ ...call, amount: call.bound })
+
+/** Calls whose tickets came first count by their cost. No ceiling is compared with calls that were allowed. */
+const toCounted = ({ call, early, held }: Entry) => ({
   ...call,
-  amount: early?.cost ?? call.bound,
+  app: '',
+  price: null,
+  calls: call.micros.length,
+  amount: usdAttos((early?.cost ?? 0n) + (held?.bound ?? 0n)),
 })
 
-const latestOf = (calls: readonly StampedCall[]): Date =>
-  new Date(Math.max(...calls.map(({ authorisedAt }) => authorisedAt.getTime())))
+/** Moves the bounds of entries from leases to what is pending. Returns sums for metrics. */
+function moveBounds(
+  entries: readonly Entry[],
+  { find, leases, at }: { find: FindAccount; leases: Leases; at: Date },
+) {
+  const figures = { calls: 0, used: 0n, returned: 0n, late: { count: 0, amount: 0n } }
+  for (const { call, held } of entries) {
+    const account = find(call)
+    if (!account) continue
+    figures.calls += call.micros.length
+    if (isLate(call, leases, at)) {
+      figures.late.count += call.micros.length
+      figures.late.amount += call.bound
+    }
+    figures.used += moveBound(call, held?.bound ?? usdAttos(0n), { account, leases })
+  }
+  return figures
+}
+
+interface EntryContext {
+  readonly find: FindAccount
+  /** The bounds at network price. */
+  readonly networkOf: (call: ReportedCalls) => UsdAttos
+  readonly at: Date
+}
+
+const latestOf = (instants: readonly Date[]): Date =>
+  new Date(Math.max(...instants.map((instant) => instant.getTime())))
 
 type StampedCall = AuthorisedCall & NewAuthorisation & { readonly instance: string }
 
-// By core's clock for all: those of two sidecars, and of reservations, are then in one order. A report that waited for core must
-// not carry the stream's clock past calls whose tickets waited, too.
 const stamp = (call: AuthorisedCall, { id, instance }: SidecarProcess, at: Date): StampedCall => ({
   ...call,
   sidecarId: id,
   instance,
-  authorisedAt: new Date(at.getTime() - call.ageMs),
+  authorisedAt: at,
 })
 
 const processKey = ({ id, instance }: SidecarProcess): string => `${instance} ${id}`

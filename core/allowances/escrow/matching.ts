@@ -1,31 +1,35 @@
 import type { SettlingTickets } from '../../metering/ingest/charges.ts'
-import type { EarlyMatch, NewAuthorisation } from './port.ts'
+import type { NewAuthorisation } from './port.ts'
+import { type CallOfRun, openCalls } from './reports/runs.ts'
 
 /** How far the time of an event may be from the time in the state of its call, where the signer writes two. */
 export const approximateMicros = 5_000_000n
 
-interface Ticket extends EarlyMatch, Pick<NewAuthorisation, 'sessionId' | 'sequence' | 'userId'> {
+interface Ticket extends Pick<NewAuthorisation, 'sessionId' | 'sequence' | 'userId'> {
   readonly signedMicros: bigint
 }
 
 /**
- * The ticket of each call, or null: of the same session and number, and of the same microsecond; for an approximate call the
- * nearest within 5 s. Each ticket is that of one call at most.
+ * The tickets of each authorisation: of the same session and number, and of the same microsecond; for an approximate one the
+ * nearest within 5 s; for a run one for each of its calls. Each ticket belongs to one authorisation at most.
  */
 export function matchEarlyTickets<T extends Ticket>(
-  calls: readonly NewAuthorisation[],
+  authorisations: readonly NewAuthorisation[],
   tickets: readonly T[],
-): (T | null)[] {
+): T[][] {
   const open = Map.groupBy(tickets, callKey)
-  return calls.map((call) => {
-    const candidates = open.get(callKey(call)) ?? []
-    const ticket = call.isApproximate
+  const take = (authorisation: NewAuthorisation, call: CallOfRun): T[] => {
+    const candidates = open.get(callKey({ ...authorisation, sequence: call.sequence })) ?? []
+    const ticket = authorisation.isApproximate
       ? nearest(candidates, call.signedMicros)
       : candidates.find(({ signedMicros }) => signedMicros === call.signedMicros)
-    if (!ticket) return null
+    if (!ticket) return []
     candidates.splice(candidates.indexOf(ticket), 1)
-    return ticket
-  })
+    return [ticket]
+  }
+  return authorisations.map((authorisation) =>
+    openCalls(authorisation).flatMap((call) => take(authorisation, call)),
+  )
 }
 
 const callKey = (of: Pick<NewAuthorisation, 'sessionId' | 'sequence' | 'userId'>): string =>

@@ -9,6 +9,7 @@ import type {
 import type { AppId, UserId } from '../../platform/ids.ts'
 import type { Draw } from '../chain.ts'
 import type { CountChange } from '../limits/enforcement.ts'
+import type { NumberRanges } from './reports/number-ranges.ts'
 
 /**
  * What the escrow keeps (docs/escrow.md), as its rules see it. The rules are in `escrow.ts`, `settlement.ts` and
@@ -46,7 +47,7 @@ export interface EscrowStore {
 
   /** Inserts authorisations as pending. */
   insertAuthorisations(db: Db, authorisations: readonly NewAuthorisation[]): Promise<void>
-  /** Removes the early tickets of these calls. One answer for each: the cost of its ticket, or null without one. */
+  /** Removes the early tickets of these calls. One answer for each authorisation: its tickets, or null without any. */
   takeEarlyTickets(
     db: Db,
     authorisations: readonly NewAuthorisation[],
@@ -61,8 +62,8 @@ export interface EscrowStore {
   ): Promise<readonly (JoinedSession | null)[]>
   /** Ids of sessions that this process began, and that another one has shared since `since`. */
   findShared(db: Db, instance: string, since: Date): Promise<string[]>
-  /** When core last heard of processes; absent for one whose sidecar's id another process has. */
-  findHeard(db: Db, instances: readonly string[]): Promise<ReadonlyMap<string, Date>>
+  /** What core knows of processes; absent for one whose sidecar's id another process has. */
+  findContacts(db: Db, instances: readonly string[]): Promise<ReadonlyMap<string, Contact>>
   /**
    * Sets one unproven authorisation for each different proof to proven, the earliest: pending, or released. Skips a proof whose
    * call has a booked ticket. Returns those that had been released: they are lost now.
@@ -71,7 +72,8 @@ export interface EscrowStore {
 
   /**
    * Matches tickets of locked users with authorisations, at most one for each ticket and the other way round: by session,
-   * number and microsecond; approximate ones by session and number, the nearest within 5 s. The step says what becomes of a
+   * number and microsecond; approximate ones by session and number, the nearest within 5 s. In a run each number matches once,
+   * and the last match ends it. The step says what becomes of a
    * match: with `booked` it is deleted, whatever its state. With `unpriced` it becomes `ticketed`, and pending again where it had
    * been lost or released. Tickets that are `priced` match only `ticketed` ones, the others only those that are not, and
    * delete them.
@@ -115,6 +117,8 @@ export interface EscrowStore {
    * but for `holdMaxSeconds` at most.
    */
   findReleasable(db: Db, leases: readonly Lease[], due: DueSearch): Promise<ReadonlySet<string>>
+  /** Replaces runs by an authorisation for each of their calls. Returns these. */
+  splitRuns(db: Db, runs: readonly StoredAuthorisation[]): Promise<StoredAuthorisation[]>
   endAuthorisations(db: Db, ended: readonly EndedAuthorisation[], at: Date): Promise<void>
   /**
    * Forgets up to `limit` authorisations that ended before `endedBefore`, without those that are ticketed, and as many
@@ -143,8 +147,14 @@ export interface SidecarState {
   readonly reportedThrough: bigint
   /** When core took a batch with calls; null for one without. */
   readonly lastAuthorisedAt: Date | null
+  /** Core knows all calls that the process allowed before. */
+  readonly completeAt: Date
+  /** The process knows all sessions that were joined until then. */
+  readonly sharedThrough: Date
   readonly stopped: boolean
 }
+
+export type Contact = Pick<SidecarState, 'seenAt' | 'completeAt' | 'sharedThrough'>
 
 /** A slice of a user's money that one process of a sidecar may spend until it ends. */
 export interface Lease extends UserKey {
@@ -169,21 +179,35 @@ export interface LeaseChanges {
   readonly closed: readonly Lease[]
 }
 
+/** An allowed call, or a run of calls with successive numbers. */
 export interface NewAuthorisation extends UserKey {
   readonly sessionId: string
+  /** Of a run the highest. */
   readonly sequence: bigint
-  /** The signer's LastUpdate, in microseconds since 1970, rounded down. */
+  /** The signer's LastUpdate, in microseconds since 1970, rounded down; of a run that of the last call. */
   readonly signedMicros: bigint
+  /** Absent for one call. */
+  readonly run?: Run
   readonly sidecarId: string
   readonly keyId: string | null
   readonly sessionType: string
   readonly bound: UsdAttos
   /** The bound at network price. */
   readonly network?: UsdAttos
-  /** Core's time of the reservation or report. */
+  /** Core's time of the decision; of a run that of the first call. */
   readonly authorisedAt: Date
   readonly isApproximate: boolean
   readonly isOffline: boolean
+}
+
+/** By call in the order of numbers, which end with the authorisation's `sequence`. */
+export interface Run {
+  readonly micros: readonly bigint[]
+  readonly bounds: readonly UsdAttos[]
+  /** The numbers whose ticket has not come. */
+  readonly open: NumberRanges
+  /** Core's time of the last decision. */
+  readonly lastAt: Date
 }
 
 export type EndState = 'released' | 'lost' | 'charged'
@@ -226,10 +250,15 @@ export interface MatchSum extends SessionKey {
   /** Of their tickets. */
   readonly cost: UsdAttos
   readonly latestAt: Date
+  /** Up to when the tickets of the session's calls have come, as far as they tell. */
+  readonly bookedThrough: Date
 }
 
-/** Whoever takes an early ticket adds it to its session's `ticketed`. */
+/** The early tickets of an authorisation. The caller adds them to their session's `ticketed`. */
 export interface EarlyMatch {
+  readonly numbers: readonly bigint[]
+  /** How many of them have a price, and their cost; null for none. */
+  readonly priced: number
   readonly cost: UsdAttos | null
 }
 
@@ -268,6 +297,8 @@ export interface JoinedSession {
   readonly prior: PriorCall | null
   /** True when another process serves it, too: each call is then to be asked for. */
   readonly isShared: boolean
+  /** When a second process joined it; null where that is not known. */
+  readonly sharedAt: Date | null
 }
 
 export interface PriorCallQuery extends UserKey {

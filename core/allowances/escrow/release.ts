@@ -9,7 +9,7 @@ import { graceSeconds } from './lending.ts'
 import { earlySeconds } from './stores/due-store.ts'
 import { type EndSums, type Losses, retentionDays } from './losses.ts'
 import { clockRange } from './due.ts'
-import type { DueSearch, EscrowStore, UserKey } from './port.ts'
+import type { DueSearch, EscrowStore, StoredAuthorisation, UserKey } from './port.ts'
 import { lowerLeases } from './settlement.ts'
 
 export interface ReleaseDeps {
@@ -20,6 +20,7 @@ export interface ReleaseDeps {
     | 'findDueAuthorisations'
     | 'findLeases'
     | 'findReleasable'
+    | 'splitRuns'
     | 'saveLeases'
     | 'takeOldEarlyTickets'
     | 'forgetClocksAfter'
@@ -89,14 +90,25 @@ export function createRelease(deps: ReleaseDeps) {
     const locked = await accounts.lock(db, users, due.at)
     const byUser = new Map(locked.map((account) => [account.userId, account]))
     const find = ({ userId }: UserKey): Account | undefined => byUser.get(userId)
-    const authorisations = await store.findDueAuthorisations(db, locked, {
+    const dueCalls = await store.findDueAuthorisations(db, locked, {
       ...due,
       limit: batchAuthorisations,
     })
+    const authorisations = await splitRuns(db, dueCalls)
     const ended = await losses.end(db, { authorisations, find }, due.at)
     const orphaned = await releaseOrphans(db, locked, due)
     await accounts.save(db, locked, due.at)
     return { ...ended, orphaned }
+  }
+
+  /** Each call of a run ends by itself: all but the last are proven. */
+  async function splitRuns(
+    db: Db,
+    dueCalls: readonly StoredAuthorisation[],
+  ): Promise<readonly StoredAuthorisation[]> {
+    const runs = dueCalls.filter(({ run }) => run)
+    if (runs.length === 0) return dueCalls
+    return [...dueCalls.filter(({ run }) => !run), ...(await store.splitRuns(db, runs))]
   }
 
   /** Old early tickets lower orphans: their calls were never reported. Then those go that may. */

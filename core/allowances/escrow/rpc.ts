@@ -10,11 +10,14 @@ import type { Breach } from '../limits/limits.ts'
 import { renderCeiling } from '../limits/wire.ts'
 import type { Holds } from './holds.ts'
 import type { SidecarProcess } from './port.ts'
+import { microsOf } from './reports/reporting.ts'
 import type { EscrowService, LendMessage, ReportMessage, ReserveMessage } from './service.ts'
 
 /** One transaction locks all users of a request, so a request is bounded. */
 const callsMax = 1_000
-const authorisationsMax = 5_000
+const entriesMax = 5_000
+/** Core lists the numbers of calls that are reported together. */
+const callsTogetherMax = 100
 const idBytes = 200
 const sessionBytes = 512
 const attosPerNano = 1_000_000_000n
@@ -39,8 +42,16 @@ export function createEscrowRpc({ escrow, holds }: EscrowRpcDeps) {
     report: rpc(
       serviceCaller('sidecar'),
       async (request: pb.ReportRequest) => {
-        const { through, recalled, shared, rate } = await escrow.report(parseReport(request))
-        return { through, recalled, sharedSessions: shared, rate: toRate(rate) }
+        const { through, recalled, shared, sharedThrough, rate } = await escrow.report(
+          parseReport(request),
+        )
+        return {
+          through,
+          recalled,
+          sharedSessions: shared,
+          sharedThrough: BigInt(sharedThrough.getTime()),
+          rate: toRate(rate),
+        }
       },
       { messageMaxBytes },
     ),
@@ -81,6 +92,7 @@ const toUserHolds = (user: HoldsOfUser): pb.UserHolds => ({
     authorisedAt: call.authorisedAt.toISOString(),
     proven: call.isProven,
     ticketed: call.isTicketed,
+    calls: call.calls,
   })),
 })
 
@@ -211,9 +223,16 @@ function parseBound(name: string, text: string): UsdAttos {
   return bound
 }
 
-function parseAge(millis: number): number {
-  if (millis < 0) throw invalid('age_millis must not be negative')
+function parseAge(name: string, millis: number): number {
+  if (millis < 0 || !Number.isSafeInteger(millis)) throw invalid(`${name} must not be negative`)
   return millis
+}
+
+function parseInstant(name: string, millis: bigint): Date {
+  const instant = new Date(Number(millis))
+  if (millis < 0n || Number.isNaN(instant.getTime()))
+    throw invalid(`${name} must be Unix milliseconds`)
+  return instant
 }
 
 function parseSequence(sequence: bigint): bigint {
@@ -274,15 +293,20 @@ const parseReserve = ({ sidecar, calls }: pb.ReserveRequest): ReserveMessage => 
   calls: bounded(calls, callsMax, 'calls').map((call) => {
     if (!call.authorisation) throw invalid('authorisation is required')
     const soldAt = parseRatio(call.authorisation.retailRatio)
-    return { ...subjectOf(call), ...parseAuthorisation(call.authorisation), soldAt, leaseId: null }
+    return { ...subjectOf(call), ...parseAuthorisation(call.authorisation), soldAt }
   }),
 })
 
-function parseReport({ sidecar, number, users, stopped }: pb.ReportRequest): ReportMessage {
+function parseReport(request: pb.ReportRequest): ReportMessage {
+  const { sidecar, number, users, stopped } = request
+  if (users.some(({ authorisations }) => authorisations.length > 0))
+    throw invalid(
+      'users.authorisations is no longer taken: calls are reported by session; replace this sidecar by one of the release of core',
+    )
   bounded(
-    users.flatMap((user) => [...user.authorisations, ...user.refused, ...user.returned]),
-    authorisationsMax,
-    'authorisations, refused calls and returned leases',
+    users.flatMap((user) => [...user.sessions, ...user.refused, ...user.returned]),
+    entriesMax,
+    'sessions, refused calls and returned leases',
   )
   if (number < 0n) throw invalid('number must not be negative')
   if (number === 0n && users.length > 0) throw invalid('a heartbeat has no content')
@@ -290,9 +314,11 @@ function parseReport({ sidecar, number, users, stopped }: pb.ReportRequest): Rep
     process: parseProcess(sidecar),
     number,
     stopped,
-    users: bounded(users, authorisationsMax, 'users').map((user) => ({
+    unreportedMs: parseAge('unreported_ms', Number(request.unreportedMs)),
+    sharedThrough: parseInstant('shared_through', request.sharedThrough),
+    users: bounded(users, entriesMax, 'users').map((user) => ({
       ...subjectOf(user),
-      calls: user.authorisations.map(parseAuthorisation),
+      calls: user.sessions.map(parseSessionCalls),
       refused: user.refused.map(({ sessionId, sequence }) => ({
         sessionId: parseText('session_id', sessionId, sessionBytes),
         sequence: parseSequence(sequence),
@@ -309,22 +335,30 @@ function parseReport({ sidecar, number, users, stopped }: pb.ReportRequest): Rep
 const secondsMin = -62_135_596_800n
 const secondsMax = 253_402_300_799n
 const nanosMax = 999_999_999
+const microsMin = secondsMin * 1_000_000n
+const microsMax = (secondsMax + 1n) * 1_000_000n - 1n
 
-function parseAuthorisation(
-  call: pb.Authorisation,
-): ReportMessage['users'][number]['calls'][number] {
-  const { signedSeconds, signedNanos } = call
-  if (signedSeconds < secondsMin || signedSeconds > secondsMax)
-    throw invalid('signed_seconds must be Unix seconds of the years 1 to 9999')
-  if (signedNanos < 0 || signedNanos > nanosMax)
-    throw invalid(`signed_nanos must be from 0 to ${nanosMax}`)
+function parseSigned(name: string, seconds: bigint, nanos: number) {
+  if (seconds < secondsMin || seconds > secondsMax)
+    throw invalid(`${name}_seconds must be Unix seconds of the years 1 to 9999`)
+  if (nanos < 0 || nanos > nanosMax) throw invalid(`${name}_nanos must be from 0 to ${nanosMax}`)
+  return { seconds, nanos }
+}
+
+type ReserveCallMessage = Omit<
+  ReserveMessage['calls'][number],
+  'clientId' | 'externalUserId' | 'soldAt'
+>
+
+function parseAuthorisation(call: pb.Authorisation): ReserveCallMessage {
+  const signed = parseSigned('signed', call.signedSeconds, call.signedNanos)
+  // Not used, but checked as in a report.
+  parseLeaseId(call.leaseId)
   return {
-    leaseId: parseLeaseId(call.leaseId),
     sessionId: parseText('session_id', call.sessionId, sessionBytes),
     sequence: parseSequence(call.sequence),
-    ageMs: parseAge(call.ageMillis),
-    signed: { seconds: signedSeconds, nanos: signedNanos },
-    signedMicros: signedSeconds * 1_000_000n + BigInt(Math.floor(signedNanos / 1_000)),
+    signed,
+    signedMicros: microsOf(signed),
     sessionType: parseOptionalText('type', call.type),
     bound: parseBound('bound_usd_attos', call.boundUsdAttos),
     // Only compared, never stored.
@@ -334,4 +368,46 @@ function parseAuthorisation(
     isApproximate: call.approximate,
     isOffline: call.offline,
   }
+}
+
+type ReportedMessage = ReportMessage['users'][number]['calls'][number]
+
+function parseSessionCalls(session: pb.SessionCalls): ReportedMessage {
+  const { signedMicros: micros, approximate } = session
+  const sequence = parseSequence(session.sequence)
+  const calls = micros.length
+  if (calls < 1 || calls > callsTogetherMax || BigInt(calls) > sequence + 1n)
+    throw invalid(
+      `signed_micros must be of 1 to ${callsTogetherMax} calls, and at most sequence + 1`,
+    )
+  if (session.boundUsdNanos.length !== calls)
+    throw invalid('bound_usd_nanos must be of as many calls as signed_micros')
+  if (approximate && calls > 1) throw invalid('approximate calls must be reported one by one')
+  const bounds = session.boundUsdNanos.map(parseNanos)
+  const first = parseSigned('first', session.firstSeconds, session.firstNanos)
+  const last = parseSigned('last', session.lastSeconds, session.lastNanos)
+  if (micros.some((micro) => micro < microsMin || micro > microsMax))
+    throw invalid('signed_micros must be Unix microseconds of the years 1 to 9999')
+  const firstAgeMs = parseAge('first_age_millis', session.firstAgeMillis)
+  return {
+    leaseId: parseLeaseId(session.leaseId),
+    sessionId: parseText('session_id', session.sessionId, sessionBytes),
+    sequence,
+    micros,
+    bounds,
+    bound: usdAttos(bounds.reduce((sum: bigint, bound) => sum + bound, 0n)),
+    first,
+    last,
+    sessionType: parseOptionalText('type', session.type),
+    keyId: parseKeyId(session.keyId),
+    isApproximate: approximate,
+    isOffline: session.offline,
+    firstAgeMs,
+    lastAgeMs: Math.min(firstAgeMs, parseAge('last_age_millis', session.lastAgeMillis)),
+  }
+}
+
+function parseNanos(nanos: bigint): UsdAttos {
+  if (nanos < 1n) throw invalid('bound_usd_nanos must not be 0 or negative')
+  return usdAttos(nanos * attosPerNano)
 }

@@ -9,10 +9,10 @@ import { type UserId, authId } from '../../platform/ids.ts'
 import type { DatabaseClock } from '../../platform/database-clock.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
 import type {
-  AuthorisedCall,
   Escrow,
   LendCall,
   RefusedCall,
+  ReportedCalls,
   ReserveAnswer,
   ReserveCall,
   ReturnedLease,
@@ -53,11 +53,13 @@ export interface ReportMessage {
   readonly process: SidecarProcess
   readonly number: bigint
   readonly users: readonly (Subject & {
-    readonly calls: readonly Of<AuthorisedCall>[]
+    readonly calls: readonly Of<ReportedCalls>[]
     readonly refused: readonly Of<RefusedCall>[]
     readonly returned: readonly Of<ReturnedLease>[]
   })[]
   readonly stopped: boolean
+  readonly unreportedMs: number
+  readonly sharedThrough: Date
 }
 
 const subjectOf = ({ clientId, externalUserId }: Subject): string =>
@@ -153,18 +155,16 @@ export function createEscrowService(deps: EscrowServiceDeps) {
   }
 
   /** Applies a batch of a sidecar, or takes its heartbeat. CONFLICT when another process has the sidecar's id. */
-  async function report({ process, number, users: reports, stopped }: ReportMessage) {
+  async function report({ users: reports, ...message }: ReportMessage) {
     const states = await users.resolveStates(reports)
     const known = withUsers(reports, states)
     if (known.length < reports.length)
       deps.log.warn(
-        { sidecarId: process.id },
+        { sidecarId: message.process.id },
         'a sidecar reported calls of users that are not there',
       )
     const batch = {
-      process,
-      number,
-      stopped,
+      ...message,
       calls: known.flatMap(({ call, user }) =>
         call.calls.map((one) => ({ ...one, ...keyOf(user) })),
       ),
@@ -177,16 +177,14 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     }
     const rate = boundRate()
     const at = await time.current()
-    const { through, recalled, shared, figures } = await tx(pool, (db) =>
-      escrow.report(db, batch, at),
-    )
+    const { figures, ...answer } = await tx(pool, (db) => escrow.report(db, batch, at))
     if (figures) {
       meters.used(figures.used, figures.calls)
       meters.returned(figures.returned, batch.returned.length)
       meters.late(figures.late.amount, figures.late.count)
       if (figures.ended) meters.ended(figures.ended)
     }
-    return { through, recalled, shared, rate: await rate }
+    return { ...answer, rate: await rate }
   }
 
   return { lend, reserve, report }

@@ -133,10 +133,10 @@ export function createSettlement(store: SettlementStore) {
     await store.addSessions(db, authorised.map(toSessionChange))
     await store.correctCounts(db, authorised.map(toCountChange))
     const clocks = new Map<string, Date>()
-    for (const { sidecarId, latestAt } of authorised) {
-      if (latestAt > latestPlausible(at)) continue
+    for (const { sidecarId, bookedThrough } of authorised) {
+      if (bookedThrough > latestPlausible(at)) continue
       const through = clocks.get(sidecarId)
-      if (!through || through < latestAt) clocks.set(sidecarId, latestAt)
+      if (!through || through < bookedThrough) clocks.set(sidecarId, bookedThrough)
     }
     await store.advanceClocks(db, clocks)
   }

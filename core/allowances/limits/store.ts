@@ -100,7 +100,7 @@ export async function saveLimits(
            ${limits.session}::numeric, ${limits.minuteCalls}::integer, ${limits.sessions}::integer,
            ${JSON.stringify(ceilings)}::jsonb, ${utcDay(dayStart)}::date,
            coalesce(sum(bound_attos) filter (where authorised_at >= ${new Date(dayStart)}), 0),
-           ${new Date(minuteStart)}::timestamptz, count(*) filter (where authorised_at >= ${new Date(minuteStart)}), ${at}::timestamptz
+           ${new Date(minuteStart)}::timestamptz, coalesce(sum(calls) filter (where authorised_at >= ${new Date(minuteStart)}), 0), ${at}::timestamptz
     from authorisations
     where app_id = ${subject.appId} and user_id = ${subject.userId} and state <> 'released' and sidecar_id <> ''
       and (${subject.keyId}::uuid is null or key_id = ${subject.keyId})`)

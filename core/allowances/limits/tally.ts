@@ -47,6 +47,8 @@ export interface LimitedCall {
   readonly price: { readonly wei: bigint; readonly units: bigint } | null
   /** Its bound; for a call whose ticket came first, its cost. */
   readonly amount: UsdAttos
+  /** For how many calls it counts; absent for one. */
+  readonly calls?: number
 }
 
 /**
@@ -81,7 +83,7 @@ export function createTallies(tallies: readonly Tally[]) {
       session.spent += call.amount
       session.lastCallAt = Math.max(session.lastCallAt, at.getTime())
       tally.dayAttos += call.amount
-      tally.minuteCalls += 1
+      tally.minuteCalls += call.calls ?? 1
       tally.changed = true
     }
   }

@@ -208,7 +208,8 @@ export async function heldCallDifferences(
     with held as (
       select user_id, session_id,
              -- A charged call whose ticket waits for a price is in both totals.
-             count(*) filter (where state = 'pending' and not ticketed) - count(*) filter (where state = 'charged' and ticketed) as calls
+             coalesce(sum(calls) filter (where state = 'pending' and not ticketed), 0)
+             - count(*) filter (where state = 'charged' and ticketed) as calls
       from authorisations
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and sidecar_id <> ''
       group by user_id, session_id

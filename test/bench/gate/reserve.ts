@@ -3,6 +3,7 @@ import { credentials } from '@grpc/grpc-js'
 import { unary } from '../../../core/lib/grpc.ts'
 import {
   EscrowServiceClient,
+  ReportRequest,
   type ReserveRequest,
 } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { SignerServiceClient } from '../../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
@@ -59,7 +60,7 @@ async function openEscrow(bench: Bench): Promise<Reserve> {
   // Core provisions a user whom it does not know.
   for (let n = 0; n < userCount; n++)
     await getAccess({ clientId, externalUserId: userOf(n) }, options)
-  const beat = () => callReport({ sidecar, number: 0n, users: [], stopped: false }, options)
+  const beat = () => callReport(ReportRequest.fromPartial({ sidecar }), options)
   await beat()
   const heart = setInterval(() => void beat().catch(() => undefined), 1_000)
   bench.defer(async () => clearInterval(heart))

@@ -36,9 +36,9 @@ describe('tollgate holds', () => {
     expect(lease).toMatch(
       /^ada +[0-9a-f-]{36} +sidecar-1 +0\.00 +0\.40 +2026-03-10T12:00:36\.250Z +runs$/,
     )
-    expect(calls).toMatch(/^user +session +call +type +sidecar +bound, USD +since +state$/)
+    expect(calls).toMatch(/^user +session +call +type +sidecar +calls +bound, USD +since +state$/)
     expect(pending).toMatch(
-      /^ada +s1 +7 +live +sidecar-1 +0\.25 +2026-03-10T12:00:00\.250Z +allowed$/,
+      /^ada +s1 +7 +live +sidecar-1 +1 +0\.25 +2026-03-10T12:00:00\.250Z +allowed$/,
     )
     expect((await holds(app.clientId)).text).toMatch(/ bob +5\.00 /)
     const page = await holds('--limit', '1')

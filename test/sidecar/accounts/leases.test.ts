@@ -36,12 +36,8 @@ describe('a lease', () => {
       user: 'acme:alice',
       sessionId: '9f86d081',
       type: 'fixed',
-      app: 'acme/echo',
       boundUsdAttos: nanos(0.003),
-      authorisedAt: BigInt(vectorNow) * 1000n,
       offline: false,
-      priceWei: '1000000000000',
-      priceUnits: '1',
     })
     expect(holds(core)?.pending).toBe(3n * 3_000_000n * 10n ** 9n)
   })

@@ -70,5 +70,7 @@ it('renews leases that were opened together apart from each other, each in its t
 const noReports = {
   join: async () => {},
   returned: async () => {},
+  takeRuns: () => {},
+  flush: async () => {},
   isRefused: () => false,
 } as unknown as Reports

@@ -24,7 +24,13 @@ function world() {
     escrow: {
       report: async (message: ReportMessage) => {
         messages.push(message)
-        return { through: message.number, recalled: [], shared: [], rate: null }
+        return {
+          through: message.number,
+          recalled: [],
+          shared: [],
+          sharedThrough: new Date(0),
+          rate: null,
+        }
       },
     } as never,
     holds: undefined as never,
@@ -114,8 +120,9 @@ it('whatever a sidecar allows, core takes the report of it', async () => {
       const session = readSession(parseObject(body)?.['state'], body)
       if (!session?.isReadable) return
       const { account, reports, messages } = world()
+      const memory = createSessionMemory({ max: 10 })
       const bounds = createBounds({
-        memory: createSessionMemory({ max: 10 }),
+        memory,
         rate,
         untyped,
         unheardMs: () => 0,
@@ -126,7 +133,7 @@ it('whatever a sidecar allows, core takes the report of it', async () => {
       // A bound that is no amount is more than anybody has.
       if (bound > Number.MAX_SAFE_INTEGER) return
       const call = { leaseId: '', session, bound, at: 1.5, keyId, isOffline: true }
-      reports.add(account, call)
+      reports.add(account, call, memory.remember(account, session))
       reports.addRefused(account, session)
       await reports.flush()
       expect(messages).toHaveLength(1)

@@ -2,11 +2,11 @@ import { describe, expect, it } from 'vitest'
 import { createLog } from '../../../core/lib/log.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import type { ReportRequest } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
-import { createAccounts } from '../../../sidecar/accounts/accounts.ts'
-import type { AllowedCall } from '../../../sidecar/accounts/call-pool.ts'
-import { authorisationOf } from '../../../sidecar/accounts/report-entries.ts'
+import { type Account, createAccounts } from '../../../sidecar/accounts/accounts.ts'
+import type { AllowedCall } from '../../../sidecar/accounts/call-runs.ts'
 import { createReports } from '../../../sidecar/accounts/reports.ts'
-import { readSession } from '../../../sidecar/accounts/session.ts'
+import { type Session, readSession } from '../../../sidecar/accounts/session.ts'
+import { createSessionMemory } from '../../../sidecar/accounts/session-calls.ts'
 import { createVersions } from '../../../sidecar/identity/cached-state.ts'
 import { firstCall } from '../signer-bodies.ts'
 
@@ -24,6 +24,7 @@ function world() {
     isTaken: false,
     isStrict: false,
     shared: [] as string[],
+    sharedThrough: 0n,
   }
   const lines: string[] = []
   const heard = { reconciled: 0, conflicts: 0, shared: [] as string[] }
@@ -39,7 +40,8 @@ function world() {
         if (core.isStrict) throw new DomainError('REQUEST_INVALID', 'sequence is odd')
         if (request.number === core.through + 1n) core.through = request.number
         if (core.failures-- > 0) throw new DomainError('UNAVAILABLE', 'lost')
-        return { through: core.through, rate: undefined, recalled: [], sharedSessions: core.shared }
+        const { through, shared: sharedSessions, sharedThrough } = core
+        return { through, rate: undefined, recalled: [], sharedSessions, sharedThrough }
       },
     },
   })
@@ -53,19 +55,52 @@ function world() {
   const body = JSON.stringify(firstCall())
   const session = readSession(firstCall().state, body)
   if (!session) throw new Error('no session')
-  const callOf = (sequence: number, isOffline = false): AllowedCall => ({
+  const memory = createSessionMemory({ max: 10 })
+  const callOf = (sequence: number, more: Partial<AllowedCall> = {}): AllowedCall => ({
     leaseId: 'lease',
     session: { ...session, sequence },
     bound: 7,
     at: 1_000.5,
     keyId: '',
-    isOffline,
+    isOffline: false,
+    ...more,
   })
-  const add = (sequence: number, isOffline = false) =>
-    reports.add(account, callOf(sequence, isOffline))
-  const sequences = ({ users }: ReportRequest) =>
-    users.flatMap((user) => user.authorisations.map(({ sequence }) => Number(sequence)))
-  return { accounts, account, core, reports, requests, heard, lines, add, sequences, session }
+  /** Allows a call, by default of a session of its own. */
+  const addTo = (to: Account, call: AllowedCall, state: Partial<Session> = {}): void => {
+    const own = { ...session, ...call.session, ...state }
+    reports.add(to, { ...call, session: own }, memory.remember(to, own))
+  }
+  const add = (sequence: number, isOffline = false): void =>
+    addTo(account, callOf(sequence, { isOffline }), { id: `s${sequence}` })
+  /** Allows a call of one session, a second after the one before. */
+  const addNext = (sequence: number, more: Partial<AllowedCall> = {}): void =>
+    addTo(account, callOf(sequence, more), { seconds: 1_000 + sequence })
+  const sessionsOf = ({ users }: ReportRequest) => users.flatMap(({ sessions }) => sessions)
+  const sequences = (request: ReportRequest) =>
+    sessionsOf(request).map(({ sequence }) => Number(sequence))
+  const numbers = (request: ReportRequest) =>
+    sessionsOf(request).map(({ sequence, signedMicros }) => [
+      Number(sequence) - signedMicros.length + 1,
+      Number(sequence),
+    ])
+  return {
+    accounts,
+    account,
+    core,
+    reports,
+    requests,
+    heard,
+    lines,
+    memory,
+    callOf,
+    add,
+    addTo,
+    addNext,
+    sessionsOf,
+    sequences,
+    numbers,
+    session,
+  }
 }
 
 describe('a report', () => {
@@ -84,55 +119,73 @@ describe('a report', () => {
   })
 
   it('tells the age of its calls, anew with each try', async () => {
-    const { core, reports, requests, add } = world()
+    const { core, reports, requests, add, sessionsOf } = world()
     add(1)
     core.failures = 1
     core.mono = 200
     await reports.flush()
     core.mono = 30_000
     await reports.flush()
-    const ages = requests.map(({ users }) => users[0]?.authorisations[0]?.ageMillis)
+    const ages = requests.map((request) => sessionsOf(request)[0]?.firstAgeMillis)
     expect(ages).toEqual([200, 30_000])
   })
 
-  it('says of each call nothing of the calls that were reported before', async () => {
-    const { accounts, reports, requests, session } = world()
+  it('contains nothing of calls that were reported before', async () => {
+    const { accounts, reports, requests, addTo, callOf } = world()
+    const states = [
+      { id: 'one', sequence: 0, seconds: 1, nanos: 2_000, type: 'live' as const },
+      { id: 'other', sequence: 3, seconds: 4, nanos: 5_000, type: '' as const },
+    ]
     const calls = [
-      { leaseId: 'lease', session, bound: 7, at: 1_000, keyId: 'key', isOffline: false },
-      {
-        leaseId: '',
-        session: {
-          id: 'other',
-          sequence: 3,
-          seconds: 4,
-          nanos: 5,
-          type: '' as const,
-          app: '',
-          isApproximate: !session.isApproximate,
-          price: null,
-          units: null,
-        },
-        bound: 8,
-        at: 2_000,
-        keyId: '',
-        isOffline: true,
-      },
+      callOf(0, { keyId: 'key' }),
+      callOf(3, { leaseId: '', bound: 8, isOffline: true }),
     ]
     const users = ['acme:alice', 'acme:bob', 'acme:carol']
     for (const user of users) {
-      for (const call of calls) {
-        reports.add(accounts.accountOf(user), call)
+      for (const [index, call] of calls.entries()) {
+        addTo(accounts.accountOf(user), call, states[index])
         await reports.flush()
       }
     }
+    const none = { authorisations: [], refused: [], returned: [] }
+    const common = { approximate: false, firstAgeMillis: 0, lastAgeMillis: 0 }
+    const sessions = [
+      {
+        leaseId: 'lease',
+        sessionId: 'one',
+        sequence: 0n,
+        signedMicros: [1_000_002n],
+        boundUsdNanos: [7n],
+        firstSeconds: 1n,
+        firstNanos: 2_000,
+        lastSeconds: 1n,
+        lastNanos: 2_000,
+        type: 'live',
+        keyId: 'key',
+        offline: false,
+      },
+      {
+        leaseId: '',
+        sessionId: 'other',
+        sequence: 3n,
+        signedMicros: [4_000_005n],
+        boundUsdNanos: [8n],
+        firstSeconds: 4n,
+        firstNanos: 5_000,
+        lastSeconds: 4n,
+        lastNanos: 5_000,
+        type: '',
+        keyId: '',
+        offline: true,
+      },
+    ]
     expect(requests.map(({ users: [user] }) => user)).toEqual(
       users.flatMap((user) =>
-        calls.map((call) => ({
+        sessions.map((one) => ({
           clientId: 'acme',
           externalUserId: user.slice(5),
-          authorisations: [authorisationOf(call, 0)],
-          refused: [],
-          returned: [],
+          ...none,
+          sessions: [{ ...common, ...one }],
         })),
       ),
     )
@@ -160,16 +213,7 @@ describe('a report', () => {
   it('carries what belongs to a user in the order in which it happened', async () => {
     const { account, accounts, reports, requests, add, session } = world()
     add(1)
-    reports.giveBack(account, {
-      id: 'lease',
-      amount: 20,
-      used: 7,
-      renewedAt: 0,
-      endsAt: 0,
-      renewAbove: 0,
-      renewAt: 0,
-      usedAt: 0,
-    })
+    reports.giveBack(account, leaseOf())
     reports.addRefused(accounts.accountOf('acme:bob'), session)
     expect(account.returning).toBe(1)
     await reports.returned(account)
@@ -177,7 +221,7 @@ describe('a report', () => {
     expect(requests[0]?.users).toMatchObject([
       {
         externalUserId: 'alice',
-        authorisations: [{ leaseId: 'lease', boundUsdAttos: '7000000000', authorisedAt: 1_000n }],
+        sessions: [{ leaseId: 'lease', boundUsdNanos: [7n] }],
         returned: [{ leaseId: 'lease', usedUsdAttos: '7000000000' }],
       },
       { externalUserId: 'bob', refused: [{ sessionId: '9f86d081', sequence: 0n }] },
@@ -286,4 +330,156 @@ describe('a report', () => {
     await reports.stop()
     expect([reports.unreported(), requests.length < 4]).toEqual([1, true])
   })
+})
+
+describe('calls of a session that follow each other', () => {
+  it('are one entry with the time and the bound of each', async () => {
+    const { core, reports, requests, addNext, sessionsOf } = world()
+    addNext(0)
+    core.mono = 50
+    addNext(1, { bound: 9 })
+    core.mono = 80
+    await reports.flush()
+    expect(requests.flatMap(sessionsOf)).toMatchObject([
+      {
+        sequence: 1n,
+        boundUsdNanos: [7n, 9n],
+        firstSeconds: 1_000n,
+        lastSeconds: 1_001n,
+        firstAgeMillis: 80,
+        lastAgeMillis: 30,
+      },
+    ])
+    const [entry] = requests.flatMap(sessionsOf)
+    expect((entry?.signedMicros[1] ?? 0n) - (entry?.signedMicros[0] ?? 0n)).toBe(1_000_000n)
+  })
+
+  it('wait for ten seconds when the session is known to core', async () => {
+    const { core, reports, requests, addNext, numbers } = world()
+    addNext(0)
+    await reports.flush()
+    for (core.mono = 1_000; core.mono < 10_900; core.mono += 100) {
+      if (core.mono % 1_000 === 0) addNext(core.mono / 1_000)
+      await reports.flush()
+    }
+    expect(requests.map(numbers)).toEqual([[[0, 0]]])
+    core.mono = 11_000
+    await reports.flush()
+    expect(requests.map(numbers)).toEqual([[[0, 0]], [[1, 10]]])
+    expect(reports.unreported()).toBe(0)
+  })
+
+  it.each([
+    ['number that was skipped', 3, {}],
+    ['number that comes again', 1, {}],
+    ['call from the offline budget', 2, { leaseId: '', isOffline: true }],
+  ])('are reported with the next flush after a %s', async (_, sequence, more) => {
+    const { reports, requests, addNext, numbers } = world()
+    addNext(0)
+    await reports.flush()
+    addNext(1)
+    await reports.flush()
+    expect(requests).toHaveLength(1)
+    addNext(sequence, more)
+    await reports.flush()
+    expect(requests.slice(1).map(numbers)).toEqual([
+      [
+        [1, 1],
+        [sequence, sequence],
+      ],
+    ])
+  })
+
+  it('are separate entries under two leases or two keys', async () => {
+    const { account, reports, requests, addNext, numbers } = world()
+    addNext(0)
+    addNext(1, { keyId: 'key' })
+    addNext(2, { keyId: 'key', leaseId: 'other' })
+    reports.takeRuns(account)
+    await reports.flush()
+    expect(requests.flatMap(numbers)).toEqual([
+      [0, 0],
+      [1, 1],
+      [2, 2],
+    ])
+  })
+
+  it('are at most a hundred in an entry', async () => {
+    const { account, reports, requests, addNext, numbers } = world()
+    for (let n = 0; n < 250; n++) addNext(n)
+    reports.takeRuns(account)
+    await reports.flush()
+    expect(requests.flatMap(numbers)).toEqual([
+      [0, 99],
+      [100, 199],
+      [200, 249],
+    ])
+  })
+
+  it.each([
+    ['the lease that paid is returned', 'giveBack'],
+    ['a call is refused', 'addRefused'],
+    ['a call is to be reserved', 'reported'],
+    ['another process joins the session', 'takeSession'],
+    ['the sidecar stops', 'stop'],
+  ] as const)('are reported when %s', async (_, how) => {
+    const { account, reports, requests, addNext, numbers, session } = world()
+    addNext(0)
+    await reports.flush()
+    addNext(1)
+    await reports.flush()
+    expect(requests).toHaveLength(1)
+    if (how === 'giveBack') reports.giveBack(account, leaseOf())
+    else if (how === 'addRefused') reports.addRefused(account, session)
+    else if (how === 'takeSession') reports.takeSession(session.id)
+    else await reports[how](account)
+    await reports.flush()
+    expect(requests[1] && numbers(requests[1])).toEqual([[1, 1]])
+    expect([account.reporting, reports.unreported()]).toEqual([0, 0])
+  })
+
+  it('of a shared session are reported with the next flush', async () => {
+    const { memory, reports, requests, addNext, numbers, session } = world()
+    addNext(0)
+    await reports.flush()
+    memory.share(session.id)
+    addNext(1)
+    await reports.flush()
+    expect(requests.flatMap(numbers)).toEqual([
+      [0, 0],
+      [1, 1],
+    ])
+  })
+
+  it('make each report and heartbeat contain the age of the oldest that waits', async () => {
+    const { core, reports, requests, addNext } = world()
+    addNext(0)
+    await reports.flush()
+    await reports.heartbeat()
+    core.mono = 1_000
+    addNext(1)
+    core.mono = 2_500
+    addNext(2)
+    await reports.heartbeat()
+    expect(requests.map(({ unreportedMs }) => unreportedMs)).toEqual([0n, 0n, 1_500n])
+  })
+
+  it('come with the latest instant up to which core has listed shared sessions', async () => {
+    const { core, reports, requests } = world()
+    core.sharedThrough = 77n
+    await reports.heartbeat()
+    await reports.heartbeat()
+    expect(requests.map(({ sharedThrough }) => sharedThrough)).toEqual([0n, 77n])
+  })
+})
+
+const leaseOf = () => ({
+  id: 'lease',
+  amount: 20,
+  used: 7,
+  renewedAt: 0,
+  endsAt: 0,
+  renewAbove: 0,
+  renewAt: 0,
+  usedAt: 0,
 })

@@ -7,6 +7,7 @@ import type { Draw } from '../../chain.ts'
 import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
 import { clockRange, idleSince } from '../due.ts'
 import { approximateMicros, selectTickets } from '../matching.ts'
+import { countNumbers, fromMultirange, toMultirange } from '../reports/number-ranges.ts'
 import type {
   EscrowStore,
   MatchSum,
@@ -31,17 +32,35 @@ export async function insertAuthorisations(
       'insert-authorisations',
       sql`
     insert into authorisations (app_id, user_id, session_id, sequence_number, signed_micros, sidecar_id, key_id, session_type,
-                                bound_attos, authorised_at, approximate, offline, network_attos)
-    select * from unnest(
+                                bound_attos, authorised_at, approximate, offline, network_attos, calls, last_at,
+                                call_micros, call_nanos, open_numbers, proven)
+    select app_id, user_id, session_id, sequence_number, signed_micros, sidecar_id, key_id, session_type, bound_attos,
+           authorised_at, approximate, offline, network_attos, calls, last_at,
+           nullif(call_micros, '')::bigint[], nullif(call_nanos, '')::bigint[], nullif(open_numbers, '')::int8multirange,
+           -- The ticket of a run's last call has come.
+           open_numbers <> '' and not open_numbers::int8multirange @> sequence_number
+    from unnest(
       ${appsOf(authorisations)}::uuid[], ${usersOf(authorisations)}::uuid[], ${sessionsOf(authorisations)}::text[],
       ${numbersOf(authorisations)}::bigint[], ${plain((row) => row.signedMicros)}::bigint[],
       ${text((row) => row.sidecarId)}::text[], ${plain((row) => row.keyId)}::uuid[], ${text((row) => row.sessionType)}::text[],
       ${plain((row) => row.bound)}::numeric[], ${plain((row) => row.authorisedAt.toISOString())}::timestamptz[],
       ${plain((row) => row.isApproximate)}::boolean[], ${plain((row) => row.isOffline)}::boolean[],
-      ${plain((row) => row.network ?? null)}::numeric[])`,
+      ${plain((row) => row.network ?? null)}::numeric[], ${plain((row) => BigInt(callsOf(row)))}::integer[],
+      ${plain((row) => row.run?.lastAt.toISOString() ?? null)}::timestamptz[],
+      ${text(({ run }) => (run ? plainArray(run.micros) : ''))}::text[],
+      ${text(({ run }) => (run ? plainArray(run.bounds.map((bound) => bound / attosPerNano)) : ''))}::text[],
+      ${text(({ run }) => (run ? toMultirange(run.open) : ''))}::text[])
+      as u (app_id, user_id, session_id, sequence_number, signed_micros, sidecar_id, key_id, session_type, bound_attos,
+            authorised_at, approximate, offline, network_attos, calls, last_at, call_micros, call_nanos, open_numbers)`,
     ),
   )
 }
+
+/** Sidecars count in nano-dollars. */
+const attosPerNano = 1_000_000_000n
+
+/** How many calls of an authorisation wait for their ticket. */
+const callsOf = ({ run }: NewAuthorisation): number => (run ? countNumbers(run.open) : 1)
 
 /**
  * Sets one authorisation for each different proof, however often that proof is repeated. Finds each by itself (`lateral`): a join
@@ -77,7 +96,8 @@ export async function prove(db: Db, proofs: readonly Proof[]): Promise<StoredAut
     where a.app_id = e.app_id and a.user_id = e.user_id and a.session_id = e.session_id
       and a.sequence_number = e.sequence_number and a.signed_micros = e.signed_micros and a.id = e.id
     returning a.app_id, a.user_id, a.session_id, a.sequence_number, a.signed_micros, a.id, a.sidecar_id, a.key_id,
-              a.session_type, a.bound_attos, a.authorised_at, a.state, a.proven, a.ticketed, a.approximate, a.offline`,
+              a.session_type, a.bound_attos, a.authorised_at, a.state, a.proven, a.ticketed, a.approximate, a.offline,
+              a.last_at, a.call_micros, a.call_nanos, a.open_numbers::text`,
   )
   return rows.filter(({ state }) => state === 'lost').map(authorisationFromRow)
 }
@@ -99,6 +119,10 @@ interface AuthorisationRow {
   ticketed: boolean
   approximate: boolean
   offline: boolean
+  last_at: Date | null
+  call_micros: string[] | null
+  call_nanos: string[] | null
+  open_numbers: string | null
 }
 
 const authorisationFromRow = (row: AuthorisationRow): StoredAuthorisation => ({
@@ -118,7 +142,25 @@ const authorisationFromRow = (row: AuthorisationRow): StoredAuthorisation => ({
   isTicketed: row.ticketed,
   isApproximate: row.approximate,
   isOffline: row.offline,
+  ...runFromRow(row),
 })
+
+const runFromRow = ({
+  call_micros,
+  call_nanos,
+  open_numbers,
+  last_at: lastAt,
+}: AuthorisationRow) =>
+  call_micros && call_nanos && open_numbers !== null && lastAt
+    ? {
+        run: {
+          micros: call_micros.map(BigInt),
+          bounds: call_nanos.map((nanos) => usdAttos(BigInt(nanos) * attosPerNano)),
+          open: fromMultirange(open_numbers),
+          lastAt,
+        },
+      }
+    : {}
 
 interface MatchRow {
   session: bigint | null
@@ -132,11 +174,12 @@ interface MatchRow {
   undrawn: string | null
   cost: string
   latest_ms: number
+  booked_ms: number
   unmatched: number[] | null
 }
 
 /**
- * Matches by equality, then what is left with approximate authorisations.
+ * Matches by equality and with runs, then what is left with approximate authorisations.
  *
  * One statement finds, changes and sums: rows of thousands of authorisations would cost more to read than to delete. Each
  * ticket looks its authorisation up in the primary key; `rank` tells tickets with the same key apart.
@@ -146,6 +189,7 @@ export async function matchTickets(
   tickets: SettlingTickets,
   step: SettlingStep,
 ): Promise<TicketMatches> {
+  if (step === 'unpriced') await splitRunsOf(db, tickets)
   const exact = await matchExact(db, tickets, step)
   if (exact.unmatched.length === 0) return exact
   const near = await matchNear(db, selectTickets(tickets, exact.unmatched), step)
@@ -174,41 +218,118 @@ async function matchExact(
         ${plainArray(tickets.session)}::integer[], ${plainArray(tickets.sequence)}::bigint[],
         ${plainArray(tickets.signedMicros)}::bigint[], ${plainArray(tickets.cost)}::numeric[])
         with ordinality as t (session, sequence, micros, cost, position)
-    ), matched as materialized (
-      select t.position, t.session, t.cost, a.ctid as row, a.session_type, a.sidecar_id, a.key_id, a.state, a.bound_attos, a.authorised_at,
-             a.drawn_ids, a.drawn_attos
+    ), found as materialized (
+      select t.position, t.session, t.sequence, t.cost, a.*,
+             row_number() over (partition by a.row, t.sequence order by t.position) as turn
       from tickets t
       join sessions s on s.position = t.session + 1
       left join lateral (
-        select ctid, session_type, sidecar_id, key_id, state, bound_attos, authorised_at, drawn_ids, drawn_attos
-        from authorisations
-        where app_id = s.app_id and user_id = s.user_id and session_id = s.session_id
-          and sequence_number = t.sequence and signed_micros = t.micros and ticketed = ${step === 'priced'}
-        order by id
-        offset t.rank
+        (select ctid as row, session_type, sidecar_id, key_id, state, bound_attos as bound, authorised_at, drawn_ids, drawn_attos,
+                calls, last_at, sequence_number
+         from authorisations
+         where app_id = s.app_id and user_id = s.user_id and session_id = s.session_id
+           and sequence_number = t.sequence and signed_micros = t.micros and ticketed = ${step === 'priced'} and last_at is null
+         order by id
+         offset t.rank
+         limit 1)
+        union all
+        (select ctid, session_type, sidecar_id, key_id, state,
+                call_nanos[t.sequence - sequence_number + cardinality(call_nanos)] * 1000000000::numeric, authorised_at, null, null,
+                calls, last_at, sequence_number
+         from authorisations
+         where ${step === 'booked'} and app_id = s.app_id and user_id = s.user_id and session_id = s.session_id
+           and last_at is not null and sequence_number >= t.sequence and open_numbers @> t.sequence
+           and call_micros[t.sequence - sequence_number + cardinality(call_micros)] = t.micros
+         order by sequence_number, id
+         offset t.rank
+         limit 1)
         limit 1) a on true
+    ), matched as materialized (
+      select row, session, session_type, sidecar_id, key_id, state, authorised_at, drawn_ids, drawn_attos,
+             count(*)::integer as tickets, sum(cost) as cost, sum(bound) as bound, count(*) >= calls as is_settled,
+             range_agg(int8range(sequence, sequence, '[]')) as numbers, bool_or(sequence = sequence_number) as has_last,
+             case when count(*) >= calls then coalesce(last_at, authorised_at) else authorised_at end as booked_through
+      from found
+      where row is not null and turn = 1
+      group by row, session, session_type, sidecar_id, key_id, state, authorised_at, drawn_ids, drawn_attos, calls, last_at
     ), deleted as (
       delete from authorisations
-      where ctid = any(array(select row from matched where row is not null and ${step !== 'unpriced'}))
+      where ctid = any(array(select row from matched where is_settled and ${step !== 'unpriced'}))
     ), marked as (
       update authorisations
       set ticketed = true, state = case when state = 'charged' then state else 'pending' end
-      where ctid = any(array(select row from matched where row is not null and ${step === 'unpriced'}))
+      where ctid = any(array(select row from matched where ${step === 'unpriced'}))
+    ), lowered as (
+      update authorisations a
+      set calls = a.calls - m.tickets, bound_attos = a.bound_attos - m.bound, open_numbers = a.open_numbers - m.numbers,
+          network_attos = ceil(a.network_attos * (a.bound_attos - m.bound) / a.bound_attos), proven = a.proven or m.has_last
+      from matched m
+      where a.ctid = m.row and not m.is_settled
     )
-    select session, session_type, sidecar_id, key_id, state, count(*)::integer as count, sum(bound_attos) as bound, sum(cost) as cost,
+    select session, session_type, sidecar_id, key_id, state, sum(tickets)::integer as count, sum(bound) as bound, sum(cost) as cost,
            string_agg(array_to_string(drawn_ids, ',') || ' ' || array_to_string(drawn_attos, ','), ';') as drawn,
-           sum(bound_attos) filter (where state = 'charged' and drawn_ids is null) as undrawn,
-           (extract(epoch from max(authorised_at)) * 1000)::float8 as latest_ms, null::integer[] as unmatched
+           sum(bound) filter (where state = 'charged' and drawn_ids is null) as undrawn,
+           (extract(epoch from max(authorised_at)) * 1000)::float8 as latest_ms,
+           (extract(epoch from max(booked_through)) * 1000)::float8 as booked_ms, null::integer[] as unmatched
     from matched
-    where row is not null
     group by session, session_type, sidecar_id, key_id, state, date_trunc('day', authorised_at, 'UTC')
     union all
-    select null, null, null, null, null, null, null, null, null, null, null, array_agg(position order by position)
-    from matched
-    where row is null
+    select null, null, null, null, null, null, null, null, null, null, null, null, array_agg(position order by position)
+    from found
+    where row is null or turn > 1
     having count(*) > 0`,
   )
   return toMatches(tickets, rows)
+}
+
+/** Splits the runs of these tickets, so that each can wait for its price. */
+async function splitRunsOf(db: Db, tickets: SettlingTickets): Promise<void> {
+  const keys = keysOf(tickets)
+  const rows = await many<AuthorisationRow>(
+    db,
+    sql`
+    select distinct on (a.id) a.app_id, a.user_id, a.session_id, a.sequence_number, a.signed_micros, a.id, a.sidecar_id, a.key_id,
+           a.session_type, a.bound_attos, a.authorised_at, a.state, a.proven, a.ticketed, a.approximate, a.offline,
+           a.last_at, a.call_micros, a.call_nanos, a.open_numbers::text
+    from unnest(
+      ${keys.apps}::uuid[], ${keys.users}::uuid[], ${keys.sessions}::text[], ${keys.sequences}::bigint[],
+      ${keys.micros}::bigint[]) as t (app_id, user_id, session_id, sequence, micros)
+    join authorisations a on a.app_id = t.app_id and a.user_id = t.user_id and a.session_id = t.session_id
+      and a.last_at is not null and a.sequence_number >= t.sequence and a.open_numbers @> t.sequence
+      and a.call_micros[t.sequence - a.sequence_number + cardinality(a.call_micros)] = t.micros`,
+  )
+  if (rows.length > 0) await splitRuns(db, rows.map(authorisationFromRow))
+}
+
+export const splitRuns: EscrowStore['splitRuns'] = async (db, runs) => {
+  const rows = await many<AuthorisationRow>(
+    db,
+    sql`
+    with runs as (
+      delete from authorisations a
+      using unnest(
+        ${appsOf(runs)}::uuid[], ${usersOf(runs)}::uuid[], ${sessionsOf(runs)}::text[], ${numbersOf(runs)}::bigint[],
+        ${plainArray(runs.map(({ signedMicros }) => signedMicros))}::bigint[], ${plainArray(runs.map(({ id }) => id))}::bigint[])
+        as r (app_id, user_id, session_id, sequence_number, signed_micros, id)
+      where a.app_id = r.app_id and a.user_id = r.user_id and a.session_id = r.session_id
+        and a.sequence_number = r.sequence_number and a.signed_micros = r.signed_micros and a.id = r.id
+      returning a.*
+    )
+    insert into authorisations as a (app_id, user_id, session_id, sequence_number, signed_micros, sidecar_id, key_id, session_type,
+                                     bound_attos, authorised_at, offline, proven, network_attos)
+    select r.app_id, r.user_id, r.session_id, n.number, n.micros, r.sidecar_id, r.key_id, r.session_type, n.bound,
+           r.authorised_at, r.offline, r.proven or n.number < r.sequence_number, ceil(r.network_attos * n.bound / r.bound_attos)
+    from runs r
+    cross join lateral (
+      select r.sequence_number - cardinality(r.call_micros) + c.position as number, c.micros, c.nanos * 1000000000::numeric as bound
+      from unnest(r.call_micros, r.call_nanos) with ordinality as c (micros, nanos, position)) n
+    where r.open_numbers @> n.number
+    order by r.authorised_at, r.session_id, n.number
+    returning a.app_id, a.user_id, a.session_id, a.sequence_number, a.signed_micros, a.id, a.sidecar_id, a.key_id,
+              a.session_type, a.bound_attos, a.authorised_at, a.state, a.proven, a.ticketed, a.approximate, a.offline,
+              a.last_at, a.call_micros, a.call_nanos, a.open_numbers::text`,
+  )
+  return rows.map(authorisationFromRow)
 }
 
 function toMatches(tickets: SettlingTickets, rows: readonly MatchRow[]): TicketMatches {
@@ -229,6 +350,7 @@ function toMatches(tickets: SettlingTickets, rows: readonly MatchRow[]): TicketM
         undrawn: usdAttos(BigInt(row.undrawn ?? 0)),
         cost: usdAttos(BigInt(row.cost)),
         latestAt: new Date(row.latest_ms),
+        bookedThrough: new Date(row.booked_ms),
       },
     ]
   })
@@ -311,7 +433,8 @@ async function changeMatches(
     select session, session_type, sidecar_id, key_id, state, count(*)::integer as count, sum(bound_attos) as bound, sum(cost) as cost,
            string_agg(array_to_string(drawn_ids, ',') || ' ' || array_to_string(drawn_attos, ','), ';') as drawn,
            sum(bound_attos) filter (where state = 'charged' and drawn_ids is null) as undrawn,
-           (extract(epoch from max(authorised_at)) * 1000)::float8 as latest_ms, null::integer[] as unmatched
+           (extract(epoch from max(authorised_at)) * 1000)::float8 as latest_ms,
+           (extract(epoch from max(authorised_at)) * 1000)::float8 as booked_ms, null::integer[] as unmatched
     from matches
     group by session, session_type, sidecar_id, key_id, state, date_trunc('day', authorised_at, 'UTC')`,
   )
@@ -372,13 +495,14 @@ export const findDueAuthorisations: EscrowStore['findDueAuthorisations'] = async
     db,
     sql`
     select a.app_id, a.user_id, a.session_id, a.sequence_number, a.signed_micros, a.id, a.sidecar_id, a.key_id,
-           a.session_type, a.bound_attos, a.authorised_at, a.state, a.proven, a.ticketed, a.approximate, a.offline
+           a.session_type, a.bound_attos, a.authorised_at, a.state, a.proven, a.ticketed, a.approximate, a.offline,
+           a.last_at, a.call_micros, a.call_nanos, a.open_numbers::text
     from unnest(${appsOf(users)}::uuid[], ${usersOf(users)}::uuid[]) as w (app_id, user_id)
     join authorisations a on a.app_id = w.app_id and a.user_id = w.user_id
     join sidecars s on s.id = a.sidecar_id
     left join sidecar_clocks c
       on c.sidecar_id = s.id and c.booked_through between ${clocks.from} and ${clocks.to}
-    where a.state = 'pending' and not a.ticketed and a.authorised_at <= greatest(
+    where a.state = 'pending' and not a.ticketed and coalesce(a.last_at, a.authorised_at) <= greatest(
       c.booked_through - make_interval(secs => ${lagSeconds}),
       case when s.last_authorised_at <= ${idleSince(due)} then s.last_authorised_at end)
     order by a.authorised_at, a.id

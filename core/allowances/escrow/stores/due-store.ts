@@ -6,8 +6,11 @@ import type { EscrowStore } from '../port.ts'
 
 /** Reads what the release is to end, over all users. What the functions promise is in `port.ts`. */
 
-/** An early ticket of which no report has come for so long lowers an orphan. */
-export const earlySeconds = 5
+/**
+ * An early ticket of which no report has come for so long lowers an orphan. A sidecar reports a call within 10 s, and its
+ * answer may be under way.
+ */
+export const earlySeconds = 15
 
 export const findDueUsers: EscrowStore['findDueUsers'] = async (db, due) => {
   const { at, lagSeconds, limit } = due
@@ -49,6 +52,7 @@ export const findDueUsers: EscrowStore['findDueUsers'] = async (db, due) => {
         select app_id, user_id
         from authorisations
         where sidecar_id = due.id and state = 'pending' and not ticketed and authorised_at <= due.through
+          and coalesce(last_at, authorised_at) <= due.through
         order by authorised_at
         limit ${limit}) a
       union

@@ -1,6 +1,6 @@
 import { plainArray } from '../../../lib/copy-sql.ts'
-import { usdAttos } from '../../../lib/money.ts'
-import { type Db, many, sql } from '../../../lib/sql.ts'
+import { type UsdAttos, usdAttos } from '../../../lib/money.ts'
+import { type Db, many, prepared, sql } from '../../../lib/sql.ts'
 import { appId, userId } from '../../../platform/ids.ts'
 import type { SettlingTickets } from '../../../metering/ingest/charges.ts'
 import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
@@ -16,23 +16,41 @@ export async function takeEarlyTickets(
   if (authorisations.length === 0) return []
   const rows = await many<EarlyRow>(
     db,
-    sql`
+    prepared(
+      'early-tickets',
+      sql`
     select e.app_id, e.user_id, e.session_id, e.sequence_number, e.signed_micros, e.id, e.cost_attos
     from (select distinct *
           from unnest(${appsOf(authorisations)}::uuid[], ${usersOf(authorisations)}::uuid[],
-                      ${sessionsOf(authorisations)}::text[], ${numbersOf(authorisations)}::bigint[])
-            as calls (app_id, user_id, session_id, sequence_number)) c
+                      ${sessionsOf(authorisations)}::text[], ${plainArray(authorisations.map(lowestNumber))}::bigint[],
+                      ${numbersOf(authorisations)}::bigint[])
+            as calls (app_id, user_id, session_id, from_number, to_number)) c
     join early_tickets e on e.app_id = c.app_id and e.user_id = c.user_id and e.session_id = c.session_id
-      and e.sequence_number = c.sequence_number
+      and e.sequence_number between c.from_number and c.to_number
     order by e.id`,
+    ),
   )
   if (rows.length === 0) return authorisations.map(() => null)
-  const matches = matchEarlyTickets(authorisations, rows.map(earlyFromRow))
-  await deleteEarlyTickets(
-    db,
-    matches.filter((match) => match !== null),
-  )
-  return matches
+  const unique = new Map(rows.map((row) => [row.id, earlyFromRow(row)]))
+  const matches = matchEarlyTickets(authorisations, [...unique.values()])
+  await deleteEarlyTickets(db, matches.flat())
+  return matches.map(toEarlyMatch)
+}
+
+const lowestNumber = ({ sequence, run }: NewAuthorisation): bigint =>
+  run ? sequence - BigInt(run.micros.length) + 1n : sequence
+
+/** Null for no ticket. */
+export function toEarlyMatch(
+  tickets: readonly { readonly sequence: bigint; readonly cost: UsdAttos | null }[],
+): EarlyMatch | null {
+  if (tickets.length === 0) return null
+  const costs = tickets.flatMap(({ cost }) => cost ?? [])
+  return {
+    numbers: tickets.map(({ sequence }) => sequence),
+    priced: costs.length,
+    cost: costs.length > 0 ? usdAttos(costs.reduce((sum: bigint, cost) => sum + cost, 0n)) : null,
+  }
 }
 
 interface EarlyRow {

@@ -69,7 +69,7 @@ export async function findHolders(db: Db, { appId: app, ...filter }: HolderFilte
     db,
     sql`
     select h.app_id, h.user_id, c.client_id, u.external_user_id, b.balance_attos, b.lent_attos, b.pending_attos,
-           (select count(*)
+           (select coalesce(sum(a.calls), 0)::bigint
             from authorisations a
             where a.app_id = h.app_id and a.user_id = h.user_id and a.state = 'pending') as pending_count
     from (
@@ -110,11 +110,12 @@ export async function findHeldCalls(db: Db, users: readonly Holder[], limit: num
     authorised_at: Date
     proven: boolean
     ticketed: boolean
+    calls: number
   }>(
     db,
     sql`
     select w.user_id, a.session_id, a.sequence_number, a.session_type, a.sidecar_id, a.bound_attos, a.authorised_at,
-           a.proven, a.ticketed
+           a.proven, a.ticketed, a.calls
     from unnest(${appsOf(users)}::uuid[], ${usersOf(users)}::uuid[]) as w (app_id, user_id)
     cross join lateral (
       select *
@@ -134,5 +135,6 @@ export async function findHeldCalls(db: Db, users: readonly Holder[], limit: num
     authorisedAt: row.authorised_at,
     isProven: row.proven,
     isTicketed: row.ticketed,
+    calls: row.calls,
   }))
 }

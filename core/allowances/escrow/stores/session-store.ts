@@ -110,6 +110,7 @@ async function updateSessions(db: Db, sums: readonly SessionSum[]): Promise<void
 interface JoinedRow {
   position: bigint
   shared: boolean
+  shared_at: Date | null
   sequence: bigint | null
   seconds: bigint
   nanos: number
@@ -138,8 +139,9 @@ export async function joinSessions(
       where s.app_id = q.app_id and s.user_id = q.user_id and s.session_id = q.session_id
         and s.instance <> ${instance} and s.shared_at is null
     )
-    select q.position, s.session_id is null or s.shared_at is not null or s.instance <> ${instance} as shared, c.sequence,
-           c.seconds, c.nanos
+    select q.position, s.session_id is null or s.shared_at is not null or s.instance <> ${instance} as shared,
+           coalesce(s.shared_at, case when s.instance <> ${instance} then ${at}::timestamptz end) as shared_at,
+           c.sequence, c.seconds, c.nanos
     from queries q
     left join authorised_sessions s on s.app_id = q.app_id and s.user_id = q.user_id and s.session_id = q.session_id
     -- A sidecar that was killed before its first report leaves tickets of sessions that nobody reported.
@@ -159,7 +161,7 @@ export async function joinSessions(
   const byPosition = new Map(rows.map((row) => [Number(row.position) - 1, row]))
   return queries.map((_, position) => {
     const row = byPosition.get(position)
-    return row ? { prior: priorCallOf(row), isShared: row.shared } : null
+    return row ? { prior: priorCallOf(row), isShared: row.shared, sharedAt: row.shared_at } : null
   })
 }
 

@@ -1,7 +1,7 @@
 import { type Db, many, maybeOne, prepared, sql } from '../../../lib/sql.ts'
 import { addSeconds } from '../../../lib/time.ts'
 import { latestPlausible } from '../due.ts'
-import type { SidecarProcess, SidecarState } from '../port.ts'
+import type { Contact, SidecarProcess, SidecarState } from '../port.ts'
 
 /** Writes sidecars. What the functions promise is in `port.ts`. */
 
@@ -25,7 +25,8 @@ export async function lockSidecar(
   if (row.stopped_at === null && isAlive) return null
   await db.query(sql`
     update sidecars
-    set instance = ${process.instance}, started_at = ${times.at}, seen_at = ${times.at}, stopped_at = null, reported_through = 0
+    set instance = ${process.instance}, started_at = ${times.at}, seen_at = ${times.at}, stopped_at = null, reported_through = 0,
+        complete_at = null, shared_through = null
     where id = ${process.id}`)
   return { reportedThrough: 0n }
 }
@@ -56,36 +57,51 @@ async function insertSidecar(db: Db, process: SidecarProcess, at: Date): Promise
 export async function saveSidecar(
   db: Db,
   process: SidecarProcess,
-  { seenAt, reportedThrough, lastAuthorisedAt, stopped }: SidecarState,
+  state: SidecarState,
 ): Promise<void> {
+  const { seenAt, reportedThrough, lastAuthorisedAt, stopped } = state
   await db.query(
     prepared(
       'save-sidecar',
       sql`
     update sidecars
     set seen_at = ${seenAt}, reported_through = ${reportedThrough}, stopped_at = ${stopped ? seenAt : null},
+        complete_at = ${state.completeAt}, shared_through = ${state.sharedThrough},
         last_authorised_at = greatest(last_authorised_at, ${lastAuthorisedAt}::timestamptz)
     where id = ${process.id} and instance = ${process.instance}`,
     ),
   )
 }
 
-export async function findHeard(
+export async function findContacts(
   db: Db,
   instances: readonly string[],
-): Promise<ReadonlyMap<string, Date>> {
+): Promise<ReadonlyMap<string, Contact>> {
   if (instances.length === 0) return new Map()
-  const rows = await many<{ instance: string; seen_at: Date }>(
+  const rows = await many<ContactRow>(
     db,
     prepared(
-      'heard-processes',
+      'contacts',
       sql`
-    select instance, seen_at
+    select instance, seen_at, coalesce(complete_at, started_at) as complete_at,
+           coalesce(shared_through, started_at) as shared_through
     from sidecars
     where instance = any(${instances}::uuid[])`,
     ),
   )
-  return new Map(rows.map((row) => [row.instance, row.seen_at]))
+  return new Map(
+    rows.map((row) => [
+      row.instance,
+      { seenAt: row.seen_at, completeAt: row.complete_at, sharedThrough: row.shared_through },
+    ]),
+  )
+}
+
+interface ContactRow {
+  instance: string
+  seen_at: Date
+  complete_at: Date
+  shared_through: Date
 }
 
 export const ownsSidecar = async (db: Db, process: SidecarProcess): Promise<boolean> =>

@@ -45,13 +45,26 @@ export const holds: Command = {
 
 const userColumns = ['app', 'user', 'balance, USD', 'lent', 'pending', 'calls']
 const leaseColumns = ['user', 'lease', 'sidecar', 'used, USD', 'of', 'ends', 'state']
-const callColumns = ['user', 'session', 'call', 'type', 'sidecar', 'bound, USD', 'since', 'state']
+const callColumns = [
+  'user',
+  'session',
+  'call',
+  'type',
+  'sidecar',
+  'calls',
+  'bound, USD',
+  'since',
+  'state',
+]
+
+const callsOf = (pending: readonly HeldCall[]): number =>
+  pending.reduce((sum, { calls }) => sum + calls, 0)
 
 function linesOf(users: readonly UserHolds[]): string[] {
   const leases = users.flatMap((user) => user.leases.map((lease) => leaseCells(user, lease)))
   const calls = users.flatMap((user) => user.pending.map((call) => callCells(user, call)))
   const hidden = users.reduce(
-    (sum, { pendingCount, pending }) => sum + Number(pendingCount) - pending.length,
+    (sum, { pendingCount, pending }) => sum + Number(pendingCount) - callsOf(pending),
     0,
   )
   return [
@@ -87,6 +100,7 @@ const callCells = ({ externalUserId }: UserHolds, call: HeldCall): string[] => [
   String(call.sequence),
   call.type || 'untyped',
   call.sidecarId || '-',
+  String(call.calls),
   dollars({ attos: call.boundUsdAttos }),
   call.authorisedAt,
   stateOf(call),

@@ -154,7 +154,11 @@ describe('sessions', () => {
     await add(at(1n, 101n))
     expect(await join(2n)).toMatchObject({ isShared: false })
     expect(await store.findShared(core.sql, here, before)).toEqual([])
-    expect(await join(2n, 's', there)).toEqual({ prior: at(1n, 101n), isShared: true })
+    expect(await join(2n, 's', there)).toEqual({
+      prior: at(1n, 101n),
+      isShared: true,
+      sharedAt: begin,
+    })
     expect(await join(2n)).toMatchObject({ isShared: true })
     expect(await store.findShared(core.sql, here, before)).toEqual(['s'])
     expect(await store.findShared(core.sql, here, begin)).toEqual([])

@@ -5,6 +5,8 @@ import {
   RefusedCall,
   type ReserveAnswer,
   ReturnedLease,
+  SessionCalls,
+  UserReport,
 } from '../../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type { Rpcs, TestApp, TestCore } from '../../support.ts'
 
@@ -53,7 +55,9 @@ export async function startSidecar(rpcs: Rpcs, id: string = `sidecar-${randomUUI
   }
 
   interface Content {
+    /** Reported one by one. */
     readonly calls?: readonly Authorisation[]
+    readonly sessions?: readonly SessionCalls[]
     readonly refused?: readonly Partial<RefusedCall>[]
     readonly returned?: readonly Partial<ReturnedLease>[]
   }
@@ -61,7 +65,7 @@ export async function startSidecar(rpcs: Rpcs, id: string = `sidecar-${randomUUI
   const userReport = (app: TestApp, user: string, content: Content) => ({
     clientId: app.clientId,
     externalUserId: user,
-    authorisations: [...(content.calls ?? [])],
+    sessions: [...(content.calls ?? []).map(oneCall), ...(content.sessions ?? [])],
     refused: (content.refused ?? []).map((call) => RefusedCall.fromPartial(call)),
     returned: (content.returned ?? []).map((lease) => ReturnedLease.fromPartial(lease)),
   })
@@ -72,7 +76,7 @@ export async function startSidecar(rpcs: Rpcs, id: string = `sidecar-${randomUUI
     return rpcs.report({
       sidecar,
       number: content.batch ?? number,
-      users: [userReport(app, user, content)],
+      users: [UserReport.fromPartial(userReport(app, user, content))],
     })
   }
 
@@ -109,6 +113,60 @@ export const authorisation = ({
     type: 'live',
     boundUsdAttos: attos(bound),
     authorisedAt: BigInt(at) * 1000n,
+    ...more,
+  })
+
+/** A report of one call. */
+const oneCall = (call: Authorisation): SessionCalls =>
+  SessionCalls.fromPartial({
+    leaseId: call.leaseId,
+    sessionId: call.sessionId,
+    sequence: call.sequence,
+    type: call.type,
+    signedMicros: [call.signedSeconds * 1_000_000n + BigInt(Math.floor(call.signedNanos / 1_000))],
+    boundUsdNanos: [BigInt(call.boundUsdAttos) / 1_000_000_000n],
+    keyId: call.keyId,
+    approximate: call.approximate,
+    offline: call.offline,
+    firstSeconds: call.signedSeconds,
+    firstNanos: call.signedNanos,
+    lastSeconds: call.signedSeconds,
+    lastNanos: call.signedNanos,
+    firstAgeMillis: call.ageMillis,
+    lastAgeMillis: call.ageMillis,
+  })
+
+export interface RunOptions {
+  readonly session?: string
+  /** The lowest number, and how many follow each other. */
+  readonly from?: number
+  readonly calls: number
+  /** Seconds of the signer's clock of the first call; the others come a second later each. */
+  readonly at?: number
+  /** Of each call. */
+  readonly bound?: number
+  readonly more?: Partial<SessionCalls>
+}
+
+/** A report of calls that follow each other. */
+export const callRun = ({
+  session = 's1',
+  from = 1,
+  calls,
+  at = 1_773_144_000,
+  bound = 0.1,
+  more = {},
+}: RunOptions): SessionCalls =>
+  SessionCalls.fromPartial({
+    sessionId: session,
+    sequence: BigInt(from + calls - 1),
+    signedMicros: Array.from({ length: calls }, (_, n) => BigInt(at + n) * 1_000_000n + 250_000n),
+    boundUsdNanos: Array.from({ length: calls }, () => BigInt(Math.round(bound * 1e9))),
+    firstSeconds: BigInt(at),
+    firstNanos: 250_000_789,
+    lastSeconds: BigInt(at + calls - 1),
+    lastNanos: 250_000_789,
+    type: 'live',
     ...more,
   })
 

@@ -2,6 +2,7 @@ import type { Draw } from '../../../../core/allowances/chain.ts'
 import { type UsdAttos, usdAttos } from '../../../../core/lib/money.ts'
 import { clockRange, idleSince, latestPlausible } from '../../../../core/allowances/escrow/due.ts'
 import { earlySeconds } from '../../../../core/allowances/escrow/stores/due-store.ts'
+import { toEarlyMatch } from '../../../../core/allowances/escrow/stores/early-ticket-store.ts'
 import {
   approximateMicros,
   matchEarlyTickets,
@@ -16,6 +17,8 @@ import type {
   StoredAuthorisation,
   UserKey,
 } from '../../../../core/allowances/escrow/port.ts'
+import { includesNumber, removeNumbers } from '../../../../core/allowances/escrow/reports/number-ranges.ts'
+import { openCalls } from '../../../../core/allowances/escrow/reports/runs.ts'
 import { sumSessions } from '../../../../core/allowances/escrow/session-sums.ts'
 import type {
   SessionKey,
@@ -40,6 +43,8 @@ export interface SidecarRow {
   readonly stopped: boolean
   readonly reportedThrough: bigint
   readonly lastAuthorisedAt: Date | null
+  readonly completeAt: Date
+  readonly sharedThrough: Date
 }
 
 interface EarlyTicket extends TicketRow {
@@ -107,6 +112,8 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
       stopped: false,
       reportedThrough: 0n,
       lastAuthorisedAt: row?.lastAuthorisedAt ?? null,
+      completeAt: at,
+      sharedThrough: at,
     })
     return { reportedThrough: 0n }
   }
@@ -165,7 +172,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
         ...row,
         id: ++lastId,
         state: 'pending',
-        isProven: false,
+        isProven: row.run !== undefined && !includesNumber(row.run.open, row.sequence),
         isTicketed: false,
       } as const
       set(tables.authorisations, row.userId, [...authorisationsOf(row), stored])
@@ -179,9 +186,9 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
       set(
         tables.earlyTickets,
         user.userId,
-        earlyOf(user).filter((ticket) => !matches.includes(ticket)),
+        earlyOf(user).filter((ticket) => !matches.flat().includes(ticket)),
       )
-    return matches
+    return matches.map(toEarlyMatch)
   }
 
   const addSessions: EscrowStore['addSessions'] = async (_db, changes) => {
@@ -207,7 +214,8 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
       const isOther = row.instance !== instance
       if (isOther && !row.sharedAt) set(tables.sessions, key, { ...row, sharedAt: at })
       const prior = [row.top, row.start].find((call) => call.sequence < sequence) ?? null
-      return { prior, isShared: isOther || row.sharedAt !== null }
+      const sharedAt = row.sharedAt ?? (isOther ? at : null)
+      return { prior, isShared: sharedAt !== null, sharedAt }
     })
 
   const findShared: EscrowStore['findShared'] = async (_db, instance, since) =>
@@ -217,10 +225,10 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
         : [],
     )
 
-  const findHeard: EscrowStore['findHeard'] = async (_db, instances) =>
+  const findContacts: EscrowStore['findContacts'] = async (_db, instances) =>
     new Map(
-      [...tables.sidecars.values()].flatMap(({ instance, seenAt }) =>
-        instances.includes(instance) ? [[instance, seenAt] as const] : [],
+      [...tables.sidecars.values()].flatMap((row) =>
+        instances.includes(row.instance) ? [[row.instance, row] as const] : [],
       ),
     )
 
@@ -250,19 +258,81 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
 
   const matchTickets: EscrowStore['matchTickets'] = async (_db, tickets, step) => {
     const positions = [...tickets.session.keys()]
+    if (step === 'unpriced') {
+      const runs = positions.flatMap((position) => runOf(ticketAt(tickets, position)) ?? [])
+      await splitRuns(_db, [...new Set(runs)])
+    }
     const exact = matchBy(tickets, { positions, step, isMatch: isSameMoment })
+    const open = positions.filter((position) => !exact.has(position))
+    const ofRuns = step === 'booked' ? matchRuns(tickets, open) : new Map<number, MatchSum>()
     const near = matchBy(tickets, {
-      positions: positions.filter((position) => !exact.has(position)),
+      positions: open.filter((position) => !ofRuns.has(position)),
       step,
       isMatch: isNear,
     })
-    const matches = [...exact, ...near]
     return {
-      sums: matches.map(([position, row]) =>
-        toSum(tickets, position, { ...row, drawn: drawnBy.get(row.id) ?? null }),
-      ),
-      unmatched: positions.filter((position) => !exact.has(position) && !near.has(position)),
+      sums: [
+        ...[...exact, ...near].map(([position, row]) =>
+          toSum(tickets, position, { ...row, drawn: drawnBy.get(row.id) ?? null }),
+        ),
+        ...ofRuns.values(),
+      ],
+      unmatched: open.filter((position) => !ofRuns.has(position) && !near.has(position)),
     }
+  }
+
+  /** The run that has a ticket's number. */
+  const runOf = (ticket: TicketRow): StoredRun | undefined =>
+    authorisationsOf(ticket)
+      .filter((row): row is StoredRun => row.run !== undefined)
+      .filter(
+        (row) =>
+          row.sessionId === ticket.sessionId &&
+          openCalls(row).some(
+            ({ sequence, signedMicros }) =>
+              sequence === ticket.sequence && signedMicros === ticket.signedMicros,
+          ),
+      )
+      .toSorted((a, b) => compare(a.sequence, b.sequence) || compare(a.id, b.id))[0]
+
+  // Each ticket finds its run among those that were there before: two with one number do not find two.
+  function matchRuns(tickets: SettlingTickets, positions: readonly number[]) {
+    const found = positions.flatMap((position) => {
+      const ticket = ticketAt(tickets, position)
+      const row = runOf(ticket)
+      return row ? [{ position, ticket, row }] : []
+    })
+    const sums = new Map<number, MatchSum>()
+    const rests = new Map<bigint, StoredRun | null>()
+    for (const { position, ticket, row } of found) {
+      const rest = rests.get(row.id) === undefined ? row : rests.get(row.id)
+      if (!rest || !includesNumber(rest.run.open, ticket.sequence)) continue
+      const next = settleNumber(rest, ticket.sequence)
+      rests.set(row.id, next)
+      replaceOne(row, next)
+      sums.set(position, {
+        ...toSum(tickets, position, { ...row, drawn: null }),
+        bound: usdAttos(rest.bound - (next?.bound ?? 0n)),
+        bookedThrough: next ? row.authorisedAt : row.run.lastAt,
+      })
+    }
+    return sums
+  }
+
+  const splitRuns: EscrowStore['splitRuns'] = async (_db, runs) => {
+    const calls = runs.flatMap((row) => {
+      const { run: _, ...rest } = row
+      return openCalls(row).map((call): StoredAuthorisation => ({
+        ...rest,
+        ...call,
+        isProven: row.isProven || call.sequence < row.sequence,
+        id: ++lastId,
+      }))
+    })
+    for (const row of runs) replaceOne(row, null)
+    for (const call of calls)
+      set(tables.authorisations, call.userId, [...authorisationsOf(call), call])
+    return calls
   }
 
   interface Matching {
@@ -278,6 +348,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
       return authorisationsOf(ticket)
         .filter(
           (row) =>
+            !row.run &&
             row.sessionId === ticket.sessionId &&
             row.sequence === ticket.sequence &&
             row.isTicketed === (step === 'priced') &&
@@ -362,11 +433,12 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
 
   function isDue(row: StoredAuthorisation, due: DueSearch): boolean {
     if (!isWaiting(row)) return false
-    const { sidecarId, authorisedAt } = row
+    const { sidecarId } = row
+    const lastAt = row.run?.lastAt ?? row.authorisedAt
     const clock = tables.clocks.get(sidecarId)
-    if (clock && counts(clock, due) && after(authorisedAt, due.lagSeconds) <= clock) return true
+    if (clock && counts(clock, due) && after(lastAt, due.lagSeconds) <= clock) return true
     const last = tables.sidecars.get(sidecarId)?.lastAuthorisedAt ?? null
-    return last !== null && authorisedAt <= last && last <= idleSince(due)
+    return last !== null && lastAt <= last && last <= idleSince(due)
   }
 
   function* waiting(): Generator<StoredAuthorisation> {
@@ -440,9 +512,10 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     addSessions,
     joinSessions,
     findShared,
-    findHeard,
+    findContacts,
     prove,
     matchTickets,
+    splitRuns,
     insertTicketed,
     insertEarlyTickets,
     takeOldEarlyTickets,
@@ -478,6 +551,17 @@ const comesFirst = (a: PriorCall, b: PriorCall): boolean =>
   a.sequence < b.sequence || (a.sequence === b.sequence && isEarlier(a, b))
 const comesLast = (a: PriorCall, b: PriorCall): boolean =>
   a.sequence > b.sequence || (a.sequence === b.sequence && isEarlier(a, b))
+
+type StoredRun = StoredAuthorisation & Required<Pick<StoredAuthorisation, 'run'>>
+
+/** What is left of a run without one of its numbers; null when that was the last. */
+function settleNumber(row: StoredRun, number: bigint): StoredRun | null {
+  const settled = { ...row, run: { ...row.run, open: removeNumbers(row.run.open, [number]) } }
+  const calls = openCalls(settled)
+  if (calls.length === 0) return null
+  const bound = usdAttos(calls.reduce((sum: bigint, call) => sum + call.bound, 0n))
+  return { ...settled, bound, isProven: row.isProven || number === row.sequence }
+}
 
 const isSameMoment = ({ signedMicros }: StoredAuthorisation, micros: bigint): boolean =>
   signedMicros === micros
@@ -521,5 +605,6 @@ function toSum(
     bound,
     cost,
     latestAt: authorisedAt,
+    bookedThrough: authorisedAt,
   }
 }

@@ -110,8 +110,8 @@ describe('a ticket whose call nobody reported', () => {
         at: begin,
       })
     const prior = { sequence: 3n, seconds: signedMicros / 1_000_000n, nanos: 0 }
-    expect(await join(4n)).toEqual([{ prior, isShared: true }])
-    expect(await join(3n)).toEqual([{ prior: null, isShared: true }])
+    expect(await join(4n)).toEqual([{ prior, isShared: true, sharedAt: null }])
+    expect(await join(3n)).toEqual([{ prior: null, isShared: true, sharedAt: null }])
   })
 
   it('waits for the report while a lease is open', async () => {

@@ -40,7 +40,7 @@ describe('the stores of the escrow', () => {
           await runStoreOperations(inMemory, operations),
         )
       }),
-      { numRuns: 50 },
+      { numRuns: 100 },
     )
   })
 })

@@ -6,6 +6,7 @@ import type {
   StoredAuthorisation,
   UserKey,
 } from '../../../../core/allowances/escrow/port.ts'
+import { toMultirange } from '../../../../core/allowances/escrow/reports/number-ranges.ts'
 import { usdAttos, networkRatio } from '../../../../core/lib/money.ts'
 import type { Db } from '../../../../core/lib/sql.ts'
 import { type SettlingStep, settlingTickets } from '../../../../core/metering/ingest/charges.ts'
@@ -24,9 +25,9 @@ const seconds = fc.nat(2_000)
 const call = fc.record({
   user,
   session: fc.constantFrom('a', 'b'),
-  sequence: fc.nat(2),
+  sequence: fc.nat(4),
   // Microseconds apart, and further than an approximate match may be.
-  micros: fc.constantFrom(0, 1, 2_000_000, 6_000_001),
+  micros: fc.constantFrom(0, 1, 1_000_000, 2_000_000, 6_000_001),
 })
 const authorisation = fc.record({
   call,
@@ -34,6 +35,8 @@ const authorisation = fc.record({
   bound: fc.nat(9),
   at: seconds,
   isApproximate: fc.boolean(),
+  // Of a run, which takes some seconds; 1 for a call.
+  calls: fc.constantFrom(1, 1, 2, 3),
 })
 const tickets = fc.array(fc.record({ call, cost: fc.nat(9) }), { minLength: 1, maxLength: 4 })
 const some = <T>(of: fc.Arbitrary<T>) => fc.array(of, { minLength: 1, maxLength: 3 })
@@ -125,19 +128,40 @@ function createRunner({ store, db, users }: StoreSubject) {
     )
   const toNew = (
     one: typeof authorisation extends fc.Arbitrary<infer T> ? T : never,
-  ): NewAuthorisation => ({
-    ...userOf(one.call.user),
-    sessionId: one.call.session,
-    sequence: BigInt(one.call.sequence),
-    signedMicros: BigInt(start * 1_000 + one.call.micros),
-    sidecarId: one.sidecar,
-    keyId: null,
-    sessionType: 'live',
-    bound: usdAttos(BigInt(one.bound)),
-    authorisedAt: instantOf(one.at),
-    isApproximate: one.isApproximate,
-    isOffline: false,
-  })
+  ): NewAuthorisation => {
+    const [first, micros] = [BigInt(one.call.sequence), BigInt(start * 1_000 + one.call.micros)]
+    const call = {
+      ...userOf(one.call.user),
+      sessionId: one.call.session,
+      sequence: first,
+      signedMicros: micros,
+      sidecarId: one.sidecar,
+      keyId: null,
+      sessionType: 'live',
+      bound: usdAttos(BigInt(one.bound)),
+      authorisedAt: instantOf(one.at),
+      isApproximate: one.isApproximate,
+      isOffline: false,
+    }
+    if (one.calls === 1) return call
+    const numbers = Array.from({ length: one.calls }, (_, index) => index)
+    const last = first + BigInt(one.calls) - 1n
+    const times = numbers.map((index) => micros + BigInt(index) * 1_000_000n)
+    const bounds = numbers.map((index) => usdAttos(BigInt(one.bound + index) * 1_000_000_000n))
+    return {
+      ...call,
+      sequence: last,
+      signedMicros: times.at(-1) ?? micros,
+      bound: usdAttos(bounds.reduce((sum: bigint, bound) => sum + bound, 0n)),
+      isApproximate: false,
+      run: {
+        micros: times,
+        bounds,
+        open: [{ from: first, to: last }],
+        lastAt: instantOf(one.at + 3),
+      },
+    }
+  }
   const show = (one: StoredAuthorisation): string =>
     [
       nameOf(one),
@@ -151,6 +175,7 @@ function createRunner({ store, db, users }: StoreSubject) {
       one.isProven ? 'proven' : '',
       one.isTicketed ? 'ticketed' : '',
       one.isApproximate ? 'approximate' : '',
+      one.run ? `${toMultirange(one.run.open)} ${one.run.micros} ${one.run.lastAt.getTime()}` : '',
     ].join(' ')
   const leasesNow = () => store.findLeases(db, users)
   const showLease = (lease: Lease): string =>
@@ -167,6 +192,7 @@ function createRunner({ store, db, users }: StoreSubject) {
       bound: of.reduce((total: bigint, sum) => total + sum.bound, 0n),
       cost: of.reduce((total: bigint, sum) => total + sum.cost, 0n),
       latest: Math.max(...of.map(({ latestAt }) => latestAt.getTime())) - start,
+      booked: Math.max(...of.map(({ bookedThrough }) => bookedThrough.getTime())) - start,
     }))
     return {
       sums: shown.toSorted((a, b) => (a.key < b.key ? -1 : 1)),
@@ -181,7 +207,10 @@ function createRunner({ store, db, users }: StoreSubject) {
     const authorisations = await store.findDueAuthorisations(db, users, due)
     const orphans = (await leasesNow()).filter(({ endsAt }) => endsAt <= due.at)
     const releasable = await store.findReleasable(db, orphans, due)
-    const ended = authorisations.map((one) => ({
+    const runs = authorisations.filter(({ run }) => run)
+    const split = runs.length > 0 ? await store.splitRuns(db, runs) : []
+    const calls = [...authorisations.filter(({ run }) => !run), ...split]
+    const ended = calls.map((one) => ({
       authorisation: one,
       state: one.isProven ? ('lost' as const) : ('released' as const),
       drawn: null,
@@ -191,7 +220,8 @@ function createRunner({ store, db, users }: StoreSubject) {
     await store.saveLeases(db, { opened: [], changed: [], closed })
     return {
       users: found.map(nameOf),
-      ended: authorisations.map(show),
+      due: authorisations.map(show),
+      split: split.map(show).toSorted(),
       closed: closed.map(showLease).toSorted(),
     }
   }
@@ -228,7 +258,14 @@ function createRunner({ store, db, users }: StoreSubject) {
     const process = { id: sidecar, instance: instances[sidecar] }
     const locked = await store.lockSidecar(db, process, { at, silentSince: at })
     const reportedThrough = (locked?.reportedThrough ?? 0n) + 1n
-    const state = { seenAt: at, reportedThrough, lastAuthorisedAt: at, stopped: false }
+    const state = {
+      seenAt: at,
+      completeAt: at,
+      sharedThrough: at,
+      reportedThrough,
+      lastAuthorisedAt: at,
+      stopped: false,
+    }
     await store.saveSidecar(db, process, state)
     return locked
   }
@@ -240,7 +277,7 @@ function createRunner({ store, db, users }: StoreSubject) {
 
   async function takeEarly(calls: readonly NewAuthorisation[]) {
     const matches = await store.takeEarlyTickets(db, calls)
-    return matches.map((early) => early && early.cost)
+    return matches.map((early) => early && `${early.numbers.join(',')} ${early.cost}`)
   }
 
   return (operation: StoreOperation, index: number): Promise<unknown> => {

@@ -1,0 +1,222 @@
+import { type UsdAttos, divCeil, usdAttos } from '../../../lib/money.ts'
+import type { Account } from '../../account.ts'
+import { type Leases, restOf } from '../leases.ts'
+import { lower } from '../lending.ts'
+import { removeNumbers } from './number-ranges.ts'
+import type {
+  EarlyMatch,
+  Lease,
+  NewAuthorisation,
+  PriorCall,
+  Proof,
+  SessionChange,
+  UserKey,
+} from '../port.ts'
+import { openCalls } from './runs.ts'
+import { totals } from '../session-sums.ts'
+
+/** What reported and reserved calls change: pure but for the account and the leases. */
+
+/** One allowed call, as core reserves it. */
+export interface AuthorisedCall extends Omit<
+  NewAuthorisation,
+  'sidecarId' | 'authorisedAt' | 'run'
+> {
+  /** The application of the signer's state. */
+  readonly app: string
+  /** Wei for so many units; null when it is not known. */
+  readonly price: { readonly wei: bigint; readonly units: bigint } | null
+  /** The signer's time, to the nanosecond. */
+  readonly signed: SignedAt
+}
+
+type SignedAt = Omit<PriorCall, 'sequence'>
+
+/**
+ * Allowed calls of one session with successive numbers, as their sidecar reports them; `sequence` is the highest. Core
+ * computes their times from their ages: a clock of a sidecar may jump.
+ */
+export interface ReportedCalls extends Omit<
+  NewAuthorisation,
+  'sidecarId' | 'authorisedAt' | 'signedMicros' | 'run'
+> {
+  /** Null for calls from an offline budget. */
+  readonly leaseId: string | null
+  /** By call: the signer's time in microseconds, and the bound. */
+  readonly micros: readonly bigint[]
+  readonly bounds: readonly UsdAttos[]
+  /** The signer's times of the first and the last call. */
+  readonly first: SignedAt
+  readonly last: SignedAt
+  /** How long ago they were decided when their sidecar sent the report, in milliseconds. */
+  readonly firstAgeMs: number
+  readonly lastAgeMs: number
+}
+
+/** The microsecond of the signer's time, rounded down. */
+export const microsOf = ({ seconds, nanos }: SignedAt): bigint =>
+  seconds * 1_000_000n + BigInt(Math.floor(nanos / 1_000))
+
+/** Reported calls as they are held, once it is known when and by whom they were made. */
+export function authorisationOf(
+  reported: ReportedCalls,
+  { sidecarId, network, at }: { sidecarId: string; network: UsdAttos; at: Date },
+): NewAuthorisation {
+  const { micros, bounds, firstAgeMs, lastAgeMs } = reported
+  const agoOf = (ms: number): Date => new Date(at.getTime() - ms)
+  const one = {
+    appId: reported.appId,
+    userId: reported.userId,
+    sessionId: reported.sessionId,
+    sequence: reported.sequence,
+    signedMicros: micros.at(-1) ?? microsOf(reported.last),
+    sidecarId,
+    keyId: reported.keyId,
+    sessionType: reported.sessionType,
+    bound: reported.bound,
+    network,
+    authorisedAt: agoOf(firstAgeMs),
+    isApproximate: reported.isApproximate,
+    isOffline: reported.isOffline,
+  }
+  if (micros.length === 1) return one
+  const open = [{ from: lowestOf(reported), to: reported.sequence }]
+  return { ...one, run: { micros, bounds, open, lastAt: agoOf(lastAgeMs) } }
+}
+
+/** The part of an authorisation whose tickets have not come; null when all have. */
+export function withoutEarly(
+  authorisation: NewAuthorisation,
+  early: EarlyMatch | null,
+): NewAuthorisation | null {
+  const { run, bound, network } = authorisation
+  if (!early) return authorisation
+  const open = run ? removeNumbers(run.open, early.numbers) : []
+  if (!run || open.length === 0) return null
+  const held = { ...authorisation, run: { ...run, open } }
+  const left = usdAttos(openCalls(held).reduce((sum: bigint, call) => sum + call.bound, 0n))
+  if (network === undefined) return { ...held, bound: left }
+  return { ...held, bound: left, network: usdAttos(divCeil(network * left, bound)) }
+}
+
+/** Reported calls, what is held for them, and the tickets that came before. */
+export interface Entry {
+  readonly call: ReportedCalls
+  readonly authorisation: NewAuthorisation
+  readonly early: EarlyMatch | null
+  /** Null when all tickets have come. */
+  readonly held: NewAuthorisation | null
+}
+
+/** Up to when the tickets of a session's calls have come: those of a run in any order. */
+export const bookedThrough = ({
+  authorisation: { authorisedAt, run },
+  held,
+}: Pick<Entry, 'authorisation' | 'held'>): Date =>
+  held === null && run ? run.lastAt : authorisedAt
+
+export interface RefusedCall extends UserKey {
+  readonly sessionId: string
+  readonly sequence: bigint
+}
+
+export interface ReturnedLease extends UserKey {
+  readonly leaseId: string
+  /** All that was debited from it, ever. */
+  readonly used: UsdAttos
+}
+
+interface Situation {
+  readonly account: Account
+  readonly leases: Leases
+}
+
+/**
+ * Moves the bounds of reported calls from their lease to what is pending, but for what tickets have settled already. Returns
+ * what the lease covered. Money is held for all of the bound, whatever the lease still has: the calls were allowed.
+ */
+export function moveBound(
+  { userId, leaseId, bound }: Pick<ReportedCalls, 'userId' | 'leaseId' | 'bound'>,
+  held: UsdAttos,
+  { account, leases }: Situation,
+): UsdAttos {
+  const lease = leases.of(userId).find(({ id }) => id === leaseId)
+  const part = lease ? lower(account, lease, bound) : 0n
+  if (lease) leases.put(lease)
+  account.pending = usdAttos(account.pending + held)
+  return usdAttos(part)
+}
+
+/** True for calls that are reported after their lease ended, or was released. */
+export function isLate({ userId, leaseId }: ReportedCalls, leases: Leases, at: Date): boolean {
+  const lease = leases.of(userId).find(({ id }) => id === leaseId)
+  return leaseId !== null && (!lease || isOrphan(lease, at))
+}
+
+const isOrphan = ({ endsAt }: Lease, at: Date): boolean => endsAt <= at
+
+/**
+ * Closes a lease that its sidecar returns, and frees its rest. When more was debited than was reported, the difference stays
+ * lent until the lease's end. Returns what became free.
+ */
+export function takeBack(returned: ReturnedLease, { account, leases }: Situation): UsdAttos {
+  const lease = leases.of(returned.userId).find(({ id }) => id === returned.leaseId)
+  if (!lease) return usdAttos(0n)
+  const unreported = returned.used - lease.used
+  const stays = unreported > 0n ? unreported : 0n
+  const rest = restOf(lease)
+  const free = usdAttos(rest > stays ? rest - stays : 0n)
+  lease.amount = usdAttos(lease.amount - free)
+  account.lent = usdAttos(account.lent - free)
+  if (restOf(lease) === 0n) leases.close(lease)
+  else leases.put(lease)
+  return free
+}
+
+/** What a reserved call adds to its session. */
+export const sessionChangeOf = (
+  call: AuthorisedCall & Pick<NewAuthorisation, 'authorisedAt'> & { readonly instance: string },
+): SessionChange => ({
+  instance: call.instance,
+  appId: call.appId,
+  userId: call.userId,
+  sessionId: call.sessionId,
+  sessionType: call.sessionType,
+  at: call.authorisedAt,
+  calls: [{ sequence: call.sequence, ...call.signed }],
+  added: totals({ authorised: { count: 1, amount: call.bound } }),
+})
+
+/** What reported calls add to their session, with the tickets that came before them. */
+export const reportedChangeOf = (
+  reported: ReportedCalls,
+  early: EarlyMatch | null,
+  { instance, at }: { readonly instance: string; readonly at: Date },
+): SessionChange => ({
+  instance,
+  appId: reported.appId,
+  userId: reported.userId,
+  sessionId: reported.sessionId,
+  sessionType: reported.sessionType,
+  at: new Date(at.getTime() - reported.lastAgeMs),
+  calls: [
+    { sequence: lowestOf(reported), ...reported.first },
+    { sequence: reported.sequence, ...reported.last },
+  ],
+  added: totals({
+    authorised: { count: reported.micros.length, amount: reported.bound },
+    ...(early?.cost && { ticketed: { count: early.priced, amount: early.cost } }),
+  }),
+})
+
+/** The lowest number of reported calls. */
+export const lowestOf = ({ sequence, micros }: ReportedCalls): bigint =>
+  sequence - BigInt(micros.length) + 1n
+
+/** A call, allowed or refused, proves that the one with the number before was signed. */
+export const proofOf = ({ appId, userId, sessionId, sequence }: RefusedCall): Proof => ({
+  appId,
+  userId,
+  sessionId,
+  sequence: sequence - 1n,
+})

@@ -1,0 +1,138 @@
+import type { Session } from './session.ts'
+
+/** A call that was allowed. */
+export interface AllowedCall {
+  /** "" when core reserves it, or when it is paid from the offline budget. */
+  readonly leaseId: string
+  readonly session: SignedState
+  /** Nano-dollars. */
+  readonly bound: number
+  /** Unix milliseconds of the decision. */
+  readonly at: number
+  readonly keyId: string
+  readonly isOffline: boolean
+}
+
+/** The part of the session that core receives. */
+export type SignedState = Pick<
+  Session,
+  'id' | 'sequence' | 'seconds' | 'nanos' | 'type' | 'app' | 'isApproximate' | 'price' | 'units'
+>
+
+/** The user of calls that wait to be reported. */
+export interface CallOwner {
+  readonly clientId: string
+  readonly externalUserId: string
+  /** Those that wait for the lease to be renewed or returned; and how many entries are being reported. */
+  runs: CallRun[] | null
+  reporting: number
+}
+
+/** The session of calls that wait to be reported. */
+export interface RunMemory {
+  /** They, while they can become more. */
+  run: CallRun | null
+}
+
+/** Allowed calls of one session, each with the number after the one before, that wait to be reported together. */
+export interface CallRun {
+  readonly kind: 'calls'
+  account: CallOwner
+  memory: RunMemory
+  leaseId: string
+  keyId: string
+  isOffline: boolean
+  sessionId: string
+  type: Session['type']
+  isApproximate: boolean
+  /** The number of the last call. */
+  sequence: number
+  /** By call: the signer's time, and the bound in nano-dollars. */
+  readonly seconds: number[]
+  readonly nanos: number[]
+  readonly bounds: number[]
+  /** When the first and the last call were decided, in milliseconds of the monotonic clock. */
+  firstAt: number
+  lastAt: number
+}
+
+/** So many wait at a few thousand calls a second. */
+const maxSpare = 10_000
+/** So many at most are one entry of a report. */
+const maxCalls = 100
+
+/**
+ * Runs that are written over and used again. One lives for seconds, until core has answered: long
+ * enough for the collector to move it to the old generation, where freeing it is expensive.
+ */
+export function createRunPool() {
+  const spare: CallRun[] = []
+
+  /** A run of one call that was decided at `at`. */
+  function take(call: AllowedCall, at: number, owner: RunOwner): CallRun {
+    const run = spare.pop() ?? newRun(owner)
+    const { session } = call
+    run.account = owner.account
+    run.memory = owner.memory
+    run.leaseId = call.leaseId
+    run.keyId = call.keyId
+    run.isOffline = call.isOffline
+    run.sessionId = session.id
+    run.type = session.type
+    run.isApproximate = session.isApproximate
+    for (const list of [run.seconds, run.nanos, run.bounds]) list.length = 0
+    run.firstAt = at
+    extendRun(run, call, at)
+    return run
+  }
+
+  /** The caller must not read the run afterwards. */
+  function giveBack(run: CallRun): void {
+    if (spare.length < maxSpare) spare.push(run)
+  }
+
+  return { take, giveBack }
+}
+
+/** True when a call may join a run: it has the next number and the same payer. */
+export function continuesRun(run: CallRun, call: AllowedCall): boolean {
+  const { session } = call
+  return (
+    session.sequence === run.sequence + 1 &&
+    call.leaseId === run.leaseId &&
+    call.keyId === run.keyId &&
+    call.isOffline === run.isOffline &&
+    session.type === run.type &&
+    !session.isApproximate &&
+    !run.isApproximate &&
+    run.bounds.length < maxCalls
+  )
+}
+
+export function extendRun(run: CallRun, { session, bound }: AllowedCall, at: number): void {
+  run.sequence = session.sequence
+  run.seconds.push(session.seconds)
+  run.nanos.push(session.nanos)
+  run.bounds.push(bound)
+  run.lastAt = at
+}
+
+type RunOwner = Pick<CallRun, 'account' | 'memory'>
+
+const newRun = ({ account, memory }: RunOwner): CallRun => ({
+  kind: 'calls',
+  account,
+  memory,
+  leaseId: '',
+  keyId: '',
+  isOffline: false,
+  sessionId: '',
+  type: '',
+  isApproximate: false,
+  sequence: 0,
+  seconds: [],
+  nanos: [],
+  bounds: [],
+  firstAt: 0,
+  lastAt: 0,
+})
