@@ -47,6 +47,8 @@ export interface TokenIds {
 const lookupMs = 800
 const maxKeys = 200
 const reportMs = 1_500
+/** A slow core's lease pays for the calls that follow the one that gave up. */
+const lendMs = 3_000
 const recordMs = 1_000
 const ingestMs = 8_000
 
@@ -161,20 +163,21 @@ export type CoreClient = ReturnType<typeof createCoreClient>
 
 function createEscrowCore(
   client: EscrowServiceClient,
-  { watched, whilePresent, isAway }: Presence,
+  { watched, whilePresent, within, isAway }: Presence,
   headers: Readonly<Record<string, string>>,
 ): EscrowCore {
-  const lend = whilePresent(unary(client.lend.bind(client)))
+  const lend = whilePresent(unary(client.lend.bind(client)), lookupMs)
   const reserve = whilePresent(unary(client.reserve.bind(client)))
   const report = watched(unary(client.report.bind(client)))
   return {
-    lend: (request) => lend(request, { deadlineMs: lookupMs, headers }),
+    lend: (request) => lend(request, { deadlineMs: lendMs, headers }),
     reserve: (request) => reserve(request, { deadlineMs: lookupMs, headers }),
     // A heartbeat is as short as what decisions wait for; applying a batch may take longer.
     report: (request) => {
       const isHeartbeat = request.number === 0n && !request.stopped
       return report(request, { deadlineMs: isHeartbeat ? lookupMs : reportMs, headers })
     },
+    within: (work) => within(work, lookupMs),
     isAway,
   }
 }

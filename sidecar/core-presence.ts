@@ -7,6 +7,8 @@ type Call<Request, Response> = (request: Request, options: CallOptions) => Promi
 /** A call that core has not answered. Times are milliseconds for which this process ran. */
 interface Flight {
   readonly sentAt: number
+  /** When nothing has been heard for so long, core is away. */
+  readonly silenceMs: number
   readonly deadlineMs: number
   readonly abort: AbortController
 }
@@ -48,22 +50,21 @@ export function createPresence({ mono, every }: PresenceClock = systemClock) {
   }
 
   function endMissed(): void {
-    for (const { sentAt, deadlineMs, abort } of flights) {
-      if (ranMs - sentAt < deadlineMs) continue
-      if (heardAt <= sentAt) isAway = true
-      abort.abort()
+    for (const { sentAt, silenceMs, deadlineMs, abort } of flights) {
+      if (ranMs - sentAt >= silenceMs && heardAt <= sentAt) isAway = true
+      if (ranMs - sentAt >= deadlineMs) abort.abort()
     }
     if (flights.size > 0) return
     stopTicks?.()
     stopTicks = null
   }
 
-  function start(deadlineMs: number): Flight {
+  function start(deadlineMs: number, silenceMs = deadlineMs): Flight {
     if (!stopTicks) {
       tickedAt = mono()
       stopTicks = every(tickMs, tick)
     }
-    const flight = { sentAt: now(), deadlineMs, abort: new AbortController() }
+    const flight = { sentAt: now(), silenceMs, deadlineMs, abort: new AbortController() }
     flights.add(flight)
     return flight
   }
@@ -73,10 +74,13 @@ export function createPresence({ mono, every }: PresenceClock = systemClock) {
     isAway = false
   }
 
-  /** The call, by whose outcome core is there or away. */
-  function watched<Request, Response>(call: Call<Request, Response>): Call<Request, Response> {
+  /** The call, by whose outcome core is there or away; away after `silenceMs` where that is before the deadline. */
+  function watched<Request, Response>(
+    call: Call<Request, Response>,
+    silenceMs?: number,
+  ): Call<Request, Response> {
     return async (request, options) => {
-      const flight = start(options.deadlineMs)
+      const flight = start(options.deadlineMs, silenceMs)
       const deadlineMs = options.deadlineMs + pausedMs
       try {
         const response = await call(request, {
@@ -97,15 +101,32 @@ export function createPresence({ mono, every }: PresenceClock = systemClock) {
   }
 
   /** The same, failing at once while core is away. */
-  function whilePresent<Request, Response>(call: Call<Request, Response>): Call<Request, Response> {
-    const watchedCall = watched(call)
+  function whilePresent<Request, Response>(
+    call: Call<Request, Response>,
+    silenceMs?: number,
+  ): Call<Request, Response> {
+    const watchedCall = watched(call, silenceMs)
     return async (request, options) => {
       if (isAway) throw new DomainError('UNAVAILABLE', 'core is away')
       return watchedCall(request, options)
     }
   }
 
-  return { watched, whilePresent, isAway: () => isAway }
+  /** Waits for what core is asked for, and no longer than `ms`. The work goes on, so that its answer is of use later. */
+  async function within<T>(work: Promise<T>, ms: number): Promise<T> {
+    const wait = start(ms)
+    const { promise, reject } = Promise.withResolvers<never>()
+    wait.abort.signal.addEventListener('abort', () =>
+      reject(new DomainError('UNAVAILABLE', 'core has not answered in time')),
+    )
+    try {
+      return await Promise.race([work, promise])
+    } finally {
+      flights.delete(wait)
+    }
+  }
+
+  return { watched, whilePresent, within, isAway: () => isAway }
 }
 
 export type Presence = ReturnType<typeof createPresence>

@@ -12,6 +12,8 @@ export interface EscrowCore {
   lend(request: LendRequest): Promise<LendResponse>
   reserve(request: ReserveRequest): Promise<ReserveResponse>
   report(request: ReportRequest): Promise<ReportResponse>
+  /** Waits for what core is asked for as long as a decision may. Throws UNAVAILABLE then; the work goes on. */
+  within<T>(work: Promise<T>): Promise<T>
   /** True from the first call or heartbeat that fails until one succeeds. */
   isAway(): boolean
 }

@@ -30,7 +30,7 @@ export interface Debit {
 }
 
 export interface LeasesOptions {
-  readonly core: Pick<EscrowCore, 'lend'>
+  readonly core: Pick<EscrowCore, 'lend' | 'within'>
   readonly process: SidecarProcess
   readonly accounts: Accounts
   readonly versions: Versions
@@ -91,22 +91,21 @@ export function createLeases(options: LeasesOptions) {
 
   /**
    * Opens or renews the lease of a user, and learns what core says of them. One at a time for each
-   * user; callers that ask for no session share it. Throws when core does not answer.
+   * user; callers that ask for no session share it. Throws when core does not answer while a
+   * decision may wait; an answer that comes later serves the calls that follow.
    */
   async function lend(account: Account, query: LendQuery): Promise<LendAnswer | null> {
     if (account.lending && !query.session) {
-      await account.lending
+      await core.within(account.lending)
       return null
     }
-    while (account.lending) await account.lending.catch(() => undefined)
-    const flight = lendNow(account, query)
-    account.lending = flight
-    try {
-      return await flight
-    } finally {
+    while (account.lending) await core.within(account.lending.catch(() => undefined))
+    const flight = lendNow(account, query).finally(() => {
       account.lending = null
       if (account.isRecalled || reports.isRefused()) giveBack(account)
-    }
+    })
+    account.lending = flight
+    return core.within(flight)
   }
 
   async function lendNow(account: Account, query: LendQuery): Promise<LendAnswer> {

@@ -17,13 +17,17 @@ function world() {
     },
   })
   const waiting: PromiseWithResolvers<string>[] = []
-  const call = presence.watched((_request: null, { signal }: CallOptions) => {
+  const call = (_request: null, { signal }: CallOptions) => {
     const answer = Promise.withResolvers<string>()
     signal?.addEventListener('abort', () => answer.reject(outage(status.CANCELLED)))
     waiting.push(answer)
     return answer.promise
-  })
-  const send = () => call(null, options).catch((error: DomainError) => error.reason)
+  }
+  const sendWith = (by: CallOptions, silenceMs?: number) =>
+    presence
+      .watched(call, silenceMs)(null, by)
+      .catch((error: DomainError) => error.reason)
+  const send = () => sendWith(options)
 
   /** The process runs again after `ms`: first its timers, then what has arrived for it. */
   async function pass(ms: number, arrived: () => void = () => {}): Promise<void> {
@@ -38,7 +42,7 @@ function world() {
     for (let passed = 0; passed < ms; passed += 50) await pass(50)
   }
 
-  return { presence, waiting, send, pass, run }
+  return { presence, waiting, send, sendWith, pass, run }
 }
 
 const outage = (code: status): DomainError =>
@@ -100,6 +104,26 @@ describe('the presence of core', () => {
     await heartbeat
     expect(presence.isAway()).toBe(false)
     expect(await decide(null, options)).toBe('answer')
+  })
+
+  it('returns with an answer that comes after the silence that ended it', async () => {
+    const { presence, waiting, run, sendWith } = world()
+    const answer = sendWith({ deadlineMs: 3_000 }, 800)
+    await run(850)
+    expect(presence.isAway()).toBe(true)
+    waiting[0]?.resolve('late')
+    expect(await answer).toBe('late')
+    expect(presence.isAway()).toBe(false)
+  })
+
+  it('is waited for no longer than a decision may, while the work goes on', async () => {
+    const { presence, run } = world()
+    const work = Promise.withResolvers<string>()
+    const waited = presence.within(work.promise, 800).catch((error: DomainError) => error.reason)
+    await run(850)
+    expect(await waited).toBe('UNAVAILABLE')
+    work.resolve('late')
+    expect(await presence.within(work.promise, 800)).toBe('late')
   })
 
   it('does not end by a refusal', async () => {

@@ -1,10 +1,12 @@
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { DomainError } from '../../../proto/errors.ts'
 import {
   type LendRequest,
   LendResponse,
 } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { createAccounts } from '../../../sidecar/accounts/accounts.ts'
 import { noRate } from '../../../sidecar/accounts/bounds.ts'
+import type { EscrowCore } from '../../../sidecar/accounts/escrow-core.ts'
 import { createLeases } from '../../../sidecar/accounts/leases.ts'
 import type { Reports } from '../../../sidecar/accounts/reports.ts'
 import { createVersions } from '../../../sidecar/identity/cached-state.ts'
@@ -12,30 +14,14 @@ import { createVersions } from '../../../sidecar/identity/cached-state.ts'
 const users = 100
 const passMs = 200
 
-it('renews leases that were opened together apart from each other, each in its time', async () => {
+/** The leases of a sidecar before a core in the hands of a test. */
+function world(core: Pick<EscrowCore, 'lend' | 'within'>) {
   const clock = { ms: 0 }
   const mono = () => clock.ms
-  let renewals = 0
   const versions = createVersions({ max: users })
   const accounts = createAccounts({ versions, ttlSeconds: 10, max: users, mono })
   const leases = createLeases({
-    core: {
-      lend: async ({ calls }: LendRequest) => {
-        renewals += calls.length
-        return LendResponse.fromPartial({
-          answers: calls.map(({ externalUserId }) => ({
-            userId: externalUserId,
-            active: true,
-            remainingUsdAttos: '0',
-            lease: {
-              id: `of ${externalUserId}`,
-              amountUsdAttos: `1${'0'.repeat(18)}`,
-              seconds: 30,
-            },
-          })),
-        })
-      },
-    },
+    core,
     process: { id: 'sidecar', instance: 'instance' },
     accounts,
     versions,
@@ -51,21 +37,18 @@ it('renews leases that were opened together apart from each other, each in its t
         return answer
       },
   })
-  const all = Array.from({ length: users }, (_, n) => accounts.accountOf(`app:user-${n}`))
-  await Promise.all(all.map((account) => leases.lend(account, { bound: 0 })))
-  const perPass: number[] = []
-  for (; clock.ms < 60_000; clock.ms += passMs) {
-    for (const account of all) {
-      if (account.lease) leases.debit(account, account.lease, { bound: 0, at: clock.ms })
-      expect(accounts.isCurrent(account, clock.ms)).toBe(true)
-    }
-    const before = renewals
-    await leases.renewDue()
-    perPass.push(renewals - before)
-  }
-  expect(Math.max(...perPass)).toBeLessThanOrEqual(10)
-  expect(renewals).toBeLessThan(users * 10)
-})
+  return { clock, accounts, leases }
+}
+
+const answerTo = ({ calls }: LendRequest): LendResponse =>
+  LendResponse.fromPartial({
+    answers: calls.map(({ externalUserId }) => ({
+      userId: externalUserId,
+      active: true,
+      remainingUsdAttos: '0',
+      lease: { id: `of ${externalUserId}`, amountUsdAttos: `1${'0'.repeat(18)}`, seconds: 30 },
+    })),
+  })
 
 const noReports = {
   join: async () => {},
@@ -74,3 +57,50 @@ const noReports = {
   flush: async () => {},
   isRefused: () => false,
 } as unknown as Reports
+
+describe('leases', () => {
+  it('that were opened together are renewed apart from each other, each in its time', async () => {
+    let renewals = 0
+    const { clock, accounts, leases } = world({
+      within: (work) => work,
+      lend: async (request) => {
+        renewals += request.calls.length
+        return answerTo(request)
+      },
+    })
+    const all = Array.from({ length: users }, (_, n) => accounts.accountOf(`app:user-${n}`))
+    await Promise.all(all.map((account) => leases.lend(account, { bound: 0 })))
+    const perPass: number[] = []
+    for (; clock.ms < 60_000; clock.ms += passMs) {
+      for (const account of all) {
+        if (account.lease) leases.debit(account, account.lease, { bound: 0, at: clock.ms })
+        expect(accounts.isCurrent(account, clock.ms)).toBe(true)
+      }
+      const before = renewals
+      await leases.renewDue()
+      perPass.push(renewals - before)
+    }
+    expect(Math.max(...perPass)).toBeLessThanOrEqual(10)
+    expect(renewals).toBeLessThan(users * 10)
+  })
+
+  it('that core lends after a decision gave up pay for the next one', async () => {
+    const answered = Promise.withResolvers<void>()
+    let requests = 0
+    const { accounts, leases } = world({
+      within: () => Promise.reject(new DomainError('UNAVAILABLE', 'core has not answered in time')),
+      lend: async (request) => {
+        requests += 1
+        await answered.promise
+        return answerTo(request)
+      },
+    })
+    const account = accounts.accountOf('app:user')
+    for (let decision = 0; decision < 2; decision++)
+      await expect(leases.lend(account, { bound: 1 })).rejects.toThrow('not answered in time')
+    answered.resolve()
+    await account.lending
+    expect(leases.covers(account, { bound: 1, at: 0 })).toBe(true)
+    expect(requests).toBe(1)
+  })
+})

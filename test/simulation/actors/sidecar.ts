@@ -169,6 +169,7 @@ export function createSidecars({ plan, scheduler, network, core, mutation }: Sid
         remember(
           call(request.number === 0n ? heartbeatTimeoutMs : rpcMs, (to) => to.report(request)),
         ),
+      within: (work) => work,
       isAway: () => isAway,
     }
     return { core: client, rate: () => rate }
