@@ -1,4 +1,4 @@
-import { plainArray } from '../lib/copy-sql.ts'
+import { uuids } from '../lib/copy-sql.ts'
 import { type Db, many, prepared, sql } from '../lib/sql.ts'
 import type { UserPeriods } from '../metering/rating/port.ts'
 import { type AppId, type UserId, userId } from '../platform/ids.ts'
@@ -28,7 +28,7 @@ export async function readPeriods(
       sql`
     select w.user_id, (extract(epoch from p.starts_at) * 1000)::float8 as start_ms,
            (extract(epoch from p.ends_at) * 1000)::float8 as end_ms, v.id as terms_id
-    from unnest(${plainArray(users.map((user) => user.appId))}::uuid[], ${plainArray(users.map((user) => user.userId))}::uuid[])
+    from unnest(${uuids(users.map((user) => user.appId))}::uuid[], ${uuids(users.map((user) => user.userId))}::uuid[])
       as w (app_id, user_id)
     cross join lateral (
       select starts_at, ends_at, plan_id, plan_version

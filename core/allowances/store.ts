@@ -1,9 +1,12 @@
 import {
   type RowBuffer,
+  byteas,
   copyRows,
   createRowBuffer,
-  uuidBytes,
-  plainArray,
+  instants,
+  int8s,
+  numerics,
+  uuids,
 } from '../lib/copy-sql.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import type { Period } from '../lib/time.ts'
@@ -138,7 +141,7 @@ export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<A
     select b.*
     from (
       select app_id, user_id
-      from unnest(${plainArray(apps)}::uuid[], ${plainArray(ids)}::uuid[]) as u (app_id, user_id)
+      from unnest(${uuids(apps)}::uuid[], ${uuids(ids)}::uuid[]) as u (app_id, user_id)
       order by user_id) w
     cross join lateral (
       select app_id, user_id, seq, balance_attos, granted_attos, topup_attos, consumed_attos, overage_attos, expired_attos,
@@ -202,7 +205,7 @@ async function openCredits(db: Db, users: readonly UserKey[]): Promise<CreditRow
            (extract(epoch from g.expires_at) * 1000)::float8 as expires_ms,
            (extract(epoch from g.expired_at) * 1000)::float8 as expired_ms,
            (extract(epoch from g.created_at) * 1000)::float8 as created_ms
-    from unnest(${plainArray(users.map((user) => user.appId))}::uuid[], ${plainArray(users.map((user) => user.userId))}::uuid[])
+    from unnest(${uuids(users.map((user) => user.appId))}::uuid[], ${uuids(users.map((user) => user.userId))}::uuid[])
       as w (app_id, user_id)
     cross join lateral (
       select user_id, id, kind, source, feature_key, amount_attos, remaining_attos, priority, effective_at, expires_at,
@@ -226,9 +229,9 @@ export async function insertBalances(
       sql`
     insert into balances (app_id, user_id, period_start, period_end, period_counts_from, updated_at)
     select app_id, user_id, period_start, period_end, period_start, ${at}::timestamptz
-    from unnest(${plainArray(users.map((user) => user.appId))}::uuid[], ${plainArray(users.map((user) => user.userId))}::uuid[],
-                ${plainArray(users.map((user) => iso(user.start)))}::timestamptz[],
-                ${plainArray(users.map((user) => iso(user.end)))}::timestamptz[])
+    from unnest(${uuids(users.map((user) => user.appId))}::uuid[], ${uuids(users.map((user) => user.userId))}::uuid[],
+                ${instants(users.map((user) => user.start))}::timestamptz[],
+                ${instants(users.map((user) => user.end))}::timestamptz[])
       as u (app_id, user_id, period_start, period_end)
     on conflict do nothing
     returning user_id`,
@@ -290,8 +293,6 @@ async function insertCredits(db: Db, accounts: readonly Account[]): Promise<void
       ${column((row) => row.credit.expiresAt)}::timestamptz[], ${column((row) => row.credit.createdAt)}::timestamptz[])`)
 }
 
-const iso = (instant: Date | null): string | null => instant && instant.toISOString()
-
 async function updateCredits(db: Db, accounts: readonly Account[]): Promise<void> {
   const rows = creditsIn(accounts, 'changed')
   if (rows.length === 0) return
@@ -299,9 +300,9 @@ async function updateCredits(db: Db, accounts: readonly Account[]): Promise<void
     update grants g
     set remaining_attos = changed.remaining_attos, expired_at = changed.expired_at
     from unnest(
-      ${plainArray(rows.map((row) => row.account.appId))}::uuid[], ${plainArray(rows.map((row) => row.account.userId))}::uuid[],
-      ${plainArray(rows.map((row) => row.credit.id))}::uuid[], ${plainArray(rows.map((row) => row.credit.remaining))}::numeric[],
-      ${plainArray(rows.map((row) => iso(row.credit.expiredAt)))}::timestamptz[])
+      ${uuids(rows.map((row) => row.account.appId))}::uuid[], ${uuids(rows.map((row) => row.account.userId))}::uuid[],
+      ${uuids(rows.map((row) => row.credit.id))}::uuid[], ${numerics(rows.map((row) => row.credit.remaining))}::numeric[],
+      ${instants(rows.map((row) => row.credit.expiredAt))}::timestamptz[])
       as changed (app_id, user_id, id, remaining_attos, expired_at)
     where g.app_id = changed.app_id and g.user_id = changed.user_id and g.id = changed.id`)
 }
@@ -331,18 +332,18 @@ async function updateBalances(db: Db, accounts: readonly Account[], at: Date): P
         period_start = head.period_start, period_end = head.period_end,
         period_counts_from = head.period_counts_from, period_consumed_attos = head.period_consumed,
         lent_attos = head.lent, pending_attos = head.pending, lend_after = head.lend_after,
-        late_until = head.late_until, booked_through = head.booked_through, head_hash = decode(head.head_hash, 'hex'),
+        late_until = head.late_until, booked_through = head.booked_through, head_hash = head.head_hash,
         updated_at = ${at}
     from unnest(
-      ${plainArray(column((a) => a.appId))}::uuid[], ${plainArray(column((a) => a.userId))}::uuid[], ${plainArray(column((a) => a.seq))}::bigint[],
-      ${plainArray(column((a) => a.balance))}::numeric[], ${plainArray(column((a) => a.granted))}::numeric[],
-      ${plainArray(column((a) => a.topup))}::numeric[], ${plainArray(column((a) => a.consumed))}::numeric[],
-      ${plainArray(column((a) => a.overage))}::numeric[], ${plainArray(column((a) => a.expired))}::numeric[],
-      ${plainArray(column((a) => iso(a.periodStart)))}::timestamptz[], ${plainArray(column((a) => iso(a.periodEnd)))}::timestamptz[],
-      ${plainArray(column((a) => iso(a.periodCountsFrom)))}::timestamptz[], ${plainArray(column((a) => a.periodConsumed))}::numeric[],
-      ${plainArray(column((a) => a.lent))}::numeric[], ${plainArray(column((a) => a.pending))}::numeric[],
-      ${plainArray(column((a) => iso(a.lendAfter)))}::timestamptz[], ${plainArray(column((a) => iso(a.lateUntil)))}::timestamptz[],
-      ${plainArray(column((a) => iso(a.bookedThrough)))}::timestamptz[], ${plainArray(column((a) => a.head))}::text[])
+      ${uuids(column((a) => a.appId))}::uuid[], ${uuids(column((a) => a.userId))}::uuid[], ${int8s(column((a) => a.seq))}::bigint[],
+      ${numerics(column((a) => a.balance))}::numeric[], ${numerics(column((a) => a.granted))}::numeric[],
+      ${numerics(column((a) => a.topup))}::numeric[], ${numerics(column((a) => a.consumed))}::numeric[],
+      ${numerics(column((a) => a.overage))}::numeric[], ${numerics(column((a) => a.expired))}::numeric[],
+      ${instants(column((a) => a.periodStart))}::timestamptz[], ${instants(column((a) => a.periodEnd))}::timestamptz[],
+      ${instants(column((a) => a.periodCountsFrom))}::timestamptz[], ${numerics(column((a) => a.periodConsumed))}::numeric[],
+      ${numerics(column((a) => a.lent))}::numeric[], ${numerics(column((a) => a.pending))}::numeric[],
+      ${instants(column((a) => a.lendAfter))}::timestamptz[], ${instants(column((a) => a.lateUntil))}::timestamptz[],
+      ${instants(column((a) => a.bookedThrough))}::timestamptz[], ${byteas(column((a) => a.head))}::bytea[])
       as head (app_id, user_id, seq, balance, granted, topup, consumed, overage, expired, period_start, period_end,
                period_counts_from, period_consumed, lent, pending, lend_after, late_until, booked_through, head_hash)
     where b.app_id = head.app_id and b.user_id = head.user_id`)
@@ -404,10 +405,9 @@ const entryColumns = `app_id, user_id, seq, kind, amount_attos, overage_attos, b
 export async function insertEntries(db: Db, accounts: readonly Account[]): Promise<void> {
   const rows = createRowBuffer(new ArrayBuffer(entryBytes * accounts.length))
   for (const account of accounts) {
-    const [app, user] = [uuidBytes(account.appId), uuidBytes(account.userId)]
     for (const entry of account.entries) {
       account.head = hashEntry(account, account.head, entry)
-      writeEntry(rows, { app, user, entry, hash: account.head })
+      writeEntry(rows, account, { entry, hash: account.head })
     }
   }
   await copyRows(db, `ledger_entries (${entryColumns})`, rows.slice(0, rows.end()))
@@ -415,17 +415,18 @@ export async function insertEntries(db: Db, accounts: readonly Account[]): Promi
 
 function writeEntry(
   rows: RowBuffer,
-  { app, user, entry, hash }: { app: Buffer; user: Buffer; entry: Entry; hash: string },
+  { appId: app, userId: user }: UserKey,
+  { entry, hash }: { entry: Entry; hash: string },
 ): void {
   rows.row(17)
-  rows.uuid(app)
-  rows.uuid(user)
+  rows.hex(app)
+  rows.hex(user)
   rows.int8(entry.seq)
   rows.text(entry.kind)
   rows.numeric(String(entry.amount))
   rows.numeric(String(entry.overage))
   rows.numeric(String(entry.balanceAfter))
-  rows.uuid(uuidBytes(entry.causeId))
+  rows.hex(entry.causeId)
   rows.instant(entry.createdAt.getTime() * 1000)
   if (entry.tickets === undefined) rows.none()
   else rows.int4(entry.tickets)
@@ -435,8 +436,8 @@ function writeEntry(
   if (entry.ratesKnownAt) rows.instant(entry.ratesKnownAt.getTime() * 1000)
   else rows.none()
   if (entry.ticketsHash === null) rows.none()
-  else rows.bytes(Buffer.from(entry.ticketsHash, 'hex'))
-  rows.bytes(Buffer.from(hash, 'hex'))
+  else rows.hex(entry.ticketsHash)
+  rows.hex(hash)
 }
 
 function writeDraws(rows: RowBuffer, draws: readonly Draw[]): void {
@@ -445,7 +446,7 @@ function writeDraws(rows: RowBuffer, draws: readonly Draw[]): void {
     rows.none()
     return
   }
-  rows.array('uuid', draws, ({ creditId }) => rows.uuid(uuidBytes(creditId)))
+  rows.array('uuid', draws, ({ creditId }) => rows.hex(creditId))
   rows.array('numeric', draws, ({ amount }) => rows.numeric(String(amount)))
 }
 

@@ -30,6 +30,8 @@ export interface RowBuffer {
   /** The 16 bytes that start at `from`. */
   readonly uuid: (bytes: Uint8Array, from?: number) => void
   readonly bytes: (value: Uint8Array) => void
+  /** Bytes from hexadecimal text; dashes are skipped, so that it takes the text of a UUID. */
+  readonly hex: (value: string) => void
   /** An array of one dimension; `write` writes each of its elements, which are of this type. */
   readonly array: <T>(type: ArrayElement, values: readonly T[], write: (value: T) => void) => void
   /** Bytes of `source` that are encoded already. */
@@ -43,7 +45,14 @@ export interface RowBuffer {
 }
 
 /** The object identifiers of types that arrays are made of. */
-const elementTypes = { uuid: 2950, numeric: 1700 } as const
+const elementTypes = {
+  bytea: 17,
+  int8: 20,
+  text: 25,
+  timestamptz: 1184,
+  numeric: 1700,
+  uuid: 2950,
+} as const
 export type ArrayElement = keyof typeof elementTypes
 
 const firstBytes = 1024 * 1024
@@ -124,6 +133,14 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
     for (let i = from; i < from + 16; i++) buffer[at++] = value[i] ?? 0
   }
 
+  function hex(value: string): void {
+    room(4 + (value.length >> 1))
+    const start = at + 4
+    const end = writeHex(buffer, start, value)
+    word(end - start, at)
+    at = end
+  }
+
   function array<T>(type: ArrayElement, values: readonly T[], write: (value: T) => void): void {
     room(24)
     const start = at
@@ -140,6 +157,7 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
     numeric,
     int8,
     uuid,
+    hex,
     array,
     bytes: (value) => {
       length(value.length)
@@ -188,6 +206,25 @@ function writeAscii(buffer: Buffer, at: number, value: string): boolean {
     buffer[at + i] = code
   }
   return true
+}
+
+const dash = 45
+/** The value of each hexadecimal digit by its character code; -1 for other characters. */
+const nibbles = Int8Array.from({ length: 128 }, (_, code) => {
+  const digit = String.fromCharCode(code).toLowerCase()
+  return '0123456789abcdef'.indexOf(digit)
+})
+
+/** Writes the bytes of hexadecimal text without its dashes. Returns where they end. */
+function writeHex(buffer: Buffer, at: number, value: string): number {
+  let end = at
+  for (let i = 0; i < value.length; i += 2) {
+    if (value.charCodeAt(i) === dash) i += 1
+    const [high, low] = [nibbles[value.charCodeAt(i)] ?? -1, nibbles[value.charCodeAt(i + 1)] ?? -1]
+    if (high < 0 || low < 0) throw new Error('not hexadecimal')
+    buffer[end++] = (high << 4) | low
+  }
+  return end
 }
 
 const minus = 0x4000
@@ -270,8 +307,44 @@ function* chunks(rows: Buffer): Generator<Buffer> {
   yield trailer
 }
 
-/** The 16 bytes of a UUID's text. */
-export const uuidBytes = (text: string): Buffer => Buffer.from(text.replaceAll('-', ''), 'hex')
+/**
+ * Array parameters in Postgres's binary format: the driver sends a buffer as binary.
+ *
+ * Gains: Postgres takes 0.7 us to parse a UUID in a text array, and a row of an account, its credit, its hour and its
+ * session has 13 of them beside 30 numbers and 7 instants; the `ingest, each ticket of another user` row of
+ * `npm run bench` shows it. Plain version: an array as the parameter, which test/core/lib/copy.test.ts holds these against.
+ */
+export const uuids = (values: readonly string[]): Buffer =>
+  binaryArray('uuid', values, (rows, value) => rows.hex(value))
+
+export const texts = (values: readonly string[]): Buffer =>
+  binaryArray('text', values, (rows, value) => rows.text(value))
+
+/** Decimals: integers, or text in plain notation. */
+export const numerics = (values: readonly (bigint | number | string)[]): Buffer =>
+  binaryArray('numeric', values, (rows, value) => rows.numeric(String(value)))
+
+export const int8s = (values: readonly (bigint | number)[]): Buffer =>
+  binaryArray('int8', values, (rows, value) => rows.int8(value))
+
+export const instants = (values: readonly (Date | null)[]): Buffer =>
+  binaryArray('timestamptz', values, (rows, value) => rows.instant(value.getTime() * 1000))
+
+/** Bytes, from hexadecimal text. */
+export const byteas = (values: readonly (string | null)[]): Buffer =>
+  binaryArray('bytea', values, (rows, value) => rows.hex(value))
+
+const elementBytes = 20
+
+function binaryArray<T extends NonNullable<unknown>>(
+  type: ArrayElement,
+  values: readonly (T | null)[],
+  write: (rows: RowBuffer, value: T) => void,
+): Buffer {
+  const rows = createRowBuffer(new ArrayBuffer(24 + values.length * elementBytes))
+  rows.array(type, values, (value) => (value === null ? rows.none() : write(rows, value)))
+  return rows.slice(4, rows.end())
+}
 
 /**
  * Array parameters in Postgres's text format ('{...}').

@@ -1,4 +1,4 @@
-import { type RowBuffer, createRowBuffer, uuidBytes } from '../../lib/copy-sql.ts'
+import { type RowBuffer, createRowBuffer } from '../../lib/copy-sql.ts'
 import { quickInteger } from '../../lib/decimal.ts'
 import { getOrInsert } from '../../lib/maps.ts'
 import type { EthRate, Wei } from '../../lib/money.ts'
@@ -139,14 +139,12 @@ export interface TicketRest {
   readonly aheadMs: number
 }
 
-/** Writes the second parts of a batch's rows; the user and the price of many tickets are encoded once. */
+/** Writes the second parts of a batch's rows; the price of many tickets is encoded once. */
 export function restWriter(
   out: RowBuffer,
   { chargeId, at }: { readonly chargeId: string; readonly at: Date },
 ) {
-  const charge = uuidBytes(chargeId)
   const parts = createRowBuffer(new ArrayBuffer(firstBytes))
-  const users = new Map<Subject, Buffer>()
   const prices = new Map<TicketPrice | null, Buffer>()
 
   function part(write: () => void): Buffer {
@@ -155,12 +153,6 @@ export function restWriter(
     return parts.slice(start, parts.end())
   }
 
-  const ofUser = (subject: Subject): Buffer =>
-    part(() => {
-      parts.uuid(uuidBytes(subject.appId))
-      parts.uuid(uuidBytes(subject.userId))
-    })
-
   const ofPrice = (price: TicketPrice | null): Buffer =>
     part(() => {
       if (price === null) {
@@ -168,7 +160,7 @@ export function restWriter(
       } else {
         parts.int8(price.rateId)
         parts.numeric(String(price.cost))
-        parts.uuid(charge)
+        parts.hex(chargeId)
         optional(price.retail, price.cost)
         optional(price.platformFee, 0n)
         optional(price.platformWei, 0n)
@@ -183,9 +175,9 @@ export function restWriter(
 
   return ({ subject, price, sale, replayed, aheadMs }: TicketRest): void => {
     if (prices.size >= maxPrices) prices.clear()
-    const user = getOrInsert(users, subject, () => ofUser(subject))
     const priced = getOrInsert(prices, price, () => ofPrice(price))
-    out.copy(user, 0, user.length)
+    out.hex(subject.appId)
+    out.hex(subject.userId)
     out.copy(priced, 0, priced.length)
     if (price === null || sale.termsId === null) out.none()
     else out.int8(sale.termsId)

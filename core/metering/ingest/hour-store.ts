@@ -1,4 +1,4 @@
-import { plainArray, textArray } from '../../lib/copy-sql.ts'
+import { int8s, numerics, texts, uuids } from '../../lib/copy-sql.ts'
 import { type DecimalSum, decimalText } from '../../lib/decimal.ts'
 import { type Db, type Statement, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
@@ -38,14 +38,14 @@ export function hoursStatement(sums: readonly HourSums[]): Statement {
     select app_id, user_id, to_timestamp(hour_ms / 1000), pipeline, model_id, tickets, unpriced, fee, cost, markup,
            platform_fee, platform_wei, secs, pixels
     from unnest(
-      ${plainArray(column((s) => s.subject.appId))}::uuid[], ${plainArray(column((s) => s.subject.userId))}::uuid[],
-      ${plainArray(column((s) => s.hourMs))}::bigint[], ${textArray(column((s) => s.feature.pipeline))}::text[],
-      ${textArray(column((s) => s.feature.modelId))}::text[], ${plainArray(column((s) => s.tickets))}::bigint[],
-      ${plainArray(column((s) => s.unpriced))}::bigint[], ${plainArray(column((s) => s.fee))}::numeric[],
-      ${plainArray(column((s) => s.cost))}::numeric[], ${plainArray(column((s) => s.markup))}::numeric[],
-      ${plainArray(column((s) => s.platformFee))}::numeric[], ${plainArray(column((s) => s.platformWei))}::numeric[],
-      ${plainArray(column((s) => decimalText(s.billableSecs)))}::numeric[],
-      ${plainArray(column((s) => s.pixels))}::numeric[]) with ordinality
+      ${uuids(column((s) => s.subject.appId))}::uuid[], ${uuids(column((s) => s.subject.userId))}::uuid[],
+      ${int8s(column((s) => s.hourMs))}::bigint[], ${texts(column((s) => s.feature.pipeline))}::text[],
+      ${texts(column((s) => s.feature.modelId))}::text[], ${int8s(column((s) => s.tickets))}::bigint[],
+      ${int8s(column((s) => s.unpriced))}::bigint[], ${numerics(column((s) => s.fee))}::numeric[],
+      ${numerics(column((s) => s.cost))}::numeric[], ${numerics(column((s) => s.markup))}::numeric[],
+      ${numerics(column((s) => s.platformFee))}::numeric[], ${numerics(column((s) => s.platformWei))}::numeric[],
+      ${numerics(column((s) => decimalText(s.billableSecs)))}::numeric[],
+      ${numerics(column((s) => s.pixels))}::numeric[]) with ordinality
       as b (app_id, user_id, hour_ms, pipeline, model_id, tickets, unpriced, fee, cost, markup, platform_fee, platform_wei,
             secs, pixels, position)
     order by position

@@ -1,7 +1,16 @@
 import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { copyRows, createRowBuffer, uuidBytes } from '../../../core/lib/copy-sql.ts'
+import {
+  byteas,
+  copyRows,
+  createRowBuffer,
+  instants,
+  int8s,
+  numerics,
+  texts,
+  uuids,
+} from '../../../core/lib/copy-sql.ts'
 import { type Pool, createPool, tx } from '../../../core/lib/sql.ts'
 import { createDatabase } from '../../support/postgres.ts'
 
@@ -59,7 +68,7 @@ describe('rows for COPY', () => {
           rows.int8(large)
           rows.boolean(yes)
           rows.instant(micros)
-          rows.uuid(uuidBytes(ids[place] ?? ''))
+          rows.hex(ids[place] ?? '')
         })
         await tx(pool, async (db) => {
           await db.query('delete from copied')
@@ -103,5 +112,54 @@ describe('rows for COPY', () => {
       await db.query('rollback to savepoint before')
       expect((await db.query('select 1 as one')).rows).toEqual([{ one: 1 }])
     })
+  })
+})
+
+describe('array parameters', () => {
+  it('arrive as the same arrays of the driver do', async () => {
+    const item = fc.record({
+      words: row.map(({ words }) => words),
+      amount: decimal,
+      large: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
+      at: fc.option(
+        fc.date({ min: new Date(0), max: new Date('2200-01-01'), noInvalidDate: true }),
+      ),
+      id: fc.uuid(),
+      hash: fc.option(
+        fc.uint8Array({ maxLength: 64 }).map((bytes) => Buffer.from(bytes).toString('hex')),
+      ),
+    })
+    await fc.assert(
+      fc.asyncProperty(fc.array(item, { maxLength: 40 }), async (items) => {
+        const column = <T>(value: (of: (typeof items)[number]) => T): T[] => items.map(value)
+        const { rows } = await pool.query(
+          `
+        select $1::text[] = $7::text[] as words, $2::numeric[]::text = $8::numeric[]::text as amount,
+               $3::bigint[] = $9::bigint[] as large, $4::timestamptz[] = $10::timestamptz[] as at,
+               $5::uuid[] = $11::uuid[] as id, $6::bytea[] = $12::bytea[] as hash`,
+          [
+            texts(column((of) => of.words)),
+            numerics(column((of) => of.amount)),
+            int8s(column((of) => of.large)),
+            instants(column((of) => of.at)),
+            uuids(column((of) => of.id)),
+            byteas(column((of) => of.hash)),
+            column((of) => of.words),
+            column((of) => of.amount),
+            column((of) => of.large),
+            column((of) => of.at),
+            column((of) => of.id),
+            column((of) => of.hash && Buffer.from(of.hash, 'hex')),
+          ],
+        )
+        const same = { words: true, amount: true, large: true, at: true, id: true, hash: true }
+        expect(rows).toEqual([same])
+      }),
+      { numRuns: 60 },
+    )
+  })
+
+  it('reject what is not hexadecimal', () => {
+    expect(() => uuids(['0190a5c0-0000-7000-8000-00000000000g'])).toThrow('not hexadecimal')
   })
 })
