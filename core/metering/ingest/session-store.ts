@@ -1,4 +1,4 @@
-import { plainArray, textArray } from '../../lib/copy-sql.ts'
+import { int8s, numerics, plainArray, textArray, texts, uuids } from '../../lib/copy-sql.ts'
 import { decimalText } from '../../lib/decimal.ts'
 import { type Db, type Statement, many, one, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
@@ -53,29 +53,23 @@ const maxRangeBytes = 24 + maxRanges * 21
 export function sessionsStatement(sums: readonly SessionSums[]): Statement {
   const column = <T>(value: (row: SessionSums) => T): T[] => sums.map(value)
   return sql`
-    with batch as materialized (
+    with batch as not materialized (
       select *
       from unnest(
-        ${plainArray(column((s) => s.subject.appId))}::uuid[], ${plainArray(column((s) => s.subject.userId))}::uuid[],
-        ${textArray(column((s) => s.session.sessionId))}::text[], ${textArray(column((s) => s.session.manifestId))}::text[],
-        ${textArray(column((s) => s.session.appName))}::text[], ${textArray(column((s) => s.session.feature.pipeline))}::text[],
-        ${textArray(column((s) => s.session.feature.modelId))}::text[], ${plainArray(column((s) => s.firstMicros))}::bigint[],
-        ${plainArray(column((s) => s.lastMicros))}::bigint[], ${plainArray(column((s) => s.tickets))}::bigint[],
-        ${plainArray(column((s) => s.unpriced))}::bigint[], ${plainArray(column((s) => s.fee))}::numeric[],
-        ${plainArray(column((s) => s.cost))}::numeric[], ${plainArray(column((s) => s.markup))}::numeric[],
-        ${plainArray(column((s) => s.platformFee))}::numeric[], ${plainArray(column((s) => s.platformWei))}::numeric[],
-        ${plainArray(column((s) => decimalText(s.billableSecs)))}::numeric[],
-        ${plainArray(column((s) => s.pixels))}::numeric[], ${plainArray(column((s) => s.late))}::bigint[],
+        ${uuids(column((s) => s.subject.appId))}::uuid[], ${uuids(column((s) => s.subject.userId))}::uuid[],
+        ${texts(column((s) => s.session.sessionId))}::text[], ${texts(column((s) => s.session.manifestId))}::text[],
+        ${texts(column((s) => s.session.appName))}::text[], ${texts(column((s) => s.session.feature.pipeline))}::text[],
+        ${texts(column((s) => s.session.feature.modelId))}::text[], ${int8s(column((s) => s.firstMicros))}::bigint[],
+        ${int8s(column((s) => s.lastMicros))}::bigint[], ${int8s(column((s) => s.tickets))}::bigint[],
+        ${int8s(column((s) => s.unpriced))}::bigint[], ${numerics(column((s) => s.fee))}::numeric[],
+        ${numerics(column((s) => s.cost))}::numeric[], ${numerics(column((s) => s.markup))}::numeric[],
+        ${numerics(column((s) => s.platformFee))}::numeric[], ${numerics(column((s) => s.platformWei))}::numeric[],
+        ${numerics(column((s) => decimalText(s.billableSecs)))}::numeric[],
+        ${numerics(column((s) => s.pixels))}::numeric[], ${int8s(column((s) => s.late))}::bigint[],
         ${textArray(column((s) => multirange(s.sequences)))}::int8multirange[],
-        ${plainArray(column((s) => s.tickets - new Set(s.sequences).size))}::bigint[]) with ordinality
+        ${int8s(column((s) => s.tickets - countDistinct(s.sequences)))}::bigint[]) with ordinality
         as b (app_id, user_id, session_id, manifest_id, app_name, pipeline, model_id, first_micros, last_micros, tickets,
               unpriced, fee, cost, markup, platform_fee, platform_wei, secs, pixels, late, seen, replayed, position)
-    ), repeated as (
-      select b.position::integer - 1 as position,
-             (s.seen * b.seen - int8multirange(int8range(0, s.closed_below)))::text as ranges
-      from batch b
-      join ticket_sessions s on s.app_id = b.app_id and s.user_id = b.user_id and s.session_id = b.session_id
-      where s.seen && b.seen
     ), written as (
       insert into ticket_sessions as s (
         app_id, user_id, session_id, manifest_id, app_name, pipeline, model_id, started_at, last_at, ticket_count,
@@ -122,7 +116,19 @@ export function sessionsStatement(sums: readonly SessionSums[]): Statement {
               select coalesce(sum(upper(r) - lower(r)), 0)
               from unnest(excluded.seen * int8multirange(int8range(0, s.closed_below))) as r))
             else s.closed_count end
-      returning app_id, user_id, session_id, pg_column_size(seen) as bytes
+      returning app_id, user_id, session_id, irregular, pg_column_size(seen) as bytes
+    ), repeated as (
+      -- A repeated number makes its session irregular. This reads such sessions, which are few, as they were before.
+      select b.position::integer - 1 as position,
+             (s.seen * b.seen - int8multirange(int8range(0, s.closed_below)))::text as ranges
+      from written w
+      join batch b on b.app_id = w.app_id and b.user_id = w.user_id and b.session_id = w.session_id
+      cross join lateral (
+        select seen, closed_below
+        from ticket_sessions
+        where app_id = w.app_id and user_id = w.user_id and session_id = w.session_id
+        offset 0) s
+      where w.irregular and s.seen && b.seen
     )
     select position, ranges, null::uuid as app_id, null::uuid as user_id, null::text as session_id
     from repeated
@@ -360,6 +366,10 @@ export async function rebuildSessions(
         from tickets t
         where t.app_id = s.app_id and t.user_id = s.user_id and t.session_id = s.session_id)`)
 }
+
+/** Most sessions have one ticket in a batch of many users. */
+export const countDistinct = (numbers: readonly bigint[]): number =>
+  numbers.length < 2 ? numbers.length : new Set(numbers).size
 
 /** A set of numbers as Postgres writes a multirange: `{[0,3),[5,6)}`. The numbers may repeat, in any order. */
 export function multirange(numbers: readonly bigint[]): string {

@@ -54,6 +54,7 @@ import {
   type SessionSums,
   addSessions,
   closeHoles,
+  countDistinct,
   rangesOf,
   sessionsStatement,
 } from './session-store.ts'
@@ -345,7 +346,7 @@ function replayedTickets(
 ): ReadonlySet<number> {
   const suspects = new Map<Session | undefined, { ranges: [bigint, bigint][]; seen: Set<bigint> }>()
   for (const { session, sequences } of sessions) {
-    if (new Set(sequences).size < sequences.length)
+    if (countDistinct(sequences) < sequences.length)
       suspects.set(session, { ranges: [], seen: new Set() })
   }
   for (const { position, ranges } of repeated) {
