@@ -18,7 +18,8 @@ export interface NamedUser {
 /** Users by auth id. Users of known apps are provisioned when new; those of an unknown app are absent. */
 export type ResolveSubjects = (users: readonly NamedUser[]) => Promise<ReadonlyMap<string, Subject>>
 
-const maxSubjects = 20_000
+/** As many as rating keeps (`maxTimelines`): more than the largest batch can name, so that users who come in turn are found. */
+const maxSubjects = 100_000
 // A subject never becomes another user. The time only evicts users who have stopped signing.
 const ttlMs = 10 * 60_000
 
