@@ -710,6 +710,14 @@ describe('the books', () => {
     ).toMatch(/grants_remaining_within/)
   })
 
+  it('keep what each charge changes out of indexes, which it would rewrite', async () => {
+    const { rows } = await core.sql.query(`
+      select indexname
+      from pg_indexes
+      where tablename in ('grants', 'balances') and indexdef ~ '(_attos|seq|_hash|_through|updated_at)\\M'`)
+    expect(rows).toEqual([])
+  })
+
   const seed = Number(process.env['TEST_SEED'] ?? randomInt(2 ** 31 - 1))
   const users = ['ada', 'bob', 'eve']
   const user = fc.constantFrom(...users)
