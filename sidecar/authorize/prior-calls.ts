@@ -1,12 +1,14 @@
 import { type Bounds, longestBefore } from '../accounts/bounds.ts'
 import type { Clocks } from '../accounts/escrow-core.ts'
 import type { Leases } from '../accounts/leases.ts'
+import type { Reports } from '../accounts/reports.ts'
 import type { FirstCall, SessionMemory } from '../accounts/session-calls.ts'
 import { createSingleFlight } from '../identity/cached-state.ts'
 import type { PaidCall } from './payments.ts'
 
 export interface PriorCallsDeps {
   readonly leases: Pick<Leases, 'lend'>
+  readonly reports: Pick<Reports, 'reported'>
   readonly memory: SessionMemory
   readonly bounds: Bounds
   readonly clocks: Pick<Clocks, 'sleep'>
@@ -30,7 +32,7 @@ const anyNumber = Number.MAX_SAFE_INTEGER
  * remembered, so that a state which is sent again and again costs one request to core. Each call of
  * a shared session needs its own.
  */
-export function createPriorCalls({ leases, memory, bounds, clocks }: PriorCallsDeps) {
+export function createPriorCalls({ leases, reports, memory, bounds, clocks }: PriorCallsDeps) {
   const learnOnce = createSingleFlight<KnownCalls>()
 
   /** The bound of a call that `boundOf` has answered with `no_prior_call`. */
@@ -64,6 +66,8 @@ export function createPriorCalls({ leases, memory, bounds, clocks }: PriorCallsD
 
   /** Core's answer about an unseen session. The report of another process may be under way. */
   async function askUnseen(call: PaidCall): Promise<KnownCalls> {
+    // Calls of the session that wait to be reported were forgotten here, and are not known to core yet.
+    await reports.reported(call.account)
     for (let tries = 1; ; tries++) {
       const known = await ask(call, anyNumber)
       if (known.prior || known.isShared || known.unheardMs === 0 || tries === maxTries) return known

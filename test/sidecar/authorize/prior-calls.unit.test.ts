@@ -1,0 +1,46 @@
+import { expect, it } from 'vitest'
+import { createAccounts } from '../../../sidecar/accounts/accounts.ts'
+import { createBounds } from '../../../sidecar/accounts/bounds.ts'
+import { readSession } from '../../../sidecar/accounts/session.ts'
+import { createSessionMemory } from '../../../sidecar/accounts/session-calls.ts'
+import { createPriorCalls } from '../../../sidecar/authorize/prior-calls.ts'
+import { LendAnswer } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+import { createVersions } from '../../../sidecar/identity/cached-state.ts'
+import { firstCall } from '../signer-bodies.ts'
+import { vectorNow } from '../support.ts'
+
+it('reports the calls of a user before it asks core about a session that was forgotten', async () => {
+  const steps: string[] = []
+  const versions = createVersions({ max: 10 })
+  const accounts = createAccounts({ versions, ttlSeconds: 10, max: 10, mono: () => 0 })
+  const memory = createSessionMemory({ max: 10 })
+  const rate = { nanosPerWei: 1, attosPerEth: 10n ** 27n, observedAt: 0, isRaised: false }
+  const priorCalls = createPriorCalls({
+    leases: {
+      lend: async () => {
+        steps.push('ask')
+        return LendAnswer.fromPartial({
+          priorCall: { sequence: 2n, seconds: BigInt(vectorNow - 9), nanos: 0 },
+        })
+      },
+    },
+    reports: { reported: async () => void steps.push('report') },
+    memory,
+    bounds: createBounds({ memory, rate, untyped: null, unheardMs: () => 0 }),
+    clocks: { sleep: async () => {} },
+  })
+  const body = firstCall({
+    state: {
+      SequenceNumber: 3,
+      LastUpdate: new Date(vectorNow * 1_000).toISOString(),
+      InitialPricePerUnit: 10,
+      InitialPixelsPerUnit: 1,
+    },
+  })
+  const session = readSession(body.state, JSON.stringify(body))
+  if (!session) throw new Error('no session')
+  const account = accounts.accountOf('acme:alice')
+  const call = { account, session, identity: undefined as never, at: 0 }
+  expect(await priorCalls.boundByCore(call)).toBe(90)
+  expect(steps).toEqual(['report', 'ask'])
+})
