@@ -17,7 +17,10 @@ import type {
   StoredAuthorisation,
   UserKey,
 } from '../../../../core/allowances/escrow/port.ts'
-import { includesNumber, removeNumbers } from '../../../../core/allowances/escrow/reports/number-ranges.ts'
+import {
+  includesNumber,
+  removeNumbers,
+} from '../../../../core/allowances/escrow/reports/number-ranges.ts'
 import { openCalls } from '../../../../core/allowances/escrow/reports/runs.ts'
 import { sumSessions } from '../../../../core/allowances/escrow/session-sums.ts'
 import type {
