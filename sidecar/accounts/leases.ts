@@ -45,6 +45,8 @@ export interface LeasesOptions {
 /** Stops this much before core's own end: clocks and pauses may differ. */
 const marginMs = 2_000
 const idleMs = 10_000
+/** Between two renewals of leases whose time has come. */
+const roundMs = 1_000
 /** How long nothing is lent after core lent nothing. */
 const reserveMs = 5_000
 /** Core holds the users of a request until it has answered. */
@@ -58,6 +60,7 @@ export function createLeases(options: LeasesOptions) {
   const { core, process, accounts, versions, reports, rate, mono } = options
   const open = new Map<string, Account>()
   const totals = { lent: 0, spent: 0, returned: 0 }
+  let roundAt = 0
   const nextShare = createShares()
   const lendCall = options.gather<LendCall, LendAnswer>({ send: sendCalls, max: maxCalls })
 
@@ -198,12 +201,15 @@ export function createLeases(options: LeasesOptions) {
   }
 
   /**
-   * Renews leases in use of which half is spent, or whose time to be renewed has come. Reports their
-   * calls before, so that core lends by what is really left.
+   * Renews leases in use of which half is spent, and once a second those whose time to be renewed has
+   * come: a transaction of many costs little more than one of few. Reports their calls before, so that
+   * core lends by what is really left.
    */
   async function renewDue(): Promise<void> {
     const at = mono()
-    const due = [...open.values()].filter((account) => isDue(account, at))
+    const isRound = at >= roundAt
+    if (isRound) roundAt = at + roundMs
+    const due = [...open.values()].filter((account) => isDue(account, at, isRound))
     if (due.length === 0) return
     for (const account of due) reports.takeRuns(account)
     await reports.flush()
@@ -213,9 +219,9 @@ export function createLeases(options: LeasesOptions) {
     await Promise.all(due.map(renew))
   }
 
-  function isDue({ lease, lending }: Account, at: number): boolean {
+  function isDue({ lease, lending }: Account, at: number, isRound: boolean): boolean {
     if (!lease || lending || lease.usedAt + idleMs <= at) return false
-    return lease.used >= lease.renewAbove || lease.renewAt <= at
+    return lease.used >= lease.renewAbove || (isRound && lease.renewAt <= at)
   }
 
   /** Stops spending from all leases. */

@@ -80,7 +80,9 @@ describe('leases', () => {
       await leases.renewDue()
       perPass.push(renewals - before)
     }
-    expect(Math.max(...perPass)).toBeLessThanOrEqual(10)
+    // Once a second, over half of the period of 7.5 s.
+    expect(Math.max(...perPass)).toBeLessThanOrEqual(40)
+    expect(perPass.filter((count) => count > 0).length).toBeLessThanOrEqual(60)
     expect(renewals).toBeLessThan(users * 10)
   })
 
