@@ -5,34 +5,35 @@ import { count as inWords } from '../table.ts'
 import { type Usage, usedUs } from './paid-call-parts.ts'
 import type { Run } from './paid-call-run.ts'
 
-const [warmMs, windowMs] = [2_000, 6_000]
+/** Longer than the time between two renewals of a lease, with which its calls are reported. */
+const [warmMs, windowMs] = [3_000, 8_000]
 
 interface Window {
   readonly used: Usage
   readonly writes: Writes
 }
 
+/**
+ * What a call takes while calls go on: a round of its own would open sessions and leases again. Idle backends
+ * publish late, at both ends of the window alike.
+ */
+export async function observe(
+  { circle, call }: Run,
+  { perSecond, tickets }: { readonly perSecond: number; readonly tickets: 'pushed' | 'kept' },
+): Promise<Window> {
+  const running = call({ calls: (perSecond * (2 * warmMs + windowMs)) / 1_000, perSecond, tickets })
+  await sleep(warmMs)
+  const [before, writes, at] = [circle.usage(), await readWrites(circle.pool), performance.now()]
+  await sleep(windowMs)
+  const calls = (perSecond * (performance.now() - at)) / 1000
+  const used = usedUs(before, circle.usage(), calls)
+  const written = writesEach(writes, await readWrites(circle.pool), calls)
+  await running
+  return { used, writes: written }
+}
+
 /** Prints what each step takes of each process, and what it writes, for a call. */
-export async function profile(
-  bench: Bench,
-  { circle, call, push, settle }: Run,
-  perSecond: number,
-) {
-  const seconds = (2 * warmMs + windowMs) / 1000
-
-  /** Within a longer run, so that what idle backends have not published yet is the same at both ends. */
-  async function observe(tickets: 'pushed' | 'kept'): Promise<Window> {
-    const running = call({ calls: perSecond * seconds, perSecond, tickets })
-    await sleep(warmMs)
-    const [before, writes, at] = [circle.usage(), await readWrites(circle.pool), performance.now()]
-    await sleep(windowMs)
-    const calls = (perSecond * (performance.now() - at)) / 1000
-    const used = usedUs(before, circle.usage(), calls)
-    const written = writesEach(writes, await readWrites(circle.pool), calls)
-    await running
-    return { used, writes: written }
-  }
-
+export async function profile(bench: Bench, run: Run, perSecond: number) {
   const print = (name: string, { used, writes }: Window): void =>
     bench.say(
       [
@@ -42,10 +43,10 @@ export async function profile(
       ].join('\n'),
     )
 
-  const decided = await observe('kept')
-  await push()
-  const paid = await observe('pushed')
-  await settle()
+  const decided = await observe(run, { perSecond, tickets: 'kept' })
+  await run.push()
+  const paid = await observe(run, { perSecond, tickets: 'pushed' })
+  await run.settle()
   print('decision and report', decided)
   print('ticket and settlement, the difference', {
     used: difference(paid.used, decided.used),
@@ -54,7 +55,7 @@ export async function profile(
   print('paid call', paid)
 }
 
-const difference = (all: Usage, part: Usage): Usage =>
+export const difference = (all: Usage, part: Usage): Usage =>
   new Map([...all].map(([name, value]) => [name, value - (part.get(name) ?? 0)]))
 
 /** Rows written so far by table and kind, transactions and bytes of write-ahead log. */

@@ -13,8 +13,6 @@ export const userCount = 2_000
 // As many keys as fit into the argument of a process.
 const peerKeys = 1_000
 const settledMs = 30_000
-/** After so many, core knows of every call. */
-export const reportedMs = 500
 
 /** The circle beside a bare server and the peer, after every part has done everything once. */
 export async function openRun(bench: Bench) {

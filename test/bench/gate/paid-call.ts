@@ -1,19 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type Figures, type Helper, figure } from '../helper.ts'
 import type { Bench, Finding } from '../row.ts'
 import { median, middleHalf, pairedRatio } from '../stats.ts'
 import { count as inWords } from '../table.ts'
 import { connections, portOf } from './parts.ts'
-import { type Usage, totalOf, usedUs } from './paid-call-parts.ts'
-import { profile } from './paid-call-profile.ts'
-import {
-  type CallOptions,
-  type Run,
-  openRun,
-  refusalsIn,
-  reportedMs,
-  userCount,
-} from './paid-call-run.ts'
+import { type Usage, totalOf } from './paid-call-parts.ts'
+import { difference, observe, profile } from './paid-call-profile.ts'
+import { type CallOptions, type Run, openRun, refusalsIn, userCount } from './paid-call-run.ts'
 
 const rates = [
   { perSecond: 1_000, decisionUs: 150, paidUs: 250, p99ByPeer: 1.3 },
@@ -49,45 +41,11 @@ function noteTail(tail: Tail, figures: Figures): void {
   tail.p99.push(figure(figures, 'p99Ms'))
 }
 
-/** Rounds by turns of the bare server, the peer, decisions alone, their tickets, and paid calls. */
+/** Processor time in windows while calls go on; then rounds by turns of the bare server, the peer, decisions and paid calls. */
 async function atRate(bench: Bench, run: Run, rate: Rate): Promise<Finding[]> {
   const { perSecond } = rate
-  const { circle, bare, peer } = run
-  const [rounds, seconds] = bench.quick ? [1, 2] : [4, 3]
-  const calls = perSecond * seconds
-  const tails = { bare: newTail(), peer: newTail(), decided: newTail(), paid: newTail() }
-  const used = { decided: [] as Usage[], ticket: [] as Usage[], paid: [] as Usage[] }
-  const beside = async (of: 'bare' | 'peer', server: Helper): Promise<void> =>
-    noteTail(
-      tails[of],
-      await run.ask({
-        of,
-        ports: [portOf(server)],
-        connections,
-        calls,
-        perSecond,
-        tickets: 'forgotten',
-      }),
-    )
-  const measure = async (into: Usage[], work: () => Promise<void>): Promise<void> => {
-    const before = circle.usage()
-    await work()
-    into.push(usedUs(before, circle.usage(), calls))
-  }
-  for (let round = 0; round < rounds; round++) {
-    await beside('bare', bare)
-    await beside('peer', peer)
-    await measure(used.decided, async () => {
-      noteTail(tails.decided, await run.call({ calls, perSecond, tickets: 'kept' }))
-      await sleep(reportedMs)
-    })
-    await measure(used.ticket, run.push)
-    await measure(used.paid, async () => {
-      noteTail(tails.paid, await run.call({ calls, perSecond, tickets: 'pushed' }))
-      await sleep(reportedMs)
-      await run.settle()
-    })
-  }
+  const used = await useAtRate(bench, run, perSecond)
+  const tails = await tailsAtRate(bench, run, perSecond)
   const at = `at ${inWords(perSecond)}/s`
   const others = `bare ${describeTail(tails.bare)}; peer ${describeTail(tails.peer)}`
   const decidedUs = used.decided.map((usage) => totalOf(usage, 'sidecar'))
@@ -117,6 +75,47 @@ async function atRate(bench: Bench, run: Run, rate: Rate): Promise<Finding[]> {
       detail: `${describeTail(tails.decided)}; while tickets arrive ${describeTail(tails.paid)}; ${others}`,
     },
   ]
+}
+
+async function useAtRate(bench: Bench, run: Run, perSecond: number) {
+  const used = { decided: [] as Usage[], ticket: [] as Usage[], paid: [] as Usage[] }
+  for (let window = 0; window < (bench.quick ? 1 : 3); window++) {
+    const decided = await observe(run, { perSecond, tickets: 'kept' })
+    await run.push()
+    const paid = await observe(run, { perSecond, tickets: 'pushed' })
+    await run.settle()
+    used.decided.push(decided.used)
+    used.paid.push(paid.used)
+    used.ticket.push(difference(paid.used, decided.used))
+  }
+  return used
+}
+
+async function tailsAtRate(bench: Bench, run: Run, perSecond: number) {
+  const [rounds, seconds] = bench.quick ? [1, 2] : [4, 3]
+  const calls = perSecond * seconds
+  const tails = { bare: newTail(), peer: newTail(), decided: newTail(), paid: newTail() }
+  const beside = async (of: 'bare' | 'peer', server: Helper): Promise<void> =>
+    noteTail(
+      tails[of],
+      await run.ask({
+        of,
+        ports: [portOf(server)],
+        connections,
+        calls,
+        perSecond,
+        tickets: 'forgotten',
+      }),
+    )
+  for (let round = 0; round < rounds; round++) {
+    await beside('bare', run.bare)
+    await beside('peer', run.peer)
+    noteTail(tails.decided, await run.call({ calls, perSecond, tickets: 'kept' }))
+    await run.push()
+    noteTail(tails.paid, await run.call({ calls, perSecond, tickets: 'pushed' }))
+    await run.settle()
+  }
+  return tails
 }
 
 /** `sidecar 38, core 120, PostgreSQL 260 us`. */
