@@ -25,7 +25,9 @@ export interface SessionCalls extends RunMemory {
   paidUntil: number
   /** The highest number whose refusal was reported; -1 for none. */
   refused: number
-  /** True when the latest call had the number after the highest one, and no other process serves the session. */
+  /** True once a call of it was allowed here. */
+  hasCalls: boolean
+  /** True when the latest call followed another one here, and no other process serves the session. */
   isNext: boolean
 }
 
@@ -71,9 +73,14 @@ export function createSessionMemory({ max }: { readonly max: number }) {
     const { sequence, seconds, nanos } = session
     const call = { sequence, seconds, nanos }
     const calls = find(owner, session.id)
-    if (!calls) return adopt(owner, session.id, call)
+    if (!calls) {
+      const adopted = adopt(owner, session.id, call)
+      adopted.hasCalls = true
+      return adopted
+    }
     owner.latest = calls
-    calls.isNext = sequence === calls.top.sequence + 1 && !isShared(session.id)
+    calls.isNext = calls.hasCalls && sequence === calls.top.sequence + 1 && !isShared(session.id)
+    calls.hasCalls = true
     if (sequence > calls.top.sequence) {
       calls.before = calls.top
       calls.top = call
@@ -97,6 +104,7 @@ const newCalls = (id: string, top: FirstCall): SessionCalls => ({
   top,
   paidUntil: 0,
   refused: -1,
+  hasCalls: false,
   isNext: false,
   run: null,
 })

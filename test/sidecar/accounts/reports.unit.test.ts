@@ -438,6 +438,16 @@ describe('calls of a session that follow each other', () => {
     expect([account.reporting, reports.unreported()]).toEqual([0, 0])
   })
 
+  it('are reported with the next flush when core named the one before, not this process', async () => {
+    const { account, memory, reports, requests, addNext, numbers, session } = world()
+    memory.extend(account, session.id, { sequence: 6, seconds: 1_006, nanos: 0 })
+    addNext(7)
+    await reports.flush()
+    addNext(8)
+    await reports.flush()
+    expect(requests.flatMap(numbers)).toEqual([[7, 7]])
+  })
+
   it('of a shared session are reported with the next flush', async () => {
     const { memory, reports, requests, addNext, numbers, session } = world()
     addNext(0)
