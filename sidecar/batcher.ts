@@ -20,7 +20,7 @@ interface Waiting<Call, Answer> {
 const quietMs = 2
 const longestMs = 50
 /** So many requests may be in flight: a cold user does not wait for a slow answer to others. */
-const quietInFlight = 4
+const quietInFlight = 8
 
 /**
  * Sends a call at once while nothing is in flight. While something is, calls are gathered until

@@ -114,7 +114,8 @@ export function createPresence({ mono, every }: PresenceClock = systemClock) {
 
   /** Waits for what core is asked for, and no longer than `ms`. The work goes on, so that its answer is of use later. */
   async function within<T>(work: Promise<T>, ms: number): Promise<T> {
-    const wait = start(ms)
+    // A wait for several calls shows nothing about one.
+    const wait = start(ms, Infinity)
     const { promise, reject } = Promise.withResolvers<never>()
     wait.abort.signal.addEventListener('abort', () =>
       reject(new DomainError('UNAVAILABLE', 'core has not answered in time')),

@@ -32,13 +32,17 @@ export interface Program {
 export const leanEnvironment = (): Record<string, string> => ({ ...environment, ...definedEnv() })
 
 /**
- * Runs a program in place of this process, under its own options and in `leanEnvironment`. Where a
+ * Runs a program in place of this process, under its own options, those of this process, and in `leanEnvironment`. Where a
  * process cannot be replaced the program runs in this one.
  */
 export async function replaceProcess({ file, nodeOptions }: Program): Promise<number> {
   const path = fileURLToPath(file)
   if (process.execve)
-    process.execve(process.execPath, [process.execPath, ...nodeOptions, path], leanEnvironment())
+    process.execve(
+      process.execPath,
+      [process.execPath, ...nodeOptions, ...process.execArgv, path],
+      leanEnvironment(),
+    )
   await import(file.href)
   // It ends by a signal.
   await once(process, 'exit')

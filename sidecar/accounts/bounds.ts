@@ -178,4 +178,4 @@ function billedSince(calls: SessionCalls, sequence: number): FirstCall | null {
 
 // Time inside a promised window was debited with the promise.
 const paidTime = (until: number, prior: FirstCall): FirstCall =>
-  until > prior.seconds ? { sequence: prior.sequence, seconds: until, nanos: 0 } : prior
+  until > prior.seconds ? { ...prior, seconds: until, nanos: 0 } : prior

@@ -60,6 +60,8 @@ export interface CallRun {
 const maxSpare = 10_000
 /** So many at most are one entry of a report. */
 const maxCalls = 100
+/** From the first to the last decision. */
+const longestMs = 10_000
 
 /**
  * Runs that are written over and used again. One lives for seconds, until core has answered: long
@@ -94,8 +96,8 @@ export function createRunPool() {
   return { take, giveBack }
 }
 
-/** True when a call may join a run: it has the next number and the same payer. */
-export function continuesRun(run: CallRun, call: AllowedCall): boolean {
+/** True when a call at `at` may join a run: it has the next number and the same payer. */
+export function continuesRun(run: CallRun, call: AllowedCall, at: number): boolean {
   const { session } = call
   return (
     session.sequence === run.sequence + 1 &&
@@ -105,7 +107,8 @@ export function continuesRun(run: CallRun, call: AllowedCall): boolean {
     session.type === run.type &&
     !session.isApproximate &&
     !run.isApproximate &&
-    run.bounds.length < maxCalls
+    run.bounds.length < maxCalls &&
+    at - run.firstAt <= longestMs
   )
 }
 

@@ -14,7 +14,7 @@ export interface EscrowCore {
   report(request: ReportRequest): Promise<ReportResponse>
   /** Waits for what core is asked for as long as a decision may. Throws UNAVAILABLE then; the work goes on. */
   within<T>(work: Promise<T>): Promise<T>
-  /** True from the first call or heartbeat that fails until one succeeds. */
+  /** True while core is away (`core-presence.ts`). */
   isAway(): boolean
 }
 

@@ -38,6 +38,8 @@ export interface ReportListener {
 
 const maxEntries = 100_000
 const maxBatch = 2_000
+/** Keeps a report within the size of a message. */
+const maxCalls = 20_000
 /** A report of so many holds decisions up for a millisecond at most. */
 const flushAt = 250
 const maxRefused = 10_000
@@ -84,9 +86,10 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
     if (call.isOffline) offlineCalls++
     const at = ageMono()
     const { run } = memory
-    if (run && continuesRun(run, call)) return extendRun(run, call, at)
+    if (run && !memory.isReplay && continuesRun(run, call, at)) return extendRun(run, call, at)
     const next = pool.take(call, at, { account, memory })
-    memory.run = next
+    // A call after a replay proves the first call with that number, not the replay.
+    memory.run = memory.isReplay ? null : next
     // Core must soon know of a session that begins, and of numbers that do not follow each other.
     if (memory.isNext && !call.isOffline) return waiting.add(next)
     waiting.takeOf(account)
@@ -124,7 +127,14 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
   function flush(): Promise<void> {
     // What came after the batch under way is reported, too: a recalled lease is waited for.
     isAskedAgain = flushing !== null
-    return (flushing ??= flushNow().finally(() => (flushing = null)))
+    if (flushing) return flushing
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    // Set before it begins: what is taken for a batch may ask for a flush.
+    flushing = promise
+    void flushNow()
+      .finally(() => (flushing = null))
+      .then(resolve, reject)
+    return promise
   }
 
   async function flushNow(): Promise<void> {
@@ -161,8 +171,9 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
   function nextBatch(): readonly Entry[] | null {
     waiting.takeOld()
     if (queue.length === 0) return null
-    const entries = queue.length <= maxBatch ? queue : queue.slice(0, maxBatch)
-    queue = queue.length <= maxBatch ? [] : queue.slice(maxBatch)
+    const count = findBatchSize(queue)
+    const entries = count === queue.length ? queue : queue.slice(0, count)
+    queue = count === queue.length ? [] : queue.slice(count)
     if (queue.length === 0) queuedSince = Infinity
     for (const entry of entries)
       if (entry.kind === 'calls' && entry.memory.run === entry) entry.memory.run = null
@@ -285,3 +296,13 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
 export type Reports = ReturnType<typeof createReports>
 
 type Content = Pick<ReportRequest, 'number' | 'users' | 'stopped'>
+
+/** How many entries from the first on go into a batch. */
+function findBatchSize(entries: readonly Entry[]): number {
+  let calls = 0
+  for (const [index, entry] of entries.entries()) {
+    if (index === maxBatch || calls >= maxCalls) return index
+    if (entry.kind === 'calls') calls += entry.bounds.length
+  }
+  return entries.length
+}

@@ -29,6 +29,8 @@ export interface SessionCalls extends RunMemory {
   hasCalls: boolean
   /** True when the latest call followed another one here, and no other process serves the session. */
   isNext: boolean
+  /** True when the latest call had a number that had been called before, or a lower one. */
+  isReplay: boolean
 }
 
 /** The user of sessions. Most users have one at a time, which `latest` finds without a look-up. */
@@ -80,6 +82,7 @@ export function createSessionMemory({ max }: { readonly max: number }) {
     }
     owner.latest = calls
     calls.isNext = calls.hasCalls && sequence === calls.top.sequence + 1 && !isShared(session.id)
+    calls.isReplay = calls.hasCalls && sequence <= calls.top.sequence
     calls.hasCalls = true
     if (sequence > calls.top.sequence) {
       calls.before = calls.top
@@ -106,6 +109,7 @@ const newCalls = (id: string, top: FirstCall): SessionCalls => ({
   refused: -1,
   hasCalls: false,
   isNext: false,
+  isReplay: false,
   run: null,
 })
 

@@ -47,7 +47,9 @@ export function createPayments(deps: PaymentsDeps) {
     const { account, session, identity, at } = call
     leases.debit(account, lease, debit)
     const calls = memory.remember(account, session)
-    const seconds = signingTtlSeconds === 0 ? 0 : promisedSeconds(call, lease)
+    // The time after a replay is not that after the highest call.
+    const isPromised = signingTtlSeconds > 0 && !calls.isReplay
+    const seconds = isPromised ? promisedSeconds(call, lease) : 0
     const advance = seconds === 0 ? 0 : advanceOf(call, seconds + 1)
     if (seconds > 0) {
       leases.debit(account, lease, { bound: advance, at: debit.at })

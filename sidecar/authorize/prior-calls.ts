@@ -8,7 +8,7 @@ import type { PaidCall } from './payments.ts'
 
 export interface PriorCallsDeps {
   readonly leases: Pick<Leases, 'lend'>
-  readonly reports: Pick<Reports, 'reported'>
+  readonly reports: Pick<Reports, 'reported' | 'takeSession'>
   readonly memory: SessionMemory
   readonly bounds: Bounds
   readonly clocks: Pick<Clocks, 'sleep'>
@@ -59,8 +59,10 @@ export function createPriorCalls({ leases, reports, memory, bounds, clocks }: Pr
   async function learn(call: PaidCall, below: number): Promise<KnownCalls> {
     const { account, session } = call
     const known = below === anyNumber ? await askUnseen(call) : await ask(call, below)
-    if (known.isShared) memory.share(session.id)
-    else memory.extend(account, session.id, known.prior ?? longestBefore(session))
+    if (known.isShared) {
+      reports.takeSession(session.id)
+      memory.share(session.id)
+    } else memory.extend(account, session.id, known.prior ?? longestBefore(session))
     return known
   }
 

@@ -93,8 +93,8 @@ export const sourceMutations: Readonly<Record<string, SourceMutation>> = {
   },
   'moves the stream clock past calls of a run that are open': {
     file: `${escrow}/reports/reporting.ts`,
-    from: 'held === null && run ? run.lastAt : authorisedAt',
-    to: 'run ? run.lastAt : authorisedAt',
+    from: 'held === null && lastAt ? lastAt : authorisedAt',
+    to: 'lastAt ?? authorisedAt',
   },
   'takes a process that waits with its reports to have none': {
     file: `${escrow}/reports/contact.ts`,

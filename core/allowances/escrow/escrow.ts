@@ -179,7 +179,7 @@ export function createEscrow(deps: EscrowDeps) {
       const answer = lendTo(call, situation)
       const ceilings = [...limits.ceilings(call.userId), ...ofPlan]
       const session = sessions.get(call) ?? null
-      const unheardMs = session ? unheard.unheardMs(call, session, at) : 0
+      const unheardMs = call.session ? unheard.unheardMs(call, session, at) : 0
       return { ...answer, ceilings, retailRatio, session, unheardMs }
     })
     await save()
@@ -214,7 +214,7 @@ export function createEscrow(deps: EscrowDeps) {
     const contacts = await store.findContacts(db, [
       ...new Set(others.map(({ instance }) => instance)),
     ])
-    function lastKnown({ instance, endsAt }: Lease, { sharedAt }: JoinedSession): Date {
+    function lastKnown({ instance, endsAt }: Lease, sharedAt: Date | null): Date {
       const contact = contacts.get(instance)
       if (!contact) return addSeconds(endsAt, -leaseSeconds - graceSeconds - reportSeconds)
       return knownUntil(contact, sharedAt)
@@ -222,9 +222,17 @@ export function createEscrow(deps: EscrowDeps) {
     const unheardSince = (instant: Date, at: Date): number =>
       instant > latestPlausible(at)
         ? longestGapSeconds * 1000
-        : at.getTime() - instant.getTime() + transitSeconds * 1000
-    const unheardMs = (call: UserKey, session: JoinedSession, at: Date): number =>
-      Math.max(0, ...othersOf(call).map((lease) => unheardSince(lastKnown(lease, session), at)))
+        : Math.min(
+            longestGapSeconds * 1000,
+            at.getTime() - instant.getTime() + transitSeconds * 1000,
+          )
+    const unheardMs = (call: UserKey, session: JoinedSession | null, at: Date): number =>
+      Math.max(
+        0,
+        ...othersOf(call).map((lease) =>
+          unheardSince(lastKnown(lease, session?.sharedAt ?? null), at),
+        ),
+      )
     return { unheardMs }
   }
 
@@ -306,7 +314,8 @@ export function createEscrow(deps: EscrowDeps) {
       lastAuthorisedAt: isNext && batch.calls.length > 0 ? at : null,
       stopped: batch.stopped && (isNext || number === 0n || number === through),
     })
-    const shared = await store.findShared(db, process.instance, addSeconds(at, -sharedSeconds))
+    const begunHere = await store.findShared(db, process.instance, addSeconds(at, -sharedSeconds))
+    const shared = [...new Set([...begunHere, ...(figures?.begunByOthers ?? [])])]
     const recalled = await store.findRecalled(db, process.instance)
     const sharedThrough = addSeconds(at, -joiningSeconds)
     return { through, recalled, shared, sharedThrough, figures }
@@ -326,7 +335,8 @@ export function createEscrow(deps: EscrowDeps) {
       networkOf: (call) => networkCost(call.bound, ratioOf(call) ?? sold(call).retailRatio),
     })
     const figures = moveBounds(entries, { find, leases, at })
-    await insertEntries(db, entries, { instance: batch.process.instance, at })
+    const { instance } = batch.process
+    const begunByOthers = await insertEntries(db, entries, { instance, at })
     const calls = entries.map(({ call }) => ({ ...call, sequence: lowestOf(call) }))
     const ended = await prove(db, { calls: [...calls, ...batch.refused.filter(find)], find }, at)
     for (const lease of batch.returned) {
@@ -338,7 +348,7 @@ export function createEscrow(deps: EscrowDeps) {
     const booked = entries.flatMap((entry) => (entry.early ? bookedThrough(entry) : []))
     if (booked.length > 0)
       await store.advanceClocks(db, new Map([[batch.process.id, latestOf(booked)]]))
-    return { ...figures, ended }
+    return { ...figures, ended, begunByOthers }
   }
 
   /** The entries of a report, with the tickets that came before it. */
@@ -359,20 +369,22 @@ export function createEscrow(deps: EscrowDeps) {
     })
   }
 
+  /** Returns the ids of the sessions that another process began. */
   async function insertEntries(
     db: Db,
     entries: readonly Entry[],
     { instance, at }: { readonly instance: string; readonly at: Date },
-  ): Promise<void> {
+  ): Promise<string[]> {
     await store.insertAuthorisations(
       db,
       entries.flatMap(({ held }) => held ?? []),
     )
-    await store.addSessions(
+    const sessions = await store.addSessions(
       db,
       entries.map(({ call, early }) => reportedChangeOf(call, early, { instance, at })),
     )
     await store.countCalls(db, entries.map(toCounted), at)
+    return sessions.flatMap((session) => (session.instance === instance ? [] : session.sessionId))
   }
 
   /** Locks the account of a user and recalls its leases. */

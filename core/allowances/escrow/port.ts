@@ -52,8 +52,8 @@ export interface EscrowStore {
     db: Db,
     authorisations: readonly NewAuthorisation[],
   ): Promise<readonly (EarlyMatch | null)[]>
-  /** Adds to the totals and prior calls of sessions. */
-  addSessions(db: Db, changes: readonly SessionChange[]): Promise<void>
+  /** Adds to the totals and prior calls of sessions. Returns those with calls, and which process began them. */
+  addSessions(db: Db, changes: readonly SessionChange[]): Promise<readonly BegunSession[]>
   /** What is known of the session of each query; null for an unknown one. A session that another process began is shared, and one that only tickets tell of. */
   joinSessions(
     db: Db,
@@ -104,6 +104,7 @@ export interface EscrowStore {
   /**
    * Pending authorisations of locked users that are due, the oldest first: the stream clock of their sidecar counts
    * (`clockRange`) and is `lagSeconds` past them, or their sidecar has allowed nothing for `holdMaxSeconds`. Never a ticketed one.
+   * As many as have `limit` calls, the last one whole.
    */
   findDueAuthorisations(
     db: Db,
@@ -196,6 +197,8 @@ export interface NewAuthorisation extends UserKey {
   readonly network?: UsdAttos
   /** Core's time of the decision; of a run that of the first call. */
   readonly authorisedAt: Date
+  /** Of a run, or of a call that was part of one: core's time of the run's last decision. */
+  readonly lastAt?: Date
   readonly isApproximate: boolean
   readonly isOffline: boolean
 }
@@ -206,8 +209,6 @@ export interface Run {
   readonly bounds: readonly UsdAttos[]
   /** The numbers whose ticket has not come. */
   readonly open: NumberRanges
-  /** Core's time of the last decision. */
-  readonly lastAt: Date
 }
 
 export type EndState = 'released' | 'lost' | 'charged'
@@ -272,6 +273,11 @@ export interface SessionChange extends UserKey {
   /** The process that allowed them; null without calls. */
   readonly instance: string | null
   readonly added: SessionTotals
+}
+
+export interface BegunSession {
+  readonly sessionId: string
+  readonly instance: string
 }
 
 /** Changes of totals, also negative ones. */

@@ -8,15 +8,16 @@ alter table authorisations
   add column call_micros  bigint[],
   add column call_nanos   bigint[],
   add column open_numbers int8multirange,
+  -- Of such a row, or of one that was split from it: when the last of the calls was authorised.
   add column last_at      timestamptz,
   add constraint authorisations_calls_positive check (calls > 0),
   add constraint authorisations_run_whole check (
     (open_numbers is null) = (call_micros is null) and (open_numbers is null) = (call_nanos is null)
-    and (open_numbers is null) = (last_at is null)
+    and (open_numbers is null or last_at is not null)
     and case when open_numbers is null then calls = 1 else calls <= cardinality(call_micros) end);
 -- For the run that has a ticket's number.
 create index authorisations_runs on authorisations (app_id, user_id, session_id, sequence_number)
-  where last_at is not null;
+  where call_micros is not null;
 
 alter table sidecars
   -- Core knows all calls that the process allowed before this instant.

@@ -275,7 +275,9 @@ function faultOf(field: StringField, value: unknown, { status, type, text }: See
   if (isRefusal && !/json/.test(type)) return `a refusal as ${type}`
   if (isRefusal && !/^[a-z][a-z0-9_]*$/.test(codeOf(text))) return 'a refusal without a code'
   const isExcepted = field.format === 'label' || field.format === 'password'
-  const isHostile = typeof value === 'string' && !isReadable(value)
+  // HTTP drops blanks around the value of a header (RFC 9110, 5.5).
+  const sent = typeof value === 'string' && field.in === 'header' ? value.trim() : value
+  const isHostile = typeof sent === 'string' && !isReadable(sent)
   if (isHostile && !isRefusal && !isExcepted) return 'unreadable text was taken'
   return null
 }

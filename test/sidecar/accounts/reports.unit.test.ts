@@ -14,7 +14,7 @@ const process = { id: 'one', instance: '7b0c2b3e-3f0e-4a53-9a0c-6f1c8b1f2a11' }
 
 function world() {
   const versions = createVersions({ max: 10 })
-  const accounts = createAccounts({ versions, ttlSeconds: 10, max: 10, mono: () => 0 })
+  const accounts = createAccounts({ versions, ttlSeconds: 10, max: 1_000, mono: () => 0 })
   const account = accounts.accountOf('acme:alice')
   const requests: ReportRequest[] = []
   const core = {
@@ -55,7 +55,7 @@ function world() {
   const body = JSON.stringify(firstCall())
   const session = readSession(firstCall().state, body)
   if (!session) throw new Error('no session')
-  const memory = createSessionMemory({ max: 10 })
+  const memory = createSessionMemory({ max: 2_000 })
   const callOf = (sequence: number, more: Partial<AllowedCall> = {}): AllowedCall => ({
     leaseId: 'lease',
     session: { ...session, sequence },
@@ -390,6 +390,18 @@ describe('calls of a session that follow each other', () => {
     ])
   })
 
+  it('are not joined with a replay, which the calls after it do not prove', async () => {
+    const { account, reports, requests, addNext, numbers } = world()
+    for (const n of [0, 1, 1, 2]) addNext(n)
+    reports.takeRuns(account)
+    await reports.flush()
+    expect(requests.flatMap(numbers)).toEqual([
+      [0, 1],
+      [1, 1],
+      [2, 2],
+    ])
+  })
+
   it('are separate entries under two leases or two keys', async () => {
     const { account, reports, requests, addNext, numbers } = world()
     addNext(0)
@@ -437,6 +449,46 @@ describe('calls of a session that follow each other', () => {
     expect(requests[1] && numbers(requests[1])).toEqual([[1, 1]])
     expect([account.reporting, reports.unreported()]).toEqual([0, 0])
   })
+
+  it.each([
+    ['of 600 users', 600, 1, 0],
+    ['of one user', 1, 600, 0],
+    ['of 600 users, when the first report is lost', 600, 1, 1],
+  ])(
+    'are each reported once when 600 are due together %s',
+    async (_, users, sessions, failures) => {
+      const { accounts, core, reports, requests, addTo, callOf } = world()
+      const ids: string[] = []
+      for (const sequence of [0, 1]) {
+        for (let user = 0; user < users; user++) {
+          for (let n = 0; n < sessions; n++) {
+            const id = `${user}-${n}`
+            ids.push(`${id} ${sequence}`)
+            addTo(accounts.accountOf(`acme:user-${user}`), callOf(sequence), { id })
+          }
+        }
+        if (sequence === 0) await reports.flush()
+      }
+      const before = requests.length
+      core.mono = 11_000
+      core.failures = failures
+      await reports.flush()
+      await reports.flush()
+      const numbers = requests.map(({ number }) => number)
+      expect(new Set(numbers).size).toBe(numbers.length - failures)
+      const applied = new Map(requests.map((request) => [request.number, request]))
+      const reported = [...applied.values()].flatMap((request) =>
+        request.users.flatMap((user) => user.sessions),
+      )
+      expect(
+        reported
+          .map(({ sessionId, sequence }) => `${sessionId} ${sequence}`)
+          .toSorted((a, b) => (a < b ? -1 : 1)),
+      ).toEqual(ids.toSorted((a, b) => (a < b ? -1 : 1)))
+      expect(requests.length).toBeGreaterThan(before)
+      expect([reports.unreported(), accounts.accountOf('acme:user-0').reporting]).toEqual([0, 0])
+    },
+  )
 
   it('are reported with the next flush when core named the one before, not this process', async () => {
     const { account, memory, reports, requests, addNext, numbers, session } = world()

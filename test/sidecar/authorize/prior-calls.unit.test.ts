@@ -24,7 +24,7 @@ it('reports the calls of a user before it asks core about a session that was for
         })
       },
     },
-    reports: { reported: async () => void steps.push('report') },
+    reports: { reported: async () => void steps.push('report'), takeSession: () => {} },
     memory,
     bounds: createBounds({ memory, rate, untyped: null, unheardMs: () => 0 }),
     clocks: { sleep: async () => {} },

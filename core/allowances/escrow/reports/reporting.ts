@@ -20,7 +20,7 @@ import { totals } from '../session-sums.ts'
 /** One allowed call, as core reserves it. */
 export interface AuthorisedCall extends Omit<
   NewAuthorisation,
-  'sidecarId' | 'authorisedAt' | 'run'
+  'sidecarId' | 'authorisedAt' | 'lastAt' | 'run'
 > {
   /** The application of the signer's state. */
   readonly app: string
@@ -38,7 +38,7 @@ type SignedAt = Omit<PriorCall, 'sequence'>
  */
 export interface ReportedCalls extends Omit<
   NewAuthorisation,
-  'sidecarId' | 'authorisedAt' | 'signedMicros' | 'run'
+  'sidecarId' | 'authorisedAt' | 'lastAt' | 'signedMicros' | 'run'
 > {
   /** Null for calls from an offline budget. */
   readonly leaseId: string | null
@@ -81,7 +81,7 @@ export function authorisationOf(
   }
   if (micros.length === 1) return one
   const open = [{ from: lowestOf(reported), to: reported.sequence }]
-  return { ...one, run: { micros, bounds, open, lastAt: agoOf(lastAgeMs) } }
+  return { ...one, lastAt: agoOf(lastAgeMs), run: { micros, bounds, open } }
 }
 
 /** The part of an authorisation whose tickets have not come; null when all have. */
@@ -110,10 +110,9 @@ export interface Entry {
 
 /** Up to when the tickets of a session's calls have come: those of a run in any order. */
 export const bookedThrough = ({
-  authorisation: { authorisedAt, run },
+  authorisation: { authorisedAt, lastAt },
   held,
-}: Pick<Entry, 'authorisation' | 'held'>): Date =>
-  held === null && run ? run.lastAt : authorisedAt
+}: Pick<Entry, 'authorisation' | 'held'>): Date => (held === null && lastAt ? lastAt : authorisedAt)
 
 export interface RefusedCall extends UserKey {
   readonly sessionId: string
@@ -205,7 +204,7 @@ export const reportedChangeOf = (
   ],
   added: totals({
     authorised: { count: reported.micros.length, amount: reported.bound },
-    ...(early?.cost && { ticketed: { count: early.priced, amount: early.cost } }),
+    ...(early && early.cost !== null && { ticketed: { count: early.priced, amount: early.cost } }),
   }),
 })
 

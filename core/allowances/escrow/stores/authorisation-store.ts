@@ -46,7 +46,7 @@ export async function insertAuthorisations(
       ${plain((row) => row.bound)}::numeric[], ${plain((row) => row.authorisedAt.toISOString())}::timestamptz[],
       ${plain((row) => row.isApproximate)}::boolean[], ${plain((row) => row.isOffline)}::boolean[],
       ${plain((row) => row.network ?? null)}::numeric[], ${plain((row) => BigInt(callsOf(row)))}::integer[],
-      ${plain((row) => row.run?.lastAt.toISOString() ?? null)}::timestamptz[],
+      ${plain((row) => row.lastAt?.toISOString() ?? null)}::timestamptz[],
       ${text(({ run }) => (run ? plainArray(run.micros) : ''))}::text[],
       ${text(({ run }) => (run ? plainArray(run.bounds.map((bound) => bound / attosPerNano)) : ''))}::text[],
       ${text(({ run }) => (run ? toMultirange(run.open) : ''))}::text[])
@@ -142,22 +142,17 @@ const authorisationFromRow = (row: AuthorisationRow): StoredAuthorisation => ({
   isTicketed: row.ticketed,
   isApproximate: row.approximate,
   isOffline: row.offline,
+  ...(row.last_at && { lastAt: row.last_at }),
   ...runFromRow(row),
 })
 
-const runFromRow = ({
-  call_micros,
-  call_nanos,
-  open_numbers,
-  last_at: lastAt,
-}: AuthorisationRow) =>
-  call_micros && call_nanos && open_numbers !== null && lastAt
+const runFromRow = ({ call_micros, call_nanos, open_numbers }: AuthorisationRow) =>
+  call_micros && call_nanos && open_numbers !== null
     ? {
         run: {
           micros: call_micros.map(BigInt),
           bounds: call_nanos.map((nanos) => usdAttos(BigInt(nanos) * attosPerNano)),
           open: fromMultirange(open_numbers),
-          lastAt,
         },
       }
     : {}
@@ -225,10 +220,10 @@ async function matchExact(
       join sessions s on s.position = t.session + 1
       left join lateral (
         (select ctid as row, session_type, sidecar_id, key_id, state, bound_attos as bound, authorised_at, drawn_ids, drawn_attos,
-                calls, last_at, sequence_number
+                calls, null::timestamptz as last_at, sequence_number
          from authorisations
          where app_id = s.app_id and user_id = s.user_id and session_id = s.session_id
-           and sequence_number = t.sequence and signed_micros = t.micros and ticketed = ${step === 'priced'} and last_at is null
+           and sequence_number = t.sequence and signed_micros = t.micros and ticketed = ${step === 'priced'} and call_micros is null
          order by id
          offset t.rank
          limit 1)
@@ -238,7 +233,7 @@ async function matchExact(
                 calls, last_at, sequence_number
          from authorisations
          where ${step === 'booked'} and app_id = s.app_id and user_id = s.user_id and session_id = s.session_id
-           and last_at is not null and sequence_number >= t.sequence and open_numbers @> t.sequence
+           and call_micros is not null and sequence_number >= t.sequence and open_numbers @> t.sequence
            and call_micros[t.sequence - sequence_number + cardinality(call_micros)] = t.micros
          order by sequence_number, id
          offset t.rank
@@ -295,7 +290,7 @@ async function splitRunsOf(db: Db, tickets: SettlingTickets): Promise<void> {
       ${keys.apps}::uuid[], ${keys.users}::uuid[], ${keys.sessions}::text[], ${keys.sequences}::bigint[],
       ${keys.micros}::bigint[]) as t (app_id, user_id, session_id, sequence, micros)
     join authorisations a on a.app_id = t.app_id and a.user_id = t.user_id and a.session_id = t.session_id
-      and a.last_at is not null and a.sequence_number >= t.sequence and a.open_numbers @> t.sequence
+      and a.call_micros is not null and a.sequence_number >= t.sequence and a.open_numbers @> t.sequence
       and a.call_micros[t.sequence - a.sequence_number + cardinality(a.call_micros)] = t.micros`,
   )
   if (rows.length > 0) await splitRuns(db, rows.map(authorisationFromRow))
@@ -316,9 +311,9 @@ export const splitRuns: EscrowStore['splitRuns'] = async (db, runs) => {
       returning a.*
     )
     insert into authorisations as a (app_id, user_id, session_id, sequence_number, signed_micros, sidecar_id, key_id, session_type,
-                                     bound_attos, authorised_at, offline, proven, network_attos)
+                                     bound_attos, authorised_at, last_at, offline, proven, network_attos)
     select r.app_id, r.user_id, r.session_id, n.number, n.micros, r.sidecar_id, r.key_id, r.session_type, n.bound,
-           r.authorised_at, r.offline, r.proven or n.number < r.sequence_number, ceil(r.network_attos * n.bound / r.bound_attos)
+           r.authorised_at, r.last_at, r.offline, r.proven or n.number < r.sequence_number, ceil(r.network_attos * n.bound / r.bound_attos)
     from runs r
     cross join lateral (
       select r.sequence_number - cardinality(r.call_micros) + c.position as number, c.micros, c.nanos * 1000000000::numeric as bound
@@ -494,9 +489,8 @@ export const findDueAuthorisations: EscrowStore['findDueAuthorisations'] = async
   const rows = await many<AuthorisationRow>(
     db,
     sql`
-    select a.app_id, a.user_id, a.session_id, a.sequence_number, a.signed_micros, a.id, a.sidecar_id, a.key_id,
-           a.session_type, a.bound_attos, a.authorised_at, a.state, a.proven, a.ticketed, a.approximate, a.offline,
-           a.last_at, a.call_micros, a.call_nanos, a.open_numbers::text
+    select a.*, a.open_numbers::text
+    from (select a.*, sum(a.calls) over (order by a.authorised_at, a.id) - a.calls as calls_before
     from unnest(${appsOf(users)}::uuid[], ${usersOf(users)}::uuid[]) as w (app_id, user_id)
     join authorisations a on a.app_id = w.app_id and a.user_id = w.user_id
     join sidecars s on s.id = a.sidecar_id
@@ -506,7 +500,9 @@ export const findDueAuthorisations: EscrowStore['findDueAuthorisations'] = async
       c.booked_through - make_interval(secs => ${lagSeconds}),
       case when s.last_authorised_at <= ${idleSince(due)} then s.last_authorised_at end)
     order by a.authorised_at, a.id
-    limit ${limit}`,
+    limit ${limit}) a
+    where a.calls_before < ${limit}
+    order by a.authorised_at, a.id`,
   )
   return rows.map(authorisationFromRow)
 }

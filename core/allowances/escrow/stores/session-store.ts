@@ -1,18 +1,27 @@
 import { plainArray, textArray } from '../../../lib/copy-sql.ts'
 import { type Db, many, prepared, sql } from '../../../lib/sql.ts'
 import { appsOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
-import type { JoinedSession, PriorCall, PriorCallQuery, SessionChange } from '../port.ts'
+import type {
+  BegunSession,
+  JoinedSession,
+  PriorCall,
+  PriorCallQuery,
+  SessionChange,
+} from '../port.ts'
 import { type SessionSum, sumSessions } from '../session-sums.ts'
 
 /** Writes authorised_sessions. What the functions promise is in `port.ts`. */
 
 /** A change without calls, which is a settlement's, leaves an unknown session unknown. */
-export async function addSessions(db: Db, changes: readonly SessionChange[]): Promise<void> {
+export async function addSessions(
+  db: Db,
+  changes: readonly SessionChange[],
+): Promise<readonly BegunSession[]> {
   const sums = sumSessions(changes)
   const withCalls = sums.filter(({ start }) => start !== null)
   const withoutCalls = sums.filter(({ start }) => start === null)
-  if (withCalls.length > 0) await upsertSessions(db, withCalls)
   if (withoutCalls.length > 0) await updateSessions(db, withoutCalls)
+  return withCalls.length > 0 ? upsertSessions(db, withCalls) : []
 }
 
 const totalsOf = (sums: readonly SessionSum[]) => {
@@ -23,7 +32,7 @@ const totalsOf = (sums: readonly SessionSum[]) => {
   return { count, amount }
 }
 
-async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<void> {
+async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<BegunSession[]> {
   const { count, amount } = totalsOf(sums)
   const at = plainArray(sums.map((row) => row.at.toISOString()))
   const call = (end: 'start' | 'top', value: (call: PriorCall) => bigint | number) =>
@@ -33,7 +42,8 @@ async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<void
         return prior && value(prior)
       }),
     )
-  await db.query(
+  const rows = await many<{ session_id: string; instance: string }>(
+    db,
     prepared(
       'add-sessions',
       sql`
@@ -79,9 +89,11 @@ async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<void
         charged_attos = s.charged_attos + excluded.charged_attos,
         released_count = s.released_count + excluded.released_count,
         released_attos = s.released_attos + excluded.released_attos,
-        late_count = s.late_count + excluded.late_count, late_attos = s.late_attos + excluded.late_attos`,
+        late_count = s.late_count + excluded.late_count, late_attos = s.late_attos + excluded.late_attos
+    returning s.session_id, s.instance`,
     ),
   )
+  return rows.map(({ session_id: sessionId, instance }) => ({ sessionId, instance }))
 }
 
 async function updateSessions(db: Db, sums: readonly SessionSum[]): Promise<void> {

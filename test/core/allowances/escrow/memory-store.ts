@@ -8,6 +8,7 @@ import {
   matchEarlyTickets,
 } from '../../../../core/allowances/escrow/matching.ts'
 import type {
+  BegunSession,
   DueSearch,
   EscrowStore,
   Lease,
@@ -195,6 +196,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
   }
 
   const addSessions: EscrowStore['addSessions'] = async (_db, changes) => {
+    const begun: BegunSession[] = []
     for (const { userId, sessionId, start, top, instance, isShared, at } of sumSessions(changes)) {
       const key = `${userId} ${sessionId}`
       const row = tables.sessions.get(key)
@@ -206,7 +208,9 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
         instance: row?.instance ?? instance,
         sharedAt: row?.sharedAt ?? (joins ? at : null),
       })
+      begun.push({ sessionId, instance: row?.instance ?? instance })
     }
+    return begun
   }
 
   const joinSessions: EscrowStore['joinSessions'] = async (_db, queries, { instance, at }) =>
@@ -316,7 +320,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
       sums.set(position, {
         ...toSum(tickets, position, { ...row, drawn: null }),
         bound: usdAttos(rest.bound - (next?.bound ?? 0n)),
-        bookedThrough: next ? row.authorisedAt : row.run.lastAt,
+        bookedThrough: next ? row.authorisedAt : (row.lastAt ?? row.authorisedAt),
       })
     }
     return sums
@@ -437,7 +441,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
   function isDue(row: StoredAuthorisation, due: DueSearch): boolean {
     if (!isWaiting(row)) return false
     const { sidecarId } = row
-    const lastAt = row.run?.lastAt ?? row.authorisedAt
+    const lastAt = row.lastAt ?? row.authorisedAt
     const clock = tables.clocks.get(sidecarId)
     if (clock && counts(clock, due) && after(lastAt, due.lagSeconds) <= clock) return true
     const last = tables.sidecars.get(sidecarId)?.lastAuthorisedAt ?? null
@@ -471,7 +475,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
       .toSorted(
         (a, b) => a.authorisedAt.getTime() - b.authorisedAt.getTime() || compare(a.id, b.id),
       )
-      .slice(0, due.limit)
+      .filter((_, index, rows) => callsBefore(rows, index) < due.limit)
 
   function releasable(due: DueSearch) {
     const { at, lagSeconds } = due
@@ -554,6 +558,9 @@ const comesFirst = (a: PriorCall, b: PriorCall): boolean =>
   a.sequence < b.sequence || (a.sequence === b.sequence && isEarlier(a, b))
 const comesLast = (a: PriorCall, b: PriorCall): boolean =>
   a.sequence > b.sequence || (a.sequence === b.sequence && isEarlier(a, b))
+
+const callsBefore = (rows: readonly StoredAuthorisation[], index: number): number =>
+  rows.slice(0, index).reduce((sum, row) => sum + openCalls(row).length, 0)
 
 type StoredRun = StoredAuthorisation & Required<Pick<StoredAuthorisation, 'run'>>
 

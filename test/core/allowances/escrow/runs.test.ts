@@ -186,12 +186,34 @@ describe('calls that are reported together', () => {
     expect(await ada.account()).toMatchObject({ pending: 0, consumed: 0.18 })
   })
 
+  it('count early tickets that cost nothing', async () => {
+    await sidecar.lend(app, 'ada', { boundUsdAttos: '50000000000000000' })
+    await ada.book(ticket(0, 0), ticket(1, 0.05))
+    await report({ bounds: [0.05, 0.06] })
+    expect(await ada.session()).toMatchObject({ authorised: 2, ticketed: 2 })
+    expect(await ada.account()).toMatchObject({ pending: 0 })
+  })
+
   it('wait for a price each, while others of them are settled', async () => {
     const shiftMs = -30 * day
     await report({ bounds: [0.1, 0.2, 0.3], shiftMs })
     await ada.book(ticket(1, 0.19, shiftMs))
     expect(await ada.authorisations()).toEqual(['0 pending', '1 pending ticketed', '2 pending'])
     expect(await ada.account()).toMatchObject({ pending: 0.6, consumed: 0 })
+  })
+})
+
+describe('calls that were reported together and wait for a price', () => {
+  it('are due with the last of them', async () => {
+    const shiftMs = -30 * day
+    await report({ bounds: [0.1, 0.2, 0.3], ages: [15_000, 0], shiftMs })
+    await ada.book(ticket(1, 0.19, shiftMs))
+    await passTime(10)
+    await round()
+    expect(await ada.authorisations()).toEqual(['0 pending', '1 pending ticketed', '2 pending'])
+    await passTime(10)
+    await round()
+    expect(await ada.authorisations()).toEqual(['0 lost', '1 pending ticketed', '2 released'])
   })
 })
 
@@ -282,6 +304,22 @@ describe('a report by session', () => {
 })
 
 describe('a session that several sidecars serve', () => {
+  it('may be reported soon where core does not know it and another one has a lease', async () => {
+    const other = await startSidecar(core.as())
+    const asked = () => other.lend(app, 'ada', { sessionId: 'new', sequence: 9n })
+    expect(Number((await asked()).unheardMs)).toBe(0)
+    await sidecar.lend(app, 'ada', { boundUsdAttos: '50000000000000000' })
+    expect(Number((await asked()).unheardMs)).toBe(2_000)
+  })
+
+  it('is named to a process that reports calls of it and did not begin it', async () => {
+    const other = await startSidecar(core.as())
+    await report({ bounds: [0.05] })
+    const sessions = [callsOf({ from: 1, bounds: [0.05] })]
+    expect((await other.report(app, 'ada', { sessions })).sharedSessions).toEqual(['s1'])
+    expect((await other.heartbeat()).sharedSessions).toEqual([])
+  })
+
   const ask = async (from: TestSidecar) => {
     const answer = await from.lend(app, 'ada', { sessionId: 's1', sequence: 9n })
     return Number(answer.unheardMs)

@@ -158,8 +158,8 @@ function createRunner({ store, db, users }: StoreSubject) {
         micros: times,
         bounds,
         open: [{ from: first, to: last }],
-        lastAt: instantOf(one.at + 3),
       },
+      lastAt: instantOf(one.at + 3),
     }
   }
   const show = (one: StoredAuthorisation): string =>
@@ -175,7 +175,8 @@ function createRunner({ store, db, users }: StoreSubject) {
       one.isProven ? 'proven' : '',
       one.isTicketed ? 'ticketed' : '',
       one.isApproximate ? 'approximate' : '',
-      one.run ? `${toMultirange(one.run.open)} ${one.run.micros} ${one.run.lastAt.getTime()}` : '',
+      one.run ? `${toMultirange(one.run.open)} ${one.run.micros}` : '',
+      one.lastAt ? `until ${one.lastAt.getTime()}` : '',
     ].join(' ')
   const leasesNow = () => store.findLeases(db, users)
   const showLease = (lease: Lease): string =>
