@@ -47,8 +47,8 @@ export function createPayments(deps: PaymentsDeps) {
     const { account, session, identity, at } = call
     leases.debit(account, lease, debit)
     const calls = memory.remember(account, session)
-    // The time after a replay is not that after the highest call.
-    const isPromised = signingTtlSeconds > 0 && !calls.isReplay
+    // The time after a lower number is not that after the highest call.
+    const isPromised = signingTtlSeconds > 0 && session.sequence === calls.top.sequence
     const seconds = isPromised ? promisedSeconds(call, lease) : 0
     const advance = seconds === 0 ? 0 : advanceOf(call, seconds + 1)
     if (seconds > 0) {
