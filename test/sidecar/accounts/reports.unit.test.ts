@@ -451,12 +451,12 @@ describe('calls of a session that follow each other', () => {
   })
 
   it.each([
-    ['of 600 users', 600, 1, 0],
-    ['of one user', 1, 600, 0],
-    ['of 600 users, when the first report is lost', 600, 1, 1],
+    ['of 600 users', { users: 600, sessions: 1, failures: 0 }],
+    ['of one user', { users: 1, sessions: 600, failures: 0 }],
+    ['of 600 users, when the first report is lost', { users: 600, sessions: 1, failures: 1 }],
   ])(
     'are each reported once when 600 are due together %s',
-    async (_, users, sessions, failures) => {
+    async (_, { users, sessions, failures }) => {
       const { accounts, core, reports, requests, addTo, callOf } = world()
       const ids: string[] = []
       for (const sequence of [0, 1]) {
