@@ -253,10 +253,11 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
       throw new DomainError('UNAVAILABLE', 'a lease is still being returned')
   }
 
-  /** Resolves once core has answered to a report of all calls of the account, or did not. */
+  /** Reports the calls of the account that wait for their time. Resolves also when core does not answer. */
   async function reported(account: Account): Promise<void> {
+    if (!account.runs) return
     waiting.takeOf(account)
-    if (account.reporting > 0) await flush()
+    await flush()
   }
 
   /** Reports everything and frees the id; gives up when core does not answer. */
