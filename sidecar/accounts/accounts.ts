@@ -202,7 +202,6 @@ function newAccount(authId: string, at: number): Account {
     lending: null,
     returning: 0,
     runs: null,
-    reporting: 0,
     isRecalled: false,
     returnedLeaseId: '',
   }

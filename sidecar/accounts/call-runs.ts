@@ -23,9 +23,8 @@ export type SignedState = Pick<
 export interface CallOwner {
   readonly clientId: string
   readonly externalUserId: string
-  /** Those that wait for the lease to be renewed or returned; and how many entries are being reported. */
+  /** Those that wait for the lease to be renewed or returned. */
   runs: CallRun[] | null
-  reporting: number
 }
 
 /** The session of calls that wait to be reported. */

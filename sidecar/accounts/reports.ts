@@ -74,10 +74,7 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
   const waiting = createWaitingRuns({ take: push, mono: ageMono })
 
   function push(entry: Entry): void {
-    if (entry.kind === 'calls') {
-      entry.account.reporting++
-      queuedSince = Math.min(queuedSince, entry.firstAt)
-    }
+    if (entry.kind === 'calls') queuedSince = Math.min(queuedSince, entry.firstAt)
     if (queue.push(entry) === flushAt && standing === 'accepted') void flush()
   }
 
@@ -160,7 +157,6 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
       if (entry.kind === 'returned') entry.account.returning--
       else if (entry.kind === 'refused') refusedCalls--
       else {
-        entry.account.reporting--
         if (entry.isOffline) offlineCalls -= entry.bounds.length
         pool.giveBack(entry)
       }
