@@ -490,11 +490,12 @@ export function createReplay(facts: AccountFacts) {
   /** The credit of a period's included usage. */
   function includedFindings(period: EnteredPeriod, compare: Compare): ReplayFinding[] {
     const includedAttos = givenIn(period)
-    const credit = [...facts.credits.values()].find(
-      (one) => isIncluded(one) && one.effectiveAt.getTime() === period.countsFrom.getTime(),
-    )
-    if (includedAttos === 0n)
-      return credit && isRaise(credit, period) ? [] : compare('credit', credit?.id ?? null, null)
+    const credits = creditsFrom(period)
+    const [credit] = credits
+    if (includedAttos === 0n) {
+      const other = credits.find((one) => !isRaise(one, period))
+      return compare('credit', other?.id ?? null, null)
+    }
     if (!credit) return compare('credit', null, String(includedAttos))
     return [
       ...compare('after_seq', String(period.afterSeq), String((opened.get(credit.id) ?? 0n) - 1n)),
@@ -503,7 +504,23 @@ export function createReplay(facts: AccountFacts) {
     ]
   }
 
-  /** True for what a version added that was made in the millisecond in which the period began. */
+  /**
+   * Included usage from the start of a period, in the order in which it was given. Leaves out what a new version added to
+   * the period before in the millisecond in which that one ended.
+   */
+  function creditsFrom(period: EnteredPeriod): Credit[] {
+    const orderOf = ({ id }: Credit): bigint => opened.get(id) ?? 0n
+    return [...facts.credits.values()]
+      .filter((credit) => {
+        if (!isIncluded(credit) || credit.effectiveAt.getTime() !== period.countsFrom.getTime())
+          return false
+        const given = includedIn.get(credit.id)?.period
+        return given === undefined || given.start >= period.start || !isRaise(credit, given)
+      })
+      .sort((a, b) => Number(orderOf(a) - orderOf(b)))
+  }
+
+  /** True for what a new version added in a period, made when the credit takes effect. */
   const isRaise = ({ effectiveAt }: Credit, { terms }: EnteredPeriod): boolean =>
     facts.versions.some(
       ({ planId, version, createdAt }) =>

@@ -121,6 +121,12 @@ const expectProof = async (): Promise<void> => {
   expect(text).toContain('the books are right')
 }
 
+/** Sets the included usage of Starter, as an owner does; the request begins to give the difference. */
+async function setStarter(micros: string): Promise<void> {
+  const planJson = JSON.stringify({ includedUsdMicros: micros })
+  await operator.changePlan({ clientId: world.app.clientId, planId: starter, planJson })
+}
+
 /** Four cores, as far as the database can tell. */
 const renewingPools = (connectionString: string): Pool[] =>
   Array.from({ length: 4 }, () => {
@@ -340,6 +346,7 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
 })
 
 describe('included usage of free plans', () => {
+  beforeAll(() => setStarter('5000000'))
   const left = async (user: string) => (await balance(user)).balance?.remainingUsdMicros
   const change = async (externalUserId: string, planId: string): Promise<string | undefined> => {
     world.clock.advance(1_000)
@@ -395,11 +402,6 @@ describe('included usage of free plans', () => {
 
 describe('a raised Starter plan', () => {
   const raises = () => raisesBy(world.sql)
-  /** By the owner, whose request begins to give it. */
-  async function setStarter(micros: string): Promise<void> {
-    const planJson = JSON.stringify({ includedUsdMicros: micros })
-    await operator.changePlan({ clientId: world.app.clientId, planId: starter, planJson })
-  }
   async function newestVersion(): Promise<number> {
     const [row] = await world.rows(
       'select max(version) as version from plan_versions where plan_id = $1',
@@ -512,6 +514,27 @@ describe('a raised Starter plan', () => {
     expect(gained).toEqual([{ count: '300', users: '300' }])
     await Promise.all(pools.map((pool) => pool.end()))
     await expectSums()
+    await expectProof()
+  })
+
+  it('is proved by verify when the user changes plans in the same millisecond', async () => {
+    await setStarter('5000000')
+    world.clock.advance(day)
+    const user = await newUser()
+    await balance(user)
+    world.clock.advance(1_000)
+    await setStarter('6000000')
+    await raises()
+    expect(await left(user)).toBe('6000000')
+    const nothing = await newPlan({ included: usdAttos(usd) })
+    await operator.switchSubscription({
+      clientId: world.app.clientId,
+      externalUserId: user,
+      planId: nothing.id,
+      timing: 'immediate',
+      idempotencyKey: undefined,
+    })
+    expect(await left(user)).toBe('0')
     await expectProof()
   })
 })
