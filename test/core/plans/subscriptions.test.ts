@@ -524,8 +524,7 @@ describe('a raised Starter plan', () => {
     await balance(user)
     world.clock.advance(1_000)
     await setStarter('6000000')
-    await raises()
-    expect(await left(user)).toBe('6000000')
+    await until(async () => (await left(user)) === '6000000')
     const nothing = await newPlan({ included: usdAttos(usd) })
     await operator.switchSubscription({
       clientId: world.app.clientId,
