@@ -16,7 +16,7 @@ export interface PoolOptions {
 
 /** A pool whose statements, lock waits and connection attempts have time limits. */
 export function createPool({ url, max, name, statementTimeoutMs }: PoolOptions): Pool {
-  return new PgPool({
+  const pool = new PgPool({
     connectionString: url,
     max,
     application_name: name,
@@ -27,7 +27,12 @@ export function createPool({ url, max, name, statementTimeoutMs }: PoolOptions):
     idle_in_transaction_session_timeout: 30_000,
     keepAlive: true,
   })
+  // The pool's own listener is absent while a connection is in use, and a connection that ends emits 'error', which would
+  // end the process. The next query rejects anyway.
+  return pool.on('connect', (client) => client.on('error', ignore))
 }
+
+const ignore = (): void => {}
 
 /** True when the database answers. */
 export const databaseAnswers = (pool: Pool): Promise<boolean> =>
@@ -83,14 +88,10 @@ export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T
 
 async function commit<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
   const client = await pool.connect()
-  // A broken connection also emits 'error', which would end the process without a listener. The next query rejects anyway.
-  const ignore = (): void => {}
-  client.on('error', ignore)
   try {
     await client.query('begin')
     const result = await work(client)
     await client.query('commit')
-    client.off('error', ignore)
     client.release()
     return result
   } catch (error) {
@@ -99,7 +100,6 @@ async function commit<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
       () => undefined,
       (failure: Error) => failure,
     )
-    if (!broken) client.off('error', ignore)
     client.release(broken)
     throw error
   }

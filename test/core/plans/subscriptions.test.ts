@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
-import { Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLedger } from '../../../core/allowances/ledger.ts'
 import { type PlanTerms, freeTerms } from '../../../core/plans/offers/plan.ts'
@@ -8,6 +7,7 @@ import { insertPlan, insertVersion } from '../../../core/plans/offers/store.ts'
 import { followDue } from '../../../core/plans/subscriptions/follow.ts'
 import { createRaises } from '../../../core/plans/subscriptions/raises.ts'
 import { silentLog } from '../../../core/lib/log.ts'
+import { type Pool, createPool } from '../../../core/lib/sql.ts'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 import { createClocks, later } from '../../../core/platform/clocks/clocks.ts'
@@ -130,7 +130,12 @@ async function setStarter(micros: string): Promise<void> {
 /** Four cores, as far as the database can tell. */
 const renewingPools = (connectionString: string): Pool[] =>
   Array.from({ length: 4 }, () => {
-    const pool = new Pool({ connectionString, application_name: 'renewing', max: 1 })
+    const pool = createPool({
+      url: connectionString,
+      name: 'renewing',
+      max: 1,
+      statementTimeoutMs: 30_000,
+    })
     pool.on('error', () => {})
     return pool
   })
