@@ -10,19 +10,19 @@ export interface GatewayConfig {
   readonly host: string
   readonly platformPort: number
   readonly builderPort: number
-  /** Undefined where the builder API has no edge. */
+  /** Undefined if the builder API has no edge. */
   readonly builderEdge?: BuilderEdgeConfig | undefined
-  /** Begins every URL that we hand out; no trailing slash. */
+  /** Prefix of every URL that we hand out; no trailing slash. */
   readonly publicUrl: string
   readonly tokenAlg: string
   readonly core: CoreOptions
-  /** The POST form of key validation replaces the GET form. */
+  /** Whether the POST form of key validation replaces the GET form. */
   readonly validateV2?: boolean
   readonly edge: EdgeConfig
   readonly loginProvider?: LoginProviderConfig | undefined
 }
 
-/** Declares the gateway's settings. Problems are collected in `env.problems`. */
+/** Declares the gateway's settings. Collects problems in `env.problems`. */
 export function readGatewayConfig(env: EnvReader): GatewayConfig {
   return {
     host: readHost(env),

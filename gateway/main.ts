@@ -6,8 +6,8 @@ import { startSidecar } from '../sidecar/server.ts'
 import { readGatewayConfig } from './config.ts'
 import { startGateway } from './server.ts'
 
-// The embedded webhook is a sidecar in this process. A sidecar always opens a listener; this one gets any free port on
-// loopback, which nobody calls.
+// The embedded webhook is a sidecar in this process. A sidecar always opens a listener; this one
+// gets a free port on loopback that is never called.
 const loopback = { host: '127.0.0.1', port: 0 }
 const headStartMs = 1_000
 
@@ -16,7 +16,7 @@ await runProcess({
   adminPort: { setting: 'GATEWAY_ADMIN_PORT', fallback: '9465' },
   read: (env: EnvReader) => ({
     gateway: readGatewayConfig(env),
-    // Without it a gateway needs neither the settings of a sidecar nor its token.
+    // Without WEBHOOK_SECRET a gateway needs neither the sidecar's settings nor its token.
     sidecar: process.env['WEBHOOK_SECRET'] ? readSidecarConfig(env) : undefined,
   }),
   start: async ({ gateway: config, sidecar: settings }, deps) => {
@@ -28,7 +28,8 @@ await runProcess({
       ready: async () => mergeParts(await Promise.all([gateway.ready(), sidecar?.ready() ?? {}])),
       stop: async () => {
         const drained = gateway.stop()
-        // Requests that the gateway still answers need the sidecar, so it stops later, but does not wait for a stalled upload.
+        // The sidecar stops later, because requests that the gateway still answers need it. It does
+        // not wait for a stalled upload.
         await Promise.all([
           drained,
           settlesWithin(drained, headStartMs).then(() => sidecar?.stop()),

@@ -31,29 +31,29 @@ import type { Webhook } from './platform-api/signer/webhook.ts'
 export interface GatewayDeps {
   readonly log: Log
   readonly metrics: Metrics
-  /** The sidecar's handler; without it /webhooks/remote-signer is unknown. */
+  /** The sidecar's handler. Without it, /webhooks/remote-signer is not routed. */
   readonly webhook?: Webhook | undefined
   readonly now?: Now
-  /** The loopback port of this process's metrics, for the page that links them. */
+  /** The loopback port of this process's metrics, for the page that links to them. */
   readonly adminPort?: number | undefined
-  /** How slow and large requests may be; for tests. */
+  /** Limits on slow and large requests; for tests. */
   readonly bounds?: RequestBounds
 }
 
 export interface Gateway {
   readonly platformUrl: string
   readonly builderUrl: string
-  /** Undefined where the builder API has no edge. */
+  /** Undefined if the builder API has no edge. */
   readonly edgeUrl: string | undefined
-  /** Drains within 3 s; may be called again. */
+  /** Drains within 3 s. Idempotent. */
   stop(): Promise<void>
-  /** Whether core answers, and its parts. */
+  /** Whether core answers, and the state of its parts. */
   readonly ready: Readiness
 }
 
 const drainMs = 2500
 
-/** Starts the public listeners. Throws one clear error when a port cannot be opened. */
+/** Starts the public listeners. Throws one clear error if a port cannot be opened. */
 export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Promise<Gateway> {
   const { core, counters, platform, builder, edge, httpMetrics, addRoutes } = createParts(
     config,
@@ -82,7 +82,7 @@ export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Pr
   }
 }
 
-/** The parts of a gateway, each with what it needs of the others. Nothing is opened yet. */
+/** Creates the gateway's parts without opening any port. */
 function createParts(
   config: GatewayConfig,
   { log, metrics, webhook, now, bounds, adminPort }: GatewayDeps,
@@ -99,7 +99,7 @@ function createParts(
     connections,
     checkForwarded: createForwardedCheck({ trustedProxyHops, log, metrics }),
   }
-  // Every gateway of the deployment has this token, so that each knows what another one signed.
+  // All gateways of the deployment share this token, so each can verify what another signed.
   const signedFor = (purpose: string) =>
     createSignedValues({ secret: config.core.token, purpose, now })
   const devices = createDeviceCookies({ values: signedFor('device cookie'), publicUrl })
@@ -156,7 +156,8 @@ async function open(
 }
 
 async function stopAll(apps: readonly App[], core: Core): Promise<void> {
-  // A connection becomes idle when its last answer is sent; without the sweep it would stay open until drainMs.
+  // A connection becomes idle after its last answer; without the sweep it would stay open until
+  // drainMs.
   const sweep = setInterval(() => apps.forEach((app) => app.server.closeIdleConnections()), 20)
   const cut = setTimeout(() => apps.forEach((app) => app.server.closeAllConnections()), drainMs)
   await Promise.all(apps.map((app) => app.close()))
@@ -165,7 +166,10 @@ async function stopAll(apps: readonly App[], core: Core): Promise<void> {
   core.close()
 }
 
-/** `core`, and the parts of core by their own names. A core that refuses this gateway is unavailable to it. */
+/**
+ * Returns the state of `core` and of its parts by name. A core that refuses this gateway is
+ * unavailable.
+ */
 async function readiness(core: Core): Promise<Parts> {
   const { readiness } = core.callsFor({ correlationId: 'readiness' })
   const parts = await readiness({}).then(

@@ -9,13 +9,17 @@ import { requireSameOrigin, sessionOf } from './session.ts'
 export interface CredentialDeps {
   readonly core: Core
   readonly publicUrl: string
-  /** Whether a user's Bearer is looked at; each is, when this is absent. One that is not goes no further than here. */
+  /**
+   * Whether to forward a user's Bearer to core. Default: always. If false, the credential is
+   * dropped here.
+   */
   readonly takesUser?: ((token: string | undefined) => boolean) | undefined
 }
 
 /**
- * Reads the credential that the route's guard takes and puts it on the request, for core to check. Refuses what needs
- * no core to see: several Authorization headers, no Bearer key, a change that comes from another site.
+ * Reads the credential that the route's guard takes and stores it on the request for core to check.
+ * Rejects what needs no call to core: several Authorization headers, a missing Bearer key, a
+ * cross-site change.
  */
 export async function readCredential(request: FastifyRequest, deps: CredentialDeps): Promise<void> {
   const guard = request.routeOptions.config.rules?.guard
@@ -33,7 +37,7 @@ export async function readCredential(request: FastifyRequest, deps: CredentialDe
   }
 }
 
-// Core refuses it, as it refuses any wrong credential of the route: with 404.
+// Core answers 404, as to any wrong credential on these routes.
 const unreadable = 'Basic Og=='
 
 function authorizationOf({ raw }: FastifyRequest, { kind }: Guard): string | undefined {
@@ -54,7 +58,7 @@ const takenOf = (
     ? authorization
     : undefined
 
-/** A cookie alone changes nothing: the request must also come from our own pages. */
+/** A change authenticated by cookie must also come from our own pages and carry the CSRF token. */
 async function requireOwnPage(
   request: FastifyRequest,
   { core, publicUrl, session }: { core: Core; publicUrl: string; session: string },
@@ -66,9 +70,9 @@ async function requireOwnPage(
 }
 
 /**
- * Core's refusal of the caller, which comes before any other refusal of the request (decision 13). Null when core
- * accepts the caller or has seen it already, or when `refusal` comes before core: the credential is malformed, a limit
- * is reached, the page is of an origin that may not ask, or the fault is ours.
+ * Returns core's refusal of the caller, which precedes any other refusal of the request (decision
+ * 13). Returns null if core accepts the caller or has already checked it, or if `reason` precedes
+ * that check: a malformed credential, a rate limit, a forbidden origin, or an internal error.
  */
 export async function refusalOfCaller(
   request: FastifyRequest,
@@ -78,7 +82,7 @@ export async function refusalOfCaller(
   const isDecided = reasonsBeforeCaller.has(reason) || request.core.hasCalled()
   if (guard === undefined || isDecided || !isCheckedByCore(guard)) return null
   const clientId = textMember(request.params, 'clientId')
-  // The builder API tells first that an address has no app in it: there is nothing to ask core about.
+  // The builder API reports the missing app id first, so there is nothing to check in core.
   if (guard.kind === 'actor' && clientId === '') return null
   try {
     await request.core.checkCaller({ kind: guard.kind, clientId, scope: guard.scope, metered })
@@ -89,8 +93,8 @@ export async function refusalOfCaller(
 }
 
 /**
- * The same refusal, with the way in where a client's credential came to a route that takes a session alone. It depends on
- * the request and not on the app, so it does not show whether the app exists.
+ * Adds a hint to the 404 when a client's credential was sent to a route that takes only a session.
+ * The hint depends on the request and not on the app, so it does not reveal whether the app exists.
  */
 export function explainRefusal(
   { routeOptions, headers, credential }: FastifyRequest,
@@ -107,7 +111,8 @@ export function explainRefusal(
 const sessionNeeded =
   'this route takes no client credentials but the session of a member of the app: log in with POST /login, then read GET /api/v1/session for the CSRF token'
 
-// A limit protects core, so it comes before the credential is read; what is wrong with the credential itself is not for core to see.
+// Rate limits protect core, so they precede the credential check. Malformed credentials never reach
+// core.
 const reasonsBeforeCaller = new Set<Reason>([
   'CREDENTIAL_INVALID',
   'TOKEN_INVALID',

@@ -2,12 +2,14 @@ import { type BasicPair, basicPairs } from '../../core/lib/http.ts'
 import { DomainError } from '../../proto/errors.ts'
 
 const maxCredentialBytes = 8192
-// A scheme and one token68 (RFC 9110 section 11.4): no blank and no comma, so no second credential.
+// A scheme and one token68 (RFC 9110 section 11.4). Blanks and commas are rejected, so a second
+// credential cannot follow.
 const oneCredential = /^[A-Za-z]+ +[\x21-\x2b\x2d-\x7e]+ *$/
 
 /**
- * The request's one Authorization value, undefined when there is none. It is read from the raw lines because
- * node keeps only the first. CREDENTIAL_INVALID when there are several or the value is not one credential.
+ * Returns the request's Authorization value, undefined if there is no such header. Reads the raw
+ * headers because node keeps only the first value. Throws CREDENTIAL_INVALID if there are several
+ * or the value is not one credential.
  */
 export function readAuthorization(rawHeaders: readonly string[]): string | undefined {
   const values = rawHeaders.filter(
@@ -25,11 +27,14 @@ export function readAuthorization(rawHeaders: readonly string[]): string | undef
 
 export const isBearer = (authorization: string): boolean => /^bearer /i.test(authorization)
 
-/** The credential of a Bearer value; undefined when it is none. */
+/** Returns the Bearer credential, undefined for another scheme. */
 export const bearerToken = (authorization: string | undefined): string | undefined =>
   /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1]
 
-/** The pair in a Basic value, form-decoded (RFC 6749 section 2.3.1); null when it holds none. */
+/**
+ * Returns the pair in a Basic value, form-decoded (RFC 6749 section 2.3.1); null if there is no
+ * pair.
+ */
 export function parseBasic(authorization: string): BasicPair | null {
   const [, encoded] = /^basic +([A-Za-z0-9+/_=-]+) *$/i.exec(authorization) ?? []
   return encoded === undefined
@@ -48,17 +53,17 @@ export type ClientAuth =
   | { readonly kind: 'incomplete' }
   | { readonly kind: 'none' }
 
-/** The fields of a form with which a client authenticates. */
+/** The form fields with which a client authenticates. */
 export interface ClientFields {
   readonly client_id?: string
   readonly client_secret?: string
 }
 
-/** The app's own client, or one that registered with it. */
+/** The app's own client, or a dynamically registered one. */
 const publicId = /^(?:app|dyn)_[0-9a-f]{24}$/
 const incomplete = { kind: 'incomplete' } as const
 
-/** Client authentication by Basic or by the form. REQUEST_INVALID when both are there and differ. */
+/** Reads client authentication from Basic or the form. Throws REQUEST_INVALID if they differ. */
 export function readClientAuth(rawHeaders: readonly string[], fields: ClientFields): ClientAuth {
   const authorization = readAuthorization(rawHeaders)
   return authorization === undefined ? formAuth(fields) : basicAuth(authorization, fields)
@@ -75,27 +80,30 @@ function basicAuth(authorization: string, fields: ClientFields): ClientAuth {
 function formAuth({ client_id: id, client_secret: secret }: ClientFields): ClientAuth {
   if (id === undefined) return secret === undefined ? { kind: 'none' } : incomplete
   if (secret === undefined) return publicId.test(id) ? { kind: 'public', clientId: id } : incomplete
-  // A Basic value is split at its first colon, so an id with a colon would become another pair.
+  // A Basic value is split at its first colon, so a colon in the id would change the pair.
   return id.includes(':') ? incomplete : { kind: 'secret', pair: { id, secret } }
 }
 
 const invalidClient = (message: string) => new DomainError('CREDENTIAL_INVALID', message)
 
-/** The Authorization value of a client with a secret. CREDENTIAL_INVALID for any other. */
+/**
+ * Returns the Authorization value of a client with a secret. Throws CREDENTIAL_INVALID otherwise.
+ */
 export function requireClientSecret(auth: ClientAuth): string {
   if (auth.kind === 'secret') return basicOf(auth.pair)
   throw invalidClient('send client_id and client_secret, as HTTP Basic or in the form')
 }
 
-/** The id of a public client. CREDENTIAL_INVALID for any other. */
+/** Returns the id of a public client. Throws CREDENTIAL_INVALID otherwise. */
 export function requirePublicClient(auth: ClientAuth): string {
   if (auth.kind === 'public') return auth.clientId
   throw invalidClient('send client_id, the public id of the app (app_…), and no secret')
 }
 
 /**
- * The Authorization value where a client need not authenticate: undefined when it does not. Incomplete authentication
- * is forwarded as a pair that core refuses, because a client that tries to authenticate must not pass without it.
+ * Returns the Authorization value where client authentication is optional, undefined if there is
+ * none. Forwards incomplete authentication as a pair that core rejects, because a failed attempt
+ * must not pass as unauthenticated.
  */
 export function optionalClientSecret(auth: ClientAuth): string | undefined {
   if (auth.kind === 'none') return undefined

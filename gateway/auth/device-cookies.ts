@@ -5,9 +5,9 @@ import { normalizeEmail } from '../../core/lib/text/email.ts'
 import { readCookie, setCookie } from './session.ts'
 import type { SignedValues } from './signed-values.ts'
 
-/** A browser in which somebody has logged in to an account before. */
+/** A browser in which a person has logged in to an account. */
 export interface Device {
-  /** As `accountName` has it. */
+  /** The output of `accountName`. */
   readonly account: string
   readonly id: string
 }
@@ -17,8 +17,9 @@ const lifetimeSeconds = 180 * 86_400
 const syntax = /^([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{22})$/
 
 /**
- * Device cookies (OWASP, "Slow Down Online Guessing Attacks with Device Cookies"): after a login the browser gets a signed
- * cookie for that account, and its later attempts are counted apart from those of strangers.
+ * Device cookies (OWASP, "Slow Down Online Guessing Attacks with Device Cookies"): after a login
+ * the browser gets a signed cookie for that account, so that its later attempts are counted
+ * separately from those of strangers.
  */
 export function createDeviceCookies({
   values,
@@ -27,14 +28,17 @@ export function createDeviceCookies({
   values: SignedValues
   publicUrl: string
 }) {
-  /** The device that the request's cookie tells of; null without one that we gave. */
+  /** Returns the device in the request's cookie, null if there is no valid cookie. */
   function deviceOf(request: FastifyRequest): Device | null {
     const text = values.open(readCookie(request, cookieName, publicUrl) ?? '')
     const [, account, id] = syntax.exec(text ?? '') ?? []
     return account === undefined || id === undefined ? null : { account, id }
   }
 
-  /** Makes the browser a known device of the account. One that is known keeps its id, and so what was counted for it. */
+  /**
+   * Marks the browser as a known device of the account. A known device keeps its id and therefore
+   * its counters.
+   */
   function remember(request: FastifyRequest, reply: FastifyReply, email: string): void {
     const account = accountName(email)
     const device = deviceOf(request)
@@ -49,6 +53,9 @@ export function createDeviceCookies({
 
 export type DeviceCookies = ReturnType<typeof createDeviceCookies>
 
-/** How limits and cookies name the account of an address: the same for all forms of one address (docs/decisions/41.md). */
+/**
+ * Returns the account's name in limits and cookies, the same for all spellings of one address
+ * (docs/decisions/41.md).
+ */
 export const accountName = (email: string): string =>
   fingerprint(normalizeEmail(email) ?? email.trim().toLowerCase())

@@ -3,20 +3,25 @@ import type { FastifyRequest } from 'fastify'
 import { equalSecrets } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
 
-/** The name that a cookie has here: under https `__Host-` binds it to this very host and to TLS (decision 16). */
+/**
+ * Returns the full cookie name. Under https the prefix `__Host-` binds the cookie to this host and
+ * to TLS (decision 16).
+ */
 export const hostCookieName = (name: string, publicUrl: string): string =>
   publicUrl.startsWith('https:') ? `__Host-${name}` : name
 
 const sessionName = 'tollgate_session'
 const tokenSyntax = /^[A-Za-z0-9_-]{43}$/
 
-/** The dashboard session's token in the request's cookie; undefined when there is none. */
+/**
+ * Returns the dashboard session's token from the cookie, undefined if it is missing or malformed.
+ */
 export function sessionOf(request: FastifyRequest, publicUrl: string): string | undefined {
   const value = readCookie(request, sessionName, publicUrl)
   return value !== undefined && tokenSyntax.test(value) ? value : undefined
 }
 
-/** One cookie of the request. Undefined when its name is there twice, because one of the two may be planted. */
+/** Returns one cookie. Undefined if the name occurs twice, because one of them may be planted. */
 export function readCookie(
   request: FastifyRequest,
   name: string,
@@ -29,7 +34,10 @@ export function readCookie(
   return occurrences.length === 1 ? request.server.parseCookie(header)[fullName] : undefined
 }
 
-/** A Set-Cookie value: HttpOnly, SameSite=Lax, whole site; without `maxAge` it lives as long as the browser. */
+/**
+ * Returns a Set-Cookie value: HttpOnly, SameSite=Lax, whole site. Without `maxAge` it is a session
+ * cookie.
+ */
 export function setCookie(
   name: string,
   value: string,
@@ -53,8 +61,8 @@ const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
 const loopbackNames = ['localhost', '127.0.0.1', '[::1]']
 
 /**
- * The origins at which our own pages are: PUBLIC_URL's, and where that is this machine by http, the same port under its
- * other names.
+ * Returns the origins of our own pages: that of PUBLIC_URL and, if it is http on loopback, the
+ * other loopback names with the same port.
  */
 export function ownOrigins(publicUrl: string): string[] {
   const { origin, protocol, hostname, port } = new URL(publicUrl)
@@ -62,7 +70,7 @@ export function ownOrigins(publicUrl: string): string[] {
   return loopbackNames.map((name) => `http://${name}${port && `:${port}`}`)
 }
 
-/** Whether one of our pages sent the request: the browser says which, and that it asked this very host. */
+/** Whether the request comes from our own pages, by its Origin and, on loopback, its Host. */
 function isOwnPage({ headers: { origin, host } }: FastifyRequest, publicUrl: string): boolean {
   if (origin === undefined) return false
   if (origin === new URL(publicUrl).origin) return true
@@ -71,15 +79,16 @@ function isOwnPage({ headers: { origin, host } }: FastifyRequest, publicUrl: str
 
 export interface SameOrigin {
   readonly publicUrl: string
-  /** The token of the session, or of the form's cookie. */
+  /** The CSRF token of the session or of the form's cookie. */
   readonly csrfToken: string
-  /** The field csrf_token, where there is a form. */
+  /** The form field csrf_token, if there is a form. */
   readonly formToken?: string | undefined
 }
 
 /**
- * For requests that a cookie authenticates: a request that changes something must come from our own pages (decision 16)
- * and bring the right X-CSRF-Token header or csrf_token field. EDIT_FORBIDDEN otherwise.
+ * For requests authenticated by a cookie. A request that changes something must come from our own
+ * pages (decision 16) and carry the right X-CSRF-Token header or csrf_token field. Throws
+ * EDIT_FORBIDDEN otherwise.
  */
 export function requireSameOrigin(
   request: FastifyRequest,
