@@ -33,7 +33,7 @@ export interface NewAppKey {
   readonly idempotencyKey: string | undefined
 }
 
-/** Keys of apps, which act for the app's owner, and the validation of keys of both kinds. */
+/** Keys of apps, which act for the app's owner, and validation of app keys and user keys. */
 export function createAppKeys({
   pool,
   secrets,
@@ -43,7 +43,7 @@ export function createAppKeys({
   users,
   now,
 }: AppKeysDeps) {
-  /** NOT_FOUND for a subscription of another app, CONFLICT when the app has too many keys. */
+  /** Throws NOT_FOUND for another app's subscription, CONFLICT when the app has too many keys. */
   async function create(caller: MemberCaller, request: NewAppKey, context: Context) {
     const label = request.label === null ? null : cleanLabel(request.label)
     const { subscriptionId } = request
@@ -66,7 +66,8 @@ export function createAppKeys({
         const at = now()
         const { secret, ...key } = newKey()
         const row = { ...key, ...secrets.store(secret), appId: caller.appId, userId: null }
-        // It belongs to the app, and outlives the session of the member who made it.
+        // The key has no lineage: it belongs to the app and outlives the session of the member who
+        // made it.
         await store.insertKeys(db, [{ ...row, label, subscriptionId, grants: [], at }])
         await note(db, { caller, context, action: 'api_key_created' }, key.id)
         return {
@@ -92,7 +93,10 @@ export function createAppKeys({
     return page(await store.listAppKeys(pool, { appId: caller.appId, after, limit }), limit)
   }
 
-  /** Revokes a key. NOT_FOUND for a key that is not the app's own. Returns the instant of its first revocation. */
+  /**
+   * Revokes a key of the app and returns the time of its first revocation. Throws NOT_FOUND for any
+   * other key.
+   */
   async function revoke(caller: MemberCaller, id: string, context: Context): Promise<Date> {
     return tx(pool, async (db) => {
       const at = now()
@@ -107,8 +111,9 @@ export function createAppKeys({
   }
 
   /**
-   * What a key of either kind stands for. TOKEN_INVALID for a key that is not valid, without the cause. The gate asks the
-   * same function, so that both say the same of every key.
+   * Returns the user, plan and capabilities of an app key or user key. Throws TOKEN_INVALID for an
+   * invalid key, without the cause. The gate uses the same `verifySigning`, so that both give the
+   * same result.
    */
   async function validate(credential: string) {
     const owner = await keys.verifySigning(credential)
@@ -153,6 +158,9 @@ export function createAppKeys({
 
 export type AppKeys = ReturnType<typeof createAppKeys>
 
-/** The opaque name of a subscription. It stays the same when keys are rotated: the random bits of the id are its secret. */
+/**
+ * An opaque, stable name of a subscription. It stays the same when keys are rotated. The random
+ * bits of the id keep it secret.
+ */
 const subscriptionRef = (id: string): string =>
   `subref_${fingerprint(`subscription:${id}`).slice(0, refLength)}`

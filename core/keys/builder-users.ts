@@ -24,7 +24,7 @@ export interface BuilderUsersDeps {
 export interface NewBuilderUser {
   readonly change: UserChange
   readonly connection: string | undefined
-  /** Undefined: a key for a new user. True: also for a user that has none. */
+  /** Undefined issues a key to a new user only; true also to a user without a key. */
   readonly issueApiKey: boolean | undefined
   readonly idempotencyKey: string | undefined
 }
@@ -35,7 +35,7 @@ interface Provision extends Repeatable {
   readonly actor: Actor
   readonly clientId: string
   readonly issueApiKey: boolean | undefined
-  /** What a key descends from. */
+  /** Ids that the key descends from. */
   readonly grants: readonly string[]
 }
 
@@ -46,11 +46,14 @@ export interface ProvisionedUser {
   readonly email: string | undefined
   readonly status: string
   readonly created: boolean
-  /** Shown this once. */
+  /** Returned only once. */
   readonly apiKey: string | undefined
 }
 
-/** Users of the builder API: made at the identity provider and here, with a key of theirs (docs/builder-api.md). */
+/**
+ * Users of the builder API: created at the identity provider and in core, each with a key
+ * (docs/builder-api.md).
+ */
 export function createBuilderUsers(deps: BuilderUsersDeps) {
   const { pool, users, userProvider, secrets, idempotency, now } = deps
   const provisionInBatch = createBatchWriter<Provision, ProvisionedUser>(pool, (db, requests) =>
@@ -58,9 +61,11 @@ export function createBuilderUsers(deps: BuilderUsersDeps) {
   )
 
   /**
-   * Creates or updates a user, and issues its key in the same transaction. Of any number of calls at once one creates. A
-   * key that exists is never replaced. PROVIDER_UNAVAILABLE before anything is written here. A repetition, a request whose
-   * Idempotency-Key another one has, and a user whom the gate refuses change nothing at the provider.
+   * Creates or updates a user, and issues its key in the same transaction. Only one of several
+   * concurrent calls creates the user. An existing key is never replaced. Throws
+   * PROVIDER_UNAVAILABLE before anything is written here. The provider stays unchanged for a
+   * repeated request, for an Idempotency-Key used by a different request, and for a user that the
+   * gate refuses.
    */
   async function provision(
     caller: ProvisionerCaller,
@@ -88,7 +93,7 @@ export function createBuilderUsers(deps: BuilderUsersDeps) {
     requests: readonly Provision[],
   ): Promise<readonly ProvisionedUser[]> {
     const upserted = await users.upsertAll(db, requests)
-    // The rows of these users are locked, so nobody gives one of them a key meanwhile.
+    // The rows of these users are locked, so no other transaction adds a key.
     const holders = await store.findPrefixHolders(
       db,
       upserted.map(({ user }) => user),

@@ -23,7 +23,7 @@ export type { KeyOwner, StoredKey } from './store.ts'
 
 const activeKeysMax = 100
 const keyPrefix = 'svc_ak_'
-/** Of keys that the builder API issues (docs/decisions/07.md). */
+/** Prefix of keys that the builder API issues (docs/decisions/07.md). */
 export const builderKeyPrefix = 'sk_'
 const prefixDigits = 6
 const labelMax = 100
@@ -43,12 +43,12 @@ interface NewKeyRequest extends Repeatable {
   readonly user: User
   readonly label: string | null
   readonly clientId: ClientId
-  /** What the key descends from. */
+  /** Ids that the key descends from. */
   readonly grants: readonly string[]
   readonly actor: Actor
 }
 
-/** A new key with its secret, which is shown this once. */
+/** A new key with its secret, which is returned only once. */
 export interface IssuedKey {
   readonly keyId: string
   readonly apiKey: string
@@ -58,7 +58,7 @@ export interface IssuedKey {
   readonly clientId: string
 }
 
-/** API keys of end users: stored as hashes, shown once, revoked for good. */
+/** API keys of end users: stored as hashes, shown once, revoked permanently. */
 export function createKeys({
   pool,
   users,
@@ -74,8 +74,9 @@ export function createKeys({
   )
 
   /**
-   * Creates a key for an active user. Its secret has the form `app_<24hex>_svc_ak_…`, which names the app (decision 7).
-   * NOT_FOUND for an inactive user, CONFLICT when the user has too many keys.
+   * Creates a key for an active user. Its secret has the form `app_<24hex>_svc_ak_…`, which names
+   * the app (decision 7). Throws NOT_FOUND for an inactive user, CONFLICT when the user has too
+   * many keys.
    */
   async function create(
     caller: M2mCaller,
@@ -104,7 +105,7 @@ export function createKeys({
     requests: readonly NewKeyRequest[],
   ): Promise<Reply<IssuedKey>[]> {
     const keyUsers = requests.map(({ user }) => user)
-    // The locks make the counts exact, and a concurrent deactivation revokes these keys too.
+    // The locks make the counts exact and let a concurrent deactivation revoke these keys, too.
     const lockedUser = await users.lockEachActive(db, keyUsers)
     const counts = await store.countUserKeys(db, keyUsers)
     const at = now()
@@ -164,7 +165,10 @@ export function createKeys({
     return page(rows, request.limit)
   }
 
-  /** Revokes a key. NOT_FOUND for a key of another user. Returns the instant of its first revocation. */
+  /**
+   * Revokes a key and returns the time of its first revocation. Throws NOT_FOUND for another user's
+   * key.
+   */
   async function revoke(
     caller: M2mCaller,
     request: { externalUserId: string; keyId: string },
@@ -217,8 +221,8 @@ export function createKeys({
   })
 
   /**
-   * The key in any form that `parseKey` reads; null for one that is not valid. Whoever asks compares its app and scopes
-   * before `ownerOf`, so that a request that is refused creates no user.
+   * Finds a key in any form that `parseKey` reads. Returns null for an invalid key. Callers must
+   * check app and scopes before `ownerOf`, so that a refused request creates no user.
    */
   async function find(credential: string): Promise<store.StoredKey | null> {
     const parsed = parseKey(credential)
@@ -229,7 +233,7 @@ export function createKeys({
     return parsed.user === null || parsed.user === userPartOf(stored) ? stored : null
   }
 
-  /** The user of a key of the builder API. TOKEN_INVALID for any other credential. */
+  /** Returns the user of a builder API key. Throws TOKEN_INVALID for any other credential. */
   async function builderUser(credential: string): Promise<UserCaller> {
     const key = credential.startsWith(builderKeyPrefix) ? await find(credential) : null
     const owner = key && (await ownerOf(key))
@@ -239,21 +243,25 @@ export function createKeys({
   }
 
   /**
-   * The key with the user that it acts for: an app-level key acts for the app's owner (decision 38), who becomes an end
-   * user here at first need. Null where the app has no owner, or has ended that user.
+   * Adds the user that the key acts for. An app-level key acts for the app's owner (decision 38),
+   * who becomes an end user on first use. Returns null if the app has no owner or has ended that
+   * user.
    */
   async function ownerOf({ user, ...key }: store.StoredKey): Promise<store.KeyOwner | null> {
     const actsFor = user ?? (await owners.find(key))
     return actsFor && { ...actsFor, ...key }
   }
 
-  /** The key that may sign, with the user that it acts for. Null, too, where the app does not grant sign:job any more. */
+  /**
+   * Returns a key that may sign, with the user that it acts for. Returns null for an invalid key,
+   * or when the app no longer grants sign:job.
+   */
   async function verifySigning(credential: string): Promise<store.KeyOwner | null> {
     const key = await find(credential)
     return key?.publicScopes.includes(Scope.signJob) ? ownerOf(key) : null
   }
 
-  /** Whether the credential has the form of a key. Says nothing about its validity. */
+  /** Whether the credential has the form of a key. Does not check its validity. */
   const isKey = (credential: string): boolean => parseKey(credential) !== null
 
   const { revokeKeysOfGrants: endOfGrants } = store
@@ -265,7 +273,7 @@ export type Keys = ReturnType<typeof createKeys>
 const tooManyKeys = (): DomainError =>
   new DomainError('CONFLICT', `a user may have ${activeKeysMax} active keys; revoke one first`)
 
-/** What the audit log says of a new key. */
+/** Builds the audit entry of a new key. */
 export const entryOf = (
   { user, actor }: Pick<NewKeyRequest, 'user' | 'actor'>,
   keyId: string,
@@ -280,30 +288,34 @@ export const entryOf = (
   details: { keyId, userId: user.id },
 })
 
-/** A new key: its id, its secret, and the start of the secret by which people recognise it. */
+/**
+ * Creates the id and the secret of a key, and the start of the secret, by which people recognise
+ * the key.
+ */
 export function newKey(start = keyPrefix) {
   const secret = newSecret(start)
   return { id: newKeyId(), secret, prefix: secret.slice(0, start.length + prefixDigits) }
 }
 
-/** The label without what Postgres or a page cannot show. A bad label is no reason to refuse a key. */
+/** Removes what Postgres or a page cannot show, so that a bad label never causes a rejection. */
 export const cleanLabel = (text: string): string =>
   toReadable(text).slice(0, labelMax).toWellFormed()
 
 const composite = /^(app_[0-9a-f]{24})_(.+)$/
-// What stands before the last "_" may itself contain one.
+// The part before the last "_" may itself contain "_".
 const builderKey = /^sk_(?:(.+)_)?([^_]+)$/
 
 interface ParsedKey {
   readonly clientId: string | null
-  /** The external id in base64url, where the credential names it. */
+  /** The external user id in base64url; null when the credential does not name it. */
   readonly user: string | null
   readonly secret: string
 }
 
 /**
- * Reads the credential `app_<24hex>_svc_ak_…`, `svc_ak_…`, `app_<24hex>_<secret>`, `<secret>` (decision 7), `sk_…` or
- * `sk_<user>_<secret>`. Null for anything else; a wrong checksum is recognised here, without a look-up.
+ * Parses `app_<24hex>_svc_ak_…`, `svc_ak_…`, `app_<24hex>_<secret>`, `<secret>` (decision 7),
+ * `sk_…` or `sk_<user>_<secret>`. Returns null for anything else. Rejects a wrong checksum without
+ * a look-up.
  */
 export function parseKey(credential: string): ParsedKey | null {
   const [, user = null, digits] = builderKey.exec(credential) ?? []

@@ -11,14 +11,17 @@ import { createKeys } from './keys.ts'
 import { createKeysRpc } from './rpc.ts'
 import { revokeKeysOfApp, revokeKeysOfGrants, revokeKeysOfUser } from './store.ts'
 
-/** Ends keys with their user or app. Identity is created before keys, so this stands on its own. */
+/**
+ * Ends keys with their user or app. Separate from the module, because identity is created before
+ * keys.
+ */
 export const keyCredentials: CredentialIssuer = {
   endOfUser: revokeKeysOfUser,
   endOfApp: revokeKeysOfApp,
   endOfGrants: revokeKeysOfGrants,
 }
 
-/** API keys of end users, and keys of apps. */
+/** API keys of end users and of apps. */
 export function createKeysModule(
   platform: Platform,
   { identity: { users, owners, userProvider } }: { readonly identity: IdentityApi },

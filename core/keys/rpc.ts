@@ -13,7 +13,7 @@ import type { Key } from './store.ts'
 export interface KeysRpcDeps {
   readonly keys: Keys
   readonly appKeys: AppKeys
-  /** How long caches elsewhere may still allow what has ended. */
+  /** Maximum time that other processes' caches may still allow a revoked key. */
   readonly revocationBoundSeconds: number
 }
 

@@ -13,14 +13,14 @@ import {
 } from '../platform/ids.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../lib/sql.ts'
 
-/** active -> revoked; a revoked key stays revoked. */
+/** active -> revoked; revocation is permanent. */
 export type KeyState = 'active' | 'revoked'
 
 /** A key of a user or, without a user, of an app. */
 export interface Key {
   readonly id: KeyId
   readonly label: string | null
-  /** The start of the secret, by which people recognise the key. */
+  /** Start of the secret, by which people recognise the key. */
   readonly prefix: string
   readonly status: KeyState
   readonly subscriptionId: string | null
@@ -29,15 +29,15 @@ export interface Key {
   readonly revokedAt: Date | null
 }
 
-/** The app of an active key, and what the key says about its worth. */
+/** An active key with its app, and the subscription and ids that it depends on. */
 interface ActiveKey {
   readonly keyId: KeyId
   readonly appId: AppId
   readonly clientId: ClientId
   readonly publicScopes: readonly string[]
-  /** The subscription that an app-level key was made for. */
+  /** Subscription that an app-level key was created for. */
   readonly subscriptionId: string | null
-  /** What the key descends from. */
+  /** Ids that the key descends from. */
   readonly grants: string[]
 }
 
@@ -50,12 +50,12 @@ interface KeyUser {
 /** A key with the user that it acts for. */
 export type KeyOwner = ActiveKey & KeyUser
 
-/** A key as it is stored: one of an app names no user. */
+/** A key as it is stored. `user` is null for an app's key. */
 export type StoredKey = ActiveKey & { readonly user: KeyUser | null }
 
 export interface NewKey {
   readonly appId: AppId
-  /** Null for a key of the app itself. */
+  /** Null for an app's key. */
   readonly userId: UserId | null
   readonly subscriptionId: string | null
   readonly id: KeyId
@@ -89,7 +89,10 @@ export async function insertKeys(db: Db, keys: readonly NewKey[]): Promise<void>
   )
 }
 
-/** How many active keys each of the users has; a user without one is left out. Exact only while the users' rows are locked. */
+/**
+ * Counts active keys per user; users without a key are absent. Exact only while the users' rows are
+ * locked.
+ */
 export async function countUserKeys(
   db: Db,
   users: readonly { appId: AppId; id: UserId }[],
@@ -109,7 +112,10 @@ export async function countUserKeys(
   return new Map(rows.map((row) => [userId(row.user_id), row.count]))
 }
 
-/** Those of the users who have an active key that begins with `prefix`. Exact only while the users' rows are locked. */
+/**
+ * Returns the users who have an active key that begins with `prefix`. Exact only while the users'
+ * rows are locked.
+ */
 export async function findPrefixHolders(
   db: Db,
   users: readonly { appId: AppId; id: UserId }[],
@@ -129,12 +135,15 @@ export async function findPrefixHolders(
   return new Set(rows.map((row) => userId(row.user_id)))
 }
 
-/** Until the transaction ends, no other transaction counts and adds keys of the app itself. */
+/**
+ * Takes the app's advisory lock until commit, so that no other transaction counts and adds app
+ * keys.
+ */
 export async function lockAppKeys(db: Db, app: AppId): Promise<void> {
   await db.query(sql`select pg_advisory_xact_lock(hashtextextended(${`app keys ${app}`}, 0))`)
 }
 
-/** How many active keys the app itself has. Exact only after `lockAppKeys`. */
+/** Counts the app's own active keys. Exact only after `lockAppKeys`. */
 export async function countAppKeys(db: Db, app: AppId): Promise<number> {
   const { count } = await one<{ count: number }>(
     db,
@@ -179,7 +188,10 @@ export interface KeyFilter {
   readonly limit: number
 }
 
-/** The keys of a user in order of creation; one row more than `limit` when there are more. */
+/**
+ * Lists a user's keys in order of creation. Returns up to `limit + 1` rows; the extra row shows
+ * that there are more.
+ */
 export async function listUserKeys(
   db: Db,
   filter: KeyFilter & { readonly userId: UserId },
@@ -198,7 +210,10 @@ export async function listUserKeys(
   return rows.map(fromRow)
 }
 
-/** The keys of the app itself in order of creation; one row more than `limit` when there are more. */
+/**
+ * Lists the app's own keys in order of creation. Returns up to `limit + 1` rows; the extra row
+ * shows that there are more.
+ */
 export async function listAppKeys(db: Db, filter: KeyFilter): Promise<Key[]> {
   const rows = await many<KeyRow>(
     db,
@@ -215,8 +230,8 @@ export async function listAppKeys(db: Db, filter: KeyFilter): Promise<Key[]> {
 }
 
 /**
- * Revokes a key of that user or, with a null user, of the app itself. Returns the instant of its first revocation; null
- * when there is no such key.
+ * Revokes a key of the user or, if `userId` is null, of the app. Returns the time of its first
+ * revocation; null if there is no such key.
  */
 export async function revokeKey(
   db: Db,
@@ -234,7 +249,7 @@ export async function revokeKey(
   return row?.revoked_at ?? null
 }
 
-/** Revokes every active key of a user that is deactivated. Returns their ids. */
+/** Revokes all active keys of a deactivated user and returns their ids. */
 export async function revokeKeysOfUser(
   db: Db,
   user: { appId: AppId; id: UserId },
@@ -251,7 +266,7 @@ export async function revokeKeysOfUser(
   return rows.map((row) => row.id)
 }
 
-/** Revokes every active key of an app that is deleted, and of its users. Returns their ids. */
+/** Revokes all active keys of a deleted app and its users, and returns their ids. */
 export async function revokeKeysOfApp(db: Db, app: AppId, at: Date): Promise<string[]> {
   const rows = await many<{ id: string }>(
     db,
@@ -265,8 +280,8 @@ export async function revokeKeysOfApp(db: Db, app: AppId, at: Date): Promise<str
 }
 
 /**
- * Revokes every active key of an app that descends from one of `grants`, or with `keep` lets them descend from them no
- * longer. Returns how many were revoked.
+ * Revokes the app's active keys that descend from `grants` and returns their number. With `keep`,
+ * removes `grants` from the keys' lineage instead and returns 0.
  */
 export async function revokeKeysOfGrants(
   db: Db,
@@ -304,8 +319,8 @@ const useNotedMs = 60_000
 const refusedNotedMs = 3_600_000
 
 /**
- * The active keys with these hashes, where app and, for a key of a user, user are active, and nothing that the key
- * descends from has ended. Records each use of a key, at most once a minute.
+ * Finds active keys by hash. App and user must be active, and everything that the key descends from
+ * must still be valid. Records the use of a key at most once a minute.
  */
 export async function findActiveKeys(
   db: Db,
@@ -378,8 +393,8 @@ async function noteUses(
 }
 
 /**
- * The keys with these hashes that do not work any more, each at most once an hour: who uses one after its end is worth a
- * line in the audit log, but not one for each try.
+ * Returns the keys with these hashes that no longer work, each at most once an hour. The use of an
+ * ended key belongs in the audit log, but not every attempt.
  */
 export const noteRefusedUses = (
   db: Db,
@@ -400,8 +415,9 @@ export const noteRefusedUses = (
   )
 
 /**
- * The subscription that the key was made for, while it holds its slot at `at`, or else that of the user it acts for; null
- * where there is none. A successor holds a slot from its instant on, whether or not the row says so yet.
+ * Finds the subscription that the key was created for if it is active at `at`, otherwise the
+ * subscription of the key's user; null if both are missing. A scheduled successor is used from
+ * `next_at` on, even before the row is updated.
  */
 export const findSubscription = (
   db: Db,
