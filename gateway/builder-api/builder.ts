@@ -7,7 +7,7 @@ import { tokenRoutes } from './token.ts'
 import { usageRoutes } from './usage.ts'
 import { userRoutes } from './users.ts'
 
-/** Everything at the builder API's listener (docs/builder-api.md). */
+/** Adds all routes of the builder API's listener (docs/builder-api.md). */
 export async function builderRoutes(app: App, deps: ListenerDeps): Promise<void> {
   await collectDocument(app, deps.publicUrl)
   healthRoute(app)

@@ -19,7 +19,7 @@ const builderDocument: DocumentOf = {
   openapi: '3.1.0',
   title: 'tollgate builder API',
   description,
-  // This listener, whatever its address is outside.
+  // Relative, so that it fits any outside address of this listener.
   server: '/',
   securitySchemes: {
     tenantBasic: {
@@ -34,13 +34,13 @@ const builderDocument: DocumentOf = {
   examples,
 }
 
-/** Collects the document. Must run before the routes are added: earlier ones are not in it. */
+/** Collects the document. Must run before the routes are added; it misses earlier ones. */
 export async function collectDocument(app: App, publicUrl: string): Promise<void> {
   const routes = collectRoutes(app)
   await app.register(swagger, documentOptions(builderDocument, { publicUrl, routes }))
 }
 
-/** The document and its page. Every script and style comes from this server. */
+/** The document and its page. All scripts and styles are served by this server. */
 export async function documentRoutes(app: App, deps: ListenerDeps): Promise<void> {
   app.get(
     url,

@@ -10,7 +10,7 @@ const user = {
   status: 'active',
 }
 
-/** By method and path, as `post /api/v1/apps/{clientId}/users`. */
+/** Keyed by method and path: `post /api/v1/apps/{clientId}/users`. */
 export const examples: Readonly<Record<string, Example>> = {
   'post /api/v1/apps/{clientId}/users': {
     body: { externalUserId: 'user-123', email: 'ada@example.com' },

@@ -15,7 +15,8 @@ const field = (description: string) => Type.Optional(Type.String({ description }
 const list = (description: string) =>
   Type.Optional(Type.Array(Type.String(), { maxItems: 16, description }))
 
-// No field is required here: core tells what is missing in the order of the specification.
+// All fields are optional here, so that core reports missing ones in the order of the
+// specification.
 const ExchangeForm = Type.Object({
   grant_type: field(GrantType.tokenExchange),
   subject_token: field("A user JWT or a user's sk_ key."),
@@ -50,7 +51,7 @@ const refuses = [
   'ALLOWANCE_EXHAUSTED',
 ] as const
 
-/** A user's credential for a signer session. */
+/** Adds the route that exchanges a user's credential for one of a signer session. */
 export function tokenRoutes(app: App, { core }: { readonly core: Core }): void {
   addSchemas(app, [BuilderSession])
   app.post(

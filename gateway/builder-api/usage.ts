@@ -21,7 +21,7 @@ const groupByMax = 20
 const instant = (description: string) =>
   Type.Optional(Type.String({ format: 'date-time', description }))
 
-/** As documents describe them. */
+/** The parameters as documented. */
 export const MeterParameters = Type.Object({
   meter: oneOf(meters, 'What is summed.'),
   externalUserId: Type.Optional(
@@ -38,9 +38,10 @@ export const MeterParameters = Type.Object({
   ),
 })
 
-// Core judges the values, in the order of the specification. A parameter that is there once is no list.
+// Core validates the values, in the order of the specification. A parameter that occurs once is a
+// string, not a list.
 const text = Type.Optional(Type.String())
-/** As they are checked here. */
+/** The parameters as the route validates them. */
 export const AnyParameters = Type.Object(
   {
     meter: text,
@@ -85,7 +86,7 @@ const usualRules: RouteRules = {
   refuses: ['METERING_NOT_CONFIGURED', 'METERING_FAILED'],
 }
 
-/** The metered usage of the user who asks, and of nobody else. */
+/** Adds the metered usage of the calling user; no other user can be queried. */
 export function usageRoutes(app: App, rules: RouteRules = usualRules): void {
   addSchemas(app, [NamedMeterUsage])
   const { config, schema } = route(rules, {
@@ -103,7 +104,7 @@ export function usageRoutes(app: App, rules: RouteRules = usualRules): void {
     {
       config: { ...config, documentedQuery: MeterParameters },
       schema,
-      // An address without an id in it is told so before anything else.
+      // A missing app id is reported before any other error.
       onRequest: async ({ params }) => requireClientId(params),
     },
     async ({ params: { clientId }, query, core }, reply) =>
@@ -111,7 +112,10 @@ export function usageRoutes(app: App, rules: RouteRules = usualRules): void {
   )
 }
 
-/** The usage of the user whose credential the calls carry. Throws core's refusals, in the order of docs/builder-api.md. */
+/**
+ * Returns the usage of the user whose credential the calls carry. Throws core's refusals, in the
+ * order of docs/builder-api.md.
+ */
 export async function queryUsage(
   core: CoreCalls,
   { clientId, query }: { readonly clientId: string; readonly query: AnyParameters },

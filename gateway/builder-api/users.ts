@@ -32,7 +32,7 @@ const NewBuilderUser = Type.Object({
   ),
 })
 
-/** The users of an app, created at its identity provider and here. */
+/** Adds the route that creates users at the app's identity provider and here. */
 export function userRoutes(app: App): void {
   addSchemas(app, [BuilderUser])
   app.post(

@@ -1,14 +1,14 @@
 import { createBatchLoader } from '../../core/lib/concurrency.ts'
 import { DomainError, isReason, membersOf } from '../../proto/errors.ts'
 
-/** One caller's call of an RPC that goes to core together with others. */
+/** One caller's call of an RPC that is batched with other calls. */
 export interface BatchedCall<Request> {
   readonly request: Request
   readonly authorization: string | undefined
   readonly correlationId: string
 }
 
-/** What core answers to one of the calls. */
+/** Core's answer to one of the calls. */
 export interface CallAnswer<Response> {
   readonly response?: Response | undefined
   readonly refusal?:
@@ -21,11 +21,11 @@ export interface CallAnswer<Response> {
 }
 
 interface BatchOptions {
-  /** Most calls of one RPC. */
+  /** Maximum calls per RPC. */
   readonly batchMax: number
-  /** Most RPCs under way at the same time. */
+  /** Maximum concurrent RPCs. */
   readonly concurrency: number
-  /** How long a call may wait until its RPC is sent. */
+  /** How long a call may wait before its RPC is sent. */
   readonly waitMs: number
 }
 
@@ -35,9 +35,10 @@ interface QueuedCall<Request> {
 }
 
 /**
- * Sends the calls that are made at the same time to core in one RPC (bench row `user-token-mint`: one RPC costs as much
- * for a hundred calls as for one; the plain version is a call for each). Every call has its own credential and its own
- * answer; a refusal is thrown as the DomainError that it is, UNAVAILABLE when the call waited too long to be sent.
+ * Batches concurrent calls into one RPC to core, because one RPC costs as much for a hundred calls
+ * as for one (bench row `user-token-mint`; the plain version sends one RPC per call). Each call
+ * keeps its own credential and gets its own answer. Throws a refusal as a DomainError, UNAVAILABLE
+ * if the call waited longer than `waitMs`.
  */
 export function batchCalls<Request, Response>(
   send: (calls: BatchedCall<Request>[]) => Promise<readonly CallAnswer<Response>[]>,
@@ -66,11 +67,12 @@ export function batchCalls<Request, Response>(
   }
 }
 
-// Half of what core reads of one message: a call with long texts must not have its neighbours refused with it.
+// Half of core's message limit, so that a call with long texts does not get its neighbours
+// rejected.
 const messageMaxBytes = 512 * 1024
 const utf8Max = 3
 
-/** The calls in their order, in as many messages as their texts need; one where they are short. */
+/** Splits the calls, in order, into as few messages as their size allows. */
 function messagesOf<Request>(calls: readonly BatchedCall<Request>[]): BatchedCall<Request>[][] {
   const messages: BatchedCall<Request>[][] = []
   let bytes = Infinity

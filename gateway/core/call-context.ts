@@ -10,35 +10,38 @@ import {
 } from '../../proto/errors.ts'
 import type { BatchedCall } from './batched-calls.ts'
 
-/** What a call to core carries of the request that it serves. Core checks the credential; the gateway only forwards it. */
+/**
+ * Credential and correlation id that a call to core carries. Core checks the credential; the
+ * gateway only forwards it.
+ */
 export interface CallerCredential {
-  /** The Authorization header as it arrived. */
+  /** The Authorization header as received. */
   readonly authorization?: string | undefined
   /** The token of a dashboard session. */
   readonly session?: string | undefined
   readonly correlationId: string
 }
 
-/** Where core is, and how long its answers may take. */
+/** Core's address and the deadline for its answers. */
 export interface CoreOptions extends CoreAddress {
   readonly deadlineMs: number
 }
 
 /**
- * Turns the methods of Connect's clients into calls on behalf of one request: with its headers and a deadline, and with
- * DomainErrors for everything that goes wrong.
+ * Wraps the methods of Connect's clients for one request: adds its headers and a deadline, and
+ * throws all failures as DomainErrors.
  */
 export interface CallContext {
   /** Whether a call was made. */
   hasCalled: boolean
-  /** A unary call; with a deadline of its own where core says how long it may take. */
+  /** A unary call. `timeoutMs` replaces the default deadline for methods that take longer. */
   call<I, O>(
     method: (request: I, options: CallOptions) => Promise<O>,
     timeoutMs?: number,
   ): (request: I) => Promise<O>
-  /** A unary call that goes to core in one RPC with others. */
+  /** A unary call that is batched with others into one RPC. */
   batched<I, O>(send: (call: BatchedCall<I>) => Promise<O>): (request: I) => Promise<O>
-  /** A server stream; without a deadline, until the signal aborts it. */
+  /** A server stream. It has no deadline and runs until the signal aborts it. */
   stream<I, O>(
     method: (request: I, options: CallOptions) => AsyncIterable<O>,
   ): (request: I, signal: AbortSignal) => AsyncGenerator<O>
@@ -75,8 +78,8 @@ export function createCallContext(
 }
 
 /**
- * Returns a constructor of objects with a member for each of `groups`. A member is made when it is read: every request
- * has such an object and uses one or two of its members, so the 18 others would be garbage.
+ * Returns a constructor of objects with one member per group. A member is created when it is first
+ * read, because each request reads only one or two of about 20.
  */
 export function lazyGroups<Groups extends Record<string, (context: CallContext) => unknown>>(
   groups: Groups,
@@ -94,7 +97,7 @@ export function lazyGroups<Groups extends Record<string, (context: CallContext) 
     Object.assign(Object.create(prototype), { context })
 }
 
-// Connect reports a reset connection as Aborted; refusals of core with that code carry a reason.
+// Connect reports a reset connection as Aborted; core's own refusals with that code carry a reason.
 const connectionCodes = new Set([
   Code.Unavailable,
   Code.DeadlineExceeded,
@@ -103,18 +106,24 @@ const connectionCodes = new Set([
   Code.Aborted,
 ])
 
-/** Whether the connection broke: the error has a code of the system, so it is not core's. */
+/**
+ * Whether the connection broke: a system error code as the cause shows that core did not send the
+ * error.
+ */
 const isBroken = ({ cause }: ConnectError): boolean =>
   cause instanceof Error && 'code' in cause && typeof cause.code === 'string'
 
 const wrongToken =
   'core does not accept the token of this gateway; only the operator can correct this'
 
-/** Throws the DomainError that the trailer names; UNAVAILABLE or INTERNAL when there is no trailer, because no handler ran. */
+/**
+ * Throws the DomainError named in the trailer. Without a trailer no handler ran: throws UNAVAILABLE
+ * or INTERNAL.
+ */
 export function rethrow(thrown: unknown): never {
   const error = ConnectError.from(thrown)
   const reason = error.metadata.get(reasonTrailer)
-  // A fault of the deployment; core's message is for the log.
+  // The deployment is misconfigured. Core's message goes only to the log.
   if (reason === 'SERVICE_TOKEN_INVALID' || reason === 'SERVICE_ROLE_FORBIDDEN') {
     throw new DomainError('SERVICE_TOKEN_INVALID', wrongToken, { cause: error })
   }
@@ -128,7 +137,7 @@ export function rethrow(thrown: unknown): never {
   throw new DomainError('INTERNAL', 'the service failed', { cause: error })
 }
 
-/** The same stream; what it throws is a DomainError. */
+/** Returns the same stream, with errors converted to DomainErrors. */
 async function* withDomainErrors<O>(messages: AsyncIterable<O>): AsyncGenerator<O> {
   try {
     yield* messages

@@ -73,26 +73,26 @@ import {
 import { openSessions } from './sessions.ts'
 
 const maxAnswerBytes = 16 * 1024 * 1024
-/** Core ends it after a minute, and says so. */
+/** Core stops after a minute and reports it. */
 const whatIfDeadlineMs = 65_000
-/** The identity provider may take 12 s of it, and says then that it is not available. */
+/** The identity provider may take 12 s of it; then core reports it as unavailable. */
 const provisionDeadlineMs = 20_000
-// Core answers after 15 s, and says then what is not done.
+// Core answers after 15 s and reports what is unfinished.
 const testClockDeadlineMs = 40_000
 
 type Init<Schema extends DescMessage> = MessageInitShape<Schema>
 type Send<Request, Response> = (request: Request) => Promise<Response>
 
-/** A method of a Connect client that takes the calls of many, each with its credential. */
+/** A method of a Connect client that takes a batch of calls, each with its own credential. */
 type BatchedMethod<Request, Response> = (
   request: { calls: BatchedCall<Request>[] },
   options: CallOptions,
 ) => Promise<{ readonly answers: readonly CallAnswer<Response>[] }>
 
 /**
- * One connection to core for this process. `callsFor` gives the calls on behalf of one request; each has a
- * deadline and throws only DomainErrors: the reason that core gave, UNAVAILABLE when it does not answer. `issuer` is that of
- * our own tokens.
+ * Opens this process's connection to core. `callsFor` returns the calls on behalf of one request;
+ * each has a deadline and throws only DomainErrors: core's reason, or UNAVAILABLE if core does not
+ * answer. `issuer` is the issuer of our own tokens.
  */
 export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: string) {
   const { baseUrl, sessionManager } = openSessions(address)
@@ -122,14 +122,17 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: str
 
   const options = { token: address.token, deadlineMs }
   const batches = batchedMethods({ tokens, users, keys, allowances, grants }, options)
-  /** Sends subject tokens of other issuers apart from the rest: their keys may be slow to come, and a batch would wait. */
+  /**
+   * Sends subject tokens of other issuers unbatched, because fetching the issuer's keys may be slow
+   * and would delay a whole batch.
+   */
   const apart =
     <I extends { subjectToken?: string }, O>(alone: Send<I, O>, batched: Send<I, O>): Send<I, O> =>
     (request) =>
       (isOfOtherIssuer(request.subjectToken ?? '', issuer) ? alone : batched)(request)
 
   const callsOf = lazyGroups({
-    /** Whether core has already seen this caller's credential. */
+    /** Whether core has checked this caller's credential. */
     hasCalled: (context: CallContext) => () => context.hasCalled,
     checkCaller: ({ call }: CallContext) => call(callers.checkCaller),
     readiness: ({ call }: CallContext) => call(readiness.getReadiness),
@@ -329,7 +332,7 @@ const openQuotas = (transport: Transport) => ({
   networkQuotas: createClient(NetworkQuotaService, transport),
 })
 
-/** The clients of what people and programs log in with. */
+/** Clients for authentication checks and readiness. */
 const openChecks = (transport: Transport) => ({
   callers: createClient(CallerService, transport),
   readiness: createClient(ReadinessService, transport),
@@ -350,7 +353,9 @@ const openReports = (transport: Transport) => ({
   losses: createClient(LossService, transport),
 })
 
-/** A field that core always sets. INTERNAL when it is absent, because that is a bug of core. */
+/**
+ * Returns a field that core always sets. Throws INTERNAL if it is missing, which is a bug in core.
+ */
 export function requireField<T>(value: T | undefined, name: string): T {
   if (value === undefined) throw new DomainError('INTERNAL', `core's answer lacks ${name}`)
   return value
@@ -364,12 +369,12 @@ interface BatchedClients {
   readonly grants: Client<typeof GrantService>
 }
 
-/** The methods that are called so often that what comes at the same time shares an RPC. */
+/** Methods that are called so often that concurrent calls share an RPC. */
 function batchedMethods(
   { tokens, users, keys, allowances, grants }: BatchedClients,
   { token, deadlineMs }: { readonly token: string; readonly deadlineMs: number },
 ) {
-  // Three small batches at a time, so that core works on one while another is on its way.
+  // Three small batches at a time, so that core works on one while another is in transit.
   const inBatches = <Request, Response>(method: BatchedMethod<Request, Response>) =>
     batchCalls<Request, Response>(
       async (calls) => {

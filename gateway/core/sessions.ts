@@ -3,7 +3,10 @@ import { Http2SessionManager } from '@connectrpc/connect-node'
 import type { CoreAddress } from '../../core/lib/core-link/address.ts'
 import { type ClientTls, loadTls } from '../../core/lib/core-link/tls.ts'
 
-/** Connections to core, by TLS where `tls` is given. Throws one clear line for a file that cannot be read. */
+/**
+ * Opens connections to core, with TLS if `tls` is set. Throws a one-line error for an unreadable
+ * file.
+ */
 export function openSessions({ target, tls }: Pick<CoreAddress, 'target' | 'tls'>) {
   const baseUrl = `${tls ? 'https' : 'http'}://${target}`
   const pings = { pingIntervalMs: 30_000 }
@@ -11,14 +14,14 @@ export function openSessions({ target, tls }: Pick<CoreAddress, 'target' | 'tls'
   return { baseUrl, sessionManager }
 }
 
-/** Node copies the options for each connection, so that a getter gives it the files as they are then. */
+/** Node copies the options for each connection, so the getters supply the current files. */
 function sessionOptions({ files, serverName }: ClientTls): SecureClientSessionOptions {
   let material = loadTls(files)
   function read(): typeof material {
     try {
       material = loadTls(files)
     } catch {
-      // A file that is just being replaced: the last one that was whole serves on.
+      // The file is being replaced: keep the last valid one.
     }
     return material
   }

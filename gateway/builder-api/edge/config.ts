@@ -1,17 +1,17 @@
 import type { EnvReader } from '../../../core/lib/env.ts'
 import { readEdgeUrl } from '../../../core/lib/settings.ts'
 
-/** The builder API's usage for the internet (docs/edge.md). */
+/** Settings of the edge, which exposes the builder API's usage to the internet (docs/edge.md). */
 export interface BuilderEdgeConfig {
   readonly port: number
-  /** Origin under which the internet reaches it; no trailing slash. */
+  /** The edge's public origin; no trailing slash. */
   readonly url: string
   readonly corsOrigins: readonly string[]
-  /** Requests a minute of one address. */
+  /** Requests per minute from one address. */
   readonly perAddress: number
 }
 
-/** Undefined where there is no edge. */
+/** Returns undefined if no edge is configured. */
 export function readBuilderEdge(env: EnvReader): BuilderEdgeConfig | undefined {
   const url = readEdgeUrl(env)
   const text = env.optional('EDGE_PORT', {

@@ -3,12 +3,15 @@ import type { Cors } from '../../http/cors.ts'
 
 const methods = 'GET, POST, PUT, DELETE, OPTIONS'
 const requestHeaders = 'Authorization, Content-Type, Accept'
-// Of the revisions of the Model Context Protocol that there are.
+// Headers of all revisions of the Model Context Protocol.
 const mcpHeaders = 'MCP-Protocol-Version, Mcp-Method, Mcp-Name'
 const exposedHeaders = 'X-Correlation-Id, Retry-After, WWW-Authenticate'
 const maxAgeSeconds = '86400'
 
-/** Lets pages of these origins read the edge's answers, and no others. Every OPTIONS is 204. Credentials are never allowed. */
+/**
+ * Lets only pages of `origins` read the edge's answers. Answers every OPTIONS with 204. Never
+ * allows credentials.
+ */
 export function createEdgeCors(origins: readonly string[]): Cors {
   function answer(request: FastifyRequest, reply: FastifyReply): boolean {
     void reply.header('vary', 'Origin')

@@ -3,13 +3,19 @@ import { isResourcePath } from '../../../core/lib/names/resources.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import type { App } from '../../http/app.ts'
 
-/** Whether a Bearer is a JWT: what the edge's listener takes of users. Keys, opaque sessions and Basic go no further. */
+/**
+ * Whether a Bearer is a JWT, the only user credential that the edge forwards to core. Drops keys,
+ * opaque sessions and Basic.
+ */
 export const isJwt = (token: string | undefined): boolean =>
   /^[\w-]+\.[\w-]+\.[\w-]+$/.test(token ?? '')
 
-/** Refuses, on every route of a user, a request whose listener took no credential. Must run before the routes are added. */
+/**
+ * Rejects requests without an accepted credential on every user route. Must run before the routes
+ * are added.
+ */
 export function requireJwt(app: App): void {
-  // Behind the onRequest hook of the route, which looks whether the address names an app.
+  // Runs after the route's onRequest hook, which checks whether the address names an app.
   app.addHook('preParsing', async (request) => {
     const isOfUser = request.routeOptions.config.rules?.guard.kind === 'actor'
     if (isOfUser && request.credential.authorization === undefined)
@@ -17,7 +23,10 @@ export function requireJwt(app: App): void {
   })
 }
 
-/** Tells a client that has no token where it learns how to get one (RFC 9728 section 5.1). */
+/**
+ * Adds `WWW-Authenticate` to 401 answers, with the metadata URL that leads to a token (RFC 9728
+ * section 5.1).
+ */
 export function nameMetadata(app: App, edgeUrl: string): void {
   app.addHook('onSend', async (request, reply) => {
     if (reply.statusCode !== 401 || request.routeOptions.config.rules?.guard.kind !== 'actor')

@@ -12,11 +12,14 @@ import { registrationRoutes } from './registration.ts'
 export interface EdgeDeps extends ListenerDeps {
   readonly edgeUrl: string
   readonly tokenAlg: string
-  /** Of pages that may call the edge. */
+  /** Origins of pages that may call the edge. */
   readonly corsOrigins: readonly string[]
 }
 
-/** What the builder API shows to the internet (docs/edge.md): nothing that creates users or keys. */
+/**
+ * Adds the builder API's routes for the internet (docs/edge.md). None of them creates users or
+ * keys.
+ */
 export function edgeRoutes(app: App, deps: EdgeDeps): void {
   requireJwt(app)
   nameMetadata(app, deps.edgeUrl)

@@ -9,16 +9,19 @@ import {
 
 export interface CallableTool {
   readonly definition: Tool
-  /** Never throws: what it refuses is a result, too. */
+  /** Never throws; returns refusals as results. */
   call(parameters: unknown): Promise<CallToolResult>
 }
 
-/** Those with structured answers. Older ones have batches, of which each would be one request for the rate limits. */
+/**
+ * The revisions with structured answers. Older ones allow batches, each of which the rate limits
+ * would count as one request.
+ */
 const revisions = ['2026-07-28', '2025-11-25', '2025-06-18']
 
 /**
- * Answers one message of the Model Context Protocol, in the revision that it is written in. Nothing of it is kept: there
- * are no sessions, and no streams. Throws only what is our own fault.
+ * Answers one message of the Model Context Protocol, in the message's revision. Stateless: no
+ * sessions, no streams. Throws only internal errors.
  */
 export async function answerMessage(
   request: Request,

@@ -15,9 +15,9 @@ const description = [
   'Read valueExact, the figure with all its digits. No rows mean no usage.',
 ].join(' ')
 
-/** What a model reads about usage. */
+/** The tool's definition, as models read it. */
 export const definition: Tool = JSON.parse(
-  // The schemas have types of their own.
+  // Serialized and parsed because the schemas have their own types.
   JSON.stringify({
     name: 'query_usage',
     title: 'Metered usage',
@@ -31,12 +31,15 @@ export const definition: Tool = JSON.parse(
 export interface ToolCall {
   readonly clientId: string
   readonly parameters: unknown
-  /** That no metering backend is configured; null where one is. */
+  /** METERING_NOT_CONFIGURED if no metering backend is configured; null otherwise. */
   readonly unconfigured: DomainError | null
   readonly deps: ToolDeps
 }
 
-/** What usage answers to these parameters. Its refusal, as the problem document that it is, is an error of the tool. */
+/**
+ * Returns the answer of the usage route to these parameters. Returns a refusal as a tool error that
+ * holds the problem document.
+ */
 export async function callTool(
   request: FastifyRequest,
   { clientId, parameters, unconfigured, deps: { httpMetrics, publicUrl } }: ToolCall,

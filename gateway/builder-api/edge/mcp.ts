@@ -17,8 +17,9 @@ const protocolHeader = /^(?:accept|content-type|mcp-.+)$/
 const rules: RouteRules = { guard: { kind: 'actor' }, limit: 'edge', refuses: ['ORIGIN_FORBIDDEN'] }
 
 /**
- * Usage as the one tool of an MCP server (modelcontextprotocol.io, Streamable HTTP). What is refused before the message is
- * read is refused as everywhere at the edge. There are no streams and no sessions, so that GET and DELETE are 405.
+ * Adds an MCP server (modelcontextprotocol.io, Streamable HTTP) with usage as its one tool. Errors
+ * before the message is parsed are answered as on all edge routes. There are no streams and no
+ * sessions, so GET and DELETE return 405.
  */
 export function mcpRoutes(app: App, deps: McpDeps): void {
   const { config, schema } = route(rules, {
@@ -46,7 +47,8 @@ export function mcpRoutes(app: App, deps: McpDeps): void {
       if (message instanceof DomainError) return refuseMessage(reply, message)
       const call = (parameters: unknown) =>
         callTool(request, { clientId, parameters, unconfigured, deps })
-      // Its modules take a quarter of a second and 30 MiB, at the first message: most edges see none.
+      // Loaded with the first message, because its modules take 250 ms and 30 MiB and most edges
+      // never use them.
       const { answerMessage } = await import('./mcp-server.ts')
       const tool = { definition, call }
       return send(reply, await answerMessage(toWebRequest(request), { message, tool }))
@@ -54,13 +56,17 @@ export function mcpRoutes(app: App, deps: McpDeps): void {
   )
 }
 
-/** A page that reached us under a name of its own (DNS rebinding) still tells its origin. */
+/**
+ * Prevents DNS rebinding: a page that reaches us under its own host name still sends its origin.
+ */
 function requireOrigin(origin: string | undefined, allowed: readonly string[]): void {
   if (origin !== undefined && !allowed.includes(origin))
     throw new DomainError('ORIGIN_FORBIDDEN', 'pages of this origin may not call the edge')
 }
 
-/** Refuses as usage does. That no backend is configured is for the tool to say: it is returned. */
+/**
+ * Refuses like the usage route, but returns METERING_NOT_CONFIGURED so that the tool can report it.
+ */
 async function requireCaller(
   { core }: FastifyRequest,
   clientId: string,
@@ -74,7 +80,7 @@ async function requireCaller(
   }
 }
 
-/** The message, or why the body holds none. */
+/** Returns the message, or the error if the body is not a message. */
 function readMessage({ body, headers }: FastifyRequest): object | DomainError {
   try {
     return parseJson(Buffer.isBuffer(body) ? body : Buffer.alloc(0), headers['content-type'])
@@ -84,14 +90,16 @@ function readMessage({ body, headers }: FastifyRequest): object | DomainError {
   }
 }
 
-/** In the codes of JSON-RPC 2.0: text that is no JSON, and JSON that is no single message. */
+/**
+ * Uses the codes of JSON-RPC 2.0: -32700 for invalid JSON, -32600 for JSON that is not one message.
+ */
 function refuseMessage(reply: FastifyReply, { message, cause }: DomainError): FastifyReply {
   const code = cause === undefined ? -32_600 : -32_700
   const body = { jsonrpc: '2.0', id: null, error: { code, message } }
   return reply.code(400).type('application/json').send(JSON.stringify(body))
 }
 
-/** The headers that the protocol knows; the credential is not among them. */
+/** Forwards only headers of the protocol, never the credential. */
 function toWebRequest({ headers }: FastifyRequest): Request {
   const known = Object.entries(headers).filter(([name]) => protocolHeader.test(name))
   return new Request('http://edge', {

@@ -26,7 +26,7 @@ const resources = [
   ['mcp', 'getProtectedMcp'],
 ] as const
 
-/** What a client needs to find its way from an address to a token: RFC 9728, then RFC 8414. */
+/** Adds the metadata by which a client gets from an address to a token: RFC 9728, then RFC 8414. */
 export function edgeMetadataRoutes(app: App, deps: MetadataDeps): void {
   protectedResourceRoutes(app, deps)
   metadataRoutes(app, deps, [

@@ -27,7 +27,7 @@ const Registration = named(
   'Registration',
 )
 
-// Core judges the members, in the words of RFC 7591.
+// Core validates the members, with the error codes of RFC 7591.
 const Metadata = Type.Object({}, { additionalProperties: true })
 const Params = Type.Object({ registeredClientId: Type.String() })
 
