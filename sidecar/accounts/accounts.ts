@@ -5,12 +5,12 @@ import type { CallOwner } from './call-runs.ts'
 import type { SessionOwner } from './session-calls.ts'
 
 /**
- * What is known here of one user, and the money that core has lent for them. Changed in place, so
- * that every holder of it sees the present state. Money is nano-dollars, instants are milliseconds
- * of the monotonic clock.
+ * Cached state of one user, and the money that core has lent for them. Mutable, so that every
+ * holder sees the current state. Money is in nano-dollars, instants in milliseconds of the
+ * monotonic clock.
  */
 export interface Account extends SessionOwner, CallOwner {
-  /** As core said it last; null for network price (bounds.ts). */
+  /** From core's last answer; null for network price (bounds.ts). */
   retailRatio: bigint | null
   readonly clientId: string
   readonly externalUserId: string
@@ -18,66 +18,72 @@ export interface Account extends SessionOwner, CallOwner {
   userId: string
   /** Set when the user may not spend at all. */
   refusal: Refusal | null
-  /** Unix seconds; a token issued before is void. */
+  /** Unix seconds; tokens issued before are void. */
   validAfter: number
-  /** Until when what core said of the user may be used; 0 before core's first answer. */
+  /** End of validity of core's answer about the user; 0 before the first answer. */
   currentUntil: number
-  /** The version of cached state at which it was read. */
+  /** Version of cached state when the answer was requested. */
   version: number
-  /** Set when it was evicted: an identity that holds it is verified again. */
+  /** Set after eviction: an identity that holds this account is verified again. */
   evicted: boolean
-  /** When core was asked for what it said of the user; 0 before its first answer. */
+  /** When the current answer was requested from core; 0 before the first answer. */
   readAt: number
-  /** What core said is neither lent nor pending, and when it was asked; 0 for never. */
+  /** Money that is neither lent nor pending, and when core was asked; 0 before the first answer. */
   remaining: number
   remainingAt: number
   ceilings: readonly PriceCeiling[]
   lease: Lease | null
-  /** Core lends nothing before this; each call is reserved. */
+  /** Core lends nothing before this instant; each call is reserved. */
   reserveUntil: number
-  /** A call with this bound or a higher one was refused for money, and is refused again until then. */
+  /**
+   * Core refused a call with this bound for lack of money. Such calls and larger ones are refused
+   * until `spentUntil`.
+   */
   spentBound: number
   spentUntil: number
   spentRefusal: Refusal
   readonly spending: Spending
-  /** A Lend under way, its leases that core has not taken back yet, and a recall that waits for it. */
+  /**
+   * The Lend in flight, the number of leases that core has not taken back yet, and whether a recall
+   * waits for the Lend.
+   */
   lending: Promise<unknown> | null
   returning: number
   isRecalled: boolean
-  /** The lease that was returned last; core may never lend it again. */
+  /** The last returned lease; core may never lend it again. */
   returnedLeaseId: string
 }
 
 /** A slice of the user's money. */
 export interface Lease {
   readonly id: string
-  /** All that was ever lent under it, and all that was debited from it. */
+  /** Totals lent under this lease and debited from it. */
   amount: number
   used: number
   endsAt: number
-  /** When core was asked to lend it last. */
+  /** When the last Lend for it was sent. */
   renewedAt: number
-  /** Renewed once this much is used, or at that instant. */
+  /** The lease is renewed when `used` exceeds `renewAbove`, or at `renewAt`. */
   renewAbove: number
   renewAt: number
   usedAt: number
 }
 
-/** How fast the user spends here. */
+/** How fast the user spends in this process. */
 export interface Spending {
-  /** Nano-dollars a second at the last Lend. */
+  /** Nano-dollars per second at the last Lend. */
   rate: number
   since: number
-  /** What was debited since then. */
+  /** Debited since `since`. */
   sum: number
 }
 
-/** What core says of a user. */
+/** Core's answer about a user. */
 export interface UserStatus {
   readonly userId: string
   readonly active: boolean
   readonly tokensValidAfter: bigint
-  /** Empty for network price; absent where it is not asked for. */
+  /** Empty for network price; absent if the request did not include it. */
   readonly retailRatio?: string
 }
 
@@ -92,13 +98,13 @@ const refusedMs = 1_000
 const unknownUserMs = 5_000
 
 /**
- * The accounts of users, of which those are forgotten first that core answered about longest ago.
- * One with a lease is never forgotten: a second account of its user could spend the lease again.
+ * Accounts of users. Evicts those with the oldest answer from core first. Never evicts an account
+ * with a lease, because a second account of its user could spend the lease again.
  */
 export function createAccounts({ versions, ttlSeconds, max, mono }: AccountsOptions) {
   const accounts = new Map<string, Account>()
 
-  /** The account behind an `auth_id`, opened at the first call. */
+  /** The account of an `auth_id`, created at the first call. */
   function accountOf(authId: string): Account {
     const known = accounts.get(authId)
     if (known) return known
@@ -108,7 +114,7 @@ export function createAccounts({ versions, ttlSeconds, max, mono }: AccountsOpti
     return account
   }
 
-  // A sixteenth at once, because finding the oldest entry of a Map steps over all that were deleted.
+  // Evict a sixteenth at once, because finding a Map's oldest entry steps over all deleted ones.
   function evict(count: number): void {
     let left = count
     for (const [authId, account] of accounts) {
@@ -119,22 +125,22 @@ export function createAccounts({ versions, ttlSeconds, max, mono }: AccountsOpti
     }
   }
 
-  /** True while what core said of the user may be used at `at`. */
+  /** Whether core's answer about the user is still valid at `at`. */
   const isCurrent = ({ currentUntil, userId, version }: Account, at: number): boolean =>
     currentUntil > at && !versions.isStale(userId, version)
 
-  /** True when nothing says that what is known became stale, however old it is. */
+  /** Whether nothing has invalidated the cached answer, however old it is. */
   const isUnrevoked = ({ userId, version }: Account): boolean =>
     userId !== '' && !versions.isStale(userId, version)
 
-  /** Stores core's answer about the user, whose read began at `at` and `version`. */
+  /** Stores core's answer about the user, requested at `at` and `version`. */
   function learn(
     account: Account,
     status: UserStatus,
     read: { at: number; version: number },
   ): void {
     if (!account.evicted) {
-      // Set again, so that it is the last to be evicted.
+      // Insert again, so that this account is evicted last.
       accounts.delete(account.authId)
       accounts.set(account.authId, account)
     }
@@ -146,11 +152,11 @@ export function createAccounts({ versions, ttlSeconds, max, mono }: AccountsOpti
     account.readAt = read.at
     account.currentUntil = read.at + (status.active ? ttlSeconds * 1000 : refusedMs)
     account.version = read.version
-    // Whatever made it stale may also be new money.
+    // The change that made the answer stale may have been new money.
     account.spentUntil = 0
   }
 
-  /** Stores that core knows no such user, or lets none be made: `word` is its refusal. */
+  /** Stores that the user does not exist in core and is not created; `word` is core's refusal. */
   function learnUnknown(
     account: Account,
     word: string,

@@ -8,19 +8,19 @@ import {
   priorCall,
 } from './session-calls.ts'
 
-/** The rate for bounds, as core said it last. */
+/** The rate for bounds, from core's last answer. */
 export interface CurrentRate {
-  /** Nano-dollars for one wei; null while no rate serves. */
+  /** Nano-dollars for one wei; null without a usable rate. */
   nanosPerWei: number | null
-  /** The same exactly: atto-dollars for one ETH. */
+  /** The exact rate: atto-dollars for one ETH. */
   attosPerEth: bigint
-  /** Unix milliseconds of its observation. */
+  /** Unix milliseconds of the observation. */
   observedAt: number
-  /** An old one with a margin. */
+  /** Whether this is an old rate with a margin added. */
   isRaised: boolean
 }
 
-/** The rate before core has said one. */
+/** The rate before core's first answer. */
 export const noRate = (): CurrentRate => ({
   nanosPerWei: null,
   attosPerEth: 0n,
@@ -28,13 +28,16 @@ export const noRate = (): CurrentRate => ({
   isRaised: false,
 })
 
-/** Nano-dollars, or why there is no bound: the call has no type or price, or something is unknown. */
+/**
+ * Nano-dollars, or the reason why there is no bound: no type or price, no rate, or no known prior
+ * call.
+ */
 export type Bound = number | 'untyped' | 'no_rate' | 'no_prior_call'
 
 // The signer bills lv2v for 1280 x 720 pixels at 30 frames per second.
 const pixelsPerSecond = 27_648_000
 const pixelsPerMs = 27_648
-/** The longest time that a call of an unknown session is taken to bill, in seconds. */
+/** Longest time, in seconds, that a call of an unknown session is assumed to bill. */
 const longestGap = 900
 
 // The product of a price has at most eleven roundings of a double.
@@ -54,15 +57,15 @@ function exactPriceOf(
 const secondsSince = (from: FirstCall, { seconds, nanos }: Session): number =>
   seconds - from.seconds + (nanos > from.nanos ? 1 : 0)
 
-/** Pixels of an `lv2v` call since `from`; one more than exact, for the signer's own float. */
+/** Pixels of an `lv2v` call since `from`, plus one to cover the signer's own float rounding. */
 function pixelsSince(from: FirstCall, { seconds, nanos }: Session): number {
   const rest = Math.ceil(((nanos - from.nanos) * pixelsPerMs) / 1_000_000)
   return (seconds - from.seconds) * pixelsPerSecond + rest + 1
 }
 
 /**
- * Units that the signer bills for a call since `from`, and at least for `leastMs`; null for the
- * longest time there is. The first call of a session is billed for a fixed time.
+ * Units that the signer bills for a call since `from`, and at least for `leastMs`. Assumes the
+ * longest gap if `from` is null. The first call of a session is billed for a fixed time.
  */
 export function unitsOf(session: Session, from: FirstCall | null, leastMs = 0): number {
   const { type, sequence } = session
@@ -76,7 +79,7 @@ export function unitsOf(session: Session, from: FirstCall | null, leastMs = 0): 
   return Math.max(pixelsSince(from, session), Math.ceil(leastMs * pixelsPerMs))
 }
 
-/** The call before one of which core knows none: the longest gap is assumed. */
+/** Stands in for a prior call that core does not know: assumes the longest gap. */
 export const longestBefore = ({ seconds, nanos }: FirstCall): FirstCall => ({
   sequence: 0,
   seconds: seconds - longestGap,
@@ -87,15 +90,15 @@ export const longestBefore = ({ seconds, nanos }: FirstCall): FirstCall => ({
 const isPriced = ({ type, price, units }: Session): boolean =>
   type !== '' && price !== null && units !== null
 
-/** Units of a second of the session. */
+/** Units per second of the session. */
 export const unitsPerSecond = (type: 'live' | 'lv2v'): number =>
   type === 'live' ? 1 : pixelsPerSecond
 
-/** Whose calls are bounded. */
+/** The user whose calls are bounded. */
 export interface SoldOwner extends SessionOwner {
   /**
-   * The highest ratio of retail to network price of the user's plan, scaled by 10^18: for which
-   * feature a call is, nobody knows before its ticket. Null for network price.
+   * Highest ratio of retail to network price in the user's plan, scaled by 10^18. The highest,
+   * because the feature of a call is unknown until its ticket arrives. Null for network price.
    */
   readonly retailRatio: bigint | null
 }
@@ -103,15 +106,18 @@ export interface SoldOwner extends SessionOwner {
 export interface BoundsOptions {
   readonly memory: SessionMemory
   readonly rate: CurrentRate
-  /** Nano-dollars of UNTYPED_CALL_USD; null when it is not set. */
+  /** UNTYPED_CALL_USD in nano-dollars; null when it is not set. */
   readonly untyped: number | null
-  /** Milliseconds for which other processes may have joined sessions of this one unheard. */
+  /**
+   * Milliseconds since core last answered a report: until the next answer, other processes may have
+   * joined sessions of this one.
+   */
   readonly unheardMs: () => number
 }
 
-/** What calls can cost their user at most (docs/escrow.md, "Bounds"). */
+/** Computes the most that a call can cost its user (docs/escrow.md, "Bounds"). */
 export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions) {
-  /** The bound of a call by what is known here. */
+  /** The bound of a call, from local state only. */
   function boundOf(owner: SoldOwner, session: Session): Bound {
     if (!isPriced(session)) return untyped === null ? 'untyped' : soldUntyped(owner, untyped)
     if (rate.nanosPerWei === null) return 'no_rate'
@@ -127,8 +133,8 @@ export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions
   }
 
   /**
-   * The bound of a call since its prior call; null for an unknown one. Calls that nobody told of
-   * yet may be `leastMs` old.
+   * The bound of a call since its prior call; null for an unknown one. Calls of other processes
+   * that are not reported yet may be `leastMs` old.
    */
   function boundSince(
     { account, session }: { readonly account: SoldOwner; readonly session: Session },
@@ -139,10 +145,10 @@ export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions
   }
 
   /**
-   * Nano-dollars that so many units of a session cost its user at most, rounded up: at least 1, and
-   * Infinity for more than a number counts. The signer rounds its fee to whole wei. A price that
-   * doubles cannot tell from a whole number of nano-dollars is computed exactly, so that the last
-   * cent pays for it.
+   * The most, in nano-dollars, that these units of a session can cost the user. Rounded up: at
+   * least 1, and Infinity above the largest safe integer. The signer rounds its fee to whole wei.
+   * If the error of doubles makes the last nano-dollar ambiguous, computes the price exactly, so
+   * that the last cent of a balance can be spent.
    */
   function sold({ retailRatio }: SoldOwner, session: Session, units: number): number {
     if (rate.nanosPerWei === null) return Infinity
@@ -169,13 +175,13 @@ const soldUntyped = ({ retailRatio }: SoldOwner, untyped: number): number =>
 
 export type Bounds = ReturnType<typeof createBounds>
 
-/** Since when a call is billed; null when no call with a lower number is known. */
+/** Start of the time that a call bills; null when no call with a lower number is known. */
 function billedSince(calls: SessionCalls, sequence: number): FirstCall | null {
   const prior = priorCall(calls, sequence)
   const isPaid = calls.paidUntil > 0 && prior === calls.top
   return prior && isPaid ? paidTime(calls.paidUntil, prior) : prior
 }
 
-// Time inside a promised window was debited with the promise.
+// Time inside a window that was paid in advance was debited with that payment.
 const paidTime = (until: number, prior: FirstCall): FirstCall =>
   until > prior.seconds ? { ...prior, seconds: until, nanos: 0 } : prior

@@ -2,7 +2,7 @@ import type { Session } from './session.ts'
 
 /** A call that was allowed. */
 export interface AllowedCall {
-  /** "" when core reserves it, or when it is paid from the offline budget. */
+  /** "" when core reserves the call, or when the offline budget pays for it. */
   readonly leaseId: string
   readonly session: SignedState
   /** Nano-dollars. */
@@ -19,21 +19,21 @@ export type SignedState = Pick<
   'id' | 'sequence' | 'seconds' | 'nanos' | 'type' | 'app' | 'isApproximate' | 'price' | 'units'
 >
 
-/** The user of calls that wait to be reported. */
+/** The user of unreported calls. */
 export interface CallOwner {
   readonly clientId: string
   readonly externalUserId: string
-  /** Those that wait for the lease to be renewed or returned. */
+  /** Runs that wait until the lease is renewed or returned. */
   runs: CallRun[] | null
 }
 
-/** The session of calls that wait to be reported. */
+/** The session of unreported calls. */
 export interface RunMemory {
-  /** They, while they can become more. */
+  /** The run that further calls may still join. */
   run: CallRun | null
 }
 
-/** Allowed calls of one session, each with the number after the one before, that wait to be reported together. */
+/** Allowed calls of one session with consecutive numbers, reported together. */
 export interface CallRun {
   readonly kind: 'calls'
   account: CallOwner
@@ -44,9 +44,9 @@ export interface CallRun {
   sessionId: string
   type: Session['type']
   isApproximate: boolean
-  /** The number of the last call. */
+  /** Number of the last call. */
   sequence: number
-  /** By call: the signer's time, and the bound in nano-dollars. */
+  /** Per call: the signer's time, and the bound in nano-dollars. */
   readonly seconds: number[]
   readonly nanos: number[]
   readonly bounds: number[]
@@ -55,21 +55,21 @@ export interface CallRun {
   lastAt: number
 }
 
-/** So many wait at a few thousand calls a second. */
+/** About the number of waiting runs at a few thousand calls per second. */
 const maxSpare = 10_000
-/** So many at most are one entry of a report. */
+/** Maximum calls in one entry of a report. */
 const maxCalls = 100
-/** From the first to the last decision. */
+/** Maximum time between the first and the last decision. */
 const longestMs = 10_000
 
 /**
- * Runs that are written over and used again. One lives for seconds, until core has answered: long
- * enough for the collector to move it to the old generation, where freeing it is expensive.
+ * A pool of reusable runs. A run lives for seconds, until core has answered: long enough for the
+ * garbage collector to move it to the old generation, where freeing it is expensive.
  */
 export function createRunPool() {
   const spare: CallRun[] = []
 
-  /** A run of one call that was decided at `at`. */
+  /** Returns a run with one call, decided at `at`. */
   function take(call: AllowedCall, at: number, owner: RunOwner): CallRun {
     const run = spare.pop() ?? newRun(owner)
     const { session } = call
@@ -95,7 +95,7 @@ export function createRunPool() {
   return { take, giveBack }
 }
 
-/** True when a call at `at` may join a run: it has the next number and the same payer. */
+/** Whether a call at `at` may join a run: it has the next number and the same payer. */
 export function continuesRun(run: CallRun, call: AllowedCall, at: number): boolean {
   const { session } = call
   return (

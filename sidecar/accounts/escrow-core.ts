@@ -7,22 +7,27 @@ import type {
   ReserveResponse,
 } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 
-/** Core's escrow as a sidecar calls it. A call that fails throws a DomainError. */
+/** Core's escrow API for a sidecar. Failed calls throw a DomainError. */
 export interface EscrowCore {
   lend(request: LendRequest): Promise<LendResponse>
   reserve(request: ReserveRequest): Promise<ReserveResponse>
   report(request: ReportRequest): Promise<ReportResponse>
-  /** Waits for what core is asked for as long as a decision may. Throws UNAVAILABLE then; the work goes on. */
+  /** Waits for `work` as long as a decision may wait, then throws UNAVAILABLE. `work` continues. */
   within<T>(work: Promise<T>): Promise<T>
-  /** True while core is away (`core-presence.ts`). */
+  /** Whether core is unavailable (`core-presence.ts`). */
   isAway(): boolean
 }
 
-/** The clocks and pauses of the accounts; a simulation gives its own. */
+/** Clocks and pauses of the accounts; a simulation provides its own. */
 export interface Clocks {
-  /** Milliseconds of a clock that never jumps: ends of leases. Takes what `wall` has just shown, where that is known. */
+  /**
+   * Milliseconds of a clock that never jumps, for ends of leases. Takes a reading of `wall`, if the
+   * caller has one.
+   */
   readonly mono: (wall?: number) => number
-  /** Unix milliseconds: what reports contain as the time of a call, and whether `mono` has stood still. */
+  /**
+   * Unix milliseconds. Used for the times of reported calls, and to detect that `mono` stood still.
+   */
   readonly wall: () => number
   readonly sleep: (ms: number) => Promise<unknown>
 }

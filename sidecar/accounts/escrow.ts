@@ -12,12 +12,12 @@ import { type Reports, createReports } from './reports.ts'
 import { createReservations } from './reservations.ts'
 import { type SessionMemory, createSessionMemory } from './session-calls.ts'
 
-/** Money is nano-dollars. */
+/** Money is in nano-dollars. */
 export interface EscrowSettings {
   readonly ttlSeconds: number
-  /** What a call without a type or price is taken to cost; null to refuse it. */
+  /** Assumed cost of a call without a type or price; null to refuse it. */
   readonly untyped: number | null
-  /** While core is away: for one user, and for all. */
+  /** Budgets while core is unavailable: per user, and in total. */
   readonly offlineUserBudget: number
   readonly offlineBudget: number
   readonly maxEntries: number
@@ -30,14 +30,14 @@ export interface EscrowOptions {
   readonly settings: EscrowSettings
   readonly clocks: Clocks
   readonly log: Log
-  /** How Lend and Reserve gather calls of many users; a simulation gives its own. */
+  /** How Lend and Reserve batch the calls of many users; a simulation provides its own. */
   readonly gather?: { readonly lend: Gather; readonly reserve: Gather }
 }
 
 /**
- * The sidecar's side of the escrow (docs/escrow.md): it spends only what it was lent. Nothing in it
- * has a timer: its owner calls `reports.flush`, `reports.heartbeat`, `leases.renewDue` and
- * `leases.returnIdle` again and again.
+ * The sidecar's side of the escrow (docs/escrow.md): it spends only money that core has lent. It
+ * has no timers: its owner must call `reports.flush`, `reports.heartbeat`, `leases.renewDue` and
+ * `leases.returnIdle` periodically.
  */
 export function createEscrow(options: EscrowOptions) {
   const { core, process, versions, settings, clocks, log } = options
@@ -65,7 +65,7 @@ export function createEscrow(options: EscrowOptions) {
   })
   hearCore({ reports, leases, memory, offline })
 
-  /** Returns all leases, reports everything and frees the sidecar's id. */
+  /** Returns all leases, sends all reports and frees the sidecar's id. */
   async function stop(): Promise<void> {
     leases.giveBackAll()
     await reports.stop()
@@ -89,7 +89,7 @@ export function createEscrow(options: EscrowOptions) {
 
 export type Escrow = ReturnType<typeof createEscrow>
 
-/** Passes on what core answers to reports. */
+/** Forwards core's answers to reports to the parts that need them. */
 const hearCore = ({
   reports,
   leases,

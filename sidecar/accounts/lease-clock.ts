@@ -1,11 +1,15 @@
 import type { Clocks } from './escrow-core.ts'
 
-/** A larger gap is a suspension, or a wall clock that was set ahead: both end leases. */
+/**
+ * A larger gap means that the machine was suspended or the wall clock was set forward. Both end
+ * leases.
+ */
 const gapMs = 1_000
 
 /**
- * Milliseconds of a clock by which leases end: the monotonic one, and the time for which it stood still because the machine was
- * suspended, which the wall clock then shows. A decision has read the wall clock already, and passes it.
+ * Returns the clock by which leases end: monotonic milliseconds plus the time for which the
+ * monotonic clock stood still because the machine was suspended, measured with the wall clock. A
+ * decision has already read the wall clock and passes its reading.
  */
 export function createLeaseClock({ mono, wall }: Pick<Clocks, 'mono' | 'wall'>): Clocks['mono'] {
   let aheadMs = wall() - mono()
@@ -16,7 +20,7 @@ export function createLeaseClock({ mono, wall }: Pick<Clocks, 'mono' | 'wall'>):
     const ahead = wallMs - at
     const gap = ahead - aheadMs
     if (gap > gapMs) suspendedMs += gap
-    // Small gaps add up. A wall clock that was set back starts anew.
+    // Let small gaps add up. Start again after the wall clock was set back.
     if (gap > gapMs || gap < 0) aheadMs = ahead
     return at + suspendedMs
   }

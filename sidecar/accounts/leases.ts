@@ -15,15 +15,17 @@ import type { EscrowCore } from './escrow-core.ts'
 import { attosOf, nanosDown, nanosPerWei } from './nanos.ts'
 import type { Reports } from './reports.ts'
 
-/** What a Lend is for. */
+/** The purpose of a Lend. */
 export interface LendQuery {
-  /** Nano-dollars of the call at hand; 0 when not known. */
+  /** Nano-dollars of the current call; 0 when not known. */
   readonly bound: number
-  /** A session whose prior call is asked for: that of the highest number below `sequence`. */
+  /**
+   * Also fetches the prior call of this session: the one with the highest number below `sequence`.
+   */
   readonly session?: { readonly id: string; readonly sequence: number }
 }
 
-/** An amount, in nano-dollars, that is to be paid from a lease at an instant. */
+/** An amount, in nano-dollars, to be paid from a lease at an instant. */
 export interface Debit {
   readonly bound: number
   readonly at: number
@@ -36,25 +38,25 @@ export interface LeasesOptions {
   readonly versions: Versions
   readonly reports: Reports
   readonly rate: CurrentRate
-  /** Renewed after at most this time, so that what is known of the user stays current. */
+  /** Maximum time between renewals, so that the cached state of the user stays current. */
   readonly refreshMs: number
   readonly mono: () => number
   readonly gather: Gather
 }
 
-/** Stops this much before core's own end: clocks and pauses may differ. */
+/** Leases end here this much before they end in core, because clocks and pauses may differ. */
 const marginMs = 2_000
 const idleMs = 10_000
-/** Between two renewals of leases whose time has come. */
+/** Interval between renewals of leases that are due by time. */
 const roundMs = 1_000
-/** How long nothing is lent after core lent nothing. */
+/** How long no Lend is sent after core lent nothing. */
 const reserveMs = 5_000
-/** Core holds the users of a request until it has answered. */
+/** Kept small, because core locks the users of a request until it has answered. */
 const maxCalls = 100
 
 /**
- * Leases of users' money (docs/escrow.md, "Lease"). All figures are cumulative, and ends are
- * counted from before the request, so an answer that is lost or late does no harm.
+ * Leases of users' money (docs/escrow.md, "Lease"). All amounts are cumulative, and a lease's end
+ * is counted from before the request, so a lost or late answer does no harm.
  */
 export function createLeases(options: LeasesOptions) {
   const { core, process, accounts, versions, reports, rate, mono } = options
@@ -78,7 +80,7 @@ export function createLeases(options: LeasesOptions) {
     rate.isRaised = current?.raised ?? false
   }
 
-  /** True when the account's lease pays for `bound` at `at`. */
+  /** Whether the account's lease covers `bound` at `at`. */
   function covers({ lease }: Account, { bound, at }: Debit): boolean {
     if (!lease || lease.endsAt <= at) return false
     return lease.amount - lease.used >= bound
@@ -93,9 +95,9 @@ export function createLeases(options: LeasesOptions) {
   }
 
   /**
-   * Opens or renews the lease of a user, and learns what core says of them. One at a time for each
-   * user; callers that ask for no session share it. Throws when core does not answer while a
-   * decision may wait; an answer that comes later serves the calls that follow.
+   * Opens or renews the lease of a user, and stores core's answer about them. Runs once at a time
+   * per user; callers without a session share the Lend in flight. Throws when core does not answer
+   * while a decision may wait; a later answer still serves the calls that follow.
    */
   async function lend(account: Account, query: LendQuery): Promise<LendAnswer | null> {
     if (account.lending && !query.session) {
@@ -159,13 +161,13 @@ export function createLeases(options: LeasesOptions) {
     lease.endsAt = Math.max(lease.endsAt, by.at + lent.seconds * 1000 - marginMs)
     lease.renewedAt = by.at
     lease.renewAbove = lease.used + (lease.amount - lease.used) / 2
-    // Leases that are opened together are renewed apart from each other, now and later.
+    // Spread renewals, so that leases opened together are not renewed together.
     const periodMs = Math.min(options.refreshMs, (lent.seconds * 1000) / 3)
     lease.renewAt = by.at + (isNew ? periodMs * nextShare() : periodMs)
     open.set(account.authId, account)
   }
 
-  /** Stops spending from the account's lease and returns it behind the calls that it paid for. */
+  /** Stops spending from the account's lease and returns it after the calls that it paid for. */
   function giveBack(account: Account): void {
     const { lease } = account
     account.isRecalled = false
@@ -177,7 +179,7 @@ export function createLeases(options: LeasesOptions) {
     reports.giveBack(account, lease)
   }
 
-  /** Returns the lease of an account as soon as no Lend for it is under way. */
+  /** Returns the lease of an account as soon as no Lend for it is in flight. */
   function giveBackSoon(account: Account): void {
     if (account.lending) account.isRecalled = true
     else giveBack(account)
@@ -190,7 +192,7 @@ export function createLeases(options: LeasesOptions) {
     void reports.flush()
   }
 
-  /** Returns leases that ended, or that nobody has used for ten seconds. */
+  /** Returns leases that ended or were unused for ten seconds. */
   async function returnIdle(): Promise<void> {
     const at = mono()
     for (const account of open.values()) {
@@ -201,9 +203,9 @@ export function createLeases(options: LeasesOptions) {
   }
 
   /**
-   * Renews leases in use of which half is spent, and once a second those whose time to be renewed has
-   * come: a transaction of many costs little more than one of few. Reports their calls before, so that
-   * core lends by what is really left.
+   * Renews leases in use: immediately when half is spent, and once a second those that are due by
+   * time, because one transaction for many users costs little more than one for few. Reports their
+   * calls first, so that core lends from the actual balance.
    */
   async function renewDue(): Promise<void> {
     const at = mono()
@@ -229,7 +231,7 @@ export function createLeases(options: LeasesOptions) {
     for (const account of open.values()) giveBackSoon(account)
   }
 
-  /** Seconds for which the lease with the latest end still lasts. */
+  /** Seconds until the end of the lease that ends last. */
   function longestSeconds(): number {
     let endsAt = -Infinity
     for (const { lease } of open.values()) if (lease) endsAt = Math.max(endsAt, lease.endsAt)
@@ -265,7 +267,7 @@ const newLease = (id: string, at: number): Lease => ({
   usedAt: at,
 })
 
-/** Makes numbers from a half to 1 that lie apart from each other, however many are taken. */
+/** Returns a generator of numbers from 0.5 to 1 that are evenly spread, however many are taken. */
 function createShares(): () => number {
   let turn = 0
   return () => {
@@ -274,7 +276,9 @@ function createShares(): () => number {
   }
 }
 
-/** Nano-dollars a second, by bounds: a rise counts at once, a fall by halves. */
+/**
+ * Nano-dollars per second, measured by bounds. Follows a rise at once and halves at most on a fall.
+ */
 function measureSpending({ spending }: Account, at: number): number {
   const seconds = (at - spending.since) / 1000
   if (seconds < 1) return Math.max(spending.sum, spending.rate)

@@ -1,19 +1,19 @@
 export interface OfflineOptions {
-  /** Nano-dollars while core is away: for one user, and for all of them. */
+  /** Budgets in nano-dollars while core is unavailable: per user, and in total. */
   readonly userBudget: number
   readonly budget: number
 }
 
 /**
- * What may be spent beyond leases while core is away. It is reported as such later, and the budgets
- * begin anew once core knows of all of it.
+ * Limits the spending beyond leases while core is unavailable. Such calls are marked in reports,
+ * and the budgets are reset when core has received all of them.
  */
 export function createOfflineBudget({ userBudget, budget }: OfflineOptions) {
   const spent = new Map<string, number>()
   let total = 0
   let ever = 0
 
-  /** Takes `bound` from both budgets; false when one of them does not cover it. */
+  /** Takes `bound` from both budgets; returns false if one does not cover it. */
   function spend(authId: string, bound: number): boolean {
     const ofUser = (spent.get(authId) ?? 0) + bound
     if (ofUser > userBudget || total + bound > budget) return false

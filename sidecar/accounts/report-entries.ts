@@ -7,7 +7,7 @@ import type { Account, Lease } from './accounts.ts'
 import type { AllowedCall, CallOwner, CallRun } from './call-runs.ts'
 import { attosOf } from './nanos.ts'
 
-/** What waits to be reported. */
+/** Something to be reported. */
 export type Entry = CallRun | RefusedEntry | ReturnedEntry
 
 interface RefusedEntry {
@@ -23,7 +23,9 @@ interface ReturnedEntry {
   readonly lease: Lease
 }
 
-/** What waits as a report carries it, `at` milliseconds of the monotonic clock. */
+/**
+ * Converts entries to the content of a report sent at `at` (milliseconds of the monotonic clock).
+ */
 export function usersOf(entries: readonly Entry[], at: number): UserReport[] {
   const users = new Map<CallOwner, UserReport>()
   for (const entry of entries) {
@@ -50,7 +52,7 @@ const refusedCallOf = ({ sessionId, sequence }: RefusedEntry) => ({
   sequence: BigInt(sequence),
 })
 
-/** What the wire holds. */
+/** Maximum of the int32 field on the wire. */
 const maxAgeMs = 2 ** 31 - 1
 
 const toAgeMillis = (ms: number): number => Math.min(Math.floor(ms), maxAgeMs)
@@ -80,7 +82,7 @@ function toSessionCalls(run: CallRun, at: number): SessionCalls {
 const toMicros = (seconds: number, nanos: number): bigint =>
   BigInt(seconds) * 1_000_000n + BigInt(Math.floor(nanos / 1_000))
 
-/** A call that core is to reserve. */
+/** A call to be reserved by core. */
 export function authorisationOf(call: AllowedCall): Authorisation {
   const { session } = call
   return {

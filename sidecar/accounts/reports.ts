@@ -18,40 +18,46 @@ export interface ReportsOptions {
   readonly core: Pick<EscrowCore, 'report'>
   readonly process: SidecarProcess
   readonly mono: () => number
-  /** Milliseconds of a clock that no change of the wall clock reaches: a call must never seem too old. */
+  /**
+   * Milliseconds of a clock that ignores changes of the wall clock, so that no call seems older
+   * than it is.
+   */
   readonly ageMono: () => number
   readonly log: Log
 }
 
-/** Who hears what core answers to a report. */
+/** Receives core's answers to reports. */
 export interface ReportListener {
   onRate(rate: Rate | undefined): void
-  /** These users' leases are to be returned. */
+  /** The leases of these users must be returned. */
   onRecalled(userIds: readonly string[]): void
   /** Another process has joined this session. */
   onShared(sessionId: string): void
-  /** Another process has the sidecar's id: what was lent here is void. */
+  /** Another process has the sidecar's id: all leases here are void. */
   onConflict(): void
-  /** All offline calls so far are known to core. */
+  /** Core has received all offline calls so far. */
   onReconciled(): void
 }
 
 const maxEntries = 100_000
 const maxBatch = 2_000
-/** Keeps a report within the size of a message. */
+/** Keeps a report below the maximum message size. */
 const maxCalls = 20_000
-/** A report of so many holds decisions up for a millisecond at most. */
+/** A report of this size delays decisions by at most a millisecond. */
 const flushAt = 250
 const maxRefused = 10_000
 const quietMs = 10_000
-/** Core keeps the id of a process that was killed for three seconds: that is no fault of the next. */
+/**
+ * Core keeps the id of a killed process for three seconds, so its successor must not log an error
+ * before that.
+ */
 const conflictMs = 5_000
 
 /**
- * Reports what was allowed, in numbered batches: one in flight, repeated until it is answered, so
- * that each counts once (docs/escrow.md, "Authorisation"). Calls that follow each other in a session
- * become one entry. It waits for the user's lease to be renewed or returned; everything else is sent
- * by the next `flush`. The calls, refusals and returned leases of a user keep their order.
+ * Reports allowed calls in numbered batches, one in flight, repeated until answered, so that each
+ * counts once (docs/escrow.md, "Authorisation"). Consecutive calls of a session become one entry,
+ * which waits until the user's lease is renewed or returned; all else is sent by the next `flush`.
+ * Calls, refusals and returned leases of a user keep their order.
  */
 export function createReports({ core, process, mono, ageMono, log }: ReportsOptions) {
   let listener: ReportListener | null = null
@@ -78,7 +84,7 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
     if (queue.push(entry) === flushAt && standing === 'accepted') void flush()
   }
 
-  /** Adds a call that `memory` has just remembered. */
+  /** Adds a call that `memory` has just stored. */
   function add(account: Account, call: AllowedCall, memory: SessionCalls): void {
     if (call.isOffline) offlineCalls++
     const at = ageMono()
@@ -87,13 +93,16 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
     const next = pool.take(call, at, { account, memory })
     // A call after a replay proves the first call with that number, not the replay.
     memory.run = memory.isReplay ? null : next
-    // Core must soon know of a session that begins, and of numbers that do not follow each other.
+    // Report new sessions and gaps in the numbers soon, because core needs them.
     if (memory.isNext && !call.isOffline) return waiting.add(next)
     waiting.takeOf(account)
     push(next)
   }
 
-  /** A refusal proves that the call before was signed. Left out while too many wait. */
+  /**
+   * Adds a refusal, which proves that the signer signed the previous call. Dropped while too many
+   * wait.
+   */
   function addRefused(account: Account, session: Session): void {
     if (refusedCalls >= maxRefused) return
     refusedCalls++
@@ -101,7 +110,7 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
     push({ account, kind: 'refused', sessionId: session.id, sequence: session.sequence })
   }
 
-  /** Returns a lease, behind all calls that it paid for. */
+  /** Returns a lease, after all calls that it paid for. */
   function giveBack(account: Account, lease: Lease): void {
     account.returning++
     waiting.takeOf(account)
@@ -111,22 +120,24 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
   const unsent = (): number => queue.length + (batch ? batch.length : 0)
   const unreported = (): number => unsent() + waiting.size()
 
-  /** Milliseconds since the oldest call that neither core nor the batch under way has. */
+  /**
+   * Age in milliseconds of the oldest call outside the batch in flight that core has not received.
+   */
   function unreportedMs(): bigint {
     const since = Math.min(waiting.since(), queuedSince)
     return since === Infinity ? 0n : BigInt(Math.ceil(Math.max(0, ageMono() - since)))
   }
 
   /**
-   * Reports what waits for it; one run at a time for all callers. A report that fails is repeated by the
-   * next run; only one that core refuses is logged.
+   * Sends all due entries; concurrent callers share one run. The next run repeats a failed report.
+   * Only a report that core refuses is logged.
    */
   function flush(): Promise<void> {
-    // What came after the batch under way is reported, too: a recalled lease is waited for.
+    // Also send entries added since the current batch, because core waits for recalled leases.
     isAskedAgain = flushing !== null
     if (flushing) return flushing
     const { promise, resolve, reject } = Promise.withResolvers<void>()
-    // Set before it begins: what is taken for a batch may ask for a flush.
+    // Set before the start, because building a batch may request a flush.
     flushing = promise
     void flushNow()
       .finally(() => (flushing = null))
@@ -139,12 +150,12 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
       isAskedAgain = false
       batch ??= nextBatch()
       if (!batch) return
-      // Made again for each try: the calls have become older.
+      // Rebuild for each try, because the calls have aged.
       const users = usersOf(batch, ageMono())
       const answer = await send({ number, users, stopped: false })
       if (!answer) return
       if (answer.through >= number) settle(batch, answer)
-      // Core has forgotten this process, because another one had the id in between.
+      // Core has forgotten this process, because another process had the id in between.
       else if (answer.through + 1n < number) number = answer.through + 1n
       else return
     } while (isAskedAgain || unsent() >= flushAt)
@@ -177,9 +188,9 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
   }
 
   /**
-   * Tells core that the process is alive, and learns of rates and recalls. A report under way does
-   * the same, and core takes one at a time. One that did not arrive goes first: of a process that
-   * core has heard, it takes all older calls to be known.
+   * Keeps the process alive in core, and fetches rates and recalls. A report in flight has the same
+   * effect, and core accepts one at a time. An unanswered batch goes first, because core assumes
+   * that a process it has contact with has reported all older calls.
    */
   function heartbeat(): Promise<void> {
     if (flushing || batch) return flush()
@@ -190,7 +201,7 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
     await send({ number: 0n, users: [], stopped: false })
   }
 
-  /** Core's answer; null when there is none. */
+  /** Returns core's answer; null without one. */
   async function send(report: Content): Promise<ReportResponse | null> {
     const sentAt = mono()
     try {
@@ -221,7 +232,7 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
         'another process has the id of this sidecar; nothing is allowed until it is free: set SIDECAR_ID',
       )
     }
-    // No repetition changes that, so an operator must know.
+    // Retries cannot succeed, so an operator must be informed.
     if (error.reason === 'REQUEST_INVALID')
       complain(
         { err: error },
@@ -235,21 +246,21 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
     log.error({ sidecarId: process.id, ...details }, message)
   }
 
-  /** Resolves once core has accepted this process under its id. Throws when it does not. */
+  /** Resolves once core has accepted this process under its id; throws otherwise. */
   async function join(): Promise<void> {
     if (standing !== 'accepted') await heartbeat()
     if (standing !== 'accepted')
       throw new DomainError('UNAVAILABLE', 'core has not accepted the sidecar')
   }
 
-  /** Resolves once core has taken back the leases of the account. Throws when it does not. */
+  /** Resolves once core has taken back the account's leases; throws otherwise. */
   async function returned(account: Account): Promise<void> {
     for (let tries = 0; account.returning > 0 && tries < 2; tries++) await flush()
     if (account.returning > 0)
       throw new DomainError('UNAVAILABLE', 'a lease is still being returned')
   }
 
-  /** Reports the calls of the account that wait for their time. Resolves also when core does not answer. */
+  /** Reports the account's waiting calls. Resolves even when core does not answer. */
   async function reported(account: Account): Promise<void> {
     if (!account.runs) return
     waiting.takeOf(account)
@@ -274,17 +285,17 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
     join,
     returned,
     reported,
-    /** The next batches have all calls of the account, or of a session. */
+    /** Moves all calls of an account, or of a session, to the next batches. */
     takeRuns: waiting.takeOf,
     takeSession: waiting.takeSession,
     stop,
     unreported,
-    /** Entries that the next batches have; without runs whose time has not come. */
+    /** Number of entries in the next batches, without runs that still wait. */
     unsent,
-    /** Milliseconds since the last report or heartbeat that core has answered was sent. */
+    /** Milliseconds since the last answered report or heartbeat was sent. */
     unheardMs: () => mono() - heardAt,
     isFull: () => queue.length >= maxEntries,
-    /** True while another process has the sidecar's id. */
+    /** Whether another process has the sidecar's id. */
     isRefused: () => standing === 'refused',
     listen: (to: ReportListener) => void (listener = to),
   }
@@ -294,7 +305,7 @@ export type Reports = ReturnType<typeof createReports>
 
 type Content = Pick<ReportRequest, 'number' | 'users' | 'stopped'>
 
-/** How many entries from the first on go into a batch. */
+/** Number of leading entries that fit into a batch. */
 function findBatchSize(entries: readonly Entry[]): number {
   let calls = 0
   for (const [index, entry] of entries.entries()) {

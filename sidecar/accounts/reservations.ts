@@ -25,13 +25,16 @@ export interface ReservationsOptions {
   readonly gather: Gather
 }
 
-/** A call with the account's `retailRatio` that its bound was made with. */
+/** A call with the account's `retailRatio` at the time its bound was computed. */
 export type ReservedCall = AllowedCall & Pick<Account, 'retailRatio'>
 
-/** Why core does not reserve a call, or null; and the price ceilings for the call. */
+/** Core's reason not to reserve a call, or null; and the price ceilings for the call. */
 export interface Reservation {
   readonly refusal: Refusal | null
-  /** Refused because the plan sells at more than the bound was made with: the account knows now at what. */
+  /**
+   * Refused because the plan's retail ratio is higher than the one in the bound; the account now
+   * has the new one.
+   */
   readonly isRepriced: boolean
   readonly ceilings: readonly PriceCeiling[]
 }
@@ -41,7 +44,10 @@ const recallMs = 100
 const maxTries = 4
 const maxCalls = 500
 
-/** Reserves single calls at core, where no lease covers them: near the end of a balance, and under limits. */
+/**
+ * Reserves single calls at core when no lease covers them: near the end of a balance, and under
+ * limits.
+ */
 export function createReservations(options: ReservationsOptions) {
   const { core, process, accounts, versions, reports, mono, sleep } = options
   const reserveCall = options.gather<ReserveCall, ReserveAnswer>({
@@ -49,14 +55,14 @@ export function createReservations(options: ReservationsOptions) {
     max: maxCalls,
   })
 
-  /** When the money is lent elsewhere, core recalls it, and another try may find it. */
+  /** Retries while the money is lent to other processes, because core recalls it. */
   async function reserve(account: Account, call: ReservedCall): Promise<Reservation> {
     await reports.join()
     const { clientId, externalUserId } = account
     const retailRatio = call.retailRatio === null ? '' : String(call.retailRatio)
     const authorisation = { ...authorisationOf(call), retailRatio }
     for (let tries = 1; ; tries++) {
-      // The call proves the one before, which core must know by then.
+      // Report the previous call first, because this call proves it.
       await reports.reported(account)
       await reports.returned(account)
       const read = { at: mono(), version: versions.current() }

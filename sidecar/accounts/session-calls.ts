@@ -7,42 +7,48 @@ export interface FirstCall {
   readonly sequence: number
   readonly seconds: number
   readonly nanos: number
-  /** True where core knows no such call: the time is the earliest that is possible. */
+  /** True when core does not know the call: the time is the earliest possible. */
   readonly isAssumed?: boolean
 }
 
-/** The calls of a session that were allowed here. Changed in place, once for every call. */
+/** The allowed calls of a session in this process. Mutable: updated by each call. */
 export interface SessionCalls extends RunMemory {
   readonly id: string
-  /** The lowest number that is known, the highest, and the highest but one. */
+  /** The lowest known number, the second highest, and the highest. */
   start: FirstCall
   before: FirstCall | null
   top: FirstCall
   /**
    * Signer's second up to which the time after `top` was paid in advance (SIGNING_TTL_SECONDS); 0
-   * for none. The first call with a higher number uses it up.
+   * if not paid. Used up by the first call with a higher number.
    */
   paidUntil: number
-  /** The highest number whose refusal was reported; -1 for none. */
+  /** Highest number whose refusal was reported; -1 before the first. */
   refused: number
-  /** True once a call of it was allowed here. */
+  /** True once a call was allowed in this process. */
   hasCalls: boolean
-  /** True when the latest call followed another one here, and no other process serves the session. */
+  /**
+   * True when the latest call directly followed another one here, and no other process serves the
+   * session.
+   */
   isNext: boolean
-  /** True when the latest call had a number that had been called before, or a lower one. */
+  /** True when the number of the latest call was not higher than all before. */
   isReplay: boolean
 }
 
-/** The user of sessions. Most users have one at a time, which `latest` finds without a look-up. */
+/**
+ * The user of sessions. `latest` spares most users a look-up, because they have one session at a
+ * time.
+ */
 export interface SessionOwner {
   readonly authId: string
   latest: SessionCalls | null
 }
 
 /**
- * Remembers when sessions were first called with their numbers, to know how much time a call bills:
- * a client may keep any state of a number, and the oldest bills the most. What is evicted, and a
- * session that began at another sidecar, is adopted from core (docs/escrow.md, "Bounds").
+ * Remembers when each number of a session was first called, to compute how much time a call bills:
+ * a client may keep the state of any number, and the oldest bills the most. Evicted sessions, and
+ * those that began at another sidecar, are fetched from core (docs/escrow.md, "Bounds").
  */
 export function createSessionMemory({ max }: { readonly max: number }) {
   const sessions = createBoundedMap<SessionCalls>({ max })
@@ -50,13 +56,13 @@ export function createSessionMemory({ max }: { readonly max: number }) {
 
   const keyOf = ({ authId }: SessionOwner, id: string): string => `${id} ${authId}`
 
-  /** The calls of a session that was seen here and is not evicted. */
+  /** Returns the calls of a session that was called here and is not evicted. */
   function find(owner: SessionOwner, id: string): SessionCalls | undefined {
     const { latest } = owner
     return latest?.id === id ? latest : sessions.get(keyOf(owner, id))
   }
 
-  /** Adds what core answered: the highest call of an unseen session, or one below the lowest. */
+  /** Adds a call from core: the highest of an unknown session, or one below the lowest known. */
   function extend(owner: SessionOwner, id: string, call: FirstCall): void {
     const calls = find(owner, id)
     if (!calls) adopt(owner, id, call)
@@ -70,7 +76,7 @@ export function createSessionMemory({ max }: { readonly max: number }) {
     return calls
   }
 
-  /** Remembers an allowed call. */
+  /** Stores an allowed call. */
   function remember(owner: SessionOwner, session: Session): SessionCalls {
     const { sequence, seconds, nanos } = session
     const call = { sequence, seconds, nanos }
@@ -92,7 +98,7 @@ export function createSessionMemory({ max }: { readonly max: number }) {
     return calls
   }
 
-  /** Another process serves the session, too: no process knows all its calls. */
+  /** Marks a session as served by another process, too: no process knows all its calls. */
   const share = (id: string): void => shared.set(id, true)
 
   const isShared = (id: string): boolean => shared.size() > 0 && shared.get(id) !== undefined
@@ -115,11 +121,11 @@ const newCalls = (id: string, top: FirstCall): SessionCalls => ({
 
 export type SessionMemory = ReturnType<typeof createSessionMemory>
 
-// The signer's clock was set back: states of both calls may come again.
+// After the signer's clock was set back, states of both calls may be sent again.
 const isEarlier = (one: FirstCall, other: FirstCall): boolean =>
   one.seconds < other.seconds || (one.seconds === other.seconds && one.nanos < other.nanos)
 
-/** The first call with the highest known number below `sequence`; null when none is known. */
+/** Returns the first call with the highest known number below `sequence`; null without one. */
 export function priorCall(
   { top, before, start }: SessionCalls,
   sequence: number,

@@ -1,26 +1,34 @@
 import { isObject, textOf } from '../../core/lib/json.ts'
 import { parseSignerTime } from './signer-time.ts'
 
-/** What a decision uses of the signer's payment-session state (docs/signer-protocol.md). */
+/** The part of the signer's payment-session state that decisions use (docs/signer-protocol.md). */
 export interface Session {
   readonly id: string
-  /** The identity bound by an earlier answer, "" when none; null when it is not even text. */
+  /** The identity bound by an earlier answer, "" when missing; null when it is not text. */
   readonly authId: string | null
   /** "" for a type whose units the caller chooses. */
   readonly type: SessionType
   readonly app: string
-  /** The event may have another time than this state: v0.8.11, whose states have no `App`. */
+  /**
+   * Whether the time of the event may differ from this state: in v0.8.11, whose states have no
+   * `App`.
+   */
   readonly isApproximate: boolean
   readonly sequence: number
   /** The signer's time of this call: Unix seconds, and the nanoseconds within. */
   readonly seconds: number
   readonly nanos: number
-  /** Wei for `units`, exact: a bigint only above 2^53; null when either is not a positive integer. */
+  /**
+   * Exact wei for `units`: a bigint only above 2^53; null when either is not a positive integer.
+   */
   readonly price: number | bigint | null
   readonly units: number | bigint | null
-  /** The credit at the orchestrator as it was sent. */
+  /** The credit at the orchestrator, unparsed. */
   readonly balance: unknown
-  /** False when id, number or time is not what a signer writes: the call could never be settled. */
+  /**
+   * False when the id, number or time is not one that a signer writes: such a call could never be
+   * settled.
+   */
   readonly isReadable: boolean
 }
 
@@ -30,15 +38,15 @@ const digits = /^\d+(?:\/[1-9]\d*)?$/
 const maxRational = 1_000
 
 /**
- * `6000/7`, `0`, `49999999880000`: what Go prints for a big.Rat that is not negative. Real signers
- * write 160 to 175 digits on each side, because their tickets' values are fractions of 2^256 − 1.
+ * `6000/7`, `0`, `49999999880000`: Go's text of a big.Rat that is not negative. Real signers write
+ * 160 to 175 digits on each side, because the values of their tickets are fractions of 2^256 − 1.
  */
 export const isRational = (text: unknown): boolean =>
   typeof text === 'string' && text.length <= maxRational && digits.test(text)
 
 /**
- * Reads the `state` member; null when it is missing, no object, or an empty one. `text` is the body
- * it was parsed from.
+ * Reads the `state` member; null when it is missing, not an object, or empty. `text` is the body
+ * that it was parsed from.
  */
 export function readSession(state: unknown, text: string): Session | null {
   if (!isObject(state) || isEmpty(state)) return null
@@ -81,7 +89,7 @@ const readType = (value: unknown): SessionType =>
 
 const unprintable = /[\p{Cc}\p{Cs}]/u
 
-// Core keeps it as text, so what no text of a database holds is left out.
+// Core stores it as text, so drop characters that a database does not accept.
 function readApp(value: unknown): string {
   if (typeof value !== 'string' || value.length > 256) return ''
   return unprintable.test(value) ? '' : value
@@ -91,8 +99,8 @@ const readCount = (value: unknown): number | null =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
 
 /**
- * A positive int64. JSON.parse has already rounded one above 2^53, so its digits are then read from
- * the text again: the first occurrence of the member that rounds to what was parsed.
+ * A positive int64. JSON.parse rounds numbers above 2^53, so their digits are read from the text:
+ * from the first occurrence of the member that rounds to the parsed value.
  */
 function readPositive(value: unknown, member: string, text: string): number | bigint | null {
   if (typeof value !== 'number' || value <= 0) return null

@@ -6,13 +6,14 @@ export interface SignerTime {
   readonly nanos: number
 }
 
-// The years 1 to 9999 in UTC, which are all that core keeps: a report with another is refused whole.
+// The years 1 to 9999 in UTC. Core stores no others, and refuses the whole report with one.
 const secondsMin = -62_135_596_800
 const secondsMax = 253_402_300_799
 
 /**
- * Reads a time as Go prints it (RFC 3339, up to nine fraction digits, any offset, the years 1 to
- * 9999 in UTC); null for other text. Reads digit by digit: every decision reads one, and a Date has only milliseconds.
+ * Reads a time in Go's format (RFC 3339, up to nine fraction digits, any offset, the years 1 to
+ * 9999 in UTC); null for other text. Reads digit by digit, because each decision reads one and a
+ * Date has only milliseconds.
  */
 export function parseSignerTime(text: string): SignerTime | null {
   const day = dayOf(text)
@@ -30,7 +31,7 @@ const zero = 48
 const dot = 46
 const [minus, plus, colon, letterT, letterZ] = [45, 43, 58, 84, 90]
 
-/** The number in `count` digits from `from`; NaN when one is no digit. */
+/** The number in `count` digits from `from`; NaN when one is not a digit. */
 function numberAt(text: string, from: number, count: number): number {
   let value = 0
   for (let at = from; at < from + count; at++) {
@@ -88,7 +89,7 @@ function secondOf(text: string): number | null {
   return hour <= 23 && minute <= 59 && second <= 59 ? hour * 3600 + minute * 60 + second : null
 }
 
-/** Seconds east of UTC that the end of the text says. */
+/** The offset at the end of the text, in seconds east of UTC. */
 function offsetOf(text: string, from: number): number | null {
   const sign = text.charCodeAt(from)
   if (sign === letterZ) return text.length === from + 1 ? 0 : null

@@ -1,22 +1,24 @@
 import type { CallOwner, CallRun } from './call-runs.ts'
 
-/** A call is reported within this time, also when its user's lease is neither renewed nor returned. */
+/**
+ * A call is reported within this time, even if its user's lease is neither renewed nor returned.
+ */
 const reportWithinMs = 10_000
-/** Runs that are nearly as old are taken together. */
+/** Runs of nearly the same age are taken together. */
 const togetherMs = 1_000
-/** More than so many runs do not wait for their time. */
+/** Above this number, the oldest runs no longer wait. */
 const maxRuns = 50_000
 
 export interface WaitingRunsOptions {
-  /** Receives runs that are to be reported with the next batches. */
+  /** Receives runs to be reported with the next batches. */
   readonly take: (run: CallRun) => void
-  /** Milliseconds of the clock by which runs have their times. */
+  /** Milliseconds of the clock that gives runs their times. */
   readonly mono: () => number
 }
 
-/** Runs that wait for their user's lease to be renewed or returned, by user. */
+/** Runs that wait until their user's lease is renewed or returned, by user. */
 export function createWaitingRuns({ take, mono }: WaitingRunsOptions) {
-  /** In the order of their oldest runs. */
+  /** Ordered by their oldest runs. */
   const owners = new Set<CallOwner>()
   let size = 0
 
@@ -39,7 +41,7 @@ export function createWaitingRuns({ take, mono }: WaitingRunsOptions) {
     for (const run of runs) take(run)
   }
 
-  /** Takes the runs that have waited for long enough. */
+  /** Takes the runs that have waited long enough. */
   function takeOld(): void {
     const at = mono()
     if (since() > at - reportWithinMs) return
@@ -49,7 +51,7 @@ export function createWaitingRuns({ take, mono }: WaitingRunsOptions) {
     }
   }
 
-  /** Takes the runs of users of a session. */
+  /** Takes the runs of all users of a session. */
   function takeSession(id: string): void {
     for (const owner of owners)
       if (owner.runs?.some(({ sessionId }) => sessionId === id)) takeOf(owner)
@@ -59,7 +61,7 @@ export function createWaitingRuns({ take, mono }: WaitingRunsOptions) {
     for (const owner of owners) takeOf(owner)
   }
 
-  /** When the oldest call that waits was decided; Infinity for none. */
+  /** When the oldest waiting call was decided; Infinity without one. */
   function since(): number {
     for (const owner of owners) return sinceOf(owner)
     return Infinity
