@@ -2,19 +2,19 @@ import { type Books, type GrantTerms, authIdOf, remainders } from './books.ts'
 import type { TestApp } from './deployment.ts'
 import type { Subject } from './events.ts'
 
-/** What an account must have come to. Amounts in atto-dollars. */
+/** The expected figures of an account, in atto-dollars. */
 export interface AccountBook {
   readonly granted: bigint
   readonly consumed: bigint
   readonly overage: bigint
   readonly balance: bigint
-  /** What remains of each grant, in burn order. */
+  /** Remainder of each grant, in burn order. */
   readonly left: readonly bigint[]
 }
 
 const sumOf = (values: readonly bigint[]): bigint => values.reduce((sum, value) => sum + value, 0n)
 
-/** Grants through the REST API, and remembers what was granted. */
+/** Creates grants through the REST API and remembers them. */
 export function createAllowances(apps: readonly TestApp[]) {
   const granted = new Map<string, GrantTerms[]>()
 
@@ -45,7 +45,7 @@ export function createAllowances(apps: readonly TestApp[]) {
     })
   }
 
-  /** The account of a user whose tickets cost what the book says. */
+  /** Returns the expected account of a user, from the book's costs and the grants. */
   function accountOf(books: Books, key: string): AccountBook {
     const book = books.users.get(key)
     if (!book) throw new Error(`no book of ${key}`)
@@ -64,7 +64,7 @@ export function createAllowances(apps: readonly TestApp[]) {
     }
   }
 
-  /** Users that exist: they signed, or were granted something. */
+  /** Returns the users that core has created: those with a ticket or a grant. */
   const known = (books: Books): string[] =>
     [...books.users]
       .filter(([key, { count }]) => count > 0n || granted.has(key))

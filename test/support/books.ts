@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { type Event, type Story, type Subject, type Ticket, deliveries, events } from './events.ts'
 import { costOf, rateAt } from './rates.ts'
 
-/** A second bookkeeping of the same events, independent of the service's: plain sums of bigint. */
+/** Independent bookkeeping of the same events: plain sums of bigint. */
 export interface Sums {
   count: bigint
   fee: bigint
@@ -11,7 +11,7 @@ export interface Sums {
 
 export interface UserBook extends Sums {
   readonly subject: Subject
-  /** The sum of one number for every ticket, calculated from all of its columns. */
+  /** Sum of one number per ticket, computed from all of its columns. */
   fingerprint: bigint
   readonly costs: Map<string, bigint>
 }
@@ -61,7 +61,7 @@ function add(to: Sums, { fee, cost }: { fee: bigint; cost: bigint }): void {
   to.cost += cost
 }
 
-/** The expected books when every event of the story has been booked once. */
+/** Returns the expected books after each event of the story has been booked once. */
 export function keepBooks(story: Story, window: Window): Books {
   const users = new Map(story.subjects.map((subject) => [authIdOf(subject), newUser(subject)]))
   const hours = new Map<string, HourBook>()
@@ -141,11 +141,11 @@ export interface Delivered {
   readonly tickets: bigint
   readonly ignored: bigint
   readonly unusable: bigint
-  /** By reason: how many different ones, and how many deliveries of them. */
+  /** By reason: the distinct events, and their deliveries. */
   readonly reasons: ReadonlyMap<string, { events: bigint; deliveries: bigint }>
 }
 
-/** What a stream delivers of the story, repeats included. */
+/** Counts what a stream delivers for the story, repeats included. */
 export function countDeliveries(story: Story): Delivered {
   const counts: Record<Event['kind'], bigint> = { ticket: 0n, ignored: 0n, unusable: 0n }
   const reasons = new Map<string, { events: bigint; deliveries: bigint }>()
@@ -168,8 +168,8 @@ export interface GrantTerms {
 }
 
 /**
- * What remains of each grant, in burn order, after everything was charged. Right whatever the order of the tickets,
- * as long as no grant for everything stands before one for a feature.
+ * Returns the remainder of each grant, in burn order, after all costs are charged. The order of the
+ * tickets does not matter, provided that grants for a feature precede grants for everything.
  */
 export function remainders(
   grants: readonly GrantTerms[],

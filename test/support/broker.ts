@@ -9,22 +9,22 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { freePorts } from './processes.ts'
 
-/** A Kafka broker of a test's own, to be restarted and spoken to over TLS. */
+/** A Kafka broker for one test, which may restart it. Also listens with TLS. */
 export interface Broker {
-  /** Its listener without TLS. */
+  /** The listener without TLS. */
   readonly brokers: readonly string[]
-  /** Its listener that wants TLS and SASL/PLAIN. */
+  /** The listener with TLS and SASL/PLAIN. */
   readonly secured: {
     readonly brokers: readonly string[]
     readonly caFile: string
     readonly user: string
     readonly password: string
   }
-  /** SIGKILL; returns when it is gone. */
+  /** Sends SIGKILL and returns after the process has exited. */
   kill(): Promise<void>
-  /** Starts it again on the same files and ports; returns when it answers. */
+  /** Starts it again on the same files and ports; returns when it accepts connections. */
   start(): Promise<void>
-  /** Ends it and removes its files. */
+  /** Kills it and removes its files. */
   stop(): Promise<void>
 }
 
@@ -34,7 +34,7 @@ const upMs = 60_000
 const running = new Set<ChildProcess>()
 process.once('exit', () => running.forEach((child) => child.kill('SIGKILL')))
 
-/** Starts a broker as .ci/services.sh does. Needs Java 17; Maven where its jars are not there yet. */
+/** Starts a broker as .ci/services.sh does. Needs Java 17, and Maven if the jars are missing. */
 export async function startBroker(): Promise<Broker> {
   const home = await mkdtemp(join(tmpdir(), 'tollgate-broker-'))
   const user = 'tollgate'
@@ -111,7 +111,7 @@ export async function startBroker(): Promise<Broker> {
   }
 }
 
-/** A certificate of its own, which is also the authority to trust. Returns the file that holds it. */
+/** Creates a self-signed certificate. Returns the file that clients use as CA. */
 async function makeCertificate(home: string, password: string): Promise<string> {
   const store = [
     '-keystore',

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { escapeIdentifier, Pool } from 'pg'
 
-/** A PostgreSQL cluster that hands out copies of one migrated template database. */
+/** A PostgreSQL cluster that creates copies of one migrated template database. */
 export type Cluster = {
   version: string
   host: string
@@ -13,11 +13,15 @@ export type Cluster = {
   stop: () => Promise<void>
 }
 
-/** Uses the cluster of `url`, whose user may create databases. `stop` drops what it made there. */
+/**
+ * Uses the cluster at `url`; its user must be allowed to create databases. `stop` drops the
+ * databases created here.
+ */
 export async function openCluster(url: string): Promise<Cluster> {
   const run = `tollgate_test_${randomBytes(4).toString('hex')}`
   const admin = new Pool({ connectionString: url, max: 2 })
-  // A pool is ended before its connections are: the server's farewell may still come.
+  // The pool's promise resolves before its connections close, so a late error from the server may
+  // follow.
   admin.on('error', () => {})
   const names = new Set<string>()
   const at = (name: string) => Object.assign(new URL(url), { pathname: `/${name}` }).href
@@ -28,7 +32,7 @@ export async function openCluster(url: string): Promise<Cluster> {
   const template = `${run}_template`
   names.add(template)
   await admin.query(`create database ${template}`)
-  // Imported only here, so that tests without a database do not depend on the migrations.
+  // Imported here, so that tests without a database do not depend on the migrations.
   const { migrate } = await import('../../core/db/migrate.ts')
   await migrate(at(template))
 
@@ -57,16 +61,19 @@ export async function openCluster(url: string): Promise<Cluster> {
   }
 }
 
-/** The same on an embedded PostgreSQL of its own, whose files are removed afterwards: in TOLLGATE_DATABASES where it is set. */
+/**
+ * Starts an embedded PostgreSQL and uses it. Its files are in TOLLGATE_DATABASES, or else in the
+ * temporary directory, and are removed afterwards.
+ */
 export async function embeddedCluster(): Promise<Cluster> {
   const { startEmbeddedPostgres } = await import('../../core/db/embedded/embedded.ts')
   const { TOLLGATE_DATABASES: folder = tmpdir() } = process.env
   const directory = await mkdtemp(join(folder, 'tollgate-test-'))
-  // Root's PostgreSQL runs as another user, who must be able to enter.
+  // If this process is root, PostgreSQL runs as another user, which needs access to the directory.
   await chmod(directory, 0o711)
   const postgres = await startEmbeddedPostgres({
     dataDir: join(directory, 'postgres'),
-    // Nothing here outlives the run, so nothing waits for the disk.
+    // The data does not outlive the run, so no write waits for the disk.
     settings: { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' },
   })
   const remove = async () => {
@@ -96,7 +103,7 @@ async function copyTemplate({ admin, template, name }: Copy): Promise<void> {
       await admin.query(`create database ${name} template ${template}`)
       return
     } catch (error) {
-      // A connection to the template, such as autovacuum's, goes away by itself.
+      // A connection to the template, such as autovacuum's, closes after a short time.
       if (attempt === 40 || !(error instanceof Error && /being accessed/.test(error.message)))
         throw error
       await new Promise((resolve) => setTimeout(resolve, 50))

@@ -1,6 +1,6 @@
 import type { Pool } from '../../core/lib/sql.ts'
 
-/** The content of the service's database, as text by key, to be compared with independent books. */
+/** The content of the service's database, as text by key, to compare with independent books. */
 export type Lines = ReadonlyMap<string, string>
 
 export interface Streams {
@@ -9,7 +9,7 @@ export interface Streams {
   readonly ignored: bigint
   readonly quarantined: bigint
   readonly missing: bigint
-  /** Offsets that were read: the four counters and the missing ones add up to it. */
+  /** Offsets that were read: the sum of the four counters and the missing ones. */
   readonly offsets: bigint
 }
 
@@ -51,7 +51,9 @@ export const hourLines = (pool: Pool): Promise<Lines> =>
   join usage_hourly h on h.app_id = u.app_id and h.user_id = u.id`,
   )
 
-/** By auth id: granted, consumed, overage, balance, expired, what remains of each grant in burn order. */
+/**
+ * By auth id: granted, consumed, overage, balance, expired, remainder of each grant in burn order.
+ */
 export const balanceLines = (pool: Pool): Promise<Lines> =>
   lines(
     pool,
@@ -68,7 +70,7 @@ export const balanceLines = (pool: Pool): Promise<Lines> =>
     group by app_id, user_id) g on g.app_id = u.app_id and g.user_id = u.id`,
   )
 
-/** By reason: different events and deliveries of them. */
+/** By reason: distinct events and their deliveries. */
 export const quarantineLines = (pool: Pool): Promise<Lines> =>
   lines(
     pool,
@@ -78,7 +80,10 @@ export const quarantineLines = (pool: Pool): Promise<Lines> =>
   group by reason`,
   )
 
-/** Users whose head is not the fold of a gapless ledger, and charges that are not the sum of the tickets that name them. */
+/**
+ * Returns balances that are not the fold of a gapless ledger, and charges that are not the sum of
+ * their tickets.
+ */
 export async function ledgerFaults(pool: Pool): Promise<unknown[]> {
   const heads = await pool.query<object>(`
     select b.user_id, b.seq, l.*
@@ -104,7 +109,10 @@ export async function ledgerFaults(pool: Pool): Promise<unknown[]> {
   return [...heads.rows, ...charges.rows]
 }
 
-/** Sessions that are not the sum of their tickets, and ids that are entered without a ticket or the other way round. */
+/**
+ * Returns sessions that are not the sum of their tickets, envelopes without a ticket, and tickets
+ * without an envelope.
+ */
 export async function derivedFaults(pool: Pool): Promise<unknown[]> {
   const sessions = await pool.query<object>(`
     select *
@@ -129,7 +137,7 @@ export async function derivedFaults(pool: Pool): Promise<unknown[]> {
   return [...sessions.rows, ...envelopes.rows]
 }
 
-/** The counters of all streams together. */
+/** Returns the sum of the counters of all streams. */
 export async function readStreams(pool: Pool): Promise<Streams> {
   const { rows } = await pool.query<Record<keyof Streams, string>>(`
     select coalesce(sum(tickets), 0) as tickets, coalesce(sum(duplicates), 0) as duplicates, coalesce(sum(ignored), 0) as ignored,
@@ -158,10 +166,13 @@ const tables = [
   'end_users',
 ] as const
 
-// What the watch for lost tickets notes changes with the time that passes.
+// These columns change as time passes, because the watch for lost tickets writes them.
 const watched = ['watched', 'suspected', 'suspected_at', 'lost', 'lost_count']
 
-/** One line for each table, different when any byte of it is; of quarantine without how often things came. */
+/**
+ * Returns one line per table, which changes with any byte in the table. Delivery counts in
+ * quarantine are left out.
+ */
 export async function photograph(pool: Pool): Promise<Lines> {
   const snapshot = new Map<string, string>()
   const sum = (row: string): string =>
@@ -174,7 +185,7 @@ export async function photograph(pool: Pool): Promise<Lines> {
   return snapshot.set('quarantine', (await lines(pool, quarantine)).get('all') ?? '')
 }
 
-/** The first lines that differ. */
+/** Returns the first 10 lines that differ. */
 export function differing(expected: Lines, actual: Lines): string[] {
   const keys = [...new Set([...expected.keys(), ...actual.keys()])]
   return keys

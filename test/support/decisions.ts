@@ -1,7 +1,9 @@
 import { newDecisionId } from '../../proto/decision-id.ts'
 import { Decision } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 
-/** A record as a sidecar sends it: a refusal of ada's call, for want of money in her lease. */
+/**
+ * Returns a record as a sidecar sends it: ada's call refused because of an insufficient balance.
+ */
 export function decisionOf(at: Date, clientId: string, parts: Partial<Decision> = {}): Decision {
   const decision = Decision.fromPartial({
     id: newDecisionId(at.getTime(), true),

@@ -2,13 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Admin, ListOffsetTimestamps, Producer, stringSerializers } from '@platformatic/kafka'
 import type { Event } from './events.ts'
 
-/** How events get to the service. */
+/** Delivers events to the service. */
 export interface Line {
-  /** Returns when the service, or the stream before it, has acknowledged all of them. */
+  /** Returns when the service, or the stream before it, has acknowledged all events. */
   deliver(events: Iterable<Event>): Promise<void>
-  /** Events of deliveries that were not acknowledged: each may have arrived or not. */
+  /** Events in deliveries without an acknowledgement; each may or may not have arrived. */
   readonly uncertain: bigint
-  /** What a stream holds now, repeats included; nothing in direct mode. */
+  /** Events in the stream now, repeats included; 0 in direct mode. */
   stored(): Promise<bigint>
   close(): Promise<void>
 }
@@ -32,8 +32,8 @@ function* batches<T>(of: Iterable<T>, size: number): Generator<T[]> {
 }
 
 /**
- * Direct mode: pushes NDJSON to the sidecar and repeats each push until it is answered with 202. Pushes overlap, but
- * none begins before the second last is through: order holds but for 4,000 events.
+ * Direct mode: pushes NDJSON to the sidecar and repeats each push until the answer is 202. Two
+ * pushes may overlap, so events can change order within 4,000 events.
  */
 export function directLine({ url, secret }: { url: string; secret: string }): Line {
   let uncertain = 0n
@@ -86,7 +86,7 @@ export function directLine({ url, secret }: { url: string; secret: string }): Li
   }
 }
 
-/** What a forwarder may have in its hands when it, or core, is killed. */
+/** Events that the forwarder may have in flight when it, or core, is killed. */
 const forwardedAtOnce = 1_000n
 
 /** Direct mode through a spool: everything has arrived when the spool is empty. */
@@ -122,9 +122,9 @@ export function spooledLine(
 }
 
 /**
- * Stream mode: produces to a topic, keyed by envelope id as the signer does. Like the signer's producer it sends a
- * batch again that was not acknowledged, so that events which the broker had stored arrive twice (docs/signer-protocol.md,
- * "Delivery").
+ * Stream mode: produces to a topic, keyed by envelope id as the signer does. Like the signer's
+ * producer, it sends a batch again if no acknowledgement arrived, so events that the broker had
+ * stored arrive twice (docs/signer-protocol.md, "Delivery").
  */
 export function kafkaLine({ brokers, topic }: { brokers: readonly string[]; topic: string }): Line {
   let uncertain = 0n

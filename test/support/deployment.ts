@@ -16,7 +16,7 @@ export interface Deployment {
   readonly core: RunningProcess
   readonly gateway: RunningProcess
   readonly sidecar: RunningProcess
-  /** Those that collect apart from core; none in direct mode. */
+  /** Collectors that run as separate processes; empty in direct mode. */
   readonly collectors: readonly RunningProcess[]
   readonly operator: CoreClient
   readonly platformUrl: string
@@ -24,12 +24,15 @@ export interface Deployment {
   /** Null in direct mode. */
   readonly topic: string | null
   readonly pool: Pool
-  /** Kills the database, or the broker, and brings it back. Null in direct mode, where both are others' as well. */
+  /**
+   * Kills and restarts the database or the broker. Null in direct mode, where both are shared with
+   * other tests.
+   */
   readonly outages: {
     readonly database: () => Promise<void>
     readonly broker: () => Promise<void>
   } | null
-  /** Replaces the collectors by those of a new group; `between` runs while there are none. */
+  /** Stops the collectors, runs `between`, and starts collectors in a new consumer group. */
   regroup(between: () => Promise<void>): Promise<void>
   stop(): Promise<void>
 }
@@ -37,8 +40,8 @@ export interface Deployment {
 const secret = (): string => randomBytes(32).toString('hex')
 
 /**
- * Core, gateway and sidecar as processes of their own. Where this vitest project has Kafka, collectors as well, on a
- * broker and a PostgreSQL of their own, which a test may therefore stop.
+ * Starts core, gateway and sidecar as separate processes. If this vitest project has Kafka, also
+ * starts collectors, with a broker and a PostgreSQL that only this test uses and may stop.
  */
 export async function startDeployment(): Promise<Deployment> {
   const stops: (() => Promise<unknown>)[] = []
@@ -100,12 +103,13 @@ type Parts = Awaited<ReturnType<typeof sharedParts>> | Awaited<ReturnType<typeof
 type SharedSettings = Awaited<ReturnType<typeof settingsOfPorts>> &
   Readonly<Record<'CORE_TARGET' | 'CORE_TOKEN' | 'WEBHOOK_SECRET', string>>
 
-/** Core first, then the others at the same time; collectors only where there is a stream. */
+/** Starts core first, then the others in parallel; collectors only if there is a stream. */
 async function startProcesses(
   stops: Stops,
   { shared, parts }: { shared: SharedSettings; parts: Parts },
 ) {
-  // The story says what each ETH cost: a fixed rate would price what waits for a late observation.
+  // The story sets the price of ETH: a fixed rate would price tickets that wait for a late
+  // observation.
   const data = { ...shared, DATABASE_URL: parts.databaseUrl, RATE_URLS: 'http://127.0.0.1:9' }
   const core = await runProcess({
     name: 'core',
@@ -129,7 +133,7 @@ async function startProcesses(
   return { core, sidecar, gateway, collectors }
 }
 
-/** Direct mode: events go to the sidecar, which spools them. */
+/** Direct mode: sends events to the sidecar, which spools them. */
 function pushLine({
   shared,
   core,
@@ -243,7 +247,7 @@ async function settingsOfPorts(): Promise<Record<(typeof portSettings)[number], 
 export interface TestApp {
   readonly clientId: string
   readonly starterMicros: bigint
-  /** One request as the app's backend, as often as it takes to get an answer that is not 503. */
+  /** Sends a request as the app's backend, and repeats it until the answer is not 503. */
   call<Answer>(
     method: string,
     path: string,
@@ -253,7 +257,7 @@ export interface TestApp {
 
 const giveUpMs = 60_000
 
-/** An app whose Starter plan includes `starterMicros`. */
+/** Creates an app whose Starter plan includes `starterMicros`. */
 export async function createApp(
   { operator, platformUrl }: Deployment,
   starterMicros: bigint,
@@ -288,7 +292,7 @@ export async function createApp(
         const answer: Answer = JSON.parse(text)
         return answer
       }
-      // Core is being killed, or still has a request with this key in its hands.
+      // Core is being killed, or an earlier request with this key is still running.
       const again = response.status === 503 || (key !== undefined && response.status === 409)
       if (!again || Date.now() > until)
         throw new Error(`${method} ${path}: ${response.status} ${text}`)

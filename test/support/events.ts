@@ -4,11 +4,11 @@ import type { Observation } from './rates.ts'
 export interface Subject {
   readonly clientId: string
   readonly externalUserId: string
-  /** Some of its fees are beyond 2^53 wei. */
+  /** Whether some of its fees exceed 2^53 wei. */
   readonly heavy: boolean
 }
 
-/** What a signed ticket says, apart from its bytes. */
+/** Fields of a signed ticket, without its bytes. */
 export interface Ticket {
   readonly subject: Subject
   readonly eventId: string
@@ -33,18 +33,21 @@ export interface Story {
   readonly count: number
   readonly subjects: readonly Subject[]
   readonly observations: readonly Observation[]
-  /** Microseconds since 1970. */
+  /** In microseconds since 1970. */
   readonly start: number
   readonly end: number
 }
 
-/** How far an event may come late; a forgery of its id comes well after it, and after whatever is in flight. */
+/**
+ * The most events by which one may be late. A forgery of its id follows much later, after all
+ * events in flight.
+ */
 export const furthest = 4_000
 const forgeryAfter = 12_000
 
 /**
- * The signer's events as a stream delivers them: 5 % late, 5 % twice. Each is made when it is read, and a seed
- * always makes the same events, so that they need not be stored.
+ * Yields the signer's events as a stream delivers them: 5 % late, 5 % twice. A seed always yields
+ * the same events, so they are generated on each read and not stored.
  */
 export function* deliveries(story: Story): Generator<Event> {
   const random = createRandom(story.seed + 1)
@@ -93,7 +96,9 @@ interface Session {
 
 const openSessions = 300
 
-/** One event after the other in the order of their signing, mostly tickets (docs/signer-protocol.md, "Signed ticket"). */
+/**
+ * Yields events in the order of signing, mostly tickets (docs/signer-protocol.md, "Signed ticket").
+ */
 export function* events(story: Story): Generator<Event> {
   const random = createRandom(story.seed)
   const sessions: Session[] = []
@@ -112,7 +117,7 @@ export function* events(story: Story): Generator<Event> {
   }
 }
 
-/** A little out of step with the clock, and sometimes on the very edge of a rate. */
+/** Returns the event's instant with some jitter, and sometimes exactly at the edge of a rate. */
 function instantOf(
   random: Random,
   { start, end, count, observations }: Story,
@@ -120,7 +125,7 @@ function instantOf(
 ): number {
   if (random.chance(0.001)) {
     const edge = observations[1 + random.below(observations.length - 1)]?.at ?? end
-    // The first instant may be observed twice; before it there is no rate.
+    // The first instant may be observed twice, and no rate precedes it.
     return Math.max(observations[0]?.at ?? edge, edge - random.below(2))
   }
   return Math.min(
@@ -129,7 +134,7 @@ function instantOf(
   )
 }
 
-// Every user gets sessions of each type, one after the other.
+// Each user gets sessions of each type in turn.
 function newSession(random: Random, subjects: readonly Subject[], index: number): Session {
   const subject = subjects[(index * 617) % subjects.length]
   if (!subject) throw new Error('there are no users')
@@ -150,7 +155,8 @@ function newSession(random: Random, subjects: readonly Subject[], index: number)
   }
 }
 
-// Always odd, so that a float would lose it. Wei per second, per 7,000 pixels, per call.
+// Always odd, so that a float would lose the last digit. Wei per second, per 7,000 pixels, or per
+// call.
 const priceOf = (random: Random, type: Session['type']): bigint =>
   2n *
     BigInt(random.below(100_000_000)) *
@@ -233,7 +239,7 @@ function dataOf(random: Random, session: Session, ticket: Ticket) {
   }
 }
 
-/** RFC 3339 with nanoseconds as Go writes it: without zeros at the end. */
+/** RFC 3339 with nanoseconds, as Go writes it: without trailing zeros. */
 function nanoText(micros: number, nanos: number): string {
   const fraction =
     `${String(micros % 1_000_000).padStart(6, '0')}${String(nanos).padStart(3, '0')}`.replace(

@@ -12,7 +12,10 @@ const crash =
     await one?.start()
   }
 
-/** Faults while a service works, in an order that the seed decides: kill -9, and outages of what it needs. */
+/**
+ * Returns faults to cause while a service works, in an order set by the seed: kill -9, and outages
+ * of its database and broker.
+ */
 export function faultsOf(
   { core, sidecar, collectors, outages }: Deployment,
   random: Random,
@@ -21,7 +24,7 @@ export function faultsOf(
   if (!outages) return [ofCore, ofCore, crash(() => sidecar), ofCore]
   const ofCollector = crash(() => random.pick([...collectors]))
   const { database, broker } = outages
-  // Both at once, too: a collector dies while the database is away.
+  // A collector dies during a database outage.
   const both: Fault = async () => void (await Promise.all([ofCollector(), database()]))
   return [
     ...shuffled([ofCore, ofCore, ofCollector, ofCollector, ofCollector, database, broker], random),

@@ -28,9 +28,9 @@ interface UsageRow {
 
 const attosPerMicro = 10n ** 12n
 
-/** Consumption: a started micro counts. */
+/** Consumption is rounded up to a micro. */
 const up = (attos: bigint): bigint => (attos + attosPerMicro - 1n) / attosPerMicro
-/** Balances: only a whole micro is there. */
+/** Balances are rounded down to a micro. */
 const down = (attos: bigint): bigint => attos / attosPerMicro
 
 function expectTotals({ totals }: UsageAnswer, { count, fee, cost }: Sums): void {
@@ -44,7 +44,10 @@ function expectTotals({ totals }: UsageAnswer, { count, fee, cost }: Sums): void
   expect(BigInt(whole) * 10n ** 18n + BigInt(fraction.padEnd(18, '0'))).toBe(fee)
 }
 
-/** The dearest first; micros rounded down, and what then lacks of the total given to the largest remainders. */
+/**
+ * Expects rows by descending cost. Micros are rounded down, and the rest of the total goes to the
+ * largest remainders.
+ */
 function expectRows<Row extends UsageRow>(
   rows: readonly Row[],
   keyOf: (row: Row) => string,
@@ -75,7 +78,7 @@ function expectRows<Row extends UsageRow>(
   )
 }
 
-/** Asks for an app's usage in every grouping, and in a window that begins and ends within an hour. */
+/** Checks an app's usage in every grouping, and in a window whose ends are within an hour. */
 export async function expectUsage(app: TestApp, books: Books, window: Window): Promise<void> {
   const ask = (query: string): Promise<UsageAnswer> =>
     app.call('GET', `/api/v1/builder/apps/${app.clientId}/usage?${query}`)
@@ -109,7 +112,7 @@ export async function expectUsage(app: TestApp, books: Books, window: Window): P
   )
 }
 
-/** Asks for a user's balance: consumption rounded up, what is left rounded down. */
+/** Checks a user's balance: consumption rounded up, the remainder rounded down. */
 export async function expectBalance(
   app: TestApp,
   { externalUserId }: Subject,
@@ -128,7 +131,7 @@ export async function expectBalance(
     hasAccess: balanceUsdMicros !== '0',
     unpricedCount: 0,
   })
-  // What is bound to a feature stands beside the balance; each figure is rounded down by itself.
+  // Credit for a feature is shown apart from the balance; each figure is rounded down separately.
   const bound = featureBalances.reduce((sum, one) => sum + BigInt(one.balanceUsdMicros), 0n)
   const rounded = down(account.balance) - BigInt(balanceUsdMicros) - bound
   expect(rounded).toBeGreaterThanOrEqual(0n)

@@ -18,7 +18,7 @@ export async function newForeignKey(
   return { kid, alg, privateKey, jwk: { ...(await exportJWK(publicKey)), kid, alg, use: 'sig' } }
 }
 
-/** A signed token; claims that are undefined are left out. */
+/** Returns a signed token; undefined claims are left out. */
 export async function signForeign(
   { privateKey, alg, kid }: ForeignKey,
   claims: Readonly<Record<string, unknown>>,
@@ -34,13 +34,13 @@ export async function signForeign(
 export type Answer = (request: IncomingMessage, response: ServerResponse) => void
 
 /**
- * An identity provider on the loopback, under any path: its discovery document and its key set. A test may let it lie, fail or
- * hang by answering in its place.
+ * Starts an identity provider on the loopback interface. It serves its discovery document and its
+ * key set under any path. A test may replace its answers with wrong ones, errors or none.
  */
 export async function startForeignIssuer(keys: readonly ForeignKey[]) {
   const state = {
     keys: keys.map(({ jwk }) => jwk) as unknown[],
-    /** In place of its own answers, for paths that end with this; "" for all. */
+    /** Handlers that replace its own answers, by the end of the path; "" matches all. */
     answers: {} as Record<string, Answer>,
     requests: [] as string[],
   }

@@ -1,16 +1,19 @@
 import type { TrustRules } from '../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
 
-/** An access token as a provider documents it, and the rules by which an app trusts it (docs/trusted-issuers.md). */
+/**
+ * An access token as a provider documents it, and the rules by which an app trusts it
+ * (docs/trusted-issuers.md).
+ */
 export interface ProviderShape {
   readonly name: string
-  /** Behind the host: the issuer of a tenant, as its `iss` has it. */
+  /** Path of the issuer URL, as in the token's `iss`. */
   readonly path: string
   readonly alg: 'RS256' | 'ES256'
-  /** Beside `alg` and `kid`. */
+  /** Header members other than `alg` and `kid`. */
   readonly header: Readonly<Record<string, unknown>>
   readonly claims: Readonly<Record<string, unknown>>
   readonly trust: Partial<TrustRules>
-  /** Whether its keys are at an address that the app names. */
+  /** Whether the app configures the address of the provider's keys. */
   readonly pinsKeys?: boolean
   readonly user: string
   /** Claims of a token for another app of the same tenant. */
@@ -82,7 +85,7 @@ export const providers: readonly ProviderShape[] = [
     name: 'Cognito',
     path: '/eu-west-1_EXAMPLE',
     alg: 'RS256',
-    // No typ, and its access tokens have no aud.
+    // No typ, and no aud in its access tokens.
     header: {},
     claims: {
       sub: 'aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee',

@@ -13,25 +13,28 @@ import { createDatabase } from './postgres.ts'
 import { startOwnPostgres } from './own-postgres.ts'
 import { type RunningProcess, freePorts, runProcess } from './processes.ts'
 
-/** Cores, sidecars and signers as they run beside each other, and users with an amount of money each. */
+/** Cores, sidecars and signers that run side by side, and users with a set amount of money. */
 export interface Gate {
   readonly cores: readonly RunningProcess[]
   readonly sidecars: readonly RunningProcess[]
   readonly pool: Pool
   readonly operator: CoreClient
-  /** A user with a Starter allowance of `usdMicros`, and a key. */
+  /** Creates a user with a Starter allowance of `usdMicros`, and a key. */
   createUser(usdMicros: bigint): Promise<GateUser>
-  /** Several users of one app. */
+  /** Creates several users of one app. */
   createUsers(count: number, usdMicros: bigint): Promise<GateUser[]>
-  /** A signer that asks a sidecar, and whose events wait until `deliver`. */
+  /** Starts a signer that calls this sidecar. */
   startSigner(sidecar: number, options?: SignerSettings): Promise<GateSigner>
-  /** What the page of a sidecar's metrics says. */
+  /** Returns the text of the sidecar's metrics page. */
   sidecarMetrics(sidecar: number): Promise<string>
-  /** True when a sidecar says that it is ready. */
+  /** Returns whether the sidecar reports that it is ready. */
   isReady(sidecar: number): Promise<boolean>
-  /** One decision of a sidecar about a `fixed` call of a cent, with the milliseconds that it took. */
+  /**
+   * Requests one decision about a `fixed` call of a cent. Returns its status and its duration in
+   * milliseconds.
+   */
   decide(sidecar: number, user: GateUser): Promise<{ readonly status: number; readonly ms: number }>
-  /** Ends the gate's own database as a crash does, and starts it again after `awayMs`. */
+  /** Crashes the gate's own database and starts it again after `awayMs`. */
   stopDatabase(awayMs: number): Promise<void>
   stop(): Promise<void>
 }
@@ -46,28 +49,31 @@ export interface GateUser {
 
 export interface SignerSettings {
   readonly pricePerUnit?: bigint
-  /** At least a hundredth of the dearest call. */
+  /** At least a hundredth of the most expensive call. */
   readonly ev?: bigint
   readonly mode?: 'go-livepeer' | 'go-v0.8.11'
-  /** Milliseconds after which events are delivered by themselves; null for never. Without Kafka only. */
+  /**
+   * Delay in milliseconds before an event is delivered; null for only by `deliver`. Without Kafka
+   * only. Default is 0.
+   */
   readonly delayMs?: number | null
   readonly faults?: Partial<Faults>
-  /** Events that may wait; the real signer's is 100. */
+  /** Events that may wait; 100 in the real signer. */
   readonly queueCapacity?: number
 }
 
 export interface GateSigner extends SignerDouble {
-  /** The true cost of all that was signed so far, in atto-dollars at the rate. */
+  /** Returns the exact cost of all tickets signed so far, in atto-dollars at the fixed rate. */
   readonly signedAttos: () => bigint
-  /** Delivers all events that wait. */
+  /** Delivers all waiting events. */
   deliver(): Promise<void>
 }
 
-/** USD of one ETH in every gate. */
+/** Price of one ETH in USD, in every gate. */
 export const ethUsd = 3_000n
 const secret = (): string => randomBytes(32).toString('hex')
 
-/** The wei that cost `usdMicros`, exactly. */
+/** Returns the wei that cost exactly `usdMicros`. */
 export const weiOf = (usdMicros: bigint): bigint => (usdMicros * 10n ** 12n) / ethUsd
 
 export const dollars = (attos: bigint): number => Number(formatDecimal18(attos))
@@ -77,15 +83,18 @@ export interface GateOptions {
   readonly sidecars?: number
   readonly coreEnv?: Readonly<Record<string, string>>
   readonly sidecarEnv?: Readonly<Record<string, string>>
-  /** False: no rate source answers. */
+  /** If false, no rate source is reachable. Default is true. */
   readonly rate?: boolean
-  /** A PostgreSQL of the gate's own, which `stopDatabase` ends for some time. */
+  /** Whether the gate has its own PostgreSQL, which `stopDatabase` can stop. */
   readonly ownPostgres?: boolean
-  /** Events go through the Kafka of this vitest project, where it has one; the cores collect. */
+  /**
+   * Whether events go through Kafka and the cores collect them. Ignored if this vitest project has
+   * no Kafka.
+   */
   readonly kafka?: boolean
 }
 
-/** Starts cores, sidecars and one gateway as processes on a database of their own. */
+/** Starts cores, sidecars and one gateway as processes, with a new database. */
 export async function startGate(options: GateOptions = {}): Promise<Gate> {
   const stops: (() => Promise<unknown>)[] = []
   const stop = async (): Promise<void> => {
@@ -140,7 +149,7 @@ async function start(stops: Stops, options: GateOptions): Promise<Omit<Gate, 'st
     PLATFORM_PORT: platformPort,
     BUILDER_PORT: port(),
     GATEWAY_ADMIN_PORT: port(),
-    // The gateway's own sidecar is not part of these stories.
+    // These tests do not use the gateway's own sidecar.
     WEBHOOK_SECRET: '',
   })
   const sidecars: RunningProcess[] = []
@@ -168,13 +177,13 @@ async function start(stops: Stops, options: GateOptions): Promise<Omit<Gate, 'st
   }
 }
 
-/** Where a sidecar listens. */
+/** Addresses of a sidecar. */
 interface Place {
   readonly url: string
   readonly admin: string
 }
 
-/** The database, the stream and the rate, as settings of core. */
+/** Opens the database and the stream. Returns the settings of core for them and for the rate. */
 async function openData(stops: Stops, { rate = true, ownPostgres, kafka }: GateOptions) {
   const own = ownPostgres ? await startOwnPostgres() : null
   const database = own ?? (await createDatabase())
@@ -334,7 +343,7 @@ async function startSigner(
   let waiting: { bytes: string; due: number }[] = []
   const double = createSignerDouble({
     mode,
-    // By default a unit's worth, so that few calls find enough credit and end in 482.
+    // By default the price of one unit, so that few calls find enough credit and end in 482.
     ev: chainEv(ev),
     queueCapacity,
     faults,
@@ -364,7 +373,7 @@ async function startSigner(
     waiting = waiting.filter((event) => !due.includes(event))
     for (let i = 0; i < due.length; i += 500) {
       const part = due.slice(i, i + 500)
-      // A sidecar that is down takes them when it is back.
+      // Keep the events for a later try if the sidecar is down.
       if (!(await send(part))) waiting.push(...part)
     }
   }

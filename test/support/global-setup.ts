@@ -4,8 +4,8 @@ import { embeddedCluster, openCluster, type Cluster } from './database-cluster.t
 import { externalParts } from './parts.ts'
 
 /**
- * Serves databases to the workers of this run. A cluster starts when the first test asks for one,
- * so a run without a database starts none.
+ * Serves databases to the workers of this run. A cluster starts at the first request for it, so a
+ * run without database tests starts none.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const { databaseUrl } = externalParts(process.env)

@@ -1,7 +1,7 @@
 import type { AppId, UserId } from '../../core/platform/ids.ts'
 import { type Db, type Pool, sql, tx } from '../../core/lib/sql.ts'
 
-/** A user with so many tickets in each of so many hours of the month, spread evenly over it. */
+/** A user with `perHour` tickets in each of `hours` hours, spread evenly over the month. */
 export interface Habit {
   readonly appId: AppId
   readonly userId: UserId
@@ -9,7 +9,7 @@ export interface Habit {
   readonly perHour: number
 }
 
-/** The month that is generated, of 720 hours. */
+/** The generated month, of 720 hours. */
 export const month = '2026-04'
 const monthHours = 720
 export const monthRange = { startDate: `${month}-01`, endDate: `${month}-30` }
@@ -18,8 +18,10 @@ const endOf = '2026-05-01T00:00:00Z'
 const callsPerSession = 200
 
 /**
- * A month of tickets with their hourly sums and sessions, as ingest would have left them at 3000 USD for one ETH, without
- * ledger. Made on the server, before the month has indexes and without a log: some 100,000 a second, indexes included.
+ * Generates a month of tickets with their hourly sums and sessions, as ingest would store them at
+ * 3000 USD for one ETH, but without ledger entries. Returns the number of tickets. The rows are
+ * generated in the database, unlogged and before the month has indexes: some 100,000 a second,
+ * including the indexes.
  */
 export async function generateHistory(pool: Pool, habits: readonly Habit[]): Promise<number> {
   const name = `tickets_${month.replace('-', '_')}`
@@ -45,7 +47,8 @@ export async function generateHistory(pool: Pool, habits: readonly Habit[]): Pro
   return habits.reduce((sum, { hours, perHour }) => sum + hours * perHour, 0)
 }
 
-// Every other hour, for two at once. Tickets of an hour come at even distances, a session has 200 of them.
+// Fills every other hour, so that two connections can work in parallel. Tickets of an hour have
+// equal distances; a session has 200 tickets.
 async function insertTickets(
   db: Db,
   { table, part, appId, userId, hours, perHour }: Habit & { table: string; part: number },

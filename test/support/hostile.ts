@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 
-/** Text that has broken parsers, databases and headers before. */
+/** Text that is known to break parsers, databases and headers. */
 export const hostileText = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 40 }),
   fc.constantFrom(
@@ -37,7 +37,7 @@ export const hostileText = fc.oneof(
   ),
 )
 
-// JSON numbers that no JavaScript number holds, and what is no JSON at all, come in where this stands.
+// Placeholder for JSON numbers that exceed a JavaScript number, and for invalid JSON.
 const hole = '<raw>'
 const literals = [
   '9007199254740993',
@@ -76,7 +76,10 @@ interface Change {
   readonly value: unknown
 }
 
-/** `template` with up to four of its members replaced, removed or added; as text, which may be no JSON any more. */
+/**
+ * Returns `template` as text with up to four members replaced, removed or added. The text may be
+ * invalid JSON.
+ */
 export function spoiltJson(template: object): fc.Arbitrary<string> {
   const change: fc.Arbitrary<Change> = fc.record({
     at: fc.oneof(

@@ -13,7 +13,7 @@ export interface Page {
   readonly status: number
   readonly title: string
   readonly form: Form | null
-  /** Where the browser was sent outside the site; the page is then empty. */
+  /** The URL outside the site to which the browser was redirected; the page is then empty. */
   readonly left: URL | null
 }
 
@@ -24,7 +24,10 @@ interface Sent {
 
 const maxRedirects = 10
 
-/** A browser without scripts: keeps cookies, follows redirects within the site, fills in forms and clicks their buttons. */
+/**
+ * A browser without scripts: keeps cookies, follows redirects within the site, fills in forms and
+ * clicks their buttons.
+ */
 export function createBrowser(site: string) {
   const jar = new Map<string, string>()
   const { origin } = new URL(site)
@@ -64,7 +67,7 @@ export function createBrowser(site: string) {
 
   const visit = (url: string | URL): Promise<Page> => go(new URL(url, origin), { method: 'GET' })
 
-  /** Clicks the button with that label, after filling in the fields. */
+  /** Fills in the fields and clicks the button with that label. */
   async function click(
     { form, url, title }: Page,
     label: string,

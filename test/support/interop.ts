@@ -10,7 +10,7 @@ export const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code'
 export const redirectUri = 'https://app.example/cb'
 export const loggedOutUri = 'https://app.example/bye'
 
-/** A running service whose demo app takes every kind of login, and has the user ada. */
+/** Starts a service whose demo app allows every kind of login and has the user ada. */
 export async function startInterop() {
   const running = await startTestService({ DEVICE_POLL_SECONDS: '1' })
   const { quickstart } = running.service
@@ -43,12 +43,12 @@ export async function startInterop() {
   const browser = (): Browser => createBrowser(issuer)
   const credentials = { email: quickstart.ownerEmail, password: quickstart.ownerPassword }
 
-  /** Types in the owner's password where the page asks for it. */
+  /** Submits the owner's credentials if the page is the login page. */
   async function logIn(browser: Browser, page: Page): Promise<Page> {
     return page.title.startsWith('Log in') ? browser.click(page, 'Log in', credentials) : page
   }
 
-  /** What the owner's browser sends along with a request of a page's own. */
+  /** Returns the headers that the owner's browser sends with a request of our own pages. */
   async function ownerSession(): Promise<Record<string, string>> {
     const own = browser()
     await logIn(own, await own.visit('/login'))
@@ -83,7 +83,7 @@ export async function startInterop() {
     ownerSession,
     userToken,
     client,
-    /** The app's public client, and its backend with the secret in the header. */
+    /** The app's public client; `backend` is its M2M client with the secret in the header. */
     app: await client(clientId, oidc.None()),
     backend: await client(m2mClientId, oidc.ClientSecretBasic(m2mClientSecret)),
     stop: running.stop,
@@ -92,12 +92,15 @@ export async function startInterop() {
 
 export type Interop = Awaited<ReturnType<typeof startInterop>>
 
-/** Waits until it holds; after ten seconds the caller's next assertion fails. */
+/** Waits until `holds` returns true, for ten seconds at most; it does not throw after that. */
 export async function until(holds: () => boolean): Promise<void> {
   for (const deadline = Date.now() + 10_000; !holds() && Date.now() < deadline;) await sleep(20)
 }
 
-/** The error codes that a token endpoint answered to this client, null for a success, and when. */
+/**
+ * Records the error codes that a token endpoint returns to this client (null for a success) and
+ * their times.
+ */
 export function recordAnswers(config: oidc.Configuration) {
   const answers: { error: string | null; at: number }[] = []
   config[oidc.customFetch] = async (url, { body = null, signal = null, ...options }) => {
@@ -115,7 +118,10 @@ export interface AuthorizeOptions {
   readonly more?: Readonly<Record<string, string>>
 }
 
-/** An authorization request made by openid-client, carried through the pages by the owner's browser. */
+/**
+ * Starts an authorization request with openid-client and takes the owner's browser through the
+ * pages.
+ */
 export async function authorize(
   interop: Interop,
   {
@@ -149,7 +155,7 @@ export async function authorize(
   return { browser, checks, pages, allow, deny }
 }
 
-/** A whole login with the code flow. */
+/** Logs in with the whole code flow. */
 export async function logInByCode(interop: Interop, options: AuthorizeOptions = {}) {
   const { browser, checks, allow } = await authorize(interop, options)
   const { left } = await allow()

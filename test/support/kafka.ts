@@ -4,12 +4,13 @@ import { Admin } from '@platformatic/kafka'
 import { inject } from 'vitest'
 import './parts.ts'
 
-/** The Kafka of this vitest project, or null where direct mode is to be used. */
+/** Returns the Kafka brokers of this vitest project, or null in direct mode. */
 export function kafkaBrokers(): string[] | null {
   return inject('parts').kafkaBrokers
 }
 
-// A producer that finds one partition without a leader sends again, to all of them.
+// Waits until every partition has a leader: a producer that finds one without repeats its batch to
+// all of them.
 async function untilLed(admin: Admin, topic: string): Promise<void> {
   for (let tries = 0; tries < 200; tries++) {
     const { topics } = await admin.metadata({ topics: [topic], forceUpdate: true })
@@ -19,7 +20,7 @@ async function untilLed(admin: Admin, topic: string): Promise<void> {
   throw new Error(`${topic} has partitions without a leader`)
 }
 
-/** Creates a topic that no other test uses, ready for events. Throws where there is no Kafka. */
+/** Creates a topic for one test, ready for events. Throws without Kafka. */
 export async function createTopic(
   partitions: number,
   brokers: readonly string[] | null = kafkaBrokers(),

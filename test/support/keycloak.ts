@@ -2,27 +2,29 @@ import { generateKeyPairSync, randomUUID } from 'node:crypto'
 import { asRecord } from '../gateway/support.ts'
 import { secretly } from './secrecy.ts'
 
-/** Clients of a realm: each is given tokens for itself and for users who name their password. */
+/** Clients of a realm. Each can get tokens for itself, and for users with their password. */
 export const clientIds = ['shop-web', 'brief-web', 'other-web'] as const
 export type RealmClient = (typeof clientIds)[number]
 
-/** How long tokens of `brief-web` are good; those of the others are good for a day. */
+/** Lifetime of tokens of `brief-web` in seconds; those of the others live for a day. */
 export const briefSeconds = 60
 
-/** A realm with a user, of a real Keycloak. */
+/** A realm of a real Keycloak, with one user. */
 export interface Realm {
   readonly issuer: string
   readonly username: string
-  /** An access token of the user, by the client with its secret and the user's password. */
+  /**
+   * Returns the user's access token, requested with the client's secret and the user's password.
+   */
   userToken(clientId?: RealmClient): Promise<string>
-  /** An access token of the client itself. */
+  /** Returns an access token of the client itself. */
   serviceToken(clientId?: RealmClient): Promise<string>
-  /** Signs with a new key from now on; the ones before stay published. */
+  /** Signs with a new key from now on; earlier keys stay published. */
   rotateKeys(): Promise<void>
   remove(): Promise<void>
 }
 
-/** Makes a realm in the Keycloak that the environment names (.ci/services.sh). */
+/** Creates a realm in the Keycloak that the environment names (.ci/services.sh). */
 export async function createRealm(env: NodeJS.ProcessEnv = process.env): Promise<Realm> {
   const url = env['TEST_KEYCLOAK_URL'] ?? ''
   const [admin = '', adminPassword = ''] = (env['TEST_KEYCLOAK_ADMIN'] ?? '').split(':')
@@ -36,7 +38,9 @@ export async function createRealm(env: NodeJS.ProcessEnv = process.env): Promise
     return secretly(String((await answerOf(at, { method: 'POST', body }))['access_token']))
   }
 
-  /** One call of its administration; the administrator's token is good for a minute. */
+  /**
+   * Calls its administration API with a new token, because administrator tokens live for a minute.
+   */
   async function manage(method: string, path: string, body?: object): Promise<void> {
     const token = await tokenOf('master', {
       grant_type: 'password',
@@ -78,7 +82,10 @@ export async function createRealm(env: NodeJS.ProcessEnv = process.env): Promise
   }
 }
 
-/** Its JSON; {} for an empty answer. Throws with all of the answer unless it is 2xx. */
+/**
+ * Returns the JSON of the response, or {} if it is empty. Throws with the full response unless the
+ * status is 2xx.
+ */
 async function answerOf(url: string, init: RequestInit): Promise<Record<string, unknown>> {
   const response = await fetch(url, init)
   const text = await response.text()
@@ -105,7 +112,7 @@ const userOf = ({ username, password }: { username: string; password: string }) 
 
 const keyProvider = 'org.keycloak.keys.KeyProvider'
 
-/** A key that was made here: Keycloak takes seconds for one. */
+/** Generates the key here, because Keycloak needs seconds for one. */
 const keyOf = (priority: number) => ({
   name: `key-${priority}`,
   providerId: 'rsa',

@@ -10,8 +10,10 @@ import { secretly } from './secrecy.ts'
 import type { Answer, Ask, Split } from './split.ts'
 
 /**
- * One credential of each kind. `access`, `refresh`: a login of the owner; `signer`, `session`: what its access token was
- * exchanged for, by nobody and by the backend; `machine` to `machineKey`: the backend's own and what it made.
+ * One credential of each kind.
+ * - `access`, `refresh`: tokens of a login of the owner
+ * - `signer`, `session`: results of exchanging `access`, by a public caller and by the backend
+ * - `machine` to `machineKey`: the backend's own token, and what it created
  */
 export const credentialNames = [
   'access',
@@ -28,7 +30,7 @@ export const credentialNames = [
 ] as const
 export type CredentialName = (typeof credentialNames)[number]
 
-/** Those of them that a caller of the signer presents. */
+/** Credentials that a caller of the signer can present. */
 export const signingNames = credentialNames.filter(
   (name) => !['refresh', 'machine', 'web'].includes(name),
 )
@@ -43,7 +45,7 @@ const text = ({ body }: Answer, name: string): string => {
   return value
 }
 
-/** What only our own pages call, with the options of each call. */
+/** Returns the RPCs that only our own pages call, with the options of each call. */
 export function createPages({ target, serviceToken }: Split) {
   const accounts = new AccountServiceClient(target, credentials.createInsecure())
   const authorizations = new AuthorizationServiceClient(target, credentials.createInsecure())
@@ -81,7 +83,10 @@ export function createPages({ target, serviceToken }: Split) {
 }
 export type Pages = ReturnType<typeof createPages>
 
-/** A new app whose owner is logged in, with a credential of each kind, and what it takes to end them. */
+/**
+ * Creates an app with a logged-in owner and a credential of each kind. Also returns the functions
+ * that end them.
+ */
 export async function createLineage(split: Split, pages: Pages) {
   const email = `${random()}@example.com`
   const created = await split.near.createApp({
@@ -168,7 +173,7 @@ export async function createLineage(split: Split, pages: Pages) {
     web: sessionToken,
   }
   const keyIds = { user: text(userKey, 'keyId'), app: text(appKey, 'id') }
-  /** Makes another person an owner, who removes the first one. */
+  /** Makes another person an owner, who then removes the first one. */
   async function removeOwner(): Promise<void> {
     const other = `${random()}@example.com`
     await pages.createAccount(other)

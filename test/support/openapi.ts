@@ -1,7 +1,10 @@
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import addFormats from 'ajv-formats'
 
-/** Holds requests and responses to an OpenAPI 3.0 document: what it does not describe is a problem. */
+/**
+ * Checks requests and responses against an OpenAPI 3.0 document. What the document does not
+ * describe is a problem.
+ */
 
 interface Parameter {
   readonly in: string
@@ -38,12 +41,12 @@ export interface SeenResponse {
 const escaped = (text: string): string => text.replaceAll('~', '~0').replaceAll('/', '~1')
 
 export function createContract(document: Document) {
-  // A sender may send only what is described; a reader must bear more.
+  // Requests may contain only described members; responses may contain more.
   const strict = compiler(closed(document), false)
   const lenient = compiler(document, false)
   const texts = compiler(closed(document), true)
 
-  /** The operation of a request, with the template of its path. */
+  /** Returns the operation of a request, with its path template. */
   function operationOf(
     method: string,
     path: string,
@@ -51,7 +54,7 @@ export function createContract(document: Document) {
     const templates = Object.keys(document.paths).filter((template) =>
       patternOf(template).test(path),
     )
-    // A path without a hole goes before one with.
+    // A path without parameters takes precedence.
     const template = templates.toSorted((a, b) => a.split('{').length - b.split('{').length)[0]
     const operation =
       template === undefined ? undefined : document.paths[template]?.[method.toLowerCase()]
@@ -105,7 +108,7 @@ export function createContract(document: Document) {
     const where = `${status} of ${method} ${template}`
     const key = operation.responses[status] ? String(status) : 'default'
     const response = operation.responses[key]
-    // What a document does not say of failures is a failure's own affair.
+    // A document need not describe every error response.
     if (!response) return status >= 400 ? [] : [`${where} is not in the document`]
     const pointer =
       response.$ref ?? `#/paths/${escaped(template)}/${method.toLowerCase()}/responses/${key}`
@@ -166,7 +169,7 @@ function resolved(document: Document, values: object): Parameter {
   return JSON.parse(JSON.stringify(match))
 }
 
-/** a[b][c]=d as nested objects (deepObject); what repeats is a list. */
+/** Parses a[b][c]=d into nested objects (deepObject); repeated names become a list. */
 function nested(search: URLSearchParams): Record<string, unknown> {
   const root: Record<string, unknown> = {}
   for (const name of new Set(search.keys())) {
@@ -201,14 +204,14 @@ function changed(value: unknown, change: Change): unknown {
 const copy = (value: unknown, change: Change): Document =>
   JSON.parse(JSON.stringify(changed(value, change)))
 
-/** `nullable` without a type says nothing in OpenAPI 3.0, and ajv refuses it. */
+/** Removes `nullable` without a type: it has no effect in OpenAPI 3.0, and ajv rejects it. */
 const repaired = (document: Document): Document =>
   copy(document, (node) => {
     const { nullable, discriminator: _unused, ...rest } = node
     return nullable === true && typeof node['type'] === 'string' ? { ...rest, nullable } : rest
   })
 
-/** An object whose members are listed has no others. */
+/** Forbids additional properties in objects that list their properties. */
 const closed = (document: Document): Document =>
   copy(document, (node) =>
     node['type'] === 'object' &&

@@ -4,20 +4,23 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startEmbeddedPostgres } from '../../core/db/embedded/embedded.ts'
 
-/** A PostgreSQL for one test, which the test may stop. The first process that connects migrates it. */
+/**
+ * A PostgreSQL for one test, which may stop it. The first process that connects runs the
+ * migrations.
+ */
 export interface OwnPostgres {
   readonly url: string
-  /** Ends it as a crash would, and starts it again on the same port after `awayMs`. */
+  /** Crashes it and starts it again on the same port after `awayMs`. */
   restart(awayMs: number): Promise<void>
   stop(): Promise<void>
 }
 
 export async function startOwnPostgres(): Promise<OwnPostgres> {
   const directory = await mkdtemp(join(tmpdir(), 'tollgate-test-'))
-  // Root's PostgreSQL runs as another user, who must be able to enter.
+  // If this process is root, PostgreSQL runs as another user, which needs access to the directory.
   await chmod(directory, 0o711)
   const dataDir = join(directory, 'postgres')
-  // The machine does not crash here, only the server: what it wrote is there without waiting for the disk.
+  // Only the server crashes, not the machine, so its writes survive without fsync.
   const settings = { fsync: 'off', max_connections: '100' }
   let running = await startEmbeddedPostgres({ dataDir, settings })
   const { url } = running
@@ -27,7 +30,7 @@ export async function startOwnPostgres(): Promise<OwnPostgres> {
     const [pid = ''] = (await readFile(join(dataDir, 'cluster', 'postmaster.pid'), 'utf8')).split(
       '\n',
     )
-    // Immediate shutdown: nothing is finished, and the next start recovers from the log.
+    // Immediate shutdown: open work is aborted, and the next start recovers from the log.
     process.kill(Number(pid), 'SIGQUIT')
     await running.stop()
     await sleep(awayMs)

@@ -1,6 +1,6 @@
 /**
- * What the tests of a vitest project run on. A null part is the embedded one: PostgreSQL from the
- * dependencies, the in-process cache, events by direct mode.
+ * External parts of a vitest project. Null means the embedded part: PostgreSQL from the
+ * dependencies, the in-process cache, events in direct mode.
  */
 export type Parts = {
   databaseUrl: string | null
@@ -11,7 +11,7 @@ export type Parts = {
 declare module 'vitest' {
   interface ProvidedContext {
     parts: Parts
-    /** Where the run's database server (support/global-setup.ts) answers. */
+    /** URL of the run's database server (support/global-setup.ts). */
     databases: string
   }
 }
@@ -20,19 +20,19 @@ export const embeddedParts: Parts = { databaseUrl: null, redisUrl: null, kafkaBr
 
 const VARIABLES = ['TEST_DATABASE_URL', 'TEST_REDIS_URL', 'TEST_KAFKA_BROKERS'] as const
 
-/** The variables that are still needed for the end-to-end stories on real parts. */
+/** Returns the variables that are missing for the end-to-end tests on real parts. */
 export function missingParts(env: NodeJS.ProcessEnv): string[] {
   return VARIABLES.filter((name) => !env[name])
 }
 
 const KEYCLOAK = ['TEST_KEYCLOAK_URL', 'TEST_KEYCLOAK_ADMIN'] as const
 
-/** The variables that are still needed for the suite before a real Keycloak. */
+/** Returns the variables that are missing for the tests with a real Keycloak. */
 export function missingProvider(env: NodeJS.ProcessEnv): string[] {
   return KEYCLOAK.filter((name) => !env[name])
 }
 
-/** The real parts that the environment names; null for those that are embedded. */
+/** Returns the real parts that the environment names; null for embedded ones. */
 export function externalParts(env: NodeJS.ProcessEnv): Parts {
   return {
     databaseUrl: env['TEST_DATABASE_URL'] || null,

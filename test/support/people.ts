@@ -16,12 +16,12 @@ import { type TestApp, type TestCore, serviceToken } from '../core/support.ts'
 export interface Person {
   readonly accountId: string
   readonly email: string
-  /** The session's, as its cookie has it. */
+  /** Session token, as in the cookie. */
   readonly token: string
   readonly csrf: string
 }
 
-/** A person with an account and a session. */
+/** Creates a person with an account and a session. */
 export async function logIn(
   core: TestCore,
   options: { isPlatformAdmin?: boolean } = {},
@@ -52,7 +52,7 @@ export async function logIn(
   return person
 }
 
-/** The same, with a role in the app. */
+/** Creates a person with an account, a session and a role in the app. */
 export async function logInTo(
   core: TestCore,
   app: Pick<TestApp, 'clientId'>,
@@ -69,7 +69,10 @@ export async function logInTo(
 
 export type Managing = ReturnType<typeof manage>
 
-/** Every RPC that an app's people call, as this person, as this client, or without a credential. */
+/**
+ * Returns every RPC that an app's people call, for this session or this client, or without a
+ * credential.
+ */
 export function manage(
   core: Pick<TestCore, 'core'>,
   as: { session?: string; authorization?: string } = {},

@@ -5,8 +5,8 @@ export type TestDatabase = { url: string; drop: () => Promise<void> }
 
 /**
  * Creates a migrated, empty database for one test file, on the PostgreSQL of this vitest project.
- * The first call of a run starts the cluster and migrates the template; later ones take about 40 ms.
- * What is not dropped goes with the run.
+ * The first call of a run starts the cluster and migrates the template; later calls take about 40
+ * ms. Databases that are not dropped are removed after the run.
  */
 export async function createDatabase(): Promise<TestDatabase> {
   const cluster = inject('parts').databaseUrl === null ? 'embedded' : 'external'

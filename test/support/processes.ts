@@ -8,37 +8,43 @@ import { keepLog, secretSettings } from './secrecy.ts'
 
 export interface ProcessSpec {
   readonly name: 'core' | 'gateway' | 'sidecar' | 'collector'
-  /** All of its environment but `bareEnv`. */
+  /** Its environment, in addition to `bareEnv`. */
   readonly env: Readonly<Record<string, string>>
-  /** A command, with its arguments, that runs it; it must become the process itself. */
+  /**
+   * A command, with arguments, that runs the process. It must replace itself with the process
+   * (exec).
+   */
   readonly wrap?: readonly string[]
 }
 
 export interface RunningProcess {
-  /** SIGKILL; returns when it is gone. */
+  /** Sends SIGKILL and returns after the process has exited. */
   kill(): Promise<void>
   /** Starts it again; returns when it is up. */
   start(): Promise<void>
-  /** SIGSTOP: it does nothing, and holds its connections, until `thaw`. */
+  /** SIGSTOP: pauses the process, with its connections open, until `thaw`. */
   freeze(): void
   thaw(): void
-  /** Its id while it runs. */
+  /** Process id while it runs. */
   pid(): number
   /** How often it was killed. */
   crashes(): number
-  /** Drains and ends. */
+  /** Sends SIGTERM: the process drains and exits. */
   stop(): Promise<void>
   /** Lines that it logged as errors. */
   readonly errors: readonly string[]
 }
 
-/** What each process that a test starts has of the environment: where programs are, and where compiled code is kept. */
+/**
+ * Returns the environment variables that every process of a test inherits: the program path and the
+ * compile cache.
+ */
 export const bareEnv = (): Record<string, string | undefined> => ({
   PATH: process.env['PATH'],
   NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
 })
 
-// The collector as its command runs it, with the memory that it has then.
+// The collector runs through its command, which sets its memory.
 const programs = {
   core: ['core/main.ts'],
   gateway: ['gateway/main.ts'],
@@ -52,7 +58,7 @@ const linesMax = 40
 const children = new Set<ChildProcess>()
 process.once('exit', () => children.forEach((child) => child.kill('SIGKILL')))
 
-/** Runs one of the service's processes by itself, as an operator would. */
+/** Runs one process of the service, as an operator would. */
 export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise<RunningProcess> {
   let child: ChildProcess | null = null
   let lines: string[] = []
@@ -93,7 +99,10 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
     await promise.finally(() => clearTimeout(timer))
   }
 
-  /** Starts it again as a supervisor does: the parts that it needs may be away at the same time. */
+  /**
+   * Starts it again like a supervisor: repeats failed starts, because parts that it needs may be
+   * down.
+   */
   async function restart(): Promise<void> {
     for (const until = Date.now() + startMs; ; await sleep(500)) {
       const failure = await start().then(
@@ -132,7 +141,7 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
   }
 }
 
-/** Ports that are free now, all different. */
+/** Returns distinct ports that are free now. */
 export async function freePorts(count: number): Promise<number[]> {
   const probes = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
   const ports = await Promise.all(

@@ -8,7 +8,7 @@ export interface Random {
   pick<T>(of: readonly T[]): T
 }
 
-/** The same numbers for the same seed (the sfc32 generator). */
+/** Returns a generator that yields the same numbers for the same seed (sfc32). */
 export function createRandom(seed: number): Random {
   let [a, b, c, count] = [0x9e3779b9, 0x243f6a88, seed >>> 0, 1]
 

@@ -1,10 +1,13 @@
 import type { Random } from './random.ts'
 
-/** An observation of the price of one ETH. Instants are microseconds since 1970, the resolution of the database. */
+/**
+ * An observation of the price of one ETH. Instants are microseconds since 1970, the resolution of
+ * the database.
+ */
 export interface Observation {
   readonly at: number
   readonly attosPerEth: bigint
-  /** Becomes known only when tickets of its time have been booked. */
+  /** Whether it is recorded only after tickets of its time have been booked. */
   readonly late: boolean
 }
 
@@ -12,8 +15,8 @@ const minute = 60_000_000
 const maxAge = 10 * minute
 
 /**
- * What was observed from `start` to `end`, so that every instant from the first on has exactly one rate, known in
- * time or late: where the late ones begin, the last before them has just become too old.
+ * Returns observations from `start` to `end` that give every instant exactly one rate. Before the
+ * first late observation, the previous one has just become too old.
  */
 export function createRates(
   random: Random,
@@ -27,23 +30,26 @@ export function createRates(
     const late = at >= lateFrom && at < lateUntil
     if (late && !wasLate) at = (observations.at(-1)?.at ?? start) + maxAge + 1
     observations.push({ at, late, attosPerEth: randomRate(random) })
-    // Two observations of one instant: the one that was recorded last counts.
+    // For two observations of one instant, the one recorded last counts.
     if (random.chance(0.2)) observations.push({ at, late, attosPerEth: randomRate(random) })
     wasLate = late
-    // Now and then the longest pause that leaves no instant without a rate.
+    // Sometimes the longest pause that leaves no instant without a rate.
     at += random.chance(0.1) ? maxAge + 1 : minute + random.below(8 * minute)
   }
   return observations
 }
 
-/** About 3000 USD, to the atto-dollar. */
+/** About 3000 USD, with random digits down to the atto-dollar. */
 const randomRate = (random: Random): bigint =>
   2_800n * 10n ** 18n +
   BigInt(random.below(400)) * 10n ** 18n +
   BigInt(random.below(10 ** 9)) * 10n ** 9n +
   BigInt(random.below(10 ** 9))
 
-/** The newest observation at or before `at` that is not older than ten minutes. Throws when there is none. */
+/**
+ * Returns the newest observation at or before `at`. Throws if it is older than ten minutes or
+ * missing.
+ */
 export function rateAt(observations: readonly Observation[], at: number): Observation {
   let [low, high] = [0, observations.length]
   while (low < high) {
@@ -56,5 +62,5 @@ export function rateAt(observations: readonly Observation[], at: number): Observ
   return newest
 }
 
-/** What wei cost at a rate, rounded down to the atto-dollar. */
+/** Returns the cost of an amount of wei at a rate, rounded down to the atto-dollar. */
 export const costOf = (fee: bigint, attosPerEth: bigint): bigint => (fee * attosPerEth) / 10n ** 18n

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { type JSONWebKeySet, compactVerify, createLocalJWKSet } from 'jose'
 
 /**
- * Checks a receipt as a stranger would who has read docs/receipts.md and nothing else: it shares no code with the service.
- * Throws where something is wrong.
+ * Checks a receipt as an outsider would from docs/receipts.md alone: it shares no code with the
+ * service. Throws if the receipt is invalid.
  */
 export async function verifyReceipt(document: unknown, jwks: unknown): Promise<void> {
   const { receipt, proof, root, provisional } = document as {
@@ -36,7 +36,7 @@ export async function verifyReceipt(document: unknown, jwks: unknown): Promise<v
       .update(Buffer.concat(parts.map((part) => Buffer.from(part))))
       .digest()
   let hash = sha256(Uint8Array.of(0), JSON.stringify(['tollgate-ticket-1', ...values]))
-  // Top down: which half of the tree the leaf is in, at each level.
+  // From the top down: the half of the tree that has the leaf, at each level.
   const sides: ('left' | 'right')[] = []
   for (let [index, size] = [proof.leafIndex, proof.treeSize]; size > 1;) {
     let half = 1

@@ -1,7 +1,7 @@
 import { inject } from 'vitest'
 import './parts.ts'
 
-/** The Redis of this vitest project, or null where the in-process cache is to be used. */
+/** Returns the Redis of this vitest project, or null for the in-process cache. */
 export function redisUrl(): string | null {
   return inject('parts').redisUrl
 }

@@ -6,8 +6,8 @@ import { searchRun } from './secrecy.ts'
 type Clusters = Record<string, { version: string; host: string }>
 
 /**
- * Prints, after everything else, what each vitest project ran on, and a plain closing line that CI
- * reads: `N passed, N failed, N skipped`. A secret in a log of the run is a failure.
+ * Prints, after everything else, the parts of each vitest project and a plain closing line that CI
+ * reads: `N passed, N failed, N skipped`. A secret in a log of the run counts as a failure.
  */
 export function partsReporter(env: NodeJS.ProcessEnv, logs: string): Reporter {
   let vitest: Vitest | undefined
@@ -38,11 +38,11 @@ export function partsReporter(env: NodeJS.ProcessEnv, logs: string): Reporter {
   }
 }
 
-/** What could not run here; `.ci/run` takes such a line for a failure. */
+/** Lists the projects that could not run here; `.ci/run` treats such a line as a failure. */
 const notRun = (name: string, missing: readonly string[]): string[] =>
   missing.length > 0 ? [`${name}: not run, needs ${missing.join(', ')}`] : []
 
-/** A file or suite that breaks outside its tests counts as one failure. */
+/** Counts tests. A file or suite that fails outside its tests counts as one failure. */
 function count(modules: readonly TestModule[]) {
   const counts = { passed: 0, failed: 0, skipped: 0, pending: 0 }
   for (const module of modules) {

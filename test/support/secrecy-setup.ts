@@ -4,8 +4,8 @@ import type * as log from '../../core/lib/log.ts'
 import { keepLog } from './secrecy.ts'
 
 /**
- * In every test file: what is logged is kept as well, and what would be logged to nobody is kept, down to the least
- * level. The loggers are the real ones, redaction and all.
+ * In every test file, keeps a copy of all log lines, also of silent loggers and at the lowest
+ * level. The loggers are the real ones, with their redaction.
  */
 vi.mock('../../core/lib/log.ts', async (load) => {
   const actual = await load<typeof log>()

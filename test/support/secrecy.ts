@@ -11,19 +11,19 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 
 /**
- * No secret may be in a log. Every log that the suite causes, and every secret that its helpers make up, is written to a
- * folder of the run, which is searched after the last test.
+ * Checks that no log contains a secret. All logs of the suite, and all secrets that its helpers
+ * create, are written to a folder, which is searched after the last test.
  */
 const variable = 'TOLLGATE_TEST_LOGS'
 
-/** Makes the folder; before any worker starts, for they inherit where it is. */
+/** Creates the folder. Must run before any worker starts, because workers inherit its path. */
 export function openRun(env: NodeJS.ProcessEnv): string {
   return (env[variable] ??= mkdtempSync(join(tmpdir(), 'tollgate-logs-')))
 }
 
 const folder = (): string | undefined => process.env[variable]
 
-/** Records one or several log lines. */
+/** Records one or more log lines. */
 export function keepLog(text: string): void {
   const to = folder()
   if (to !== undefined)
@@ -32,7 +32,10 @@ export function keepLog(text: string): void {
 
 const shortest = 8
 
-/** Notes a secret without a form of its own: passwords, service tokens, webhook secrets. Returns it. */
+/**
+ * Records a secret without a recognisable form, such as a password, service token or webhook
+ * secret. Returns it.
+ */
 export function secretly<Text extends string>(text: Text): Text {
   const to = folder()
   if (to !== undefined && text.length >= shortest)
@@ -42,7 +45,7 @@ export function secretly<Text extends string>(text: Text): Text {
 
 const secretSetting = /TOKEN$|SECRET|PEPPERS|ENCRYPTION_KEY|PASSWORD/
 
-/** Notes those of a process's settings that are secrets. */
+/** Records the secret settings of a process. */
 export function secretSettings(env: Readonly<Record<string, string | undefined>>): void {
   for (const [name, value] of Object.entries(env)) {
     if (!secretSetting.test(name)) continue
@@ -50,7 +53,7 @@ export function secretSettings(env: Readonly<Record<string, string | undefined>>
   }
 }
 
-/** The forms by which secrets are recognised, wherever they come from. */
+/** Forms by which secrets are recognised, whether or not they were recorded. */
 const forms: Readonly<Record<string, RegExp>> = {
   'a secret of ours': /svc_[a-z]{2}_[0-9A-Za-z]{40}|\bsk_[0-9A-Za-z]{40}/,
   'a JWT': /\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}/,
@@ -68,7 +71,10 @@ export interface Leak {
 
 const word = /[\w-]{8,}/g
 
-/** Returns a search for secrets in a line. Most secrets are one word, so that a line is compared with thousands at once. */
+/**
+ * Returns a function that searches a line for secrets. Most secrets are one word, so a line is
+ * compared with thousands by a set look-up.
+ */
 export function createSearch(secrets: readonly string[]): (line: string) => Leak[] {
   const words = new Set(secrets.filter((secret) => /^[\w-]+$/.test(secret)))
   const others = secrets.filter((secret) => !words.has(secret))

@@ -10,17 +10,17 @@ import { secretSettings, secretly } from './secrecy.ts'
 export interface TestService {
   readonly service: Service
   readonly env: Readonly<Record<string, string>>
-  /** The topic it collects from; null in direct mode. */
+  /** The topic that it collects from; null in direct mode. */
   readonly topic: string | null
   /** Stops it and starts it again on the same data. */
   restart(): Promise<Service>
-  /** Stops it and removes everything it kept. */
+  /** Stops it and removes all its data. */
   stop(): Promise<void>
 }
 
 /**
- * Starts the all-in-one service on the parts of this vitest project: its own database, free ports, a fixed rate of
- * 3000 USD for one ETH. `more` adds settings.
+ * Starts the all-in-one service on the parts of this vitest project: its own database, free ports,
+ * a fixed rate of 3000 USD for one ETH. `more` adds settings.
  */
 export async function startTestService(
   more: Readonly<Record<string, string>> = {},

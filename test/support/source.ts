@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
 import { type Comment, type Node, parseSync, visitorKeys } from 'oxc-parser'
 
-/** The project's source files as facts, for the tests that hold its structure. */
+/** Reads the project's source files as data, for the tests of its structure. */
 export const root = join(import.meta.dirname, '../..')
 
 export interface Import {
@@ -16,7 +16,7 @@ export interface Import {
 export interface FunctionSource {
   readonly name: string
   readonly line: number
-  /** Lines of its own: without those of functions inside it, templates (SQL, HTML), comments and blank lines. */
+  /** Its own lines: without inner functions, templates (SQL, HTML), comments and blank lines. */
   readonly lines: number
 }
 
@@ -30,12 +30,15 @@ export interface Source {
   readonly text: string
   readonly imports: readonly Import[]
   readonly functions: readonly FunctionSource[]
-  /** The names that it gives: of files, functions, variables, types, parameters and members. */
+  /** Names that it defines: of files, functions, variables, types, parameters and members. */
   readonly names: readonly Identifier[]
   readonly comments: readonly { readonly text: string; readonly line: number }[]
 }
 
-/** Every TypeScript file under `folders` that is not generated, as git and the work tree have it. */
+/**
+ * Returns every TypeScript file under `folders` that is tracked by git or new, without generated
+ * ones.
+ */
 export function readSources(...folders: readonly string[]): Source[] {
   const listing = execFileSync('git', ['ls-files', '-co', '--exclude-standard', ...folders], {
     cwd: root,
@@ -138,7 +141,7 @@ function lineCounter(text: string): (offset: number) => number {
   }
 }
 
-/** The lines from the function's first to its last that belong to no function or template inside it. */
+/** Counts the function's lines that belong to no function or template inside it. */
 function sizeOf(entry: Entry, { text, lineAt, comments, nodes }: Code): FunctionSource {
   const { node } = entry
   const [first, last] = [lineAt(node.start), lineAt(node.end - 1)]
@@ -151,7 +154,7 @@ function sizeOf(entry: Entry, { text, lineAt, comments, nodes }: Code): Function
     if (inner === node || inner.start < node.start || inner.end > node.end) continue
     const [from, to] = [lineAt(inner.start), lineAt(inner.end - 1)]
     if (to === from) continue
-    // A function with a name of its own is a thing held; a callback is part of its statement.
+    // A named function counts separately; a callback counts as part of its statement.
     if (isFunction(inner)) leave(nameOf(other) === '' ? from + 1 : from, to)
     if (inner.type === 'TemplateLiteral') leave(from + 1, to)
   }

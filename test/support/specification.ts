@@ -1,6 +1,8 @@
 /**
- * Reads the tables of the product's specification: routes with their credentials, fields with type and obligation, and
- * statuses. test/gateway/platform-api/docs/specification.json holds the result, because a clone has no specification.
+ * Reads the tables of the product's specification: routes with their credentials, fields with type
+ * and obligation, and statuses. The result is stored in
+ * test/gateway/platform-api/docs/specification.json, because a clone does not include the
+ * specification.
  */
 
 export interface SpecifiedRoute {
@@ -8,22 +10,22 @@ export interface SpecifiedRoute {
   readonly surface: string
   readonly method: string
   readonly path: string
-  /** Query parameters that the path column shows. */
+  /** Query parameters in the path column. */
   readonly query: readonly string[]
-  /** Names of security schemes; null where the table states none. An empty list is a public route. */
+  /** Names of security schemes; null if the table gives none. An empty list is a public route. */
   readonly auth: readonly string[] | null
-  /** Members of the JSON body that the row names. */
+  /** Members of the JSON body in the row. */
   readonly body: readonly SpecifiedField[]
   readonly answers: readonly number[]
 }
 
 export interface SpecifiedField {
   readonly name: string
-  /** Type and format, such as `string/email`; absent where the table has no type. */
+  /** Type and format, such as `string/email`; absent if the table has no type. */
   readonly type?: string | undefined
   readonly isNullable?: boolean | undefined
   readonly values?: readonly string[] | undefined
-  /** Absent where the table does not distinguish. */
+  /** Absent if the table does not distinguish. */
   readonly isRequired?: boolean | undefined
 }
 
@@ -42,7 +44,7 @@ interface Table {
   readonly rows: readonly (readonly string[])[]
 }
 
-/** Returns the facts of every table that describes routes, fields or statuses. */
+/** Returns the facts in every table of routes, fields or statuses. */
 export function readSpecification(markdown: string): Specification {
   const tables = readTables(markdown)
   const titled = tables
@@ -111,7 +113,10 @@ function routesOf(table: Table, row: readonly string[]): SpecifiedRoute[] {
   })
 }
 
-/** Completes the short forms of a path: `.../x`, the last segments alone, and a path "under" another one. */
+/**
+ * Completes the short forms of a path: `.../x`, only the last segments, and a path relative to
+ * another one.
+ */
 function absolutePath(written: string, base: string): string {
   if (written.startsWith('/api/') || base === '') return written
   if (written.startsWith('/.well-known')) return base + written
@@ -136,7 +141,7 @@ function authOf(table: Table, row: readonly string[], method: string): readonly 
   const column = cellOf(table, row, /^Auth$/)
   if (column === 'none') return []
   const cell = column ?? `${cellOf(table, row, /^Request$/) ?? ''} ${row.at(-1) ?? ''}`
-  // A cell may state one credential for each method: `GET M2M or Session; PUT Session`.
+  // A cell may give one credential per method: `GET M2M or Session; PUT Session`.
   const perMethod = cell.split('; ').find((part) => part.startsWith(`${method} `))
   const found = schemesIn(perMethod ?? cell)
   if (column !== undefined || found.length > 0) return found.length > 0 ? found : null
@@ -148,7 +153,10 @@ const schemesIn = (text: string): string[] => [
   ...new Set(schemes.flatMap(([pattern, names]) => (pattern.test(text) ? names : []))),
 ]
 
-/** The members after the word JSON: obligatory unless they end with `?`, or where others are marked as required. */
+/**
+ * Returns the members after the word JSON. They are required unless they end with `?`; where some
+ * are marked as required, only those are.
+ */
 function bodyOf(row: readonly string[]): SpecifiedField[] {
   const cell =
     row.find((each) => /\bJSON\b.*`\w/.test(each.split(';')[0] ?? ''))?.split(';')[0] ?? ''

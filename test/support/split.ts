@@ -9,7 +9,7 @@ import { freePorts, runProcess } from './processes.ts'
 import { secretly } from './secrecy.ts'
 
 export interface SplitOptions {
-  /** Null: one core, which the sidecar watches itself. Otherwise two: the gateway has one, the sidecar the other. */
+  /** If null, the gateway and the sidecar use one core. Otherwise each uses its own. */
   readonly redisUrl: string | null
   readonly settings?: Readonly<Record<string, string>>
 }
@@ -29,8 +29,8 @@ export interface Ask {
 const secret = (): string => randomBytes(32).toString('hex')
 
 /**
- * Starts core, gateway and sidecar as processes of their own. With Redis there are two cores, so that a revocation at
- * one must reach the sidecar of the other.
+ * Starts core, gateway and sidecar as separate processes. With Redis there are two cores, so that a
+ * revocation at one must reach the sidecar of the other.
  */
 export async function startSplit(options: SplitOptions) {
   const stops: Stops = []
@@ -107,7 +107,10 @@ interface SplitParts {
   readonly options: SplitOptions
 }
 
-/** Starts the processes; returns the addresses of the gateway's core, of the sidecar's and of their database. */
+/**
+ * Starts the processes. Returns the addresses of the gateway's core, the sidecar's core and their
+ * database.
+ */
 async function startProcesses(stops: Stops, { shared, port, options }: SplitParts) {
   const database = await createDatabase()
   stops.push(database.drop)
@@ -219,8 +222,8 @@ function createCalls({
 
   let calls = 0
   /**
-   * The sidecar's decision about a signing request with `credential`, in a session of its own unless `more` names one.
-   * The default signer asks, unless `secret` is another's.
+   * Returns the sidecar's decision about a signing request with `credential`, in a new session
+   * unless `more` names one. `secret` is the caller's; the default is the default signer's.
    */
   async function decide(
     credential: string,

@@ -1,4 +1,4 @@
-/** One server-sent event, or an id alone. */
+/** One server-sent event, or only an id. */
 export interface ServerSent {
   readonly id: string
   readonly event: string | null

@@ -2,17 +2,17 @@ import { asRecord } from '../gateway/support.ts'
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** One string of an operation's request: where it is and, in a body, the way to it. */
+/** One string of an operation's request: its location and, in a body, its path. */
 export interface StringField {
   readonly in: 'path' | 'query' | 'header' | 'body'
   readonly name: string
-  /** Members and elements that lead to it in the body; `[]` for an element. */
+  /** Members and elements on the path to it in the body; `[]` for an element. */
   readonly way: readonly string[]
-  /** Such as `date-time`; the formats `password` and `label` are excepted from the rule for text. */
+  /** Such as `date-time`. The formats `password` and `label` are exempt from the rule for text. */
   readonly format: string | undefined
 }
 
-/** A request of the document, with its content type ("" for none) and a body that its schema permits. */
+/** A documented request, with its content type ("" for none) and a body that its schema permits. */
 export interface DocumentedRequest {
   readonly method: string
   readonly path: string
@@ -26,7 +26,7 @@ export interface DocumentedRequest {
 const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [])
 const depthMax = 6
 
-/** Every request of an OpenAPI document, one for each content type, with all of its strings. */
+/** Returns every request of an OpenAPI document, one per content type, with all of its strings. */
 export function requestsOf(document: Schema): DocumentedRequest[] {
   const schemas = asRecord(asRecord(document['components'])['schemas'])
   const resolve = (value: unknown): Schema => {
@@ -89,7 +89,7 @@ function parameterField(
 const formatOf = (schema: Schema): string | undefined =>
   typeof schema['format'] === 'string' ? schema['format'] : undefined
 
-/** The value with `text` at the end of the way; what is not there yet is made. */
+/** Returns the value with `text` at the end of the path. Creates missing members. */
 export function withText(value: unknown, way: readonly string[], text: unknown): unknown {
   const [name, ...rest] = way
   if (name === undefined) return text

@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 import type { Pool } from 'pg'
 
 /**
- * What the database holds of a tenant: a digest of its rows in each table, by name. A row is the tenant's when its text
- * has one of `ids` in it, so that a table that is new belongs to this without anybody's adding it. That something was refused may be noted,
- * in the audit log, at a key and among the decisions; and when a credential was last presented.
+ * Returns a digest of a tenant's rows by table name. A row is the tenant's if its text contains one
+ * of `ids`, so new tables are included automatically. Left out are traces of refusals (in the audit
+ * log, at a key and in the decisions) and the times of the last use of credentials.
  */
 export async function digestRows(
   database: Pool,
@@ -30,7 +30,7 @@ export async function digestRows(
   return digests
 }
 
-/** The internal ids of an app: its own, and those of its users and of its people. */
+/** Returns the internal ids of an app, its users and its people. */
 export async function internalIds(database: Pool, clientId: string): Promise<string[]> {
   const { rows } = await database.query<{ id: string }>(
     `with app as (select app_id as id from clients where client_id = $1)

@@ -10,7 +10,7 @@ export interface Credential {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** The nine ways in which somebody may come to what is another's. */
+/** The nine kinds of credentials with which a caller may try to reach another tenant's data. */
 export const credentialKinds = [
   'no credential',
   'a malformed credential',
@@ -26,7 +26,7 @@ export type CredentialKind = (typeof credentialKinds)[number]
 
 const bearer = (token: string): Credential => ({ authorization: `Bearer ${token}` })
 
-/** All of a kind; a revoked one is there in each form that can be revoked. */
+/** Returns all credentials by kind; the revoked ones in each form that can be revoked. */
 export function credentialsOf(
   attacker: Lineage,
   revoked: readonly Credential[],
@@ -47,7 +47,10 @@ export function credentialsOf(
 
 const idOf = (answer: Answer, name: string): string => String(answer.body[name])
 
-/** A tenant with something of each kind that has an id, and the values by the names that requests have for them. */
+/**
+ * Creates a tenant with something of each kind that has an id. Also returns the ids by the names
+ * that requests use.
+ */
 export async function createVictim(split: Split, { pages, database }: Context) {
   const lineage = await createLineage(split, pages)
   const { byOwner, byBackend, clientId } = lineage
@@ -101,7 +104,10 @@ interface Context {
 
 export type Victim = Awaited<ReturnType<typeof createVictim>>
 
-/** Credentials of this tenant that have ended, and that took nothing else with them: a key, a token of a user and of its client. */
+/**
+ * Revokes credentials of this tenant without side effects on others: a key, a user's token and a
+ * client's token.
+ */
 async function revoke({ rest }: Split, { app, byBackend, token }: Lineage): Promise<Credential[]> {
   const key = await byBackend('POST', '/users/last/keys')
   const minted = await byBackend('POST', '/users/last/token')
@@ -118,7 +124,7 @@ async function revoke({ rest }: Split, { app, byBackend, token }: Lineage): Prom
   ]
 }
 
-/** Ids of the same form that nobody has; a cursor is one that the caller may use. */
+/** Ids of the same form that do not exist; the cursor is one that the caller may use. */
 export const unknownIds = (cursor: string): Readonly<Record<keyof Victim['ids'], string>> => {
   const user = `victoria-${randomBytes(6).toString('hex')}`
   return {
@@ -139,6 +145,6 @@ export const unknownIds = (cursor: string): Readonly<Record<keyof Victim['ids'],
 
 export const unknownApp = (): string => `app_${randomBytes(12).toString('hex')}`
 
-/** Every operation of the running service. */
+/** Returns every operation of the running service. */
 export const operationsIn = async (split: Split): Promise<readonly Operation[]> =>
   (await operationsOf(split.platformUrl, split.app.owner)).operations

@@ -1,6 +1,6 @@
 /**
- * Words that are no names here, with what to say for them. A participle is no noun: name the thing
- * that was found, not the finding. One idea has one word.
+ * Words that are not allowed as names, with their replacements. A participle is not a noun: name
+ * the thing that was found, not the finding. One idea has one word.
  */
 const instead: Readonly<Record<string, string>> = {
   found: 'the thing itself: user, row, matches',
@@ -34,7 +34,7 @@ const instead: Readonly<Record<string, string>> = {
   principal: 'caller',
 }
 
-/** Too general for anything: say of what. */
+/** Words that are too general without the thing they belong to. */
 const vague = new Set(['Outcome', 'Batch', 'Result', 'Found', 'Done', 'Fresh', 'Who', 'Voice'])
 
 const wordsOf = (name: string): string[] =>
@@ -44,7 +44,10 @@ const wordsOf = (name: string): string[] =>
     .split(/[^a-z0-9]+/)
     .filter((word) => word !== '')
 
-/** What to say for a name that is forbidden, else undefined. What asks (isTaken, wasFound) may. */
+/**
+ * Returns the replacement for a forbidden name, else undefined. A name that is a question (isTaken,
+ * wasFound) is allowed.
+ */
 export function forbiddenName(name: string): string | undefined {
   if (vague.has(name)) return 'of what?'
   const words = wordsOf(name)

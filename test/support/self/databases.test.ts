@@ -12,7 +12,7 @@ function connect(url: string): Pool {
 }
 
 describe('createDatabase', () => {
-  it('gives each caller a migrated database of its own, also when they ask at once', async () => {
+  it('gives concurrent callers a migrated database each', async () => {
     const databases = await Promise.all([createDatabase(), createDatabase(), createDatabase()])
     expect(new Set(databases.map(({ url }) => url)).size).toBe(3)
     for (const { url } of databases) {
@@ -21,7 +21,7 @@ describe('createDatabase', () => {
     }
   })
 
-  it('drops a database although it is in use', async () => {
+  it('drops a database that is in use', async () => {
     const { url, drop } = await createDatabase()
     const client = new Client({ connectionString: url })
     const cut = new Promise((resolve) => client.on('error', resolve))

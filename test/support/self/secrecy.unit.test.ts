@@ -20,7 +20,7 @@ const session = Buffer.from(Array.from({ length: 32 }, (_, i) => (i * 7) % 256))
   'base64url',
 )
 
-describe('the search of the logs', () => {
+describe('createSearch', () => {
   it.each([
     ['a key', newSecret('svc_ak_')],
     ['a composite key', `app_${'0a'.repeat(12)}_${newSecret('svc_ak_')}`],
@@ -31,13 +31,13 @@ describe('the search of the logs', () => {
     ['a session', session],
     ['Basic credentials', `Basic ${Buffer.from('m2m_0123:secret-secret').toString('base64')}`],
     ['a Bearer', 'bearer abcdefghijklmnop'],
-  ])('finds %s by its form, and does not show it', (_what, secret) => {
+  ])('finds %s by its form and hides it', (_what, secret) => {
     const [leak] = createSearch([])(JSON.stringify({ msg: `it was ${secret}`, level: 30 }))
     expect(leak?.line).toContain('***')
     expect(leak?.line).not.toContain(secret)
   })
 
-  it('finds what a helper has noted', () => {
+  it('finds recorded secrets', () => {
     const search = createSearch(['a long enough password', 'correct-horse'])
     const what = 'a secret of the tests'
     expect(search('{"why":"a long enough password was wrong"}')).toEqual([
@@ -46,7 +46,7 @@ describe('the search of the logs', () => {
     expect(search('{"why":"correct-horse"}')).toEqual([{ what, line: '{"why":"***"}' }])
   })
 
-  it('leaves alone what is no secret', () => {
+  it('ignores text without secrets', () => {
     const lines = [
       '{"level":30,"route":"/api/v1/apps/:clientId/users","clientId":"app_0123456789abcdef01234567","correlationId":"0192f3a0-0000-7000-8000-000000000000"}',
       '{"msg":"send the M2M client id and secret as HTTP Basic, or a machine token as Bearer"}',
@@ -56,7 +56,7 @@ describe('the search of the logs', () => {
     expect(lines.flatMap(createSearch(['something else', 'correct-horse']))).toEqual([])
   })
 
-  it('reads every file of a run, and says how much it has read', async () => {
+  it('searches every file of a run and counts lines and secrets', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'tollgate-secrecy-'))
     writeFileSync(join(folder, '1.secrets'), '"correct horse battery"\n"another one"\n')
     writeFileSync(join(folder, '1.log'), '{"msg":"up"}\n{"msg":"down"}\n')
@@ -72,7 +72,7 @@ describe('the search of the logs', () => {
   })
 })
 
-/** What this process has recorded so far, of one kind. */
+/** Returns what this process has recorded so far, of one kind. */
 function recorded(kind: 'log' | 'secrets'): string {
   const folder = process.env['TOLLGATE_TEST_LOGS'] ?? ''
   return readdirSync(folder)
@@ -81,8 +81,8 @@ function recorded(kind: 'log' | 'secrets'): string {
     .join('')
 }
 
-describe('what the search reads', () => {
-  it('is every log of the tests, silent ones too, redacted as in production', () => {
+describe('the recorded logs and secrets', () => {
+  it('include every log, silent ones too, with the redaction of production', () => {
     const lines: string[] = []
     createLog({ level: 'info', name: 'told' }, { write: (line) => void lines.push(line) }).info(
       'told to somebody',
@@ -93,7 +93,7 @@ describe('what the search reads', () => {
     expect(recorded('log')).toContain('"secret":"[redacted]","msg":"told to nobody"')
   })
 
-  it('is every secret that is noted, and the secret settings of a process', () => {
+  it('include recorded secrets and the secret settings of a process', () => {
     expect(secretly('one that is long enough')).toBe('one that is long enough')
     secretSettings({
       CORE_TOKEN: 'the token of core',

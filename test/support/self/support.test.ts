@@ -4,14 +4,14 @@ import { createTopic, kafkaBrokers } from '../kafka.ts'
 import { embeddedParts, externalParts, missingParts, missingProvider } from '../parts.ts'
 import { redisUrl } from '../redis.ts'
 
-describe('the parts a test runs on', () => {
-  it('are the embedded ones when the environment names none', () => {
+describe('externalParts', () => {
+  it('returns the embedded parts for an empty environment', () => {
     expect(externalParts({})).toEqual(embeddedParts)
     expect(missingParts({})).toHaveLength(3)
     expect(missingProvider({})).toHaveLength(2)
   })
 
-  it('are those of the environment, each by its own variable', () => {
+  it('reads each part from its own variable', () => {
     expect(externalParts({ TEST_KAFKA_BROKERS: 'a:1,b:2' })).toEqual({
       databaseUrl: null,
       redisUrl: null,
@@ -19,7 +19,7 @@ describe('the parts a test runs on', () => {
     })
   })
 
-  it('answer when the environment names them', async () => {
+  it('returns parts that accept connections', async () => {
     expect(await ping(redisUrl())).toBe(redisUrl() && 'PONG')
     const topic = await createTopic(2).catch((error: Error) => error.message)
     expect(topic).toMatch(kafkaBrokers() ? /^tollgate-test-/ : /needs TEST_KAFKA_BROKERS/)
