@@ -1,16 +1,20 @@
 import type { EnvReader } from '../lib/env.ts'
 
 export interface PlansConfig {
-  /** What credit may be bound to: a pipeline with any model of it, or one model of a pipeline. */
+  /**
+   * Features that credit can be bound to: a pipeline with all its models, or one model of a
+   * pipeline.
+   */
   readonly pipelines: readonly string[]
-  /** Where the catalogue is read; null when it is not. */
+  /** Address of the catalogue; null when not configured. */
   readonly catalogUrl: string | null
 }
 
 const pipelinesMax = 200
 const entrySyntax = /^[A-Za-z0-9][A-Za-z0-9._/-]*(:[A-Za-z0-9][A-Za-z0-9._:/-]*)?$/
 
-// The session types of the remote signer, as its tickets name them, and the pipelines of the network's AI jobs.
+// Session types of the remote signer, as its tickets name them, and pipelines of the network's AI
+// jobs.
 const known =
   'live-video-to-video,live,fixed,text-to-image,image-to-image,image-to-video,image-to-text,upscale,' +
   'audio-to-text,text-to-speech,segment-anything-2,llm'
@@ -22,7 +26,8 @@ export function readPlansConfig(env: EnvReader): PlansConfig {
     meaning:
       'Address of the catalogue of pipelines and models, read every five minutes; what it answered last stays known.',
   })
-  // What is known without an address would say that every model exists, whatever the address answers.
+  // No default when an address is set: the default allows every model, whatever the address
+  // returns.
   const pipelines = env.list('PIPELINES', {
     ...(catalogUrl === undefined ? { fallback: known } : {}),
     meaning:

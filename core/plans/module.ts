@@ -52,12 +52,12 @@ export interface PlansOthers<Account extends LockedAccount> {
   readonly backend: {
     /** Null for a metering backend without plans. */
     readonly plans: PlanCatalog | null
-    /** Absent where nothing is sent. */
+    /** Absent when nothing is sent to the backend. */
     readonly emitter?: { readonly emitSubscribers: EmitSubscribers } | undefined
   }
 }
 
-/** What may be bought: the catalogue, the plans of an app, and which plan a user is on. */
+/** The catalogue, the plans of apps, and the subscriptions of users. */
 export function createPlansModule<Account extends LockedAccount>(
   platform: Platform,
   { config, ledger, resubscribe, selling, backend, cards }: PlansOthers<Account>,
@@ -81,7 +81,10 @@ export function createPlansModule<Account extends LockedAccount>(
   const discoveryRpc = createDiscoveryRpc({ pool, now, pipelines, url, reader, appOf })
   const { operatorPlanService } = createOperatorOffersRpc({ offers, sync, appOf })
 
-  /** Does what is due of a test app by its clock: slots pass to successors, and raised Starters give what they include. */
+  /**
+   * Does what is due in a test app by its clock: activates successors of subscriptions, and grants
+   * raised Starter usage.
+   */
   async function settleClock(app: AppId): Promise<void> {
     await followDue(pool, await clocks.timeOf(pool, app, now()), { app, send })
     await raiseStarters(app)

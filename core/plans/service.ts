@@ -9,7 +9,7 @@ import { insertPlan } from './offers/store.ts'
 import type { SendSubscribers } from './subscriptions/ports.ts'
 import * as store from './subscriptions/store.ts'
 
-/** Opens the accounts of newly subscribed users, inside the caller's transaction. */
+/** Opens the accounts of newly subscribed users, in the caller's transaction. */
 export type OpenAccounts = (
   db: Db,
   users: readonly { appId: AppId; userId: UserId }[],
@@ -20,9 +20,12 @@ const nothingName = 'Nothing included'
 
 interface PlansDeps {
   readonly ledger: { readonly open: OpenAccounts }
-  /** Tells the metering backend of a new app's Starter plan; nobody waits for it. Absent where no backend has plans. */
+  /**
+   * Sends a new app's Starter plan to the metering backend, without waiting. Absent when the
+   * backend has no plans.
+   */
   readonly syncStarter?: (app: AppId) => void
-  /** Absent where no backend has subscriptions. */
+  /** Absent when the backend has no subscriptions. */
   readonly send?: SendSubscribers
   readonly clocks?: Clocks
 }
@@ -34,7 +37,9 @@ export function createPlans({
   send,
   clocks = realTime,
 }: PlansDeps) {
-  /** Subscribes new users to Starter and opens their accounts, inside the transaction that creates them. */
+  /**
+   * Subscribes new users to Starter and opens their accounts, in the transaction that creates them.
+   */
   async function startOnStarter(
     db: Db,
     users: readonly { appId: AppId; userId: UserId }[],
@@ -52,7 +57,10 @@ export function createPlans({
     await send?.(db, started)
   }
 
-  /** As `startOnStarter`, on a plan that includes nothing, which is made when the app has none. */
+  /**
+   * Like `startOnStarter`, but on a plan that includes nothing. Creates that plan if the app has
+   * none.
+   */
   async function startWithNothing(
     db: Db,
     user: { appId: AppId; userId: UserId },

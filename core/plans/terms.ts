@@ -1,46 +1,50 @@
 import { parseDecimal18 } from '../lib/money.ts'
 
 /**
- * What a version of a plan sells at. Retail rates are USD for one USD-micro of network cost, as the API has them
- * ("0.0000015"); a rule's rate is their ratio to the network's price, scaled by 10^18, so that both are exact.
+ * Retail prices of a plan version. Retail rates are USD per USD-micro of network cost, as in the
+ * API ("0.0000015"). The rate of a rule is the ratio of retail to network price, scaled by 10^18,
+ * so that both are exact.
  */
 
-/** Which rule decided: the model's bundle, its pipeline's, the plan's own rate, or nothing: network price. */
+/**
+ * The rule that decided: the model's bundle, its pipeline's bundle, the plan's rate, or none
+ * (network price).
+ */
 export type PriceRule = 'bundle' | 'pipeline' | 'plan' | 'pass_through'
 
 export interface RetailRule {
-  /** Ratio to the network's price, scaled by 10^18: network price is 10^18. */
+  /** Ratio to the network's price, scaled by 10^18; 10^18 is network price. */
   readonly rate: bigint
   readonly rule: PriceRule
   readonly bundleId: string | null
 }
 
-/** The rules of one version, ready to be asked for each ticket. */
+/** Rules of one version, prepared for a lookup per ticket. */
 export interface RetailRules {
   readonly pipelines: ReadonlyMap<string, PipelineRules>
-  /** Of everything that no bundle names. */
+  /** For pipelines that no bundle names. */
   readonly other: RetailRule
 }
 
 interface PipelineRules {
   readonly models: ReadonlyMap<string, RetailRule>
-  /** Of the models that no bundle names. */
+  /** For models that no bundle names. */
   readonly other: RetailRule
 }
 
 export interface RetailTerms {
-  /** What a ticket names: the id of the version. */
+  /** Id of the version, as stored with a ticket. */
   readonly termsId: bigint
   readonly planId: string
   readonly version: number
   readonly rules: RetailRules
 }
 
-/** A bundle with its price; a rate is USD for one micro, scaled by 10^18, null without a price of its own. */
+/** A bundle with its price: USD per USD-micro, scaled by 10^18; null without a price of its own. */
 export interface PricedBundle {
   readonly id: string
   readonly pipeline: string
-  /** `*` is every model. */
+  /** `*` stands for every model. */
   readonly modelId: string
   readonly retailRate: bigint | null
 }
@@ -52,7 +56,7 @@ const microsPerUsd = 1_000_000n
 export const networkRate = 10n ** 18n
 const passThrough: RetailRule = { rate: networkRate, rule: 'pass_through', bundleId: null }
 
-/** The rules of a version from its rates. A bundle without a rate is as if it were not there. */
+/** Builds the rules of a version from its rates. Ignores bundles without a rate. */
 export function retailRules({
   retailRate,
   bundles,
@@ -88,8 +92,9 @@ function pipelineRules(bundles: readonly Priced[], other: RetailRule): PipelineR
 const ratioOf = (retailRate: bigint): bigint => retailRate * microsPerUsd
 
 /**
- * What a ticket sells at: the bundle of its pipeline and model, else of its pipeline, else the plan's rate, else network
- * price. A rate of zero is a price like any other. Makes no value, because ingest asks for each ticket.
+ * Returns the rule for a ticket: the bundle of its pipeline and model, else of its pipeline, else
+ * the plan's rate, else network price. Zero is a valid rate. Allocates nothing, because ingest
+ * calls it for each ticket.
  */
 export function retailRateOf(
   { rules }: Pick<RetailTerms, 'rules'>,
@@ -99,7 +104,7 @@ export function retailRateOf(
   return named === undefined ? rules.other : (named.models.get(modelId) ?? named.other)
 }
 
-/** The highest rate that a version has for any feature. */
+/** Returns the highest rate of a version for any feature. */
 export function highestRate({ rules }: Pick<RetailTerms, 'rules'>): bigint {
   let highest = rules.other.rate
   for (const { models, other } of rules.pipelines.values())
@@ -112,8 +117,9 @@ const decimalMax = 64
 const rateMax = 10n ** 18n
 
 /**
- * A retail rate of the API, scaled by 10^18. Trailing zeros may follow; null for what is no plain non-negative decimal, for
- * more than 18 places, and for more than 1, which is a million times the network's price.
+ * Parses a retail rate of the API, scaled by 10^18. Accepts trailing zeros. Returns null for text
+ * that is not a plain non-negative decimal, for more than 18 places, and for more than 1, a million
+ * times the network's price.
  */
 export function parseRetailRate(text: string): bigint | null {
   if (text.length > decimalMax) return null

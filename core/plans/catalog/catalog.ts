@@ -14,15 +14,18 @@ import type { Capability, Manifest, Profile } from './profile.ts'
 
 const profilesMax = 100
 
-/** New values of a profile; an absent member stays as it is. */
+/** New values of a profile; absent members stay unchanged. */
 export type ProfileChange = Partial<Pick<Profile, 'name' | 'policy' | 'capabilities'>>
 
-/** The capabilities that an app excludes, and its named discovery policies. Both are kept for older integrators. */
+/**
+ * Manages an app's excluded capabilities and named discovery policies. Both exist for older
+ * integrators.
+ */
 export function createCatalog({ pool, now }: { pool: Pool; now: Now }) {
   const manifest = async (app: AppId): Promise<Manifest> =>
     toManifest((await store.findExcluded(pool, app)) ?? [])
 
-  /** Replaces the exclusions; `excluded` is in its fixed order. */
+  /** Replaces the exclusions. `excluded` must be sorted as `parseCapabilities` returns it. */
   async function putManifest(
     caller: MemberCaller,
     excluded: readonly Capability[],
@@ -134,7 +137,7 @@ export function createCatalog({ pool, now }: { pool: Pool; now: Now }) {
 
 export type Catalog = ReturnType<typeof createCatalog>
 
-/** CONFLICT, with the `conflicts`, when a plan names what is to be excluded. */
+/** Throws CONFLICT, with the `conflicts`, when a plan names a capability to be excluded. */
 async function requireUnpriced(db: Db, app: AppId, excluded: readonly Capability[]): Promise<void> {
   const conflicts = (await findPriced(db, app)).filter((priced) =>
     excluded.some((each) => contains(each, priced)),
@@ -153,7 +156,7 @@ const noSuchProfile = (): DomainError =>
 const nameConflict = (name: string): DomainError =>
   new DomainError('REQUEST_INVALID', `the app has a discovery profile named ${name}`)
 
-/** The version is a hash of the content, so the same exclusions have the same version everywhere. */
+/** Uses a content hash as version, so that the same exclusions have the same version everywhere. */
 function toManifest(excluded: readonly Capability[]): Manifest {
   if (excluded.length === 0) return { excluded, version: 'empty' }
   const content = JSON.stringify(excluded.map(({ pipeline, modelId }) => [pipeline, modelId]))

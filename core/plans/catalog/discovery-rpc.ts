@@ -17,11 +17,13 @@ export interface DiscoveryRpcDeps {
   readonly pipelines: readonly string[]
   readonly url: string | null
   readonly reader: CatalogReader
-  /** NOT_FOUND for an unknown client id. */
+  /** Throws NOT_FOUND for an unknown client id. */
   readonly appOf: (clientId: string) => Promise<AppId>
 }
 
-/** The catalogue for operators. */
+/**
+ * Discovery service for operators: lists offers, refreshes the catalogue, adds and removes entries.
+ */
 export function createDiscoveryRpc({ pool, now, pipelines, url, reader, appOf }: DiscoveryRpcDeps) {
   const renderRead = (read: store.CatalogRead | null): pb.CatalogRead | undefined =>
     url === null

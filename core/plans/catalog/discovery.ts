@@ -7,19 +7,19 @@ import type { Capability } from './profile.ts'
 import { findExcluded } from './store.ts'
 
 /**
- * Which pipelines and models exist for an app: those of the settings, of CATALOG_URL, of operators, and those that its own
- * tickets were for; without those that its manifest excludes.
+ * Determines which pipelines and models an app may use: those in the settings, in CATALOG_URL,
+ * added by operators, or found in the app's own tickets, minus the exclusions in its manifest.
  */
 
 export interface DiscoveryDeps {
-  /** The catalogue of the settings: `pipeline`, which has any model, or `pipeline:modelId`. */
+  /** Catalogue from the settings: `pipeline` (any model) or `pipeline:modelId`. */
   readonly pipelines: readonly string[]
-  /** Null when no catalogue is read. */
+  /** Null when no catalogue is configured. */
   readonly url: string | null
   readonly now: Now
 }
 
-/** What of some capabilities the app may use. */
+/** Capabilities that the app may not use, by reason. */
 interface Sorted {
   readonly unknown: readonly Capability[]
   readonly excluded: readonly Capability[]
@@ -30,7 +30,10 @@ const recentMs = 2 * 3_600_000
 export function createDiscovery({ pipelines, url, now }: DiscoveryDeps) {
   const configured = pipelines.map(toCapability)
 
-  /** Sorts out the capabilities that the app may not use. UNAVAILABLE when the catalogue that may know them was never read. */
+  /**
+   * Finds the capabilities that the app may not use. Throws UNAVAILABLE when some are unknown and
+   * the catalogue was never read.
+   */
   async function sort(db: Db, app: AppId, capabilities: readonly Capability[]): Promise<Sorted> {
     if (capabilities.length === 0) return { unknown: [], excluded: [] }
     const excluding = (await findExcluded(db, app)) ?? []
@@ -72,7 +75,7 @@ export function createDiscovery({ pipelines, url, now }: DiscoveryDeps) {
     )
   }
 
-  /** REQUEST_INVALID, with the `conflicts`, unless the app may use every one of the capabilities. */
+  /** Throws REQUEST_INVALID, with the `conflicts`, unless the app may use all capabilities. */
   async function require(db: Db, app: AppId, capabilities: readonly Capability[]): Promise<void> {
     const { unknown, excluded } = await sort(db, app, capabilities)
     if (unknown.length === 0 && excluded.length === 0) return
@@ -87,7 +90,7 @@ export function createDiscovery({ pipelines, url, now }: DiscoveryDeps) {
     )
   }
 
-  /** Some of what the app may use. */
+  /** Returns up to `limit` capabilities that the app may use. */
   async function some(db: Db, app: AppId, limit: number): Promise<Capability[]> {
     const excluding = (await findExcluded(db, app)) ?? []
     const offers = [...configured, ...(await entries.someOffers(db, app, limit))]
@@ -102,14 +105,14 @@ export function createDiscovery({ pipelines, url, now }: DiscoveryDeps) {
 
 export type Discovery = ReturnType<typeof createDiscovery>
 
-/** True when every job of `inner` is one of `outer`. */
+/** True when every job of `inner` is also a job of `outer`. */
 export const contains = (outer: Capability, inner: Capability): boolean =>
   outer.pipeline === inner.pipeline && (outer.modelId === '*' || outer.modelId === inner.modelId)
 
 const overlaps = (one: Capability, other: Capability): boolean =>
   contains(one, other) || contains(other, one)
 
-// Tickets split their pipeline at the first colon, too (docs/signer-protocol.md).
+// Splits at the first colon, as tickets do (docs/signer-protocol.md).
 export function toCapability(key: string): Capability {
   const colon = key.indexOf(':')
   return colon < 0
@@ -122,7 +125,7 @@ export const toKey = ({ pipeline, modelId }: Capability): string =>
 
 const pairOf = ({ pipeline, modelId }: Capability): Capability => ({ pipeline, modelId })
 
-/** The first of them as text. */
+/** Lists the first five as text, and the number of others. */
 export function namesOf(capabilities: readonly Capability[]): string {
   const some = capabilities.slice(0, 5).map(toKey)
   const more = capabilities.length - some.length
@@ -131,7 +134,7 @@ export function namesOf(capabilities: readonly Capability[]): string {
 
 const conflictsChars = 3_000
 
-/** As many as a trailer of gRPC takes. */
+/** Returns only as many conflicts as fit into a gRPC trailer. */
 export function bounded<T>(conflicts: readonly T[]): T[] {
   let chars = 0
   return conflicts.filter((conflict) => {

@@ -3,13 +3,14 @@ import { everyModel } from '../terms.ts'
 import { type Capability, parseCapabilities } from './profile.ts'
 
 /**
- * The document at CATALOG_URL: a list of `{pipeline, modelId}`, or of `{pipeline, models}`, by itself or as `capabilities` or
- * `pipelines` of an object. A pipeline without models has any model. It is taken as a whole or not at all.
+ * Parses the document at CATALOG_URL: a list of `{pipeline, modelId}` or `{pipeline, models}`, bare
+ * or as `capabilities` or `pipelines` of an object. A pipeline without models stands for all its
+ * models. One invalid entry rejects the whole document.
  */
 
 const entriesMax = 10_000
 
-/** Each pair once. Throws with the reason why the document cannot be used. */
+/** Returns each pair once. Throws with the reason when the document is unusable. */
 export function parseCatalog(text: string): Capability[] {
   const pairs = listOf(JSON.parse(text)).flatMap(capabilitiesOf)
   const unique = new Map(pairs.map((pair) => [JSON.stringify([pair.pipeline, pair.modelId]), pair]))
@@ -46,7 +47,7 @@ function textOf(value: unknown, names: readonly string[]): string {
   throw new Error(`answered an entry without ${names.slice(0, 2).join(' or ')}`)
 }
 
-/** The first of these members that the value has. */
+/** Returns the first of these members that exists. */
 function memberOf(value: unknown, names: readonly string[]): unknown {
   if (typeof value !== 'object' || value === null) return undefined
   const members = new Map(Object.entries(value))
@@ -62,7 +63,7 @@ function checkEntry(entry: Capability): void {
   }
 }
 
-/** REQUEST_INVALID for a pipeline or model that no plan and no credit can name. */
+/** Throws REQUEST_INVALID for a pipeline or model that plans and credit cannot name. */
 export function checkOffer(offer: Capability): void {
   parseCapabilities([offer], 'capability')
   if (offer.pipeline === everyModel || offer.pipeline.includes(':'))

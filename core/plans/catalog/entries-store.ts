@@ -14,7 +14,7 @@ const toCapability = ({ pipeline, model_id: modelId }: CapabilityRow): Capabilit
   modelId,
 })
 
-/** What the catalogue and the app's own tickets know of these pipelines. */
+/** Returns the entries for these pipelines in the catalogue and in the app's own tickets. */
 export async function findOffers(
   db: Db,
   app: AppId,
@@ -34,7 +34,7 @@ export async function findOffers(
   return rows.map(toCapability)
 }
 
-/** Some of what the app may use, for a message. */
+/** Returns up to `limit` capabilities that the app may use, for an error message. */
 export async function someOffers(db: Db, app: AppId, limit: number): Promise<Capability[]> {
   const rows = await many<CapabilityRow>(
     db,
@@ -50,7 +50,7 @@ export async function someOffers(db: Db, app: AppId, limit: number): Promise<Cap
   return rows.map(toCapability)
 }
 
-/** Notes what the app's tickets since an instant were for. */
+/** Stores the capabilities of the app's tickets since `since`. */
 export async function noteSeen(
   db: Db,
   app: AppId,
@@ -64,7 +64,7 @@ export async function noteSeen(
     on conflict do nothing`)
 }
 
-/** As `noteSeen`, for all apps. */
+/** Like `noteSeen`, for all apps. */
 export async function noteAllSeen(db: Db, { since, at }: { since: Date; at: Date }): Promise<void> {
   await db.query(sql`
     insert into seen_capabilities (app_id, pipeline, model_id, seen_at)
@@ -77,9 +77,9 @@ export async function noteAllSeen(db: Db, { since, at }: { since: Date; at: Date
     on conflict do nothing`)
 }
 
-/** How reading the catalogue's address went. */
+/** Result of reading the catalogue's address. */
 export interface CatalogRead {
-  /** Null before the first that succeeded. */
+  /** Null before the first success. */
   readonly readAt: Date | null
   readonly triedAt: Date
   readonly error: string | null
@@ -95,8 +95,8 @@ export const findRead = (db: Db, url: string): Promise<CatalogRead | null> =>
   )
 
 /**
- * Whether it is time to read an address: it was last tried before `usual`, or before `soon` without success. Whoever asks
- * first is to read it.
+ * Claims the next read of an address. Returns true if the last try was at or before `usual`, or at
+ * or before `soon` without success; the caller must then read it.
  */
 export async function claimRead(
   db: Db,
@@ -120,7 +120,7 @@ export async function saveRead(db: Db, url: string, read: CatalogRead): Promise<
     set read_at = coalesce(excluded.read_at, catalog_reads.read_at), tried_at = excluded.tried_at, error = excluded.error`)
 }
 
-/** Makes the entries of a source these. */
+/** Replaces all entries of a source. */
 export async function replaceEntries(
   db: Db,
   source: 'url',
@@ -149,7 +149,7 @@ export async function insertEntries(
     on conflict do nothing`)
 }
 
-/** False when the operators' catalogue has no such entry. */
+/** Returns false when operators have added no such entry. */
 export async function deleteEntry(db: Db, { pipeline, modelId }: Capability): Promise<boolean> {
   const { rowCount } = await db.query(sql`
     delete from catalog_entries where source = 'operator' and pipeline = ${pipeline} and model_id = ${modelId}`)
@@ -161,7 +161,7 @@ export interface Offer extends Capability {
   readonly addedAt: Date
 }
 
-/** Entries by pipeline and model, with what the tickets of `app` were for. */
+/** Lists entries by pipeline and model, including those from the tickets of `app`. */
 export async function listOffers(
   db: Db,
   app: AppId | null,

@@ -4,18 +4,21 @@ import type { Pool } from '../../lib/sql.ts'
 import { isReadable } from '../../lib/text/readable.ts'
 import { type Discovery, toCapability, toKey } from './discovery.ts'
 
-/** The feature that stands for all spend on the network. */
+/** The feature for all spend on the network. */
 export const networkSpend = 'network_spend'
 
 const keyMax = 128
 const modelSyntax = /^[A-Za-z0-9][A-Za-z0-9._:/-]*$/
 const namesMax = 50
 
-/** What credit of an app may be bound to (docs/decisions/45.md): all spend, a pipeline, or one model of a pipeline. */
+/**
+ * Features that credit can be bound to (docs/decisions/45.md): all spend, a pipeline, or one model
+ * of a pipeline.
+ */
 export function createFeatures({ pool, discovery }: { pool: Pool; discovery: Discovery }) {
   /**
-   * FEATURE_UNKNOWN, with the keys that are known, unless the app's catalogue has the feature. UNAVAILABLE when the catalogue
-   * that may have it was never read.
+   * Throws FEATURE_UNKNOWN, with the known keys, unless the app's catalogue has the feature. Throws
+   * UNAVAILABLE when the feature is unknown and the catalogue was never read.
    */
   async function requireFeature(app: AppId, key: string): Promise<void> {
     if (key === networkSpend) return

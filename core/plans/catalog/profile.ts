@@ -2,9 +2,11 @@ import { DomainError } from '../../../proto/errors.ts'
 import { isReadable, unreadableKinds } from '../../lib/text/readable.ts'
 import { parseReadable } from '../../platform/text.ts'
 
-/** Manifests and discovery profiles, and how they are parsed: REQUEST_INVALID with the reason for anything else. */
+/**
+ * Manifests and discovery profiles, and their parsers, which throw REQUEST_INVALID with the reason.
+ */
 
-/** A model of a pipeline; `*` is every model. */
+/** A model of a pipeline; `*` stands for every model. */
 export interface Capability {
   readonly pipeline: string
   readonly modelId: string
@@ -12,7 +14,7 @@ export interface Capability {
 
 export const sortOrders = ['latency', 'price', 'swapRate', 'avail'] as const
 
-/** How orchestrators are chosen: the best `topN` by `sortBy` of those that pass the filters. */
+/** How orchestrators are chosen: the best `topN` by `sortBy` among those that pass the filters. */
 export interface Policy {
   readonly topN?: number
   readonly sortBy?: (typeof sortOrders)[number]
@@ -32,7 +34,7 @@ export interface Profile {
   readonly updatedAt: Date
 }
 
-/** Capabilities that an app does not offer; nothing excluded means no restriction. */
+/** Capabilities that an app does not offer. An empty list means no restriction. */
 export interface Manifest {
   readonly excluded: readonly Capability[]
   readonly version: string
@@ -44,7 +46,7 @@ const policyMax = 4_000
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
 
-/** Each pair once, in a fixed order. */
+/** Checks the capabilities, rejects duplicates, and returns them sorted. */
 export function parseCapabilities<T extends Capability>(values: readonly T[], field: string): T[] {
   if (values.length > capabilitiesMax)
     throw invalid(`${field} may have at most ${capabilitiesMax} entries`)
@@ -76,7 +78,7 @@ const filterRanges: Readonly<Record<string, number>> = {
   maxSwapRatio: 1,
 }
 
-/** A policy from its JSON text; no text is the empty policy. */
+/** Parses a policy from JSON. Empty text is the empty policy. */
 export function parsePolicy(json: string): Policy {
   if (json.length > policyMax) throw invalid(`policy is longer than ${policyMax} characters`)
   const { topN, sortBy, filters, ...rest } = objectOf(json === '' ? {} : readJson(json), 'policy')

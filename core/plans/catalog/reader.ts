@@ -7,22 +7,25 @@ import * as store from './entries-store.ts'
 
 const bounds = { timeoutMs: 10_000, maxBytes: 1_048_576 }
 const usualMs = 5 * 60_000
-/** After a reading that failed. */
+/** Time until the next try after a failed read. */
 const soonMs = 55_000
-/** Late tickets of the last day are seen, too. */
+/** More than a day, so that late tickets are included. */
 const seenMs = 26 * 3_600_000
 
 export interface ReaderDeps {
   readonly pool: Pool
   readonly log: Log
-  /** Null when no catalogue is read. */
+  /** Null when no catalogue is configured. */
   readonly url: string | null
   readonly now: Now
 }
 
-/** Keeps what the catalogue knows: what CATALOG_URL answers, and what tickets were for. What was read once stays known. */
+/**
+ * Keeps the catalogue up to date, from CATALOG_URL and from tickets. A failed read keeps the
+ * entries of the last success.
+ */
 export function createCatalogReader({ pool, log, url, now }: ReaderDeps) {
-  /** Reads the address now. An answer that cannot be used changes nothing but the record of it. */
+  /** Reads the address now. An unusable response is recorded but changes no entries. */
   async function read(address: string): Promise<void> {
     const triedAt = now()
     const entries = await fetchText(address, bounds)
@@ -38,7 +41,7 @@ export function createCatalogReader({ pool, log, url, now }: ReaderDeps) {
       log.warn({ reason: entries }, 'CATALOG_URL cannot be used; what it answered last stays known')
   }
 
-  /** Reads the address when it is time. Of several cores one reads. */
+  /** Reads the address when due. Only one of several cores reads it. */
   async function readWhenDue(): Promise<void> {
     if (url === null) return
     const at = now()
@@ -52,7 +55,7 @@ export function createCatalogReader({ pool, log, url, now }: ReaderDeps) {
     return store.noteAllSeen(pool, { since: new Date(at.getTime() - seenMs), at })
   }
 
-  /** Reads the address and the tickets now, and tells how it went. */
+  /** Reads the address and the tickets now, and returns the result. */
   async function refresh(): Promise<store.CatalogRead | null> {
     await noteSeen()
     if (url === null) return null
@@ -69,7 +72,7 @@ export function createCatalogReader({ pool, log, url, now }: ReaderDeps) {
     await noteSeen()
   }
 
-  /** Reads the address for the first time. Core does not wait for one that may be away. */
+  /** Starts the first read without waiting for it, because the address may be unavailable. */
   const start = (): void =>
     void readWhenDue().catch((error: unknown) =>
       log.warn({ err: error }, 'the catalogue was not read; it is tried again in a minute'),

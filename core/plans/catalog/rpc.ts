@@ -87,7 +87,8 @@ const parseProfileCapabilities = (values: readonly pb.ProfileCapability[]): Prof
     'capabilities',
   )
 
-// Capabilities beyond the exclusions are those of the network, so the list is always empty here.
+// An app may use every capability of the network that it does not exclude, so `capabilities` is
+// always empty.
 const renderManifest = ({ excluded, version }: Manifest) => ({
   capabilities: [],
   excludedCapabilities: [...excluded],

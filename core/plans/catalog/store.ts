@@ -20,7 +20,7 @@ const fromRow = (row: ProfileRow): Profile => ({
   updatedAt: row.updated_at,
 })
 
-/** Null when the app has never written a manifest. */
+/** Returns null when the app has never written a manifest. */
 export async function findExcluded(db: Db, app: AppId): Promise<Capability[] | null> {
   const row = await maybeOne<{ excluded: Capability[] }>(
     db,
@@ -62,7 +62,7 @@ export async function findProfile(db: Db, app: AppId, id: string): Promise<Profi
   return row && fromRow(row)
 }
 
-/** As `findProfile`, and locks the row until the transaction ends. */
+/** Like `findProfile`, but locks the row until the transaction ends. */
 export async function lockProfile(db: Db, app: AppId, id: string): Promise<Profile | null> {
   const row = await maybeOne<ProfileRow>(
     db,
@@ -75,7 +75,7 @@ export async function lockProfile(db: Db, app: AppId, id: string): Promise<Profi
   return row && fromRow(row)
 }
 
-/** Whether another profile of the app has that name, in any case. */
+/** Whether another profile of the app has that name, ignoring case. */
 export async function isNameInUse(
   db: Db,
   app: AppId,
@@ -90,7 +90,7 @@ export async function isNameInUse(
   return row !== null
 }
 
-/** Null when another profile of the app has the name. */
+/** Returns null when another profile of the app has the name. */
 export async function insertProfile(db: Db, app: AppId, profile: Profile): Promise<Profile | null> {
   const row = await maybeOne<ProfileRow>(
     db,

@@ -5,12 +5,15 @@ import type { AppId } from '../../platform/ids.ts'
 import { type PlanTerms, freeTerms } from './plan.ts'
 import { type NewPlan, insertPlan } from './store.ts'
 
-/** The plans that every app has: Starter, which new users are on, and Network Price, which nobody is. */
+/**
+ * The plans that every app has: Starter, for new users, and Network Price, which has no
+ * subscribers.
+ */
 
 const starterName = 'Starter'
 const networkName = 'Network Price'
 
-/** An active plan that is neither of the two. */
+/** An active plan that is neither Starter nor Network Price. */
 export const newPlan = (appId: AppId, name: string, at: Date): NewPlan => ({
   appId,
   id: uuidV7(at.getTime()),
@@ -20,7 +23,7 @@ export const newPlan = (appId: AppId, name: string, at: Date): NewPlan => ({
   isNetworkDefault: false,
 })
 
-/** Gives a new app both, inside the caller's transaction. */
+/** Creates both plans for a new app, in the caller's transaction. */
 export async function createDefaults(
   db: Db,
   { appId, included, at }: { appId: AppId; included: UsdMicros; at: Date },
@@ -31,7 +34,7 @@ export async function createDefaults(
   await createNetworkPrice(db, appId, at)
 }
 
-/** Gives an app its Network Price plan, unless it has one. */
+/** Creates the app's Network Price plan unless it exists. */
 export async function createNetworkPrice(db: Db, appId: AppId, at: Date): Promise<void> {
   const plan = { ...newPlan(appId, networkName, at), isNetworkDefault: true }
   await insertPlan(db, plan, { terms: freeTerms, at })

@@ -23,16 +23,16 @@ import {
 } from './plan.ts'
 
 /**
- * Parses what owners send of a plan, in the order in which its faults are told: name, flags, capabilities, and, once the
- * catalogue has them, the terms. REQUEST_INVALID with the reason for anything else.
+ * Parses plan requests. Throws REQUEST_INVALID with the reason. Checks run in the order in which
+ * faults are reported: name, flags, capabilities, and, after the catalogue check, terms.
  */
 
-/** The members of a request; each may have any JSON value. */
+/** Members of a request; each may be any JSON value. */
 export type Body = Readonly<Record<string, unknown>>
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
 
-/** The JSON object of a message. */
+/** Parses the JSON object of a message. */
 export function parseBody(json: string): Body {
   const value = parsed(json)
   if (typeof value !== 'object' || value === null || Array.isArray(value))
@@ -51,12 +51,12 @@ function parsed(json: string): unknown {
 const nameMax = 64
 const nameSyntax = /^[\p{L}\p{N}](?:[\p{L}\p{M}\p{N} _.-]*[\p{L}\p{M}\p{N}])?$/u
 
-/** Names of plans that every app has by itself, or had in older services. */
+/** Names of plans that every app has, now or in older services. */
 const reservedNames = ['Network Price', 'Network Discovery', 'Starter', 'Nothing included'].map(
   nameKey,
 )
 
-/** The name of a plan. One that the plan has already is not refused for being reserved. */
+/** Parses the name of a plan. A reserved name is accepted if the plan already has it. */
 export function parseName(value: unknown, { current }: { current: string | null }): string {
   if (value === undefined || value === null || value === '') throw invalid('name is required')
   const name = typeof value === 'string' ? value.trim() : ''
@@ -70,7 +70,7 @@ export function parseName(value: unknown, { current }: { current: string | null 
   return name
 }
 
-/** The defaults are the service's own, so nothing of a request makes a plan one. */
+/** Only the service creates the default plans, so a request cannot set these flags. */
 export function refuseFlags(body: Body): void {
   for (const flag of ['is_network_default', 'is_starter_default'])
     if (Object.hasOwn(body, flag)) throw invalid(`${flag} cannot be set`)
@@ -81,13 +81,13 @@ export function refuseFlags(body: Body): void {
 const capabilitiesMax = 200
 const wordMax = 200
 
-/** A capability of a request: what it names is checked, its prices are not yet. */
+/** A capability whose pipeline and model are checked, but not yet its prices. */
 export interface NamedCapability extends Capability {
   readonly field: string
   readonly body: Body
 }
 
-/** Null when the request has none. */
+/** Returns null when the request has no capabilities. */
 export function parseCapabilities(body: Body): NamedCapability[] | null {
   const { capabilities: list } = body
   if (list === undefined) return null
@@ -124,7 +124,10 @@ function parseWord(value: unknown, field: string): string {
   )
 }
 
-/** Terms of a request whose capabilities the catalogue has. Members that it does not have are those of `current`. */
+/**
+ * Parses the terms, after the catalogue check of the capabilities. Absent members keep the values
+ * of `current`.
+ */
 export function parseTerms(
   body: Body,
   { current, capabilities }: { current: Plan | null; capabilities: NamedCapability[] | null },
@@ -174,7 +177,10 @@ const unitsNeeded = 'includedUnits and overageRateWei are required for subscript
 const unitDigits = 36
 const weiDigits = 36
 
-/** Included units and the rate beyond them: none of a free plan, both of a subscription, as the owner likes of usage. */
+/**
+ * Parses included units and overage rate: null for free plans, required for subscriptions, optional
+ * for usage plans.
+ */
 function parseUnits(body: Body, { type, before }: { type: PlanType; before: PlanTerms }) {
   if (type === 'free') return { includedUnits: null, overageRateWei: null }
   const includedUnits = parseWhole(body, { field: 'includedUnits', digits: unitDigits, before })
@@ -275,7 +281,7 @@ function parseDollars(text: string): bigint | null {
 
 const includedMax = 10n ** 15n
 
-/** What a plan includes of each period. */
+/** Parses the amount included in each period. */
 export function parseIncluded(value: unknown, before: PlanTerms['included']) {
   if (value === undefined) return before
   if (value === null) return null
@@ -321,7 +327,7 @@ const planMembers = [
   'chargeThresholdUsd',
   'capabilities',
 ]
-// What a plan has when it is read, so that it can be sent back with a change.
+// Members of a plan in responses, accepted so that a client can send a plan back with a change.
 const readMembers = [
   'clientId',
   'isNetworkDefault',
@@ -344,7 +350,9 @@ const capabilityMembers = [
   'retailRateUsd',
 ]
 
-/** A member that is mistyped and ignored would sell something else than the owner meant. */
+/**
+ * Rejects unknown members: ignoring a mistyped one would sell something the owner did not intend.
+ */
 export function refuseUnknown(body: Body, capabilities: readonly NamedCapability[]): void {
   requireKnown(body, { known: planMembers, also: readMembers, at: '' })
   for (const { field, body: members } of capabilities)

@@ -3,7 +3,7 @@ import type { BillingCycle } from '../../lib/time.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { PricedBundle } from '../terms.ts'
 
-/** Plans, their versions and their bundles, as other files of plans pass them on. */
+/** Plans, their versions and their bundles, as passed between the files of this domain. */
 
 export const planTypes = ['free', 'subscription', 'usage'] as const
 export type PlanType = (typeof planTypes)[number]
@@ -13,25 +13,25 @@ export type PlanStatus = (typeof planStatuses)[number]
 
 export const billingCycles: readonly BillingCycle[] = ['daily', 'weekly', 'monthly']
 
-/** What a version says about a pipeline or one of its models. */
+/** Terms of a version for a pipeline or one of its models. */
 export interface Bundle extends PricedBundle {
   readonly slaTargetScore: number | null
   readonly slaTargetP95Ms: number | null
-  /** Wei for one unit. */
+  /** Wei per unit. */
   readonly maxPricePerUnit: bigint | null
 }
 
-/** What a user buys. A change makes a new version. */
+/** Terms of a plan. A change creates a new version. */
 export interface PlanTerms {
   readonly type: PlanType
-  /** As given: "49.00". */
+  /** Text as given, such as "49.00". */
   readonly priceAmount: string
   readonly priceCurrency: string
-  /** Null where the owner has not said: nothing is included. */
+  /** Null when the owner has not set it: nothing is included. */
   readonly included: UsdAttos | null
   readonly includedUnits: bigint | null
   readonly overageRateWei: bigint | null
-  /** USD for one USD-micro of network cost, scaled by 10^18; null sells at network price. */
+  /** USD per USD-micro of network cost, scaled by 10^18; null sells at network price. */
   readonly retailRate: bigint | null
   readonly billingCycle: BillingCycle
   readonly chargeThreshold: UsdAttos | null
@@ -58,10 +58,10 @@ export interface Plan {
   readonly newest: PlanVersion
 }
 
-/** The currency that plans are sold in (docs/decisions/65.md). */
+/** The only currency for new plans (docs/decisions/65.md). */
 export const soldCurrency = 'USD'
 
-/** True for a price that can be charged: in whole cents of `soldCurrency`. Plans from before may have another. */
+/** True for a price in whole cents of `soldCurrency`. Older plans may have other prices. */
 export const isChargeable = ({
   priceAmount,
   priceCurrency,
@@ -82,19 +82,22 @@ export const freeTerms: PlanTerms = {
 }
 
 /**
- * A name as names are compared: case, kinds of the same character and the number of blanks do not count. What has the same
- * key is the same name.
+ * Key under which names are compared. Ignores case, compatibility variants of characters (NFKC) and
+ * repeated blanks.
  */
 export function nameKey(name: string): string {
   let key = foldName(name)
-  // Folding may bring characters together that compose, and composed ones fold again: once at most, by the property test.
+  // Folding can produce characters that compose and fold again: at most once, by the property test.
   for (let folds = 0; folds < foldsMax && key !== foldName(key); folds++) key = foldName(key)
   return key
 }
 
 const foldsMax = 8
 
-/** Lower case by way of upper case, so that ẞ, ß and SS are the same; by code point, so that no letter depends on its neighbours. */
+/**
+ * Lower case via upper case, so that ẞ, ß and SS are equal. Works by code point, so that no letter
+ * depends on its neighbours.
+ */
 const foldName = (name: string): string =>
   [...name.normalize('NFKC').toLowerCase().toUpperCase()]
     .map((letter) => letter.toLowerCase())

@@ -5,7 +5,7 @@ import { type RetailTerms, highestRate, retailRateOf, retailRules } from '../ter
 import type { Plan, PlanVersion } from './plan.ts'
 import * as store from './store.ts'
 
-/** What a version sells at, for rating. */
+/** Retail terms of a version, for rating. */
 const retailTermsOf = ({ termsId, planId, version, ...terms }: PlanVersion): RetailTerms => ({
   termsId,
   planId,
@@ -22,7 +22,9 @@ function soldRatesOf(version: PlanVersion): SoldRates {
   }
 }
 
-/** Null without a ceiling, and where one is missing: the call may be for what it would stand for. */
+/**
+ * Returns null if there are no bundles or one has no ceiling, because the call may be for that one.
+ */
 function highestCeiling(ceilings: readonly (bigint | null)[]): bigint | null {
   let highest: bigint | null = null
   for (const ceiling of ceilings) {
@@ -32,22 +34,25 @@ function highestCeiling(ceilings: readonly (bigint | null)[]): bigint | null {
   return highest
 }
 
-/** Reads of plans for other domains, each with the caller's pool or transaction. */
+/** Reads of plans for other domains, using the caller's pool or transaction. */
 export const planReads = {
   retailRateOf,
 
-  /** What versions sell at, for rating, by their ids. */
+  /** Returns the rates of versions by their ids, for rating. */
   async readRates(db: Db, termsIds: readonly bigint[]): Promise<Map<bigint, SoldRates>> {
     const versions = await store.readVersions(db, termsIds)
     return new Map(versions.map((version) => [version.termsId, soldRatesOf(version)]))
   },
 
-  /** What versions sell at, by their ids, in no order; leaves out ids that are unknown. */
+  /** Returns the retail terms of versions by their ids, unordered. Omits unknown ids. */
   async readTerms(db: Db, termsIds: readonly bigint[]): Promise<RetailTerms[]> {
     return (await store.readVersions(db, termsIds)).map(retailTermsOf)
   },
 
-  /** The newest version of a plan, deleted or not, of those made at or before `at`; null when there is none. */
+  /**
+   * Returns the newest version made at or before `at`, of any plan, deleted or not; null if there
+   * is none.
+   */
   async newestVersion(
     db: Db,
     plan: { readonly appId: AppId; readonly planId: string },
@@ -58,7 +63,7 @@ export const planReads = {
     return version ?? null
   },
 
-  /** A plan of the app that is not deleted, with its newest version; null when there is none of that id. */
+  /** Returns a plan of the app with its newest version; null if it is unknown or deleted. */
   async findPlan(db: Db, app: AppId, planId: string): Promise<Plan | null> {
     const [plan] = isUuid(planId) ? await store.findPlans(db, { appId: app, planId }) : []
     return plan ?? null

@@ -27,7 +27,8 @@ export function createOffersRpc({ offers, sync }: OffersRpcDeps) {
   const { showAll, show } = createViews(sync)
   const planService: Handlers<pb.PlanServiceServer> = {
     listPlans: rpc(m2mOrMember(), async ({ knownVersion }: pb.ListPlansRequest, caller) => {
-      // Read before the plans: a change that comes between makes the version too old, and the list is read again.
+      // Read before the plans: if a change comes between, the version is too old and the list is
+      // read again.
       const version = `${await offers.version(caller.appId)}.${await sync.version(caller.appId)}`
       if (version === knownVersion) return { plans: [], version, isKnown: true }
       const plans = await showAll(await offers.list(caller.appId), caller)
@@ -77,13 +78,13 @@ export function createOffersRpc({ offers, sync }: OffersRpcDeps) {
   return { planService }
 }
 
-/** The same for operators, in any app. */
+/** The same service for operators, in any app. */
 export function createOperatorOffersRpc({
   offers,
   sync,
   appOf,
 }: OffersRpcDeps & {
-  /** NOT_FOUND for an unknown client id. */
+  /** Throws NOT_FOUND for an unknown client id. */
   readonly appOf: (clientId: string) => Promise<AppId>
 }) {
   const { showAll, show } = createViews(sync)
@@ -121,7 +122,7 @@ export function createOperatorOffersRpc({
   return { operatorPlanService }
 }
 
-/** Plans with what the metering backend has of them. */
+/** Renders plans with their state in the metering backend. */
 function createViews(sync: PlanSync) {
   async function showAll(
     plans: readonly Plan[],
@@ -208,7 +209,7 @@ const renderState = (state: SyncState | undefined) => ({
 
 const microsPerUsd = 1_000_000n
 
-/** USD for one micro, of the models that the bundle names. */
+/** USD per USD-micro, for the models that the bundle names. */
 function effectiveRate(rules: ReturnType<typeof retailRules>, bundle: Bundle): string {
   const { rate } = retailRateOf({ rules }, bundle)
   return formatDecimal18(rate / microsPerUsd)

@@ -24,13 +24,13 @@ import { type Bundle, type Plan, type PlanStatus, type PlanTerms, freeTerms } fr
 import { retailRateOf, retailRules } from '../terms.ts'
 import * as store from './store.ts'
 
-/** An active plan with a price, as it is about to be sold. */
+/** An active plan with a price, about to be sold. */
 export interface Sale {
   readonly appId: AppId
   readonly name: string
 }
 
-/** Whether an app may sell for money: throws the refusal of the activation gate. */
+/** Activation gate: throws its refusal when the app may not sell for money. */
 export interface Selling {
   require(db: Db, sale: Sale): Promise<void>
 }
@@ -39,25 +39,25 @@ export interface OffersDeps {
   readonly pool: Pool
   readonly discovery: Discovery
   readonly selling: Selling
-  /** Users whose subscription is, or will be, on the plan. */
+  /** Counts users whose subscription is, or is scheduled to be, on the plan. */
   readonly countSubscribers: (db: Db, plan: Pick<Plan, 'appId' | 'id'>) => Promise<number>
-  /** Called with the app once what its Starter includes has changed. */
+  /** Called with the app after its Starter's included amount has changed. */
   readonly onStarterChange: (app: AppId) => Promise<void>
   readonly clocks?: Clocks
   readonly now: Now
 }
 
-/** What a plan would sell. */
+/** Terms that a plan would have. */
 export interface PlanDraft {
   readonly name: string
-  /** Of each period, in atto-dollars. */
+  /** Per period, in atto-dollars. */
   readonly included: bigint
   readonly cycle: BillingCycle
-  /** Retail by network, scaled by 10^18. */
+  /** Ratio of retail to network price, scaled by 10^18. */
   readonly ratioOf: SoldRates['ratioOf']
 }
 
-/** What a request says of a plan, once it is parsed. */
+/** A parsed plan request. */
 interface Draft {
   readonly name: string
   readonly status: PlanStatus
@@ -65,10 +65,10 @@ interface Draft {
 }
 
 const plansMax = 2_000
-/** Of all plans of an app together, so that its list stays one message. */
+/** Limit for all plans of an app together, so that its list fits into one message. */
 const capabilitiesMax = 20_000
 
-/** The plans of an app: what its owner sells, and the two that every app has. */
+/** The plans of an app: those that its owner sells, and the two defaults. */
 export function createOffers({
   pool,
   discovery,
@@ -80,7 +80,7 @@ export function createOffers({
 }: OffersDeps) {
   const timeOf = (db: Db, app: AppId): Promise<Date> => clocks.timeOf(db, app, now())
 
-  /** The app's plans. An app from before Network Price gets it here. */
+  /** Lists the app's plans. Creates Network Price for an app that is older than this plan. */
   async function list(app: AppId): Promise<Plan[]> {
     const plans = await store.findPlans(pool, { appId: app, planId: null })
     if (plans.some(({ isNetworkDefault }) => isNetworkDefault)) return plans
@@ -88,10 +88,13 @@ export function createOffers({
     return store.findPlans(pool, { appId: app, planId: null })
   }
 
-  /** Of the list: another one after every change. */
+  /** Version of the list; differs after every change. */
   const version = (app: AppId): Promise<string> => store.listVersion(pool, app)
 
-  /** Refusals come in the order of docs/plans.md; the last is CONFLICT for a name that another plan has. */
+  /**
+   * Creates a plan. Checks run in the order of docs/plans.md; the last is CONFLICT when another
+   * plan has the name.
+   */
   async function create(app: AppId, body: Body, actor: Actor): Promise<Plan> {
     return tx(pool, async (db) => {
       await lockCatalog(db, app)
@@ -107,7 +110,10 @@ export function createOffers({
     })
   }
 
-  /** Changes what the body names. A change of terms makes a version; NOT_FOUND for an unknown plan. */
+  /**
+   * Changes the members in the body. A change of terms creates a version. Throws NOT_FOUND for an
+   * unknown plan.
+   */
   async function update(app: AppId, body: Body, actor: Actor): Promise<Plan> {
     const planId = parseId(body['id'], 'id')
     return tx(pool, async (db) => {
@@ -123,7 +129,8 @@ export function createOffers({
   }
 
   async function save(db: Db, { current, draft }: { current: Plan; draft: Draft }): Promise<void> {
-    // No two versions are of one instant: what a raised Starter adds is told by that of its version.
+    // No two versions share an instant, because a raise of Starter is identified by the time of its
+    // version.
     const at = latest(
       await timeOf(db, current.appId),
       new Date(current.newest.createdAt.getTime() + 1),
@@ -136,7 +143,7 @@ export function createOffers({
     await store.insertVersion(db, plan, { version: current.newest.version + 1, terms, at })
   }
 
-  /** CONFLICT, with their number, while users are on the plan. */
+  /** Throws CONFLICT, with the number of subscribers, while users are on the plan. */
   async function remove(app: AppId, planIdText: unknown, actor: Actor): Promise<void> {
     const planId = parseId(planIdText, 'planId')
     await tx(pool, async (db) => {
@@ -155,7 +162,7 @@ export function createOffers({
     })
   }
 
-  /** The plan that new users are on. */
+  /** Returns the plan for new users. */
   async function starter(app: AppId): Promise<Plan> {
     const plans = await store.findPlans(pool, { appId: app, planId: null })
     const plan = plans.find(({ isStarterDefault }) => isStarterDefault)
@@ -163,7 +170,9 @@ export function createOffers({
     return plan
   }
 
-  /** Changes what Starter includes: a new version, which docs/plans.md says when users get. */
+  /**
+   * Changes Starter's included amount by a new version. docs/plans.md defines when users get it.
+   */
   async function setStarter(app: AppId, body: Body, actor: Actor): Promise<Plan> {
     const { includedUsdMicros } = body
     if (includedUsdMicros === undefined || includedUsdMicros === null)
@@ -199,8 +208,8 @@ export function createOffers({
   }
 
   /**
-   * What plans would sell that nobody makes, by the rules of `create`, but for whether the app may sell. Changes nothing.
-   * A refusal says which of them it is about.
+   * Parses plans without creating them, by the rules of `create` except the activation gate.
+   * Changes nothing. An error names the plan it is about.
    */
   async function drafts(app: AppId, bodies: readonly Body[]): Promise<PlanDraft[]> {
     return rehearse(pool, async (db) => {
@@ -255,7 +264,7 @@ const hasPrice = ({ priceAmount }: Pick<PlanTerms, 'priceAmount'>): boolean =>
 
 const latest = (a: Date, b: Date): Date => (a > b ? a : b)
 
-/** CONFLICT when an app would have more than it may. */
+/** Throws CONFLICT when the app would exceed its limits. */
 async function requireRoom(
   db: Db,
   { app, planId, draft }: { app: AppId; planId: string | null; draft: Draft },
@@ -270,7 +279,7 @@ async function requireRoom(
     )
 }
 
-/** A bundle of a pair that the plan had keeps its id. */
+/** Keeps the ids of bundles whose pipeline and model the plan already had. */
 const withIds = (bundles: readonly BundleTerms[], before: readonly Bundle[], at: Date): Bundle[] =>
   bundles.map((bundle) => {
     const same = before.find(
@@ -279,7 +288,7 @@ const withIds = (bundles: readonly BundleTerms[], before: readonly Bundle[], at:
     return { ...bundle, id: same?.id ?? uuidV7(at.getTime()) }
   })
 
-/** Terms that have the same text are the same. */
+/** Text for comparing terms: equal texts mean equal terms. */
 function termsText(terms: PlanTerms): string {
   const names = Object.keys(freeTerms)
   return JSON.stringify(
@@ -291,14 +300,14 @@ function termsText(terms: PlanTerms): string {
 const sorted = (members: readonly [string, unknown][]): [string, unknown][] =>
   members.toSorted(([a], [b]) => (a < b ? -1 : 1))
 
-/** A bigint as its digits, an object as its members in the order of their names. */
+/** Writes a bigint as digits and sorts the members of objects by name. */
 function texts(_: string, value: unknown): unknown {
   if (typeof value === 'bigint') return value.toString()
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
   return sorted(Object.entries(value))
 }
 
-/** The plan, with changes of the app's plans and manifest kept away until the transaction ends. */
+/** Returns the plan. Blocks changes to the app's plans and manifest until the transaction ends. */
 async function lockOwn(db: Db, plan: { appId: AppId; planId: string }): Promise<Plan> {
   await lockCatalog(db, plan.appId)
   const locked = isUuid(plan.planId) ? await store.lockPlan(db, plan) : null

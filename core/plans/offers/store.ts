@@ -17,7 +17,10 @@ import {
 
 export type NewPlan = Omit<Plan, 'newest' | 'createdAt' | 'updatedAt'>
 
-/** A plan with its first version. False when the app has a plan of that name, or another plan of that kind. */
+/**
+ * Inserts a plan with its first version. Returns false when the app has a plan with that name, or
+ * another plan of that kind.
+ */
 export async function insertPlan(
   db: Db,
   plan: NewPlan,
@@ -34,7 +37,7 @@ export async function insertPlan(
   return true
 }
 
-/** The next version of a plan with its bundles, and its item of the price chain. */
+/** Inserts the next version of a plan with its bundles, and its item in the price chain. */
 export async function insertVersion(
   db: Db,
   plan: { readonly appId: AppId; readonly id: string },
@@ -135,7 +138,7 @@ const versionFromRow = (row: VersionRow): PlanVersion => ({
   })),
 })
 
-/** The versions of those ids, in no order. */
+/** Returns the versions with these ids, unordered. */
 export async function readVersions(db: Db, ids: readonly bigint[]): Promise<PlanVersion[]> {
   const rows = await many<VersionRow>(
     db,
@@ -155,7 +158,10 @@ export async function readVersions(db: Db, ids: readonly bigint[]): Promise<Plan
   return rows.map(versionFromRow)
 }
 
-/** The id of the newest version with `created_at` at or before `at`; null when the plan has none. */
+/**
+ * Returns the id of the newest version with `created_at` at or before `at`; null if the plan has
+ * none.
+ */
 export async function newestTermsId(
   db: Db,
   { appId: app, planId, at }: { appId: AppId; planId: string; at: Date },
@@ -194,7 +200,10 @@ const planFromRow = (row: PlanRow): Plan => ({
   newest: versionFromRow(row),
 })
 
-/** The app's plans that are not deleted: Starter, Network Price, and the others, oldest first; one of them when `planId` is given. */
+/**
+ * Returns the app's plans that are not deleted: Starter, Network Price, then the others, oldest
+ * first. With `planId`, only that plan.
+ */
 export async function findPlans(
   db: Db,
   { appId: app, planId }: { appId: AppId; planId: string | null },
@@ -225,7 +234,10 @@ export async function findPlans(
   return rows.map(planFromRow)
 }
 
-/** As `findPlans` for one plan, and locks its row until the transaction ends: nobody subscribes to it meanwhile. */
+/**
+ * Like `findPlans` for one plan, but locks its row until the transaction ends, so that no user
+ * subscribes meanwhile.
+ */
 export async function lockPlan(
   db: Db,
   plan: { readonly appId: AppId; readonly planId: string },
@@ -236,7 +248,10 @@ export async function lockPlan(
   return locked ?? null
 }
 
-/** Changes what is no term of a plan, and repeats its newest version's. False when another plan has the name. */
+/**
+ * Updates name and status, and copies type and cycle from the newest version. Returns false when
+ * another plan has the name.
+ */
 export async function updatePlan(
   db: Db,
   { appId: app, id, name, status }: Pick<Plan, 'appId' | 'id' | 'name' | 'status'>,
@@ -253,7 +268,9 @@ export async function updatePlan(
   return rowCount === 1
 }
 
-/** Its row and versions stay, because periods and tickets name them. */
+/**
+ * Marks the plan as deleted. Its row and versions stay, because periods and tickets refer to them.
+ */
 export async function deletePlan(
   db: Db,
   { appId: app, id }: Pick<Plan, 'appId' | 'id'>,
@@ -263,7 +280,7 @@ export async function deletePlan(
     update plans set deleted_at = ${at}, status = 'inactive', updated_at = ${at} where app_id = ${app} and id = ${id}`)
 }
 
-/** The app of a public client id; null when there is none, or it was deleted. */
+/** Returns the app of a public client id; null if it is unknown or the app is deleted. */
 export async function findAppId(db: Db, clientId: string): Promise<AppId | null> {
   const row = await maybeOne<{ app_id: string }>(
     db,
@@ -276,7 +293,7 @@ export async function findAppId(db: Db, clientId: string): Promise<AppId | null>
   return row && appId(row.app_id)
 }
 
-/** How many plans the app has besides one of them, and how many capabilities those name. */
+/** Counts the app's plans other than `but`, and their capabilities. */
 export async function countOthers(
   db: Db,
   app: AppId,
@@ -297,7 +314,7 @@ export async function countOthers(
   return { plans: Number(counts.plans), capabilities: Number(counts.capabilities) }
 }
 
-/** Different after every change of the app's plans, each of which writes a row of them. */
+/** Text that differs after every change of the app's plans, since each change writes a plan row. */
 export async function listVersion(db: Db, app: AppId): Promise<string> {
   const { version } = await one<{ version: string | null }>(
     db,
@@ -309,7 +326,7 @@ export async function listVersion(db: Db, app: AppId): Promise<string> {
   return version ?? ''
 }
 
-/** Pipelines and models that the app's plans name, with the plans' names. */
+/** Returns the pipelines and models that the app's plans name, with the names of the plans. */
 export async function findPriced(
   db: Db,
   app: AppId,

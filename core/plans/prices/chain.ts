@@ -6,8 +6,9 @@ import * as store from './store.ts'
 import type { ChainedPrice, Facts, Priced, PriceHead } from './store.ts'
 
 /**
- * Chains what an app sells by: each version of a plan with its bundles, and each cut (docs/money.md, "Chain of prices"). The
- * chain keeps the facts of each row, so that `verify` reports what an edited row was.
+ * Chains the prices of an app: each plan version with its bundles, and each cut (docs/money.md,
+ * "Chain of prices"). The chain stores the facts of each row, so that `verify` can report the
+ * original of an edited row.
  */
 
 const pageSize = 500
@@ -18,7 +19,7 @@ export const versionItem = (planId: string, version: number): string =>
 /** A cut begins at a whole millisecond. */
 export const cutItem = (since: Date): string => `cut ${since.toISOString().replace('Z', '000Z')}`
 
-/** Chains a row inside the transaction that writes it. */
+/** Chains a row in the transaction that writes it. */
 export async function chainPrice(db: Db, app: AppId, item: string): Promise<void> {
   const head = await store.lockHead(db, app)
   const rows = await store.findPriced(db, app, [item])
@@ -36,7 +37,10 @@ function follow(app: AppId, head: PriceHead, rows: readonly Priced[]): ChainedPr
   })
 }
 
-/** The hash, in hexadecimal, of an item that follows the one with the hash `previous`; empty for the first. */
+/**
+ * Returns the hash, in hexadecimal, of the item after the one with hash `previous`, which is empty
+ * for the first item.
+ */
 export function hashPrice(
   app: string,
   previous: string,
@@ -47,15 +51,16 @@ export function hashPrice(
 }
 
 /**
- * Chains rows from before the chain, and those that an older core wrote during an upgrade. Runs when a core starts. Warns of
- * rows that an app with a chain had without an item: outside of an upgrade, SQL wrote them.
+ * Chains rows that are older than the chain, and rows written by an older core during an upgrade.
+ * Runs when core starts. Warns when an app that has a chain has rows outside it: unless an upgrade
+ * is running, they were written by SQL.
  */
 export async function chainEarlierPrices(pool: Pool, log: Log): Promise<void> {
   for (let after: AppId | null = null; ;) {
     const apps: AppId[] = await store.appsWithUnchained(pool, { after, limit: pageSize })
     for (const appId of apps) {
       const { first, count } = await tx(pool, (db) => chainUnchained(db, appId))
-      // Another core chained them after they were listed.
+      // Another core has chained them since they were listed.
       if (count === 0) continue
       if (first === 1n) log.info({ appId, count }, 'prices from before the chain are chained')
       else
@@ -83,7 +88,7 @@ async function chainUnchained(db: Db, app: AppId): Promise<{ first: bigint; coun
   }
 }
 
-/** Reads of the chain for `verify`. */
+/** Reads of the chain, for `verify`. */
 export const priceReads = {
   hashPrice,
   findHead: store.findHead,

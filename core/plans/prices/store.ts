@@ -3,10 +3,10 @@ import { type AppId, appId } from '../../platform/ids.ts'
 
 /** Writes price_chain and price_heads. */
 
-/** The columns of a row as texts. */
+/** The columns of a row as text. */
 export type Facts = Readonly<Record<string, string | null>>
 
-/** A version of a plan with its bundles, or a cut, as it is stored now. */
+/** A plan version with its bundles, or a cut, as stored now. */
 export interface Priced {
   readonly item: string
   readonly facts: Facts
@@ -23,7 +23,7 @@ export interface PriceHead {
   readonly hash: string
 }
 
-/** Locks the head of an app's chain until the transaction ends, and makes it if there is none. */
+/** Locks the head of an app's chain until the transaction ends. Creates a missing head. */
 export async function lockHead(db: Db, app: AppId): Promise<PriceHead> {
   await db.query(sql`
     insert into price_heads (app_id, number, hash) values (${app}, 0, '') on conflict (app_id) do nothing`)
@@ -39,7 +39,7 @@ export async function lockHead(db: Db, app: AppId): Promise<PriceHead> {
   return row
 }
 
-/** Appends to the chain of an app, one item or more. The caller has locked the head. */
+/** Appends one or more items to an app's chain. The caller holds the lock on the head. */
 export async function appendItems(
   db: Db,
   app: AppId,
@@ -59,7 +59,7 @@ export async function appendItems(
     where app_id = ${app}`)
 }
 
-/** Null while nothing of the app is chained. */
+/** Returns null while the app has no chained items. */
 export async function findHead(db: Db, app: AppId): Promise<PriceHead | null> {
   return maybeOne<PriceHead>(
     db,
@@ -70,7 +70,7 @@ export async function findHead(db: Db, app: AppId): Promise<PriceHead | null> {
   )
 }
 
-/** A page of an app's chain after a number, in order. */
+/** Returns a page of an app's chain after the number `after`, in order. */
 export async function chainAfter(
   db: Db,
   { app, after, limit }: { app: AppId; after: bigint; limit: number },
@@ -86,7 +86,7 @@ export async function chainAfter(
   )
 }
 
-/** Apps with a row that is not chained, by id. */
+/** Lists apps with an unchained row, by id. */
 export async function appsWithUnchained(
   db: Db,
   { after, limit }: { after: AppId | null; limit: number },
@@ -115,8 +115,8 @@ export async function appsWithUnchained(
 }
 
 /**
- * The versions, with their bundles, and the cuts of the app $1. Facts are texts, so that no number loses digits. A column that
- * is added to these tables is no fact of rows that are chained already.
+ * Plan versions with their bundles, and cuts, of the app $1. Facts are text, so that numbers keep
+ * all digits. If a column is added to these tables, it is not a fact of rows already chained.
  */
 const pricedRows = `
     select 'plan_version ' || v.plan_id || ' ' || v.version as item, v.created_at as made_at,
@@ -143,7 +143,7 @@ const pricedRows = `
     from platform_cuts
     where app_id = $1`
 
-/** Rows of an app that are not chained, in the order in which they were made. */
+/** Returns unchained rows of an app, oldest first. */
 export const unchained = (db: Db, app: AppId, limit: number): Promise<Priced[]> =>
   many<Priced>(db, {
     text: `
@@ -155,7 +155,7 @@ export const unchained = (db: Db, app: AppId, limit: number): Promise<Priced[]> 
     values: [app, limit],
   })
 
-/** These rows of an app as they are stored now; without those that are missing. */
+/** Returns these rows of an app as stored now. Omits missing rows. */
 export const findPriced = (db: Db, app: AppId, items: readonly string[]): Promise<Priced[]> =>
   many<Priced>(db, {
     text: `select item, facts from (${pricedRows}) p where item = any($2::text[])`,

@@ -13,7 +13,7 @@ const roundMs = 20_000
 
 const hasNext = (subscription: Subscription): subscription is Followed => subscription.next !== null
 
-/** Writes down that the successors of locked subscriptions, which are due, hold their slots. */
+/** Replaces locked subscriptions by their due successors. */
 async function followAll(db: Db, due: readonly Followed[], send?: SendSubscribers): Promise<void> {
   const plans = due.flatMap(({ appId, planId, next }) =>
     [planId, next.planId].map((plan) => [plan, appId] as const),
@@ -26,7 +26,7 @@ async function followAll(db: Db, due: readonly Followed[], send?: SendSubscriber
   await send?.(db, due)
 }
 
-/** As `core/allowances/terms.ts` has it for a successor that nobody has written down yet. */
+/** Must match `core/allowances/terms.ts`, which computes the same for successors not yet stored. */
 function followingOf(ended: Followed, cycles: Cycles): Following {
   const { id, planId, at, reason } = ended.next
   const versionsOf = (plan: string) => {
@@ -40,7 +40,10 @@ function followingOf(ended: Followed, cycles: Cycles): Following {
   return { ended, id, planId, anchorAt, since: at, reason }
 }
 
-/** The subscription that holds a slot at `at`: a locked one, or its successor, which is written down. */
+/**
+ * Returns the subscription in the slot at `at`: the locked one, or its successor, which is then
+ * stored.
+ */
 export async function followIfDue(
   db: Db,
   subscription: Subscription,
@@ -52,8 +55,9 @@ export async function followIfDue(
 }
 
 /**
- * Gives slots to the successors that are due, for a bounded time: of all apps in real time, or of one by its clock. Nobody
- * waits for it: whoever looks at a slot or enters a period knows what is due. Any number of cores may run it.
+ * Activates due successors, for a bounded time: of all apps in real time, or of one app by its
+ * clock. No request depends on it, because every read of a slot and every new period computes due
+ * successors. Several cores may run it at once.
  */
 export async function followDue(
   pool: Pool,

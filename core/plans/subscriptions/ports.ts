@@ -3,19 +3,19 @@ import type { BillingCycle, Period } from '../../lib/time.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import type { UserKey } from './store.ts'
 
-/** What subscriptions ask of domains behind this one. */
+/** Ports of subscriptions to the domains behind this one. */
 
-/** Subscribes users again whose subscription is missing, inside the caller's transaction: as new users of their app are. */
+/** Recreates missing subscriptions, in the caller's transaction, as for new users of the app. */
 export type Resubscribe = (db: Db, users: readonly UserKey[]) => Promise<void>
 
 /** Sends users whose subscriptions change in the caller's transaction to the metering backend. */
 export type SendSubscribers = (db: Db, users: readonly UserKey[]) => Promise<void>
 
-/** An account that the ledger has locked and brought to the present. */
+/** An account that the ledger has locked and brought up to date. */
 export interface LockedAccount extends UserKey {
   readonly periodStart: Date
   readonly periodEnd: Date
-  /** By how many milliseconds the clock of its app is ahead. */
+  /** Milliseconds by which the app's clock is ahead. */
   readonly aheadMs: number
 }
 
@@ -30,7 +30,7 @@ export interface PeriodTerms {
   readonly planVersion: number
   readonly includedAttos: bigint
   readonly period: Period
-  /** The cycle of a free plan; null for another. */
+  /** Billing cycle of a free plan; null for other plans. */
   readonly freeCycle: BillingCycle | null
   readonly isFree: boolean
 }
@@ -39,16 +39,19 @@ export interface SubscriptionLedger<Account extends LockedAccount> {
   lock(db: Db, users: readonly UserKey[], at: Date): Promise<Account[]>
   save(db: Db, accounts: readonly Account[], at: Date): Promise<void>
   read(pool: Pool, user: UserKey, at: Date): Promise<Account>
-  /** The first instant at or after `at` at which another period may begin. */
+  /** Returns the first instant at or after `at` when a new period may begin. */
   nextStart(account: Account, at: Date): Date
   changePlan(
     db: Db,
     account: Account,
     entered: { readonly terms: PeriodTerms; readonly at: Date },
   ): Promise<void>
-  /** Recalls from sidecars what they were lent of a locked account, which the caller saves. False when they have nothing. */
+  /**
+   * Recalls the leases of a locked account, which the caller saves. Returns false when no sidecar
+   * has one.
+   */
   recall(db: Db, account: Account, at: Date): Promise<boolean>
-  /** Gives what version `to` includes beyond what was given since version `from`, once. */
+  /** Grants, once, the amount that version `to` includes beyond the grants since version `from`. */
   raise(
     account: Account,
     raise: { versions: readonly IncludedUsage[]; from: number; to: IncludedUsage },
@@ -65,11 +68,11 @@ export interface CardRequest {
   readonly cancelUrl: string | undefined
 }
 
-/** What a plan takes that must be collected. */
+/** Payment methods for plans with amounts to collect. */
 export interface Cards {
   /**
-   * Where the user leaves a payment method that may be charged for the plan; null when one is there.
-   * PROCESSOR_NOT_CONNECTED when nobody could take one.
+   * Returns the checkout where the user can leave a payment method for the plan; null if the user
+   * has one. Throws PROCESSOR_NOT_CONNECTED when there is no processor to take one.
    */
   askForCard(request: CardRequest): Promise<{ readonly checkoutUrl: string } | null>
 }

@@ -9,11 +9,14 @@ export interface StarterRaise {
   readonly planId: string
   readonly version: number
   readonly createdAt: Date
-  /** Everybody up to this user has it. */
+  /** All users up to this id have the raise. */
   readonly afterUser: string
 }
 
-/** Notes versions of Starter plans, made since an instant, that include more than the one before: of one app, or of all. */
+/**
+ * Stores Starter versions, made since `since`, that include more than the previous version: of one
+ * app, or of all.
+ */
 export async function noteRaises(db: Db, since: Date, app: AppId | null): Promise<void> {
   await db.query(sql`
     insert into starter_raises (app_id, plan_id, version, created_at)
@@ -25,18 +28,18 @@ export async function noteRaises(db: Db, since: Date, app: AppId | null): Promis
     on conflict do nothing`)
 }
 
-/** Which raises a round is about. */
+/** The raises that a round processes. */
 export interface RaiseFilter {
   /** Null for all apps. */
   readonly app: AppId | null
-  /** Plans and versions, as `idOf` writes them. */
+  /** Raises to skip, as `idOf` writes them. */
   readonly skip: readonly string[]
 }
 
 export const idOf = ({ planId, version }: Pick<StarterRaise, 'planId' | 'version'>): string =>
   `${planId} ${version}`
 
-/** Locks the oldest raise that somebody may still lack, of those that nobody else is at. */
+/** Locks the oldest unfinished raise that no other core is processing (`skip locked`). */
 export async function lockRaise(db: Db, { app, skip }: RaiseFilter): Promise<StarterRaise | null> {
   const row = await maybeOne<{
     app_id: string
@@ -76,7 +79,7 @@ export async function saveRaise(
     where app_id = ${app} and plan_id = ${planId} and version = ${version}`)
 }
 
-/** The versions of a plan, in their order. */
+/** Returns the versions of a plan in order. */
 export async function includedBy(
   db: Db,
   { appId: app, planId }: Pick<StarterRaise, 'appId' | 'planId'>,
@@ -96,7 +99,10 @@ export async function includedBy(
   }))
 }
 
-/** Users of the plan, by id, whose last period began with an earlier version and who have not been given this one's. */
+/**
+ * Returns users of the plan, by id, whose current period began with an earlier version and who lack
+ * this version's grant.
+ */
 export async function usersToRaise(
   db: Db,
   { appId: app, planId, version, createdAt, afterUser }: StarterRaise,
@@ -121,7 +127,10 @@ export async function usersToRaise(
   return rows.map((row) => ({ appId: app, userId: userId(row.user_id) }))
 }
 
-/** Of users the version of the plan that their running periods began with; without those in periods of another plan. */
+/**
+ * Returns, per user, the plan version of the current period. Omits users in periods of another
+ * plan.
+ */
 export async function versionsInForce(
   db: Db,
   { appId: app, planId }: Pick<StarterRaise, 'appId' | 'planId'>,

@@ -8,12 +8,13 @@ import * as store from './raise-store.ts'
 import type { RaiseFilter, StarterRaise } from './raise-store.ts'
 
 const batch = 500
-/** While the owner waits for an answer. */
+/** Smaller batch while the owner waits for the response. */
 const firstBatch = 100
 const roundMs = 20_000
-// No period is longer: who is in one of a version that is older has left it.
+// No period is longer, so a period that began with an older version has ended.
 const longestPeriodMs = 32 * 86_400_000
-// Users who were subscribed by the version before, in a transaction that ended after this one began.
+// Allows for users subscribed with the previous version in a transaction that committed after this
+// one began.
 const lateMs = 60_000
 
 interface Round extends Pick<RaiseFilter, 'app'> {
@@ -32,8 +33,9 @@ interface RaisesDeps<Account extends LockedAccount> {
 }
 
 /**
- * Gives what a newer version of a Starter plan includes beyond the one before to everybody who is in a period of an earlier
- * one: in batches that remember how far they came, by any number of cores, once for each user and version.
+ * When a newer version of a Starter plan includes more, grants the difference to all users in a
+ * period of an earlier version. Works in batches that store their progress, on any number of cores,
+ * once per user and version.
  */
 export function createRaises<Account extends LockedAccount>({
   pool,
@@ -43,13 +45,16 @@ export function createRaises<Account extends LockedAccount>({
   clocks = realTime,
   now,
 }: RaisesDeps<Account>) {
-  /** Raises for a bounded time, in one app or in all. Returns how many users it gave something. */
+  /**
+   * Raises for a bounded time, in one app or in all. Returns the number of users with a new grant.
+   */
   const raiseStarters = async (app: AppId | null = null): Promise<number> =>
     (await raiseWithin({ app })).count
 
   /**
-   * As `raiseStarters`, of one app whose Starter has changed: the first users before it returns, the others afterwards. What
-   * fails, or is left when the process ends, the next round of any core does.
+   * Like `raiseStarters`, for one app whose Starter has changed. Raises the first users before it
+   * returns, the others in the background. The next round of any core does what fails or is left
+   * when the process ends.
    */
   async function raiseFirst(app: AppId): Promise<void> {
     try {
@@ -66,7 +71,10 @@ export function createRaises<Account extends LockedAccount>({
   const noteRaises = (app: AppId | null): Promise<void> =>
     store.noteRaises(pool, new Date(now().getTime() - longestPeriodMs), app)
 
-  /** Of one app, or of all: until nobody lacks anything, for a bounded time, or for so many full batches. */
+  /**
+   * Raises in one app, or in all, until no user lacks a raise, time is up, or `batches` full
+   * batches are done.
+   */
   async function raiseWithin({ app, limit = batch, batches = Infinity }: Round) {
     const end = performance.now() + roundMs
     await noteRaises(app)
@@ -100,7 +108,7 @@ export function createRaises<Account extends LockedAccount>({
     db: Db,
     { raise, users, at }: { raise: StarterRaise; users: readonly LockedUser[]; at: Date },
   ): Promise<number> {
-    // First into the running periods: one of them may have begun with this version.
+    // Bring the accounts into their current periods first: one may have begun with this version.
     const present = await ledger.lock(db, users, at)
     await ledger.save(db, present, at)
     const accounts = await ledger.lock(db, users, at)

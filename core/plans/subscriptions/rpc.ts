@@ -71,7 +71,7 @@ export function createSubscriptionsRpc({ subscriptions, views }: SubscriptionsRp
 
 const historyLength = 20
 
-/** What operators do: of any app, and without a card or the gate. */
+/** Subscription service for operators: any app, without payment method or activation gate. */
 export function createOperatorSubscriptionsRpc({
   pool,
   subscriptions,

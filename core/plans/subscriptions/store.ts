@@ -16,8 +16,9 @@ export interface NewSubscription {
 }
 
 /**
- * Subscribes users to their apps' Starter plans. Returns those who had no subscription. For a user whose account was in
- * Starter's periods it is the subscription that is missing; after periods of another plan it counts from the end of the last.
+ * Subscribes users to their apps' Starter plans. Returns the users who had no subscription. If a
+ * user's latest periods are Starter's, the subscription counts from the first of them; after
+ * another plan, periods count from the end of the last one.
  */
 export async function subscribeToStarter(
   db: Db,
@@ -50,7 +51,7 @@ export async function subscribeToStarter(
   return new Set(rows.map((row) => row.user_id))
 }
 
-/** How many users are on a plan, or will be when their periods end. */
+/** Counts users who are on a plan, or are scheduled to be. */
 export async function countSubscribers(
   db: Db,
   plan: { readonly appId: AppId; readonly id: string },
@@ -65,7 +66,10 @@ export async function countSubscribers(
   return Number(count)
 }
 
-/** Subscribes a user to the app's plan of that name. False when the user has a subscription already. */
+/**
+ * Subscribes a user to the app's plan with that name. Returns false when the user already has a
+ * subscription.
+ */
 export async function subscribeTo(
   db: Db,
   planName: string,
@@ -83,7 +87,7 @@ export async function subscribeTo(
 
 export type EndReason = 'change' | 'cancel'
 
-/** What takes a slot over. */
+/** A subscription scheduled to take over a slot. */
 export interface Successor {
   readonly id: string
   readonly planId: string
@@ -93,13 +97,13 @@ export interface Successor {
   readonly setAt: Date
 }
 
-/** What holds a user's slot. */
+/** The subscription in a user's slot. */
 export interface Subscription extends UserKey {
   readonly id: string
   readonly planId: string
-  /** What its periods are counted from. */
+  /** Start of the period count. */
   readonly anchorAt: Date
-  /** Since when it holds the slot. */
+  /** Time since which it holds the slot. */
   readonly createdAt: Date
   readonly next: Successor | null
 }
@@ -145,7 +149,7 @@ export async function findSubscription(db: Db, user: UserKey): Promise<Subscript
   return row && fromRow(row)
 }
 
-/** As `findSubscription`, and locks it until the transaction ends. */
+/** Like `findSubscription`, but locks the row until the transaction ends. */
 export async function lockSubscription(db: Db, user: UserKey): Promise<Subscription | null> {
   const row = await maybeOne<SubscriptionRow>(
     db,
@@ -158,7 +162,7 @@ export async function lockSubscription(db: Db, user: UserKey): Promise<Subscript
   return row && fromRow(row)
 }
 
-/** Locks subscriptions whose successor is due, without those that somebody else has locked. */
+/** Locks subscriptions whose successor is due (`skip locked`). */
 export async function lockDue(
   db: Db,
   at: Date,
@@ -177,7 +181,7 @@ export async function lockDue(
   return rows.map(fromRow)
 }
 
-/** What follows a locked subscription in its slot, from `since` on. */
+/** A subscription that takes over the slot of a locked one at `since`. */
 export interface Following {
   readonly ended: Subscription
   readonly id: string
@@ -187,7 +191,7 @@ export interface Following {
   readonly reason: EndReason
 }
 
-/** Ends locked subscriptions, and gives their slots to those that follow, which have no successors. */
+/** Ends locked subscriptions and gives their slots to the new ones, which have no successors. */
 export async function replaceSubscriptions(db: Db, rows: readonly Following[]): Promise<void> {
   if (rows.length === 0) return
   const column = <T>(value: (row: Following) => T): T[] => rows.map(value)
@@ -210,7 +214,7 @@ export async function replaceSubscriptions(db: Db, rows: readonly Following[]): 
     where s.app_id = f.app_id and s.user_id = f.user_id`)
 }
 
-/** Schedules what follows a locked subscription; null schedules nothing. */
+/** Schedules the successor of a locked subscription; null removes it. */
 export async function saveSuccessor(db: Db, user: UserKey, next: Successor | null): Promise<void> {
   await db.query(sql`
     update subscriptions
@@ -219,7 +223,7 @@ export async function saveSuccessor(db: Db, user: UserKey, next: Successor | nul
     where app_id = ${user.appId} and user_id = ${user.userId}`)
 }
 
-/** When the versions of plans were made, and the length of their periods; by plan, in the order of versions. */
+/** Returns creation time and billing cycle of plan versions, by plan, in version order. */
 export async function cyclesOf(
   db: Db,
   plans: ReadonlyMap<string, AppId>,
@@ -241,7 +245,7 @@ export async function cyclesOf(
   )
 }
 
-/** Keeps a plan from being changed or deleted until the transaction ends. */
+/** Blocks changes to a plan and its deletion until the transaction ends. */
 export async function lockPlan(db: Db, app: AppId, planId: string): Promise<void> {
   await db.query(sql`
     select 1
@@ -250,7 +254,7 @@ export async function lockPlan(db: Db, app: AppId, planId: string): Promise<void
     for share`)
 }
 
-/** The id of the app's Starter plan. */
+/** Returns the id of the app's Starter plan. */
 export async function starterOf(db: Db, app: AppId): Promise<string | null> {
   const row = await maybeOne<{ id: string }>(
     db,
@@ -269,7 +273,7 @@ export interface PlanName {
   readonly isStarterDefault: boolean
 }
 
-/** Plans, deleted ones too, by their ids. */
+/** Returns plans by their ids, including deleted ones. */
 export async function planNames(
   db: Db,
   app: AppId,
@@ -318,7 +322,10 @@ export interface HistoryItem {
   readonly endsAt: Date | null
 }
 
-/** All subscriptions that a user had, has and will have, the latest first; one more than `limit` where there are more. */
+/**
+ * Lists past, current and scheduled subscriptions of a user, latest first. Returns one more than
+ * `limit` when there are more.
+ */
 export const listHistory = (
   db: Db,
   user: UserKey,

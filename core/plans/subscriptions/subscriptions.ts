@@ -47,11 +47,11 @@ export interface SubscriptionsDeps<Account extends LockedAccount> {
   readonly now: Now
 }
 
-/** Who changes a subscription. */
+/** The caller that changes a subscription, for the audit log. */
 export interface Author {
   readonly name: string
   readonly correlationId: string
-  /** An operator settles by hand what a card and the gate are asked for otherwise. */
+  /** Operators need neither payment method nor activation gate; they settle payment by hand. */
   readonly isOperator: boolean
 }
 
@@ -70,7 +70,7 @@ export interface CancelRequest {
   readonly timing?: string | undefined
 }
 
-/** What became of a request. `planId` is that of the subscription that holds the slot now. */
+/** Result of a request. `planId` is the plan of the subscription in the slot now. */
 export interface Change {
   readonly subscriptionId: string
   readonly planId: string
@@ -94,7 +94,10 @@ interface Target {
 
 type SubscribedUser = UserKey & { readonly externalUserId: string }
 
-/** Moves users between plans. A user has one slot, which is never empty; whoever changes it has locked the account first. */
+/**
+ * Moves users between plans. A user has one slot, which is never empty. Every change locks the
+ * account first.
+ */
 export function createSubscriptions<Account extends LockedAccount>({
   pool,
   ledger,
@@ -110,9 +113,10 @@ export function createSubscriptions<Account extends LockedAccount>({
   now,
 }: SubscriptionsDeps<Account>) {
   /**
-   * Puts a user on another plan, at once or when the running period ends, which replaces what was scheduled. When the plan
-   * needs a payment method and none is there, nothing is changed and the answer says where to leave one. NOT_FOUND for an
-   * unknown user or plan, CONFLICT for one that cannot be subscribed to, REQUEST_INVALID for the plan the user is on.
+   * Moves a user to another plan, now or at the end of the current period, and replaces a scheduled
+   * change. If the plan needs a payment method and the user has none, nothing changes and the
+   * result has a checkout URL. Throws NOT_FOUND for an unknown user or plan, CONFLICT for a plan
+   * that takes no subscribers, REQUEST_INVALID for the user's current plan.
    */
   async function change(app: AppId, request: ChangeRequest, by: Author): Promise<Change> {
     const { externalUserId, planId, successUrl, cancelUrl, idempotencyKey: key } = request
@@ -134,7 +138,7 @@ export function createSubscriptions<Account extends LockedAccount>({
       await requireSynced(db, plan)
       const current = await readCurrent(db, user)
       requireOther(current.planId, plan)
-      // Asked before anything is locked or changed: whoever leaves at the card keeps what was scheduled before.
+      // Before any lock or change, so that a user who abandons checkout keeps the scheduled change.
       const card =
         by.isOperator || !needsCard(soldOf(plan))
           ? null
@@ -145,8 +149,8 @@ export function createSubscriptions<Account extends LockedAccount>({
   }
 
   /**
-   * Puts a user on Starter, when the running period ends or at once. CONFIRM_REQUIRED, NO_SUBSCRIPTION, ALREADY_STARTER, and
-   * ALREADY_SCHEDULED when that is what will happen.
+   * Moves a user to Starter, at the end of the current period or now. Throws CONFIRM_REQUIRED,
+   * NO_SUBSCRIPTION, ALREADY_STARTER, and ALREADY_SCHEDULED when this is already scheduled.
    */
   async function cancel(app: AppId, request: CancelRequest, by: Author): Promise<Change> {
     const timing = parseTiming(request.timing) ?? 'next_billing_cycle'
@@ -164,7 +168,7 @@ export function createSubscriptions<Account extends LockedAccount>({
     })
   }
 
-  /** Takes back what was scheduled. NOTHING_TO_RESUME when nothing was. */
+  /** Removes the scheduled change. Throws NOTHING_TO_RESUME when there is none. */
   async function resume(app: AppId, request: CancelRequest, by: Author): Promise<Change> {
     requireConfirmed(request.confirm)
     const user = await getChangeable(app, request.externalUserId)
@@ -186,7 +190,10 @@ export function createSubscriptions<Account extends LockedAccount>({
     })
   }
 
-  /** The account and the slot of a user, locked and brought to the present. The caller saves the account. */
+  /**
+   * Locks the account and the slot of a user and brings them up to date. The caller saves the
+   * account.
+   */
   async function lockPresent(
     db: Db,
     user: UserKey,
@@ -195,7 +202,7 @@ export function createSubscriptions<Account extends LockedAccount>({
     const [account] = await ledger.lock(db, [user], at)
     const locked = account && (await store.lockSubscription(db, user))
     if (!account || !locked) throw noSubscription()
-    // Another core's clock may be ahead, and have entered the period of the successor.
+    // A core whose clock is ahead may have entered the successor's period.
     const own = later(at, account.aheadMs)
     const present = own < account.periodStart ? account.periodStart : own
     return { account, subscription: await followIfDue(db, locked, { at: present, send }) }
@@ -240,7 +247,10 @@ export function createSubscriptions<Account extends LockedAccount>({
     return answer
   }
 
-  /** Sidecars ask again who may what, and return what they were lent: what another plan includes may be less. */
+  /**
+   * Makes sidecars check access again and return their leases, because the new plan may include
+   * less.
+   */
   async function announce(db: Db, { userId: id }: UserKey, isRecalled: boolean): Promise<void> {
     await afterCommit(db, () => invalidations.publish({ kind: 'access', id }))
     if (isRecalled) await afterCommit(db, () => invalidations.publish({ kind: 'lease', id }))
@@ -299,7 +309,7 @@ export function createSubscriptions<Account extends LockedAccount>({
     }
   }
 
-  /** What a user pays for in the running period. */
+  /** Returns the terms that the user pays for in the current period. */
   async function soldNow(db: Db, account: Account, { planId }: Subscription): Promise<Sold> {
     const { appId } = account
     const terms = await planReads.newestVersion(db, { appId, planId }, account.periodStart)
@@ -308,7 +318,7 @@ export function createSubscriptions<Account extends LockedAccount>({
     return { ...terms, isStarterDefault }
   }
 
-  /** CONFLICT for a plan that the metering backend is to have and does not. */
+  /** Throws CONFLICT when the metering backend should have the plan but does not. */
   async function requireSynced(db: Db, plan: Plan): Promise<void> {
     if (await sync.isSynced(db, plan)) return
     throw new DomainError(
@@ -356,8 +366,8 @@ export function createSubscriptions<Account extends LockedAccount>({
 export type Subscriptions = ReturnType<typeof createSubscriptions>
 
 /**
- * The user, with a subscription again where it was lost. NOT_FOUND when the app has no such user, REQUEST_INVALID for text
- * that can be no user.
+ * Returns the user, and recreates a missing subscription. Throws NOT_FOUND when the app has no such
+ * user, REQUEST_INVALID for an invalid external user id.
  */
 export async function getUser(
   { pool, resubscribe }: { readonly pool: Pool; readonly resubscribe: Resubscribe },
@@ -378,7 +388,7 @@ async function getPlan(db: Db, app: AppId, planId: string): Promise<Plan> {
   return plan
 }
 
-/** CONFLICT for a plan that takes no new subscribers. */
+/** Throws CONFLICT for a plan that takes no new subscribers. */
 function requireOpen({ status, isNetworkDefault, newest }: Plan): void {
   if (isNetworkDefault)
     throw new DomainError('CONFLICT', 'this plan shows what the network costs; nobody is put on it')

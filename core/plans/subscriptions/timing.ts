@@ -5,12 +5,15 @@ import type { PlanTerms } from '../offers/plan.ts'
 export const timings = ['immediate', 'next_billing_cycle'] as const
 export type Timing = (typeof timings)[number]
 
-/** A plan, as far as it matters when a change to it or from it takes effect. */
+/** The plan fields that decide when a change of plan takes effect. */
 export interface Sold extends Pick<PlanTerms, 'type' | 'priceAmount' | 'priceCurrency'> {
   readonly isStarterDefault: boolean
 }
 
-/** REQUEST_INVALID for another word; undefined leaves it to `defaultTiming`. */
+/**
+ * Throws REQUEST_INVALID for an unknown word. Returns undefined when the caller leaves the choice
+ * to `defaultTiming`.
+ */
 export function parseTiming(text: string | undefined): Timing | undefined {
   if (text === undefined) return undefined
   const timing = timings.find((known) => known === text)
@@ -19,8 +22,8 @@ export function parseTiming(text: string | undefined): Timing | undefined {
 }
 
 /**
- * When a change takes effect unless the request says so: what costs more, and the first plan by usage, at once; everything
- * else when what was paid for is over.
+ * Default time of a change: now for a more expensive plan and for the first usage plan; otherwise
+ * at the end of the paid period.
  */
 export function defaultTiming(from: Sold, to: Sold): Timing {
   const isFirstByUsage =
@@ -28,13 +31,16 @@ export function defaultTiming(from: Sold, to: Sold): Timing {
   return isFirstByUsage || costsMore(from, to) ? 'immediate' : 'next_billing_cycle'
 }
 
-/** Prices of two currencies compare only with nothing. */
+/** Prices in two currencies compare only when one is zero. */
 function costsMore(from: Sold, to: Sold): boolean {
   const [before, after] = [priceOf(from), priceOf(to)]
   return after > before && (before === 0n || from.priceCurrency === to.priceCurrency)
 }
 
-/** Whether nobody may be on the plan without a payment method: what is used, or owed for each period, must be collected. */
+/**
+ * Whether the plan requires a payment method, because usage or a price per period must be
+ * collected.
+ */
 export const needsCard = (plan: Sold): boolean =>
   !plan.isStarterDefault && (plan.type === 'usage' || isPriced(plan))
 

@@ -28,7 +28,7 @@ interface PlanAt {
   readonly at: Date
 }
 
-/** What a user is on, was on, and will be on. */
+/** Past, current and scheduled subscriptions of a user. */
 export function createSubscriptionViews<Account extends LockedAccount>({
   pool,
   ledger,
@@ -38,7 +38,10 @@ export function createSubscriptionViews<Account extends LockedAccount>({
   clocks = realTime,
   now,
 }: ViewsDeps<Account>) {
-  /** NOT_FOUND for an unknown user. The subscription is absent where there is no Starter to be on. */
+  /**
+   * Throws NOT_FOUND for an unknown user. The subscription is absent when the app has no Starter
+   * plan.
+   */
   async function read(app: AppId, external: string) {
     const { externalUserId, ...user } = await getUser({ pool, resubscribe }, app, external)
     const at = now()
@@ -55,7 +58,7 @@ export function createSubscriptionViews<Account extends LockedAccount>({
     }
   }
 
-  /** With the successor, when that is due, in its place. */
+  /** Returns the current subscription. Stores a due successor first. */
   async function present(user: UserKey, real: Date): Promise<Subscription | null> {
     const at = await clocks.timeOf(pool, user.appId, real)
     const subscription = await store.findSubscription(pool, user)
@@ -85,7 +88,7 @@ export function createSubscriptionViews<Account extends LockedAccount>({
     return { id, plan, effectiveAt: at.toISOString(), reason }
   }
 
-  /** A plan with the terms of the version that holds at an instant. */
+  /** Renders a plan with the terms of the version in force at `at`. */
   async function renderPlan({ appId, planId, at }: PlanAt) {
     const [names, terms, remotes] = await Promise.all([
       store.planNames(pool, appId, [planId]),
@@ -105,7 +108,7 @@ export function createSubscriptionViews<Account extends LockedAccount>({
     }
   }
 
-  /** NOT_FOUND for an unknown user. */
+  /** Throws NOT_FOUND for an unknown user. */
   async function list(
     app: AppId,
     external: string,

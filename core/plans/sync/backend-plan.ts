@@ -14,8 +14,9 @@ const cadences: Readonly<Record<BillingCycle, BackendPlan['cadence']>> = {
 }
 
 /**
- * A plan as the metering backend has it. Its usage is cut into parts that do not overlap and leave nothing out, each with the
- * rate that rating has for it, and with what the plan includes. PLAN_UNSYNCABLE for terms that the backend cannot have.
+ * Converts a plan for the metering backend. Splits its usage into parts that do not overlap and
+ * cover everything, each with the rate used by rating and the included amount. Throws
+ * PLAN_UNSYNCABLE for terms that the backend does not support.
  */
 export function toBackendPlan(plan: Plan, clientId: string): BackendPlan {
   const { newest } = plan
@@ -43,13 +44,13 @@ const microsPerUsd = 1_000_000n
 const keySyntax = /^[a-z0-9]+(?:_[a-z0-9]+)*$/
 const keyMax = 64
 
-/** The key of a plan there: derived from app and plan, in the form that keys have. */
+/** Key of a plan in the backend: derived from app and plan, in the backend's syntax. */
 export function backendKeyOf({ appId, id }: Pick<Plan, 'appId' | 'id'>, clientId: string): string {
   const key = `${clientId}_${id.replaceAll('-', '')}`
   return key.length <= keyMax && keySyntax.test(key) ? key : `plan_${digestOf([appId, id])}`
 }
 
-/** A part of the usage, and a pipeline and model of it. */
+/** A part of the usage, and a pipeline and model in it. */
 interface Part {
   readonly feature: UsageFeature
   readonly of: { readonly pipeline: string; readonly modelId: string }
@@ -95,7 +96,7 @@ const otherPipelines = (pipelines: readonly string[]): Part => ({
   feature: featureOf('Other pipelines', { pipeline: { except: pipelines.toSorted() } }),
 })
 
-/** Features are never changed there, so that the key of one says what it counts. */
+/** Features never change in the backend, so the key is derived from the filters. */
 const featureOf = (name: string, filters: NonNullable<UsageFeature['filters']>): UsageFeature => ({
   key: `usage_${digestOf(filters)}`,
   name,

@@ -19,7 +19,10 @@ export interface SyncDeps {
   readonly catalog: PlanCatalog | null
   /** Aborts when core stops. */
   readonly stopping: AbortSignal
-  /** How long a caller waits for a sync, which goes on without it. */
+  /**
+   * Time (in milliseconds) that a caller waits for a sync, which then continues in the background.
+   * Default is 3500.
+   */
   readonly patienceMs?: number
 }
 
@@ -28,16 +31,16 @@ export interface SyncResult {
   readonly syncedAt: Date
 }
 
-/** A plan as the metering backend has it. */
+/** A plan in the metering backend. */
 export interface RemotePlan {
-  /** Of the version that was written last. */
+  /** Id of the version written last. */
   readonly id: string
-  /** Of all its versions. */
+  /** Key of all its versions. */
   readonly key: string
 }
 
 const syncMs = 30_000
-// Longer than a sync, so that it ends before another one begins.
+// Longer than a sync, so that one ends before the next begins.
 const leaseMs = 45_000
 const leasePauseMs = 50
 const usualPatienceMs = 3_500
@@ -46,13 +49,13 @@ const lastRetryMs = 6 * 3_600_000
 const plansAtOnce = 4
 const roundMs = 10_000
 
-/** Plans in the metering backend (docs/plans.md). */
+/** Syncs plans to the metering backend (docs/plans.md). */
 export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDeps) {
   const { pool, now, log, catalog, stopping } = deps
 
   /**
-   * Makes the backend's plan what the plan says. NOT_FOUND; CONFLICT while another sync of it runs; PLAN_UNSYNCABLE and the
-   * faults of the backend, which the lists show as `syncError`, too.
+   * Updates the backend's plan to match ours. Throws NOT_FOUND, CONFLICT while another sync of the
+   * plan runs, and PLAN_UNSYNCABLE or backend errors, which plan lists also show as `syncError`.
    */
   async function sync(plan: store.PlanRef): Promise<SyncResult> {
     await requirePlan(plan)
@@ -73,7 +76,8 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
   async function run(ref: store.PlanRef): Promise<SyncResult> {
     const lease = { ...ref, id: randomUUID() }
     const before = await takeLease(lease)
-    // Read before the plan: a change that comes between makes it too old, and the plan due again.
+    // Read before the plan: if a change comes between, the stored time is too old and the plan is
+    // due again.
     const target = await readTarget(ref)
     const plan = await findSold(target)
     try {
@@ -97,13 +101,14 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     }
   }
 
-  /** Null for a plan that the backend is not to sell. */
+  /** Returns null for a plan that the backend should not sell. */
   async function findSold({ appId, planId, isGone }: store.Target): Promise<Plan | null> {
     const [plan] = isGone ? [] : await findPlans(pool, { appId, planId })
     return plan && isSold(plan) ? plan : null
   }
 
-  // All that can fail is in these two, so that it becomes the plan's syncError.
+  // Every error of `put` and `withdraw` becomes the plan's `syncError`, so all steps that can fail
+  // belong there.
   async function put(
     plan: Plan,
     { clientId, lease, id }: store.Target & { lease: store.Lease; id: string | null },
@@ -113,13 +118,13 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     return catalog.put(toBackendPlan(plan, clientId), remote, timeLimit())
   }
 
-  /** The plan keeps the id of what it was there. */
+  /** Withdraws the plan from the backend. Returns its id there, which is kept. */
   async function withdraw(
     { appId, planId, clientId }: store.Target,
     { openmeterPlanId, failures }: store.Before,
   ): Promise<string | null> {
     if (openmeterPlanId !== null && !catalog) throw notConfigured()
-    // A plan whose syncs all failed may be there all the same.
+    // The backend may have a plan although all its syncs failed.
     if (openmeterPlanId !== null || failures > 0)
       await catalog?.withdraw(backendKeyOf({ appId, id: planId }, clientId), timeLimit())
     return openmeterPlanId
@@ -133,7 +138,7 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
   }
 
   async function takeLease(lease: store.Lease) {
-    // What is left of the patience is for the answer.
+    // Leaves a fifth of the patience for the response.
     const end = performance.now() + patienceMs * 0.8
     for (;;) {
       const at = now()
@@ -146,7 +151,10 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     }
   }
 
-  /** As `sync`, after a change, where the backend has the plan or is to have it. The error as the lists show it. */
+  /**
+   * Syncs after a change, if the plan is active or was synced before. Returns the error as lists
+   * show it.
+   */
   async function syncChange({
     appId,
     id: planId,
@@ -162,26 +170,26 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     }
   }
 
-  /** Archives a plan that was deleted. What fails is repeated, and the deletion stands. */
+  /** Archives a deleted plan. A failure is retried later and does not undo the deletion. */
   async function syncRemoval(plan: store.PlanRef): Promise<void> {
     if (!catalog || !(await store.wasTried(pool, plan))) return
     await awaitSync(run(plan)).catch(() => {})
   }
 
-  /** Syncs the Starter plan of a new app, and keeps nobody waiting for it. What fails is repeated. */
+  /** Syncs the Starter plan of a new app in the background. A failure is retried later. */
   function syncStarter(app: Plan['appId']): void {
     if (!catalog) return
     const running = store.findStarter(pool, app).then((plan) => plan && run(plan))
     running.catch((error: unknown) => log.debug({ err: error }, 'Starter is synced later'))
   }
 
-  /** Syncs what is due, a few plans at a time; the next minute goes on. */
+  /** Syncs due plans, a few at a time. The next round continues after a minute. */
   async function retry(): Promise<void> {
     if (!catalog) return
     const end = performance.now() + roundMs
     for (;;) {
       const due = await store.findDue(pool, now(), plansAtOnce)
-      // What fails is due later, so that a round comes to its end.
+      // A failed plan is due later, so the loop ends.
       await Promise.all(due.map((plan) => run(plan).catch(() => {})))
       if (due.length < plansAtOnce || performance.now() > end || stopping.aborted) return
     }
@@ -198,7 +206,7 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     return target
   }
 
-  /** Those of an app's plans that the backend has, by their ids. */
+  /** Returns those of an app's plans that the backend has, by their ids. */
   async function remotes(
     db: Db,
     app: Plan['appId'],
@@ -213,13 +221,19 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     )
   }
 
-  /** Whether the backend has the plan, where it is to have it. Nobody waits for that to be on Starter. */
+  /**
+   * Whether the backend has the plan, if it should. Always true for Starter, so that new users do
+   * not wait for a sync.
+   */
   async function isSynced(db: Db, plan: Plan): Promise<boolean> {
     if (!catalog || plan.isStarterDefault || !isSold(plan)) return true
     return (await store.findRemotes(db, plan.appId, [plan.id])).length > 0
   }
 
-  /** Syncs a plan that the backend does not have, or any with `isStale`. False for a plan that it does not sell. */
+  /**
+   * Syncs a plan that the backend does not have, or any plan with `isStale`. Returns false for a
+   * plan that the backend does not sell.
+   */
   async function offer(ref: store.PlanRef, isStale: boolean): Promise<boolean> {
     if (!(await findSold(await readTarget(ref)))) return false
     const isKnown = (await store.findRemotes(pool, ref.appId, [ref.planId])).length > 0
@@ -229,10 +243,10 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
 
   const states = (app: Plan['appId']) => store.findStates(pool, app)
 
-  /** Another text whenever one of the app's states may have changed. */
+  /** Text that differs whenever one of the app's states may have changed. */
   const version = (app: Plan['appId']) => store.statesVersion(pool, app)
 
-  /** The backend that takes plans; null without one. */
+  /** The backend that stores plans; null without one. */
   const target = catalog ? ('openmeter' as const) : null
 
   return {
@@ -252,7 +266,9 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
 
 export type PlanSync = ReturnType<typeof createPlanSync>
 
-/** Free plans and Network Price are nothing to a metering backend, and inactive ones take no subscribers. */
+/**
+ * The backend does not need free plans and Network Price, and inactive plans take no subscribers.
+ */
 const isSold = ({ status, isNetworkDefault, newest }: Plan): boolean =>
   status === 'active' && !isNetworkDefault && newest.type !== 'free'
 
@@ -262,7 +278,7 @@ const notConfigured = (): DomainError =>
 const messageOf = (error: unknown): string =>
   error instanceof DomainError ? error.message : 'the sync failed inside the service'
 
-/** With the members that the route of syncs answers beside those of a problem. */
+/** Adds the members that the sync route returns with a problem. */
 function publicOf(error: unknown): unknown {
   if (!(error instanceof DomainError)) return error
   const { reason, message } = error
@@ -274,11 +290,11 @@ const refusal = (reason: DomainError['reason'], message: string): DomainError =>
 
 const membersOf = (syncError: string): ProblemMembers => ({ success: false, syncError })
 
-/** Only a change of the plan helps. */
+/** A retry cannot help; only a change of the plan can. */
 const isUnsyncable = (error: unknown): boolean =>
   error instanceof DomainError && error.reason === 'PLAN_UNSYNCABLE'
 
-/** Doubles with each failure. */
+/** Doubles the delay with each failure. */
 function retryAt({ failures, at }: { readonly failures: number; readonly at: Date }): Date {
   const delayMs = Math.min(firstRetryMs * 2 ** Math.min(failures, 20), lastRetryMs)
   return new Date(at.getTime() + delayMs)

@@ -8,7 +8,7 @@ export interface PlanRef {
   readonly planId: string
 }
 
-/** What the metering backend has of a plan. */
+/** State of a plan in the metering backend. */
 export interface SyncState {
   readonly openmeterPlanId: string | null
   readonly lastSyncedAt: Date | null
@@ -19,13 +19,13 @@ export interface Lease extends PlanRef {
   readonly id: string
 }
 
-/** What the syncs before left. */
+/** Results of earlier syncs. */
 export interface Before {
   readonly openmeterPlanId: string | null
   readonly failures: number
 }
 
-/** A plan that is to be synced; one that was deleted, or whose app was, is gone. */
+/** A plan to be synced. `isGone` if the plan or its app is deleted. */
 export interface Target extends PlanRef {
   readonly clientId: string
   readonly updatedAt: Date
@@ -53,7 +53,7 @@ export async function findTarget(db: Db, { appId: app, planId }: PlanRef): Promi
   )
 }
 
-/** Whether the plan was ever synced, or tried to be. */
+/** Whether a sync of the plan was ever tried. */
 export async function wasTried(db: Db, { appId: app, planId }: PlanRef): Promise<boolean> {
   const { tried } = await one<{ tried: boolean }>(
     db,
@@ -63,7 +63,7 @@ export async function wasTried(db: Db, { appId: app, planId }: PlanRef): Promise
   return tried
 }
 
-/** The Starter plan of an app. */
+/** Returns the Starter plan of an app. */
 export async function findStarter(db: Db, app: AppId): Promise<PlanRef | null> {
   const row = await maybeOne<{ id: string }>(
     db,
@@ -73,8 +73,8 @@ export async function findStarter(db: Db, app: AppId): Promise<PlanRef | null> {
 }
 
 /**
- * Takes the plan's lease for one sync. Null while another sync has it; it ends by itself at `until`, so that a process that
- * died keeps nobody waiting.
+ * Takes the plan's lease for one sync. Returns null while another sync holds it. The lease expires
+ * at `until`, so that a process that died does not block others.
  */
 export async function takeLease(
   db: Db,
@@ -94,7 +94,7 @@ export async function takeLease(
   return row && { openmeterPlanId: row.openmeter_plan_id, failures: row.failures }
 }
 
-/** False when the lease has ended and another sync has the plan. */
+/** Returns false when the lease has expired and another sync has taken it. */
 export async function saveRemoteId(
   db: Db,
   { appId: app, planId, id }: Lease,
@@ -124,7 +124,7 @@ export async function saveSuccess(
     where app_id = ${app} and plan_id = ${planId} and lease_id = ${id}`)
 }
 
-/** Ends the lease of a sync that failed. The last success stays what it was. */
+/** Ends the lease of a sync that failed. Keeps the time of the last success. */
 export async function saveFailure(
   db: Db,
   { appId: app, planId, id }: Lease,
@@ -148,7 +148,7 @@ interface StateRow {
   sync_error: string | null
 }
 
-/** The states of the app's plans by their ids; a plan that was never synced has none. */
+/** Returns the states of the app's plans by their ids. Omits plans that were never synced. */
 export async function findStates(db: Db, app: AppId): Promise<Map<string, SyncState>> {
   const rows = await many<StateRow>(
     db,
@@ -169,14 +169,14 @@ export async function findStates(db: Db, app: AppId): Promise<Map<string, SyncSt
   )
 }
 
-/** A plan that the metering backend has, with the name of the newest version there. */
+/** A plan in the metering backend, with the id of its newest version there. */
 export interface Remote {
   readonly planId: string
   readonly openmeterPlanId: string
   readonly clientId: string
 }
 
-/** Of these plans those that the backend has. */
+/** Returns those of these plans that the backend has. */
 export async function findRemotes(
   db: Db,
   app: AppId,
@@ -193,7 +193,7 @@ export async function findRemotes(
   )
 }
 
-/** The subscription that holds a user's slot, and the user's name. */
+/** The subscription in a user's slot, and the user's external id. */
 export interface Subscribed {
   readonly clientId: string
   readonly externalUserId: string
@@ -201,7 +201,7 @@ export interface Subscribed {
   readonly planId: string
 }
 
-/** Returns null for a user without a subscription, and in a deleted app. */
+/** Returns null for a user without a subscription, or in a deleted app. */
 export const findSubscribed = (
   db: Db,
   user: { readonly appId: AppId; readonly userId: UserId },
@@ -218,7 +218,7 @@ export const findSubscribed = (
     where s.app_id = ${user.appId} and s.user_id = ${user.userId}`,
   )
 
-/** A text that differs from every earlier one once a state of the app has changed. */
+/** Text that differs after every change of the app's states. */
 export async function statesVersion(db: Db, app: AppId): Promise<string> {
   const { version } = await one<{ version: string | null }>(
     db,
@@ -231,8 +231,9 @@ export async function statesVersion(db: Db, app: AppId): Promise<string> {
 }
 
 /**
- * Plans whose sync is due: they are sold, or the backend may have something of them; and their sync failed and may be
- * repeated, or they have changed, or were never synced, or their app was deleted. What fails is not due at once.
+ * Returns plans to sync: plans that are sold or may exist in the backend, if a retry is due, they
+ * changed, they were never synced, or their app was deleted. A plan that just failed is not due at
+ * once.
  */
 export async function findDue(db: Db, at: Date, limit: number): Promise<PlanRef[]> {
   const rows = await many<{ app_id: string; plan_id: string }>(

@@ -4,7 +4,7 @@ import { backendKeyOf } from './backend-plan.ts'
 import type { PlanSync } from './service.ts'
 import { findSubscribed } from './store.ts'
 
-/** Reads which plan the metering backend is to have a user on. */
+/** Reads the plan that a user should have in the metering backend. */
 export function createFindSubscriber({
   pool,
   sync,
