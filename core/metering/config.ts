@@ -8,17 +8,22 @@ export interface KafkaConfig {
   readonly brokers: readonly string[]
   readonly topic: string
   readonly group: string
-  /** Null: in the clear. `ca` is the text of the authorities to trust in place of the public ones. */
+  /** Null for a plain-text connection. `ca` is PEM text that replaces the public authorities. */
   readonly tls: { readonly ca: string | null } | null
   readonly sasl: { readonly username: string; readonly password: string } | null
-  /** How long a collector that died keeps its partitions from the others, and from its successor. */
+  /**
+   * How long a dead collector keeps its partitions: no other collector, nor its own restart, gets
+   * them before.
+   */
   readonly sessionSeconds: number
 }
 
 export interface MeteringConfig {
-  /** How tickets reach the deployment, whichever of its processes collects them (docs/decisions/46.md). */
+  /**
+   * How tickets reach the deployment, even if another process collects them (docs/decisions/46.md).
+   */
   readonly mode: 'stream' | 'direct'
-  /** Null: events come by direct mode only. */
+  /** Null if events arrive only by direct calls. */
   readonly kafka: KafkaConfig | null
   readonly rates: {
     readonly fixed: EthRate | null
@@ -26,19 +31,22 @@ export interface MeteringConfig {
     readonly pollSeconds: number
     readonly maxAgeSeconds: number
     readonly manualMaxAgeSeconds: number
-    /** For bounds: an older one serves so long, raised by so much. */
+    /**
+     * Beyond its maximum age, a rate still serves for bounds: for `graceSeconds`, raised by
+     * `marginPercent`.
+     */
     readonly graceSeconds: number
     readonly marginPercent: number
   }
   readonly tickets: SigningLimits
-  /** How long a ticket may be missing from its session before it is lost. */
+  /** How long a ticket may be missing from its session before it counts as lost. */
   readonly lossGraceSeconds: number
 }
 
 const defaultRateUrls =
   'https://api.coinbase.com/v2/prices/ETH-USD/spot,https://api.kraken.com/0/public/Ticker?pair=ETHUSD'
 
-/** Declares and reads the settings of metering. */
+/** Declares and reads the metering settings. */
 export function readMeteringConfig(env: EnvReader): MeteringConfig {
   const kafka = readKafka(env)
   const collector = env.choice('COLLECTOR', {
@@ -55,7 +63,7 @@ export function readMeteringConfig(env: EnvReader): MeteringConfig {
   }
 }
 
-/** The same for a process that does nothing but collect. */
+/** Reads the same settings for a process that only collects. Requires Kafka. */
 export function readCollectingConfig(env: EnvReader): MeteringConfig {
   const kafka = readKafka(env)
   if (kafka === null)

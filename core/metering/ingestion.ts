@@ -37,7 +37,7 @@ export interface IngestionDeps {
 const directSource = 'direct'
 const directAttempts = 4
 
-/** Both ways in for the signer's events: the stream, by a collector, and direct calls. */
+/** Both inputs for the signer's events: the stream, read by a collector, and direct calls. */
 export function createIngestion(deps: IngestionDeps) {
   const { pool, now, log, config, lean } = deps
   const stopping = new AbortController()
@@ -62,7 +62,10 @@ export function createIngestion(deps: IngestionDeps) {
       ahead: lean ? 1 : 2,
     })
 
-  /** Direct mode: when this returns, each envelope has one of the four outcomes. Throws while the database is away. */
+  /**
+   * Direct mode: when this returns, each envelope has one of the four outcomes. Throws if the
+   * database is unavailable.
+   */
   async function ingestEvents(envelopes: readonly Buffer[]): Promise<positions.OutcomeCounts> {
     if (envelopes.length === 0) return positions.sumCounts([])
     const producedAtMs = now().getTime()
@@ -82,10 +85,10 @@ export function createIngestion(deps: IngestionDeps) {
     }
   }
 
-  /** Collects from the stream, where there is one, from now on. */
+  /** Starts to collect from the stream, if there is one. */
   const start = (): void => collector?.start()
 
-  /** Lets what is being written finish. */
+  /** Stops after the current writes finish. */
   async function stop(): Promise<void> {
     stopping.abort()
     await collector?.stop()
@@ -97,13 +100,13 @@ export function createIngestion(deps: IngestionDeps) {
     start,
     stop,
     lagSeconds: (): number => collector?.lagSeconds() ?? 0,
-    /** Whether the event stream flows; undefined where there is none. */
+    /** Whether the event stream is connected; undefined without a stream. */
     isConnected: (): boolean | undefined => collector?.connected(),
     streams: () => positions.streams(pool),
   }
 }
 
-// Kafka's library takes 50 MB of memory: it is loaded only by a service that uses it.
+// Kafka's library takes 50 MB of memory, so it is loaded only by a service that uses it.
 function kafkaSource(config: KafkaConfig, { pool, log, lean }: IngestionDeps): EventSource {
   const source = import('./collector/kafka.ts').then((kafka) =>
     kafka.createKafkaSource(config, {

@@ -4,14 +4,17 @@ import type { SettlementSums } from './ingest/charges.ts'
 import type { IngestedBatch } from './ingest/ingest.ts'
 import { eventOutcomes } from './ingest/position-store.ts'
 
-/** What is read when the metrics are scraped. Each may fail; the figure then stays as it was. */
+/** Figures read at each scrape. If a read fails, its gauge keeps the last value. */
 export interface MeteringFigures {
   readonly lagSeconds: () => number
   readonly unpriced: () => Promise<bigint>
   readonly rateAgeSeconds: () => Promise<number>
 }
 
-/** The metrics of ingest and pricing. Alerts watch the lag, the quarantine, unpriced tickets and the rate's age. */
+/**
+ * Metrics of ingest and pricing. Alerts watch the lag, the quarantine, unpriced tickets and the
+ * rate's age.
+ */
 export function createMeteringMetrics(registry: Metrics, figures: MeteringFigures) {
   createGauges(registry, figures)
   return createCounters(registry)
@@ -50,7 +53,7 @@ function createCounters(registry: Metrics) {
     registers,
   })
 
-  /** Counts a batch that was committed. */
+  /** Counts a committed batch. */
   function batch({ counts, quarantined: reasons }: IngestedBatch, seconds: number): void {
     batchDuration.observe(seconds)
     for (const outcome of eventOutcomes) events.inc({ outcome }, counts[outcome])
@@ -65,7 +68,7 @@ function createCounters(registry: Metrics) {
   }
 }
 
-/** Counts, after the commit, what tickets settled of the money that was held for their calls. */
+/** Counts, after the commit, the call holds that tickets settled. */
 function createSettlementMeter(registry: Metrics): (sums: SettlementSums) => void {
   const counter = (name: string, help: string): Counter =>
     new Counter({ name, help, registers: [registry] })

@@ -26,13 +26,13 @@ import { createMetering } from './service.ts'
 export interface MeteringOthers {
   readonly config: MeteringConfig
   readonly backend: BackendApi
-  /** Takes the cost of tickets from the balances of their users. */
+  /** Charges the cost of tickets to the users' balances. */
   readonly ledger: Periods & { readonly charge: Charge }
-  /** What versions of plans sell at. */
+  /** Reads the prices that plan versions sell at. */
   readonly plans: RatingPorts['plans']
-  /** The cuts of apps. */
+  /** Reads the platform's cuts per app. */
   readonly cuts: RatingPorts['cuts']
-  /** Finds the users whom tickets name, and provisions the unknown. */
+  /** Finds the users that tickets name, and provisions unknown ones. */
   readonly users: {
     readonly resolveSubjects: ResolveSubjects
     readonly refuseNewSubject: (user: NamedUser) => Promise<void>
@@ -65,13 +65,13 @@ export function createMeteringModule(platform: Platform, { backend, ...others }:
         now,
         ...config.rates,
       }),
-      /** How many tickets of a user wait for their price. */
+      /** Number of a user's tickets that wait for a price. */
       countUnpriced: createUnpricedCount(pool),
       manualIngest,
       signingLimits: config.tickets,
       conflictOnPoison,
       ticketRecords,
-      /** What the versions sell at that locked accounts are on. */
+      /** Reads the prices of the plan versions of locked accounts. */
       soldRates: metering.rating.running,
     },
     services: [

@@ -4,7 +4,10 @@ import { rebuildSessions } from './ingest/session-store.ts'
 import { pricesOf } from './rating/tariff.ts'
 import { restoreTickets, truncateMonth } from './ingest/store.ts'
 
-/** What the books do with metering's tables. Each function that writes does so in the caller's transaction. */
+/**
+ * Functions with which the books use metering's tables. Those that write use the caller's
+ * transaction.
+ */
 export const ticketRecords = {
   rebuildHours,
   rebuildSessions,

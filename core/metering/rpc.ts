@@ -7,7 +7,7 @@ import type { Metering } from './service.ts'
 import type { Rate } from './rates/store.ts'
 
 const maxEnvelopes = 1_000
-// Sidecars send 2 MiB at once, or one envelope, which may be as large.
+// Sidecars send up to 2 MiB at once, or a single envelope, which may also be that large.
 const messageMaxBytes = 4 * 1024 * 1024
 
 export function createMeteringRpc({ metering }: { metering: Metering }) {

@@ -37,15 +37,15 @@ export interface MeteringDeps {
   readonly plans: RatingPorts['plans']
   readonly cuts: RatingPorts['cuts']
   readonly users: { readonly resolveSubjects: ResolveSubjects }
-  /** Queues priced tickets for the metering backend, where there is one. */
+  /** Queues priced tickets for the metering backend, if there is one. */
   readonly emitter?: Emitter | undefined
-  /** Learns, after the commit and best effort, which users have nothing left. */
+  /** Receives, after the commit and best effort, the users whose balance is used up. */
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
   }
-  /** Prefers little memory to speed: for a process that only collects. */
+  /** Saves memory at the cost of speed, for a process that only collects. */
   readonly lean?: boolean
-  /** Replaces the stream of the configuration; for tests. */
+  /** Replaces the configured stream, for tests. */
   readonly eventSource?: EventSource
 }
 
@@ -57,9 +57,11 @@ const lossPauseMs = 60_000
 /**
  * Turns the signer's events into unique, priced, charged tickets. Its invariants:
  * 1. Every record of a stream has one of four outcomes; their counters add up to the offsets.
- * 2. An event id becomes at most one ticket, whoever delivers it and however often.
- * 3. A ticket's fee is the signer's wei, exactly; its cost is fixed once, by the newest rate at or before its time.
- * 4. `usage_hourly` and the ledger change in the transaction that writes or prices the tickets that they sum.
+ * 2. An event id becomes at most one ticket, however often and by whichever route it arrives.
+ * 3. A ticket's fee is exactly the signer's wei; its cost is fixed once, by the newest rate at or
+ *    before its time.
+ * 4. `usage_hourly` and the ledger change in the transaction that writes or prices the tickets that
+ *    they sum.
  */
 export function createMetering(deps: MeteringDeps) {
   const { pool, now, log } = deps
@@ -102,19 +104,22 @@ export function createMetering(deps: MeteringDeps) {
       )
   }
 
-  /** Records a rate by hand and prices, right after, the tickets that waited for it. */
+  /** Records a manual rate and then prices the tickets that waited for it. */
   async function recordRate(request: ManualRate): Promise<Rate> {
     const rate = await rates.record(request)
     loops.wake()
     return rate
   }
 
-  /** Ensures that tickets can be written and, when a source answers, that there is a rate; then runs by itself. */
+  /**
+   * Creates the partitions for tickets and observes a rate, if a source answers; then starts the
+   * loops.
+   */
   async function start(): Promise<void> {
     await partitions.prepare()
     const { fixed } = deps.config.rates
     if (fixed !== null) await ensureFixedRate(pool, fixed, now())
-    // Unpriced tickets are left to the pricing loop: with a million of them the start would take long.
+    // The pricing loop handles unpriced tickets: a million would delay the start.
     await rates
       .observe()
       .catch((error: unknown) => log.warn({ err: error }, 'no rate at the start'))
@@ -122,16 +127,19 @@ export function createMetering(deps: MeteringDeps) {
     ingestion.start()
   }
 
-  /** Lets what is being written finish. */
+  /** Stops after the current writes finish. */
   async function stop(): Promise<void> {
     await Promise.all([ingestion.stop(), loops.stop()])
   }
 
-  /** The rate that prices a ticket signed now; null when there is none. */
+  /** The rate that prices a ticket signed now; null without a usable one. */
   const usableRate = async (): Promise<EthRate | null> =>
     (await rates.usable())?.usdAttosPerEth ?? null
 
-  /** Whether tickets get a price, and whether the event stream, where there is one, flows. */
+  /**
+   * Whether a rate is available to price tickets, and whether the event stream, if there is one, is
+   * connected.
+   */
   async function ready(): Promise<Record<string, boolean>> {
     const events = ingestion.isConnected()
     const rate = await hasRate().catch(() => false)
@@ -180,7 +188,7 @@ const publishExhausted =
     }
   }
 
-/** Finds tickets that were lost, reports them and measures them. */
+/** Finds, reports and measures lost tickets. */
 function createLossKeeping({ pool, now, metrics, config }: MeteringDeps) {
   const meters = createLossMetrics(metrics)
   const reports = createLossReports({ pool, now })
@@ -191,7 +199,7 @@ function createLossKeeping({ pool, now, metrics, config }: MeteringDeps) {
     onLost: meters.newlyLost,
   })
 
-  /** Looks for losses once and updates the metrics. */
+  /** Runs one search for losses and updates the metrics. */
   async function watch(signal?: AbortSignal): Promise<void> {
     await watcher.round(signal)
     meters.figures(await reports.figures())
@@ -208,7 +216,7 @@ interface RateHooks {
   readonly onExhausted: (users: readonly UserId[]) => Promise<void>
 }
 
-/** Observes rates, and prices the tickets that came before theirs. */
+/** Observes rates, and prices tickets that arrived before their rate. */
 function createRateKeeping(
   { pool, now, log, config, ledger, emitter }: MeteringDeps,
   { rating, rateRejected, latePriced, settled, onExhausted }: RateHooks,
@@ -248,7 +256,7 @@ interface Upkeep extends ReturnType<typeof createRateKeeping> {
   readonly loss: ReturnType<typeof createLossKeeping>
 }
 
-/** Runs what metering does from time to time. */
+/** Runs metering's periodic tasks. */
 function createUpkeepLoops(
   { log, config }: MeteringDeps,
   { partitions, rates, pricing, loss }: Upkeep,
@@ -263,7 +271,7 @@ function createUpkeepLoops(
     loops = [
       startLoop({ name: 'pricing', log, pauseMs: pricingPauseMs, round: pricing.pass }),
       startLoop({ name: 'months', log, pauseMs: monthsPauseMs, round: partitions.prepare }),
-      // Often enough that a loss is known soon after its grace time.
+      // Short enough that a loss is found soon after its grace time.
       startLoop({
         name: 'loss',
         log,

@@ -4,15 +4,15 @@ import type { StreamRecord } from '../ingest/position-store.ts'
 export interface BatcherOptions {
   readonly maxRecords: number
   readonly maxBytes: number
-  /** How long the first record of a batch waits for others. */
+  /** How long the first record of a batch waits for more. */
   readonly lingerMs: number
-  /** Called when a whole batch is backlog. */
+  /** Called when the backlog fills a whole batch. */
   readonly onFull: () => void
-  /** Called when there is room again after `onFull`. */
+  /** Called after `onFull`, when there is room again. */
   readonly onRoom: () => void
 }
 
-/** Gathers records that come one by one into batches, and says when the stream must pause. */
+/** Gathers single records into batches, and signals when the stream must pause. */
 export function createBatcher({ maxRecords, maxBytes, lingerMs, onFull, onRoom }: BatcherOptions) {
   const backlog: StreamRecord[] = []
   let bytes = 0
@@ -37,7 +37,10 @@ export function createBatcher({ maxRecords, maxBytes, lingerMs, onFull, onRoom }
     if (backlog.length === 1 || isWhole()) signalChange()
   }
 
-  /** From now on `next` throws `error`. The backlog is dropped: the stream will deliver it again. */
+  /**
+   * Makes `next` throw `error` from now on. Drops the backlog, because the stream delivers it
+   * again.
+   */
   function fail(error: unknown): void {
     if (failures.length > 0) return
     failures.push(error)
@@ -45,7 +48,10 @@ export function createBatcher({ maxRecords, maxBytes, lingerMs, onFull, onRoom }
     signalChange()
   }
 
-  /** A batch of at least one record, as soon as it is whole or its first record has waited for `lingerMs`. */
+  /**
+   * Returns at least one record, as soon as the batch is whole or its first record has waited
+   * `lingerMs`.
+   */
   async function next(): Promise<StreamRecord[]> {
     while (backlog.length === 0 && failures.length === 0) await changed.promise
     const lingering = new AbortController()

@@ -7,16 +7,19 @@ import type { PipelinedWriter } from '../ingest/pipelined-writer.ts'
 import type { StreamRecord } from '../ingest/position-store.ts'
 import type { RetryingIngest } from '../ingest/retry.ts'
 
-/** Where events come from. The collector opens it again whenever a session fails. */
+/** A source of events. The collector reopens it whenever a session fails. */
 export interface EventSource {
   readonly name: string
   open(): Promise<EventSession>
 }
 
 export interface EventSession {
-  /** The next records, at least one, in order for each partition. Throws when the stream fails, and once closed. */
+  /**
+   * Returns the next records, at least one, in order per partition. Throws when the stream fails or
+   * is closed.
+   */
   next(): Promise<readonly StreamRecord[]>
-  /** Says that records are in the database. Best effort: the positions that count are in the database, too. */
+  /** Reports records as written. Best effort: the authoritative positions are in the database. */
   committed(records: readonly StreamRecord[]): void
   close(): Promise<void>
 }
@@ -27,11 +30,11 @@ export interface CollectorDeps {
   readonly prepare: (records: readonly StreamRecord[]) => Promise<PreparedBatch>
   readonly writer: PipelinedWriter
   readonly log: Log
-  /** How many batches are prepared while one is written. */
+  /** Number of batches prepared while one is written. */
   readonly ahead: number
 }
 
-/** A batch that was pulled off the stream and is being prepared. */
+/** A batch pulled from the stream, with its pending preparation. */
 interface PulledBatch {
   readonly records: readonly StreamRecord[]
   readonly prepared: Promise<PreparedBatch>
@@ -42,8 +45,9 @@ const repeatWarningMs = 60_000
 const firstPartSize = 5_000
 
 /**
- * Writes a stream to the database, batch by batch, and prepares the next batch while one is being written. Whatever
- * fails, it opens the source again at the position in the database: a batch is repeated, never skipped.
+ * Writes a stream to the database in batches, and prepares the next batch while one is written.
+ * After any failure it reopens the source at the position stored in the database, so a batch may
+ * repeat but is never skipped.
  */
 export function createCollector(deps: CollectorDeps) {
   const { source, retryingIngest, prepare, writer, log, ahead } = deps
@@ -59,14 +63,17 @@ export function createCollector(deps: CollectorDeps) {
     running = run()
   }
 
-  /** Lets the batch that is being written finish, and closes the source. */
+  /** Closes the source, after the current batch is written. */
   async function stop(): Promise<void> {
     stopping.abort()
     await session?.close().catch(() => {})
     await running
   }
 
-  /** Age of the oldest record that is pulled and not written; while the source is away, for how long it has been. */
+  /**
+   * Age of the oldest record that is pulled but not written. While disconnected without such a
+   * record, the time since the connection was lost.
+   */
   const lagSeconds = (): number => {
     const since = oldestMs ?? disconnectedMs
     return since === null ? 0 : Math.max(0, (Date.now() - since) / 1000)
@@ -101,7 +108,7 @@ export function createCollector(deps: CollectorDeps) {
     }
   }
 
-  // A broker that stays away gives the same reason with every try: one warning a minute is enough.
+  // An unavailable broker gives the same reason at every attempt: one warning a minute is enough.
   function warn(error: unknown, failures: number): void {
     const reason = messageOf(error)
     const isNew = reason !== lastWarning.reason || Date.now() - lastWarning.atMs >= repeatWarningMs
@@ -113,14 +120,14 @@ export function createCollector(deps: CollectorDeps) {
     log.debug({ err: error }, 'why the event stream broke off')
   }
 
-  /** Writes the batches of a session until it fails. */
+  /** Writes a session's batches until it fails. */
   async function consume(from: EventSession): Promise<never> {
     const puller = createPuller(from)
     const upcoming: Promise<PulledBatch>[] = []
     let last: Promise<unknown> = Promise.resolve()
     const pullNext = (): void => {
       const next = last.then(puller.next)
-      // A failure surfaces when its turn comes, after everything before it is written.
+      // The failure surfaces in its turn, after everything before it is written.
       next.catch(() => {})
       last = next
       upcoming.push(next)
@@ -145,14 +152,14 @@ export function createCollector(deps: CollectorDeps) {
     }
   }
 
-  /** Pulls batches off a session and begins to prepare each. */
+  /** Pulls batches from a session and starts to prepare each. */
   function createPuller(from: EventSession) {
     let unwritten = 0
     let rest: readonly StreamRecord[] = []
 
     async function next(): Promise<PulledBatch> {
       const pulled = rest.length > 0 ? rest : await from.next()
-      // With nothing else to write, the database would be idle until all of a large batch is prepared.
+      // Otherwise the database would be idle until the whole of a large batch is prepared.
       const isSplit = unwritten === 0 && pulled.length >= 2 * firstPartSize
       const records = isSplit ? pulled.slice(0, firstPartSize) : pulled
       rest = isSplit ? pulled.slice(firstPartSize) : []

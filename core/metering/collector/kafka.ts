@@ -14,7 +14,9 @@ import { maxBatch } from '../ingest/ingest.ts'
 import type { StreamRecord } from '../ingest/position-store.ts'
 import type { EventSession, EventSource } from './collector.ts'
 
-/** How far the stream was consumed. Postgres stores it in the transactions that write the records. */
+/**
+ * How far the stream is consumed. Postgres stores this in the transactions that write the records.
+ */
 export interface Positions {
   read(source: string): Promise<ReadonlyMap<number, bigint>>
   rewind(position: { source: string; partition: number; nextOffset: bigint }): Promise<void>
@@ -27,9 +29,9 @@ export interface KafkaDeps {
 }
 
 /**
- * Bounds the memory of a collector: at most one batch waits, two are prepared (a lean collector prepares one), of which
- * the first has started to be written, and one is being completed; a fetch brings a part of one. A message beyond a
- * bound comes alone.
+ * Bounds a collector's memory: at most one batch waits, two are prepared (one in a lean collector),
+ * the first already being written, and one is being completed; a fetch brings part of a
+ * batch. A message above a bound is delivered alone.
  */
 export interface KafkaBounds {
   readonly maxRecords: number
@@ -40,7 +42,10 @@ export interface KafkaBounds {
 
 const mib = 1024 * 1024
 
-/** The larger a batch, the less each event costs: a user's balance, hour and session are written once for the batch. */
+/**
+ * Large batches lower the cost per event: a user's balance, hour and session are written once per
+ * batch.
+ */
 export const roomy: KafkaBounds = {
   maxRecords: maxBatch,
   maxBatchBytes: 24 * mib,
@@ -48,7 +53,7 @@ export const roomy: KafkaBounds = {
   fetchPartitionBytes: mib,
 }
 
-/** For a process that only collects, of which many may run side by side. */
+/** Bounds for a process that only collects; many such processes may run in parallel. */
 export const lean: KafkaBounds = {
   maxRecords: 1_500,
   maxBatchBytes: 2 * mib,
@@ -63,7 +68,7 @@ const closeMs = 2_000
 
 type Stream = MessagesStream<Buffer, Buffer, Buffer, Buffer>
 
-/** The signer's topic, read by a consumer group that continues at the positions in Postgres. */
+/** Reads the signer's topic as a consumer group that continues at the positions in Postgres. */
 export function createKafkaSource(
   config: KafkaConfig,
   { positions, log, bounds = roomy }: KafkaDeps,
@@ -82,7 +87,8 @@ export function createKafkaSource(
   }
 
   async function openWith(consumer: Consumer): Promise<EventSession> {
-    // Without a listener an error event would end the process; every operation reports its own failure besides.
+    // Without a listener, an error event would end the process. Each operation also reports its own
+    // failure.
     let failed: (error: unknown) => void = (error) => log.debug({ err: error }, 'Kafka consumer')
     consumer.on('error', (error: Error) => failed(error))
     const source = await sourceOf(consumer)
@@ -107,8 +113,9 @@ export function createKafkaSource(
     }
   }
 
-  // A partition that comes from another collector continues where that one stopped. Records that are read twice are
-  // skipped by their position in the database; a new stream would make the whole group rebalance again.
+  // A partition taken over from another collector continues at that collector's position. Records
+  // read twice are skipped by their position in the database; a new stream would make the whole
+  // group rebalance again.
   async function catchUp(stream: Stream, source: string): Promise<void> {
     for (const [partition, offset] of await positions.read(source)) {
       const key = `${topic}:${partition}`
@@ -116,7 +123,8 @@ export function createKafkaSource(
     }
   }
 
-  // A topic that was deleted and made again starts at 0 again: its id tells the two apart.
+  // The topic id is part of the name, because a deleted and recreated topic starts at offset 0
+  // again.
   async function sourceOf(consumer: Consumer): Promise<string> {
     const find = () => consumer.metadata({ topics: [topic], forceUpdate: true })
     const metadata = await find().catch((error: unknown) => {
@@ -177,7 +185,8 @@ export function createKafkaSource(
   return { name: `kafka:${topic}`, open }
 }
 
-// The signer does not create its topic (docs/signer-protocol.md). -1 means the broker's own default.
+// The signer does not create its topic (docs/signer-protocol.md). -1 means the broker's own
+// default.
 async function createTopic(config: KafkaConfig): Promise<void> {
   const admin = new Admin(connectionOptions(config))
   ignoreLateErrors(admin.connections)
@@ -201,7 +210,7 @@ function feed(stream: Stream, source: string, { maxRecords, maxBatchBytes }: Kaf
       source,
       partition,
       offset,
-      // A tombstone reads as bytes that are not an event.
+      // A tombstone becomes empty bytes, which do not parse as an event.
       bytes: value ?? Buffer.alloc(0),
       producedAtMs: Number(timestamp),
     }),
@@ -211,8 +220,8 @@ function feed(stream: Stream, source: string, { maxRecords, maxBatchBytes }: Kaf
   return batcher
 }
 
-// The caller of a connection gets its first failure. A second one, which comes when a login is cut off, would have no
-// listener and end the process.
+// A caller receives a connection's first error. A second one, as when a login is cut off, would
+// have no listener and end the process.
 function ignoreLateErrors(pool: ConnectionPool): void {
   pool.on('connecting', ({ connection }) => void connection.on('error', () => {}))
 }
@@ -246,7 +255,8 @@ function connectionOptions(config: KafkaConfig): BaseOptions {
     ...(config.sasl && { sasl: { mechanism: 'PLAIN', ...config.sasl } }),
     ...(config.tls && {
       tls: { minVersion: 'TLSv1.2', ...(config.tls.ca !== null && { ca: config.tls.ca }) },
-      // A broker behind a balancer is found by its name; an address must not be sent as one (RFC 6066).
+      // Send the server name of a broker behind a load balancer, but never an IP address (RFC
+      // 6066).
       tlsServerName: config.brokers.every(
         (broker) => isIP(broker.replace(/:\d+$/, '').replace(/^\[|\]$/g, '')) === 0,
       ),
@@ -254,14 +264,14 @@ function connectionOptions(config: KafkaConfig): BaseOptions {
   }
 }
 
-// Each explanation of a failed connection names the setting to look at.
+// Each explanation names the setting to check.
 const trust =
   "its certificate is not signed by an authority that is trusted here; name the authority's file in KAFKA_CA_FILE"
 const login = 'it refuses KAFKA_USER with KAFKA_PASSWORD'
 const noTls = 'it does not speak TLS; KAFKA_TLS is on'
 const wantsTls = 'it wants TLS; KAFKA_TLS is off'
 
-/** Explanations by the code of an error, of the Kafka library, Node or OpenSSL. */
+/** Explanations by error code of the Kafka library, Node or OpenSSL. */
 const byCode: Readonly<Record<string, string>> = {
   SASL_AUTHENTICATION_FAILED: login,
   UNSUPPORTED_SASL_MECHANISM: 'it does not offer SASL/PLAIN',
@@ -281,7 +291,7 @@ const byCode: Readonly<Record<string, string>> = {
 const byMessage: readonly (readonly [RegExp, string])[] = [
   [/Broker requires TLS/, wantsTls],
   [/TLS handshake failed/, noTls],
-  // A broker that wants TLS or a login gives no other reason.
+  // A broker that requires TLS or a login gives no other reason.
   [
     /Connection closed/,
     'it closed the connection; where that lasts: does it want KAFKA_TLS=on, or KAFKA_USER?',
@@ -290,7 +300,10 @@ const byMessage: readonly (readonly [RegExp, string])[] = [
 
 const depthMax = 10
 
-/** One line about the deepest known cause of `error`, or its own first line. Never contains a credential. */
+/**
+ * Returns one line about the deepest known cause of `error`, else the first line of its message.
+ * Never contains a credential.
+ */
 function kafkaProblem(error: unknown): string {
   const chain = causesOf(error)
   const explanation = chain

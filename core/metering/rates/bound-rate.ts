@@ -2,19 +2,24 @@ import { type EthRate, divCeil, ethRate } from '../../lib/money.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import { type Rate, type RateAges, maxAgeOf } from './store.ts'
 
-/** The rate by which the most that a call can cost is computed (docs/escrow.md "Rates"). */
+/** The rate used to bound the cost of a call (docs/escrow.md "Rates"). */
 export interface BoundRate {
   readonly usdAttosPerEth: EthRate
   readonly observedAt: Date
-  /** True for an old observation with a margin. */
+  /** Whether this is an older observation, raised by the margin. */
   readonly isRaised: boolean
 }
 
 export interface BoundRateDeps extends RateAges {
-  /** The newest observation; null without one. Also one later than now: core's clock was set back since. */
+  /**
+   * The newest observation; null without one. May lie in the future if core's clock was set back.
+   */
   readonly findRate: () => Promise<Pick<Rate, 'usdAttosPerEth' | 'observedAt' | 'source'> | null>
   readonly now: Now
-  /** So much is added to an older one, which then serves for so long. */
+  /**
+   * Percent added to an observation past its maximum age, which then serves for `graceSeconds`
+   * more.
+   */
   readonly marginPercent: number
   readonly graceSeconds: number
 }
@@ -22,8 +27,8 @@ export interface BoundRateDeps extends RateAges {
 const cacheMs = 1_000
 
 /**
- * Returns a function to the newest observation that prices tickets, else to the last one with the margin, else to null. Its
- * answers are a second old at most.
+ * Returns a function that returns the newest observation if it still prices tickets; else the same,
+ * raised by the margin, within its grace time; else null. Results are cached for one second.
  */
 export function createBoundRate({
   findRate,
@@ -54,7 +59,8 @@ export function createBoundRate({
     if (cached && age >= 0 && age < cacheMs) return cached.rate
     const rate = read(at)
     cached = { at: at.getTime(), rate }
-    // The first rate counts at once: without one nobody may spend.
+    // Do not cache null or a failure: without a rate users cannot spend, so the first one counts at
+    // once.
     const forget = (): void => {
       if (cached?.rate === rate) cached = null
     }

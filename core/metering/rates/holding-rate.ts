@@ -2,13 +2,16 @@ import { type EthRate, divCeil, ethRate } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
 import { newestRate } from './store.ts'
 
-/** At this rate a ticket without a price holds money until it has one: the newest observation, raised by the margin. */
+/**
+ * The rate at which a ticket without a price holds money: the newest observation, raised by the
+ * margin.
+ */
 export type HoldingRate = (db: Db) => Promise<EthRate>
 
-/** Holds nothing: no rate was ever observed. */
+/** Holds nothing, because no rate was ever observed. */
 export const noRate = ethRate(0n)
 
-/** A `HoldingRate` with this margin in percent. */
+/** Returns a `HoldingRate` with this margin in percent. */
 export const createHoldingRate =
   (marginPercent: number): HoldingRate =>
   async (db) => {

@@ -10,16 +10,16 @@ import {
   ratesAt,
 } from './store.ts'
 
-/** The rate of each instant; null where a ticket has to wait for one (decision 31). */
+/** Returns the rate of each instant; null where a ticket must wait for one (decision 31). */
 export type RateLookup = (db: Db, instants: readonly Micros[]) => Promise<(Rate | null)[]>
 
 export interface RateLookupOptions extends RateAges {
-  /** RATE_FIXED: prices the instants that no observation prices, however long ago. */
+  /** RATE_FIXED: prices instants of any age that no observation prices. */
   readonly fixed: EthRate | null
   readonly now: Now
 }
 
-/** A `RateLookup` by observations, then by the fixed rate. */
+/** Returns a `RateLookup` that uses observations first, then the fixed rate. */
 export function createRateLookup({ fixed, now, ...ages }: RateLookupOptions): RateLookup {
   return async (db, instants) => {
     const observed = await ratesAt(db, instants, ages)
@@ -31,13 +31,13 @@ export function createRateLookup({ fixed, now, ...ages }: RateLookupOptions): Ra
 
 const forever = 200 * 365 * 86_400
 
-/** The ages up to which an observation serves a ticket that waits: without a bound where there is a fixed rate. */
+/** Maximum ages of observations for waiting tickets: unlimited if there is a fixed rate. */
 export const waitingAges = ({ fixed, ...ages }: Omit<RateLookupOptions, 'now'>): RateAges =>
   fixed === null ? ages : { maxAgeSeconds: forever, manualMaxAgeSeconds: forever }
 
 /**
- * Records the fixed rate as an observation of 1970, which is before every ticket. The caller may be inside a transaction
- * that does not commit, so its id is looked up each time.
+ * Records the fixed rate as an observation of 1970, which is before every ticket. Looks its id up
+ * each time, because the caller's transaction may roll back.
  */
 export async function ensureFixedRate(db: Db, fixed: EthRate, at: Date): Promise<Rate> {
   const rate: ObservedRate = {

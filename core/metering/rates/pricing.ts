@@ -35,19 +35,22 @@ export interface PricingDeps {
   readonly charge: Charge
   readonly findRates: RateLookup
   readonly rating: Rating
-  /** How old an observation may be that serves a ticket that waits. */
+  /** Maximum ages of observations that price waiting tickets. */
   readonly waitingAges: store.RateAges
-  /** Called, in the transaction, with the tickets that have got their price. */
+  /** Called, in the transaction, with the newly priced tickets. */
   readonly emit?: EmitPriced | undefined
   readonly onPriced: (count: number, settlement: SettlementSums | null) => void
   readonly onExhausted: (users: readonly UserId[]) => Promise<void>
 }
 
 const batchSize = 1_000
-/** Ids are drawn before the commit, so a slow observation may appear with an id below newer ones. */
+/**
+ * Number of ids to read again: ids are assigned before the commit, so a slow observation may appear
+ * with an id below newer ones.
+ */
 const lateObservations = 100n
 
-/** Prices tickets that arrived before their rate was known: each by the rate of its own time, and only once. */
+/** Prices tickets that arrived before their rate: each once, by the rate of its own time. */
 export function createPricing({
   pool,
   now,
@@ -63,7 +66,10 @@ export function createPricing({
   let newestSeen = 0n
   const isNew = createThrottle(now, 3_600_000)
 
-  /** Prices all that observations since the last pass allow; the first pass goes by all observations. */
+  /**
+   * Prices the tickets that observations since the last pass allow; the first pass uses all
+   * observations.
+   */
   async function pass(signal?: AbortSignal): Promise<number> {
     const span = await store.pricedSpan(pool, newestSeen - lateObservations, waitingAges)
     if (!span) return 0
@@ -75,7 +81,7 @@ export function createPricing({
       if (locked < batchSize) break
       if (signal?.aborted) return total
     }
-    // Observations that a skipped ticket may still need are read again.
+    // Read observations again if a skipped ticket may still need them.
     if (skipped.size === 0) newestSeen = span.newestId
     return total
   }
@@ -105,7 +111,10 @@ export function createPricing({
     })
   }
 
-  /** Prices what it can of tickets that the database refused as a whole. Apps of the others are skipped from then on. */
+  /**
+   * Prices tickets in parts after the database rejected them as a whole. Apps of rejected parts are
+   * skipped for the rest of the pass.
+   */
   function priceInParts(span: store.Window, skipped: Set<AppId>): Promise<PricedBatch> {
     return inBatch(span, skipped, async (db, waiting, knownAt) => {
       const tickets = waiting
@@ -179,7 +188,7 @@ export function createPricing({
     return { count: sold.length, ...result }
   }
 
-  /** Those whose rate is known. */
+  /** Returns the tickets with a known rate. */
   async function withPrices(db: Db, waiting: readonly store.WaitingTicket[]): Promise<Priced[]> {
     const rates = await findRates(
       db,
@@ -199,7 +208,7 @@ interface PricedPart extends ChargeResult {
 }
 
 interface PricedBatch {
-  /** Tickets that were looked at. */
+  /** Number of tickets that were locked, priced or not. */
   readonly locked: number
   readonly parts: readonly PricedPart[]
 }
@@ -231,7 +240,7 @@ const toHashed = ({ sale: { termsId }, ...ticket }: Sold): HashedTicket => ({
   sale: { ...ticket, termsId },
 })
 
-/** The hash of the tickets of each user. */
+/** Returns a function that hashes each user's tickets. */
 function hashOf(priced: readonly Sold[]) {
   const byUser = Map.groupBy(priced, ({ userId }) => userId)
   return (user: UserId): string | null => {
@@ -240,7 +249,7 @@ function hashOf(priced: readonly Sold[]) {
   }
 }
 
-/** What they held until now goes when they are charged. */
+/** Lists the holds of the users' tickets, which end when the tickets are charged. */
 const settlingOf =
   (priced: readonly Sold[]): ListSettling =>
   (users) => {

@@ -11,10 +11,10 @@ export interface RatesDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
-  /** Read in order until one gives a usable rate. */
+  /** Read in order until one returns a usable rate. */
   readonly sources: readonly RateSource[]
   readonly ages: RateAges
-  /** How old a ticket may be (TICKET_MAX_AGE_DAYS). */
+  /** Maximum age of a ticket when it arrives (TICKET_MAX_AGE_DAYS). */
   readonly maxTicketDays: number
   readonly onRejected: (why: 'unusable' | 'jump') => void
 }
@@ -25,10 +25,10 @@ export interface ManualRate {
   readonly observedAt?: string | undefined
 }
 
-/** A ticket that was taken at the last moment can be priced by hand for so long. */
+/** Days in which a ticket of the maximum age can still be priced by hand. */
 const daysToPrice = 35
 
-/** Observations of the price of one ETH: append-only, each valid from its instant on (decision 31). */
+/** Observations of the price of one ETH: append-only, each valid from its instant (decision 31). */
 export function createRates({
   pool,
   now,
@@ -42,14 +42,14 @@ export function createRates({
   const isDue = createThrottle(now, 3_600_000)
   let unconfirmed: EthRate | null = null
 
-  /** The newest observation, if it may still price a ticket signed now. */
+  /** The newest observation, if it still prices a ticket signed now. */
   async function usable(): Promise<Rate | null> {
     const at = now()
     const rate = await rateAt(pool, at)
     return rate && rate.observedAt >= addSeconds(at, -maxAgeOf(rate.source, ages)) ? rate : null
   }
 
-  /** Reads the sources and records the first usable rate; null when there is none. */
+  /** Reads the sources and records the first usable rate; null without one. */
   async function observe(): Promise<Rate | null> {
     const last = await usable()
     const observed = await readSources(last)
@@ -99,8 +99,9 @@ export function createRates({
   const confirms = (rate: EthRate): boolean => unconfirmed !== null && !isJump(unconfirmed, rate)
 
   /**
-   * An operator's own observation, valid from `observedAt` (ISO 8601, now when absent) on. REQUEST_INVALID unless the
-   * rate is a positive decimal and the instant neither in the future nor further back than any ticket that waits.
+   * Records an operator's observation, valid from `observedAt` (ISO 8601, default now). Throws
+   * REQUEST_INVALID unless the rate is a positive decimal and the instant is neither in the future
+   * nor older than any waiting ticket may be.
    */
   async function record({ usdPerEth, source, observedAt }: ManualRate): Promise<Rate> {
     const rate = parseRate(usdPerEth)
@@ -109,7 +110,7 @@ export function createRates({
         'REQUEST_INVALID',
         'usdPerEth must be a positive decimal of USD for one ETH',
       )
-    // Says where the rate comes from.
+    // Free text that names the origin of the rate.
     const name = parseReadable(source, { field: 'source' })
     const at = observedAt === undefined ? now() : instantOf(observedAt)
     return insertRate(
@@ -140,7 +141,7 @@ export function createRates({
 
 export type Rates = ReturnType<typeof createRates>
 
-/** True when `to` differs from `from` by more than half of it. */
+/** Returns true if `to` differs from `from` by more than half of `from`. */
 function isJump(from: EthRate, to: EthRate): boolean {
   const distance = from > to ? from - to : to - from
   return distance * 2n > from

@@ -2,30 +2,33 @@ import { fetchText } from '../../lib/text/fetch.ts'
 import { type EthRate, ethRate, parseDecimal18 } from '../../lib/money.ts'
 import { type Json, isNumber, isObject, readExactJson } from '../../lib/exact-json.ts'
 
-/** A source of the price of one ETH. `read` throws with a reason when there is no usable answer. */
+/** A source of the price of one ETH. `read` throws, with a reason, without a usable price. */
 export interface RateSource {
   readonly name: string
   read(): Promise<EthRate>
 }
 
 const bounds = { timeoutMs: 3_000, maxBytes: 64 * 1024 }
-/** A source that answers more than ten million dollars is broken; the bound also keeps every cost within its column. */
+/**
+ * Rejects a broken source that reports more than ten million dollars. The bound also keeps every
+ * cost within its column.
+ */
 const highestRate = 10n ** 25n
 
-/** A positive rate up to `highestRate`; null for anything else. */
+/** Parses a positive rate up to `highestRate`; null for anything else. */
 export function parseRate(text: string): EthRate | null {
   const [whole = '', fraction = ''] = text.split('.')
   const attos = parseDecimal18(fraction === '' ? text : `${whole}.${fraction.slice(0, 18)}`)
   return attos === null || attos <= 0n || attos > highestRate ? null : ethRate(attos)
 }
 
-/** Always the same rate: for tests and demonstrations (`RATE_FIXED`). */
+/** Always returns the same rate, for tests and demonstrations (`RATE_FIXED`). */
 export const fixedRateSource = (rate: EthRate): RateSource => ({
   name: 'fixed',
   read: async () => rate,
 })
 
-/** Reads `url`, whose answer may have the shape of Coinbase, of Kraken, or `{"price": ...}`. */
+/** Reads `url`. Accepts the response formats of Coinbase and Kraken, and `{"price": ...}`. */
 export function httpRateSource(url: string): RateSource {
   const name = new URL(url).host
   return { name, read: async () => rateOf(await fetchText(url, bounds)) }
@@ -53,7 +56,8 @@ function priceOf(answer: Json): Json | undefined {
 
 const isDollars = (data: Json): boolean => (member(data, 'currency') ?? 'USD') === 'USD'
 
-// {"error":[],"result":{"XETHZUSD":{"c":["3012.34","0.01"]}}}: `c` is the last trade, its price first.
+// {"error":[],"result":{"XETHZUSD":{"c":["3012.34","0.01"]}}}: `c` is the last trade; its first
+// item is the price.
 function krakenPrice(answer: Json): Json | undefined {
   const result = member(answer, 'result')
   if (!isObject(result) || result.size !== 1) return undefined

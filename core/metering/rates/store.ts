@@ -30,7 +30,7 @@ const fromRow = (row: RateRow): Rate => ({
   observedAt: row.observed_at,
 })
 
-/** Records an observation at `at`; it was made then, or at `observedAt` before. */
+/** Records an observation at `at`. `observedAt` is when it was made, if earlier. */
 export async function insertRate(
   db: Db,
   rate: NewRate,
@@ -47,22 +47,22 @@ export async function insertRate(
   )
 }
 
-/** How old an observation may be at the time of the ticket that it prices, by its source. */
+/** Maximum age of an observation, by its source, at the time of the ticket that it prices. */
 export interface RateAges {
   readonly maxAgeSeconds: number
-  /** For rates that an operator recorded. */
+  /** For rates recorded by an operator. */
   readonly manualMaxAgeSeconds: number
 }
 
 export const manualPrefix = 'manual:'
 
-/** The age up to which an observation of this source prices tickets. */
+/** Returns the age up to which an observation from this source prices tickets. */
 export const maxAgeOf = (
   source: string,
   { maxAgeSeconds, manualMaxAgeSeconds }: RateAges,
 ): number => (source.startsWith(manualPrefix) ? manualMaxAgeSeconds : maxAgeSeconds)
 
-/** The newest observation at or before `at`. */
+/** Returns the newest observation at or before `at`. */
 export async function rateAt(db: Db, at: Date): Promise<Rate | null> {
   const row = await maybeOne<RateRow>(
     db,
@@ -76,7 +76,7 @@ export async function rateAt(db: Db, at: Date): Promise<Rate | null> {
   return row && fromRow(row)
 }
 
-/** The newest observation, however old. */
+/** Returns the newest observation of any age. */
 export async function newestRate(db: Db): Promise<Rate | null> {
   const row = await maybeOne<RateRow>(
     db,
@@ -89,15 +89,17 @@ export async function newestRate(db: Db): Promise<Rate | null> {
   return row && fromRow(row)
 }
 
-// A batch spans seconds, or months when a topic is read from its start; there is a rate about every 30 seconds.
+// A batch spans seconds, or months if a topic is read from its start. There is a rate about every
+// 30 seconds.
 const maxRead = 20_000
 
 /** Microseconds since 1970, the resolution of timestamptz. */
 export type Micros = number
 
 /**
- * The rate of each instant: the newest observation at or before it; null where there is none, or it is too old (decision
- * 31). Reads the table each time: what another process recorded counts at once.
+ * Returns the rate of each instant: the newest observation at or before it; null if it is missing
+ * or too old (decision 31). Reads the table each time, so that another process's observation counts
+ * at once.
  */
 export async function ratesAt(
   db: Db,
@@ -146,7 +148,10 @@ interface Observed {
   readonly rate: Rate
 }
 
-/** The observations from `from` to `to`, after the newest one before them, which may be manual and then serves longer. */
+/**
+ * Returns the observations from `from` to `to`, and the newest one before `from`: if manual, it may
+ * still serve.
+ */
 async function ratesFrom(db: Db, from: Micros, to: Micros): Promise<Observed[]> {
   const rows = await many<RateRow & { micros: bigint }>(
     db,
@@ -170,7 +175,7 @@ async function ratesFrom(db: Db, from: Micros, to: Micros): Promise<Observed[]> 
   return rows.map((row) => ({ micros: Number(row.micros), rate: fromRow(row) }))
 }
 
-/** The last of `observed`, which is in order, that is not after `at`. */
+/** Returns the last of `observed`, which must be in order, at or before `at`. */
 function newestAt(observed: readonly Observed[], at: Micros): Observed | null {
   let low = 0
   let high = observed.length
@@ -182,7 +187,7 @@ function newestAt(observed: readonly Observed[], at: Micros): Observed | null {
   return observed[low - 1] ?? null
 }
 
-/** An observation in an exchangeable form: the instant is ISO 8601 with microseconds. */
+/** An observation that can be exported. `observedAt` is ISO 8601 with microseconds. */
 export interface ObservedRate {
   readonly usdAttosPerEth: EthRate
   readonly source: string
@@ -192,7 +197,7 @@ export interface ObservedRate {
 const factsOf = ({ usdAttosPerEth, source, observedAt }: ObservedRate): string =>
   `${usdAttosPerEth} ${observedAt} ${source}`
 
-/** Records, at `at`, observations that are missing; returns a function from an observation to its id. */
+/** Records missing observations at `at`; returns a function from an observation to its id. */
 export async function ensureRates(
   db: Db,
   rates: readonly ObservedRate[],
@@ -238,17 +243,17 @@ export interface WaitingTicket {
   readonly appId: AppId
   readonly userId: UserId
   readonly eventId: string
-  /** ISO 8601 UTC with microseconds: exactly what the key holds. */
+  /** ISO 8601 UTC with microseconds, exactly as stored in the primary key. */
   readonly signedAt: string
   readonly signedAtMicros: number
-  /** By how many milliseconds the clock of its app, which dates it, was ahead. */
+  /** Milliseconds by which the app's clock, which dates the ticket, was ahead. */
   readonly aheadMs: number
   readonly sessionId: string
   readonly sequence: bigint
   readonly pipeline: string
   readonly modelId: string
   readonly fee: Wei
-  /** 16 bytes each: its key in `envelopes`, and its event's digest. */
+  /** Key in `envelopes` and digest of the event, 16 bytes each. */
   readonly key: Buffer
   readonly digest: Buffer
 }
@@ -259,7 +264,10 @@ export interface Window {
   readonly newestId: bigint
 }
 
-/** The span of time that observations numbered above `afterId` can price; null when there are none. */
+/**
+ * Returns the time span that observations with ids above `afterId` can price; null without such
+ * observations.
+ */
 export async function pricedSpan(
   db: Db,
   afterId: bigint,
@@ -281,8 +289,8 @@ export async function pricedSpan(
 }
 
 /**
- * Locks waiting tickets of the span that have a rate, oldest first, without those of the apps in `skipped`; leaves out
- * what another process is pricing.
+ * Locks waiting tickets of the span that have a rate, oldest first. Excludes apps in `skipped` and
+ * tickets that another process is pricing (`skip locked`).
  */
 export async function lockWaiting(
   db: Db,
@@ -355,10 +363,10 @@ export async function lockWaiting(
   }))
 }
 
-// Beyond this many the exact number says nothing more.
+// The exact number does not matter beyond this.
 const countBound = 1_000_000
 
-/** How many tickets wait for a rate. Bounded at a million. */
+/** Counts the tickets that wait for a rate, up to a million. */
 export async function countUnpriced(db: Db): Promise<bigint> {
   const row = await one<{ count: bigint }>(
     db,
@@ -369,7 +377,10 @@ export async function countUnpriced(db: Db): Promise<bigint> {
   return row.count
 }
 
-/** When the oldest ticket that waits for a rate was signed, by the signer's clock; null when none waits. */
+/**
+ * Returns the signing time, by the signer's clock, of the oldest ticket that waits for a rate; null
+ * without one.
+ */
 export async function oldestUnpriced(db: Db): Promise<Date | null> {
   const row = await maybeOne<{ signed_at: Date }>(
     db,
@@ -384,8 +395,8 @@ export async function oldestUnpriced(db: Db): Promise<Date | null> {
 }
 
 /**
- * How many tickets of each user wait for a rate; a user without one is left out. Costs the same however many tickets a
- * user has. Bounded at a million for each.
+ * Counts each user's tickets that wait for a rate, up to a million each. Omits users without any.
+ * The cost does not depend on the number of a user's tickets.
  */
 export async function countUnpricedOf(
   db: Db,

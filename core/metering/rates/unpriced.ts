@@ -3,7 +3,7 @@ import type { Pool } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import { countUnpricedOf } from './store.ts'
 
-/** How many tickets of a user wait for their price: one look-up for all who ask at the same time. */
+/** Counts a user's tickets that wait for a price. Concurrent calls share one query. */
 export const createUnpricedCount = (pool: Pool) =>
   createBatchLoader(
     async (users: readonly { readonly appId: AppId; readonly userId: UserId }[]) => {

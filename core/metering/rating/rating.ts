@@ -8,9 +8,12 @@ import type { CutAt, FeatureName, RatingPorts } from './port.ts'
 import { type Sale, type Tariff, networkTariff } from './tariff.ts'
 import { type SoldTerms, type Timeline, type User, createTimelines, termsAt } from './timelines.ts'
 
-/** Decides what tickets sell for: by the version of its plan that a user was on when a ticket was signed. */
+/** Prices tickets by the plan version that the user had at signing. */
 
-/** Users have entered a period since their tickets were rated. Nothing was charged: rate them again. */
+/**
+ * Thrown if users entered a period after their tickets were rated. Nothing was charged; rate them
+ * again.
+ */
 export class StaleRating extends Error {
   readonly users: readonly UserId[]
 
@@ -20,36 +23,38 @@ export class StaleRating extends Error {
   }
 }
 
-/** A user's account as the ledger has locked it. */
+/** A user's account, locked by the ledger. */
 interface LockedAccount {
   readonly userId: UserId
   readonly periodStart: Date
 }
 
-/** Throws StaleRating where an account is in another period than the one that its tickets were rated by as the last. */
+/**
+ * Throws StaleRating if an account is in a later period than the last one used to rate its tickets.
+ */
 export type ConfirmPeriods = (accounts: readonly LockedAccount[]) => void
 
-/** Confirms tickets whose prices were fixed elsewhere: by no period of here. */
+/** Accepts any period, for tickets with prices fixed elsewhere. */
 export const noPeriods: ConfirmPeriods = () => {}
 
-/** How tickets are sold. */
+/** Sales of tickets, and a check that they are still valid. */
 export interface RatedTickets {
   /** In the order of the tickets. */
   readonly sales: readonly Sale[]
   readonly confirm: ConfirmPeriods
 }
 
-/** A ticket that is rated by itself. */
+/** A ticket that is rated on its own. */
 export interface RatedTicket extends Subject, FeatureName {
   /** By the clock of its app. */
   readonly signedMs: number
-  /** By how many milliseconds that was ahead. */
+  /** Milliseconds by which that clock was ahead. */
   readonly aheadMs: number
 }
 
 export interface BatchTickets {
   readonly batch: ParsedBatch
-  /** Of known users, grouped by user. */
+  /** Places of tickets of known users, grouped by user. */
   readonly places: Uint32Array
 }
 
@@ -59,8 +64,8 @@ export function createRating({ pool, ledger, plans, cuts, clocks = realTime }: R
   const timelines = createTimelines({ pool, ledger, plans, clocks })
 
   /**
-   * Rates the tickets of a batch by what is known of their users; `confirm` tells, when they are charged, whether that
-   * is still so.
+   * Rates a batch's tickets by the cached periods of their users. `confirm` checks at charging that
+   * these are still current.
    */
   async function rateBatch(tickets: BatchTickets, at: Date): Promise<RatedTickets> {
     const users = usersOf(tickets)
@@ -69,7 +74,7 @@ export function createRating({ pool, ledger, plans, cuts, clocks = realTime }: R
     return rateColumns(pool, tickets, { timelines: known, cutAt })
   }
 
-  /** Rates the tickets of a batch under locks on the accounts of their users. */
+  /** Rates a batch's tickets under locks on their users' accounts. */
   async function rateLocked(db: Db, tickets: BatchTickets, at: Date): Promise<RatedTickets> {
     const users = usersOf(tickets)
     const known = await timelines.locked(db, users, at)
@@ -97,7 +102,10 @@ export function createRating({ pool, ledger, plans, cuts, clocks = realTime }: R
     return { sales, confirm: confirmWith(facts.timelines) }
   }
 
-  /** Rates tickets one by one, with the cuts up to `knownAt`. With `isLocked` under locks on their users' accounts. */
+  /**
+   * Rates tickets one by one, with cuts known at `knownAt`. If `isLocked`, locks the users'
+   * accounts first.
+   */
   async function rateTickets(
     db: Db,
     tickets: readonly RatedTicket[],
@@ -123,8 +131,8 @@ export function createRating({ pool, ledger, plans, cuts, clocks = realTime }: R
   }
 
   /**
-   * The clock of a signer may be ahead of ours: a ticket that says it was signed after `knownAt` has the cut of then, because
-   * cuts that begin later may still be set.
+   * Loads cuts. A signer's clock may be ahead of ours: a ticket signed after `knownAt` gets the cut
+   * at `knownAt`, because later cuts may still change.
    */
   async function loadCuts(
     users: readonly User[],
@@ -134,7 +142,7 @@ export function createRating({ pool, ledger, plans, cuts, clocks = realTime }: R
     return (app, signedAt) => cutAt(app, earlier(signedAt, knownAt))
   }
 
-  /** A ticket from before all the periods that are kept of its user. */
+  /** Rates a ticket from before the cached periods of its user. */
   async function rateOld(db: Db, { cutAt }: Facts, ticket: RatedTicket): Promise<Sale> {
     const timeline = await timelines.whole(db, ticket)
     const terms = timeline && termsAt(timeline, ticket.signedMs)
@@ -152,7 +160,7 @@ export type Rating = ReturnType<typeof createRating>
 const earlier = (a: Date, b: Date): Date => (a < b ? a : b)
 type Signing = Pick<RatedTicket, 'signedMs' | 'aheadMs'>
 
-/** The platform's cuts go by real time. */
+/** Signing time by the real clock, which the platform's cuts use. */
 const signerMs = ({ signedMs, aheadMs }: Signing): number => signedMs - aheadMs
 
 const nothing: FeatureName = { pipeline: '', modelId: '' }
@@ -163,14 +171,14 @@ interface Facts {
 }
 
 /**
- * Rates tickets one by one. Null for one that is older than what is known of its user. Tickets of the same version,
- * feature and cut share one sale, and sales of the same ratio and cut one tariff, so that prices are made and encoded
- * once for many tickets.
+ * Returns a function that rates single tickets; null for one from before its user's cached periods.
+ * Tickets of the same version, feature and cut share one sale, and sales of the same ratio and cut
+ * share one tariff, so that prices are computed and encoded once for many tickets.
  */
 function createRater({ timelines, cutAt }: Facts) {
   const byTerms = new Map<SoldTerms, Map<FeatureName, Sale>>()
   const tariffs = new Map<bigint, Map<bigint, Tariff>>()
-  // Tickets of one user come together.
+  // Tickets of one user are adjacent.
   let user: { readonly subject: Subject; readonly timeline: Timeline } | null = null
 
   function timelineOf(subject: Subject): Timeline {
@@ -219,7 +227,7 @@ function lastSigned({ batch: { tickets }, places }: BatchTickets): Date {
   return new Date(last)
 }
 
-/** The users of tickets that are grouped by user. */
+/** Returns the users of tickets that are grouped by user. */
 function usersOf({ batch: { tickets, sessions }, places }: BatchTickets): User[] {
   const users = new Set<Subject>()
   for (const place of places) {

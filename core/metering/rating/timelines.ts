@@ -5,19 +5,19 @@ import type { AppId, UserId } from '../../platform/ids.ts'
 import type { RatingPorts, SoldRates, UserPeriods } from './port.ts'
 
 /**
- * Which version of a plan each user was on, and when (docs/money.md, "The version of a ticket").
+ * Maps users to their plan versions over time (docs/money.md, "The version of a ticket").
  *
- * Gains: periods are only ever added behind the last one, and a version never changes, so both are cached for as long as a
- * user's last period is the same: a batch of known users asks the database nothing. The ledger tells that it is when it
- * charges (`confirmPeriods`). The `ingest with plans by COPY` row of `npm run bench` shows it. Plain version: `read`, which takes
- * everything from the database.
+ * Gains: periods are only appended, and a version never changes, so both are cached while a user's
+ * last period stays the same: a batch of known users needs no query. The ledger checks the last
+ * period when it charges (`confirmPeriods`). The `ingest with plans by COPY` row of `npm run bench`
+ * shows the gain. Plain version: `read`, which loads everything from the database.
  */
 
 export interface SoldTerms extends SoldRates {
   readonly termsId: bigint
 }
 
-/** Where a version begins to hold. */
+/** The start of a version. */
 interface Step {
   readonly startMs: number
   readonly terms: SoldTerms
@@ -26,11 +26,11 @@ interface Step {
 export interface Timeline {
   readonly appId: AppId
   readonly userId: UserId
-  /** In their order. */
+  /** In order. */
   readonly steps: readonly Step[]
   readonly lastStartMs: number
   readonly endMs: number
-  /** Its first step is the first of all. */
+  /** Whether `steps` starts with the user's first period. */
   readonly isWhole: boolean
 }
 
@@ -41,18 +41,18 @@ export interface User {
 
 interface LockedAccount extends User {
   readonly periodStart: Date
-  /** Entered by the caller's transaction. */
+  /** Periods that the caller's transaction entered. */
   readonly periods: readonly unknown[]
 }
 
 const maxTimelines = 100_000
 const maxTerms = 20_000
-/** More of them only a user has who changes plans often. */
+/** Only a user who changes plans often has more. */
 const recentPeriods = 16
 
 /**
- * The version at an instant: of the last period that had begun, else of the first; null when that is further back than
- * what is known.
+ * Returns the version at an instant: that of the last period begun by then, else of the first
+ * period; null if the instant is before the cached periods.
  */
 export function termsAt({ steps, isWhole }: Timeline, ms: number): SoldTerms | null {
   for (let i = steps.length - 1; i >= 0; i--) {
@@ -71,7 +71,10 @@ export function createTimelines({
   const cache = new LRUCache<UserId, Timeline>({ max: maxTimelines })
   const terms = new LRUCache<bigint, SoldTerms>({ max: maxTerms })
 
-  /** Of users whose period runs at `at`: those whose period is over first enter the next one. */
+  /**
+   * Returns timelines that include the period running at `at`. Users whose period is over first
+   * enter the next one.
+   */
   async function current(users: readonly User[], at: Date): Promise<ReadonlyMap<UserId, Timeline>> {
     const timelines = new Map<UserId, Timeline>()
     const missing: User[] = []
@@ -97,7 +100,7 @@ export function createTimelines({
     return timelines
   }
 
-  /** Straight from the database. */
+  /** Reads from the database, without the cache. */
   async function read(
     db: Db,
     users: readonly User[],
@@ -137,7 +140,7 @@ export function createTimelines({
     return byId
   }
 
-  /** Under locks that last until the transaction ends, so that nobody enters a period meanwhile. */
+  /** Locks the accounts until the transaction ends, so that no user enters a period in between. */
   async function locked(
     db: Db,
     users: readonly User[],
@@ -147,7 +150,7 @@ export function createTimelines({
     return read(db, users, recentPeriods)
   }
 
-  /** The versions of the periods that accounts, which the caller has locked, are in. */
+  /** Returns the versions of the current periods of accounts that the caller has locked. */
   async function running(
     db: Db,
     accounts: readonly LockedAccount[],
@@ -167,7 +170,7 @@ export function createTimelines({
       const terms = timeline?.steps.at(-1)?.terms
       if (!timeline || !terms) continue
       known.set(userId, terms)
-      // A period that this transaction enters is not committed yet.
+      // Do not cache a period that this transaction enters: it is not committed yet.
       if (periods.length === 0) cache.set(userId, timeline)
     }
     return known
@@ -177,7 +180,7 @@ export function createTimelines({
     for (const user of users) cache.delete(user)
   }
 
-  /** All that the user has ever entered, for a ticket that is older than what is kept of it. */
+  /** Reads all periods of a user, for a ticket from before the cached ones. */
   const whole = async (db: Db, user: User): Promise<Timeline | undefined> =>
     (await read(db, [user], null)).get(user.userId)
 
