@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export interface BatchOptions<Call, Answer> {
-  /** One answer for each call, in their order. */
+  /** Returns one answer for each call, in the same order. */
   readonly send: (calls: Call[]) => Promise<readonly Answer[]>
   readonly max: number
 }
 
-/** Makes a function that sends calls in batches. A simulation gives its own. */
+/** Returns a function that sends calls in batches. A simulation provides its own. */
 export type Gather = <Call, Answer>(
   options: BatchOptions<Call, Answer>,
 ) => (call: Call) => Promise<Answer>
@@ -19,18 +19,18 @@ interface Waiting<Call, Answer> {
 
 const quietMs = 2
 const longestMs = 50
-/** So many requests may be in flight: a cold user does not wait for a slow answer to others. */
+/** Maximum requests in flight, so that a cold user does not wait for a slow answer to others. */
 const quietInFlight = 8
 
 /**
- * Sends a call at once while nothing is in flight. While something is, calls are gathered until
- * none comes for two milliseconds, for fifty at most: a thousand cold users cost a few requests,
- * and a single one waits for nobody.
+ * Sends a call at once if no request is in flight. Otherwise collects calls until none arrives for
+ * two milliseconds, for fifty at most: a thousand cold users cost a few requests, and a single one
+ * does not wait.
  */
 export const gatherUntilQuiet: Gather = (options) =>
   createBatcher(options, { wait: waitUntilQuiet, inFlightMax: quietInFlight })
 
-/** The same without waiting: what has come while the requests before were in flight goes together. */
+/** The same without a pause: calls that arrive while requests are in flight form the next batch. */
 export const gatherInFlight: Gather = (options) =>
   createBatcher(options, { wait: () => Promise.resolve(), inFlightMax: 2 })
 

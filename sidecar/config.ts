@@ -56,7 +56,10 @@ function readSettings(env: EnvReader) {
   } as const
 }
 
-/** What core tells of an end must be true of this sidecar, also when it does not hear of the end. */
+/**
+ * Core promises users when a revocation takes effect. This sidecar must meet that time even if it
+ * does not receive the revocation.
+ */
 function requireBound(
   env: EnvReader,
   { identity: { ttlSeconds }, signingTtlSeconds }: SettingsOfTime,
@@ -133,14 +136,14 @@ const readGuessesMax = (env: EnvReader): number =>
     max: 100_000,
   })
 
-/** What signs entries of the shared cache; the token of sidecars where it is not set. */
+/** Secret that signs entries of the shared cache; undefined to use the token of sidecars. */
 const readCacheKey = (env: EnvReader): string | undefined =>
   readSecrets(env, 'CACHE_KEY', {
     meaning:
       'Secret of all sidecars that signs what they share in Redis, at least 32 characters; from the token that they send to core when unset.',
   })[0]
 
-/** Secrets that the signer may send; several while one is replaced. */
+/** Secrets that the signer may send; several during a rotation. */
 function readWebhookSecrets(env: EnvReader): readonly string[] {
   const secrets = readSecrets(env, 'WEBHOOK_SECRET', {
     meaning:
@@ -178,7 +181,7 @@ function readAccess(env: EnvReader) {
   } as const
 }
 
-// Core refuses a longer one with every report.
+// Core refuses a longer one in every report.
 const idBytes = 200
 
 function readSidecarId(env: EnvReader): string | undefined {
@@ -194,7 +197,7 @@ function readSidecarId(env: EnvReader): string | undefined {
 const attosPerNano = 1_000_000_000n
 const maxUsdNanos = 1_000_000_000_000_000
 
-/** Decimal dollars in nano-dollars; null when unset. */
+/** Reads decimal dollars as nano-dollars; null when unset. */
 function readUsd(
   env: EnvReader,
   name: string,
@@ -210,7 +213,7 @@ function readUsd(
 
 const mebibyte = 1024 * 1024
 
-/** Null without a spool: events are then acknowledged when core has them. */
+/** Null without a spool: events are then acknowledged after core has stored them. */
 function readSpool(env: EnvReader) {
   const directory = env.optional('SPOOL_DIR', {
     meaning:
@@ -219,7 +222,7 @@ function readSpool(env: EnvReader) {
   const maxBytes = env.integer('SPOOL_MAX_BYTES', {
     meaning: 'Disk that the spool may take; when it is full, pushes are refused with 503.',
     fallback: String(1024 * mebibyte),
-    // A smaller spool would not hold the largest push.
+    // A smaller spool could not hold the largest push.
     min: 8 * mebibyte,
     max: 64 * 1024 * mebibyte,
   })
@@ -233,7 +236,7 @@ const ceilings = {
 } as const
 const units = { live: 'second', lv2v: '720p-pixel-second', fixed: 'unit' } as const
 
-/** Price ceilings in wei for a unit by session type, as canonical digits; absent for none. */
+/** Price ceilings in wei per unit by session type, as canonical digits; absent when unset. */
 function readMaxPrice(env: EnvReader): Readonly<Partial<Record<keyof typeof ceilings, string>>> {
   const read = (type: keyof typeof ceilings): string | undefined => {
     const name = ceilings[type]

@@ -32,22 +32,22 @@ import type { EscrowCore } from './accounts/escrow-core.ts'
 import { gatherUntilQuiet } from './batcher.ts'
 import { type Presence, createPresence } from './core-presence.ts'
 
-/** What a JWT of ours descends from, and when it was issued. */
+/** Ids that a JWT of ours descends from, and when it was issued. */
 export interface TokenIds {
   readonly jti: string
-  /** The login's id (`sid`); null for a token of no login. */
+  /** The login's id (`sid`); null for a token without a login. */
   readonly loginId: string | null
-  /** All of them, these two included: the end of each ends the token. */
+  /** All ids, including these two: the end of any one ends the token. */
   readonly grants: readonly string[]
   /** Unix seconds. */
   readonly issuedAt: number
 }
 
-// Two calls in a row stay below two seconds, our promise to the signer.
+// Two calls in a row take less than two seconds, which the signer is promised.
 const lookupMs = 800
 const maxKeys = 200
 const reportMs = 1_500
-/** A slow core's lease pays for the calls that follow the one that gave up. */
+/** Longer than a decision waits: a lease that arrives late still pays for the following calls. */
 const lendMs = 3_000
 const recordMs = 1_000
 const ingestMs = 8_000
@@ -62,8 +62,8 @@ const keepAlive = {
 
 /**
  * The RPCs of core that the sidecar calls. Every call has a deadline. A refusal throws its
- * DomainError, an outage one with UNAVAILABLE. While core is away, what a decision waits for fails
- * at once; reports and heartbeats try on.
+ * DomainError, an outage throws one with UNAVAILABLE. While core is unavailable, calls that
+ * decisions wait for fail immediately; reports and heartbeats are still sent.
  */
 export function createCoreClient({ target, token, tls }: CoreAddress, log?: Log) {
   const { credentials, options } = channelTo(tls, log)
@@ -87,7 +87,7 @@ export function createCoreClient({ target, token, tls }: CoreAddress, log?: Log)
   const callSigners = unary(signers.listSignerSecrets.bind(signers))
   const callIngest = unary(metering.ingestEvents.bind(metering))
 
-  /** Without an identity for a key that is not valid. Keys that come together are asked together. */
+  /** Returns no identity for an invalid key. Concurrent keys share a request. */
   const verifyApiKey = gatherUntilQuiet<string, VerifyApiKeyResponse>({
     send: async (apiKeys) => (await callVerify({ apiKeys }, lookup)).answers,
     max: maxKeys,
@@ -96,11 +96,11 @@ export function createCoreClient({ target, token, tls }: CoreAddress, log?: Log)
   const verifySignerSession = (session: string): Promise<VerifySignerSessionResponse> =>
     callSession({ token: session }, lookup)
 
-  /** With a fault for a token that is not good, or whose issuer does not answer. */
+  /** Returns a fault for an invalid token, or when its issuer does not answer. */
   const verifyForeignToken = (token: string): Promise<VerifyForeignTokenResponse> =>
     callForeign({ token }, lookup)
 
-  /** True when something that the JWT descends from has ended. */
+  /** Returns true when an id that the JWT descends from has ended. */
   const checkToken = async ({ jti, loginId, grants, issuedAt }: TokenIds): Promise<boolean> => {
     const ids = grants.filter((id) => id !== jti && id !== loginId)
     const token = { jti, loginId: loginId ?? '', grants: ids, issuedAt: BigInt(issuedAt) }
@@ -133,7 +133,7 @@ export function createCoreClient({ target, token, tls }: CoreAddress, log?: Log)
     return signer.watchInvalidations({}, metadata)
   }
 
-  /** True when there is a connection or one can be made within `withinMs`. */
+  /** Resolves to true when a connection exists or can be made within `withinMs`. */
   function ready(withinMs: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     signer.waitForReady(Date.now() + withinMs, (error) => resolve(!error))
@@ -172,7 +172,8 @@ function createEscrowCore(
   return {
     lend: (request) => lend(request, { deadlineMs: lendMs, headers }),
     reserve: (request) => reserve(request, { deadlineMs: lookupMs, headers }),
-    // A heartbeat is as short as what decisions wait for; applying a batch may take longer.
+    // A heartbeat has the same deadline as calls that decisions wait for; storing a batch may take
+    // longer.
     report: (request) => {
       const isHeartbeat = request.number === 0n && !request.stopped
       return report(request, { deadlineMs: isHeartbeat ? lookupMs : reportMs, headers })

@@ -4,10 +4,10 @@ import { DomainError } from '../proto/errors.ts'
 
 type Call<Request, Response> = (request: Request, options: CallOptions) => Promise<Response>
 
-/** A call that core has not answered. Times are milliseconds for which this process ran. */
+/** An unanswered call to core. Times are milliseconds of this process's running time. */
 interface Flight {
   readonly sentAt: number
-  /** When nothing has been heard for so long, core is away. */
+  /** Silence for this long makes core unavailable. */
   readonly silenceMs: number
   readonly deadlineMs: number
   readonly abort: AbortController
@@ -20,16 +20,18 @@ export interface PresenceClock {
 }
 
 const tickMs = 50
-/** A pause of this process counts as so much of a call's deadline at most. */
+/** Maximum share of a call's deadline that one pause of this process uses up. */
 const longestTickMs = 2 * tickMs
-/** After a deadline by the wall clock and this, a call ends however little this process ran. */
+/**
+ * Added to a deadline by the wall clock, after which a call ends however little this process ran.
+ */
 const pausedMs = 700
 
 /**
- * Knows whether core answers. Core is away from the first call that finds no connection, or that has
- * no answer by its deadline while no other call got one, until a call succeeds. On a busy machine
- * this process may not run for a while: deadlines count only the time for which it ran, and end
- * after the answers that arrived meanwhile have been read.
+ * Tracks whether core is available. Core becomes unavailable when a call finds no connection, or
+ * when a call and all others get no answer until its deadline; it becomes available when a call
+ * succeeds. On a busy machine this process may pause: deadlines count only its running time, and
+ * are checked after the answers that arrived during the pause were read.
  */
 export function createPresence({ mono, every }: PresenceClock = systemClock) {
   const flights = new Set<Flight>()
@@ -45,7 +47,7 @@ export function createPresence({ mono, every }: PresenceClock = systemClock) {
   function tick(): void {
     ranMs = now()
     tickedAt = mono()
-    // Timers run before sockets are read.
+    // Check after the sockets were read, because timers run first.
     setImmediate(endMissed)
   }
 
@@ -74,7 +76,10 @@ export function createPresence({ mono, every }: PresenceClock = systemClock) {
     isAway = false
   }
 
-  /** The call, by whose outcome core is there or away; away after `silenceMs` where that is before the deadline. */
+  /**
+   * Wraps a call so that its outcome decides whether core is available. Without any answer for
+   * `silenceMs`, if shorter than the deadline, core becomes unavailable.
+   */
   function watched<Request, Response>(
     call: Call<Request, Response>,
     silenceMs?: number,
@@ -100,7 +105,7 @@ export function createPresence({ mono, every }: PresenceClock = systemClock) {
     }
   }
 
-  /** The same, failing at once while core is away. */
+  /** The same, but fails immediately while core is unavailable. */
   function whilePresent<Request, Response>(
     call: Call<Request, Response>,
     silenceMs?: number,
@@ -112,9 +117,11 @@ export function createPresence({ mono, every }: PresenceClock = systemClock) {
     }
   }
 
-  /** Waits for what core is asked for, and no longer than `ms`. The work goes on, so that its answer is of use later. */
+  /**
+   * Waits for `work` for at most `ms`. The work continues, so that its answer can be used later.
+   */
   async function within<T>(work: Promise<T>, ms: number): Promise<T> {
-    // A wait for several calls shows nothing about one.
+    // A wait for several calls proves nothing about a single one, so it has no silence limit.
     const wait = start(ms, Infinity)
     const { promise, reject } = Promise.withResolvers<never>()
     wait.abort.signal.addEventListener('abort', () =>
@@ -143,7 +150,7 @@ const systemClock: PresenceClock = {
 const isOutage = (error: unknown): boolean =>
   !(error instanceof DomainError) || error.reason === 'UNAVAILABLE'
 
-/** True for a call that ended by its deadline. */
+/** Whether a call ended by its deadline. */
 function isMissed(error: unknown): boolean {
   const cause = error instanceof Error ? error.cause : undefined
   if (!(cause instanceof Error) || !('code' in cause)) return false

@@ -26,14 +26,14 @@ export interface Decision {
   readonly body: string
   /** Length of the body in UTF-8. */
   readonly bytes: number
-  /** Where the identity is from. */
+  /** Source of the identity. */
   readonly source: Source
   readonly money: MoneySource
-  /** The `auth_id` that was decided about; "" when it is not known. */
+  /** The `auth_id` of the decision; "" when it is unknown. */
   readonly authId: string
   /** The call, once its user is known. */
   readonly call: CallAtHand | null
-  /** What more is known of a refused credential. */
+  /** Further details of a refused credential. */
   readonly detail?: RefusalDetail
 }
 
@@ -49,8 +49,8 @@ export interface AuthorizerDeps {
 
 /**
  * Decides whether the end user of a request may spend (docs/signer-protocol.md). Answers from
- * memory where it can. Never throws: a fault that prevents a decision is body status 503. A request
- * without `state` is decided by its credential, and by whether any money is left.
+ * memory where possible. Never throws: a fault that prevents a decision is body status 503. A
+ * request without `state` is decided by its credential and by whether any money is left.
  */
 export function createAuthorizer(
   deps: AuthorizerDeps,
@@ -63,7 +63,7 @@ export function createAuthorizer(
   const clock = clockOf(deps.now)
   const warn = createFaultLog(deps)
 
-  // Returns a promise only where core must answer: a warm decision is synchronous.
+  // Return a promise only when core must be called, so that a warm decision is synchronous.
   return (body) => {
     if (body.credential.kind === 'ambiguous') return refuse(refusals.ambiguousCredential, 'none')
     const at = clock()
@@ -94,7 +94,7 @@ export function createAuthorizer(
   }
 
   function stateRefusal({ identity, session }: CallAtHand): Refusal | null {
-    // Another process may spend under this sidecar's id, so nothing that was lent here counts.
+    // Another process may spend under this sidecar's id, so leases here do not count.
     if (reports.isRefused()) return refusals.authorizationUnavailable
     if (!session) return null
     if (session.authId !== '' && session.authId !== identity.authId) return refusals.otherIdentity
@@ -102,7 +102,7 @@ export function createAuthorizer(
     return reports.isFull() ? refusals.billingUnavailable : null
   }
 
-  /** Pays, or refuses, by what is known here; null when core must be asked. */
+  /** Pays or refuses from local state; returns null if core must be called. */
   function payAtOnce(call: CallAtHand): Payment | null {
     const { account, identity, session } = call
     const at = clocks.mono(call.at)
@@ -116,7 +116,7 @@ export function createAuthorizer(
     const { lease } = account
     if (lease && leases.covers(account, { bound, at }))
       return { money: 'lease', expiry: payments.payFromLease(call, lease, { bound, at }) }
-    // A client that was refused for money asks again every few seconds.
+    // A client without money retries every few seconds: refuse it without calling core.
     return account.spentUntil > at && bound >= account.spentBound
       ? { refusal: account.spentRefusal }
       : null
@@ -142,7 +142,8 @@ export function createAuthorizer(
     return { status: 200, code: 'ok', body, bytes, source, money, authId: identity.authId, call }
   }
 
-  // The signer handed this call's state out, so it signed the call before; once for each number.
+  // The signer issued the state of this call, which proves that it signed the previous one. Reports
+  // that once for each number.
   function reportRefused({ account }: CallAtHand, session: Session): void {
     const bound = bounds.boundOf(account, session)
     if (typeof bound === 'number' && bound < Infinity) metrics.countRefusedMoney(bound)
@@ -159,14 +160,14 @@ export function createAuthorizer(
   }
 }
 
-/** The answer that refuses a call; of an unknown user without it. */
+/** The answer that refuses a call; `call` is null if its user is unknown. */
 export function refuse(refusal: Refusal, source: Source, call: CallAtHand | null = null): Decision {
   return { ...refusal, source, money: 'none', authId: call?.identity.authId ?? '', call }
 }
 
 const faultLogPauseMs = 1_000
 
-/** Warns of a fault at most once a second, with the number of faults that it left out before. */
+/** Logs at most one fault a second, with the number of faults suppressed before it. */
 function createFaultLog({ log, now }: Pick<AuthorizerDeps, 'log' | 'now'>) {
   let quietUntil = 0
   let suppressed = 0

@@ -12,15 +12,15 @@ import { type CallAtHand, type PaidCall, type Payments } from './payments.ts'
 import { createPriorCalls } from './prior-calls.ts'
 import { type Refusal, isForMoney, refusals } from './refusals.ts'
 
-/** Where the money of a call is from; `core` reserved the call by itself. */
+/** Source of a call's money. For `core`, core reserved this single call. */
 export type MoneySource = 'lease' | 'core' | 'offline' | 'none'
 
-/** A call that is paid, with the expiry of its answer; or why it is not. */
+/** A paid call with the expiry of its answer, or the reason why it is not paid. */
 export type Payment =
   | {
       readonly money: MoneySource
       readonly expiry: number
-      /** Of the call's user and key; absent where only those of the user are known. */
+      /** Ceilings of the call's user and key; absent when only those of the user are known. */
       readonly ceilings?: readonly PriceCeiling[]
     }
   | { readonly refusal: Refusal }
@@ -38,7 +38,7 @@ export interface FundingDeps {
   readonly clocks: Clocks
 }
 
-/** A bound in nano-dollars, and the account's `retailRatio` that it was made with. */
+/** A bound in nano-dollars, and the account's `retailRatio` at the time it was computed. */
 interface BoundPrice {
   readonly bound: number
   readonly ratio: bigint | null
@@ -49,14 +49,14 @@ const spentMs = 1_000
 const spent = { refusal: refusals.insufficientBalance }
 const unavailable = { refusal: refusals.billingUnavailable }
 
-/** Pays for calls that no lease at hand covers (docs/escrow.md). */
+/** Pays for calls that no current lease covers (docs/escrow.md). */
 export function createFunding(deps: FundingDeps) {
   const { core, accounts, leases, reservations, reports, bounds, payments, clocks } = deps
   const priorCalls = createPriorCalls(deps)
 
   /**
-   * From a lease, by a reservation at core, or while core is away from the offline budget. Throws
-   * faults that are not core's absence.
+   * Pays from a lease, by a reservation at core, or, while core is unavailable, from the offline
+   * budget. Throws all faults except that core is unavailable.
    */
   async function pay(call: CallAtHand): Promise<Payment> {
     if (core.isAway()) return payOffline(call)
@@ -68,7 +68,7 @@ export function createFunding(deps: FundingDeps) {
     }
   }
 
-  /** Without a session nothing is paid, but something must remain. */
+  /** A request without a session pays nothing, but requires that some money is left. */
   async function checkMoney({ account, identity }: CallAtHand): Promise<Payment> {
     await leases.lend(account, { bound: 0 })
     const refusal = refusalOf(account, identity)
@@ -76,7 +76,7 @@ export function createFunding(deps: FundingDeps) {
     return hasMoney(account) ? { money: 'none', expiry: 0 } : spent
   }
 
-  /** Again where core has just said that the user's plan sells at another price than the bound was for. */
+  /** Tries again if core returns another retail ratio than the one in the bound. */
   async function payAtCore(call: PaidCall): Promise<Payment> {
     for (let tries = 1; ; tries++) {
       const ratio = call.account.retailRatio
@@ -92,7 +92,7 @@ export function createFunding(deps: FundingDeps) {
     }
   }
 
-  /** The bound of the call, for which core may have to name a rate or the call before. */
+  /** Returns the bound of the call. Fetches the rate or the prior call from core if necessary. */
   async function findBound(call: PaidCall): Promise<number | Refusal> {
     const { account, session } = call
     let bound = bounds.boundOf(account, session)
@@ -105,7 +105,7 @@ export function createFunding(deps: FundingDeps) {
     return bound === 'no_prior_call' ? priorCalls.boundByCore(call) : bound
   }
 
-  /** Null when core lends too little for the call, or when its bound is no longer the same. */
+  /** Returns null when core lends too little for the call, or when its bound has changed. */
   async function payFromLease(
     call: PaidCall,
     { bound, isSame }: { readonly bound: number; readonly isSame: () => boolean },
@@ -124,7 +124,7 @@ export function createFunding(deps: FundingDeps) {
     return null
   }
 
-  /** Pays from the lease at hand; null when it does not cover the call. */
+  /** Pays from the current lease; returns null when it does not cover the call. */
   function payAtHand(call: PaidCall, { bound, at }: { bound: number; at: number }): Payment | null {
     const { account, identity } = call
     const refusal = refusalOf(account, identity)
@@ -133,12 +133,13 @@ export function createFunding(deps: FundingDeps) {
     return { money: 'lease', expiry: payments.payFromLease(call, account.lease, { bound, at }) }
   }
 
-  /** Null when the plan sells at more than the bound was made with. */
+  /** Returns null when the plan's retail ratio is higher than the one in the bound. */
   async function reserve(call: PaidCall, price: BoundPrice): Promise<Payment | null> {
     const { account } = call
     const lease = account.lease
     let reservation = await reserveCall(call, price)
-    // What is missing may be in the account's own lease, which is too small for this call.
+    // The missing money may be in the account's own lease, which is too small for this call: return
+    // it and try again.
     if (reservation.refusal === refusals.insufficientBalance && lease && account.lease === lease) {
       leases.giveBack(account)
       reservation = await reserveCall(call, price)
@@ -170,7 +171,7 @@ export function createFunding(deps: FundingDeps) {
     return { ...reservation, refusal }
   }
 
-  /** Only for users of whom core once said that they may spend. */
+  /** Pays only for users whom core has allowed before. */
   function payOffline(call: CallAtHand): Payment {
     const { account, session } = call
     if (!accounts.isUnrevoked(account) || !session || !isPaid(call) || reports.isFull())
@@ -190,7 +191,7 @@ export function createFunding(deps: FundingDeps) {
 
 export const isPaid = (call: CallAtHand): call is PaidCall => call.session !== null
 
-/** Why a user may not spend at all, whatever the money. */
+/** Returns why a user may not spend at all, regardless of money. */
 export function refusalOf(
   { refusal, validAfter }: Account,
   identity: BoundIdentity,
@@ -199,6 +200,6 @@ export function refusalOf(
   return refusal
 }
 
-/** True when something remains: at core, or of what it lent. */
+/** Whether money is left, at core or in the lease. */
 export const hasMoney = ({ remaining, lease }: Account): boolean =>
   remaining > 0 || (lease !== null && lease.amount > lease.used)

@@ -11,9 +11,9 @@ const priceUnits: Readonly<Record<string, string>> = {
 }
 
 /**
- * Makes a function that renders the `maxPrice` member of an answer, with its leading comma: the
- * lowest of the operator's ceiling and those of the user; "" without one. The unit must be the
- * session type's own: with another one every call fails (docs/signer-protocol.md).
+ * Returns a function that renders the `maxPrice` member of an answer, with its leading comma: the
+ * lowest of the operator's ceiling and the user's ceilings; "" without one. The unit must match the
+ * session type, otherwise every call fails (docs/signer-protocol.md).
  */
 export function createMaxPrice(
   operators: PriceCeilings,

@@ -6,7 +6,7 @@ import { type Session, isRational } from '../accounts/session.ts'
 import type { SessionMemory } from '../accounts/session-calls.ts'
 import type { BoundIdentity } from '../identity/bound-identity.ts'
 
-/** A call to be paid for; without a session nothing is, but something must remain. */
+/** A call to be decided. Without a session nothing is paid, but some money must be left. */
 export interface CallAtHand {
   readonly identity: BoundIdentity
   readonly account: Account
@@ -15,7 +15,7 @@ export interface CallAtHand {
   readonly at: number
 }
 
-/** The part of a call that is paid for. */
+/** A call with a session, which must be paid. */
 export type PaidCall = CallAtHand & { readonly session: Session }
 
 export interface PaymentsDeps {
@@ -28,12 +28,14 @@ export interface PaymentsDeps {
 }
 
 const maxClockGap = 2
-/** No answer promises more than this many seconds of our own clock. */
+/**
+ * Maximum time, in seconds of our own clock, for which an answer allows the signer to skip calls.
+ */
 const longestPromise = 60
 
 /**
- * Pays for allowed calls: debits, reports and remembers in one step without a pause, so that a
- * lease is never returned between its debit and the report of it.
+ * Pays for allowed calls. Debits, reports and remembers in one synchronous step, so that a lease is
+ * never returned between its debit and the report.
  */
 export function createPayments(deps: PaymentsDeps) {
   const { leases, reports, memory, rate, bounds, signingTtlSeconds } = deps
@@ -47,7 +49,7 @@ export function createPayments(deps: PaymentsDeps) {
     const { account, session, identity, at } = call
     leases.debit(account, lease, debit)
     const calls = memory.remember(account, session)
-    // The time after a lower number is not that after the highest call.
+    // Pay in advance only after the highest call: time after a lower number is other time.
     const isPromised = signingTtlSeconds > 0 && session.sequence === calls.top.sequence
     const seconds = isPromised ? promisedSeconds(call, lease) : 0
     const advance = seconds === 0 ? 0 : advanceOf(call, seconds + 1)
@@ -74,8 +76,9 @@ export function createPayments(deps: PaymentsDeps) {
   }
 
   /**
-   * Whole seconds for which the signer need not call again: what half of the lease's rest pays for,
-   * within the policy and the credential's life. By the signer's own clock, which must be near ours.
+   * Whole seconds for which the signer need not call again: as many as half of the lease's
+   * remaining money pays for, limited by the policy and the credential's lifetime. Counted by the
+   * signer's clock, which must be close to ours.
    */
   function promisedSeconds(call: PaidCall, lease: Lease): number {
     const { session, identity, at } = call
@@ -93,7 +96,9 @@ export function createPayments(deps: PaymentsDeps) {
     return isUseful && advanceOf(call, seconds + 1) <= left ? seconds : 0
   }
 
-  /** Nano-dollars, unrounded; null where time has no price, or the state is unsound. */
+  /**
+   * Nano-dollars, unrounded; null when the session has no price for time, or the state is invalid.
+   */
   function pricePerSecond({ account, session }: PaidCall): number | null {
     const { type, price, units, balance } = session
     if (type !== 'live' && type !== 'lv2v') return null

@@ -16,10 +16,13 @@ export interface PriorCallsDeps {
 
 /** Core's answer about a session. */
 interface KnownCalls {
-  /** The call with the highest number below the one in the question; null when there is none. */
+  /** The call with the highest number below the requested one; null without one. */
   readonly prior: FirstCall | null
   readonly isShared: boolean
-  /** How long ago core heard of other processes with a lease of the user; 0 when there are none. */
+  /**
+   * Longest time since core had contact with another process that has a lease of the user; 0
+   * without one.
+   */
   readonly unheardMs: number
 }
 
@@ -29,16 +32,16 @@ const anyNumber = Number.MAX_SAFE_INTEGER
 
 /**
  * Bounds calls whose prior call is not in memory (docs/escrow.md, "Bounds"). Core's answer is
- * remembered, so that a state which is sent again and again costs one request to core. Each call of
- * a shared session needs its own.
+ * cached, so that replaying one state costs a single request to core. In a shared session each call
+ * needs its own request.
  */
 export function createPriorCalls({ leases, reports, memory, bounds, clocks }: PriorCallsDeps) {
   const learnOnce = createSingleFlight<KnownCalls>()
 
-  /** The bound of a call that `boundOf` has answered with `no_prior_call`. */
+  /** Returns the bound of a call for which `boundOf` returned `no_prior_call`. */
   async function boundByCore(call: PaidCall): Promise<number> {
     const { account, session } = call
-    // The second answer is about an old number of a session that was not in memory.
+    // The second request is for an old number of a session that was not in memory.
     for (let tries = 1; tries <= 2 && !memory.isShared(session.id); tries++) {
       const below = memory.find(account, session.id) ? session.sequence : anyNumber
       const key = `${session.id} ${account.authId} ${below}`
@@ -52,9 +55,9 @@ export function createPriorCalls({ leases, reports, memory, bounds, clocks }: Pr
   }
 
   /**
-   * Remembers the prior call of a number. For an unseen session that is its highest call, because
-   * the client may hold states of every number up to that one. Where core does not know one, the
-   * longest gap is assumed.
+   * Fetches and stores the prior call of a number. For an unknown session that is its highest call,
+   * because the client may hold states of all numbers up to that one. If core knows no call,
+   * assumes the longest gap.
    */
   async function learn(call: PaidCall, below: number): Promise<KnownCalls> {
     const { account, session } = call
@@ -66,9 +69,13 @@ export function createPriorCalls({ leases, reports, memory, bounds, clocks }: Pr
     return known
   }
 
-  /** Core's answer about an unseen session. The report of another process may be under way. */
+  /**
+   * Fetches the highest call of an unknown session. Retries, because another process may be about
+   * to report it.
+   */
   async function askUnseen(call: PaidCall): Promise<KnownCalls> {
-    // Calls of the session that wait to be reported were forgotten here, and are not known to core yet.
+    // Report waiting calls first: core does not know them yet, and this process may have evicted
+    // them.
     await reports.reported(call.account)
     for (let tries = 1; ; tries++) {
       const known = await ask(call, anyNumber)

@@ -1,8 +1,8 @@
 import { Scope } from '../../proto/scopes.ts'
 
 /**
- * A refusal of the webhook, with its body rendered once. It travels as HTTP 200. The statuses 480,
- * 481 and 482 steer the signer's clients and never appear here (docs/signer-protocol.md).
+ * A refusal of the webhook, with its body rendered once. Sent as HTTP 200. The statuses 480, 481
+ * and 482 control the signer's clients and are never used here (docs/signer-protocol.md).
  */
 export interface Refusal {
   readonly status: number
@@ -75,11 +75,17 @@ export const refusals = {
   overloaded: refusal(503, 'authorization_unavailable', 'too many requests in flight'),
 } as const
 
-/** True for a refusal that more money lifts: it proves the call before, and is repeated without core for a second. */
+/**
+ * Whether more money would lift the refusal. Such a refusal proves the previous call, and is
+ * repeated for a second without calling core.
+ */
 export const isForMoney = (refusal: Refusal): boolean =>
   refusal === refusals.insufficientBalance || refusal === refusals.ownerDebtCeilingReached
 
-/** Why core made no user of a subject, by its word in whichever case: the activation gate's reasons, or that it cannot be one. */
+/**
+ * Returns the refusal for a subject without a user. `word` is core's reason, in upper or lower
+ * case: one of the activation gate, or that the subject is invalid.
+ */
 export function refusalWithoutUser(word: string): Refusal {
   const code = word.toLowerCase()
   if (code === refusals.ownerPaymentMethodRequired.code) return refusals.ownerPaymentMethodRequired
@@ -96,13 +102,13 @@ const limitTexts: Readonly<Record<string, string>> = {
 }
 
 /**
- * The refusal by a limit that owners set. `endsAt` are the Unix milliseconds from which on the
- * limit may allow the call; 0 when waiting does not help.
+ * The refusal by a limit that owners set. `endsAt` is when the limit may allow the call again, in
+ * Unix milliseconds; 0 when waiting does not help.
  */
 export function limitExceeded(limit: string, endsAt: number): Refusal {
   const text = limitTexts[limit] ?? 'it is reached'
   const end = endsAt > 0 ? `, until ${new Date(endsAt).toISOString()}` : ''
-  // A dear price is no matter of waiting, as 429 would say.
+  // 429 would suggest a retry, which does not help against a high price.
   const status = limit === 'max_price' ? 403 : 429
   return refusal(status, 'limit_exceeded', `limit ${limit}: ${text}${end}`)
 }

@@ -2,21 +2,21 @@ import { type JsonObject, isObject, parseObject } from '../../core/lib/json.ts'
 import type { Apps } from '../signers/signers.ts'
 import { type Session, readSession } from '../accounts/session.ts'
 
-/** The headers that the end user sent to the signer, as the signer passed them on. */
+/** Headers that the end user sent to the signer, as forwarded by the signer. */
 export type HeaderMap = JsonObject
 
 export type Credential =
   | { readonly kind: 'given'; readonly text: string }
   | { readonly kind: 'missing' | 'malformed' | 'ambiguous' }
 
-/** One request for a decision, of either shape (decision 25). */
+/** One request for a decision, in either format (decision 25). */
 export interface AuthorizeBody {
   readonly credential: Credential
   readonly headers: HeaderMap | null
   readonly session: Session | null
-  /** Those that the caller signs for. */
+  /** Apps that the caller may sign for. */
   readonly apps: Apps
-  /** The end user asks for the decision to be recorded. */
+  /** Whether the end user requested a record of the decision. */
   readonly wantsExplanation: boolean
 }
 
@@ -31,7 +31,7 @@ const bare = /^[A-Za-z0-9\-._~+/]+=*$/
 const maxCredential = 16_384
 
 /**
- * Parses the text of a request; null when it is not one JSON object. Never throws on hostile
+ * Parses the text of a request; returns null unless it is one JSON object. Never throws on hostile
  * content.
  */
 export function parseBody(text: string, apps: Apps = null): AuthorizeBody | null {
@@ -48,7 +48,8 @@ export function parseBody(text: string, apps: Apps = null): AuthorizeBody | null
   }
 }
 
-// Under the name that Go writes, or in lower case: a search through all names would cost every call.
+// Check only the name that Go writes and the one in lower case, because a search through all names
+// would slow down every call.
 function wantsExplanation(headers: HeaderMap): boolean {
   const value = headers['X-Tollgate-Explain'] ?? headers['x-tollgate-explain']
   return value !== undefined && (Array.isArray(value) ? value[0] : value) === '1'
@@ -56,7 +57,7 @@ function wantsExplanation(headers: HeaderMap): boolean {
 
 const objectOf = (value: unknown): JsonObject | null => (isObject(value) ? value : null)
 
-// The header map goes first; a bare credential is accepted only in the fields made for one.
+// The header map takes precedence. A bare credential is accepted only in the dedicated fields.
 function credentialOf(headers: HeaderMap | null, ...fields: readonly unknown[]): Credential {
   const inHeaders = headers ? readValues(headerValues(headers, 'authorization')) : missing
   if (inHeaders.kind !== 'missing') return inHeaders
@@ -83,8 +84,8 @@ function readValue(value: string, form: RegExp): Credential {
 }
 
 /**
- * The non-empty values of a header, whatever the case of its name, trimmed; null when one is not
- * text. `name` is in lower case.
+ * Returns the non-empty, trimmed values of a header, matching its name in any case; null when one
+ * is not text. `name` must be in lower case.
  */
 export function headerValues(headers: HeaderMap, name: string): readonly string[] | null {
   let values: string[] = []

@@ -13,7 +13,10 @@ export interface WebhookDeps {
   readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
   readonly explanations: Explanations
   readonly callerOf: CallerOf
-  /** Decisions at work at the same time; one more is refused with body status 503 at once. */
+  /**
+   * Maximum number of concurrent decisions; further ones are refused immediately with body status
+   * 503.
+   */
   readonly maxInFlight: number
   readonly metrics: Pick<SidecarMetrics, 'countDecision'>
   readonly log: Log
@@ -28,8 +31,8 @@ const json = 'application/json'
 
 /**
  * The decision call as a raw handler for node:http; the caller routes `POST` to it. Decisions are
- * HTTP 200 with a `status` in the body. HTTP 401 answers a caller that is not our signer, HTTP 400
- * a body that is not a JSON object.
+ * HTTP 200 with a `status` in the body. Answers HTTP 401 to a caller that is not our signer, and
+ * HTTP 400 to a body that is not a JSON object.
  */
 export function createWebhook(
   deps: WebhookDeps,
@@ -134,13 +137,13 @@ function refuseCaller(
 
 interface Answer {
   readonly body: string
-  /** Length of the body in UTF-8, so that it need not be counted for every answer. */
+  /** Length of the body in UTF-8, computed once instead of for every answer. */
   readonly bytes: number
 }
 
 function send(response: ServerResponse, status: number, { body, bytes }: Answer): void {
   response.writeHead(status, { 'content-type': json, 'content-length': bytes })
-  // For ASCII Node writes latin1 without encoding the text first.
+  // For ASCII, Node writes latin1 without encoding the text first.
   response.end(body, bytes === body.length ? 'latin1' : 'utf8')
 }
 
@@ -150,8 +153,8 @@ interface Unread extends Answer {
   readonly status?: number
 }
 
-// Node reads and drops a small body by itself and keeps the connection. After a large or endless
-// one the connection is closed.
+// Node reads and drops a small body by itself and keeps the connection. Close the connection after
+// a large or endless one.
 function answerUnread({ request, response, body, bytes, status = 200 }: Unread): void {
   if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding'])
     return send(response, status, { body, bytes })

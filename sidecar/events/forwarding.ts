@@ -37,7 +37,7 @@ export function createForwarding({ core, metrics }: ForwardingDeps): EventSink {
   return { store, maxInFlight: 32 }
 }
 
-// Core takes at most 1,000 envelopes and gRPC 4 MiB in one message.
+// Core accepts at most 1,000 envelopes, and gRPC 4 MiB, in one message.
 function* batchesOf(envelopes: readonly Buffer[]): Generator<Buffer[]> {
   let batch: Buffer[] = []
   let bytes = 0

@@ -11,20 +11,19 @@ import { declaredLength, drainAndEnd, receiveBody } from '../http/body.ts'
 /** Stores events durably. */
 export interface EventSink {
   /**
-   * Returns when all of them are durable, with figures for the answer; throws when that is not
-   * certain.
+   * Resolves when all events are durable, with counts for the answer; throws if that is uncertain.
    */
   store(
     envelopes: readonly Buffer[],
     correlationId: string,
   ): Promise<Readonly<Record<string, number>>>
-  /** Pushes that it takes at the same time. */
+  /** Maximum number of concurrent pushes. */
   readonly maxInFlight: number
 }
 
 export interface EventsDeps {
   readonly sink: EventSink
-  /** Makes an event of a usage push; returns anything else as it is. */
+  /** Converts a usage push to an event; returns anything else unchanged. */
   readonly complete: (envelope: Buffer) => Buffer
   readonly callerOf: CallerOf
   readonly log: Log
@@ -37,9 +36,9 @@ const maxLines = 10_000
 const maxBytesInFlight = 64 * 1024 * 1024
 
 /**
- * Direct mode (decision 5): takes the signer's events and answers 202 when all of them are durable.
- * Otherwise nothing is acknowledged and the sender repeats; events that were stored already are
- * then duplicates.
+ * Direct mode (decision 5): receives the signer's events and answers 202 when all are durable.
+ * Otherwise acknowledges nothing and the sender retries; events that were already stored are then
+ * duplicates.
  */
 export function createEventsHandler(
   deps: EventsDeps,
@@ -104,20 +103,23 @@ export function createEventsHandler(
   }
 }
 
-/** Bytes that the request may hold in memory; the maximum when it does not declare them. */
+/** Bytes that the request may hold in memory; the maximum when it does not declare its length. */
 function bytesOf(request: IncomingMessage): number {
   const declared = declaredLength(request)
   return request.headers['transfer-encoding'] === undefined ? Math.min(declared, maxBody) : maxBody
 }
 
-/** The sender sends again after any 5xx (docs/signer-protocol.md). */
+/** The sender retries after any 5xx (docs/signer-protocol.md). */
 function problemOfFault(error: unknown): Problem {
   return error instanceof DomainError && error.reason === 'SPOOL_UNAVAILABLE'
     ? { ...problems.spoolUnavailable, detail: error.message }
     : problems.coreAway
 }
 
-/** Nothing of such a push is stored: its sender is misconfigured, or charges users who are not its own. */
+/**
+ * Stores nothing of such a push, because its sender is misconfigured or charges users of other
+ * apps.
+ */
 function foreignProblem({ envelopes }: Push, { apps }: Signer): Problem | null {
   const app = foreignApp(envelopes, apps)
   if (app === null) return null

@@ -1,12 +1,12 @@
 export interface Push {
-  /** Each with exactly the bytes that were sent. */
+  /** Each has exactly the bytes that were sent. */
   readonly envelopes: readonly Buffer[]
   readonly isArray: boolean
 }
 
 /**
- * Splits one push into its envelopes: one document, an array, or one document on each line. Null
- * when an array is broken.
+ * Splits one push into its envelopes: one document, an array, or one document per line. Returns
+ * null when an array is broken.
  */
 export function splitEnvelopes(body: Buffer): Push | null {
   const start = skipBlank(body, 0)
@@ -15,14 +15,14 @@ export function splitEnvelopes(body: Buffer): Push | null {
     return elements && { envelopes: elements, isArray: true }
   }
   const end = endOfValue(body, start)
-  // Only one document may span lines.
+  // Only a single document may span lines.
   const isOne = start < body.length && end !== null && skipBlank(body, end) === body.length
   const one = isOne ? body.subarray(start, end) : null
   return { envelopes: one && isWhole(one) ? [one] : linesOf(body), isArray: false }
 }
 
-// A truncated line can close its quotes and brackets with those of later lines. What looks like one
-// document would then swallow good events.
+// A truncated line can close its quotes and brackets with those of later lines. Parsing prevents
+// that this seeming document swallows good events.
 const isWhole = (document: Buffer): boolean => !document.includes(newline) || isJson(document)
 
 function isJson(document: Buffer): boolean {
@@ -51,9 +51,9 @@ const isBlank = (byte: number | undefined): boolean =>
   byte === 0x20 || byte === 0x09 || byte === newline || byte === 0x0d
 
 /**
- * The end of the JSON value that starts at `from`: behind its closing bracket or quote, or before
- * the comma or bracket that follows it. Null when it never ends. Nothing is parsed, so that numbers
- * keep every digit.
+ * Returns the end of the JSON value that starts at `from`: after its closing bracket or quote, or
+ * before the comma or bracket that follows. Null when it never ends. Parses nothing, so that
+ * numbers keep every digit.
  */
 function endOfValue(body: Buffer, from: number): number | null {
   let depth = 0
@@ -105,11 +105,11 @@ function elementsOf(body: Buffer, start: number): Buffer[] | null {
 
 export interface Member {
   readonly name: string
-  /** Where its value begins. */
+  /** Index where its value begins. */
   readonly at: number
 }
 
-/** The members of a JSON object, repeated ones too. The bytes must be JSON. */
+/** The members of a JSON object, including repeated ones. The bytes must be JSON. */
 export function membersOf(object: Buffer): Member[] {
   const members: Member[] = []
   let at = skipBlank(object, 0) + 1
@@ -123,7 +123,7 @@ export function membersOf(object: Buffer): Member[] {
   }
 }
 
-// A bare number or word ends where the object does, too.
+// A bare number or word also ends where the object ends.
 function endOfMember(object: Buffer, value: number): number {
   if (object[value] === quote || object[value] === open['{'] || object[value] === open['['])
     return endOfValue(object, value) ?? object.length

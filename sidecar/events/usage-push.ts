@@ -10,13 +10,13 @@ import { membersOf } from './ndjson.ts'
  *
  * - The id is the hash of the bytes and of the UTC day. A sender's retry repeats the bytes and gets
  *   the same id; another payment has another `request_id`. Because that has only 32 bits, the day
- *   tells payments of different days apart.
- * - Bytes that were seen before within two minutes keep their first day and time, so that a retry
- *   becomes the same event byte by byte.
+ *   separates payments of different days.
+ * - Bytes that were received before within two minutes keep their first day and time, so that a
+ *   retry becomes the same event byte by byte.
  *
- * So two payments of one user on one day that agree in every member, `request_id` too, count once;
- * and a retry that crosses midnight and reaches another sidecar, or one that has just been
- * restarted, counts twice. A sender that sets `current_time` has neither limit.
+ * So two payments of one user on one day that agree in every member, including `request_id`, count
+ * once; and a retry that crosses midnight and reaches another or a restarted sidecar counts twice.
+ * A sender that sets `current_time` has neither limit.
  */
 export function createUsagePushes({ now }: { readonly now: Now }): (envelope: Buffer) => Buffer {
   const firstSeen = new LRUCache<string, number>({ max: 50_000, ttl: 120_000 })
@@ -38,7 +38,7 @@ export function createUsagePushes({ now }: { readonly now: Now }): (envelope: Bu
 interface PushData {
   readonly outer: JsonObject
   readonly members: JsonObject
-  /** Behind the bracket that opens it. */
+  /** Index after its opening bracket. */
   readonly inside: number
 }
 
@@ -46,7 +46,7 @@ const maxPushBytes = 64 * 1024
 const envelopeStart = Buffer.from('{"id":')
 const dayMs = 86_400_000
 
-/** The data of a usage push; null for everything else, which goes to core unchanged. */
+/** Returns the data of a usage push; null for everything else, which goes to core unchanged. */
 function dataOf(envelope: Buffer): PushData | null {
   if (
     envelope.length > maxPushBytes ||
@@ -80,11 +80,12 @@ interface Parts extends PushData {
   readonly arrivedMs: number
 }
 
-// Inserts into the bytes as they came, so that no digit of them changes.
+// Inserts into the original bytes, so that no digit changes.
 function assemble(envelope: Buffer, { outer, members, inside, id, arrivedMs }: Parts): Buffer {
   const start = envelope.indexOf('{') + 1
   const time = new Date(arrivedMs).toISOString()
-  // An event with its own time gets nothing of its arrival, so that it is the same everywhere.
+  // Add nothing of the arrival to an event with its own time, so that it is the same in every
+  // sidecar.
   const isTimed = members['current_time'] !== undefined
   return Buffer.concat([
     envelope.subarray(0, start),
@@ -95,7 +96,7 @@ function assemble(envelope: Buffer, { outer, members, inside, id, arrivedMs }: P
   ])
 }
 
-/** Those of `members` that `object` lacks, as text to insert before its own. */
+/** Returns the `members` that `object` lacks, as text to insert before its own. */
 function missing(object: JsonObject, members: JsonObject): Buffer {
   const lacking = Object.entries(members).filter(([name]) => object[name] === undefined)
   const texts = lacking.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)},`)

@@ -1,11 +1,11 @@
 /** Keys with fewer records than this in a second may use the reserved share. */
 const seldomMax = 2
-/** What of the limit is for everybody; the rest is for what is seldom. */
+/** Share of the limit for all keys; the rest is for rare ones. */
 const sharedPart = 0.8
 
 /**
- * Limits what is recorded in a second. A fifth of it is reserved for decisions of which there are
- * few, by code and app, so that a flood of one kind does not hide the others.
+ * Limits the records per second. A fifth is reserved for rare decisions, by code and app, so that a
+ * flood of one kind does not hide the others.
  */
 export function createAdmission({ perSecond }: { readonly perSecond: number }) {
   const shared = Math.ceil(perSecond * sharedPart)
@@ -13,7 +13,7 @@ export function createAdmission({ perSecond }: { readonly perSecond: number }) {
   let second = 0
   let total = 0
 
-  /** True when a decision at `ms`, Unix milliseconds, is to be recorded; it then counts. */
+  /** Returns whether to record a decision at `ms` (Unix milliseconds), and counts it if so. */
   function admit(code: string, clientId: string, ms: number): boolean {
     const now = Math.floor(ms / 1000)
     if (now !== second) {

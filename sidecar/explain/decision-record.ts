@@ -20,28 +20,28 @@ import type { AuthorizeBody } from '../authorize/request.ts'
 import type { VerifiedIdentity } from '../identity/bound-identity.ts'
 import { type KeyShape, isSignerSession } from '../identity/verifiers/api-key.ts'
 
-/** A decision that is to be recorded. */
+/** A decision to be recorded. */
 export interface RecordedDecision {
   readonly id: string
   readonly occasion: 'refusal' | 'request' | 'sample'
   /** Unix milliseconds. */
   readonly at: number
-  /** How long it took. */
+  /** Duration of the decision. */
   readonly ms: number
   readonly decision: Decision
   /** Null for a request that was not read. */
   readonly body: AuthorizeBody | null
 }
 
-/** What the figures of records are read from. */
+/** Sources of the figures in records. */
 export type RecordSources = Pick<
   Escrow,
   'core' | 'process' | 'memory' | 'bounds' | 'rate' | 'clocks'
 >
 
 /**
- * Makes records of decisions that were made just now, from what is known of their users: nothing is
- * noted down for a decision of which no record is wanted.
+ * Returns a function that builds records of decisions just made, from the current state of their
+ * users. Decisions without a record cost nothing.
  */
 export function createRecordMaker(sources: RecordSources, shape: KeyShape) {
   const { core, process, memory, bounds, rate, clocks } = sources
@@ -82,7 +82,7 @@ export function createRecordMaker(sources: RecordSources, shape: KeyShape) {
     if (type !== 'live' && type !== 'lv2v') return undefined
     const nobody = { sequence: undefined, at: undefined }
     if (sequence === 0) return { ...nobody, source: 'none' }
-    // Core is asked for each call of a session that others serve, too.
+    // Core is asked for the prior call of each call in a session shared with other processes.
     if (memory.isShared(id)) return { ...nobody, source: 'core' }
     const calls = memory.find(account, id)
     const prior = calls && priorCall(calls, sequence)
@@ -102,7 +102,7 @@ export function createRecordMaker(sources: RecordSources, shape: KeyShape) {
       boundUsdNanos: bound === null ? undefined : String(bound),
       accessAgeMs: account.readAt === 0 ? undefined : ageOf(at - account.readAt),
       ...remainingFigures(account, at),
-      // A lease that paid the call has been debited already.
+      // A lease that paid the call has already been debited.
       lease: account.lease
         ? leaseOf(account.lease, money === 'lease' ? (bound ?? 0) : 0, at)
         : undefined,
@@ -149,14 +149,14 @@ const leaseOf = (
 })
 
 const longestAge = 2 ** 32 - 1
-// A verifier of the operator's own may say anything of its time.
+// An operator's own verifier may return any time.
 const ageOf = (ms: number): number =>
   Number.isFinite(ms) ? Math.min(Math.max(0, Math.round(ms)), longestAge) : 0
 
 const instantOf = ({ seconds, nanos }: SignerTime): string =>
   `${new Date(seconds * 1000).toISOString().slice(0, 19)}.${String(nanos).padStart(9, '0')}Z`
 
-/** Whom the credential stands for, or would if it were not refused. */
+/** The identity of the credential, even if it was refused. */
 export const identityOf = ({ call, detail }: Decision): VerifiedIdentity | null =>
   call ? call.identity : (detail?.identity ?? null)
 
@@ -210,7 +210,7 @@ function snakeCase(name: string): string {
 function ruleOf({ status, code, body, call, detail }: Decision): string {
   if (status === 200) return 'allowed'
   if (detail) return detail.rule
-  // Its user is known, so the token was verified: only its time is at fault.
+  // The user is known, so the token was verified: it is refused because of its issue time.
   if (code === 'invalid_token' && call) return 'void_token'
   return rules.get(body) ?? code
 }
@@ -218,6 +218,6 @@ function ruleOf({ status, code, body, call, detail }: Decision): string {
 const reasonOf = ({ status, body }: Decision): string =>
   status === 200 ? '' : textOf(parseObject(body)?.['reason'])
 
-// The reason names it: `limit usd_per_day: the USD of this day are spent`.
+// The reason contains the limit: `limit usd_per_day: the USD of this day are spent`.
 const limitOf = (body: string): string =>
   /^limit (\w+):/.exec(textOf(parseObject(body)?.['reason']))?.[1] ?? ''
