@@ -19,7 +19,7 @@ export interface AccountsDeps {
   readonly pool: Pool
   readonly grants: Pick<Grants, 'end'>
   readonly now: Now
-  /** A session that is not used for so long has ended. */
+  /** Idle time in seconds after which a session ends. */
   readonly idleSeconds: number
   readonly records: LoginRecords
 }
@@ -27,11 +27,11 @@ export interface AccountsDeps {
 export interface PasswordCredential {
   readonly email: string
   readonly password: string
-  /** Where the comparison of the password waits. */
+  /** Source and priority in the password queue. */
   readonly place: QueuePlace
 }
 
-/** What of a call an entry in the audit log names. */
+/** Data of a call for its audit log entry. */
 export interface CallOrigin {
   readonly correlationId?: string | undefined
 }
@@ -44,12 +44,15 @@ export interface AccountChange {
 }
 
 const daySeconds = 86_400
-/** A session ends after this, however much it is used. */
+/** Absolute lifetime of a session, regardless of use. */
 const absoluteSeconds = 90 * daySeconds
 const resetSeconds = 3_600
 const touchEveryMs = 60_000
 const newToken = (): string => randomBytes(32).toString('base64url')
-/** Made from the session's token, so that no page depends on a stored one. The stored hash of the session's token does not reveal it. */
+/**
+ * Derived from the session token, so that no page depends on a stored token. The stored hash of the
+ * session token does not reveal it.
+ */
 export const csrfTokenOf = (token: string): string => hash('sha256', `csrf ${token}`, 'base64url')
 const hashOf = (token: string): Buffer => hash('sha256', token, 'buffer')
 
@@ -58,21 +61,29 @@ export interface LiveSession {
   readonly csrfToken: string
   readonly authTime: Date
   readonly expiresAt: Date
-  /** What logins to apps, and devices, that the person allows with this session descend from. */
+  /**
+   * Ids that logins to apps and devices descend from when the person allows them with this session.
+   */
   readonly grants: readonly string[]
 }
 
-/** An account whose password was right, with the hash that it was compared with. */
+/** An account that passed the password check, with the hash used for it. */
 type Authenticated = store.Account & { readonly passwordHash: string | null }
 
 const wrongPassword = (): DomainError =>
   new DomainError('CREDENTIAL_INVALID', 'the e-mail address or the password is wrong')
 
-/** Accounts of the dashboard and their server-side sessions (decision 16). Session and reset tokens are stored as SHA-256 hashes. */
+/**
+ * Accounts of the dashboard and their server-side sessions (decision 16). Session and reset tokens
+ * are stored as SHA-256 hashes.
+ */
 export function createAccounts({ pool, grants, now, idleSeconds, records }: AccountsDeps) {
   const passwordQueue = createPasswordQueue()
 
-  /** CREDENTIAL_INVALID for an unknown address and a wrong password alike, after the same work. */
+  /**
+   * Throws CREDENTIAL_INVALID for an unknown address and for a wrong password, after the same
+   * amount of work.
+   */
   async function logIn(credential: PasswordCredential, origin: CallOrigin = {}) {
     const account = await authenticate(credential, { method: 'password', ...origin })
     return tx(pool, async (db) => {
@@ -82,21 +93,25 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
   }
 
   /**
-   * Locks the account until the transaction ends, so that a change of its password ends the session that begins here, or is
-   * over: then CREDENTIAL_INVALID unless the password is still the one that was compared, which takes a while.
+   * Locks the account until the transaction ends, so that a concurrent password change also ends
+   * the new session. Hashing takes a while: throws CREDENTIAL_INVALID if the password has changed
+   * since it was compared.
    */
   async function confirm(db: Db, account: Authenticated): Promise<void> {
     if ((await store.lockPassword(db, account.id)) !== account.passwordHash) throw wrongPassword()
   }
 
-  /** The account whose address and password these are. CREDENTIAL_INVALID as `logIn`; a failure is recorded. */
+  /**
+   * Returns the account with this address and password. Throws CREDENTIAL_INVALID as `logIn` does,
+   * and records the failure.
+   */
   async function authenticate(
     { email, password, place }: PasswordCredential,
     { method, correlationId }: CallOrigin & { method: LoginMethod },
   ): Promise<Authenticated> {
     const address = normalizeEmail(email)
     const account = address === null ? null : await store.findByEmail(pool, address)
-    // No password is longer than the maximum, so only that much is hashed.
+    // Longer passwords never match, so hash at most the maximum length.
     const stored = password.length > passwordMax ? null : (account?.passwordHash ?? null)
     const matches = await passwordQueue.run(place, () =>
       passwordMatches(password.slice(0, passwordMax), stored),
@@ -106,7 +121,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     throw wrongPassword()
   }
 
-  /** Begins a session of an account that has shown who it is. */
+  /** Begins a session of an authenticated account. */
   async function begin(
     db: Db,
     account: store.Account,
@@ -130,7 +145,10 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
 
   const logOut = (token: string): Promise<void> => store.deleteSession(pool, hashOf(token))
 
-  /** Ends every session of the session's account, and its logins to apps. TOKEN_INVALID when the session is over. */
+  /**
+   * Ends all sessions of the session's account and its logins to apps. Throws TOKEN_INVALID when
+   * the session is over.
+   */
   async function logOutEverywhere(token: string, { correlationId }: CallOrigin): Promise<void> {
     const { account } = await session(token)
     await tx(pool, async (db) => {
@@ -141,8 +159,9 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
   }
 
   /**
-   * The one place where all logins of an account end, with everything that they led to, or that is issued for them at this
-   * moment. Credentials of earlier releases name the account itself.
+   * Ends all logins of an account, everything that descends from them, and everything issued for
+   * them concurrently. The only function that does. Credentials of earlier releases descend from
+   * the account id itself.
    */
   async function endLogins(db: Db, account: AccountId, cause: EndCause): Promise<void> {
     const generation = await store.endLoginGeneration(db, account)
@@ -154,7 +173,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     ])
   }
 
-  /** The one place where a password changes: whoever knew the old one is logged out, and no older link works. */
+  /** Changes a password. The only function that does: it ends all logins and unused reset links. */
   async function changePassword(
     db: Db,
     account: AccountId,
@@ -167,7 +186,10 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     await records.note(db, { account, action: 'account_password_changed', correlationId })
   }
 
-  /** The session of that token, whose idle time starts again. TOKEN_INVALID when it has ended. */
+  /**
+   * Returns the session of the token and restarts its idle time. Throws TOKEN_INVALID when it has
+   * ended.
+   */
   async function session(token: string): Promise<LiveSession> {
     const at = now()
     const tokenHash = hashOf(token)
@@ -185,7 +207,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     return { account, csrfToken: csrfTokenOf(token), authTime, expiresAt, grants: lineage }
   }
 
-  /** As `session`, as a caller. */
+  /** Same as `session`, but returns a caller. */
   async function bySession(token: string): Promise<AccountCaller> {
     const { account, grants: lineage } = await session(token)
     return {
@@ -197,7 +219,10 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     }
   }
 
-  /** The account as a member of the app; null when there is no such app or the account may not see it. */
+  /**
+   * Returns the account as a member of the app; null if the app is missing or the account may not
+   * see it.
+   */
   async function memberOf(
     account: AccountCaller,
     clientId: ClientId,
@@ -212,7 +237,10 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
 
   const find = (id: string): Promise<store.Account | null> => store.findById(pool, id)
 
-  /** CONFLICT when another account has the address. Without a password one is chosen, and returned this once. */
+  /**
+   * Throws CONFLICT when another account has the address. Generates a password if none is given,
+   * and returns it only once.
+   */
   async function create(
     request: {
       email: string
@@ -249,8 +277,8 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
   }
 
   /**
-   * Gives an account another address, or makes it a platform admin or no longer one. The account is named by its address or
-   * by its id. NOT_FOUND when there is none, CONFLICT when another account has the new address.
+   * Changes an account's address or platform admin role. Finds the account by its address or id.
+   * Throws NOT_FOUND if it is missing, CONFLICT when another account has the new address.
    */
   async function change(
     request: AccountChange,
@@ -285,7 +313,10 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     return store.findByEmail(db, parseEmail(email ?? ''))
   }
 
-  /** A token that sets a new password once, within an hour. NOT_FOUND for an unknown address: for operators only. */
+  /**
+   * Creates a token that sets a new password once, within an hour. Throws NOT_FOUND for an unknown
+   * address, so only operators may call it.
+   */
   async function startReset(
     email: string,
     { correlationId }: CallOrigin = {},
@@ -308,12 +339,15 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     return { token, expiresAt }
   }
 
-  /** Returns when the token can still set a password. GRANT_INVALID for any other. */
+  /** Throws GRANT_INVALID unless the token can still set a password. */
   async function checkReset(token: string): Promise<void> {
     if (!(await store.isResetOpen(pool, hashOf(token), now()))) throw endedReset()
   }
 
-  /** Sets the password and ends every session of the account. GRANT_INVALID for a token that is used or too old. */
+  /**
+   * Sets the password and ends all sessions of the account. Throws GRANT_INVALID for a used or
+   * expired token.
+   */
   async function reset(
     token: string,
     password: string,
@@ -321,7 +355,8 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
   ): Promise<void> {
     const tokenHash = hashOf(token)
     const newPassword = parsePassword(password)
-    // Looks the token up before the password is hashed, so that made-up tokens take no place in the queue.
+    // Look the token up before hashing the password, so that invented tokens take no place in the
+    // queue.
     if (!(await store.isResetOpen(pool, tokenHash, now()))) throw endedReset()
     const place = { source: `reset:${tokenHash.toString('hex')}`, isKnown: true }
     const passwordHash = await passwordQueue.run(place, () => hashPassword(newPassword))
@@ -332,7 +367,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     })
   }
 
-  /** Accounts in order of creation. */
+  /** Lists accounts in order of creation. */
   const list = async (after: Cursor | null, limit: number) =>
     page(await store.listAccounts(pool, after, limit), limit)
 

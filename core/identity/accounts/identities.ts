@@ -11,14 +11,14 @@ import type { Accounts, CallOrigin, PasswordCredential } from './accounts.ts'
 import type { LoginRecords } from './log-in-records.ts'
 import * as store from './store.ts'
 
-/** A person as an outside provider knows them, in its answer to one login. */
+/** A person's identity at an external provider, from its response to one login. */
 export interface ProviderIdentity {
   readonly issuer: string
   readonly subject: string
   readonly email: string
   readonly emailVerified: boolean
   readonly name: string
-  /** What the login began with. */
+  /** State parameter that the login began with. */
   readonly state: string
 }
 
@@ -30,20 +30,24 @@ export interface IdentitiesDeps {
   readonly now: Now
 }
 
-/** As long as the provider's answer may take. */
+/** Maximum time in seconds for the provider's response. */
 const loginSeconds = 600
 const linkAttemptsMax = 5
 const method = 'provider'
 
 /**
- * Logins through an outside provider (docs/decisions/41.md, 42). A provider never leads into an account that somebody else
- * made: its verified address creates a new account, or waits until a person confirms with the password of the account that
- * has the address. No provider leads to a platform admin.
+ * Logins through an external provider (docs/decisions/41.md, 42). A provider login never takes over
+ * an existing account: its verified address creates a new account, or waits until the person
+ * confirms with the password of the account that has the address. Platform admins cannot log in
+ * through a provider.
  */
 export function createIdentities(deps: IdentitiesDeps) {
   const { pool, accounts, records, allowedLogins, now } = deps
 
-  /** A session of the account behind the identity, or the token with which `link` goes on. ACCESS_DENIED as below. */
+  /**
+   * Returns a session of the linked account, or a token for `link`. Throws ACCESS_DENIED when the
+   * address may not sign in.
+   */
   async function logIn(identity: ProviderIdentity, { correlationId }: CallOrigin) {
     await useState(identity.state)
     const address = identity.emailVerified ? normalizeEmail(identity.email) : null
@@ -96,7 +100,7 @@ export function createIdentities(deps: IdentitiesDeps) {
     requireAllowed(address)
     const created = await tx(pool, (db) => createFor(db, identity, { address, correlationId }))
     if (created) return { session: created }
-    // Of two logins at the same time the other one may have made the account.
+    // A concurrent login with the same identity may have created the account.
     const known = await store.findByIdentity(pool, identity.issuer, identity.subject)
     if (known) return { session: await beginKnown(known, { address, correlationId }) }
     const account = await store.findByEmail(pool, address)
@@ -105,7 +109,7 @@ export function createIdentities(deps: IdentitiesDeps) {
     return { link: { token: await startLink(account, identity), email: account.email } }
   }
 
-  /** Null when an account has the address. */
+  /** Returns null when an account already has the address. */
   async function createFor(
     db: Db,
     { issuer, subject, name }: ProviderIdentity,
@@ -146,8 +150,9 @@ export function createIdentities(deps: IdentitiesDeps) {
   }
 
   /**
-   * Links the identity that waits under the token, confirmed with the password of the account that has its address, and logs
-   * in. CREDENTIAL_INVALID for a wrong password, GRANT_INVALID when the token is over.
+   * Links the pending identity to the account that has its address, after a check of the account's
+   * password, and logs in. Throws CREDENTIAL_INVALID for a wrong password, GRANT_INVALID for an
+   * unknown or expired token.
    */
   async function link(
     { token, ...credential }: PasswordCredential & { token: string },
@@ -190,7 +195,7 @@ export function createIdentities(deps: IdentitiesDeps) {
 
 export type Identities = ReturnType<typeof createIdentities>
 
-// Whoever controls the provider would control the deployment.
+// Otherwise, control of the provider would mean control of the deployment.
 function refuseAdmin({ isPlatformAdmin }: store.Account): void {
   if (isPlatformAdmin)
     throw new DomainError('ACCESS_DENIED', 'a platform admin logs in with the password')

@@ -9,10 +9,10 @@ import type { AccountId } from '../../platform/ids.ts'
 export type LoginMethod = 'password' | 'provider'
 export type AuditDetails = Readonly<Record<string, string | number | boolean | null>>
 
-/** An act by or upon an account. */
+/** An act by an account or on an account. */
 export interface AccountAct {
   readonly account: AccountId
-  /** The account itself when absent. */
+  /** Default is the account itself. */
   readonly actor?: string
   readonly action: string
   readonly details?: AuditDetails
@@ -27,8 +27,9 @@ export interface LoginRecordsDeps {
 }
 
 /**
- * What is written down about accounts. Failures of known accounts make one entry a minute; those without an account are
- * counted in a metric and leave no row, because a stranger can cause any number of them.
+ * Audit entries and metrics of logins and account changes. Failures of a known account make at most
+ * one entry a minute. Failures without an account only increment a metric, because strangers can
+ * cause any number.
  */
 export function createLoginRecords({ pool, log, metrics, now }: LoginRecordsDeps) {
   const logins = new Counter({
@@ -55,7 +56,9 @@ export function createLoginRecords({ pool, log, metrics, now }: LoginRecordsDeps
     await note(db, { ...act, action: 'account_logged_in', details: { method, ...act.details } })
   }
 
-  /** Does not wait for the entry, so that a failure takes the same time whether the account exists or not. */
+  /**
+   * Does not wait for the entry, so that a failure takes the same time with and without an account.
+   */
   function failed(
     method: LoginMethod,
     account: AccountId | null,

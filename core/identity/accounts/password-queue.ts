@@ -1,19 +1,26 @@
 import { DomainError } from '../../../proto/errors.ts'
 
-/** Where an attempt waits. */
+/** Source and priority of an attempt. */
 export interface QueuePlace {
-  /** Name of the address, account or one-time link that the attempt belongs to. Undefined has no limit of its own. */
+  /**
+   * Name of the address, account or one-time link that the attempt belongs to. Undefined has no
+   * limit per source.
+   */
   readonly source?: string | undefined
-  /** Whether the attempt has proven something: a device of the account, a valid one-time link, or an operator. */
+  /**
+   * Whether the attempt comes from a device of the account, from a valid one-time link, or from an
+   * operator.
+   */
   readonly isKnown: boolean
 }
 
-// argon2 takes 19 MiB and one of four threads: more at once would fill the memory and starve other work.
+// argon2 takes 19 MiB and one of four threads. More at once would fill the memory and starve other
+// work.
 const running = 2
-/** Places for known sources, and as many for strangers. */
+/** Queue length for known sources, and separately for strangers. */
 const waitingMax = 64
 const waitingPerSource = 2
-/** After so many known sources in a row a stranger runs. */
+/** Number of known sources that may run in a row while a stranger waits. */
 const knownInARowMax = 4
 
 interface Waiting {
@@ -22,9 +29,9 @@ interface Waiting {
 }
 
 /**
- * Limits how many passwords are hashed at the same time. Known sources have places that strangers cannot fill. Four of
- * them run before each stranger, so that both advance. A source waits in at most two places, so that one address or
- * account does not fill the places of all.
+ * Limits how many passwords are hashed at the same time. Known sources have their own places, which
+ * strangers cannot fill. Four known sources run before each stranger, so that both advance. A
+ * source waits in at most two places, so that one address or account cannot fill the queue.
  */
 export function createPasswordQueue() {
   const known: Waiting[] = []
@@ -32,7 +39,7 @@ export function createPasswordQueue() {
   let busy = 0
   let knownInARow = 0
 
-  /** Runs the work when there is room. RATE_LIMITED when its places are taken. */
+  /** Runs the work when there is room. Throws RATE_LIMITED when the queue is full. */
   async function run<T>(place: QueuePlace, work: () => Promise<T>): Promise<T> {
     if (busy < running) busy++
     else await wait(place)
@@ -40,7 +47,7 @@ export function createPasswordQueue() {
       return await work()
     } finally {
       const next = takeNext()
-      // The work that ended passes its place on, so `busy` does not change.
+      // The finished work passes its place on, so `busy` does not change.
       if (next) next.start()
       else busy--
     }

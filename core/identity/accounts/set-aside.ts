@@ -4,9 +4,10 @@ import type { Pool } from '../../lib/sql.ts'
 import * as store from './store.ts'
 
 /**
- * Addresses that the migration to one form (docs/decisions/41.md) took from their accounts, because SQL could not bring them
- * into that form or an older account had the same. Those whose domain only IDNA can normalise come back here; the log names
- * the others, with what to do, at every start until somebody has done it.
+ * Restores addresses that the migration to normal form (docs/decisions/41.md) removed from their
+ * accounts, because SQL could not normalise them or an older account had the same address. Only
+ * addresses that need IDNA can be restored here. The others are logged at every start, with the
+ * command that fixes them, until an operator has run it.
  */
 export async function restoreSetAside(pool: Pool, log: Log): Promise<void> {
   for (const { accountId, email: stored, reason } of await store.listSetAside(pool)) {

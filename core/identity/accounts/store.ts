@@ -26,12 +26,12 @@ const fromRow = (row: AccountRow): Account => ({
 
 export interface NewAccount extends Account {
   readonly email: Email
-  /** Null when it signs in through an outside provider only. */
+  /** Null for an account that signs in only through an external provider. */
   readonly passwordHash: string | null
   readonly at: Date
 }
 
-/** The new account, or null when another one has the address. */
+/** Returns the new account, or null when another account has the address. */
 export async function insertAccount(db: Db, account: NewAccount): Promise<Account | null> {
   const row = await maybeOne<AccountRow>(
     db,
@@ -44,7 +44,7 @@ export async function insertAccount(db: Db, account: NewAccount): Promise<Accoun
   return row && fromRow(row)
 }
 
-/** The id of the account with that e-mail address, which is created when there is none. */
+/** Returns the id of the account with this e-mail address. Creates the account if it is missing. */
 export async function getOrInsertAccount(
   db: Db,
   account: { id: AccountId; email: Email; passwordHash: string; at: Date },
@@ -78,7 +78,10 @@ export async function findByEmail(
   return row && { ...fromRow(row), passwordHash: row.password_hash }
 }
 
-/** In order of creation, which version 7 UUIDs have; one row more than `limit` when there are more. */
+/**
+ * Lists accounts in order of creation (the order of version 7 UUIDs). Returns up to `limit + 1`
+ * rows.
+ */
 export async function listAccounts(
   db: Db,
   after: Cursor | null,
@@ -112,7 +115,10 @@ export async function findByIdentity(
   return row && fromRow(row)
 }
 
-/** Links an identity to an account. Returns the account that the identity has afterwards: of two concurrent links the first stays. */
+/**
+ * Links an identity to an account. Returns the account that the identity is linked to afterwards:
+ * the first of two concurrent links wins.
+ */
 export async function linkIdentity(
   db: Db,
   link: { issuer: string; subject: string; accountId: AccountId; at: Date },
@@ -128,7 +134,10 @@ export async function linkIdentity(
   return accountId(row.account_id)
 }
 
-/** Writes the address and the rights of an account. An address that was set aside is replaced by it. */
+/**
+ * Writes the address and the admin role of an account. A new address replaces one that was set
+ * aside.
+ */
 export async function updateAccount(db: Db, account: Account): Promise<void> {
   await db.query(sql`
     update accounts set email = ${account.email}, is_platform_admin = ${account.isPlatformAdmin} where id = ${account.id}`)
@@ -143,7 +152,7 @@ export interface SetAsideAddress {
   readonly reason: string
 }
 
-/** Addresses that accounts had before the rule of docs/decisions/41.md, and could not keep; the oldest account first. */
+/** Lists addresses that accounts lost to the rule in docs/decisions/41.md, oldest account first. */
 export async function listSetAside(db: Db): Promise<SetAsideAddress[]> {
   const rows = await many<{ account_id: string; email: string; reason: string }>(
     db,
@@ -152,7 +161,7 @@ export async function listSetAside(db: Db): Promise<SetAsideAddress[]> {
   return rows.map(({ account_id, ...row }) => ({ accountId: accountId(account_id), ...row }))
 }
 
-/** Gives an account its address back in normal form. False when another account has it. */
+/** Gives an account its address back in normal form. Returns false when another account has it. */
 export async function restoreAddress(db: Db, account: AccountId, email: Email): Promise<boolean> {
   const { rowCount } = await db.query(sql`
     with restored as (
@@ -163,7 +172,7 @@ export async function restoreAddress(db: Db, account: AccountId, email: Email): 
   return rowCount === 1
 }
 
-/** Notes that a login through the provider was used. False when it was before. */
+/** Marks a provider login as used. Returns false when it was used before. */
 export async function useProviderLogin(
   db: Db,
   login: { stateHash: Buffer; expiresAt: Date },
@@ -189,7 +198,10 @@ export async function insertLink(
     values (${link.tokenHash}, ${link.accountId}, ${link.issuer}, ${link.subject}, ${link.at}, ${link.expiresAt})`)
 }
 
-/** Counts an attempt to confirm the link. Null when it is unknown or too old, or was tried `attemptsMax` times. */
+/**
+ * Counts an attempt to confirm the link. Returns null for an unknown or expired link, and after
+ * `attemptsMax` attempts.
+ */
 export async function tryLink(
   db: Db,
   tokenHash: Buffer,
@@ -214,7 +226,7 @@ export async function setPassword(db: Db, account: AccountId, passwordHash: stri
   await db.query(sql`update accounts set password_hash = ${passwordHash} where id = ${account}`)
 }
 
-/** The hash of the account's password; the row is locked until the transaction ends. */
+/** Returns the hash of the account's password and locks the row until the transaction ends. */
 export async function lockPassword(db: Db, account: AccountId): Promise<string | null> {
   const row = await maybeOne<{ password_hash: string | null }>(
     db,
@@ -231,7 +243,7 @@ export interface NewSession {
   readonly expiresAt: Date
 }
 
-/** Inserts a session and returns the generation of the account's logins to which it belongs. */
+/** Inserts a session and returns the account's current login generation. */
 export async function insertSession(db: Db, session: NewSession): Promise<number> {
   const row = await one<{ login_generation: number }>(
     db,
@@ -255,7 +267,10 @@ export interface StoredSession {
   readonly loginGeneration: number
 }
 
-/** The session, unless its absolute end has passed, it was not seen since `idleSince`, or all logins of before have ended. */
+/**
+ * Returns null when the session has expired, was last used before `idleSince`, or belongs to an
+ * older login generation.
+ */
 export async function findSession(
   db: Db,
   tokenHash: Buffer,
@@ -298,7 +313,7 @@ export async function deleteSession(db: Db, tokenHash: Buffer): Promise<void> {
   await db.query(sql`delete from web_sessions where token_hash = ${tokenHash}`)
 }
 
-/** Begins the next generation of the account's logins. Returns the one that ends. */
+/** Begins the account's next login generation. Returns the generation that ends. */
 export async function endLoginGeneration(db: Db, account: AccountId): Promise<number> {
   const row = await one<{ ended: number }>(
     db,
@@ -322,7 +337,7 @@ export async function insertReset(
     values (${reset.tokenHash}, ${reset.accountId}, ${reset.at}, ${reset.expiresAt})`)
 }
 
-/** Returns whether the token can still set a password. */
+/** Whether the token can still set a password. */
 export async function isResetOpen(db: Db, tokenHash: Buffer, at: Date): Promise<boolean> {
   const row = await maybeOne(
     db,
@@ -333,7 +348,10 @@ export async function isResetOpen(db: Db, tokenHash: Buffer, at: Date): Promise<
   return row !== null
 }
 
-/** Marks the token as used. Null when it is unknown, used or too old: of two concurrent calls one gets the account. */
+/**
+ * Marks the token as used. Returns null when it is unknown, used or expired: only one of two
+ * concurrent calls gets the account.
+ */
 export async function useReset(db: Db, tokenHash: Buffer, at: Date): Promise<AccountId | null> {
   const row = await maybeOne<{ account_id: string }>(
     db,
@@ -346,14 +364,14 @@ export async function useReset(db: Db, tokenHash: Buffer, at: Date): Promise<Acc
   return row && accountId(row.account_id)
 }
 
-/** Ends every reset token of the account that was not used. */
+/** Ends all unused reset tokens of the account. */
 export async function endResets(db: Db, account: AccountId, at: Date): Promise<void> {
   await db.query(
     sql`update password_resets set used_at = ${at} where account_id = ${account} and used_at is null`,
   )
 }
 
-/** Each deletes at most `limit` expired rows of a table and returns how many. */
+/** Each function deletes at most `limit` expired rows of one table and returns their number. */
 export const deletions: readonly ((db: Db, at: Date, limit: number) => Promise<number>)[] = [
   async (db, at, limit) =>
     countOf(
@@ -383,7 +401,10 @@ export const deletions: readonly ((db: Db, at: Date, limit: number) => Promise<n
 
 const countOf = ({ rowCount }: { readonly rowCount: number | null }): number => rowCount ?? 0
 
-/** The app of a public client and the account's role in it. Null when there is no such app; a null role when it is no member. */
+/**
+ * Finds the app of a public client and the account's role in it. Returns null if the app is
+ * missing; the role is null if the account is not a member.
+ */
 export async function findMembership(
   db: Db,
   account: AccountId,
@@ -402,12 +423,12 @@ export async function findMembership(
 }
 
 export interface OwnerRow {
-  /** Null means the deployment's quota. */
+  /** Null for the deployment's quota. */
   max: number | null
   owned: number
 }
 
-/** How many apps an account owns and may own. */
+/** Returns how many apps an account owns, and its own limit. */
 export const findOwner = (db: Db, account: AccountId): Promise<OwnerRow> =>
   one<OwnerRow>(
     db,
@@ -419,7 +440,10 @@ export const findOwner = (db: Db, account: AccountId): Promise<OwnerRow> =>
     where a.id = ${account}`,
   )
 
-/** As `findOwner`. Locks the account's row first, so that the count is that of all who had it before. */
+/**
+ * Same as `findOwner`, but locks the account's row first, so that the count includes all earlier
+ * transactions.
+ */
 export async function lockOwner(db: Db, account: AccountId): Promise<OwnerRow> {
   await db.query(sql`select from accounts where id = ${account} for no key update`)
   return findOwner(db, account)

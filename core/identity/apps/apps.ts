@@ -32,24 +32,24 @@ export interface AppsDeps {
   readonly plans: Plans
   readonly secrets: Secrets
   readonly quota: Pick<AppQuota, 'requireRoom'>
-  /** Marks a new app as one of the platform's own (docs/billing.md). */
+  /** Marks a new app as one of the platform's own apps (docs/billing.md). */
   readonly ownByPlatform: OwnByPlatform
   readonly now: Now
 }
 
 export interface NewApp {
   readonly name: string
-  /** What the Starter plan includes. */
+  /** Allowance of the Starter plan. */
   readonly included: UsdMicros
-  /** The owner by e-mail address, when an operator creates the app. */
+  /** Owner by e-mail address, set when an operator creates the app. */
   readonly owner?: { readonly email: Email; readonly password?: string }
-  /** The owner by account, when a person creates the app in the dashboard. */
+  /** Owner by account, set when a person creates the app in the dashboard. */
   readonly createdBy?: { readonly accountId: AccountId; readonly correlationId: string }
   readonly developerName?: string
   readonly websiteUrl?: string
-  /** A test app has a clock (docs/test-clock.md). */
+  /** Whether the app is a test app, which has a test clock (docs/test-clock.md). */
   readonly isTest?: boolean
-  /** False for a customer's app. */
+  /** Whether the app belongs to the platform. False for an app of a paying integrator. */
   readonly isPlatformOwned: boolean
 }
 
@@ -61,10 +61,10 @@ export interface CreatedApp {
   readonly createdAt: Date
   readonly isTest: boolean
   readonly isPlatformOwned: boolean
-  /** Only in this answer: the secret is stored as a hash. */
+  /** Returned only once: the secret is stored as a hash. */
   readonly m2mClientSecret: string
   readonly ownerEmail?: string
-  /** Only when this call created the account and chose its password. */
+  /** Set only when this call created the account and generated its password. */
   readonly ownerPassword?: string
 }
 
@@ -75,11 +75,14 @@ interface Owner {
   readonly isPasswordNew: boolean
 }
 
-/** Creates and lists apps. Each app has a public and an M2M client. */
+/** Creates and lists apps. Each app has one public and one M2M client. */
 export function createApps(deps: AppsDeps) {
   const { pool, plans, secrets, quota, ownByPlatform, now } = deps
 
-  /** Creates in one transaction the app, both clients, a client secret, the Starter plan and the owner. */
+  /**
+   * Creates the app, both clients, a client secret, the Starter plan and the owner in one
+   * transaction.
+   */
   async function create(request: NewApp): Promise<CreatedApp> {
     const at = now()
     const app = {
@@ -152,7 +155,7 @@ export function createApps(deps: AppsDeps) {
 
 export type Apps = ReturnType<typeof createApps>
 
-/** The owner with a password, which is chosen here when the operator gave none. */
+/** Hashes the owner's password. Generates one if the operator gave no password. */
 async function prepareOwner(owner: { email: Email; password?: string }): Promise<Owner> {
   const password = owner.password ?? newSecret('').slice(0, 20)
   return {
@@ -163,7 +166,10 @@ async function prepareOwner(owner: { email: Email; password?: string }): Promise
   }
 }
 
-/** Makes the account with the owner's address an owner of the app. */
+/**
+ * Makes the account with the owner's address an owner of the app. Creates the account if it is
+ * missing.
+ */
 async function addOwner(db: Db, owner: Owner, { app, at }: { app: AppId; at: Date }) {
   const { email, passwordHash } = owner
   const id = accountId(uuidV7(at.getTime()))

@@ -23,16 +23,18 @@ const validSecretsMax = 5
 export interface ClientsDeps {
   readonly pool: Pool
   readonly secrets: Secrets
-  /** How long older secrets stay valid beside a new one. */
+  /** Seconds for which older secrets stay valid after a rotation. */
   readonly secretOverlapSeconds: number
   readonly now: Now
 }
 
-/** The public client of an app, or one that registered with it, with what it shows to people. */
+/**
+ * An app's own public client or a client registered with the app, with the fields that people see.
+ */
 export interface PublicClient {
   readonly appId: AppId
   readonly clientId: ClientId | RegisteredClientId
-  /** The app's own client, by which tokens name the app. */
+  /** The app's own public client, which identifies the app in tokens. */
   readonly publicClientId: ClientId
   readonly scopes: readonly string[]
   readonly grantTypes: readonly string[]
@@ -43,14 +45,14 @@ export interface PublicClient {
   readonly appName: string
   readonly appColor: string
   readonly isAppActive: boolean
-  /** Where the app's signer answers; empty for the deployment's. */
+  /** URL of the app's signer; empty for the deployment's signer. */
   readonly dmzUrl: string
   readonly loginPolicy: LoginPolicy
-  /** Whose addresses may log in under the policy `domains`. */
+  /** E-mail domains that may log in under the policy `domains`. */
   readonly loginDomains: readonly string[]
 }
 
-/** The OAuth clients of apps: who they are, and the secrets of the M2M clients. */
+/** OAuth clients of apps: look-up, authentication and the secrets of M2M clients. */
 export function createClients({ pool, secrets, secretOverlapSeconds, now }: ClientsDeps) {
   const findM2mRows = createBatchLoader(async (ids: readonly string[]) => {
     const rows = Map.groupBy(
@@ -66,7 +68,10 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
     return (id) => byId.get(id) ?? null
   })
 
-  /** The M2M client of the first pair whose secret is right. CREDENTIAL_INVALID otherwise, after the same work for unknown clients. */
+  /**
+   * Returns the M2M client of the first pair with the right secret. Otherwise throws
+   * CREDENTIAL_INVALID; an unknown client takes the same work.
+   */
   async function authenticate(
     pairs: readonly { id: string; secret: string }[],
   ): Promise<M2mCaller> {
@@ -84,26 +89,32 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
     throw new DomainError('CREDENTIAL_INVALID', 'the client id or secret is wrong')
   }
 
-  /** The M2M client of that id as it is now, with no credential; null when there is none or its app is not active. */
+  /**
+   * Returns the current M2M client by id, without a credential; null if it is missing or its app is
+   * not active.
+   */
   async function findM2m(clientId: string): Promise<M2mCaller | null> {
     const [row] = await findM2mRows(clientId)
     return row ? toCaller(row, null) : null
   }
 
-  /** The public client of that id; null when there is none or its app is not active. */
+  /** Returns the public client by id; null if it is missing or its app is not active. */
   async function findPublic(clientId: string): Promise<PublicClient | null> {
     const client = await findPublicOrDisabled(clientId)
     return client?.isAppActive ? client : null
   }
 
-  /** As `findPublic`, and also the client of a disabled app. */
+  /** Same as `findPublic`, but also finds the client of a disabled app. */
   async function findPublicOrDisabled(clientId: string): Promise<PublicClient | null> {
     if (!isClientId(clientId) && !isRegisteredClientId(clientId)) return null
     const row = await findPublicRow(clientId)
     return row && toPublicClient(clientId, row)
   }
 
-  /** The app of a public client id, disabled ones too: for operators. NOT_FOUND when there is none. */
+  /**
+   * Returns the app of a public client id, including disabled apps: for operators. Throws NOT_FOUND
+   * if it is missing.
+   */
   async function appOf(clientId: string): Promise<AppId> {
     const client = isClientId(clientId) ? await findPublicOrDisabled(clientId) : null
     if (!client)
@@ -115,8 +126,9 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
   }
 
   /**
-   * A new secret of the app's M2M client. Older secrets expire after the overlap, or now: then their ids are the
-   * `endedIds`. CONFLICT when too many secrets are valid. The app's row must be locked.
+   * Creates a secret of the app's M2M client. Older secrets expire after the overlap or, with
+   * `revokeOld`, now; `endedIds` are then their ids. Throws CONFLICT when too many secrets are
+   * valid. The app's row must be locked.
    */
   async function rotateSecret(db: Db, app: AppId, request: { revokeOld: boolean }) {
     const at = now()
@@ -150,7 +162,7 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
 
 export type Clients = ReturnType<typeof createClients>
 
-/** The client of that kind. Every app has one of each kind. */
+/** Returns the client of this kind. Every app has one of each kind. */
 export function pickClient(
   clients: readonly store.ClientRow[],
   kind: 'public' | 'm2m',
@@ -174,7 +186,10 @@ function toCaller(row: store.M2mClientRow, secretId: string | null): M2mCaller {
   }
 }
 
-/** The name in quotation marks, so that people see where it ends. It can hold none of these itself. */
+/**
+ * Puts the name in quotation marks, so that people see where it ends. Replaces quotation marks
+ * inside the name.
+ */
 const quoted = (name: string): string => `“${name.replaceAll(/["“”]/g, '’')}”`
 
 function toPublicClient(
@@ -194,7 +209,7 @@ function toPublicClient(
     postLogoutRedirectUris: row.post_logout_redirect_uris,
     initiateLoginUri: row.initiate_login_uri,
     deviceThirdPartyInitiateLogin: row.device_third_party_initiate_login,
-    // Nobody vouches for the name that a client gives itself, so people see whose client it is.
+    // A registered client chooses its own name, so show the app's name, too.
     appName: name === null ? row.app_name : `${quoted(name)} (registered with ${row.app_name})`,
     appColor: row.app_color,
     isAppActive: row.app_status === 'active',

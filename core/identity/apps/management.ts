@@ -30,11 +30,11 @@ export interface ManagementDeps {
   readonly now: Now
 }
 
-/** Changes by an owner. What is absent stays as it is. */
+/** Changes by an owner. Absent fields stay unchanged. */
 export type AppChange = Partial<Omit<store.AppRow, 'id' | 'status' | 'created_at'>>
 export type ClientChange = Partial<Omit<store.ClientRow, 'client_id' | 'kind' | 'has_secret'>>
 
-/** How older secrets of the M2M client end. */
+/** Options for the older secrets of the M2M client. */
 export interface SecretRotation {
   readonly revokeOld: boolean
   readonly keepKeys: boolean
@@ -47,7 +47,7 @@ export interface AppView {
   readonly domains: readonly store.DomainRow[]
 }
 
-/** What the members of an app do with it. Each change has an entry in the audit log. */
+/** Operations of an app's members. Each change has an entry in the audit log. */
 export function createManagement({
   pool,
   clients,
@@ -104,7 +104,10 @@ export function createManagement({
     })
   }
 
-  /** Ends what lives on scopes that the public client has lost. What is issued when it has them again goes on. */
+  /**
+   * Ends credentials that use scopes removed from the public client. Credentials issued after a
+   * scope is granted again are not affected.
+   */
   async function endScopes(
     db: Db,
     { caller, context }: { caller: MemberCaller; context: Context },
@@ -124,7 +127,7 @@ export function createManagement({
     for (const scope of scopes) await note(db, entry, { scope, cause: 'scope_taken' })
   }
 
-  /** Deletes the app and ends every credential of it. Its tickets, ledger and audit log stay. */
+  /** Deletes the app and ends all its credentials. Tickets, ledger and audit log stay. */
   async function remove(caller: MemberCaller, context: Context): Promise<void> {
     const { appId } = caller
     await tx(pool, async (db) => {
@@ -134,7 +137,7 @@ export function createManagement({
       const rows = await store.findClients(db, appId, at)
       await store.deleteApp(db, appId, at)
       for (const { endOfApp } of credentialIssuers) await endOfApp(db, appId, at)
-      // Every credential of the app descends from one of its clients.
+      // All credentials of the app descend from its clients.
       const ends = rows.map(({ client_id }) => ({ id: client_id, forever: true }))
       await grants.end(
         db,
@@ -144,8 +147,9 @@ export function createManagement({
   }
 
   /**
-   * A new secret of the M2M client; older ones expire after the overlap, or with `revokeOld` now, with all that was got
-   * with them. `keepKeys` lets API keys go on.
+   * Creates a secret of the M2M client. Older secrets expire after the overlap or, with
+   * `revokeOld`, now, together with all credentials obtained with them. `keepKeys` keeps API keys
+   * valid.
    */
   async function rotateSecret(
     caller: MemberCaller,
@@ -164,7 +168,7 @@ export function createManagement({
     )
   }
 
-  /** As `rotateSecret`, by an operator. */
+  /** Same as `rotateSecret`, by an operator. */
   const rotateSecretAs = (editor: MemberEditor, request: SecretRotation) =>
     tx(pool, (db) => replaceSecret(db, editor, request))
 
@@ -181,7 +185,7 @@ export function createManagement({
     return { ...secret, revokedKeys }
   }
 
-  /** Ends what descends from secrets. Returns how many API keys ended. */
+  /** Ends credentials that descend from the secrets. Returns the number of API keys that ended. */
   async function endSecrets(
     db: Db,
     { appId, ids, keepKeys }: { appId: AppId; ids: readonly string[]; keepKeys: boolean },
@@ -201,7 +205,7 @@ export function createManagement({
   const listDomains = (caller: MemberCaller): Promise<store.DomainRow[]> =>
     store.listDomains(pool, caller.appId)
 
-  /** CONFLICT for an origin that the app already has. */
+  /** Throws CONFLICT for an origin that the app already has. */
   async function addDomain(
     caller: MemberCaller,
     origin: string,
@@ -284,11 +288,11 @@ export type Management = ReturnType<typeof createManagement>
 
 const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')
 
-/** The name after the change. A name that stays is not parsed again. */
+/** Returns the name after the change. Does not parse an unchanged name again. */
 const renamed = (app: store.AppRow, { name }: AppChange): string =>
   name === undefined ? app.name : parseName(name, { current: app.name })
 
-/** An app without a signer of its own has its tickets where the deployment does (docs/decisions/46.md). */
+/** An app without its own signer uses the deployment's metering mode (docs/decisions/46.md). */
 function withMeteringMode(
   before: store.AppRow,
   change: AppChange,
@@ -305,7 +309,10 @@ function withMeteringMode(
   return { ...app, signer_metering_mode: null }
 }
 
-/** Rules between fields: third-party initiated logins of devices need an address and the device grant type. */
+/**
+ * Checks rules between fields: third-party initiated device logins need a login URI and the device
+ * grant type.
+ */
 function checkClient(client: store.ClientRow): void {
   if (!client.device_third_party_initiate_login) return
   if (client.initiate_login_uri === null) {

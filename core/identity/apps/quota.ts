@@ -9,12 +9,12 @@ import * as store from '../accounts/store.ts'
 
 export interface AppQuotaDeps {
   readonly pool: Pool
-  /** For owners whom nobody gave another quota. */
+  /** Default quota per owner. */
   readonly appsPerOwner: number
   readonly now: Now
 }
 
-/** Who changes a quota, and in which request. */
+/** Who changes a quota, and the correlation id of the request. */
 export interface QuotaActor {
   readonly name: string
   readonly correlationId: string
@@ -22,11 +22,14 @@ export interface QuotaActor {
 
 const appsMax = 1_000_000
 
-/** How many apps a person may own (docs/decisions/42.md). Operators' commands are not bound by it. */
+/**
+ * Limits how many apps a person may own (docs/decisions/42.md). Does not apply to operators'
+ * commands.
+ */
 export function createAppQuota({ pool, appsPerOwner, now }: AppQuotaDeps) {
   /**
-   * Locks the account, so that what is decided by the count follows one another, and refuses one app more. CONFLICT, with the
-   * name of the quota, when the account owns as many as it may.
+   * Locks the account, so that concurrent decisions about its count run one after the other. Throws
+   * CONFLICT, with the name of the quota, when the account owns as many apps as it may.
    */
   async function requireRoom(db: Db, account: AccountId): Promise<void> {
     const { max, owned } = await store.lockOwner(db, account)
@@ -38,7 +41,10 @@ export function createAppQuota({ pool, appsPerOwner, now }: AppQuotaDeps) {
       )
   }
 
-  /** What the account owns and may own. NOT_FOUND for an unknown address. */
+  /**
+   * Returns the number of apps that the account owns, and its limit. Throws NOT_FOUND for an
+   * unknown address.
+   */
   async function read(email: string) {
     const account = await store.findByEmail(pool, parseEmail(email))
     if (!account) throw unknownAccount()
@@ -46,7 +52,7 @@ export function createAppQuota({ pool, appsPerOwner, now }: AppQuotaDeps) {
     return { email: account.email, apps: owned, appsMax: max ?? appsPerOwner }
   }
 
-  /** Gives the account another quota, or with null the deployment's. */
+  /** Sets the account's quota; null restores the deployment's quota. */
   async function change(email: string, max: number | null, actor: QuotaActor) {
     if (max !== null && (!Number.isInteger(max) || max < 0 || max > appsMax))
       throw new DomainError('REQUEST_INVALID', `appsMax must be a whole number up to ${appsMax}`)

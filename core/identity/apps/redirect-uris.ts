@@ -7,7 +7,7 @@ import { parseRedirectUris } from '../input.ts'
 import { pickClient } from './clients.ts'
 import * as store from './store.ts'
 
-/** What a URI is for: where a login may end, or a logout. */
+/** Whether a URI is a redirect target after login or after logout. */
 export type RedirectUse = 'login' | 'logout'
 
 export interface RedirectUris {
@@ -23,19 +23,25 @@ interface Change {
 const columns = { login: 'redirect_uris', logout: 'post_logout_redirect_uris' } as const
 const fields = { login: 'redirectUris', logout: 'postLogoutRedirectUris' } as const
 
-/** The redirect URIs of an app's public client, one by one. The dashboard replaces them as a whole (`management.ts`). */
+/**
+ * Adds and removes single redirect URIs of an app's public client. The dashboard replaces the whole
+ * list (`management.ts`).
+ */
 export function createRedirectUris({ pool, now }: { readonly pool: Pool; readonly now: Now }) {
   async function list(app: AppId): Promise<RedirectUris> {
     return urisOf(await clientOf(pool, app))
   }
 
-  /** REQUEST_INVALID for a URI that cannot be one, or one too many. A URI that is there already changes nothing. */
+  /**
+   * Throws REQUEST_INVALID for an invalid URI or too many URIs. Adding an existing URI changes
+   * nothing.
+   */
   const add = (app: AppId, { use, uri }: Change, actor: Actor): Promise<RedirectUris> =>
     change(app, { use, actor }, (uris) =>
       uris.includes(uri) ? uris : parseRedirectUris([...uris, uri], fields[use]),
     )
 
-  /** NOT_FOUND when the client has no such URI. */
+  /** Throws NOT_FOUND when the client has no such URI. */
   const remove = (app: AppId, { use, uri }: Change, actor: Actor): Promise<RedirectUris> =>
     change(app, { use, actor }, (uris) => {
       if (uris.includes(uri)) return uris.filter((each) => each !== uri)

@@ -4,20 +4,22 @@ import type { AppRow, ClientRow, DomainRow, MeteringMode, OwnAppRow } from './st
 export const ownApp = (row: OwnAppRow) => ({
   clientId: row.client_id,
   name: row.name,
-  // A platform admin sees apps that it is no member of.
+  // A platform admin also gets apps without being a member.
   role: row.role ?? '',
   isOwner: row.role === 'owner',
   createdAt: row.created_at.toISOString(),
   isTest: row.is_test,
 })
 
-/** What the deployment does for apps that name no signer of their own. */
+/** Defaults for apps without their own signer. */
 export interface Deployment {
   readonly defaultDmzUrl: string
   readonly meteringMode: MeteringMode
 }
 
-/** An app's signer and how its tickets reach us. Only an app with a signer of its own says the latter for itself. */
+/**
+ * Returns an app's signer and metering mode. Only an app with its own signer can set its own mode.
+ */
 export const signerOf = (row: AppRow, { defaultDmzUrl, meteringMode }: Deployment) =>
   row.dmz_url === ''
     ? { dmzUrl: defaultDmzUrl, meteringMode }

@@ -40,7 +40,7 @@ import type { Clients } from './clients.ts'
 import type { AppChange, AppView, ClientChange, Management } from './management.ts'
 import * as render from './render.ts'
 
-/** Addresses that an app's routing is made of. */
+/** URLs used in an app's routing. */
 export interface Routing extends render.Deployment {
   readonly publicUrl: string
   readonly issuer: string
@@ -52,7 +52,7 @@ export interface AppsRpcDeps {
   readonly starterUsdMicros: UsdMicros
 }
 
-/** What operators and our own processes ask about apps. */
+/** RPCs about apps for operators and our own processes. */
 export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) {
   const appService: Handlers<identity.AppServiceServer> = {
     createApp: rpc(operatorWrite(), async (request: identity.CreateAppRequest) => {
@@ -109,12 +109,12 @@ export interface ManagementRpcDeps {
   readonly members: Members
   readonly invitations: Invitations
   readonly starterUsdMicros: UsdMicros
-  /** Who may make apps: platform admins, or every account. */
+  /** Who may create apps: platform admins, or every account. */
   readonly appCreation: AppCreation
   readonly routing: Routing
 }
 
-/** What the members of an app do with it. */
+/** RPCs for an app's members. */
 export function createManagementRpc(deps: ManagementRpcDeps) {
   const managementService: Handlers<pb.ManagementServiceServer> = {
     ...createOwnAppHandlers(deps),
@@ -127,7 +127,7 @@ export function createManagementRpc(deps: ManagementRpcDeps) {
 
 function createOwnAppHandlers(deps: ManagementRpcDeps) {
   const { apps, management, starterUsdMicros, appCreation, routing } = deps
-  // An app without an address of its own is served by the deployment's signer.
+  // An app without its own signer URL uses the deployment's signer.
   const renderView = (view: AppView, role: string) => render.app(view, { role, ...routing })
 
   return {
@@ -244,7 +244,9 @@ function parseAction(text: string | undefined): string | null {
   return text
 }
 
-/** The fields of the app that the request names. REQUEST_INVALID for the first that is not valid. */
+/**
+ * Parses the app fields that the request sets. Throws REQUEST_INVALID for the first invalid field.
+ */
 function parseAppChange(request: pb.UpdateAppRequest): AppChange {
   const { name, color, developerName, websiteUrl, dmzUrl, meteringMode } = request
   return {
@@ -262,7 +264,7 @@ function parseAppChange(request: pb.UpdateAppRequest): AppChange {
   }
 }
 
-/** Who may log in, as far as the request names it. */
+/** Parses the login settings that the request sets. */
 const parseLoginChange = ({
   loginPolicy,
   loginDomains,
@@ -273,7 +275,7 @@ const parseLoginChange = ({
   ...(loginCredit === undefined ? {} : { login_credit: loginCredit }),
 })
 
-/** The fields of the public client that the request names. */
+/** Parses the public client's fields that the request sets. */
 function parseClientChange(request: pb.UpdateAppRequest): ClientChange {
   const {
     redirectUris,

@@ -38,7 +38,7 @@ export interface RegisteredClientRow {
   readonly redirectUris: readonly string[]
 }
 
-/** What a client that registers may do, in the registration's own transaction. */
+/** Inserts the OAuth client of a registration, in the registration's own transaction. */
 export async function insertRegisteredClient(
   db: Db,
   client: RegisteredClientRow & { readonly at: Date },
@@ -56,7 +56,7 @@ export async function updateRegisteredClient(db: Db, client: RegisteredClientRow
     where client_id = ${client.clientId} and kind = 'registered'`)
 }
 
-/** Deletes a client that registered, with its codes and consents. */
+/** Deletes a registered client with its codes and consents. */
 export async function deleteRegisteredClient(db: Db, clientId: RegisteredClientId): Promise<void> {
   await db.query(sql`delete from clients where client_id = ${clientId} and kind = 'registered'`)
 }
@@ -86,7 +86,10 @@ export interface M2mClientRow {
   pepper_id: string | null
 }
 
-/** M2M clients with their apps' public clients, one row for each secret that is valid at `at`. */
+/**
+ * Returns M2M clients with their apps' public clients, one row per secret that is valid at `at`. A
+ * client without a valid secret has one row, with null secret fields.
+ */
 export async function findM2mClients(
   db: Db,
   clientIds: readonly string[],
@@ -111,7 +114,7 @@ export async function findM2mClients(
 export interface PublicClientRow {
   client_id: string
   app_id: string
-  /** Of the app's own client. */
+  /** Client id of the app's own public client. */
   public_client_id: string
   public_scopes: string[]
   /** Null for the app's own client. */
@@ -130,7 +133,9 @@ export interface PublicClientRow {
   dmz_url: string
 }
 
-/** Of these ids those of apps' own public clients, and of clients that registered with one. None of an app that was deleted. */
+/**
+ * Finds public clients of apps and registered clients by id. Leaves out clients of deleted apps.
+ */
 export const findPublicClients = (
   db: Db,
   clientIds: readonly string[],
@@ -152,7 +157,10 @@ export const findPublicClients = (
     ),
   )
 
-/** In order of creation; one row more than `limit` when there are more. */
+/**
+ * Lists apps in order of creation. Returns up to `limit + 1` rows; the extra row shows that there
+ * are more.
+ */
 export async function listApps(db: Db, after: Cursor | null, limit: number) {
   return many<{
     id: string
@@ -176,7 +184,7 @@ export async function listApps(db: Db, after: Cursor | null, limit: number) {
   )
 }
 
-/** How tickets reach us: from the event stream, or pushed by the signer's side. */
+/** How tickets reach us: through the event stream, or pushed by the signer. */
 export type MeteringMode = 'stream' | 'direct'
 
 export interface AppRow {
@@ -187,7 +195,7 @@ export interface AppRow {
   developer_name: string
   website_url: string
   dmz_url: string
-  /** Of the app's own signer; null is as the deployment does. */
+  /** Mode of the app's own signer; null for the deployment's mode. */
   signer_metering_mode: MeteringMode | null
   login_policy: LoginPolicy
   login_domains: string[]
@@ -218,7 +226,10 @@ export const findApp = (db: Db, app: AppId): Promise<AppRow | null> =>
     where id = ${app} and status <> 'deleted'`,
   )
 
-/** As `findApp`. Locks the row until the transaction ends, so that changes that depend on a count follow each other. */
+/**
+ * Same as `findApp`, but locks the row until the transaction ends, so that changes that depend on a
+ * count run one after the other.
+ */
 export const lockApp = (db: Db, app: AppId): Promise<AppRow | null> =>
   maybeOne<AppRow>(
     db,
@@ -261,7 +272,7 @@ export async function updateClient(db: Db, client: ClientRow): Promise<void> {
     where client_id = ${client.client_id}`)
 }
 
-/** Whether people who come to the app by login get what its Starter plan includes. */
+/** Whether people who log in to the app get the Starter plan's allowance. */
 export async function givesLoginCredit(db: Db, app: AppId): Promise<boolean> {
   const { login_credit } = await one<{ login_credit: boolean }>(
     db,
@@ -270,7 +281,7 @@ export async function givesLoginCredit(db: Db, app: AppId): Promise<boolean> {
   return login_credit
 }
 
-/** Marks the app as deleted and ends the secrets of its clients. The rows stay. */
+/** Marks the app as deleted and ends its client secrets. The rows stay. */
 export async function deleteApp(db: Db, app: AppId, at: Date): Promise<void> {
   await db.query(
     sql`update apps set status = 'deleted', deleted_at = ${at}, updated_at = ${at} where id = ${app}`,
@@ -289,7 +300,10 @@ export interface OwnAppRow {
   created_at: Date
 }
 
-/** The apps of an account, or with `all` every app, in order of creation; one row more than `limit` when there are more. */
+/**
+ * Lists the account's apps or, with `all`, every app, in order of creation. Returns up to `limit +
+ * 1` rows.
+ */
 export const listOwnApps = (
   db: Db,
   filter: { account: AccountId; all: boolean; after: Cursor | null; limit: number },
@@ -318,7 +332,10 @@ export async function countValidSecrets(db: Db, clientId: string, at: Date): Pro
   return count
 }
 
-/** Lets the secrets that are valid at `at` expire at `end`, and returns their ids. A secret that expires sooner keeps its time. */
+/**
+ * Sets the expiry of all secrets valid at `at` to `end`, unless they expire sooner. Returns their
+ * ids.
+ */
 export async function endSecrets(
   db: Db,
   clientId: string,
@@ -346,7 +363,7 @@ export const listDomains = (db: Db, app: AppId): Promise<DomainRow[]> =>
     sql`select id, origin, created_at from domains where app_id = ${app} order by created_at, id`,
   )
 
-/** Null when the app has that origin already. */
+/** Returns null when the app already has the origin. */
 export const insertDomain = (
   db: Db,
   app: AppId,
@@ -368,8 +385,8 @@ export const deleteDomain = (db: Db, app: AppId, id: string): Promise<DomainRow 
   )
 
 /**
- * Whether an active app has that origin. With a `clientId` only the domains of its app count; without one the domains and
- * the redirect URIs of every app.
+ * Whether an active app has this origin. With `clientId`, checks only its app's domains; without
+ * it, the domains and redirect URIs of all apps.
  */
 export async function knowsOrigin(
   db: Db,
