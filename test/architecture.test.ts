@@ -4,11 +4,11 @@ import { describe, expect, it } from 'vitest'
 import { type Source, readSources, root } from './support/source.ts'
 import { forbiddenName } from './support/words.ts'
 
-/** Holds the plan of the house: what docs/architecture.md says of folders, imports, tables and names. */
+/** Checks the rules in docs/architecture.md for folders, imports, tables and names. */
 const sources = readSources('core', 'gateway', 'sidecar', 'deploy', 'proto')
 const byPath = new Map(sources.map((source) => [source.path, source]))
 
-/** A domain may take types from those before it; values arrive through its factory. */
+/** A domain may import types from earlier domains; values arrive through its factory. */
 const domains = [
   'metering',
   'plans',
@@ -32,7 +32,7 @@ const domainOf = (path: string): string | undefined =>
 
 type Allowed = (source: Source, target: string, typeOnly: boolean) => boolean
 
-/** Every import of the files in `from` that is not allowed, as text. */
+/** Returns every import in the files of `from` that is not allowed, as text. */
 const offences = (from: (path: string) => boolean, allowed: Allowed): string[] =>
   sources
     .filter(({ path }) => from(path))
@@ -46,51 +46,51 @@ const where = (test: (source: Source) => boolean): string[] =>
   sources.filter(test).map(({ path }) => path)
 
 describe('imports', () => {
-  it('are read at all', () => {
+  it('are parsed', () => {
     expect(sources.length).toBeGreaterThan(200)
     expect(sources.flatMap(({ imports }) => imports).length).toBeGreaterThan(1_000)
   })
 
-  it('of the gateway and the sidecar stay with proto, core/lib and their own files', () => {
+  it('keeps gateway and sidecar to proto, core/lib and their own files', () => {
     const own = (folder: string): string[] =>
       offences(
         under(folder),
         ({ path }, target) =>
           under('proto', 'core/lib', folder)(target) ||
-          // The gateway runs the sidecar's webhook inside itself.
+          // The gateway runs the sidecar's webhook in its process.
           (path === 'gateway/main.ts' && under('sidecar')(target)),
       )
     expect([...own('gateway'), ...own('sidecar')]).toEqual([])
   })
 
-  it('of core/lib reach nothing of the project but the error table', () => {
+  it('keeps core/lib to itself and the error table', () => {
     const allowed: Allowed = (_, target) =>
       under('core/lib')(target) || target === 'proto/errors.ts'
     expect(offences(under('core/lib'), allowed)).toEqual([])
   })
 
-  it('of core/rpc and core/platform reach no domain', () => {
+  it('keeps core/rpc and core/platform free of domains', () => {
     const allowed: Allowed = (_, target) => domainOf(target) === undefined
     expect(offences(under('core/rpc', 'core/platform'), allowed)).toEqual([])
   })
 
-  it('of proto reach nothing outside it', () => {
+  it('keeps proto to itself', () => {
     expect(offences(under('proto'), (_, target) => under('proto')(target))).toEqual([])
   })
 
-  it('of core never reach the processes around it', () => {
+  it('keeps core free of the processes around it', () => {
     const allowed: Allowed = (_, target) => !under('gateway', 'sidecar', 'deploy', 'test')(target)
     expect(offences(under('core'), allowed)).toEqual([])
   })
 
-  it('never mix the two sets of generated code in one file', () => {
+  it('keeps the two sets of generated code apart in each file', () => {
     const both = where(({ imports }) =>
       generatedSets.every((set) => imports.some(({ target }) => under(set)(target))),
     )
     expect(both).toEqual([])
   })
 
-  it('between domains are types alone, of domains that come before', () => {
+  it('allows only types of earlier domains between domains', () => {
     const isDomain = (path: string): boolean => domainOf(path) !== undefined
     const allowed: Allowed = ({ path }, target, typeOnly) => {
       const [from, to] = [domainOf(path), domainOf(target)]
@@ -100,18 +100,18 @@ describe('imports', () => {
     expect(offences(isDomain, allowed)).toEqual([])
   })
 
-  it('of a store come from its own domain alone', () => {
+  it('keeps each store to its own domain', () => {
     const allowed: Allowed = ({ path }, target) =>
       !/(^|[/-])store\.ts$/.test(target) || domainOf(path) === domainOf(target)
     expect(offences(under('core'), allowed)).toEqual([])
   })
 
-  it('form no cycle, types included', () => {
+  it('has no cycles, types included', () => {
     expect(cycles()).toEqual([])
   })
 })
 
-/** Tarjan's strongly connected components of more than one file. */
+/** Returns Tarjan's strongly connected components with more than one file. */
 function cycles(): string[] {
   const index = new Map<string, number>()
   const low = new Map<string, number>()
@@ -151,13 +151,13 @@ describe('files', () => {
     expect(where(({ text }) => /^export default /m.test(text))).toEqual([])
   })
 
-  it('stand twenty in a folder at most', () => {
+  it('number at most twenty per folder', () => {
     const folders = Map.groupBy(sources, ({ path }) => dirname(path))
     const full = [...folders].filter(([, files]) => files.length > 20)
     expect(full.map(([folder, files]) => `${folder}: ${files.length}`)).toEqual([])
   })
 
-  it('let core be a list of modules', () => {
+  it('keep core a list of modules', () => {
     expect(byPath.get('core/app.ts')?.text.trimEnd().split('\n').length).toBeLessThan(100)
     const modules = readdirSync(join(root, 'core'))
       .filter((name) => domains.includes(name))
@@ -167,7 +167,7 @@ describe('files', () => {
 })
 
 describe('functions', () => {
-  it('have forty lines of their own at most', () => {
+  it('have at most forty own lines', () => {
     const long = sources.flatMap(({ path, functions }) =>
       functions
         .filter(({ lines }) => lines > 40)
@@ -202,7 +202,7 @@ describe('tables', () => {
     expect(shared.map(([table, paths]) => `${table}: ${[...paths].join(', ')}`)).toEqual([])
   })
 
-  it('are read and written only in stores, the library, and the few that own a table of no domain', () => {
+  it('are read and written only in stores, the library, and files that own a table outside the domains', () => {
     const owners =
       /(^|[/-])(store|sql|migrate|audit|clients|idempotency|module|platform)\.ts$|^core\/db\//
     const offenders = where(
@@ -216,7 +216,7 @@ const withoutComments = (text: string): string =>
   text.replaceAll(/\/\*[\s\S]*?\*\//g, '').replaceAll(/^\s*\/\/.*$/gm, '')
 
 describe('names', () => {
-  it('are the field’s words', () => {
+  it('avoid the forbidden words', () => {
     const offenders = sources.flatMap(({ path, names }) => [
       ...names
         .filter(({ name }) => forbiddenName(name))
@@ -226,7 +226,7 @@ describe('names', () => {
     expect(offenders).toEqual([])
   })
 
-  it('of metrics are Prometheus’s, with our prefix', () => {
+  it('follow Prometheus rules for metrics, with our prefix', () => {
     const metric = /new (Counter|Gauge|Histogram|Summary)(?:<[^>]*>)?\(\{\s*name: [`'"](\w+)/g
     const metrics = sources.flatMap(({ text }) =>
       [...text.matchAll(metric)].map(([, kind = '', name = '']) => ({ kind, name })),
@@ -254,7 +254,7 @@ describe('comments', () => {
       ),
     )
 
-  it('cite decisions that have a page', () => {
+  it('cite decisions that exist', () => {
     const page = (number: string): string =>
       join(root, `docs/decisions/${number.padStart(2, '0')}.md`)
     const decisions = cited(/\bdecisions? (\d+)\b/gi)
@@ -264,14 +264,14 @@ describe('comments', () => {
     ).toEqual([])
   })
 
-  it('cite documents that are in the repository', () => {
+  it('cite documents that exist', () => {
     const documents = cited(/((?:[\w-]+\/)*[\w-]+\.md)\b/g)
     expect(
       documents.filter(({ citation }) => !existsSync(join(root, citation))).map(({ at }) => at),
     ).toEqual([])
   })
 
-  it('cite sections of a standard or a document that they name', () => {
+  it('cite sections only with the name of their standard or document', () => {
     const sections = cited(/(\bsections? \d[\d.]*)/gi)
     const named = /\bRFC \d+|\bOpenID|\bRP-Initiated Logout|\bISO|\bNIST|\bFIPS|\.md\b/
     expect(sections.filter(({ comment }) => !named.test(comment)).map(({ at }) => at)).toEqual([])

@@ -4,24 +4,25 @@ import { partsReporter } from './support/reporter.ts'
 import { openRun } from './support/secrecy.ts'
 
 const root = `${import.meta.dirname}/..`
-// Workers, and the processes that tests start, find each other's compiled code.
+// Lets workers, and the processes that tests start, share compiled code.
 process.env['NODE_COMPILE_CACHE'] ??= `${root}/node_modules/.cache/tollgate`
 
 const parts = externalParts(process.env)
 const hasRealParts = missingParts(process.env).length === 0
 const logs = openRun(process.env)
-/** In every project: no secret may stand in a log. */
+/** Used in every project, so that secrets in logs are found. */
 const setupFiles = [`${import.meta.dirname}/support/secrecy-setup.ts`]
 
 /**
- * Where the parts make a difference: events pushed in place of a stream, counters in the process in place of Redis, the
- * embedded database. With the real parts there, the other stories run on them only.
+ * Tests in which the parts make a difference: pushed events instead of a stream, counters in the
+ * process instead of Redis, the embedded database. If the real parts are available, only these also
+ * run on embedded parts.
  */
 const storiesOfParts = ['exactly-once', 'first-light', 'limits'].map(
   (name) => `test/e2e/${name}.test.ts`,
 )
 
-/** The end-to-end stories run on the embedded parts, and again on the real ones when the environment names all of them. */
+/** Runs the end-to-end tests on the real parts, if the environment names all of them. */
 const realStories = {
   test: {
     name: 'e2e-real',
@@ -31,7 +32,7 @@ const realStories = {
   },
 }
 
-/** Runs before a real Keycloak, where the environment names one. */
+/** Runs with a real Keycloak, if the environment names one. */
 const keycloakStory = {
   test: {
     name: 'keycloak',

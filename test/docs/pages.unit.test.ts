@@ -11,7 +11,7 @@ const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 const pages: string[] = []
 for await (const path of glob('{*.md,docs/**/*.md}', { cwd: root })) pages.push(path)
 
-/** The anchor that a heading gets, as GitHub and most renderers make it. */
+/** Returns the anchor of a heading, as GitHub and most renderers create it. */
 const anchorOf = (heading: string): string =>
   heading
     .toLowerCase()
@@ -43,7 +43,7 @@ function linksOf(page: string): Link[] {
     })
 }
 
-/** The cells of each row of the tables below a heading. */
+/** Returns the cells of each table row below a heading. */
 function rowsUnder(page: string, heading: string): string[][] {
   const section = `\n${read(page)}`.split(`\n${heading}\n`)[1]?.split(/\n#+ /)[0] ?? ''
   return section
@@ -57,7 +57,7 @@ function rowsUnder(page: string, heading: string): string[][] {
     )
 }
 
-/** The lines of code that the pages show, with continued lines joined. */
+/** Returns the lines of all code blocks, with continued lines joined. */
 const commands = (): string[] =>
   pages.flatMap((page) =>
     [...read(page).matchAll(/^```\w*\n(.*?)^```/gms)].flatMap(([, block = '']) =>
@@ -65,7 +65,7 @@ const commands = (): string[] =>
     ),
   )
 
-/** A form's CSRF token opens nothing without the cookies of its session. */
+/** Removes CSRF tokens, which are useless without the session's cookies. */
 const withoutFormToken = (call: string): string => call.replaceAll(/csrf_token="\$\w+"/g, '')
 
 describe('the pages', () => {
@@ -87,7 +87,7 @@ describe('the pages', () => {
     expect(calls.filter((call) => secret.test(withoutFormToken(call)))).toEqual([])
   })
 
-  it('link to pages, files and headings that are there', () => {
+  it('link to existing pages, files and headings', () => {
     const links = pages.flatMap(linksOf)
     expect(links.length).toBeGreaterThan(100)
     const broken = links.filter(
@@ -98,7 +98,7 @@ describe('the pages', () => {
     expect(broken).toEqual([])
   })
 
-  it('name files and folders that are there', () => {
+  it('name existing files and folders', () => {
     const missing = pages
       .filter((page) => page !== 'CHANGELOG.md')
       .flatMap((page) =>
@@ -109,7 +109,7 @@ describe('the pages', () => {
     expect(missing).toEqual([])
   })
 
-  it('name metrics that there are', async () => {
+  it('name existing metrics', async () => {
     let code = ''
     for await (const path of glob('{core,gateway,sidecar}/**/*.ts', { cwd: root }))
       code += read(path)
@@ -130,8 +130,8 @@ describe('the pages', () => {
   })
 })
 
-describe('what comments cite', () => {
-  it('is a page, a heading of it, or a decision that is there', async () => {
+describe('citations in comments', () => {
+  it('name existing pages, headings and decisions', async () => {
     const cited: { source: string; page: string; heading: string | undefined }[] = []
     const sources = glob(
       '{core,gateway,sidecar,deploy,proto/tollgate,test}/**/*.{ts,mjs,sql,proto}',
@@ -140,7 +140,7 @@ describe('what comments cite', () => {
       },
     )
     for await (const source of sources) {
-      // A citation may go on in the next line of its comment.
+      // A citation may continue on the next line of its comment.
       const text = read(source).replace(/\n\s*(?:\*|\/\/|--)\s*/g, ' ')
       for (const [, page = '', heading] of text.matchAll(
         /(docs\/[\w/-]+\.md)(?:(?:,| \() ?"([^"\n]{1,60})")?/g,
@@ -164,7 +164,7 @@ describe('what comments cite', () => {
 })
 
 describe('the vectors', () => {
-  it('of secrets have the checksum that the code wants, and the hash that it stores', () => {
+  it('of secrets match the checksum and the stored hash', () => {
     const rows = rowsUnder('docs/identity.md', '## Secrets').filter((cells) => cells.length === 4)
     const vectors = rows.filter(([prefix = '']) => prefix.startsWith('svc_'))
     expect(vectors).toHaveLength(5)
@@ -174,7 +174,7 @@ describe('the vectors', () => {
     expect(read('docs/identity.md')).toContain(stored.toString('hex'))
   })
 
-  it('of the signer have a test that is named after their number', async () => {
+  it('of the signer each have a test with their number in its title', async () => {
     const titles: string[] = []
     for await (const path of glob('test/{core/metering,sidecar}/**/*.test.ts', { cwd: root }))
       for (const [, title = ''] of read(path).matchAll(
@@ -197,7 +197,7 @@ describe('the vectors', () => {
     expect([...webhook, ...events].filter((number) => !isNamed(number))).toEqual([])
   })
 
-  it('of prices are what the code makes of them', () => {
+  it('of prices match the computed prices', () => {
     const prices = rowsUnder('docs/money.md', '## Vectors').filter(
       (cells) => cells.length === 3 && cells.every((cell) => /^\d+$/.test(cell)),
     )

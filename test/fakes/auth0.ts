@@ -3,7 +3,10 @@ import { type IncomingMessage, type ServerResponse, createServer } from 'node:ht
 import { type JsonObject, isObject, textOf } from '../../core/lib/json.ts'
 import { secretly } from '../support/secrecy.ts'
 
-/** What becomes of a request: answered; lost on its way there or back; answered late, or when something has happened; refused. */
+/**
+ * Outcome of a request: answered; lost before or after it is processed; answered late, or after a
+ * promise; refused with a status.
+ */
 export type Fault = 'none' | 'lose request' | 'lose answer' | 'late' | Promise<unknown> | number
 
 export interface FakeCall {
@@ -39,9 +42,9 @@ const lateMs = 150
 const permissions = ['create:users', 'read:users', 'update:users', 'read:connections']
 
 /**
- * Auth0's Management API as its documents describe it, in what this project uses: tokens that expire, a budget of requests
- * for each window, user ids and addresses that are unique in a connection, reads by id that are exact, and a search that is
- * seconds behind.
+ * The part of Auth0's Management API that this project uses, as documented: tokens that expire, a
+ * request budget per window, user ids and addresses that are unique in a connection, exact reads by
+ * id, and a search that lags by seconds.
  */
 export async function startAuth0() {
   const server = createServer((request, response) => {
@@ -59,11 +62,11 @@ export async function startAuth0() {
     users,
     calls: [] as FakeCall[],
     tokenRequests: 0,
-    /** Decides what becomes of each request. */
+    /** Returns the outcome of each request. */
     faults: (() => 'none') as (call: FakeCall) => Fault,
-    /** What it says of how long tokens live; they do until they are revoked. */
+    /** Reported lifetime of tokens in seconds; they are valid until `revokeTokens`. */
     tokenSeconds: 86_400,
-    /** Requests in each window of a second; null for any number. */
+    /** Requests per window of one second; null for no limit. */
     budget: null as number | null,
     searchLagMs: 2_000,
     connections: [
@@ -76,9 +79,9 @@ export async function startAuth0() {
       { name: 'codes', strategy: 'email', options: {} },
       { name: 'corporate', strategy: 'samlp', options: {} },
     ] as FakeConnection[],
-    /** As if every token had expired. */
+    /** Invalidates all tokens, as if they had expired. */
     revokeTokens: () => tokens.clear(),
-    /** What goes into the settings of core. */
+    /** Settings of core. */
     env: {
       USER_PROVIDER: 'auth0',
       AUTH0_DOMAIN: url,
@@ -111,7 +114,7 @@ export async function startAuth0() {
     return route(call)
   }
 
-  /** Takes one request from the budget of the running window. */
+  /** Takes one request from the budget of the current window. */
   function spend(): boolean {
     const begin = Math.floor(Date.now() / 1_000)
     if (window.begin !== begin) window = { begin, spent: 0 }
@@ -185,7 +188,7 @@ export async function startAuth0() {
     return { status: 200, body: render(user) }
   }
 
-  // Which is why nobody may rely on it.
+  // Returns only users older than `searchLagMs`, so callers must not rely on it.
   function search(query: string): Reply {
     const indexed = [...users.values()].filter(
       ({ createdAt }) => createdAt + fake.searchLagMs < Date.now(),
@@ -242,7 +245,10 @@ const userFields = new Set([
   'app_metadata',
 ])
 
-/** What the documents say of the body of a creation. */
+/**
+ * Returns what is wrong with the body of a create request, by the documentation; null if it is
+ * valid.
+ */
 function problemOf(body: JsonObject, { strategy, options }: FakeConnection): string | null {
   const unknown = Object.keys(body).find((field) => !userFields.has(field))
   if (unknown !== undefined) return `Additional properties not allowed: ${unknown}`

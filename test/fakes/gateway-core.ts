@@ -344,7 +344,7 @@ const limit: limits.Limits = {
 }
 const token = { accessToken: 'a.b.c', tokenType: 'Bearer', expiresIn: 300, scope: 'sign:job' }
 
-/** What core answers when nothing else is scripted. */
+/** Default answers of core, for RPCs that a test does not script. */
 const registered = registrations.RegisteredClient.fromPartial({
   registeredClientId: 'dyn_0123456789abcdef01234567',
   redirectUris: ['https://client.example/callback'],
@@ -530,7 +530,7 @@ interface Refusal {
   readonly reason: Reason | null
   readonly code: number
   readonly details: string
-  /** Which callers it is for; all when absent. */
+  /** Selects the refused callers; all if absent. */
   readonly isFor?: (caller: { readonly authorization: string }) => boolean
 }
 
@@ -574,7 +574,7 @@ const services: ServiceDefinition[] = [
   readiness.ReadinessServiceService,
 ]
 
-/** A server of core's services. RPCs that are not scripted answer NOT_FOUND. */
+/** Creates a server of core's services. RPCs without a script answer NOT_FOUND. */
 function createServer(scripted: UntypedServiceImplementation): Server {
   const server = new Server()
   for (const service of services) {
@@ -613,7 +613,7 @@ interface BatchRequest {
   }[]
 }
 
-/** Core's services without core: answers as scripted, and remembers the calls. */
+/** Serves core's services with scripted answers and records the calls. */
 export async function startCoreDouble() {
   const calls: SeenCall[] = []
   const batches: Rpc[] = []
@@ -639,7 +639,10 @@ export async function startCoreDouble() {
     }
   }
 
-  /** Answers each call of the batch as the RPC for one; a failure without a reason fails the whole RPC. */
+  /**
+   * Answers each call of the batch like the RPC for one call. A failure without a reason fails the
+   * whole RPC.
+   */
   const batched =
     (rpc: Rpc): handleUnaryCall<BatchRequest, object> =>
     (call, done) => {
@@ -678,13 +681,13 @@ export async function startCoreDouble() {
   return {
     target: `127.0.0.1:${port}`,
     calls,
-    /** Of what each message with many calls was. */
+    /** The RPC of each batched message. */
     batches,
     last: (): SeenCall => calls.at(-1) ?? missing(),
     names: () => calls.map(({ rpc }) => rpc),
     refuse: (rpc: Rpc, reason: Reason, details = `because of ${reason}`) =>
       void refusals.set(rpc, { reason, code: reasons[reason].grpc, details }),
-    /** Refuses some callers. */
+    /** Refuses the callers that `isFor` selects. */
     refuseWhen: (rpc: Rpc, isFor: NonNullable<Refusal['isFor']>, reason: Reason) =>
       void refusals.set(rpc, {
         reason,
@@ -692,7 +695,7 @@ export async function startCoreDouble() {
         details: `because of ${reason}`,
         isFor,
       }),
-    /** A failure without a reason, as gRPC itself makes them. */
+    /** Fails without a reason, as gRPC itself does. */
     fail: (rpc: Rpc, code: number) =>
       void refusals.set(rpc, { reason: null, code, details: 'secret detail' }),
     hang: (rpc: Rpc) => void silent.add(rpc),

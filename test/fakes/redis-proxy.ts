@@ -1,15 +1,15 @@
 import { startProxy } from '../core/support.ts'
 
 export interface RedisProxy {
-  /** Where the service is to look for Redis. */
+  /** REDIS_URL for the service. */
   readonly url: string
-  /** Ends every connection and lets none in. */
+  /** Closes every connection and refuses new ones. */
   cut(): void
   restore(): void
   stop(): void
 }
 
-/** A way to the Redis at `url` that a test can cut. */
+/** Starts a proxy for the Redis at `url`, which a test can cut. */
 export async function startRedisProxy(url: string): Promise<RedisProxy> {
   const { hostname: host, port } = new URL(url)
   const proxy = await startProxy({ host, port: Number(port || 6379) })

@@ -41,24 +41,24 @@ export interface ScriptedKey {
   keyId: string
 }
 
-/** A refusal that a scripted answer may throw. */
+/** Returns a refusal for a scripted answer to throw. */
 export const refuse = (reason: Reason): { reason: Reason } => ({ reason })
 
 const attosPerMicro = 1_000_000_000_000n
 
-/** What a test sets, and what the double counts. */
+/** The scripted answers and the call counters. */
 function createState() {
   return {
     keys: new Map<string, ScriptedKey>(),
     sessions: new Map<string, ScriptedKey & { expiresAt: bigint }>(),
-    /** Tokens of issuers that apps trust; every other has the fault `token_issuer`. */
+    /** Answers for tokens of trusted issuers; all other tokens have the fault `token_issuer`. */
     foreign: new Map<string, Partial<VerifyForeignTokenResponse>>(),
     revoked: new Set<string>(),
     users: new Map<string, Partial<Access> & { micros: bigint }>(),
     escrow: createEscrowState(),
     invalidate: (_kind: string, _id: string, _endsBefore?: number): void => undefined,
     calls: {
-      /** Keys, and the calls in which they came. */
+      /** Number of keys; `verifyApiKeys` counts the RPCs. */
       verifyApiKey: 0,
       verifyApiKeys: 0,
       verifySignerSession: 0,
@@ -75,16 +75,16 @@ function createState() {
     },
     script: {
       usdPerEth: 3000n as bigint | null,
-      /** Of every answer but those to reports. */
+      /** Delay of every answer except those to reports. */
       delayMs: 0,
       failing: false,
-      /** Whose a key is that no test has named. */
+      /** Returns the owner of a key that is not in `keys`. */
       owner: (_apiKey: string): ScriptedKey | undefined => undefined,
-      /** Answers nothing, like a process that is stopped. */
+      /** If true, requests get no answer, as from a stopped process. */
       frozen: false,
       jwks: { keys: [] } as JSONWebKeySet,
       ingested: [] as Buffer[],
-      /** Records of decisions, in the order in which they came. */
+      /** Decision records in order of arrival. */
       decisions: [] as DecisionRecord[],
       ingest: (request: IngestEventsRequest): IngestEventsResponse => ({
         tickets: request.envelopes.length,
@@ -99,7 +99,10 @@ function createState() {
 export type State = ReturnType<typeof createState>
 type Watcher = ServerWritableStream<WatchInvalidationsRequest, WatchInvalidationsResponse>
 
-/** Returns a maker of handlers: each counts its call, waits as scripted, and answers with `work`. */
+/**
+ * Returns a factory of handlers: each counts its call, waits as scripted, and answers with the
+ * result of `work`.
+ */
 function createAnswers({ calls, script }: State) {
   return <Request, Response>(name: keyof typeof calls, work: (request: Request) => Response) =>
     (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>): void => {
@@ -247,10 +250,7 @@ function decisionService({ script }: State, answer: Answers): DecisionServiceSer
   }
 }
 
-/**
- * Core as the sidecar sees it: a gRPC server whose answers a test sets and whose calls it
- * counts.
- */
+/** Starts core as the sidecar sees it: a gRPC server with scripted answers and call counters. */
 export async function startCoreDouble(port = 0) {
   const state = createState()
   const answer = createAnswers(state)

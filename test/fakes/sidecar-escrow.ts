@@ -43,17 +43,17 @@ const firstSlice = 50_000_000_000_000_000n
 const max = (a: bigint, b: bigint): bigint => (a > b ? a : b)
 const min = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
-/** What the escrow of the double keeps, and what a test sets of it. */
+/** The state of the escrow double, and the settings of a test. */
 export function createEscrowState() {
   return {
     leaseSeconds: 30,
-    /** How long ago core heard of other processes. */
+    /** Milliseconds since core last heard from other processes. */
     unheardMs: 0,
-    /** Lends nothing, as to a user with limits. */
+    /** Whether it lends nothing, as to a user with limits. */
     lendsNothing: false,
-    /** Another process has the id of every sidecar. */
+    /** Whether another process owns the id of every sidecar. */
     isTaken: false,
-    /** Of every call that is reserved; "" allows it when the money is there. */
+    /** The limit that refuses every reserved call; "" refuses none. */
     limit: '',
     limitEndsAt: 0n,
     holds: new Map<string, Holds>(),
@@ -62,15 +62,18 @@ export function createEscrowState() {
     authorisations: [] as (Allowed & { readonly user: string })[],
     through: new Map<string, bigint>(),
     ceilings: [] as PriceCeiling[],
-    /** What plans sell at, as `Lend` says, and as `Reserve` has it: it may have changed in between. */
+    /**
+     * The plans' retail ratio in answers to `Lend`; `retailRatioNow` replaces it in `Reserve`, as
+     * after a price change.
+     */
     retailRatio: '',
     retailRatioNow: null as string | null,
-    /** What a reservation brings besides. */
+    /** Price ceilings that only `Reserve` returns. */
     ceilingsOfKey: [] as PriceCeiling[],
   }
 }
 
-/** The escrow in a few lines: enough to tell whether a sidecar spends only what it was lent. */
+/** A minimal escrow, which detects a sidecar that spends more than it was lent. */
 export function escrowService(
   state: State,
   answer: Answers,
@@ -156,7 +159,7 @@ export function escrowService(
     return highest && { sequence: highest[0], ...highest[1] }
   }
 
-  /** True when another process serves the session, too. */
+  /** Returns whether another process serves the session, too. */
   function join(sessionId: string, instance: string): boolean {
     const owner = escrow.owners.get(sessionId)
     if (owner && owner.instance !== instance) owner.isShared = true
@@ -172,7 +175,7 @@ export function escrowService(
     sessions.set(call.sessionId, calls)
     if (!calls.has(call.sequence))
       calls.set(call.sequence, { seconds: call.signedSeconds, nanos: call.signedNanos })
-    // A benchmark makes millions.
+    // Limited, because a benchmark makes millions.
     if (escrow.authorisations.length < 100_000) escrow.authorisations.push({ ...call, user: name })
   }
 
@@ -246,7 +249,7 @@ export function escrowService(
         for (const call of callsOf(session)) remember(name, call, instance)
         const bound = session.boundUsdNanos.reduce((sum, nanos) => sum + nanos, 0n) * 10n ** 9n
         holds.pending += bound
-        // Another core may have lent it.
+        // Skip a lease that another core may have lent.
         if (lease?.id !== session.leaseId) continue
         if (lease.used + bound > lease.amount)
           throw new Error('a sidecar spent what it was not lent')
@@ -288,7 +291,7 @@ type Allowed = Pick<
   | 'offline'
 >
 
-/** Each of the calls, as if it had been reported by itself. */
+/** Returns each call as if it had been reported separately. */
 function callsOf({ sequence, signedMicros, boundUsdNanos, ...session }: SessionCalls): Allowed[] {
   const last = signedMicros.length - 1
   const nanosOf = (index: number, micros: bigint): number =>

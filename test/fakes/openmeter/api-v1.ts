@@ -49,7 +49,10 @@ export const instant = (value: unknown): Date | null =>
 const now = (): string => new Date().toISOString()
 const windows = { MINUTE: 'minute', HOUR: 'hour', DAY: 'day', MONTH: 'month' } as const
 
-/** API v1 as its document describes it and, where that is silent, as the real one behaves. */
+/**
+ * Answers API v1 as its document describes it and, where that is silent, as the real OpenMeter
+ * behaves.
+ */
 export function answerV1(state: State, { method, path, search, body, events }: Call): Reply {
   if (path.startsWith('/api/v2/')) return answerEntitlements(state, { method, path, search, body })
   const [, , , kind = '', id = '', verb] = path.split('/')
@@ -193,7 +196,7 @@ const showCustomer = ({ id, key, body, subjects, createdAt }: FakeCustomer) => (
   updatedAt: createdAt,
 })
 
-// The filter by key takes parts of it, in any case.
+// The key filter matches any part of the key and ignores case.
 function listCustomers(state: State, search: URLSearchParams): Reply {
   const part = (search.get('key') ?? '').toLowerCase()
   const items = state.customers

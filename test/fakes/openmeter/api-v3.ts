@@ -24,7 +24,7 @@ import {
 const now = (): string => new Date().toISOString()
 const windows = { PT1M: 'minute', PT1H: 'hour', P1D: 'day', P1M: 'month' } as const
 
-/** API v3, of which clients know the part below the address of its server. */
+/** Answers API v3. `path` is relative to the server address in its document. */
 export function answerV3(
   state: State,
   { method, path, search, body, events }: Call,
@@ -63,7 +63,7 @@ function create(state: State, kind: string, body: Body): Reply {
   return kind === 'features' ? createFeature(state, body) : createCustomer(state, body)
 }
 
-/** The items with that key, all of them with null, as one page. */
+/** Returns the items with that key as one page; all items if `key` is null. */
 function pageOf<T extends { key: string }>(
   items: readonly T[],
   key: string | null,
@@ -188,6 +188,6 @@ function queryMeter(state: State, id: string, body: Body): Reply {
   return { status: 200, body: { data } }
 }
 
-/** Decimal text without an exponent. */
+/** Formats a number as decimal text without an exponent. */
 const plain = (value: number): string =>
   Number.isInteger(value) ? BigInt(value).toString() : value.toFixed(12)

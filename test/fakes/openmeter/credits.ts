@@ -5,7 +5,10 @@ import { type FakeCredit, type FakeCustomer, type State, ulid } from './state.ts
 const now = (): string => new Date().toISOString()
 const month = { interval: 'MONTH', intervalISO: 'P1M', anchor: '2026-01-01T00:00:00Z' }
 
-/** Entitlements of API v1 and their grants, below `/api/v2/customers/{key}/entitlements`. */
+/**
+ * Answers for entitlements of API v1 and their grants, below
+ * `/api/v2/customers/{key}/entitlements`.
+ */
 export function answerEntitlements(
   state: State,
   {
@@ -78,7 +81,7 @@ function listGrants(state: State, customer: string, search: URLSearchParams): Re
   return { status: 200, body: { items, page, pageSize, totalCount: own.length } }
 }
 
-/** A credit of API v3, whose key is taken once for each customer. */
+/** Creates a credit of API v3. Its key must be unique for the customer. */
 export function createCreditV3(state: State, id: string, body: Body): Reply {
   const customer = state.customers.find((one) => one.id === id)
   if (!customer) return problem(404, 'there is no such customer')

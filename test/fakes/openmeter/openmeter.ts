@@ -6,7 +6,10 @@ import { answerV3 } from './api-v3.ts'
 import { type FakeEvent, type State, createState } from './state.ts'
 import { createContract } from '../../support/openapi.ts'
 
-/** What becomes of a request: answered; refused; lost on its way there or back; done twice; answered late. */
+/**
+ * Outcome of a request: answered; refused with a status; lost before or after it is processed;
+ * processed twice; answered late.
+ */
 export type Fault =
   | 'none'
   | 'lose request'
@@ -29,18 +32,18 @@ export interface FakeRequest {
 
 export interface FakeOpenMeter {
   readonly state: State
-  /** Its address as it goes into OPENMETER_URL, for the version of the API. */
+  /** Value of OPENMETER_URL for each version of the API. */
   readonly urls: { readonly v1: string; readonly v3: string }
-  /** Everything that went against the documents, in requests and in the fake's own answers. */
+  /** Everything that violated the API documents, in requests and in the fake's own answers. */
   readonly violations: string[]
   readonly requests: FakeRequest[]
-  /** Decides what becomes of each request. */
+  /** Returns the outcome of each request. */
   faults: (request: FakeRequest) => Fault
-  /** The only key that it takes; any when null. */
+  /** The only accepted key; null accepts any. */
   apiKey: string | null
-  /** As if it knew none of v3's filters. */
+  /** Whether it ignores all filters of v3. */
   deafToFilters: boolean
-  /** Throws when anything went against the documents. */
+  /** Throws if anything violated the API documents. */
   stop(): Promise<void>
 }
 
@@ -55,8 +58,8 @@ const contractOf = async (version: string) =>
 const reading = { v1: contractOf('v1'), v3: contractOf('v3') }
 
 /**
- * An OpenMeter that keeps what it is sent, recognises repeats by source and id, fails when told to, and holds every
- * request and answer to OpenMeter's own documents.
+ * Starts an OpenMeter that stores events, recognises repeats by source and id, fails on request,
+ * and checks every request and answer against OpenMeter's own API documents.
  */
 export async function startOpenMeter(): Promise<FakeOpenMeter> {
   const contracts = { v1: await reading.v1, v3: await reading.v3 }

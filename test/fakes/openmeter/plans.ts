@@ -6,7 +6,7 @@ type PlanCall = Pick<Call, 'method' | 'search' | 'body'> & {
   readonly verb: string | undefined
 }
 
-/** What differs between the versions of the API. */
+/** Differences between the versions of the API. */
 interface Names {
   readonly cadence: string
   readonly createdAt: string
@@ -15,7 +15,7 @@ interface Names {
   readonly rateCards: string
   filter(search: URLSearchParams, name: 'key' | 'status'): string[]
   page(items: readonly object[]): object
-  /** What is wrong with a rate card's feature; null for nothing. */
+  /** Returns what is wrong with a rate card's feature; null if it is valid. */
   featureFault(state: State, card: Body): string | null
 }
 
@@ -52,7 +52,10 @@ export const plansV3: Names = {
   },
 }
 
-/** Plans as the documents describe them and, where those are silent, as the real one behaves. */
+/**
+ * Answers for plans as the documents describe them and, where those are silent, as the real
+ * OpenMeter behaves.
+ */
 export function answerPlans(state: State, names: Names, call: PlanCall): Reply {
   const { method, id, verb, body, search } = call
   const show = (plan: FakePlan) => showPlan(plan, names)
@@ -102,7 +105,7 @@ function createPlan(state: State, names: Names, body: Body): Reply {
   return { status: 201, body: showPlan(plan, names) }
 }
 
-/** The version that was active is archived: one version of a key is. */
+/** Publishes a draft. Archives the active version, because a key has only one. */
 function publish(state: State, plan: FakePlan, show: (plan: FakePlan) => object): Reply {
   if (plan.status !== 'draft') return problem(400, `the plan is ${plan.status}`)
   for (const other of state.plans)
@@ -133,7 +136,7 @@ function faultOf(state: State, names: Names, body: Body): string | null {
   return null
 }
 
-/** The rate cards of all phases. */
+/** Returns the rate cards of all phases. */
 export const rateCardsOf = (body: Body, name: string): Record<string, unknown>[] =>
   listOf(body['phases']).flatMap((phase) => listOf(record(phase)[name]).map(record))
 

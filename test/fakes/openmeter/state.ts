@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 
-/** What an OpenMeter keeps, whichever version of its API is spoken. */
+/** The state of a fake OpenMeter, shared by both versions of its API. */
 
 export interface FakeMeter {
   readonly id: string
@@ -19,7 +19,7 @@ export interface FakeFeature {
   readonly filters: Readonly<Record<string, unknown>>
   readonly createdAt: string
 }
-/** A version of a plan, whichever version of the API wrote it. */
+/** A version of a plan, created by either version of the API. */
 export interface FakePlan {
   readonly id: string
   readonly key: string
@@ -93,7 +93,7 @@ export function createState() {
   const events = new Map<string, FakeEvent>()
   let received = 0
 
-  /** Stores events; an event whose source and id are known is not counted again. */
+  /** Stores events; counts an event with a known source and id only once. */
   function ingest(batch: readonly FakeEvent[]): void {
     for (const event of batch) {
       received++

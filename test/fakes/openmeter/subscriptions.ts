@@ -8,12 +8,12 @@ type SubscriptionCall = Pick<Call, 'method' | 'body'> & {
   readonly customerId: string | null
 }
 
-/** What differs between the versions of the API. */
+/** Differences between the versions of the API. */
 interface Names {
   show(one: FakeSubscription): object
   page(items: readonly object[]): object
   customerId(body: Body): unknown
-  /** The features of which a plan gives the customer an entitlement. */
+  /** Features for which the plan gives the customer an entitlement. */
   entitled(plan: FakePlan): readonly string[]
 }
 
@@ -65,7 +65,10 @@ export const subscriptionsV3: Names = {
   entitled: () => [],
 }
 
-/** Subscriptions as the documents describe them: a customer has one at a time. `customerId` null lists those of all. */
+/**
+ * Answers for subscriptions as the documents describe them: a customer has one at a time. If
+ * `customerId` is null, lists those of all customers.
+ */
 export function answerSubscriptions(
   state: State,
   names: Names,
@@ -120,7 +123,10 @@ function start(
   return { status: 201, body: names.show(subscription) }
 }
 
-/** Whether a running subscription of API v1 gives the customer an entitlement of the feature. */
+/**
+ * Returns whether a running subscription of API v1 gives the customer an entitlement to the
+ * feature.
+ */
 export const isEntitled = (state: State, customerKey: string, feature: string): boolean =>
   state.subscriptions.some(
     (one) =>
