@@ -5,48 +5,56 @@ import { type Draw, type Facts, creditFacts } from './chain.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import type { TicketCharge, UserCharge } from '../metering/ingest/charges.ts'
 
-/** One account and its arithmetic, pure: no clock, no database. `store.ts` reads and writes what it changes. */
+/**
+ * The account of one user and its arithmetic. Pure: no clock, no database. `store.ts` loads and
+ * saves it.
+ */
 
 /**
  * Invariants of an account, checked by property tests and by constraints in SQL:
- * 1. balance = sum of what remains of its credits = fold of its ledger entries.
+ * 1. balance = sum of the remaining amounts of its credits = sum of its ledger entries.
  * 2. granted + adjusted = balance + (consumed - overage) + expired, to the atto-dollar.
- * 3. Entries are numbered without gaps. Of a credit only what remains ever changes, and of included usage its end: to an
- *    earlier one, when the plan is changed.
+ * 3. Entries are numbered without gaps. Only `remaining` and `expiredAt` of a credit change; a plan
+ *    change also moves the end of included usage to an earlier time.
  * 4. Only tickets take money that is held: `lent` or `pending` (docs/escrow.md).
  */
 export interface Account {
   readonly appId: AppId
   readonly userId: UserId
   /**
-   * By how many milliseconds the clock of its app is ahead. All instants of the account are by that clock, but for those of
-   * its holds, which are real: `lendAfter` and `lateUntil`.
+   * Milliseconds by which the app's clock is ahead of real time. All instants of the account use
+   * the app's clock, except those of its holds (`lendAfter`, `lateUntil`), which are real time.
    */
   aheadMs: number
   seq: bigint
   balance: UsdAttos
   granted: UsdAttos
-  /** The part of granted that was not included usage. */
+  /** The part of `granted` that was not included usage. */
   topup: UsdAttos
   consumed: UsdAttos
   overage: UsdAttos
   expired: UsdAttos
   periodStart: Date
   periodEnd: Date
-  /** Tickets signed from here on belong to the period: its start, or any time in a user's first. */
+  /**
+   * Tickets signed at or after this instant count in the period. Equals its start; in a user's
+   * first period, the epoch.
+   */
   periodCountsFrom: Date
   periodConsumed: UsdAttos
-  /** What remains of the leases of sidecars. */
+  /** Sum of the unused parts of the user's leases. */
   lent: UsdAttos
-  /** Bounds of authorised calls whose tickets are not booked yet. */
+  /** Sum of the bounds of authorised calls without a booked ticket. */
   pending: UsdAttos
-  /** After a recall: nothing is lent before this instant. */
+  /** After a recall, core lends nothing before this instant. */
   lendAfter: Date | null
-  /** Until then a ticket may come of a call that was lost or released. */
+  /** Until this instant, a ticket for a lost or released call may still arrive. */
   lateUntil: Date | null
-  /** Nothing is booked before this instant: an answered balance of the past stays as it was. */
+  /**
+   * Nothing is booked before this instant, so that a past balance, once returned, never changes.
+   */
   bookedThrough: Date
-  /** The hash of the last entry in hexadecimal; null before the first that has one. */
+  /** Hash of the last entry in hexadecimal; null before the first hashed entry. */
   head: string | null
   /** Unexpired credits in burn order. */
   credits: Credit[]
@@ -56,11 +64,11 @@ export interface Account {
   readonly periods: EnteredPeriod[]
 }
 
-/** A period that an account entered, with the terms of its plan then. */
+/** A period that an account entered, with its plan's terms at that time. */
 export interface EnteredPeriod extends Period {
   readonly countsFrom: Date
   readonly enteredAt: Date
-  /** The last entry of before. */
+  /** Number of the last entry before the period. */
   readonly afterSeq: bigint
   readonly terms: PeriodTerms
 }
@@ -69,25 +77,28 @@ export interface PeriodTerms {
   readonly planId: string
   readonly planVersion: number
   readonly includedAttos: bigint
-  /** The part of it that the period does not give, because free plans have given it (terms.ts); null for old periods. */
+  /**
+   * Part of `includedAttos` that the period does not give, because free plans already gave it
+   * (terms.ts). Null for old periods.
+   */
   readonly withheldAttos?: bigint | null
-  /** Of a free plan; known of periods that were entered since the account was read. */
+  /** Whether the plan is free. Set only for periods entered since the account was read. */
   readonly isFree?: boolean
 }
 
-/** What the clock of an account's app shows at a real instant. */
+/** Converts a real instant to the clock of the account's app. */
 export const timeOf = ({ aheadMs }: Pick<Account, 'aheadMs'>, at: Date): Date =>
   aheadMs === 0 ? at : new Date(at.getTime() + aheadMs)
 
 export const creditSources = ['trial', 'manual', 'promo', 'plan_adjustment'] as const
 export type CreditSource = (typeof creditSources)[number]
 
-/** Money given to a user. Its row stands in the table `grants`. */
+/** Money given to a user; a row of the table `grants`. */
 export interface Credit {
   readonly id: string
   /**
-   * `included`: usage that the plan includes, for one period. `grant`: given through the API. `adjustment`: given by
-   * an operator's correction; the figures of granted money leave it out.
+   * `included`: usage that the plan includes, for one period. `grant`: given through the API.
+   * `adjustment`: given by an operator's correction and not counted as granted.
    */
   readonly kind: 'included' | 'grant' | 'adjustment'
   readonly source: CreditSource
@@ -97,49 +108,59 @@ export interface Credit {
   /** Lower burns first. */
   readonly priority: number
   readonly effectiveAt: Date
-  /** Of included usage the end of its period, which comes early when the plan is changed. */
+  /** For included usage, the end of its period; a plan change may move it to an earlier time. */
   expiresAt: Date | null
   expiredAt: Date | null
   readonly createdAt: Date
-  /** How it differs from its row; the next save writes the difference. */
+  /** Difference from the stored row, which the next save writes. */
   state: 'stored' | 'changed' | 'new'
 }
 
 export interface Entry {
   readonly seq: bigint
   readonly kind: 'grant' | 'charge' | 'expire' | 'adjustment' | 'unpriced'
-  /** Tickets that a charge covers. */
+  /** Number of tickets that a charge covers. */
   readonly tickets?: number
   /** Signed change of the balance. */
   readonly amount: UsdAttos
-  /** What nothing was left for; below zero where an adjustment takes back an earlier one's. */
+  /** Cost that no credit covered. Negative if an adjustment takes back earlier overage. */
   readonly overage: UsdAttos
   readonly balanceAfter: UsdAttos
-  /** Id of the credit, of the adjustment, or of the charge that the tickets name. */
+  /** Id of the credit or the adjustment, or the charge id stored with the tickets. */
   readonly causeId: string
-  /** When it was booked: never before the entry in front of it. */
+  /** Booking time, never before the previous entry's. */
   readonly createdAt: Date
-  /** By how much it changed what remains of credits, in burn order; empty where the credit is the cause. */
+  /**
+   * Changes to the remaining amounts of credits, in burn order. Empty if the credit is the cause.
+   */
   readonly draws: readonly Draw[]
-  /** What counts as consumption of the running period. */
+  /** The part that counts as consumption of the running period. */
   readonly periodAmount: UsdAttos
-  /** By how much the number of tickets that wait for a price changed. */
+  /** Change in the number of tickets that wait for a price. */
   readonly unpricedChange: number
-  /** When the rates were read that priced its tickets; null where their prices were fixed elsewhere. */
+  /**
+   * When the rates that priced the tickets were read; null if their prices were fixed elsewhere.
+   */
   readonly ratesKnownAt: Date | null
-  /** Of its tickets, in hexadecimal (core/metering/batch/tickets-hash.ts). */
+  /** Hash of the tickets in hexadecimal (core/metering/batch/tickets-hash.ts). */
   readonly ticketsHash: string | null
-  /** What is chained of its cause; an adjustment's are known when its row is written. */
+  /**
+   * Facts of the cause that the chain includes. An adjustment's are set when its row is written.
+   */
   facts: Facts
 }
 
-// Events arrive late. For 15 minutes after a credit ends, what is left of it stays reserved for tickets signed before its
-// end; a late ticket and a balance read may then come in either order. A ticket that arrives later still finds the rest
-// only if nothing else has locked the account since: `charge` expires credits after it burns, every other change before,
-// so such a ticket may become overage although it would have been covered in time.
+// Events arrive late. For 15 minutes after a credit ends, its remaining amount stays reserved for
+// tickets signed before its end, so that a late ticket and a balance read may come in either order.
+// A ticket that arrives even later finds the amount only if nothing else has locked the account
+// since: `charge` expires credits after it burns, every other change before. Such a ticket may
+// become overage although the credit would have covered it in time.
 export const lateMs = 15 * 60_000
 
-/** Included usage first, then by priority, expiry (no expiry last), creation and id (decision 33). */
+/**
+ * Sorts included usage first, then by priority, expiry (credits without expiry last), creation and
+ * id (decision 33).
+ */
 export function burnOrder(a: Credit, b: Credit): number {
   const isIncluded = a.kind === 'included'
   if (isIncluded !== (b.kind === 'included')) return isIncluded ? -1 : 1
@@ -154,7 +175,10 @@ export function burnOrder(a: Credit, b: Credit): number {
 
 type Spend = Pick<TicketCharge, 'signedAt' | 'pipeline' | 'modelId' | 'cost'>
 
-/** May this credit pay for that ticket? The ticket's own time decides about expiry and period. */
+/**
+ * Whether the credit may pay for the ticket. Expiry and period depend on when the ticket was
+ * signed.
+ */
 function covers(credit: Credit, ticket: Spend): boolean {
   if (credit.remaining === 0n) return false
   const signedAt = ticket.signedAt.getTime()
@@ -163,7 +187,7 @@ function covers(credit: Credit, ticket: Spend): boolean {
   return coversFeature(credit.featureKey, ticket)
 }
 
-/** The feature that stands for all spend on the network (docs/money.md). */
+/** The feature key for all spend on the network (docs/money.md). */
 const everything = 'network_spend'
 
 const paysForAnything = (featureKey: string | null): boolean =>
@@ -189,7 +213,10 @@ const silent = {
   facts: [],
 }
 
-/** When something may be booked that happened at `at`: not before what is booked, or was answered, already. */
+/**
+ * Returns the booking time for an event at `at`: never before the last entry, nor before a past
+ * balance that was already returned.
+ */
 const bookingTime = ({ bookedThrough }: Account, at: Date): Date =>
   at < bookedThrough ? bookedThrough : at
 
@@ -203,7 +230,7 @@ function append(account: Account, entry: NewEntry): void {
   account.entries.push({ ...silent, ...entry, createdAt, seq, balanceAfter })
 }
 
-/** Adds a credit and its ledger entry. Returns the credit as it was booked. */
+/** Adds a credit and its ledger entry. Returns the credit as booked. */
 export function addCredit(account: Account, request: Credit, at: Date): Credit {
   const credit = { ...request, createdAt: bookingTime(account, at) }
   account.credits.push(credit)
@@ -221,7 +248,7 @@ export function addCredit(account: Account, request: Credit, at: Date): Credit {
   return credit
 }
 
-/** What is left of each credit, to tell later what was drawn. */
+/** Remaining amount of each credit, to compute later what was drawn. */
 const snapshot = (credits: readonly Credit[]): readonly UsdAttos[] =>
   credits.map(({ remaining }) => remaining)
 
@@ -231,7 +258,7 @@ const drawsSince = (credits: readonly Credit[], before: readonly UsdAttos[]): Dr
     return amount === 0n ? [] : [{ creditId: id, amount }]
   })
 
-/** Appends that tickets came which wait for a price. */
+/** Appends an entry for tickets that arrived without a price. */
 export function noteUnpriced(
   account: Account,
   { id, at, unpriced }: { readonly id: string; readonly at: Date; readonly unpriced: number },
@@ -246,14 +273,14 @@ export function noteUnpriced(
   })
 }
 
-/** A charge as it is booked. */
+/** A charge with its booking data. */
 export interface BookedCharge extends UserCharge {
   readonly id: string
   readonly at: Date
   readonly ratesKnownAt: Date | null
 }
 
-/** Burns credits for a user's tickets, in the order of signing, and appends one entry for all of them. */
+/** Burns credits for a user's tickets in signing order and appends one entry for all tickets. */
 export function burn(account: Account, charge: BookedCharge): void {
   const { tickets, cost, from: signedAt } = charge
   const spends = burnsAsOne(account, charge)
@@ -289,9 +316,9 @@ export const bySigning = (a: TicketCharge, b: TicketCharge): number =>
   a.signedAt.getTime() - b.signedAt.getTime() || (a.eventId < b.eventId ? -1 : 1)
 
 /**
- * True when each credit pays for all of the tickets or for none of them. One draw of the sum then has the same result as
- * a draw for each ticket, which is what the property test compares it with, and the tickets need not be listed: bench row
- * "ingest with 90 % on one user".
+ * True if no credit pays for only some of the tickets. One draw of the sum then gives the same
+ * result as one draw per ticket (a property test compares both), and the tickets need not be
+ * listed: bench row "ingest with 90 % on one user".
  */
 function burnsAsOne({ credits, periodCountsFrom }: Account, { from, to }: UserCharge): boolean {
   const splits = (boundary: Date): boolean => from < boundary && boundary <= to
@@ -307,7 +334,10 @@ function burnsAsOne({ credits, periodCountsFrom }: Account, { from, to }: UserCh
   )
 }
 
-/** Takes a ticket's cost from credits in burn order, as far as they may pay for it. Returns what they paid. */
+/**
+ * Takes a ticket's cost from the credits that may pay for it, in burn order. Returns the amount
+ * paid.
+ */
 function draw(credits: readonly Credit[], ticket: Spend): bigint {
   let open: bigint = ticket.cost
   for (const credit of credits) {
@@ -317,7 +347,7 @@ function draw(credits: readonly Credit[], ticket: Spend): bigint {
   return ticket.cost - open
 }
 
-/** Takes up to `amount` from a credit. Returns what it took. */
+/** Takes up to `amount` from a credit. Returns the amount taken. */
 function take(credit: Credit, amount: bigint): bigint {
   const part = credit.remaining < amount ? credit.remaining : amount
   credit.remaining = usdAttos(credit.remaining - part)
@@ -326,8 +356,9 @@ function take(credit: Credit, amount: bigint): bigint {
 }
 
 /**
- * Expires every credit that had ended by `until`, with an entry at `at` for what remained of it. A credit stays while what
- * is held could not be paid without it: the tickets of calls from before its end may still come.
+ * Expires each credit that ended by `until`, with an entry at `at` if anything remained. Keeps a
+ * credit if the holds could not be paid without it, because tickets for calls made before its end
+ * may still come.
  */
 export function expire(account: Account, { until, at }: { until: Date; at: Date }): void {
   for (const credit of account.credits) {
@@ -344,7 +375,7 @@ export function expire(account: Account, { until, at }: { until: Date; at: Date 
         causeId: credit.id,
         createdAt: at,
       })
-      // The entry records what remained; the credit holds only what may still burn.
+      // The entry records the remaining amount; the credit holds only what can still burn.
       credit.remaining = usdAttos(0n)
     }
   }
@@ -362,11 +393,14 @@ function isHeld(account: Account, credit: Credit): boolean {
   return others.reduce((sum, { remaining }) => sum + remaining, 0n) < held
 }
 
-/** True for the included usage of a later period, which pays for no call from before. */
+/** True for the included usage of a later period, which cannot pay for calls made before it. */
 const beginsAfter = ({ kind, effectiveAt }: Credit, end: Date | null): boolean =>
   kind === 'included' && end !== null && effectiveAt >= end
 
-/** Ends the included usage of the running period before its time. It goes on to pay for what was signed before `at`. */
+/**
+ * Ends the included usage of the running period early. It still pays for tickets signed before
+ * `at`.
+ */
 export function endIncluded(account: Account, at: Date): void {
   for (const credit of account.credits) {
     if (credit.kind !== 'included' || credit.expiresAt === null || credit.expiresAt <= at) continue
@@ -376,16 +410,16 @@ export function endIncluded(account: Account, at: Date): void {
   account.credits.sort(burnOrder)
 }
 
-/** The first instant at or after `at` at which a period may begin that follows the running one early. */
+/** Returns the earliest instant, not before `at`, at which the next period may begin early. */
 export const nextStart = ({ periodStart, bookedThrough }: Account, at: Date): Date =>
   new Date(Math.max(at.getTime(), periodStart.getTime() + 1, bookedThrough.getTime()))
 
 export interface PeriodEntry extends Pick<EnteredPeriod, 'start' | 'end' | 'enteredAt' | 'terms'> {
-  /** Its start unless it is a user's first. */
+  /** Default is `start`. Earlier only in a user's first period. */
   readonly countsFrom?: Date
 }
 
-/** Moves to the period that is running and starts its consumption at zero. */
+/** Enters a period and starts its consumption at zero. */
 export function enterPeriod(
   account: Account,
   { start, end, countsFrom = start, enteredAt, terms }: PeriodEntry,
@@ -404,14 +438,15 @@ export function enterPeriod(
   account.periodConsumed = usdAttos(0n)
 }
 
-/** What may be spent at `at`: the sum over all credits in effect. */
+/** Returns the sum of all credits in effect at `at`. */
 export function remainingAt(credits: readonly Credit[], at: Date): UsdAttos {
   return usdAttos(activeAt(credits, at).reduce((sum: bigint, { remaining }) => sum + remaining, 0n))
 }
 
 /**
- * What may back a payment at `at`: of the credits in effect those that pay for anything. The feature of a payment is
- * known only when its ticket arrives, so a credit bound to one feature backs none.
+ * Returns what may back a payment at `at`: the credits in effect that pay for any feature. A
+ * payment's feature is known only when its ticket arrives, so a credit bound to one feature backs
+ * no payment.
  */
 export function spendableAt(credits: readonly Credit[], at: Date): UsdAttos {
   return remainingAt(
@@ -420,7 +455,10 @@ export function spendableAt(credits: readonly Credit[], at: Date): UsdAttos {
   )
 }
 
-/** What is left at `at` of the money that pays for one feature only, by feature key in order; in atto-dollars. */
+/**
+ * Returns the remaining money that is bound to each feature at `at`, in atto-dollars, sorted by
+ * feature key.
+ */
 export function boundAt(
   credits: readonly Credit[],
   at: Date,
@@ -432,12 +470,13 @@ export function boundAt(
     .toSorted((a, b) => (a.featureKey < b.featureKey ? -1 : 1))
 }
 
-// How far the clock of a signer, which dates the tickets, may be ahead of core's.
+// How far a signer's clock, which dates the tickets, may be ahead of core's.
 const clockMarginMs = 5_000
 
 /**
- * What at `at` is not held, of the money that pays for anything and does not end before a call may be signed, `until`; in
- * atto-dollars. Negative when holds need money that ends before.
+ * Returns the unheld money at `at`, in atto-dollars, from credits that pay for anything and outlast
+ * `until`, the latest signing time of a call, by the clock margin. Negative if holds rely on
+ * credits that end earlier.
  */
 export function uncommittedAt(
   account: Account,
@@ -448,17 +487,23 @@ export function uncommittedAt(
   return usdAttos(spendableAt(lasting, at) - account.lent - account.pending)
 }
 
-/** What is free at `at` for a call that may be signed until `until` (docs/escrow.md): `uncommittedAt`, never negative. */
+/**
+ * What is free at `at` for a call signed by `until` (docs/escrow.md): `uncommittedAt`, never
+ * negative.
+ */
 export const freeAt = (account: Account, times: { at: Date; until: Date }): UsdAttos =>
   neverNegative(uncommittedAt(account, times))
 
-/** What a user may still spend at `at`: of the money that pays for anything what is not held. Never negative. */
+/**
+ * Returns what a user may still spend at `at`: credits that pay for anything, minus holds. Never
+ * negative.
+ */
 export const unheldAt = (account: Account, at: Date): UsdAttos =>
   neverNegative(spendableAt(account.credits, at) - account.lent - account.pending)
 
 const neverNegative = (amount: bigint): UsdAttos => usdAttos(amount > 0n ? amount : 0n)
 
-/** Credits in effect at `at`. */
+/** Returns the credits in effect at `at`. */
 export const activeAt = (credits: readonly Credit[], at: Date): Credit[] =>
   credits.filter(
     (credit) =>
@@ -472,16 +517,17 @@ export interface Adjustment {
   readonly id: string
   readonly amount: UsdAttos
   readonly at: Date
-  /** The feature of the ticket that it corrects; null when it names no ticket. */
+  /** Feature of the corrected ticket; null if no ticket is named. */
   readonly feature: { readonly pipeline: string; readonly modelId: string } | null
 }
 
 const adjustmentPriority = 10
 
 /**
- * Appends a compensating entry. A positive amount becomes a credit that pays for anything and never expires. A negative
- * one is drawn from the credits in effect, in burn order: those that pay for anything and, where a ticket is named, those
- * of its feature. What is held is not drawn. Returns what nothing covered: the entry records it as overage.
+ * Appends a compensating entry. A positive amount becomes a credit that pays for anything and never
+ * expires. A negative one is drawn, in burn order, from credits in effect that pay for anything or
+ * for the feature of the named ticket. Held money is not drawn. Returns the uncovered part, which
+ * the entry records as overage.
  */
 export function adjust(account: Account, adjustment: Adjustment): UsdAttos {
   const { id, amount, at } = adjustment
@@ -504,7 +550,10 @@ export function adjust(account: Account, adjustment: Adjustment): UsdAttos {
   return overage
 }
 
-/** A part of what is given back: to the credit that it was burned from, or, where that is gone, as a new one. */
+/**
+ * A part of a refund. Returned to the credit that paid it, or as a new credit if that one has
+ * ended.
+ */
 export interface Return extends Draw {
   readonly featureKey: string | null
 }
@@ -513,13 +562,13 @@ export interface GiveBack {
   readonly id: string
   readonly at: Date
   readonly parts: readonly Return[]
-  /** Overage of an earlier debit that goes as well; nobody had paid it. None by default. */
+  /** Overage of an earlier debit to cancel, which was never paid. Default is 0. */
   readonly overage?: UsdAttos
 }
 
 /**
- * Gives money back, in one entry. Of a credit that has ended it becomes a new one for the same feature, without an end:
- * what is given back can be spent.
+ * Gives money back in one entry. For a credit that has ended, adds a new one for the same feature
+ * that never expires, so that the money can be spent.
  */
 export function giveBack(
   account: Account,
@@ -576,8 +625,9 @@ const returnedCredit = (
 })
 
 /**
- * What each credit paid for one ticket of a charge, in burn order. `credits` hold, as what remains, what the charge drew
- * from each: drawing the tickets again from those, in the same order, each finds what it found then.
+ * Returns what each credit paid for one ticket of a charge, in burn order. `remaining` of each of
+ * `credits` must be what the charge drew from it: drawing the tickets again in the same order then
+ * repeats the original draws.
  */
 export function paidFor(
   eventId: string,

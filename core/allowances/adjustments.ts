@@ -36,13 +36,16 @@ export interface AdjustmentsDeps {
 export interface AdjustmentRequest {
   readonly clientId: string
   readonly externalUserId: string
-  /** A whole number other than zero: a positive one gives, a negative one takes. */
+  /** Non-zero integer: positive gives, negative takes. */
   readonly amountUsdMicros: string
   readonly reason: string
   readonly author: string
-  /** The ticket that it corrects. */
+  /** The ticket to correct. */
   readonly eventId: string | undefined
-  /** What becomes of the part of a debit that no credit covers: "refuse" the whole debit, or record that part as "overage". */
+  /**
+   * How to treat the part of a debit that no credit covers: "refuse" the whole debit (default), or
+   * record that part as "overage".
+   */
   readonly uncovered: string | undefined
   readonly idempotencyKey: string | undefined
   readonly correlationId: string
@@ -66,7 +69,10 @@ interface Correction {
 /** A billion dollars, as for a credit. */
 const amountMax = 10n ** 15n
 
-/** Corrections of balances by an operator: compensating entries with a reason and an author. Nothing is ever edited. */
+/**
+ * Corrects balances for an operator by compensating entries with a reason and an author. Existing
+ * entries are never edited.
+ */
 export function createAdjustments({
   pool,
   ledger,
@@ -77,8 +83,9 @@ export function createAdjustments({
   now,
 }: AdjustmentsDeps) {
   /**
-   * AMOUNT_INVALID or REQUEST_INVALID for a malformed request; NOT_FOUND for an unknown app, user or ticket; CONFLICT for
-   * a debit beyond the balance that may not become overage, and for giving back more than was burned for the named ticket.
+   * Throws AMOUNT_INVALID or REQUEST_INVALID for a malformed request; NOT_FOUND for an unknown app,
+   * user or ticket; CONFLICT for a debit beyond the balance that may not become overage, for a
+   * refund beyond what the named ticket burned, and for a refund of a ticket without a price.
    */
   async function adjust(request: AdjustmentRequest) {
     const parsed = parse(request)
@@ -162,8 +169,9 @@ export function createAdjustments({
   }
 
   /**
-   * What a ticket burned and has not got back, up to `amount` and in the order in which it was burned. The account is
-   * locked, so of two refunds of one ticket the second sees the first. CONFLICT for more than was paid.
+   * Returns what the ticket burned and has not been given back, up to `amount`, in burn order. The
+   * account is locked, so a second refund takes the first into account. Throws CONFLICT if `amount`
+   * exceeds what is left, or if the ticket has no price yet.
    */
   async function refundOf(
     db: Db,
@@ -180,7 +188,7 @@ export function createAdjustments({
     const paid = partsPaid(charge, eventId, cost)
     const left = withoutFirst(paid, await store.givenBackFor(db, user, eventId))
     const sum = sumOf(left)
-    // Micros are coarser than costs: a part of a micro is asked for as a whole one.
+    // Micros are coarser than costs, so a fraction of a micro is requested as a whole one.
     if (amount > microsUp(sum)) throw tooMuch(cost, sumOf(paid), sum)
     return firstOf(left, microsToAttos(amount))
   }
@@ -188,7 +196,10 @@ export function createAdjustments({
   return { adjust }
 }
 
-/** What the credits paid for a ticket. Of a charge that does not say what it drew, all but its overage. */
+/**
+ * Returns what the credits paid for a ticket. If the charge does not record its draws, returns the
+ * cost minus the charge's overage.
+ */
 function partsPaid(
   { credits, tickets, overage }: store.DrawnCharge,
   eventId: string,
@@ -209,7 +220,7 @@ function partsPaid(
 const sumOf = (parts: readonly Return[]): UsdAttos =>
   usdAttos(parts.reduce((sum, { amount }) => sum + amount, 0n))
 
-/** The parts without their first `amount`. */
+/** Returns the parts without their first `amount`. */
 function withoutFirst(parts: readonly Return[], amount: bigint): Return[] {
   let open = amount
   return parts.flatMap((part) => {
@@ -219,7 +230,7 @@ function withoutFirst(parts: readonly Return[], amount: bigint): Return[] {
   })
 }
 
-/** The first `amount` of the parts. */
+/** Returns the first `amount` of the parts. */
 function firstOf(parts: readonly Return[], amount: bigint): Return[] {
   let open = amount
   return parts.flatMap((part) => {
@@ -284,7 +295,7 @@ function auditEntry({
   } as const
 }
 
-/** Says why less can be taken than the balance shows. */
+/** Explains why less can be taken than the balance shows. */
 function heldNote({ lent, pending }: Account): string {
   const held = microsUp(usdAttos(lent + pending))
   return held === 0n ? '' : ` (${held} are held for calls that are under way)`

@@ -2,26 +2,27 @@ import { hash } from 'node:crypto'
 import type { UsdAttos } from '../lib/money.ts'
 
 /**
- * Chains the entries of an account (docs/money.md, "Chain"): each has the SHA-256 of the hash before it and of all that
- * it says, so that an entry cannot be changed, added or removed without a change of every hash behind it.
+ * Chains the entries of an account (docs/money.md, "Chain"). The hash of an entry is the SHA-256 of
+ * the previous hash and all of its fields, so that changing, adding or removing an entry changes
+ * every later hash.
  */
 
-/** The account whose entries these are. */
+/** The account that owns the entries. */
 export interface ChainOwner {
   readonly appId: string
   readonly userId: string
 }
 
-/** A change of what remains of a credit: below zero what it paid. */
+/** A change of a credit's remaining amount; negative for a payment. */
 export interface Draw {
   readonly creditId: string
   readonly amount: UsdAttos
 }
 
-/** What of the cause of an entry must never change, as part of the entry. */
+/** Facts about an entry's cause that must never change. They are hashed with the entry. */
 export type Facts = readonly (string | null)[]
 
-/** What is hashed of an entry: all of it but its hash. */
+/** The hashed fields of an entry: all except its hash. */
 export interface ChainedEntry {
   readonly seq: bigint
   readonly kind: string
@@ -39,7 +40,10 @@ export interface ChainedEntry {
   readonly facts: Facts
 }
 
-/** The hash, in hexadecimal, of an entry that follows the one with the hash `previous`; null for the first. */
+/**
+ * Returns the hash of an entry in hexadecimal. `previous` is the hash of the entry before it; null
+ * for the first.
+ */
 export function hashEntry(
   { appId, userId }: ChainOwner,
   previous: string | null,
@@ -78,7 +82,7 @@ export interface CreditFacts {
   readonly createdAt: Date
 }
 
-/** Of a credit: everything but what remains and how it ended. */
+/** Returns a credit's facts: everything except `remaining` and `expiredAt`. */
 export const creditFacts = (credit: CreditFacts): Facts => [
   credit.kind,
   credit.source,

@@ -2,20 +2,20 @@ import type { EnvReader } from '../lib/env.ts'
 import { type UsdMicros, usdMicros } from '../lib/money.ts'
 
 export interface EscrowConfig {
-  /** How long a sidecar may spend what it was lent. */
+  /** How long a sidecar may spend a lease. */
   readonly leaseSeconds: number
-  /** How far the stream of events may be behind. */
+  /** How far the event stream may lag. */
   readonly eventLagSeconds: number
-  /** How long an authorisation stays held whose sidecar allows nothing more. */
+  /** How long an authorisation stays held after its sidecar has stopped allowing calls. */
   readonly holdMaxSeconds: number
   readonly lostTickets: 'write_off' | 'charge'
-  /** How much unspent credit an app may have given its users through the API. */
+  /** Limit for the unspent credit that an app gave its users through the API. */
   readonly manualCreditMax: UsdMicros
-  /** How much network cost the apps of an owner may cause in 30 days before anybody pays. */
+  /** Limit for the unpaid network cost of an owner's apps in 30 days. */
   readonly unpaidNetworkMax: UsdMicros
 }
 
-/** Declares and reads the settings of the escrow. */
+/** Declares and reads the escrow settings. */
 export const readEscrowConfig = (env: EnvReader): EscrowConfig => ({
   leaseSeconds: env.integer('LEASE_SECONDS', {
     fallback: '30',

@@ -33,7 +33,10 @@ export interface NewCredit {
 
 const sqlStore = { ...sqlAccounts, currentTerms, freePeriods }
 
-/** What the ledger keeps, as its rules see it: PostgreSQL, or the memory of a model checker. */
+/**
+ * The storage that the ledger needs. Implemented by PostgreSQL and, for the model checker, in
+ * memory.
+ */
 export type AccountStore = Pick<
   typeof sqlStore,
   | 'currentTerms'
@@ -61,15 +64,15 @@ interface LedgerParts {
   readonly store?: AccountStore
   readonly escrow?: SettlementStore
   readonly clocks?: Clocks
-  /** Nobody is subscribed again when absent. */
+  /** Restores missing subscriptions. Without it, a missing subscription is an error. */
   readonly resubscribe?: Resubscribe | undefined
 }
 
-/** From which version of a plan to which included usage is raised. */
+/** A raise of included usage between two versions of a plan. */
 export interface Raise {
   readonly versions: readonly IncludedUsage[]
   readonly from: number
-  /** Tickets signed since it was made may use what it adds. */
+  /** Tickets signed since this version was created may use the raise. */
   readonly to: IncludedUsage
 }
 
@@ -77,22 +80,24 @@ export interface Correction {
   readonly user: User
   readonly adjustment: sqlAccounts.NewAdjustment
   readonly feature: { readonly pipeline: string; readonly modelId: string } | null
-  /** What a ticket burned and has not got back, in the order in which it was burned. */
+  /** Returns the parts that a ticket burned and that were not given back, in burn order. */
   readonly refund?: (() => Promise<readonly Return[]>) | undefined
 }
 
 const defaultPriority = 10
 const expireBatch = 500
 const renewBatch = 500
-// The ticket that provisions a user was signed before the user existed, so the first period has no lower end.
+// The ticket that provisions a user was signed before the user existed, so the first period has no
+// lower bound.
 const beginning = new Date(0)
 const ended = (at: Date) => ({ until: new Date(at.getTime() - accounts.lateMs), at })
 
 /**
- * Changes balances. Every function runs inside the caller's transaction, locks the users that it touches in id order,
+ * Changes balances. Every function runs inside the caller's transaction, locks users in id order,
  * and writes balances, credits and ledger entries together or not at all.
  *
- * A function that changes a locked account takes the time of the account's app (`timeOf`); all others take real time.
+ * A function that changes a locked account takes the time of the account's app (`timeOf`); all
+ * others take real time.
  */
 export function createLedger({
   store = sqlStore,
@@ -102,7 +107,10 @@ export function createLedger({
 }: LedgerParts = {}) {
   const { settle } = createSettlement(escrow)
 
-  /** Opens the accounts of newly subscribed users who have none, and adds the included usage of their first periods. */
+  /**
+   * Opens accounts for newly subscribed users without one, and adds the included usage of their
+   * first periods.
+   */
   async function open(db: Db, users: readonly User[], at: Date): Promise<void> {
     if (users.length === 0) return
     const ahead = await clocks.ahead(db, users)
@@ -142,7 +150,7 @@ export function createLedger({
           byUser.set(term.userId, term)
     }
     await readOf(users)
-    // One whose subscription is missing must not stop a round for all.
+    // A user without a subscription must not stop the batch for all others.
     const lost = users.filter(({ userId }) => !byUser.has(userId))
     if (resubscribe && lost.length > 0) await resubscribe(db, lost).then(() => readOf(lost))
     return ({ userId }) => {
@@ -172,8 +180,9 @@ export function createLedger({
   }
 
   /**
-   * Corrects a balance. Returns the part of a debit that no credit covered, which the ledger now holds as overage. With
-   * `refund`, which is called when the account is locked, gives back those parts.
+   * Corrects a balance. Returns the uncovered part of a debit, which the ledger records as overage.
+   * With `refund`, which is called after the account is locked, gives back the parts that it
+   * returns.
    */
   async function adjust(
     db: Db,
@@ -203,8 +212,9 @@ export function createLedger({
   }
 
   /**
-   * Settles what the calls of tickets held, then burns credits for the tickets in the order of decision 33, as one charge for
-   * each user; `charges` names no user twice. What no credit covers is overage.
+   * Settles what was held for the tickets' calls, then burns credits for the tickets in the order
+   * of decision 33, as one charge per user. `charges` must name each user once. What no credit
+   * covers is overage.
    */
   async function charge(
     db: Db,
@@ -242,8 +252,9 @@ export function createLedger({
   }
 
   /**
-   * Locks the accounts of different users, in the order of their ids, and brings them to `at`: enters the running period
-   * and expires credits that have ended. Leaves out users without an account. The caller saves what it was returned.
+   * Locks the accounts of different users in id order and updates them to `at`: enters the running
+   * period and expires ended credits. Omits users without an account. The caller saves the returned
+   * accounts.
    */
   async function lock(db: Db, users: readonly User[], at: Date): Promise<Account[]> {
     const locked = await lockAccounts(db, users)
@@ -252,7 +263,7 @@ export function createLedger({
     return locked
   }
 
-  /** Moves accounts whose period is over into the running one and adds its included usage. */
+  /** Moves accounts whose period is over into the running period and adds its included usage. */
   async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<void> {
     const due = locked.filter((account) => account.periodEnd <= timeOf(account, at))
     if (due.length === 0) return
@@ -260,7 +271,10 @@ export function createLedger({
     for (const account of due) enter(account, termsOf(account), timeOf(account, at))
   }
 
-  /** The terms with what free plans have given before. No query where no subscription of a free plan begins. */
+  /**
+   * Adds to the terms what free plans gave before. Sends no query if no subscription of a free plan
+   * begins.
+   */
   async function withhold(
     db: Db,
     locked: readonly Account[],
@@ -279,8 +293,9 @@ export function createLedger({
   }
 
   /**
-   * Leaves the running period of a locked account, whose slot another subscription has taken, and enters `period`, which
-   * begins at once. Included usage of before pays for what was signed before. The caller saves the account.
+   * Ends the running period of a locked account after another subscription took its slot, and
+   * enters the period of `terms`, which begins at once. The old included usage still pays for
+   * tickets signed before. The caller saves the account.
    */
   async function changePlan(
     db: Db,
@@ -293,8 +308,8 @@ export function createLedger({
   }
 
   /**
-   * Recalls from sidecars what they were lent of a locked account (docs/escrow.md), which the caller saves. False, and nothing
-   * is changed, when they have nothing.
+   * Recalls the leases of a locked account from sidecars (docs/escrow.md). The caller saves the
+   * account. Returns false, without a change, if no lease is open.
    */
   async function recall(db: Db, account: Account, at: Date): Promise<boolean> {
     const leases = createLeases(await escrow.findLeases(db, [account]))
@@ -305,8 +320,9 @@ export function createLedger({
   }
 
   /**
-   * Gives what version `to` of its plan includes beyond what a locked account was given in the running period, which began
-   * with version `from`: once for each version. The caller saves the account. Returns whether it gave anything.
+   * Gives a locked account what version `to` of its plan includes beyond what it got in the running
+   * period, which began with version `from`. Applies once per version. The caller saves the
+   * account. Returns whether anything was given.
    */
   function raise(account: Account, { versions, from, to }: Raise, at: Date): boolean {
     const amount = raiseBetween(versions, { from, to })
@@ -319,7 +335,7 @@ export function createLedger({
     return true
   }
 
-  /** Locks the accounts of different users and enters the periods that run at `at`. */
+  /** Locks the accounts of different users and enters the periods running at `at`. */
   async function enterRunning(db: Db, users: readonly User[], at: Date): Promise<void> {
     const locked = await lock(db, users, at)
     const changed = locked.filter(
@@ -328,13 +344,13 @@ export function createLedger({
     if (changed.length > 0) await store.saveAccounts(db, changed, at)
   }
 
-  /** Reads an account. When its period is over, it first enters the running one. */
+  /** Reads an account. If its period is over, enters the running one first. */
   async function read(pool: Pool, user: User, at: Date): Promise<Account> {
     const find = await readMany(pool, [user], at)
     return find(user)
   }
 
-  /** As `read`, for many users in one round trip unless a period is over. */
+  /** Like `read`, for many users. Takes one round trip unless a period is over. */
   async function readMany(
     pool: Pool,
     users: readonly User[],
@@ -359,7 +375,7 @@ export function createLedger({
     })
   }
 
-  /** As `read`, inside the caller's transaction, which locks the account when its period is over. */
+  /** Like `read`, in the caller's transaction. Locks the account only if its period is over. */
   async function readWithin(db: Db, user: User, at: Date): Promise<Account> {
     const [account] = await withClocks(db, await store.readAccounts(db, [user]))
     if (account && account.periodEnd > timeOf(account, at)) return account
@@ -369,8 +385,8 @@ export function createLedger({
   }
 
   /**
-   * Expires credits that have ended, for a bounded number of users: of all apps, as they have ended in real time, or of one by
-   * its clock. Returns how many it touched.
+   * Expires ended credits for a bounded number of users: in all apps by real time, or in one app by
+   * its clock. Returns the number of users touched.
    */
   async function sweep(pool: Pool, at: Date, app: AppId | null = null): Promise<number> {
     return tx(pool, async (db) => {
@@ -385,9 +401,9 @@ export function createLedger({
   }
 
   /**
-   * Enters the running periods of a bounded number of users whose period is over, the longest ago first; those that
-   * somebody else is at are left to them. Of all apps, as periods are over in real time, or of one by its clock. Returns
-   * how many it entered.
+   * Enters the running period for a bounded number of users whose period is over, the longest ago
+   * first. Skips users that another transaction has locked. Covers all apps by real time, or one
+   * app by its clock. Returns the number of users.
    */
   async function renew(pool: Pool, at: Date, app: AppId | null = null): Promise<number> {
     return tx(pool, async (db) => {
@@ -402,7 +418,9 @@ export function createLedger({
   const dueAt = async (db: Db, app: AppId | null, at: Date): Promise<Date> =>
     app === null ? at : clocks.timeOf(db, app, at)
 
-  /** What of an account may back a payment at the real instant `at`, in atto-dollars: without what is held. */
+  /**
+   * Returns what may back a payment at the real instant `at`, in atto-dollars, without held money.
+   */
   const spendable = (account: Account, at: Date): UsdAttos =>
     accounts.unheldAt(account, timeOf(account, at))
 
@@ -436,7 +454,7 @@ export function createLedger({
 
 const aheadOf = (ahead: Ahead, { appId }: Pick<User, 'appId'>): number => ahead.get(appId) ?? 0
 
-/** Books the tickets of a charge, those that have a price and those that wait for one. */
+/** Books the tickets of a charge. If all of them wait for a price, only counts them as unpriced. */
 function book(account: Account, charge: UserCharge, options: ChargeOptions): void {
   if (charge.tickets > 0) accounts.burn(account, { ...charge, ...options })
   else if (charge.unpriced > 0)
@@ -445,8 +463,7 @@ function book(account: Account, charge: UserCharge, options: ChargeOptions): voi
 
 export type Ledger = ReturnType<typeof createLedger>
 
-/** Enters a period and adds its included usage. */
-/** Periods of free plans that are not saved yet. */
+/** Unsaved periods of free plans. */
 const enteredFree = ({ periods }: Account): FreePeriod[] =>
   periods
     .filter(({ terms }) => terms.isFree)
@@ -456,6 +473,7 @@ const enteredFree = ({ periods }: Account): FreePeriod[] =>
       givenAttos: includedAttos - (withheldAttos ?? 0n),
     }))
 
+/** Enters a period and adds its included usage. */
 function enter(
   account: Account,
   { period, countsFrom, ...terms }: Terms & { readonly countsFrom?: Date },

@@ -34,7 +34,7 @@ import { createAllowances } from './service.ts'
 
 export interface AllowancesOthers {
   readonly config: EscrowConfig
-  /** Made before all modules: metering and plans write to it, too. */
+  /** Created before all modules, because metering and plans also write to it. */
   readonly ledger: Ledger
   readonly backend: BackendApi
   readonly plans: PlansApi
@@ -45,7 +45,7 @@ export interface AllowancesOthers {
 const sweepsMax = 100
 const renewRoundMs = 30_000
 
-/** What users may spend, what they have spent, and how operators correct it. */
+/** Allowances of users, their balances, and corrections by operators. */
 export function createAllowancesModule(
   platform: Platform,
   { config, ledger, backend, plans, identity: { users, clients }, metering }: AllowancesOthers,

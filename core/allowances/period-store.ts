@@ -3,14 +3,14 @@ import { type Db, many, prepared, sql } from '../lib/sql.ts'
 import type { UserPeriods } from '../metering/rating/port.ts'
 import { type AppId, type UserId, userId } from '../platform/ids.ts'
 
-/** Reads `periods` as rating does: which version of a plan held when. */
+/** Reads `periods` for rating: which version of a plan applied when. */
 
 interface UserKey {
   readonly appId: AppId
   readonly userId: UserId
 }
 
-/** The latest periods of users, as many as `limit` of each, in their order; all of them without a limit. */
+/** Returns the latest `limit` periods of each user, in order; all periods if `limit` is null. */
 export async function readPeriods(
   db: Db,
   users: readonly UserKey[],

@@ -1,7 +1,7 @@
 import { type Db, maybeOne, one, sql } from '../lib/sql.ts'
 import type { AppId } from '../platform/ids.ts'
 
-/** Writes credit_quotas. Amounts are atto-dollars; a null limit means the deployment's. */
+/** Writes credit_quotas. Amounts are atto-dollars; a null limit means the deployment's default. */
 
 interface LimitRow {
   max_attos: string | null
@@ -10,7 +10,10 @@ interface LimitRow {
 const limitOf = (row: LimitRow | null): bigint | null =>
   row === null || row.max_attos === null ? null : BigInt(row.max_attos)
 
-/** Raises the app's bound, and locks its row. False when it would exceed the limit, or the app has no row. */
+/**
+ * Raises the app's bound and locks its row. Returns false if the bound would exceed the limit, or
+ * if the app has no row.
+ */
 export async function raiseBound(
   db: Db,
   app: AppId,
@@ -22,7 +25,7 @@ export async function raiseBound(
   return rowCount === 1
 }
 
-/** Locks the row of the app, which is made when there is none. Returns its limit. */
+/** Locks the app's row and inserts it if missing. Returns its limit. */
 export async function lockQuota(db: Db, app: AppId, at: Date): Promise<bigint | null> {
   const row = await one<LimitRow>(
     db,
@@ -50,7 +53,7 @@ export async function setLimit(db: Db, app: AppId, limit: bigint | null): Promis
   await db.query(sql`update credit_quotas set max_attos = ${limit}::numeric where app_id = ${app}`)
 }
 
-/** What remains of the credit that the app's users got through the API. */
+/** Returns the remaining amount of credit that the app's users got through the API. */
 export async function outstandingCredit(db: Db, app: AppId, at: Date): Promise<bigint> {
   const { sum } = await one<{ sum: string }>(
     db,

@@ -10,28 +10,30 @@ import * as store from './quota-store.ts'
 
 export interface CreditQuotaDeps {
   readonly pool: Pool
-  /** For apps to which nobody gave another quota. */
+  /** Default quota per app. */
   readonly defaultMax: UsdMicros
   readonly now: Now
 }
 
-/** Who changes a quota, and in which request. */
+/** The person who changes a quota, and the request. */
 export interface QuotaActor {
   readonly name: string
   readonly correlationId: string
 }
 
 /**
- * How much credit an app may have given its users through the API that they have not spent (docs/decisions/42.md). No app has
- * a payment processor yet, so it holds for all. Each credit adds to an upper bound in one row per app; only when the bound
- * would exceed the quota is the sum counted anew, under the lock of that row.
+ * Limits the unspent credit that an app may give its users through the API (docs/decisions/42.md).
+ * No app has a payment processor yet, so it applies to all apps. Each credit raises an upper bound,
+ * stored in one row per app. The exact sum is counted again only when the bound would exceed the
+ * quota, under the lock of that row.
  */
 export function createCreditQuota({ pool, defaultMax, now }: CreditQuotaDeps) {
   const fallback = microsToAttos(defaultMax)
 
   /**
-   * Counts a credit that this transaction has given. The last statement of it, because it locks the app's row until the
-   * commit. CONFLICT, with the name of the quota, when the app has given as much as it may.
+   * Counts a credit given in this transaction. Must be its last statement, because it locks the
+   * app's row until commit. Throws CONFLICT, with the quota's name, if the app has reached its
+   * quota.
    */
   async function count(db: Db, app: AppId, amount: UsdAttos): Promise<void> {
     const at = now()
@@ -46,7 +48,7 @@ export function createCreditQuota({ pool, defaultMax, now }: CreditQuotaDeps) {
     await store.setBound(db, app, sum)
   }
 
-  /** What the app may have given, and what its users have not spent of it. NOT_FOUND for an unknown app. */
+  /** Returns the app's quota and its users' unspent credit. Throws NOT_FOUND for an unknown app. */
   async function read(clientId: string) {
     const app = await getApp(pool, clientId)
     const max = (await store.findLimit(pool, app)) ?? fallback
@@ -54,7 +56,7 @@ export function createCreditQuota({ pool, defaultMax, now }: CreditQuotaDeps) {
     return { clientId, maxUsdMicros: micros(max), outstandingUsdMicros: micros(sum) }
   }
 
-  /** Gives the app another quota, or with null the deployment's. */
+  /** Sets the app's quota; null restores the deployment's default. */
   async function change(clientId: string, max: UsdMicros | null, actor: QuotaActor) {
     await tx(pool, async (db) => {
       const at = now()

@@ -24,24 +24,26 @@ import {
 } from './terms.ts'
 
 /**
- * Replays the ledger of one user from its facts - credits, adjustments, terms, and the tickets of each charge, in the order
- * in which they were booked - by the rules that booked them, and tells what is not what they make. It goes on from what
- * is written, so that one fault is told once.
+ * Replays one user's ledger from its facts (credits, adjustments, terms, and the tickets of each
+ * charge, in booking order) by the rules that booked them, and reports stored values that differ.
+ * Continues from the stored values, so that each fault is reported once.
  */
 
-/** An entry as it is written. */
+/** An entry as stored. */
 export interface StoredEntry extends Omit<Entry, 'facts' | 'tickets' | 'draws'> {
   readonly tickets: number | null
-  /** Null for an entry older than the record of what it drew. */
+  /** Null for an entry written before draws were recorded. */
   readonly draws: readonly Draw[] | null
   readonly hash: string | null
 }
 
-/** The tickets that name a charge, with their hash. */
+/** The tickets of a charge, with their hash. */
 export interface ChargedTickets {
   readonly tickets: readonly TicketCharge[]
   readonly hash: string | null
-  /** Some are only in an archive: what the charge drew is taken as written. */
+  /**
+   * True if some tickets are only in an archive. The stored draws of the charge are then accepted.
+   */
   readonly isArchived: boolean
 }
 
@@ -51,20 +53,22 @@ export interface StoredAdjustment {
   readonly author: string
   readonly eventId: string | null
   readonly at: Date
-  /** Null for one that is older than the column. */
+  /** Null for an adjustment older than the column. */
   readonly held: UsdAttos | null
   readonly feature: { readonly pipeline: string; readonly modelId: string } | null
 }
 
-/** What is known of a user besides its entries. */
+/** The facts about a user, without the ledger entries. */
 export interface AccountFacts {
   readonly owner: ChainOwner
-  /** By id, with what is written to remain of each. */
+  /** Credits by id, with their stored remaining amounts. */
   readonly credits: ReadonlyMap<string, Credit>
   readonly adjustments: ReadonlyMap<string, StoredAdjustment>
-  /** In their order. */
+  /** In order. */
   readonly periods: readonly EnteredPeriod[]
-  /** Those that held the slot, one after the other; the last one holds it, and may have a successor. */
+  /**
+   * Subscriptions that held the slot, in order. The last one holds it now and may have a successor.
+   */
   readonly subscriptions: readonly HeldSubscription[]
   readonly versions: readonly PlanVersion[]
   readonly balance: StoredBalance | null
@@ -72,7 +76,7 @@ export interface AccountFacts {
 
 export interface HeldSubscription extends Slot {
   readonly id: string
-  /** Null for the one that holds the slot. */
+  /** Null for the subscription that holds the slot. */
   readonly endedAt: Date | null
 }
 
@@ -85,7 +89,7 @@ export interface StoredBalance extends Pick<
   readonly unchainedSeq: bigint
 }
 
-/** A column that is not what the facts make it. */
+/** A stored column that differs from the value computed from the facts. */
 export interface ReplayFinding {
   readonly table: 'ledger_entries' | 'grants' | 'balances' | 'periods' | 'subscriptions'
   readonly key: Readonly<Record<string, string>>
@@ -94,18 +98,18 @@ export interface ReplayFinding {
   readonly expected: string | null
 }
 
-// A plan's new version may be committed a moment after a period was entered by another core.
+// A plan's new version may be committed a moment after another core entered a period.
 const slackMs = 60_000
 
 const isIncluded = ({ kind }: Credit): boolean => kind === 'included'
 
-/** A replay of one user: `step` for each entry in order, then `end`. */
+/** Replays one user. Call `step` for each entry in order, then `end`. */
 export function createReplay(facts: AccountFacts) {
   const account = emptyAccount(facts.owner)
-  /** Credits by id, with the entry that gave them. */
+  /** Number of the entry that gave each credit, by credit id. */
   const opened = new Map<string, bigint>()
   const expired = new Map<string, Date>()
-  /** Of included usage, by id, the period that it was given in, and when that ended. */
+  /** By id of included usage: the period in which it was given, and when it ends. */
   const includedIn = new Map<string, { readonly period: EnteredPeriod; readonly end: Date }>()
   let running: EnteredPeriod | null = null
   const unchained = facts.balance?.unchainedSeq ?? 0n
@@ -113,10 +117,10 @@ export function createReplay(facts: AccountFacts) {
   let last = new Date(0)
   let lastSeq = 0n
   let consumed = 0n
-  /** Overage of adjustments: no more than that may be taken back. */
+  /** Overage of adjustments; no more than that may be taken back. */
   let overdrawn = 0n
 
-  /** Takes an entry in. Returns what is wrong with it. */
+  /** Applies an entry. Returns its faults. */
   function step(entry: StoredEntry, tickets: ChargedTickets): ReplayFinding[] {
     const key = { seq: String(entry.seq) }
     const compare = comparer('ledger_entries', key)
@@ -160,7 +164,7 @@ export function createReplay(facts: AccountFacts) {
     return [...adjustmentFacts({ ...adjustment, held: adjustment.held ?? 0n }), ...returned]
   }
 
-  /** Included usage is given until the end of its period; a change of plan may end it before. */
+  /** Included usage is given until the end of its period; a plan change may end it earlier. */
   const withFirstEnd = (credit: Credit): Credit =>
     isIncluded(credit) && running ? { ...credit, expiresAt: running.end } : credit
 
@@ -253,7 +257,7 @@ export function createReplay(facts: AccountFacts) {
   ): ReplayFinding[] {
     if (isArchived) return apply(entry.draws ?? [], compare)
     const [first] = tickets
-    // The check of charges tells that no ticket names it.
+    // The check of charges reports a charge without tickets.
     if (!first) return apply(entry.draws ?? [], compare)
     const times = tickets.map(({ signedAt }) => signedAt.getTime())
     const before = remaining()
@@ -281,7 +285,9 @@ export function createReplay(facts: AccountFacts) {
   const remaining = (): Map<string, UsdAttos> =>
     new Map(account.credits.map((credit) => [credit.id, credit.remaining]))
 
-  /** Compares an entry with the one that the rules just made, and goes on from what is written. */
+  /**
+   * Compares an entry with the one that the rules just made, then continues from the stored draws.
+   */
   function settle(
     entry: StoredEntry,
     before: ReadonlyMap<string, UsdAttos>,
@@ -306,7 +312,7 @@ export function createReplay(facts: AccountFacts) {
     return findings.concat(apply(entry.draws, compare))
   }
 
-  /** Takes what is written that an entry drew. */
+  /** Applies the stored draws of an entry. */
   function apply(draws: readonly Draw[], compare: Compare): ReplayFinding[] {
     return draws.flatMap(({ creditId, amount }) => {
       const credit = account.credits.find(({ id }) => id === creditId)
@@ -319,7 +325,7 @@ export function createReplay(facts: AccountFacts) {
     })
   }
 
-  /** What remains wrong when all entries are in. */
+  /** Returns the faults of credits, balance, periods and subscriptions after the last entry. */
   function end(): ReplayFinding[] {
     enterPeriods(lastSeq + 1n)
     return [
@@ -347,7 +353,10 @@ export function createReplay(facts: AccountFacts) {
     })
   }
 
-  /** Included usage ends with its period; what was not given when that began is what a newer version added. */
+  /**
+   * Included usage ends with its period. An amount given after the start of the period must equal
+   * the raise by a newer version.
+   */
   function givenFindings(credit: Credit, compare: Compare): ReplayFinding[] {
     const usage = includedIn.get(credit.id)
     if (!usage) return []
@@ -368,7 +377,10 @@ export function createReplay(facts: AccountFacts) {
     )
   }
 
-  /** An entry tells when a credit ended. Without one nothing had remained, and it ended when it was due. */
+  /**
+   * An entry records when a credit ended. Without an entry, nothing remained and the credit ended
+   * when due.
+   */
   function endFindings(credit: Credit, rest: bigint | null, compare: Compare): ReplayFinding[] {
     const { expiredAt } = credit
     const end = expired.get(credit.id) ?? null
@@ -431,7 +443,7 @@ export function createReplay(facts: AccountFacts) {
     ]
   }
 
-  /** Periods from before free plans gave once have no such figure, and gave all. */
+  /** Old periods, entered before free plans withheld anything, have no such figure. */
   function withheldFindings(
     { terms: { withheldAttos = null }, start }: EnteredPeriod,
     { expected, compare }: { expected: Terms; compare: Compare },
@@ -454,14 +466,17 @@ export function createReplay(facts: AccountFacts) {
       (one) => one.planId === planId && one.version === planVersion && one.isFree === true,
     )
 
-  /** What the subscription of its time makes of a period; null without one. */
+  /**
+   * Computes a period's terms from the subscription that held the slot at its start. Returns null
+   * if the subscription or the versions of its plans are missing.
+   */
   function expectedTerms({ start, enteredAt, terms }: EnteredPeriod): Terms | null {
     const { subscriptions, versions } = facts
     const slot = subscriptions.findLast(({ createdAt }) => createdAt <= start) ?? subscriptions[0]
     if (!slot || !knowsPlans(versions, slot)) return null
     const expected = termsAt(slot, versionsByPlan(versions), start)
     if (expected.planVersion === terms.planVersion) return expected
-    // What was made a moment before it was entered may have come too late for it.
+    // A version created just before the period was entered may have been committed too late for it.
     const seen = versions.filter(
       ({ planId, version, createdAt }) =>
         planId !== terms.planId ||
@@ -487,7 +502,7 @@ export function createReplay(facts: AccountFacts) {
         )
   }
 
-  /** The credit of a period's included usage. */
+  /** Checks the credit of a period's included usage. */
   function includedFindings(period: EnteredPeriod, compare: Compare): ReplayFinding[] {
     const includedAttos = givenIn(period)
     const credits = creditsFrom(period)
@@ -505,8 +520,8 @@ export function createReplay(facts: AccountFacts) {
   }
 
   /**
-   * Included usage from the start of a period, in the order in which it was given. Leaves out what a new version added to
-   * the period before in the millisecond in which that one ended.
+   * Returns included usage from the start of a period, in the order given. Omits a raise of the
+   * previous period that was created in the millisecond in which that period ended.
    */
   function creditsFrom(period: EnteredPeriod): Credit[] {
     const orderOf = ({ id }: Credit): bigint => opened.get(id) ?? 0n
@@ -520,7 +535,7 @@ export function createReplay(facts: AccountFacts) {
       .sort((a, b) => Number(orderOf(a) - orderOf(b)))
   }
 
-  /** True for what a new version added in a period, made when the credit takes effect. */
+  /** True for a raise by a new version, which takes effect when that version was created. */
   const isRaise = ({ effectiveAt }: Credit, { terms }: EnteredPeriod): boolean =>
     facts.versions.some(
       ({ planId, version, createdAt }) =>
@@ -540,7 +555,7 @@ const max = (a: bigint, b: bigint): bigint => (a > b ? a : b)
 const knowsPlans = (versions: readonly PlanVersion[], { planId, next }: Slot): boolean =>
   [planId, next?.planId ?? planId].every((id) => versions.some((version) => version.planId === id))
 
-/** One subscription begins where the one before it ended. */
+/** Checks that each subscription begins when the previous one ended. */
 const slotFindings = (subscriptions: readonly HeldSubscription[]): ReplayFinding[] =>
   subscriptions.flatMap(({ id, endedAt }, index) => {
     const next = subscriptions[index + 1]
@@ -552,7 +567,7 @@ const slotFindings = (subscriptions: readonly HeldSubscription[]): ReplayFinding
     )
   })
 
-/** It ended, when the time for late tickets was over. */
+/** True if the credit expired after the time for late tickets. */
 const isDue = ({ expiresAt, expiredAt }: Credit): boolean =>
   expiresAt !== null && expiredAt !== null && expiredAt.getTime() >= expiresAt.getTime() + lateMs
 

@@ -103,7 +103,7 @@ const parseCredit = (request: pb.CreateGrantRequest): CreditRequest => ({
   idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
 })
 
-/** The allowances of any app's users, for operators. */
+/** Allowances of any app's users, for operators. */
 export function createOperatorAllowancesRpc({ allowances, appOf }: OperatorDeps) {
   const operatorAllowanceService: Handlers<pb.OperatorAllowanceServiceServer> = {
     readAllowance: rpc(operator(), async (request: pb.ReadAllowanceRequest) => ({
@@ -121,7 +121,7 @@ export function createOperatorAllowancesRpc({ allowances, appOf }: OperatorDeps)
 
 interface OperatorDeps {
   readonly allowances: Pick<Allowances, 'read' | 'credit'>
-  /** The app of a public client id. NOT_FOUND when there is none. */
+  /** Finds the app of a public client id. Throws NOT_FOUND if it is unknown. */
   readonly appOf: (clientId: string) => Promise<AppId>
 }
 

@@ -37,7 +37,7 @@ import type { Ledger } from './ledger.ts'
 import type { CreditQuota } from './quota.ts'
 import * as store from './store.ts'
 
-/** A billion dollars: far above any allowance, far below what a column holds. */
+/** A billion dollars: far above any allowance, far below the column's limit. */
 const amountMax = 10n ** 15n
 
 export interface AllowancesDeps {
@@ -47,11 +47,11 @@ export interface AllowancesDeps {
   readonly idempotency: Idempotency
   readonly invalidations: Invalidations
   readonly quota: Pick<CreditQuota, 'count'>
-  /** How many tickets of the user wait for a rate. */
+  /** Returns the number of the user's tickets that wait for a rate. */
   readonly countUnpriced: (user: UserKey) => Promise<bigint>
-  /** FEATURE_UNKNOWN unless the app's catalogue has the feature. */
+  /** Throws FEATURE_UNKNOWN unless the app's catalogue has the feature. */
   readonly requireFeature: (app: AppId, featureKey: string) => Promise<void>
-  /** Queues credits for the metering backend, where there is one. */
+  /** Queues credits for the metering backend. Absent without a backend. */
   readonly emitCredits?: EmitCredits | undefined
   readonly clocks?: Clocks
   readonly log: Log
@@ -63,17 +63,17 @@ interface UserKey {
   readonly userId: UserId
 }
 
-/** A user as the API names it. */
+/** A user as identified in the API. */
 interface UserName {
   readonly appId: AppId
   readonly externalUserId: string
 }
 
-/** Who gives credit, in which app. */
+/** The actor who gives credit, and the app. */
 export interface Giver {
   readonly appId: AppId
   readonly actor: Actor
-  /** Within it an idempotency key means the same request. */
+  /** Scope in which an idempotency key identifies one request. */
   readonly idempotencyScope: string
 }
 
@@ -98,7 +98,7 @@ interface GrantReply {
   readonly grant: ReturnType<typeof renderCredit>
 }
 
-/** What users may still spend, in USD micros as the API shows it. Only credits add to it. */
+/** Allowances of users, in USD micros as in the API. Only credits add to an allowance. */
 export function createAllowances({
   pool,
   ledger,
@@ -132,7 +132,9 @@ export function createAllowances({
     idempotency.each(db, requests, (fresh) => creditAll(db, fresh)),
   )
 
-  /** Adds to an allowance. Credits are immutable: a mistake is corrected by another entry. */
+  /**
+   * Adds a credit to an allowance. Credits are immutable: a mistake is corrected by another entry.
+   */
   async function credit({ appId: app, idempotencyScope, actor }: Giver, request: CreditRequest) {
     const amount = parseAmount(request.amountUsdMicros)
     const source = parseSource(request.source)
@@ -164,7 +166,7 @@ export function createAllowances({
     return result
   }
 
-  // In the order of the apps, because the row of each is locked until the commit.
+  // Sorts by app to prevent deadlocks, because each app's row stays locked until commit.
   async function countAll(db: Db, requests: readonly NewGrant[]): Promise<void> {
     const byApp = Map.groupBy(requests, ({ user }) => user.appId)
     for (const [app, grants] of [...byApp].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
@@ -210,7 +212,7 @@ export function createAllowances({
     return replies
   }
 
-  /** The balance now or, with `asOf`, in the past: see `balanceAsOf`. */
+  /** Returns the current balance, or with `asOf` a past one (see `balanceAsOf`). */
   async function balance({ appId, externalUserId }: UserName, asOf?: string) {
     const user = await users.get(appId, externalUserId)
     return asOf === undefined ? balanceNow(user, now()) : balanceAsOf(user, asOf)
@@ -226,7 +228,10 @@ export function createAllowances({
     }
   }
 
-  /** The balance of a user who was just read, at the instant `at`, without the tickets that wait for a rate. */
+  /**
+   * Returns the balance at `at`, without the number of tickets that wait for a rate. The caller
+   * must have just read the user.
+   */
   async function balanceOf(user: UserKey, at = now()) {
     const account = await readAccount(user)
     const own = timeOf(account, at)
@@ -242,9 +247,9 @@ export function createAllowances({
   }
 
   /**
-   * The balance at the instant `asOf` (ISO 8601), by booking time: it shows what was known then, and never changes. Of
-   * now it is the live one. REQUEST_INVALID for an invalid or future instant, NOT_FOUND for one before
-   * the user existed.
+   * Returns the balance at `asOf` (ISO 8601) by booking time: what was known then, which never
+   * changes. For the present instant, returns the live balance. Throws REQUEST_INVALID for an
+   * invalid or future instant, NOT_FOUND for an instant before the user was created.
    */
   async function balanceAsOf(user: User, asOf: string) {
     const at = parseInstant(asOf)
@@ -333,8 +338,8 @@ function renderAllowance(user: { externalUserId: string }, account: Account, at:
 }
 
 /**
- * What is left of the money that may pay for any call, what of it is not held, and beside it the money that is bound to
- * features (decisions 34, 45, 57).
+ * Returns the money that pays for any call, its unheld part, and the money bound to features
+ * (decisions 34, 45, 57).
  */
 const figuresOf = (account: Account, at: Date) => ({
   balance: microsDown(spendableAt(account.credits, at)),

@@ -4,14 +4,14 @@ import { type Credit, burn, burnOrder, bySigning } from './account.ts'
 import type { ChainOwner, Draw } from './chain.ts'
 import { emptyAccount } from './replay.ts'
 
-/** What one ticket of a charge took. */
+/** The part of a charge that one ticket took. */
 export interface TicketShare {
   readonly eventId: string
   readonly draws: readonly Draw[]
   readonly overage: bigint
 }
 
-/** A charge with the tickets that name it, all of them, and the credits that it drew from. */
+/** A charge with all of its tickets and the credits that it drew from. */
 export interface SharedCharge {
   readonly owner: ChainOwner
   readonly draws: readonly Draw[]
@@ -21,9 +21,10 @@ export interface SharedCharge {
 }
 
 /**
- * Which credits each ticket of a charge burned, in the order of signing, by the rules that booked it. What the charge drew of
- * a credit stands for what had remained: a ticket takes all that it can of the first credit that may pay for it, so a
- * greater remainder changes nothing. Null where the tickets do not make the charge, as after a change of a credit's end.
+ * Returns which credits each ticket of a charge burned, in signing order, by the rules that booked
+ * the charge. Uses the amount drawn from a credit as its remaining amount: a ticket takes all that
+ * it can from the first credit that may pay for it, so a larger remainder changes nothing. Returns
+ * null if the tickets do not add up to the charge, for example after a credit's end was changed.
  */
 export function shareCharge(charge: SharedCharge): TicketShare[] | null {
   const { owner, credits, tickets } = charge

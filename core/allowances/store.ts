@@ -67,7 +67,8 @@ interface CreditRow {
   created_ms: number
 }
 
-// Reads instants as milliseconds: the driver takes four times as long to parse a timestamp, and a batch reads thousands.
+// Reads instants as milliseconds, because the driver takes four times as long to parse a timestamp,
+// and a batch reads thousands.
 const dateOrNull = (ms: number | null): Date | null => (ms === null ? null : new Date(ms))
 
 const attos = (text: string) => usdAttos(BigInt(text))
@@ -127,8 +128,9 @@ function toAccounts(balances: readonly BalanceRow[], creditRows: readonly Credit
 }
 
 /**
- * Reads accounts and locks them until the transaction ends, in the order of user ids so that two callers cannot deadlock.
- * Finds each by itself (`lateral`): a prepared join keeps the plan of a small table, which reads all of it, while it grows.
+ * Reads accounts and locks them until the transaction ends, in user id order so that two callers
+ * cannot deadlock. Looks up each row by itself (`lateral`), because a prepared join that was
+ * planned for a small table keeps its full scan while the table grows.
  */
 export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<Account[]> {
   const apps = users.map((user) => user.appId)
@@ -165,7 +167,10 @@ interface JoinedRow extends BalanceRow, Omit<CreditRow, 'id'> {
 }
 const hasCredit = (row: JoinedRow): row is BalanceRow & CreditRow => row.id !== null
 
-/** Reads accounts without a lock, in one statement so that the figures of each agree. Leaves out users without an account. */
+/**
+ * Reads accounts without a lock, in one statement so that the figures of an account agree. Omits
+ * users without an account.
+ */
 export async function readAccounts(db: Db, users: readonly UserKey[]): Promise<Account[]> {
   const rows = await many<JoinedRow>(
     db,
@@ -240,7 +245,10 @@ export async function insertBalances(
   return new Set(rows.map((row) => userId(row.user_id)))
 }
 
-/** Writes the changes of locked accounts, in a number of statements that does not depend on the number of accounts. */
+/**
+ * Writes the changes of locked accounts. The number of statements does not depend on the number of
+ * accounts.
+ */
 export async function saveAccounts(db: Db, accounts: readonly Account[], at: Date): Promise<void> {
   const touched = accounts.filter((account) => account.entries.length > 0)
   await insertPeriods(db, accounts)
@@ -307,7 +315,10 @@ async function updateCredits(db: Db, accounts: readonly Account[]): Promise<void
     where g.app_id = changed.app_id and g.user_id = changed.user_id and g.id = changed.id`)
 }
 
-/** Writes the ends of included usage that a change of plan has moved: of accounts that have just entered a period. */
+/**
+ * Writes the ends of included usage that a plan change moved. Only accounts that just entered a
+ * period have such ends.
+ */
 async function endIncluded(db: Db, accounts: readonly Account[]): Promise<void> {
   const moved = accounts.filter(({ periods }) => periods.length > 0)
   const rows = creditsIn(moved, 'changed').filter(({ credit }) => credit.kind === 'included')
@@ -350,14 +361,14 @@ async function updateBalances(db: Db, accounts: readonly Account[], at: Date): P
 }
 
 export interface DueUsers {
-  /** Null for all apps. */
+  /** Null means all apps. */
   readonly app: AppId | null
   readonly limit: number
 }
 
 /**
- * Users with a credit that has ended and has no expiry entry yet, the oldest first; without those with held money, which
- * may still need it.
+ * Returns users with an ended credit that has no expiry entry yet, the oldest first. Omits users
+ * with held money, which may still need the credit.
  */
 export async function usersToExpire(
   db: Db,
@@ -377,7 +388,10 @@ export async function usersToExpire(
   return rows.map((row) => ({ appId: appId(row.app_id), userId: userId(row.user_id) }))
 }
 
-/** Locks users whose period is over, the longest ago first, without those that somebody else has locked. */
+/**
+ * Locks users whose period is over, the longest ago first. Skips users without a subscription and
+ * users that another transaction has locked (`skip locked`).
+ */
 export async function lockDue(db: Db, at: Date, { app, limit }: DueUsers): Promise<UserKey[]> {
   const rows = await many<{ app_id: string; user_id: string }>(
     db,
@@ -401,7 +415,10 @@ const entryBytes = 448
 const entryColumns = `app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos, cause_id, created_at,
   ticket_count, credit_ids, credit_attos, period_attos, unpriced_change, rates_known_at, tickets_hash, hash`
 
-/** Chains the new entries of accounts and writes them by COPY, which takes half the time of an insert for the thousand entries of a batch. */
+/**
+ * Chains the new entries of accounts and writes them by COPY, which takes half the time of an
+ * insert for a batch of a thousand entries.
+ */
 export async function insertEntries(db: Db, accounts: readonly Account[]): Promise<void> {
   const rows = createRowBuffer(new ArrayBuffer(entryBytes * accounts.length))
   for (const account of accounts) {
@@ -453,12 +470,15 @@ function writeDraws(rows: RowBuffer, draws: readonly Draw[]): void {
 export interface CorrectedTicket {
   readonly pipeline: string
   readonly modelId: string
-  /** At retail; null while it waits for its rate. */
+  /** Retail cost; null while the ticket waits for its rate. */
   readonly cost: UsdAttos | null
   readonly chargeId: string | null
 }
 
-/** A user's ticket by its event id. Scans all of the user's tickets: made for an operator's correction, not for a hot path. */
+/**
+ * Finds a user's ticket by its event id. Scans all of the user's tickets, so use it for an
+ * operator's correction, not on a hot path.
+ */
 export async function findTicket(
   db: Db,
   { appId: app, userId }: { appId: string; userId: string },
@@ -487,15 +507,15 @@ export async function findTicket(
   )
 }
 
-/** A charge with what it drew: of each credit, as what remains, the part that it paid. */
+/** A charge with its draws: `remaining` of each credit is the part that it paid. */
 export interface DrawnCharge {
-  /** Null for a charge that is older than the record of what it drew. */
+  /** Null for a charge written before draws were recorded. */
   readonly credits: readonly Credit[] | null
   readonly overage: UsdAttos
   readonly tickets: readonly TicketCharge[]
 }
 
-/** The charge of a locked user, with all of its tickets that are in the table. */
+/** Finds a charge of a locked user, with all of its tickets that are in the table. */
 export async function findCharge(
   db: Db,
   { appId: app, userId: user }: UserKey,
@@ -550,7 +570,7 @@ export async function findCharge(
   }
 }
 
-/** What was given back for a ticket. */
+/** Returns the sum given back for a ticket. */
 export async function givenBackFor(
   db: Db,
   { appId: app, userId }: Pick<Account, 'appId' | 'userId'>,
@@ -575,7 +595,10 @@ export interface NewAdjustment {
   readonly at: Date
 }
 
-/** Writes an adjustment of a locked account and the account's balance row. `saveAccounts` writes its entries and credits. */
+/**
+ * Inserts an adjustment of a locked account and updates the account's balance row. `saveAccounts`
+ * writes its entries and credits.
+ */
 export async function insertAdjustment(
   db: Db,
   account: Account,
@@ -610,7 +633,7 @@ export interface UserAt {
   readonly at: Date
 }
 
-/** When the user was created; null for an unknown user. */
+/** Returns when the user was created; null for an unknown user. */
 export async function userSince(db: Db, { appId, userId }: UserAt): Promise<Date | null> {
   const row = await maybeOne<{ created_at: Date }>(
     db,
@@ -623,20 +646,21 @@ export async function userSince(db: Db, { appId, userId }: UserAt): Promise<Date
 }
 
 export interface BalanceAt {
-  /** What remained of the money that pays for anything. */
+  /** Remaining money that pays for anything. */
   readonly balance: UsdAttos
-  /** What remained of the money that is bound, by feature. */
+  /** Remaining money that is bound to one feature, by feature. */
   readonly bound: readonly { readonly featureKey: string; readonly remaining: UsdAttos }[]
-  /** Consumed of the period that was running. */
+  /** Consumption of the period that was running. */
   readonly consumed: UsdAttos
-  /** Included usage in effect, and every credit that was ever granted. */
+  /** Included usage in effect, plus every other credit granted until then. */
   readonly granted: UsdAttos
-  /** Tickets that had been booked by then and waited for their rate. */
+  /** Tickets that were booked by then and waited for their rate. */
   readonly unpriced: bigint
 }
 
 /**
- * Settles the past of an account up to `at`: whatever is booked from now on is booked later. Waits for whoever is booking.
+ * Closes the past of an account up to `at`: every later booking gets a later time. Waits for a
+ * booking in progress.
  */
 export async function closePast(db: Db, { appId, userId, at }: UserAt): Promise<void> {
   await db.query(sql`
@@ -646,8 +670,9 @@ export async function closePast(db: Db, { appId, userId, at }: UserAt): Promise<
 }
 
 /**
- * The figures at an instant up to which the past is closed, by booking time. They are told backwards from what is there
- * now, because entries that are older than the record of what they drew are older than nearly every question.
+ * Returns the balance as of `at`, by booking time. The past must be closed up to `at`. Starts from
+ * the current balance and undoes later entries, because entries without recorded draws are older
+ * than nearly every `at`.
  */
 export async function balanceAt(db: Db, { appId, userId, at }: UserAt): Promise<BalanceAt> {
   const row = await maybeOne<{
@@ -723,13 +748,17 @@ export async function balanceAt(db: Db, { appId, userId, at }: UserAt): Promise<
   }
 }
 
-/** Recomputes a user's balance row from the ledger entries and from what is held. Locks it as the ledger does. */
+/**
+ * Recomputes a user's balance row from the ledger entries and the holds, under the same lock as the
+ * ledger.
+ */
 export async function rebuildBalance(
   db: Db,
   { appId: app, userId: user }: { appId: AppId; userId: string },
   at: Date,
 ): Promise<void> {
-  // A missing row continues in the period that was entered last, which must not be added a second time.
+  // A missing row continues in the period entered last, so that its included usage is not added
+  // again.
   await db.query(sql`
     insert into balances (app_id, user_id, period_start, period_end, period_counts_from, updated_at)
     select u.app_id, u.id, coalesce(p.starts_at, u.created_at), coalesce(p.ends_at, u.created_at),
@@ -779,7 +808,10 @@ export async function rebuildBalance(
   await rebuildCredits(db, app, user)
 }
 
-/** As far as the entries of the period tell what they count in it. */
+/**
+ * Recomputes the current period. Keeps its consumption if the period has entries from before the
+ * chain.
+ */
 async function rebuildPeriod(db: Db, app: AppId, user: string): Promise<void> {
   await db.query(sql`
     update balances b
@@ -800,7 +832,10 @@ async function rebuildPeriod(db: Db, app: AppId, user: string): Promise<void> {
     where b.app_id = ${app} and b.user_id = ${user}`)
 }
 
-/** What remains of credits, and how they ended, where all entries tell what they drew. */
+/**
+ * Recomputes the remaining amounts and expiry of credits. Changes nothing if the account has
+ * entries from before the chain.
+ */
 async function rebuildCredits(db: Db, app: AppId, user: string): Promise<void> {
   await db.query(sql`
     with changes as (

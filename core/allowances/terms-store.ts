@@ -32,7 +32,7 @@ const slotFromRow = (row: SlotRow): Slot => ({
   next: row.next_plan_id && row.next_at ? { planId: row.next_plan_id, at: row.next_at } : null,
 })
 
-/** The period that each user is in at `at`, with its terms. Leaves out users without a subscription. */
+/** Returns each user's period at `at`, with its terms. Omits users without a subscription. */
 export async function currentTerms(
   db: Db,
   users: readonly User[],
@@ -91,7 +91,7 @@ async function versionsFor(db: Db, rows: readonly SlotRow[]): Promise<PlanVersio
   }))
 }
 
-/** The periods of free plans that began at `since` or later, by user. */
+/** Returns the periods of free plans that began at or after `since`, by user. */
 export async function freePeriods(
   db: Db,
   users: readonly User[],

@@ -9,43 +9,46 @@ import {
 import type { PeriodTerms } from './account.ts'
 
 /**
- * Which period of which version a user is in. It follows from the subscription and the versions of its plan alone, so
- * that every core says the same at any time, and `verify` afterwards (docs/money.md, "Periods").
+ * Computes a user's period and plan version. The result depends only on the subscription and the
+ * versions of its plan, so that every core, and later `verify`, computes the same (docs/money.md,
+ * "Periods").
  */
 
-/** A version of a plan, as far as periods depend on it. */
+/** The part of a plan version that periods depend on. */
 export interface PlanVersion {
   readonly planId: string
   readonly version: number
   readonly includedAttos: bigint
   readonly cycle: BillingCycle
   readonly createdAt: Date
-  /** Of Starter, or of a plan of type `free`. */
+  /** True for Starter and for plans of type `free`. */
   readonly isFree?: boolean
 }
 
 export type IncludedUsage = Pick<PlanVersion, 'version' | 'includedAttos' | 'createdAt'>
 
-/** In the order of their versions. */
+/** Sorted by version. */
 type Versions = readonly [PlanVersion, ...PlanVersion[]]
 export type VersionsOf = (planId: string) => Versions
 
-/** A subscription from `createdAt` on. */
+/** A subscription, valid from `createdAt`. */
 export interface HeldPlan {
   readonly planId: string
   readonly anchorAt: Date
   readonly createdAt: Date
 }
 
-/** A user's slot: the subscription that holds it, and the one that takes it over. */
+/** A user's slot: the current subscription and its successor. */
 export interface Slot extends HeldPlan {
   readonly next: { readonly planId: string; readonly at: Date } | null
 }
 
-/** A period with the terms that hold in it. */
+/** A period with its terms. */
 export interface Terms extends PeriodTerms {
   readonly period: Period
-  /** The cycle of a free plan whose subscription begins with the period; null or absent otherwise. */
+  /**
+   * The cycle, if a subscription of a free plan begins with the period; null or absent otherwise.
+   */
   readonly freeCycle?: BillingCycle | null
   readonly isFree?: boolean
 }
@@ -54,13 +57,15 @@ export interface Terms extends PeriodTerms {
 export interface FreePeriod {
   readonly planId: string
   readonly start: Date
-  /** Its included usage without what was withheld. */
+  /** Included usage minus what was withheld. */
   readonly givenAttos: bigint
 }
 
 /**
- * Returns what a period does not give of its included usage: what free plans have given in the calendar period (UTC day, week
- * from Monday, or month) in which a subscription of a free plan begins. A plan that the user was on in it gives nothing again.
+ * Returns the part of a period's included usage that is withheld. Applies if a subscription of a
+ * free plan begins with the period: withholds what free plans gave earlier in the same calendar
+ * period (UTC day, week from Monday, or month), or everything if the user was on the same plan in
+ * it.
  */
 export function withheldFrom(
   { planId, includedAttos, period: { start }, freeCycle }: Terms,
@@ -84,7 +89,7 @@ function calendarStart(cycle: BillingCycle, at: Date): Date {
   return new Date(Date.UTC(year, month, day - daysBack))
 }
 
-/** The period that a slot is in at `at`, with the version that was the newest when it began. */
+/** Returns the slot's period at `at`, with the plan version that was newest when it began. */
 export function termsAt(slot: Slot, versionsOf: VersionsOf, at: Date): Terms {
   const { planId, anchorAt, createdAt } = heldAt(slot, versionsOf, at)
   const versions = versionsOf(planId)
@@ -95,7 +100,9 @@ export function termsAt(slot: Slot, versionsOf: VersionsOf, at: Date): Terms {
   return { ...terms, freeCycle, isFree: isFree === true }
 }
 
-/** The successor holds the slot from its instant on, whether or not the row says so yet. */
+/**
+ * The successor holds the slot from its instant on, even if the stored row does not show it yet.
+ */
 function heldAt(slot: Slot, versionsOf: VersionsOf, at: Date): HeldPlan {
   const { next } = slot
   if (next === null || next.at > at) return slot
@@ -109,8 +116,9 @@ function heldAt(slot: Slot, versionsOf: VersionsOf, at: Date): HeldPlan {
 }
 
 /**
- * What version `to` includes beyond what somebody has whose period began with version `from`: what was raised in between
- * they were given, and what was lowered stays theirs until the next period. Zero or less adds nothing.
+ * Returns what version `to` includes beyond the most that a version since `from` included. The
+ * period began with `from`. Raises in between were given; a reduction applies only from the next
+ * period. Zero or less adds nothing.
  */
 export function raiseBetween(
   versions: readonly IncludedUsage[],
@@ -124,7 +132,7 @@ export function raiseBetween(
   return to.includedAttos - most
 }
 
-/** Versions by their plan. Throws for a plan without any. */
+/** Groups versions by plan. The returned function throws for a plan without versions. */
 export function versionsByPlan(versions: readonly PlanVersion[]): VersionsOf {
   const byPlan = new Map<string, [PlanVersion, ...PlanVersion[]]>()
   for (const version of versions) {

@@ -13,23 +13,23 @@ import {
 } from './account.ts'
 
 /**
- * An account that nothing stores: what an account would have been, by the arithmetic of the real one (docs/whatif.md). It
- * is told what happened in the order in which tickets were signed.
+ * Simulates an account without storing it, with the arithmetic of the real one (docs/whatif.md).
+ * Events must be passed in the order in which tickets were signed.
  */
 
 export interface TrialStart {
   readonly appId: AppId
   readonly userId: UserId
-  /** With what remains of each now. */
+  /** With their current remaining amounts. */
   readonly credits: readonly Credit[]
 }
 
-/** Tickets of one user in the order of signing, with what each takes, in atto-dollars. */
+/** A ticket of the simulated user; `cost` is in atto-dollars. */
 export type TrialTicket = Omit<TicketCharge, 'appId' | 'userId'>
 
 export interface TrialPeriod extends Period {
   readonly included: bigint
-  /** Tickets signed from here on may use what it includes. */
+  /** Tickets signed at or after this instant may use the included usage. */
   readonly countsFrom: Date
 }
 
@@ -44,19 +44,18 @@ export function openTrial({ appId, userId, credits }: TrialStart) {
   let expiredIncluded = 0n
   let ranOutAt: Date | null = null
 
-  /** Forgets what the ledger would store. */
+  /** Discards what the ledger would store. */
   function forget(): void {
     account.entries.length = 0
     account.periods.length = 0
   }
 
-  /** Gives money. */
   function give(credit: Credit): void {
     addCredit(account, credit, credit.createdAt)
     forget()
   }
 
-  /** Enters a period, with its included usage. What is left of credits that ended by its start is gone. */
+  /** Enters a period and adds its included usage. Credits that ended by its start expire. */
   function enter({ start, end, included: amount, countsFrom }: TrialPeriod): void {
     for (const { kind, expiresAt, remaining } of account.credits)
       if (kind === 'included' && expiresAt && expiresAt <= start) expiredIncluded += remaining
@@ -68,13 +67,13 @@ export function openTrial({ appId, userId, credits }: TrialStart) {
     forget()
   }
 
-  /** Lets periods pass in which nothing is used. */
+  /** Skips periods without usage; `amount` is their included usage. */
   function skip(amount: bigint): void {
     included += amount
     expiredIncluded += amount
   }
 
-  /** Burns credits for tickets, which were signed after all that were spent before. */
+  /** Burns credits for tickets, which must be signed after all tickets spent before. */
   function spend(tickets: readonly TrialTicket[]): void {
     const [first, last] = [tickets[0], tickets.at(-1)]
     if (!first || !last) return
@@ -94,7 +93,9 @@ export function openTrial({ appId, userId, credits }: TrialStart) {
       ),
     )
 
-  /** In atto-dollars: what was included, what of it nobody used, and what nothing was left for, from when on. */
+  /**
+   * Included usage, its unused part, and the overage with its start time; amounts in atto-dollars.
+   */
   const sums = () => ({
     included: usdAttos(included),
     unused: unusedIncluded(),
@@ -108,7 +109,7 @@ export function openTrial({ appId, userId, credits }: TrialStart) {
 export type OpenTrial = typeof openTrial
 export type Trial = ReturnType<OpenTrial>
 
-/** The first ticket that credits did not cover, by burning them one by one. */
+/** Burns tickets one by one. Returns when the first uncovered ticket was signed. */
 function firstUncovered(account: Account, tickets: readonly TrialTicket[]): Date | null {
   for (const ticket of tickets) {
     burn(account, chargeOf(account, [ticket]))
