@@ -9,7 +9,7 @@ import type {
 import type { CallerCredential } from '../core/call-context.ts'
 import type { CoreCalls } from '../core/client.ts'
 
-/** A listener, as the files that add routes and hooks to it know it. */
+/** The listener's type, as used by files that add routes and hooks. */
 export type App = FastifyInstance<
   RawServerDefault,
   RawRequestDefaultExpression,
@@ -21,13 +21,16 @@ export type App = FastifyInstance<
 declare module 'fastify' {
   interface FastifyRequest {
     correlationId: string
-    /** What the calls of `core` carry; complete once the listener has read the request's headers. */
+    /**
+     * Credential that `core`'s calls carry. Complete after the listener has read the request's
+     * headers.
+     */
     credential: CallerCredential
-    /** The value of `core` after its first use. */
+    /** Caches `core` after its first use. */
     calls: CoreCalls | undefined
     /** The calls to core with this request's credential and correlation id. */
     readonly core: CoreCalls
-    /** Why the request was refused, for the log. */
+    /** Reason of the refusal, for the log. */
     reason: string | undefined
   }
 }

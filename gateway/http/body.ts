@@ -1,7 +1,7 @@
 import { DomainError } from '../../proto/errors.ts'
 import { quoted, requireUtf8 } from './texts.ts'
 
-/** The size limit of a request body. */
+/** The size limit of a request body, in bytes. */
 export const maxBodyBytes = 1_048_576
 
 const fieldMax = 100
@@ -9,8 +9,8 @@ const fieldMax = 100
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
 /**
- * The JSON object in a body; an absent body is the empty object. REQUEST_INVALID for any other JSON,
- * MEDIA_TYPE_UNSUPPORTED for another Content-Type.
+ * Parses a JSON object; an absent body is the empty object. Throws REQUEST_INVALID for any other
+ * JSON, MEDIA_TYPE_UNSUPPORTED for another Content-Type.
  */
 export function parseJson(bytes: Buffer, contentType: string | undefined): object {
   if (bytes.length === 0) return {}
@@ -26,11 +26,14 @@ export function parseJson(bytes: Buffer, contentType: string | undefined): objec
 
 export interface FormOptions {
   readonly contentType: string | undefined
-  /** Fields that may be repeated; their values are always lists. */
+  /** Fields that may be repeated. Their values are always lists. */
   readonly repeatable?: readonly string[] | undefined
 }
 
-/** The fields of a form. Each may be there once (RFC 6749 section 3.2); blank ones count as absent (section 3.1). */
+/**
+ * Parses the fields of a form. Other fields may occur only once (RFC 6749 section 3.2); blank ones
+ * count as absent (section 3.1).
+ */
 export function parseForm(
   bytes: Buffer,
   { contentType, repeatable = [] }: FormOptions,
@@ -72,7 +75,7 @@ function parseText(bytes: Buffer): unknown {
   }
 }
 
-/** A string member of a value whose type is not known; undefined when there is none. */
+/** Returns a string member of an unknown value, undefined if there is no such string. */
 export function textMember(value: unknown, name: string): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const member: unknown = Object.getOwnPropertyDescriptor(value, name)?.value

@@ -3,13 +3,13 @@ import type { FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
 import { mediaType } from './body.ts'
 
-/** How slow and how large a request may be. */
+/** Limits on slow and large requests. */
 export interface RequestBounds {
-  /** Until its last header is there. */
+  /** Deadline for the last header. */
   readonly headersMs: number
-  /** Until its last byte is there. */
+  /** Deadline for the last byte. */
   readonly requestMs: number
-  /** A connection on which nothing moves for so long is closed, an answer that nobody reads included. */
+  /** A connection without traffic for this long is closed, even if an answer is still unread. */
   readonly silenceMs: number
 }
 
@@ -24,16 +24,16 @@ const headerMax = 100
 const urlMax = 12_288
 const parameterMax = 100
 
-/** Bounds that node's server keeps by itself; what it refuses is answered by malformed.ts. */
+/** Limits that node's server enforces; malformed.ts answers what it rejects. */
 export const serverOptions = ({ headersMs, requestMs }: RequestBounds): ServerOptions => ({
   maxHeaderSize: headerBytes,
   headersTimeout: headersMs,
   requestTimeout: requestMs,
-  // Node looks for late requests at this interval; its own is 30 s.
+  // Node checks for late requests at this interval; its default is 30 s.
   connectionsCheckingInterval: Math.min(1_000, headersMs / 2),
 })
 
-/** Refuses what is too large to be looked at. */
+/** Rejects a request that is too large to process. */
 export function requireBounds({ raw }: FastifyRequest): void {
   if ((raw.url ?? '').length > urlMax)
     throw new DomainError('URI_TOO_LONG', `path and query must be at most ${urlMax} characters`)
@@ -41,7 +41,7 @@ export function requireBounds({ raw }: FastifyRequest): void {
     throw new DomainError('HEADERS_TOO_LARGE', `send at most ${headerMax} header lines`)
 }
 
-/** Refuses a request that no parser of ours takes. It comes behind the credential, which decides first. */
+/** Rejects a request that the parsers do not accept. Runs after the credential is read. */
 export function requireParseable({ raw, headers, routeOptions }: FastifyRequest): void {
   if (parametersOf(raw.url ?? '') > parameterMax)
     throw new DomainError('REQUEST_INVALID', `send at most ${parameterMax} query parameters`)
@@ -52,7 +52,7 @@ export function requireParseable({ raw, headers, routeOptions }: FastifyRequest)
       isForm ? 'REQUEST_INVALID' : 'MEDIA_TYPE_UNSUPPORTED',
       'send the body as it is, without Content-Encoding',
     )
-  // Where a form belongs, its parser says so.
+  // On form routes the form parser reports this.
   if (!isForm && mediaType(headers['content-type'] ?? '').startsWith('multipart/'))
     throw new DomainError('MEDIA_TYPE_UNSUPPORTED', 'multipart bodies are not read here')
 }

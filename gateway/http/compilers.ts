@@ -5,15 +5,19 @@ import { getOrInsert } from '../../core/lib/maps.ts'
 type Serializer = SerializerSelector.Serializer
 
 /**
- * What makes an app's validators and serializers. Fastify asks for both again at each route, and its own would compare
- * all registered schemas as text each time, which was a third of what a start takes (bench row `start-up`).
+ * Creates the factories of the app's validators and serializers. Fastify calls both for each route,
+ * and its own factories would compare all registered schemas as text each time, which took a third
+ * of the start-up time (bench row `start-up`).
  */
 export const createCompilers = () => ({
   buildValidator: untilSchemasAreAdded(AjvCompiler()),
   buildSerializer: untilSchemasAreAdded(serializers),
 })
 
-/** The same result for the same registered schemas: they have names, are added, and are never replaced. */
+/**
+ * Caches the result by the number of registered schemas, because schemas are only added and never
+ * replaced.
+ */
 function untilSchemasAreAdded<Schemas, Options, Result>(
   build: (schemas: Schemas, options?: Options) => Result,
 ): (schemas: Schemas, options?: Options) => Result {
@@ -26,9 +30,9 @@ function untilSchemasAreAdded<Schemas, Options, Result>(
 }
 
 /**
- * Compiles one serializer for each distinct answer schema, when it is first used. Fastify alone would compile one for
- * every status of every route at the start; most routes share their refusals, each compilation walks all registered
- * schemas, and together they were a third of what a start allocates.
+ * Compiles one serializer per distinct answer schema, on first use. Fastify alone would compile one
+ * for each status of each route at start-up. Most routes share their refusals and each compilation
+ * walks all registered schemas; together they were a third of the allocations at start-up.
  */
 const serializers: SerializerSelector.SerializerFactory = (shared, options) => {
   const compile = SerializerSelector()(shared, options)

@@ -3,15 +3,15 @@ import type { EnvReader } from '../../core/lib/env.ts'
 import { readRedisUrl } from '../../core/lib/settings.ts'
 import { type LimitSettings, readLimits } from '../limits/config.ts'
 
-/** What decides, before any route does, which requests get in. */
+/** Settings of admission, which runs before any route. */
 export interface EdgeConfig {
-  /** Null when they are off. */
+  /** Null if rate limits are off. */
   readonly limits: LimitSettings | null
   readonly redisUrl: string | undefined
   readonly trustedProxyHops: number
   readonly corsOrigins: readonly string[]
   readonly ingestSecret: string | undefined
-  /** Of each public listener. */
+  /** Limits per public listener. */
   readonly connections: ConnectionBounds
 }
 
@@ -33,7 +33,10 @@ export function readEdgeConfig(env: EnvReader): EdgeConfig {
   }
 }
 
-/** Behind a trusted proxy all connections come from its address, so that none is bounded by it. */
+/**
+ * Behind a trusted proxy all connections come from the proxy's address, so there is no limit per
+ * address.
+ */
 function readConnections(env: EnvReader, trustedProxyHops: number): ConnectionBounds {
   const maxPerAddress = env.integer('GATEWAY_MAX_CONNECTIONS_PER_ADDRESS', {
     meaning:

@@ -6,7 +6,7 @@ import type { Core } from '../core/client.ts'
 export interface CorsDeps {
   readonly core: Core
   readonly publicUrl: string
-  /** Origins that may call routes that belong to no app. */
+  /** Origins that may call routes outside any app. */
   readonly origins: readonly string[]
 }
 
@@ -23,15 +23,18 @@ const appPath = /^\/api\/v1\/(?:builder\/)?apps\/(?<clientId>[^/?]+)/
 const oidcPath = /^\/(?:api\/v1\/oidc|\.well-known)\//
 
 /**
- * Decides which origins may read our answers in a browser (docs/identity.md): on an app's routes those that the app
- * registered, on OIDC routes those of any app, elsewhere the deployment's. Credentials are never allowed, so a browser
- * sends no cookie.
+ * Decides which origins may read our answers in a browser (docs/identity.md): on an app's routes
+ * the origins registered by the app, on OIDC routes those of any app, elsewhere the deployment's.
+ * Credentials are never allowed, so a browser sends no cookie.
  */
 export function createCors({ core, publicUrl, origins }: CorsDeps) {
   const own = ownOrigins(publicUrl)
   const remembered = new LRUCache<string, { allowed: boolean }>({ max: 10_000, ttl: rememberMs })
 
-  /** Writes the headers. True when the request was a preflight, which is answered with them. At once where there is no Origin. */
+  /**
+   * Writes the headers. Returns true if the request was a preflight, which it has answered.
+   * Synchronous if there is no Origin.
+   */
   function answer(request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> {
     void reply.header('vary', 'Origin')
     const { origin } = request.headers
@@ -71,7 +74,7 @@ export function createCors({ core, publicUrl, origins }: CorsDeps) {
       remembered.set(key, { allowed })
       return allowed
     } catch {
-      // Core does not answer, and the request itself will be refused for it.
+      // Core is unavailable, so the request itself will fail.
       return false
     }
   }
@@ -81,7 +84,7 @@ export function createCors({ core, publicUrl, origins }: CorsDeps) {
 
 export type Cors = ReturnType<typeof createCors>
 
-/** Scheme, host and port exactly as a browser sends them; never `null`. */
+/** Whether the text is scheme, host and port exactly as a browser sends them; never `null`. */
 const isOrigin = (text: string): boolean =>
   text.length <= originMax && URL.canParse(text) && new URL(text).origin === text && text !== 'null'
 

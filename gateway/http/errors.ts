@@ -5,7 +5,7 @@ import { type Page, html, sendPage } from '../pages/page.ts'
 import { wantsPage } from './headers.ts'
 import type { Guard, GuardKind, Wire } from './route.ts'
 
-/** The only writer of error bodies. */
+/** The detail of INTERNAL. Only this module writes error bodies. */
 
 const internalDetail = 'something went wrong here; it has been logged'
 
@@ -16,11 +16,16 @@ export interface ErrorContext {
   readonly publicUrl: string
 }
 
-/** The `type` of a reason's problem documents. The page about the reason is served there (pages/errors.ts). */
+/**
+ * Returns the `type` of a reason's problem documents, which is also the URL of the page about it
+ * (pages/errors.ts).
+ */
 export const problemType = (reason: Reason, publicUrl: string): string =>
   `${publicUrl}/problems/${reason.toLowerCase().replaceAll('_', '-')}`
 
-/** Status, content type and body of an error. The message of INTERNAL is for the log alone. */
+/**
+ * Returns status, content type and body of an error. The message of INTERNAL goes only to the log.
+ */
 export function renderError({ error, wire, correlationId, publicUrl }: ErrorContext) {
   const { http: status, title, oauth } = reasons[error.reason]
   const detail = error.reason === 'INTERNAL' ? internalDetail : error.message
@@ -35,7 +40,7 @@ export function renderError({ error, wire, correlationId, publicUrl }: ErrorCont
   return { status, type: 'application/problem+json', body }
 }
 
-/** An error as a page for people. */
+/** Renders an error as an HTML page. */
 export function errorPage({ reason, message }: DomainError, correlationId: string): Page {
   const { http: status, title } = reasons[reason]
   const detail = reason === 'INTERNAL' ? internalDetail : message
@@ -50,7 +55,7 @@ export function errorPage({ reason, message }: DomainError, correlationId: strin
   }
 }
 
-/** Sends an error with the headers that its status asks for: to a browser as a page, to any other client as JSON. */
+/** Sends an error with its status headers: to a browser as a page, to any other client as JSON. */
 export function sendError(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -62,7 +67,7 @@ export function sendError(
   const { status, type, body } = renderError({ error: refusal, wire, correlationId, publicUrl })
   request.reason = refusal.reason
   writeStatusHeaders(request, reply, refusal)
-  // RFC 6749 section 5.2 knows JSON alone.
+  // RFC 6749 section 5.2 allows only JSON.
   if (wire !== 'oauth' && wantsPage(request.headers.accept, false)) {
     void reply.header('vary', 'Origin, Accept')
     return sendPage(reply, errorPage(refusal, correlationId))
@@ -72,7 +77,7 @@ export function sendError(
 
 const retrySeconds: Readonly<Record<number, string>> = { 429: '60', 503: '1' }
 
-/** The headers that a status asks for, where nobody has written a better one. */
+/** Adds the headers that a status requires, unless they are already set. */
 function writeStatusHeaders(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -82,17 +87,18 @@ function writeStatusHeaders(
   const { guard } = request.routeOptions.config.rules ?? {}
   if (status === 401 && !reply.hasHeader('www-authenticate'))
     void reply.header('www-authenticate', challengesOf(request, guard, refusal))
-  // RFC 6750 section 3: a token that lacks the scope is challenged, too.
+  // RFC 6750 section 3: a token without the scope also gets a challenge.
   if (refusal.reason === 'SCOPE_MISSING' && isBearer(request.headers.authorization ?? ''))
     void reply.header('www-authenticate', 'Bearer realm="tollgate", error="insufficient_scope"')
   const retryAfter = retrySeconds[status]
   if (retryAfter !== undefined && !reply.hasHeader('retry-after'))
     void reply.header('retry-after', retryAfter)
-  // The rest of a body that is too large is not read.
+  // The rest of an oversized body is not read.
   if (status === 413 || status === 431) void reply.header('connection', 'close')
 }
 
-// A refused key has one answer, so that nobody learns whether it is unknown, revoked or its user inactive.
+// All refusals of a key look alike, so that they do not reveal whether it is unknown, revoked or
+// its user inactive.
 function asInvalidClient(error: DomainError): DomainError {
   if (reasons[error.reason].http !== 401) return error
   return new DomainError('CREDENTIAL_INVALID', 'the API key is not valid', { cause: error })
@@ -103,7 +109,7 @@ type Scheme = 'basic' | 'bearer' | 'cookie'
 const basicChallenge = 'Basic realm="tollgate", charset="UTF-8"'
 const cookieChallenge = 'Cookie realm="tollgate"'
 
-/** The schemes that a guard takes, where it is not Bearer alone. */
+/** Authentication schemes of a guard, if not only Bearer. */
 const schemes: Partial<Record<GuardKind, readonly Scheme[]>> = {
   session: ['cookie'],
   member_read: ['cookie'],

@@ -1,16 +1,17 @@
 import type { IncomingMessage } from 'node:http'
 import { correlationIdFrom } from '../../proto/headers.ts'
 
-/** The caller's correlation id, or a new one. */
+/** Returns the caller's correlation id, or a new one. */
 export const correlationIdOf = (request: IncomingMessage): string =>
   correlationIdFrom(request.headers['x-correlation-id'])
 
-// A year. Subdomains are not ours to decide about.
+// One year. Without includeSubDomains, because other hosts of the domain may not be ours.
 const strictTransport = { 'strict-transport-security': 'max-age=31536000' }
 
 /**
- * Headers of every answer. Nothing is cached unless its route allows it: most answers are about people or money. Where
- * the public is served by https, browsers are told to use nothing else (RFC 6797).
+ * Returns the headers of every answer. Caching is off unless the route allows it, because most
+ * answers hold personal data or money. If the public URL is https, browsers must use only https
+ * (RFC 6797).
  */
 export const securityHeaders = (publicUrl: string): Readonly<Record<string, string>> => ({
   'x-content-type-options': 'nosniff',
@@ -21,8 +22,8 @@ export const securityHeaders = (publicUrl: string): Readonly<Record<string, stri
 })
 
 /**
- * Whether an error is told as a page: Accept names HTML and prefers it to JSON (RFC 9110 section 12.5.1). Where it names
- * neither, as with clients that accept anything, `natural` decides.
+ * Whether to render an error as a page: Accept names HTML and does not prefer JSON (RFC 9110
+ * section 12.5.1). If it names neither, as with clients that accept anything, returns `natural`.
  */
 export function wantsPage(accept: string | undefined, natural: boolean): boolean {
   if (accept === undefined) return natural
@@ -31,7 +32,7 @@ export function wantsPage(accept: string | undefined, natural: boolean): boolean
   return page === 0 && json === 0 ? natural : page >= json
 }
 
-/** Whether the caller wants CSV: Accept names it, and does not prefer JSON. */
+/** Whether the caller wants CSV: Accept names it and prefers it to JSON. */
 export const wantsCsv = (accept: string | undefined): boolean =>
   accept !== undefined &&
   qualityOf(accept, /^text\/csv$/) > qualityOf(accept, /^application\/json$/)
@@ -46,7 +47,10 @@ function qualityOf(accept: string, type: RegExp): number {
   return Math.max(0, ...qualities)
 }
 
-/** Whether If-None-Match (RFC 9110 section 13.1.2) holds the tag: it is `*`, or a list that is compared weakly. */
+/**
+ * Whether If-None-Match (RFC 9110 section 13.1.2) matches the tag: `*`, or a weak match in the
+ * list.
+ */
 export function matchesEtag(ifNoneMatch: string | undefined, etag: string): boolean {
   if (ifNoneMatch === undefined) return false
   const tags = ifNoneMatch.split(',').map((tag) => tag.trim().replace(/^W\//, ''))

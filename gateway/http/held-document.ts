@@ -2,7 +2,10 @@ import { hash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { matchesEtag } from './headers.ts'
 
-/** A public document that is the same for everyone, with its text and ETag made once (bench row `rest-static`). */
+/**
+ * A public document that is the same for every caller. Its text and ETag are computed once (bench
+ * row `rest-static`).
+ */
 export interface HeldDocument<T> {
   readonly value: T
   readonly etag: string
@@ -15,13 +18,16 @@ export function holdDocument<T>(value: T): HeldDocument<T> {
 }
 
 export interface Holding<T> {
-  /** A promise while it is being loaded. */
+  /** A promise while it is loading. */
   readonly document: HeldDocument<T> | Promise<HeldDocument<T>>
   /** In seconds. */
   readonly maxAge: number
 }
 
-/** The document as the answer, or null with 304 when the caller has it. At once, without a promise, when it is in memory. */
+/**
+ * Returns the document, or null with 304 if the caller already has it. Synchronous if the document
+ * is in memory.
+ */
 export function answerHeld<T>(
   request: FastifyRequest,
   reply: FastifyReply,

@@ -35,18 +35,18 @@ import { requireTexts, requireUtf8, textFormats } from './texts.ts'
 
 export interface ListenerDeps extends CredentialDeps {
   readonly httpMetrics: HttpMetrics
-  /** Absent where there is nothing for browsers to read. */
+  /** Absent if browsers have nothing to read. */
   readonly cors?: Cors | undefined
-  /** Absent when rate limits are off. */
+  /** Absent if rate limits are off. */
   readonly limits?: Limits | undefined
   /** Absent outside tests. */
   readonly bounds?: RequestBounds | undefined
   readonly connections: ConnectionBounds
-  /** Looks for proxies that nobody told us of. */
+  /** Detects proxies that are not configured. */
   readonly checkForwarded: ForwardedCheck
 }
 
-// Values are checked as the caller wrote them: not converted, completed or cut.
+// Validates values as sent: no conversion, no defaults, no removal.
 const validatorOptions = {
   coerceTypes: false,
   removeAdditional: false,
@@ -55,11 +55,11 @@ const validatorOptions = {
   formats: textFormats,
 } as const
 
-/** One public listener without routes: all that happens to every request before and after its handler. */
+/** Creates a public listener without routes, with all hooks that run before and after a handler. */
 export function createListener(deps: ListenerDeps): App {
   const app = createApp(deps)
   addSchemas(app, [Problem, OAuthError])
-  // The parser of cookies alone: pages write theirs themselves, and other routes need not pay for a hook.
+  // Only the parser of cookies: pages write their own, and other routes avoid the cost of a hook.
   void app.register(cookie, { hook: false })
   decorateRequests(app, deps.core)
   addRequestHooks(app, deps)
@@ -81,14 +81,15 @@ function createApp(deps: ListenerDeps): App {
   const app: App = fastify({
     http: serverOptions(bounds),
     bodyLimit: maxBodyBytes,
-    // Core decides how long an id may be; the whole address is bounded in bounds.ts.
+    // Core limits the length of ids; bounds.ts limits the whole URL.
     routerOptions: { maxParamLength: 16_384 },
     requestTimeout: bounds.requestMs,
     connectionTimeout: bounds.silenceMs,
-    // The signer keeps idle connections for 90 s. If we closed them sooner, it could write into a dying one.
+    // The signer keeps idle connections for 90 s. If we closed them sooner, it could write to a
+    // closing one.
     keepAliveTimeout: 120_000,
     forceCloseConnections: 'idle',
-    // A request that arrives on an open connection during the shutdown is still answered.
+    // During shutdown, requests that arrive on open connections are still answered.
     return503OnClosing: false,
     ajv: { customOptions: validatorOptions },
     schemaController: { compilersFactory: createCompilers() },
@@ -110,7 +111,10 @@ function decorateRequests(app: App, core: Core): void {
   })
 }
 
-/** Refusals come in the order of decision 13: address, limits, credential, then the request itself. */
+/**
+ * Adds the checks in the order of decision 13: address, limits, credential, then the request
+ * itself.
+ */
 function addRequestHooks(app: App, deps: ListenerDeps): void {
   const commonHeaders = securityHeaders(deps.publicUrl)
   const allowed = allowedMethods(app)
@@ -124,7 +128,8 @@ function addRequestHooks(app: App, deps: ListenerDeps): void {
     const answered = deps.cors?.answer(request, reply) ?? false
     const isOpen = rules?.guard.kind === 'none' && rules.limit === undefined
     if (answered !== false || !isOpen) return admit(request, reply, answered)
-    // Without a promise, which costs a public document a tenth of its time (bench row `rest-static`).
+    // Avoids a promise, which would take a tenth of a public document's time (bench row
+    // `rest-static`).
     requireBounds(request)
     requireParseable(request)
     done()
@@ -174,7 +179,7 @@ function parseBody(request: FastifyRequest): object {
   return isForm ? parseForm(bytes, { contentType, repeatable }) : parseJson(bytes, contentType)
 }
 
-/** Parses the body, and refuses text that nobody can read wherever it came in. */
+/** Parses the body and rejects unreadable text in any part of the request. */
 function readTexts(request: FastifyRequest): void {
   const { schema } = request.routeOptions
   const url = request.raw.url ?? ''

@@ -1,19 +1,20 @@
 import type { Log } from '../../core/lib/log.ts'
 
-/** In a minute, of one kind. */
+/** Lines per kind and minute. */
 const sampleMax = 20
 const periodMs = 60_000
 
 /**
- * Bounds how often lines of one kind are logged: the first of each minute are, and the rest becomes one line with their
- * number when the minute is over. A stranger decides how many requests there are, and must not decide how much disk they
- * take. Kinds are route templates and statuses, so that there are few.
+ * Limits how often lines of one kind are logged: the first ones of each minute in full, the rest as
+ * one line with their count when the minute is over. Strangers control the number of requests and
+ * must not control how much disk the log takes. A kind is a route template and a status, so there
+ * are few.
  */
 export function createLogSamples(log: Log) {
   const counts = new Map<string, { readonly fields: object; count: number }>()
   let timer: NodeJS.Timeout | undefined
 
-  /** Whether this line is one of the first of its kind. */
+  /** Returns true if this line is one of the first of its kind. */
   function isSample(fields: Readonly<Record<string, string | number | undefined>>): boolean {
     timer ??= setTimeout(summarize, periodMs).unref()
     const kind = Object.values(fields).join(' ')
@@ -22,7 +23,7 @@ export function createLogSamples(log: Log) {
     return ++entry.count <= sampleMax
   }
 
-  /** Logs how many lines were left out. Also for the end of the process. */
+  /** Logs how many lines were dropped. Also called when the process ends. */
   function summarize(): void {
     clearTimeout(timer)
     timer = undefined

@@ -27,7 +27,7 @@ const largeHeaders: Refusal = {
   detail: 'the headers must be at most 16 KiB',
 }
 
-/** An error of node's parser; `rawPacket` is what arrived last. */
+/** An error of node's parser; `rawPacket` is the last data received. */
 interface ParserError extends Error {
   readonly code?: string
   readonly rawPacket?: unknown
@@ -36,13 +36,16 @@ interface ParserError extends Error {
 function refusalOf({ code, rawPacket }: ParserError): Refusal {
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return tooSlow
   if (code !== 'HPE_HEADER_OVERFLOW') return notHttp
-  // The parser counts the request line among the headers.
+  // The parser counts the request line as part of the headers.
   const isRequestLine =
     Buffer.isBuffer(rawPacket) && /^[A-Z]+ [^\r\n]{12000}/.test(rawPacket.toString('latin1'))
   return isRequestLine ? longAddress : largeHeaders
 }
 
-/** Answers requests that never reach a route: a path that does not decode, bytes that are not HTTP, or too late. */
+/**
+ * Answers requests that never reach a route: undecodable paths, bytes that are not HTTP, and
+ * requests that arrive too slowly.
+ */
 export function malformedRequests({
   publicUrl,
   httpMetrics,
@@ -78,7 +81,7 @@ export function malformedRequests({
 
   function clientErrorHandler(error: ParserError, socket: Socket): void {
     const gone = error.code === 'ECONNRESET' || !socket.writable
-    // An answer that has begun cannot become another one.
+    // A started answer cannot be replaced.
     if (gone || socket.bytesWritten > 0) return void socket.destroy()
     const refusal = refusalOf(error)
     const correlationId = randomUUID()
@@ -87,7 +90,7 @@ export function malformedRequests({
       ([name, value]) => `${name}: ${value}`,
     )
     socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('\r\n')}\r\n\r\n${text}`)
-    // Who does not read the answer does not keep the connection.
+    // A client that does not read the answer must not keep the connection open.
     socket.setTimeout(closeMs, () => socket.destroy())
     httpMetrics.malformed('unknown', { correlationId, status, reason: refusal.reason })
   }

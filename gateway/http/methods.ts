@@ -1,6 +1,9 @@
 import type { App } from './app.ts'
 
-/** Remembers the routes that are added from now on. Returns the methods of a path; none when the path is unknown. */
+/**
+ * Records routes that are added later. Returns a function that returns the methods of a path, none
+ * if it is unknown.
+ */
 export function allowedMethods(app: App): (url: string | undefined) => string[] {
   const known = new Map<string, { readonly path: RegExp; readonly methods: Set<string> }>()
   app.addHook('onRoute', ({ url, method }) => {

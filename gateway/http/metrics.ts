@@ -7,7 +7,10 @@ import { textMember } from './body.ts'
 import type { App } from './app.ts'
 import { createLogSamples } from './log-samples.ts'
 
-/** One measurement for each request, and a log line, of anonymous refusals a sample. Both name the route's template, never the path. */
+/**
+ * Records a measurement and a log line per request; anonymous refusals are sampled. Both carry the
+ * route's template, never the path.
+ */
 export function createHttpMetrics(log: Log, metrics: Metrics) {
   const seconds = new Histogram({
     name: 'tollgate_gateway_http_duration_seconds',
@@ -48,7 +51,7 @@ export function createHttpMetrics(log: Log, metrics: Metrics) {
     if (!samples.isSample({ route, failure: error.reason })) return
     const where = { route, correlationId }
     const cause = error.cause instanceof Error ? error.cause : error
-    // A bug is logged with its stack; an outage, which fails every request, in a line.
+    // A bug is logged with its stack; an outage, which fails every request, in one line.
     if (error.reason === 'INTERNAL') log.error({ ...where, err: cause }, 'request failed')
     else
       log.warn(
@@ -60,7 +63,9 @@ export function createHttpMetrics(log: Log, metrics: Metrics) {
   return { answered, malformed, failed, stop: samples.summarize }
 }
 
-/** Whether a stranger can cause this line: the request was refused, and no credential was accepted. */
+/**
+ * Whether a stranger can cause this line: the request was refused without an accepted credential.
+ */
 function isAnonymousRefusal(request: FastifyRequest, status: number): boolean {
   if (status < 400) return false
   const { authorization, session } = request.credential ?? {}

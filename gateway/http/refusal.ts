@@ -2,7 +2,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { quoted } from './texts.ts'
 import type { RouteRules } from './route.ts'
 
-/** What Fastify and its validator (ajv, verbose) attach to the errors that they throw. */
+/** Members that Fastify and its validator (ajv, verbose) add to the errors that they throw. */
 interface FrameworkError {
   readonly code?: string
   readonly statusCode?: number
@@ -18,8 +18,9 @@ interface SchemaViolation {
 }
 
 /**
- * Turns anything that was thrown while a request was handled into a DomainError: errors of the framework that the
- * caller caused become refusals with a sentence for the caller, everything else INTERNAL with the error as its cause.
+ * Converts anything thrown while handling a request into a DomainError. Framework errors that the
+ * caller caused become refusals with a message for the caller; everything else becomes INTERNAL
+ * with the error as its cause.
  */
 export function toRefusal(
   thrown: Error & FrameworkError,
@@ -54,7 +55,7 @@ function violationRefusal(
   return new DomainError(isAmount ? 'AMOUNT_INVALID' : 'REQUEST_INVALID', message)
 }
 
-/** The field that is wrong, when it is one of ours, and a sentence for the caller. */
+/** Returns the invalid field, if it is a known one, and a message for the caller. */
 function describeViolation(
   violation: SchemaViolation,
   part: string | undefined,
@@ -67,13 +68,13 @@ function describeViolation(
   }
   const missing = keyword === 'required' ? String(params['missingProperty']) : undefined
   const field = missing ?? instancePath.slice(1)
-  // A pattern of one \S is how a schema says "not blank".
+  // In our schemas the pattern \S means "not blank".
   if (missing !== undefined || keyword === 'minLength' || params['pattern'] === '\\S')
     return { field, message: `${field} is required` }
   return { field, message: `${field} must be ${expectationOf(violation, part)}` }
 }
 
-/** The parts of a request that are lists of parameters. The arguments are those of a tool. */
+/** Request parts that are lists of parameters. `arguments` are those of an MCP tool. */
 const parameterKinds: Readonly<Record<string, string>> = {
   querystring: 'query parameter',
   arguments: 'parameter',
@@ -91,7 +92,7 @@ function expectationOf(
 ): string {
   const allowed = params['allowedValues']
   if (Array.isArray(allowed)) return `one of: ${allowed.join(', ')}`
-  // Query values are all text, so a wrong type there is a name that occurs twice.
+  // All query values are strings, so a type error means that a name occurs twice.
   if (keyword === 'type')
     return part === 'querystring' ? 'given once' : nameOfType(String(params['type']))
   if (keyword === 'maxLength') return `at most ${String(params['limit'])} characters`

@@ -5,11 +5,17 @@ import type { LimitKind } from '../limits/limiter.ts'
 import { IdempotencyHeader, OAuthError, Problem, ref } from './schemas.ts'
 
 /**
- * Who may call a route. Core checks most kinds; `key` needs a Bearer key and `client` client credentials, which core
- * checks when it acts on them; `secret` is a secret of the deployment, which the route checks; `none` is public.
- * `actor` and `provisioner` are those of the builder API: a user by JWT or `sk_` key, and whoever creates users.
- * `session` and the member kinds take the dashboard's cookie; without it the hidden ones answer 404; `m2m_or_member` and
- * `m2m_or_editor` take it when there is no Authorization; `hidden_m2m_or_member` answers 404 to a wrong credential, too.
+ * Who may call a route. Core checks most kinds.
+ * - `none` is public.
+ * - `key` needs a Bearer key and `client` client credentials; core checks them when it acts on
+ *   them.
+ * - `secret` is a secret of the deployment, which the route checks.
+ * - `actor` and `provisioner` belong to the builder API: a user by JWT or `sk_` key, and a client
+ *   that creates users.
+ * - `session` and the member kinds take the dashboard's cookie; without it the hidden kinds answer
+ *   404.
+ * - `m2m_or_member` and `m2m_or_editor` take the cookie if there is no Authorization.
+ * - `hidden_m2m_or_member` answers 404 to a wrong credential, too.
  */
 export type GuardKind =
   | 'm2m'
@@ -37,37 +43,45 @@ export interface Guard {
   readonly scope?: Scope
 }
 
-/** Error bodies of a route: problem documents (RFC 9457) or OAuth errors (RFC 6749 section 5.2). */
+/** Format of error bodies: problem documents (RFC 9457) or OAuth errors (RFC 6749 section 5.2). */
 export type Wire = 'problem' | 'oauth'
 
 export interface RouteRules {
   readonly guard: Guard
   readonly wire?: Wire
-  /** The body's kind; JSON when absent. `either` goes by its Content-Type. */
+  /** The body's format. Default is JSON; `either` depends on its Content-Type. */
   readonly body?: 'json' | 'form' | 'either'
   /** Form fields that may be repeated. */
   readonly repeatable?: readonly string[]
-  /** Body fields that hold an amount: a wrong one is AMOUNT_INVALID. */
+  /** Body fields that hold an amount. An invalid one throws AMOUNT_INVALID. */
   readonly amounts?: readonly string[]
   /** The route that replaces this one. */
   readonly successor?: string
-  /** Deprecated without a successor to link to. */
+  /** Whether it is deprecated without a successor. */
   readonly deprecated?: boolean
-  /** The rate limit of the route (decision 24); none when absent. */
+  /** The route's rate limit (decision 24). Default: no limit. */
   readonly limit?: LimitKind
-  /** Reasons of refusals in addition to those that the guard and the schema imply. */
+  /** Refusals in addition to those implied by the guard and the schema. */
   readonly refuses?: readonly Reason[]
-  /** The handler works on node's request and response: nothing of this listener but the 500 applies. */
+  /**
+   * Whether the handler writes to node's response itself. The listener then only answers 500 if it
+   * fails.
+   */
   readonly unmanaged?: boolean
-  /** Needs metering. Where none is configured, 503 comes before any complaint about the request. */
+  /**
+   * Whether it needs metering. If metering is not configured, 503 precedes any validation error.
+   */
   readonly metered?: boolean
-  /** A document for everyone, which verifiers fetch all the time: its answers are logged at the level debug. */
+  /**
+   * Whether it is a public document that verifiers fetch often. Its answers are logged at level
+   * debug.
+   */
   readonly document?: boolean
-  /** The route was removed: its one answer is 410. */
+  /** Whether the route was removed. It always answers 410. */
   readonly gone?: boolean
 }
 
-/** The refusals of a route that its document describes by their reasons. */
+/** A route's refusals that its document describes by reason. */
 export interface Refusals {
   readonly wire: Wire
   readonly reasons: readonly Reason[]
@@ -77,37 +91,37 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     rules?: RouteRules
     refusals?: Refusals
-    /** The body's schema for the document, where requests are checked by another one. */
+    /** The body's schema in the document, if requests are validated by another one. */
     documentedBody?: TSchema
-    /** As `documentedBody`, of the query. */
+    /** The same for the query. */
     documentedQuery?: TSchema
   }
 }
 
 export interface RouteSchema {
-  /** The operation's name in generated clients: a verb and a noun, unique in the document. */
+  /** The operation's name in generated clients: verb and noun, unique in the document. */
   readonly operationId: string
-  /** A few words for the list of operations. */
+  /** A few words, for the list of operations. */
   readonly summary: string
-  /** What it does, what to send, and what the caller should know: complete sentences. */
+  /** Complete sentences: what it does, what to send, and what the caller should know. */
   readonly description: string
   readonly tags: readonly string[]
   readonly params?: TSchema
   readonly querystring?: TSchema
   readonly headers?: TSchema
   readonly body?: TSchema
-  /** The body's schema for the document, where core checks more than `body` does. */
+  /** The body's schema in the document, if core checks more than `body` does. */
   readonly documentedBody?: TSchema
-  /** As `documentedBody`, of the query. */
+  /** The same for the query. */
   readonly documentedQuery?: TSchema
-  /** The ways to authenticate, where the guard alone does not determine them. */
+  /** Ways to authenticate, if the guard alone does not determine them. */
   readonly security?: Security
   readonly response: Readonly<Record<number, TSchema>>
 }
 
 /**
- * The options of a route for Fastify: its rules, which the listener's hooks read, and its schema, completed with every
- * refusal that the rules make possible, so that the document cannot differ from the behaviour.
+ * Returns the options of a Fastify route: its rules, which the listener's hooks read, and its
+ * schema with every refusal that the rules allow, so that the document matches the behaviour.
  */
 export function route<const S extends RouteSchema>(rules: RouteRules, schema: S) {
   const { guard, wire = 'problem', body = 'json' } = rules
@@ -132,7 +146,7 @@ export function route<const S extends RouteSchema>(rules: RouteRules, schema: S)
   }
 }
 
-// A status that the route describes itself keeps its own body.
+// A status that the route describes keeps its own body.
 const isNotIn =
   (response: RouteSchema['response']) =>
   (reason: Reason): boolean =>
@@ -141,8 +155,8 @@ const isNotIn =
 const anyObject = Type.Object({}, { additionalProperties: true })
 
 /**
- * As `route`, for a body that core checks and nobody before it, because the order in which its faults are told is a rule of
- * the domain. The document has the body's schema all the same.
+ * As `route`, for a body that only core validates, because the order of its errors is a domain
+ * rule. The document still shows the body's schema.
  */
 export function routeForCore<const S extends RouteSchema & { readonly body: TSchema }>(
   rules: RouteRules,
@@ -151,7 +165,7 @@ export function routeForCore<const S extends RouteSchema & { readonly body: TSch
   return route(rules, { ...schema, body: anyObject, documentedBody: schema.body })
 }
 
-// A filter that is mistyped and ignored would answer with everybody's figures (decision 44).
+// Ignoring a mistyped filter would return all users' figures (decision 44).
 const moneyTags = new Set(['usage', 'balance', 'allowances', 'plans', 'billing'])
 
 const refusesUnknownQuery = ({ metered, gone }: RouteRules, { tags }: RouteSchema): boolean =>
@@ -178,7 +192,7 @@ const sessionKinds = new Set<GuardKind>([
   'm2m_or_editor',
 ])
 
-/** Whether an M2M client may come in place of a session. */
+/** Whether the guard accepts an M2M client instead of a session. */
 export const takesM2m = (kind: GuardKind): boolean => m2mKinds.has(kind)
 
 const m2mKinds = new Set<GuardKind>(['m2m_or_member', 'hidden_m2m_or_member', 'm2m_or_editor'])
@@ -188,10 +202,10 @@ const bodyTypes = {
   either: ['application/json', 'application/x-www-form-urlencoded'],
 }
 
-/** Ways to authenticate; one of them is enough. The empty way is none. */
+/** Alternative ways to authenticate. The empty object is access without credentials. */
 type Security = readonly Readonly<Record<string, readonly string[]>>[]
 
-// Each operation has copies: the document adds the CSRF token to those that change something.
+// Copied per operation, because the document adds the CSRF token to those that change something.
 const securityOf = (kind: GuardKind): Security | undefined => structuredClone(security[kind])
 
 const security: Partial<Record<GuardKind, Security>> = {
@@ -233,19 +247,19 @@ function refusalReasons(rules: RouteRules, schema: RouteSchema): Reason[] {
   ]
 }
 
-/** What routes about figures of the metering backend refuse besides. */
+/** Additional refusals of routes about figures of the metering backend. */
 export const meteringReasons = ['METERING_NOT_CONFIGURED', 'METERING_UNREACHABLE'] as const
 
-/** What routes that may make a user active refuse besides (docs/billing.md). */
+/** Additional refusals of routes that may make a user active (docs/billing.md). */
 export const provisioningReasons = [
   'OWNER_PAYMENT_METHOD_REQUIRED',
   'END_USER_CAP_REACHED',
 ] as const
 
-/** What routes that may put a plan on sale refuse besides. */
+/** Additional refusals of routes that may put a plan on sale. */
 export const sellingReasons = ['STRIPE_CONNECT_REQUIRED', 'STRIPE_CONNECT_PENDING'] as const
 
-/** What can be wrong with the parts of the request. */
+/** Returns the refusals about the parts of the request. */
 function requestReasons({ guard, body, amounts }: RouteRules, schema: RouteSchema): Reason[] {
   const reasons: Reason[] = []
   if (schema.params || schema.querystring || schema.body || guard.kind !== 'none')
@@ -259,8 +273,8 @@ function requestReasons({ guard, body, amounts }: RouteRules, schema: RouteSchem
 }
 
 /**
- * What can be wrong with the caller. CREDENTIAL_INVALID is there for the header itself, such as two of it (credentials.ts);
- * a key route has one answer for whatever is wrong (errors.ts).
+ * Refusals of the caller. CREDENTIAL_INVALID includes a malformed header, such as a repeated one
+ * (credentials.ts). Key routes give one answer for all refused keys (errors.ts).
  */
 const guardReasons: Readonly<Record<GuardKind, readonly Reason[]>> = {
   none: [],
@@ -292,7 +306,7 @@ function refusalSchemas(refusals: readonly Reason[], wire: Wire) {
   const rows = refusals.map((reason) => reasons[reason])
   return {
     ...Object.fromEntries(rows.map(({ http, title }) => [http, { description: title, content }])),
-    // For the serializer and the types of handlers; the document lists every refusal by its reason.
+    // For the serializer and the handlers' types; the document lists refusals by reason.
     default: { description: 'Another refusal', content },
   }
 }

@@ -1,17 +1,17 @@
 import { type Static, type TObject, type TSchema, Type } from 'typebox'
 import type { App } from './app.ts'
 
-/** A schema with a name of its own in the OpenAPI document. */
+/** Names a schema for the OpenAPI document. */
 export const named = <T extends TSchema, N extends string>(
   schema: T,
   $id: N,
 ): T & { readonly $id: N } => ({ ...schema, $id })
 
-/** A reference to a schema that is registered by its `$id`. */
+/** Returns a reference to a schema registered by its `$id`. */
 export const ref = <T extends TSchema & { readonly $id: string }>(schema: T) =>
   Type.Unsafe<Static<T>>({ $ref: `${schema.$id}#` })
 
-/** Registers named schemas, so that routes can refer to them. */
+/** Registers named schemas so that routes can refer to them. */
 export function addSchemas(
   app: App,
   schemas: readonly (TSchema & { readonly $id: string })[],
@@ -19,13 +19,13 @@ export function addSchemas(
   for (const schema of schemas) app.addSchema(schema)
 }
 
-/** What core checks of a body or query, and its schema here leaves to it: required members, and formats by member. */
+/** Rules that core checks instead of the schema: required members, and formats by member. */
 interface CheckedByCore {
   readonly required?: readonly string[]
   readonly formats?: Readonly<Record<string, string>>
 }
 
-/** The schema of a body or query for the document, with the rules that core checks. */
+/** Returns the schema of a body or query for the document, including the rules that core checks. */
 export function asDocumented(
   schema: TObject,
   { required = [], formats = {} }: CheckedByCore,
@@ -55,7 +55,7 @@ export const Problem = named(
       error: Type.String({ description: 'The same word as code.' }),
       correlation_id: CorrelationId,
     },
-    // RFC 9457 section 3.2: some reasons say more.
+    // RFC 9457 section 3.2: some reasons have additional members.
     { additionalProperties: true },
   ),
   'Problem',

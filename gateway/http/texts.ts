@@ -4,23 +4,26 @@ import { isReadable, unreadableCharacter } from '../../core/lib/text/readable.ts
 import { DomainError } from '../../proto/errors.ts'
 
 /**
- * The one door for text. What comes in as data (path, query, the headers that a schema names, JSON, forms; names and values)
- * is refused here when it holds what nobody can read as it stands (core/lib/text/readable.ts). A schema alone can except a
- * field, by its format. No field holds several lines.
+ * All input text passes through here: path, query, headers named in a schema, JSON and forms; names
+ * and values. Rejects unreadable characters (core/lib/text/readable.ts). Only a schema can exempt a
+ * field, by its format. No field takes several lines.
  */
 const exceptedFormats: ReadonlySet<unknown> = new Set([
-  // Nobody reads it.
+  // Never displayed.
   'password',
-  // Core cleans it.
+  // Cleaned by core.
   'label',
 ])
 
-/** The formats of ours that the validator does not know. */
+/** Our formats that the validator does not know. */
 export const textFormats = { label: true } as const
 
 const depthMax = 64
 
-/** Refuses unreadable names and texts in a part of a request, and what is nested more than 64 levels deep. REQUEST_INVALID names the field. */
+/**
+ * Rejects unreadable names and texts in a part of a request, and nesting deeper than 64 levels.
+ * Throws REQUEST_INVALID with the field's name.
+ */
 export function requireTexts(part: object, schema?: unknown): void {
   for (const [name, value] of Object.entries(part)) {
     if (!isReadable(name)) throw unreadable(name, `the name ${quoted(name)}`)
@@ -42,7 +45,7 @@ function requireMembers(value: unknown, field: string, depth: number): void {
   }
 }
 
-// PostgreSQL takes no NUL, and UTF-8 no half of a pair.
+// PostgreSQL does not store NUL, and UTF-8 cannot encode half of a surrogate pair.
 function isExcepted(schema: unknown, name: string, text: string): boolean {
   const fields = isObject(schema) ? schema['properties'] : undefined
   const field = isObject(fields) && Object.hasOwn(fields, name) ? fields[name] : undefined
@@ -56,7 +59,7 @@ const unreadable = (text: string, field: string): DomainError =>
     `${field} contains ${unreadableCharacter(text)}, which is not allowed`,
   )
 
-/** Refuses percent-encoded text whose bytes are not UTF-8: it would be read as something that nobody sent. */
+/** Rejects percent-encoded text that is not UTF-8, because decoding it would change the text. */
 export function requireUtf8(encoded: string, part: string): void {
   const bytes = encoded.replace(/%([0-9a-f]{2})/gi, (_, hex: string) =>
     String.fromCharCode(Number.parseInt(hex, 16)),
@@ -65,7 +68,7 @@ export function requireUtf8(encoded: string, part: string): void {
     throw new DomainError('REQUEST_INVALID', `${part} is not UTF-8`)
 }
 
-/** A name that the caller chose, cut and made printable for an error message. */
+/** Truncates a name chosen by the caller and makes it printable, for an error message. */
 export const quoted = (name: string): string =>
   name
     .toWellFormed()

@@ -4,7 +4,7 @@ import type { Log } from '../../core/lib/log.ts'
 import type { Metrics } from '../../core/lib/metrics.ts'
 import { networkOf } from '../../core/lib/network/addresses.ts'
 
-/** The parts of a request that an address is read from. */
+/** The parts of a request that contain an address. */
 export interface AddressedRequest {
   readonly raw: {
     readonly socket: { readonly remoteAddress?: string | undefined }
@@ -13,8 +13,9 @@ export interface AddressedRequest {
 }
 
 /**
- * The address that limits count a request for. With n trusted proxies it is the n-th from the right in X-Forwarded-For,
- * because each proxy appends the address that called it; anything further left may be an invention of the client.
+ * Returns the address that a request is counted under. With n trusted proxies it is the n-th from
+ * the right in X-Forwarded-For, because each proxy appends its caller's address; the client can
+ * forge anything further left.
  */
 export function addressOf({ raw }: AddressedRequest, trustedProxyHops: number): string {
   const socket = raw.socket.remoteAddress ?? 'unknown'
@@ -28,7 +29,10 @@ export function addressOf({ raw }: AddressedRequest, trustedProxyHops: number): 
   return networkOf((client === undefined ? undefined : parseAddress(client)) ?? socket)
 }
 
-/** The address in an element of X-Forwarded-For, which proxies write with or without port, brackets and zone; undefined when it is none. */
+/**
+ * Returns the address in an element of X-Forwarded-For, which may have a port, brackets or a zone;
+ * undefined if it is not an address.
+ */
 export function parseAddress(text: string): string | undefined {
   const bare = text.trim().replace(/^"(.*)"$/, '$1')
   const [, v6, v4] = /^(?:\[([^\]]+)\]|([\d.]+))(?::\d{1,5})?$/.exec(bare) ?? []
@@ -43,8 +47,9 @@ export interface ForwardedDeps {
 }
 
 /**
- * Returns a function that looks at each request's headers. X-Forwarded-For that nobody reads means that a proxy stands
- * before the gateway and every limit counts all callers as that proxy: it is counted, and said once.
+ * Returns a function that checks each request's headers. An X-Forwarded-For that is not read means
+ * that a proxy is in front of the gateway and every limit counts all callers as that proxy: counts
+ * such requests and warns once.
  */
 export function createForwardedCheck({ trustedProxyHops, log, metrics }: ForwardedDeps) {
   const ignored = new Counter({

@@ -1,6 +1,6 @@
 import type { EnvReader } from '../../core/lib/env.ts'
 
-/** Requests or failures in a minute. */
+/** Requests or failures per minute. */
 export interface LimitSettings {
   readonly perAddress: number
   readonly perClient: number
@@ -9,7 +9,7 @@ export interface LimitSettings {
   readonly failuresPerClient: number
 }
 
-/** The limits; null when they are off. */
+/** Returns the limits, null if they are off. */
 export function readLimits(env: EnvReader): LimitSettings | null {
   const settings = readSettings(env)
   const state = env.choice('RATE_LIMITS', {

@@ -4,22 +4,27 @@ import type { Log } from '../../core/lib/log.ts'
 import { connectRedis } from '../../core/lib/redis.ts'
 import type { Now } from '../../core/lib/time.ts'
 
-/** One that was added to a count. */
+/** An increment of a counter. */
 export interface Reservation {
-  /** The count with it. */
+  /** The count after the increment. */
   readonly sum: number
-  /** Takes it from the count of the window in which it was added. It is not awaited: nothing depends on it. */
+  /**
+   * Subtracts it from the window to which it was added. Not awaited, because nothing depends on it.
+   */
   takeBack(): void
 }
 
-/** Counts of the running window, by name, and names that were remembered in the last day. */
+/** Counts of the current window by name, and names remembered for a day. */
 export interface Counters {
-  /** Adds one and returns the sum. Of calls in parallel, anywhere, each has another sum. */
+  /** Adds one and returns the sum. Concurrent calls, in any gateway, get different sums. */
   add(name: string): Promise<number>
-  /** Adds one that may be taken back. A window other than a minute is for names that no other call uses. */
+  /**
+   * Adds one that can be taken back. Only one caller may use a name with a window other than a
+   * minute.
+   */
   reserve(name: string, windowSeconds?: number): Promise<Reservation>
   read(name: string): Promise<number>
-  /** Seconds until the window ends and every count is 0 again. */
+  /** Seconds until the window ends and its counts restart at 0. */
   resetSeconds(windowSeconds?: number): number
   remember(name: string): void
   forget(name: string): void
@@ -36,11 +41,14 @@ export interface CountersDeps {
 const minute = 60
 const memorySeconds = 86_400
 const commandTimeoutMs = 50
-// After a failure Redis is left alone for a second; otherwise a slow one would cost every request 50 ms.
+// After a failure, skip Redis for a second; otherwise a slow one would add 50 ms to every request.
 const awayMs = 1_000
 const localMax = 100_000
 
-/** Counters of windows of a minute, or of a given length, shared through Redis; local to the process when Redis is absent, unavailable or slow. */
+/**
+ * Creates counters with windows of a minute, or a given length, shared through Redis. They are
+ * local to the process if Redis is not configured, unavailable or slow.
+ */
 export function createCounters({ redisUrl, log, now }: CountersDeps): Counters {
   const local = createLocal()
   const shared = redisUrl === undefined ? null : createShared(redisUrl, log)
@@ -56,10 +64,10 @@ export function createCounters({ redisUrl, log, now }: CountersDeps): Counters {
     const sum = await addShared(1)
     const takeBack = (): void => {
       local.add(key, -1, windowSeconds)
-      // Redis gets back only what it has got.
+      // Subtract from Redis only what was added there.
       if (typeof sum === 'number') void addShared(-1)
     }
-    // What Redis missed while it was slow was counted here.
+    // The local count includes increments that Redis missed while it was slow.
     return { sum: Math.max(sum ?? 0, own), takeBack }
   }
 
@@ -77,7 +85,8 @@ export function createCounters({ redisUrl, log, now }: CountersDeps): Counters {
   }
 }
 
-// One key for each command, as a cluster wants it. The name holds its window, so the time to live may be set again.
+// One key per command, as a cluster requires. The name contains its window, so the time to live may
+// be set again.
 async function increment(
   redis: Redis,
   key: string,
@@ -98,7 +107,10 @@ function createLocal() {
   return { add, read }
 }
 
-/** Names of the last day: each process has its own, and asks Redis for those that another process remembered. */
+/**
+ * Names remembered for a day. Each process has its own and queries Redis for names remembered by
+ * others.
+ */
 function createMemory(
   shared: Shared | null,
 ): Pick<Counters, 'remember' | 'forget' | 'isRemembered'> {
@@ -106,7 +118,7 @@ function createMemory(
   const keyOf = (name: string): string => `tollgate:known:${name}`
 
   function remember(name: string): void {
-    // What was remembered a while ago is written again, so that it stays as long as it is used.
+    // Older entries are written again, so that a name stays as long as it is used.
     const isRecent = own.getRemainingTTL(name) > (memorySeconds * 1_000) / 2
     if (isRecent) return
     own.set(name, true)
@@ -131,12 +143,12 @@ function createMemory(
 type Shared = ReturnType<typeof createShared>
 
 function createShared(url: string, log: Log) {
-  // Without the library's log: the warning below says what the outage means for rate limits.
+  // Without the library's log: the warning below explains the outage's effect on rate limits.
   const redis = connectRedis({ url, commandTimeoutMs, whileAway: 'fail', log: null })
   let awayUntil = 0
   let isWarned = false
 
-  /** The answer of Redis; null when it does not answer. */
+  /** Returns the result of a Redis command; null if Redis is unavailable. */
   async function command<T>(run: (redis: Redis) => Promise<T>): Promise<T | null> {
     if (Date.now() < awayUntil) return null
     try {

@@ -9,30 +9,39 @@ import type { LimitSettings } from './config.ts'
 import type { Counters, Reservation } from './counters.ts'
 import { createWaitingRooms } from './waiting-rooms.ts'
 
-/** How a request ended. */
+/** The outcome of a request. */
 export interface RequestEnd {
   readonly status: number
-  /** Absent when nothing was refused. */
+  /** Absent if the request was not refused. */
   readonly reason?: Reason | undefined
 }
 
-/** What a request proves itself with, and in whose name: hashes, never the texts. */
+/**
+ * A credential that the request presents, and the party it counts for. Stores hashes, never the
+ * texts.
+ */
 interface Credential {
-  /** One credential on one route: a route that does not look at it proves nothing for another. */
+  /**
+   * Identifies the credential on one route, because a route that does not check it proves nothing
+   * for another.
+   */
   readonly name: string
-  /** Whose failures it counts among: the client that it names, or itself when it names none. */
+  /** The counter of its failures: the client that it names, otherwise the credential itself. */
   readonly party: string
-  /** Whether it is a JWT, which is remembered for a short time and in this process alone. */
+  /** Whether it is a JWT, which is remembered only briefly and in this process. */
   readonly isToken: boolean
-  /** Whether that refusal is about this credential. */
+  /** Whether the request was refused because of this credential. */
   readonly isRefusedBy: (outcome: RequestEnd) => boolean
 }
 
-/** How one request, or one of its credentials, was let in. */
+/** Admission of a request, or of one of its credentials. */
 export interface CredentialAdmission {
-  /** Whether its address had failed so often that it had to wait, and fails again with that refusal. */
+  /**
+   * Whether the address had too many failures, so that the request had to wait, and it fails again
+   * because of the credential.
+   */
   readonly isSlowed: (outcome: RequestEnd) => boolean
-  /** Counts how it ended. */
+  /** Counts the outcome. */
   settle(outcome: RequestEnd): void
 }
 
@@ -43,29 +52,31 @@ export interface CredentialLimitsDeps {
   readonly refuse: (reply: FastifyReply, bucket: { name: string; limit: number }) => never
 }
 
-// At one address, of the credentials that nobody knows yet, once it has failed too often.
+// Limits per address, after too many failures, for credentials that have not worked before.
 const slowed = { running: 4, waiting: 2_000 }
-// Most JWTs expire within minutes, and each is another name: they must not evict secrets from the counters' memory.
+// Most JWTs expire within minutes, and each has another name: they must not evict secrets from the
+// counters' memory.
 const tokenMemory = { max: 10_000, ttl: 300_000 }
 
 /**
- * Limits of wrong credentials (docs/operations.md, "Rate limits"). A credential that has worked in the last day is
- * *known*: what others do, at its address or in its client's name, never refuses it. Any other counts as a failure before
- * it is checked, so that parallel guesses count as well, and is taken back when it works: among the failures of its
- * address in the name of one client, which refuse when there are too many, and among all failures of its address, which
- * slow down and never refuse. Where only wrong credentials are limited, a JWT is none: it cannot be guessed, and an
- * expired one is no attack.
+ * Limits wrong credentials (docs/operations.md, "Rate limits"). A credential that worked in the
+ * last day is *known*: failures of other callers, at its address or under its client's name, never
+ * cause its refusal. Any other counts as a failure before it is checked, so that parallel guesses
+ * count as well, and is taken back if it works. It counts twice: for its address under one client's
+ * name, where too many failures are refused, and for its address overall, where too many only slow
+ * down. Routes that limit only wrong credentials do not count JWTs: they cannot be guessed, and an
+ * expired one is not an attack.
  */
 export function createCredentialLimits({ settings, counters, refuse }: CredentialLimitsDeps) {
   const rooms = createWaitingRooms(slowed)
   const memory = createMemory(counters)
-  /** Credentials that are being checked for the first time; others with the same one wait for the answer. */
+  /** First checks in progress. Requests with the same credential wait for the result. */
   const firstChecks = new Map<string, Promise<void>>()
 
   const ofAddress = (address: string): string => `failed:${address}`
   const ofParty = (party: string, address: string): string => `failed:${party}:${address}`
 
-  /** RATE_LIMITED when this address has failed too often in the name of a client. */
+  /** Throws RATE_LIMITED if this address has failed too often under a client's name. */
   async function admit(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -77,7 +88,8 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
     const settle = (outcome: RequestEnd): void =>
       admissions.forEach((admission) => admission.settle(outcome))
     try {
-      // The caller's own comes first at every route, so that no two requests wait for each other.
+      // Always in this order, the caller's credential first, so that two requests cannot wait for
+      // each other.
       for (const credential of credentials)
         admissions.push(await admitOne(reply, address, credential))
       const isSlow = admissions.some(({ isSlow }) => isSlow)
@@ -103,7 +115,8 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
   ): Promise<SingleAdmission> {
     if (await memory.has(credential)) return known(credential, address)
     const check = firstChecks.get(credential.name)
-    // Nothing is awaited between here and the start of the first check: of those at once, one is the first.
+    // There is no await between here and the start of the first check, so only one of several
+    // concurrent requests becomes the first.
     if (check === undefined) return admitUnknown(reply, address, credential)
     await check
     return (await memory.has(credential))
@@ -179,7 +192,10 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
   return { admit }
 }
 
-/** Credentials that worked: secrets in the counters, for a day and all gateways; JWTs here. */
+/**
+ * Credentials that worked: secrets are stored in the counters, for a day and all gateways; JWTs
+ * here.
+ */
 function createMemory(counters: Counters) {
   const tokens = new LRUCache<string, true>(tokenMemory)
   return {
@@ -209,11 +225,14 @@ const isUnauthorized = ({ status, reason }: RequestEnd): boolean =>
 
 const isInvalidGrant = ({ reason }: RequestEnd): boolean => reason === 'GRANT_INVALID'
 
-/** The caller's credential, and the key that it exchanges. */
+/** Returns the caller's credential and the key that it exchanges. */
 const credentialsOf = (request: FastifyRequest): Credential[] =>
   [callerOf(request), subjectKeyOf(request)].filter((credential) => credential !== null)
 
-/** The secret, key or token of the caller; null when it has none. One-time codes prove nothing for a second request. */
+/**
+ * Returns the caller's secret, key or token; null if there is none. Ignores one-time codes, because
+ * they prove nothing for a second request.
+ */
 function callerOf(request: FastifyRequest): Credential | null {
   if (isExempt(request)) return null
   const { headers, body } = request
@@ -231,16 +250,21 @@ function callerOf(request: FastifyRequest): Credential | null {
   return { name, party, isToken: pair === null && showsToken(request), isRefusedBy: isUnauthorized }
 }
 
-/** Whether the request shows a JWT at a route that limits nothing but wrong credentials. */
+/** Whether the request has a JWT on a route that limits only wrong credentials. */
 const isExempt = (request: FastifyRequest): boolean =>
   request.routeOptions.config.rules?.limit === 'failures' && showsToken(request)
 
-/** Whether the caller shows a JWT. A route of one secret takes no JWT, but its secret may look like one. */
+/**
+ * Whether the caller presents a JWT. `secret` routes take no JWT, but their secret may look like
+ * one.
+ */
 const showsToken = ({ headers, routeOptions }: FastifyRequest): boolean =>
   routeOptions.config.rules?.guard.kind !== 'secret' &&
   looksLikeToken(bearerToken(headers.authorization) ?? '')
 
-/** The subject token of an exchange where it is a key; null for a JWT, which no guess is. */
+/**
+ * Returns the subject token of an exchange if it is a key; null for a JWT, which cannot be guessed.
+ */
 function subjectKeyOf(request: FastifyRequest): Credential | null {
   if (Buffer.isBuffer(request.body)) return null
   const text = textMember(request.body, 'subject_token')
@@ -259,6 +283,6 @@ function pairOf(body: unknown) {
   return id === undefined || secret === undefined ? null : { id, secret }
 }
 
-/** What a request with a slowed address is told instead of the refusal of its credential. */
+/** Replaces the refusal of a credential when its address is slowed. */
 export const slowedRefusal = (): DomainError =>
   new DomainError('RATE_LIMITED', 'too many failed attempts from this address; wait a minute')

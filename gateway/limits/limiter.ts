@@ -15,7 +15,9 @@ import {
 } from './credential-limits.ts'
 import { createLoginLimits } from './login-limits.ts'
 
-/** Kinds of limited routes; each has counters of its own. Of `failures` only wrong credentials are counted. */
+/**
+ * Kinds of limited routes, each with its own counters. `failures` counts only wrong credentials.
+ */
 export type LimitKind =
   'token' | 'device' | 'exchange' | 'validate' | 'users' | 'login' | 'edge' | 'failures'
 
@@ -23,7 +25,7 @@ export interface LimitsDeps {
   readonly settings: LimitSettings
   readonly counters: Counters
   readonly trustedProxyHops: number
-  /** The browsers in which people have logged in before. */
+  /** Browsers in which people have logged in before. */
   readonly devices: DeviceCookies
 }
 
@@ -32,26 +34,27 @@ interface Bucket {
   readonly limit: number
 }
 
-/** What a request has taken of its limits. */
+/** The request's share of its limits. */
 export interface LimitAdmission {
-  /** Counts of requests, which a request that was refused gives back. */
+  /** Counts of this request, which are taken back if it is refused. */
   readonly requests: Reservation[]
   credential: CredentialAdmission | undefined
-  /** Why the request was refused, also where the answer is to wait. */
+  /** Why the request was refused, even if the answer was to wait. */
   reason: Reason | undefined
 }
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set where the route has a limit. */
+    /** Set if the route has a limit. */
     admission: LimitAdmission | undefined
   }
 }
 
 /**
- * Rate limits of the routes that declare one (decision 24). Requests are counted before they are looked at; what is then
- * refused for its credential counts among the failures instead (credential-limits.ts), so that a stranger who knows a
- * client id, or shares an address, cannot use up others' limits.
+ * Rate limits of the routes that declare one (decision 24). Requests are counted before they are
+ * processed. A request refused for its credential then counts as a failure instead
+ * (credential-limits.ts), so that a stranger who knows a client id, or shares an address, cannot
+ * use up others' limits.
  */
 export function createLimits({ settings, counters, trustedProxyHops, devices }: LimitsDeps) {
   const kindOf = (request: FastifyRequest) => request.routeOptions.config.rules?.limit
@@ -62,7 +65,10 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
     limit: settings.perClient,
   })
 
-  /** Counts the request for its address, before any of it is read. RATE_LIMITED when the address has made too many. */
+  /**
+   * Counts the request for its address, before any of it is read. Throws RATE_LIMITED if the
+   * address has made too many.
+   */
   async function admitAddress(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const kind = kindOf(request)
     if (kind === undefined) return
@@ -73,7 +79,10 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
     await countRequest(request, reply, bucket)
   }
 
-  /** Counts the request in a bucket. RATE_LIMITED when it is full. The headers tell of the bucket with the least left. */
+  /**
+   * Counts the request in a bucket. Throws RATE_LIMITED if it is full. The headers describe the
+   * bucket with the least left.
+   */
   async function countRequest(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -87,7 +96,10 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
       writeHeaders(reply, bucket, count.sum)
   }
 
-  /** Checks the client or account that the request names, once its body is parsed. RATE_LIMITED when it has made too many requests, or failed too often. */
+  /**
+   * Checks the client or account that the request names, after its body is parsed. Throws
+   * RATE_LIMITED after too many requests or failures.
+   */
   async function admitClient(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { admission } = request
     if (kindOf(request) === 'login') return logins.admit(request, reply)
@@ -98,13 +110,13 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
     if (client !== undefined) await countRequest(request, reply, clientBucket(kind, client))
   }
 
-  /** Checks what the request proves itself with, once: a route may do it before its body is parsed. */
+  /** Checks the request's credential, only once: a route may do it before its body is parsed. */
   async function admitCredential(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     if (request.admission === undefined) return
     request.admission.credential ??= await credentials.admit(request, reply, own(request))
   }
 
-  /** Counts the outcome. It is not awaited: commands of one connection keep their order. */
+  /** Counts the outcome. Not awaited, because commands of one connection keep their order. */
   function settle(request: FastifyRequest, status: number): void {
     const { admission } = request
     if (kindOf(request) === 'login') return logins.settle(request, status)
@@ -115,7 +127,10 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
     request.admission = undefined
   }
 
-  /** What the caller is told: where its address has failed too often, a wrong credential is told to wait. */
+  /**
+   * Returns the error to send. If the address has failed too often, a wrong credential gets
+   * RATE_LIMITED instead.
+   */
   function refusalOf(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -154,7 +169,7 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
 
 export type Limits = ReturnType<typeof createLimits>
 
-/** The client that the request names, by Basic, in the form or in the path; it need not be authenticated. */
+/** Returns the client named by Basic, form or path. It may be unauthenticated. */
 function clientOf({ headers, body, params }: FastifyRequest): string | undefined {
   const clientId =
     parseBasic(headers.authorization ?? '')?.id ??
@@ -164,7 +179,7 @@ function clientOf({ headers, body, params }: FastifyRequest): string | undefined
 }
 
 /**
- * Adds the hooks that run after the body is parsed, to the routes that have a limit and are added from now on.
+ * Adds hooks that run after the body is parsed to each limited route that is added later.
  * `admitAddress` runs in the listener's own hook.
  */
 export function limitHooks(app: App, limits: Limits): void {

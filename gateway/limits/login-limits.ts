@@ -8,7 +8,7 @@ import type { Counters } from './counters.ts'
 export interface LoginLimitsDeps {
   readonly settings: LimitSettings
   readonly counters: Counters
-  /** The browsers in which people have logged in before. */
+  /** Browsers in which people have logged in before. */
   readonly devices: DeviceCookies
   readonly addressOf: (request: FastifyRequest) => string
   readonly writeHeaders: (reply: FastifyReply, bucket: Bucket, used: number) => void
@@ -21,24 +21,28 @@ interface Bucket {
   readonly limit: number
 }
 
-// Each divides the minute of the counters, so that no slice of it spans two minutes.
+// Each divides the counters' minute, so that no slice spans two minutes.
 const delays = [1, 2, 5, 10, 20, 30]
 const delaysFromEverywhere = [1, 2, 5]
 
 /**
- * Limits of the pages where people log in (docs/operations.md, "Rate limits"). Attempts are counted before the password is
- * checked, so that parallel ones count as well. A known device of an account has counts of its own, which strangers cannot
- * use up, be it at its address or on its account. Strangers are never locked out of an account: after some free attempts
- * they wait, longer and longer, from one address more than from everywhere.
+ * Limits of the login pages (docs/operations.md, "Rate limits"). Attempts are counted before the
+ * password is checked, so that parallel ones count as well. A known device of an account has its
+ * own counters, so that strangers at its address or on its account cannot use them up. Strangers
+ * are never locked out of an account: after some free attempts they wait increasingly long, longer
+ * for one address than for all together.
  */
 export function createLoginLimits(deps: LoginLimitsDeps) {
   const { settings, counters, devices, addressOf, writeHeaders, refuse } = deps
 
-  /** Counts the request for its device or address, before any of it is read. RATE_LIMITED when there were too many, or too many failures. */
+  /**
+   * Counts the request for its device or address, before any of it is read. Throws RATE_LIMITED
+   * after too many requests or failures.
+   */
   const admitSource = (request: FastifyRequest, reply: FastifyReply): Promise<void> =>
     admitFrom(sourceOf(request), reply)
 
-  /** Whom a request counts for before its body is read: its device, or else its address. */
+  /** Returns the counter's name before the body is read: the device, otherwise the address. */
   function sourceOf(request: FastifyRequest): string {
     const device = devices.deviceOf(request)
     return device === null ? addressOf(request) : `device:${device.id}`
@@ -61,7 +65,10 @@ export function createLoginLimits(deps: LoginLimitsDeps) {
     limit: settings.failuresPerAddress,
   })
 
-  /** Counts an attempt at the account that the form names. RATE_LIMITED, with the seconds to wait, when it comes too soon. */
+  /**
+   * Counts an attempt on the account that the form names. Throws RATE_LIMITED, with the seconds to
+   * wait, if it comes too soon.
+   */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const account = accountOf(request)
     if (account === undefined) return
@@ -70,7 +77,7 @@ export function createLoginLimits(deps: LoginLimitsDeps) {
     if (device?.account === account)
       return admitAttempt(reply, { name: `login:device:${device.id}`, free: here, delays })
     const address = addressOf(request)
-    // A device of another account is a stranger here, so it counts for its address, too.
+    // For this account the device is a stranger, so its address counts, too.
     if (device !== null) await admitFrom(address, reply)
     await admitAttempt(reply, { name: `login:${account}:${address}`, free: here, delays })
     const name = `login:${account}`
@@ -78,8 +85,9 @@ export function createLoginLimits(deps: LoginLimitsDeps) {
   }
 
   /**
-   * Beyond the free attempts one is admitted in each slice of the minute, and each that is admitted makes the slices longer.
-   * It takes the running slice of every length, so that the next one waits for the end of a slice.
+   * Beyond the free attempts, admits one attempt per slice of the minute; each admitted attempt
+   * makes the slices longer. It also takes the current slice of every greater length, so that the
+   * next attempt waits for the end of a slice.
    */
   async function admitAttempt(reply: FastifyReply, attempts: Attempts): Promise<void> {
     const { name, free } = attempts
@@ -99,7 +107,7 @@ export function createLoginLimits(deps: LoginLimitsDeps) {
     return lengths[Math.min(late, lengths.length - 1)] ?? 0
   }
 
-  /** Counts a failure for the device that the account knows, or else for the address. */
+  /** Counts a failure for the account's known device, otherwise for the address. */
   function settle(request: FastifyRequest, status: number): void {
     if (status !== 401) return
     const account = accountOf(request)
@@ -112,7 +120,7 @@ export function createLoginLimits(deps: LoginLimitsDeps) {
 
 interface Attempts {
   readonly name: string
-  /** Attempts in a minute that need not wait. */
+  /** Attempts per minute without a wait. */
   readonly free: number
   readonly delays: readonly number[]
 }
@@ -125,7 +133,7 @@ function refuseAttempt(reply: FastifyReply, seconds: number): never {
   )
 }
 
-/** The account that a login names. */
+/** Returns the account that a login form names. */
 function accountOf({ body }: FastifyRequest): string | undefined {
   const email = textMember(body, 'email')
   return email === undefined || email.trim() === '' ? undefined : accountName(email)

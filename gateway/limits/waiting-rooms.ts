@@ -1,9 +1,9 @@
 import { DomainError } from '../../proto/errors.ts'
 
 export interface WaitingRoomOptions {
-  /** How many of one name are inside at the same time. */
+  /** Maximum concurrent holders per name. */
   readonly running: number
-  /** How many of one name wait; one more is refused. */
+  /** Maximum waiting holders per name; further ones are rejected. */
   readonly waiting: number
 }
 
@@ -12,11 +12,14 @@ interface Room {
   readonly queue: (() => void)[]
 }
 
-/** Lets a few holders of each name in at a time; others wait in the order in which they came. */
+/** Limits concurrent holders per name; others wait in order of arrival. */
 export function createWaitingRooms({ running, waiting }: WaitingRoomOptions) {
   const rooms = new Map<string, Room>()
 
-  /** Resolves when there is room, with the function that leaves it. RATE_LIMITED when too many wait. */
+  /**
+   * Resolves with the function that leaves, when there is room. Throws RATE_LIMITED if too many are
+   * waiting.
+   */
   async function enter(name: string): Promise<() => void> {
     const room = rooms.get(name) ?? { inside: 0, queue: [] }
     rooms.set(name, room)
@@ -31,7 +34,7 @@ export function createWaitingRooms({ running, waiting }: WaitingRoomOptions) {
     return new Promise((resolve) => queue.push(resolve))
   }
 
-  // Who leaves passes the place on, so `inside` changes only when nobody waits.
+  // The leaver passes its place on, so `inside` changes only if no request waits.
   function leave(name: string, room: Room): void {
     const next = room.queue.shift()
     if (next) return next()
