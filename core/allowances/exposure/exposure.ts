@@ -11,42 +11,54 @@ import { addSeconds } from '../../lib/time.ts'
 import type { AppId } from '../../platform/ids.ts'
 import * as store from './store.ts'
 
-/** What an owner's apps may still cost the operator, in atto-dollars. Lending and reserving lower it. */
+/**
+ * The cost that an owner's apps may still cause the operator, in atto-dollars. Lending and
+ * reserving lower it.
+ */
 export interface Room {
   readonly max: bigint
   left: bigint
 }
 
-/** The rooms of a transaction's apps. */
+/** The rooms of the apps in a transaction. */
 export interface Rooms {
-  /** Null for an app that is not bounded. */
+  /** Null for an app without a bound. */
   readonly find: (app: AppId) => Room | null
-  /** Writes what was taken from them. */
+  /** Saves what was taken from the rooms. */
   readonly save: (db: Db) => Promise<void>
 }
 
 export interface Exposures {
   /**
-   * Locks the owners of these apps, after all accounts and in the order of ids, until the transaction ends. `needs` are
-   * what the transaction would take: where a bound leaves less, or less than a quarter, it is counted anew.
+   * Locks the owners of these apps, after all accounts and in id order, until the transaction ends.
+   * `needs` is what the transaction would take. Counts an exposure again if less than its need, or
+   * less than a quarter of its maximum, is left.
    */
   readonly open: (db: Db, needs: ReadonlyMap<AppId, bigint>, at: Date) => Promise<Rooms>
 }
 
 const windowDays = 30
 const daySeconds = 86_400
-/** A bound forgets nothing that has ended until it is counted anew: after this time, or sooner where it is reached. */
+/**
+ * A bound still includes what has ended until it is counted again: after this time, or sooner if
+ * little is left.
+ */
 const countEveryMs = 10_000
 const recountEveryMs = 1_000
 
-/** The instant since whose day network cost counts. */
+/** Network cost counts from the day of this instant on. */
 export const windowStart = (at: Date): Date => addSeconds(at, -windowDays * daySeconds)
 
-/** Returns the ratio by which bounds are made for bounded apps: core derives their network cost from them. */
+/**
+ * Returns the ratio to use for bounds of bounded apps, from which core derives their network cost.
+ */
 export const boundedRatio = (ratio: bigint): bigint =>
   ratio > store.leastRatio ? ratio : store.leastRatio
 
-/** Returns what a bound at retail may cost the operator: the price without the ratio that it was multiplied by. */
+/**
+ * Returns what a retail bound may cost the operator: the bound divided by the ratio it was
+ * multiplied with.
+ */
 export const networkCost = (bound: bigint, ratio: bigint): UsdAttos =>
   usdAttos(divCeil(bound * networkRatio, boundedRatio(ratio)))
 
@@ -55,18 +67,21 @@ const reservedShare = 4n
 /** True while less than a quarter of the maximum is left. */
 const isScarce = ({ left, max }: Room): boolean => left <= 0n || left * reservedShare < max
 
-/** Returns how much may be lent at that ratio: nothing of a scarce room, so that idle leases leave it to calls in use. */
+/**
+ * Returns how much may be lent at that ratio. A scarce room lends nothing, so that idle leases do
+ * not take it from calls in use.
+ */
 export const lendable = (room: Room, ratio: bigint): bigint =>
   isScarce(room) ? 0n : (room.left * boundedRatio(ratio)) / networkRatio
 
 const unboundedRooms: Rooms = { find: () => null, save: async () => {} }
 
-/** Bounds nothing. */
+/** Applies no bound. */
 export const unbounded: Exposures = { open: async () => unboundedRooms }
 
 /**
- * Bounds what apps may cost the operator before anybody pays (docs/billing.md, "Unpaid network cost"): booked network cost of
- * 30 days, what is lent and what is pending, over all apps of an owner.
+ * Bounds what apps may cost the operator before payment (docs/billing.md, "Unpaid network cost"):
+ * booked network cost of 30 days, plus lent and pending money, over all apps of an owner.
  */
 export function createExposures({ defaultMax }: { readonly defaultMax: UsdMicros }): Exposures {
   const fallback = microsToAttos(defaultMax)
@@ -121,7 +136,7 @@ function isDue(
 ): boolean {
   if (countedAt === null) return true
   const age = at.getTime() - countedAt.getTime()
-  // A clock that was ahead must not put the count off.
+  // A clock that was ahead must not delay the count.
   if (age < -recountEveryMs || age >= countEveryMs) return true
   return (need > room.left || isScarce(room)) && Math.abs(age) >= recountEveryMs
 }

@@ -11,12 +11,15 @@ import * as store from './store.ts'
 
 export interface NetworkQuotaDeps {
   readonly pool: Pool
-  /** For owners without a quota of their own. */
+  /** Default quota per owner. */
   readonly defaultMax: UsdMicros
   readonly now: Now
 }
 
-/** An owner by the address of the account, or by one of its apps. Exactly one is not empty. */
+/**
+ * Identifies an owner by the account's e-mail address or by one of its apps. Exactly one is not
+ * empty.
+ */
 export interface OwnerName {
   readonly email: string
   readonly clientId: string
@@ -24,11 +27,11 @@ export interface OwnerName {
 
 const reachedMax = 20
 
-/** What owners' apps may cost the operator before it is paid, for platform admins and operators. */
+/** Limits of the unpaid network cost of owners' apps, for platform admins and operators. */
 export function createNetworkQuota({ pool, defaultMax, now }: NetworkQuotaDeps) {
   const fallback = microsToAttos(defaultMax)
 
-  /** NOT_FOUND for an unknown address or app. */
+  /** Throws NOT_FOUND for an unknown address or app. */
   async function read(name: OwnerName) {
     return view(await getOwner(pool, name))
   }
@@ -43,7 +46,7 @@ export function createNetworkQuota({ pool, defaultMax, now }: NetworkQuotaDeps) 
     }
   }
 
-  /** Gives the owner another quota, or with null the deployment's. */
+  /** Sets the owner's quota; null restores the deployment's default. */
   async function change(name: OwnerName, max: UsdMicros | null, actor: QuotaActor) {
     const owner = await tx(pool, async (db) => {
       const owner = await getOwner(db, name)
@@ -68,7 +71,7 @@ export function createNetworkQuota({ pool, defaultMax, now }: NetworkQuotaDeps) 
     return view(owner)
   }
 
-  /** The owners who have reached their quota by now. */
+  /** Returns the owners that have reached their quota. */
   async function listReached() {
     const near = await store.findReached(pool, fallback, reachedMax)
     const quotas = await Promise.all(near.map(view))

@@ -4,15 +4,20 @@ import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 import type { Email } from '../../lib/text/email.ts'
 import { type AppId, appId } from '../../platform/ids.ts'
 
-/** Writes network_exposures. Amounts are atto-dollars of network cost; owners are those of `findOwners`. */
+/**
+ * Writes network_exposures. Amounts are atto-dollars of network cost; owners are as in
+ * `findOwners`.
+ */
 
-/** The lowest ratio that network cost is derived from: bounds of bounded apps are made at no lower one. */
+/**
+ * The lowest ratio from which network cost is derived. Bounds of bounded apps use no lower ratio.
+ */
 export const leastRatio = networkRatio / 1_000_000n
 
-/** An account, or an app that has no owner. */
+/** An account id, or the id of an app without an owner. */
 export type OwnerId = string
 
-/** The owners of these apps, by app. Leaves out platform-owned apps, which are not bounded. */
+/** Returns the owners of these apps, by app. Omits platform-owned apps, which are not bounded. */
 export async function findOwners(
   db: Db,
   apps: readonly AppId[],
@@ -39,7 +44,7 @@ export async function findOwners(
 
 export interface Exposure {
   readonly owner: OwnerId
-  /** Null: the deployment's. */
+  /** Null means the deployment's default. */
   readonly max: bigint | null
   readonly bound: bigint
   readonly countedAt: Date | null
@@ -59,7 +64,7 @@ const fromRow = (row: ExposureRow): Exposure => ({
   countedAt: row.counted_at,
 })
 
-/** Locks the rows of owners in the order of their ids, and inserts missing ones. */
+/** Locks the owners' rows in id order, and inserts missing ones. */
 export async function lockExposures(db: Db, owners: readonly OwnerId[]): Promise<Exposure[]> {
   const lock = () =>
     many<ExposureRow>(
@@ -83,7 +88,7 @@ export async function lockExposures(db: Db, owners: readonly OwnerId[]): Promise
   return (await lock()).map(fromRow)
 }
 
-/** Saves the bounds of locked owners, and when they were counted. */
+/** Saves the bounds of locked owners, with the times when they were counted. */
 export async function saveBounds(
   db: Db,
   exposures: readonly Omit<Exposure, 'max'>[],
@@ -119,7 +124,7 @@ export async function findMax(db: Db, owner: OwnerId): Promise<bigint | null> {
   return max === null ? null : BigInt(max)
 }
 
-/** The account with that address; null when there is none. */
+/** Finds the account with that e-mail address; null if there is no such account. */
 export async function findAccount(db: Db, email: Email): Promise<OwnerId | null> {
   const row = await maybeOne<{ id: string }>(
     db,
@@ -128,7 +133,10 @@ export async function findAccount(db: Db, email: Email): Promise<OwnerId | null>
   return row && row.id
 }
 
-/** How people know an owner: by the account's address, or by the public client id of an app without an owner. */
+/**
+ * Returns a readable name of an owner: the account's e-mail address, or the public client id of an
+ * app without an owner.
+ */
 export async function nameOf(
   db: Db,
   owner: OwnerId,
@@ -142,7 +150,10 @@ export async function nameOf(
   return { email: row.email, clientId: row.client_id }
 }
 
-/** Owners whose bound has come near their quota, the highest bounds first. The bound may be more than what is unpaid. */
+/**
+ * Returns owners whose bound is near or above their quota, highest bound first. The bound may
+ * exceed the unpaid cost.
+ */
 export async function findReached(db: Db, fallback: bigint, limit: number): Promise<OwnerId[]> {
   const rows = await many<{ owner_id: string }>(
     db,
@@ -157,9 +168,9 @@ export async function findReached(db: Db, fallback: bigint, limit: number): Prom
 }
 
 /**
- * Returns what an owner's apps may cost at most: what is held of their users' money, and what was booked since the day
- * `since` and is not paid. Reads holds first: a ticket that is booked between the two statements then counts twice, never
- * not at all.
+ * Returns the most that an owner's apps may cost: the users' held money, plus the cost booked since
+ * the day of `since` that is not paid. Reads holds first, so that a ticket booked between the two
+ * statements counts twice, never zero times.
  */
 export async function countExposure(db: Db, owner: OwnerId, since: Date): Promise<bigint> {
   const held = await heldNetwork(db, owner)

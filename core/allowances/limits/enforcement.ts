@@ -6,9 +6,10 @@ import * as store from './store.ts'
 import { type LimitedCall, type Tallies, createTallies, windowsAt } from './tally.ts'
 
 /**
- * What the escrow asks of limits (docs/escrow.md). Each function runs in the caller's transaction, and serves any number of
- * users in a fixed number of statements. Whoever calls has locked the accounts of the users, so that several cores count as
- * one. A user with limits, or with a key that has some, gets no lease: core sees each of its calls.
+ * Limits as the escrow uses them (docs/escrow.md). Each function runs in the caller's transaction
+ * and serves any number of users in a fixed number of statements. The caller must have locked the
+ * users' accounts, so that several cores share one count. A user with limits, or with a limited
+ * key, gets no lease, so that core checks each of its calls.
  */
 
 interface UserKey {
@@ -17,8 +18,8 @@ interface UserKey {
 }
 
 /**
- * Tallies for a batch of calls at `at`, or null when none of the users has limits: see `createTallies`. `saveTallies` writes
- * what was counted.
+ * Loads the tallies for a batch of calls at `at`; null if no user has limits. See `createTallies`.
+ * `saveTallies` writes the new counts.
  */
 export async function loadTallies(
   db: Db,
@@ -41,7 +42,10 @@ export async function loadTallies(
 export const saveTallies = (db: Db, tallies: Tallies): Promise<void> =>
   store.saveTallies(db, tallies.changed())
 
-/** Counts calls that were allowed without a look at the limits, from a lease or an offline budget, as a report tells of them. */
+/**
+ * Counts reported calls that were allowed from a lease or an offline budget without a check of
+ * limits.
+ */
 export async function countCalls(
   db: Db,
   calls: readonly (UserKey & LimitedCall)[],
@@ -53,11 +57,14 @@ export async function countCalls(
   await saveTallies(db, tallies)
 }
 
-/** What `Lend` asks of a user's limits. */
+/** The limits that `Lend` needs. */
 export interface LenderLimits {
-  /** True when calls of this user must be reserved one by one. */
+  /** True if each call of this user must be reserved. */
   readonly isLimited: (user: UserId) => boolean
-  /** Those of keys come with reservations: a sidecar keeps what it learns here for all keys of the user. */
+  /**
+   * Returns only the user's own ceilings, because a sidecar keeps them for all keys of the user.
+   * Those of keys come with reservations.
+   */
   readonly ceilings: (user: UserId) => readonly PriceCeiling[]
 }
 
@@ -71,19 +78,19 @@ export async function findLenderLimits(db: Db, users: readonly UserKey[]): Promi
   }
 }
 
-/** An authorisation that was counted by its bound, and what it counts for now. */
+/** An authorisation that was counted by its bound, and the amount that it counts for now. */
 export interface CountChange extends UserKey {
   readonly keyId: string | null
   readonly sessionId: string
   readonly authorisedAt: Date
-  /** What it counted for. */
+  /** The amount counted before. */
   readonly from: UsdAttos
   readonly to: UsdAttos
 }
 
 /**
- * Corrects what was counted: from bound to cost when the ticket of an authorisation is booked, to nothing when it is
- * released, and back when its ticket comes after that.
+ * Corrects counts: from bound to cost when an authorisation's ticket is booked, to zero when the
+ * authorisation is released, and back if its ticket comes after that.
  */
 export async function correctCounts(db: Db, changes: readonly CountChange[]): Promise<void> {
   const effective = changes.filter(({ from, to }) => from !== to)

@@ -1,12 +1,12 @@
 import type { UsdAttos } from '../../lib/money.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 
-/** Limits that owners set for a user or for a key (docs/escrow.md). Null where there is no such limit. */
+/** Limits that owners set for a user or a key (docs/escrow.md). Null means no limit. */
 export interface Limits {
-  /** By the UTC day. */
+  /** Per UTC day. */
   readonly day: UsdAttos | null
   readonly session: UsdAttos | null
-  /** By the minute of the clock. */
+  /** Per minute of the clock. */
   readonly minuteCalls: number | null
   /** Sessions with a call within `sessionIdleMs`. */
   readonly sessions: number | null
@@ -26,9 +26,9 @@ export type SessionType = (typeof sessionTypes)[number]
 
 export interface PriceCeiling {
   readonly type: SessionType
-  /** The application of the signer's state; empty for every one. */
+  /** The application in the signer's state; empty for all applications. */
   readonly app: string
-  /** Wei for one second, 720p pixel second or unit. */
+  /** Wei per second, per 720p pixel second, or per unit. */
   readonly maxWei: bigint
 }
 
@@ -40,18 +40,18 @@ export interface LimitedSubject {
   readonly keyId: string | null
 }
 
-/** A limit as refusals name it. */
+/** The name of a limit in refusals. */
 export type LimitName =
   'usd_per_day' | 'usd_per_session' | 'calls_per_minute' | 'concurrent_sessions' | 'max_price'
 
 /** A limit that a call would break. */
 export interface Breach {
   readonly limit: LimitName
-  /** From when on the limit may allow the call; null when waiting does not help. */
+  /** When the limit may allow the call again; null if waiting does not help. */
   readonly endsAt: Date | null
 }
 
-/** The ceilings that fit a call. All of them apply, so the lowest counts. */
+/** Returns the ceilings that apply to a call. The lowest counts. */
 export const ceilingsFor = (
   ceilings: readonly PriceCeiling[],
   { sessionType, app }: { readonly sessionType: string; readonly app: string },

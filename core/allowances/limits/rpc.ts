@@ -55,7 +55,7 @@ export function createLimitsRpc({ limits }: { readonly limits: LimitsService }) 
   return { limitService, operatorLimitService }
 }
 
-/** Names an operator in the audit log. */
+/** The operator's name in the audit log. */
 function operatorOf(author: string, context: Context): Actor {
   const name = parseReadable(author, { field: 'author' })
   return { name: `operator:${name}`, context }

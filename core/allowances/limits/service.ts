@@ -14,7 +14,7 @@ import * as store from './store.ts'
 import { renderLimits } from './wire.ts'
 import { deleteInBatches } from '../../platform/upkeep.ts'
 
-/** A session without a call for so long begins anew. */
+/** A session without a call for this long starts again at zero. */
 const sessionKeptMs = 32 * 86_400_000
 
 export interface LimitsDeps {
@@ -26,21 +26,21 @@ export interface LimitsDeps {
   readonly now: Now
 }
 
-/** Whose limits a request is about. */
+/** The user or key of a request. */
 export interface SubjectName {
   readonly externalUserId: string
-  /** A key of the user; the user itself when absent. */
+  /** A key of the user. If absent, the user itself. */
   readonly keyId?: string | undefined
 }
 
-/** Sets limits of users and keys. How they are enforced is in `enforcement.ts`. */
+/** Sets limits of users and keys. `enforcement.ts` enforces them. */
 export function createLimits({ pool, users, escrow, invalidations, log, now }: LimitsDeps) {
-  /** Null when none are set. NOT_FOUND for an unknown user or key. */
+  /** Returns null if no limits are set. Throws NOT_FOUND for an unknown user or key. */
   async function read(app: AppId, name: SubjectName): Promise<Limits | null> {
     return store.findLimits(pool, await subjectOf(app, name))
   }
 
-  /** Replaces the limits of a user or key. Every call of the user from then on is checked against them. */
+  /** Replaces the limits of a user or key. They apply to every later call of the user. */
   async function set(
     app: AppId,
     name: SubjectName,
@@ -57,7 +57,7 @@ export function createLimits({ pool, users, escrow, invalidations, log, now }: L
     await invalidations.publish({ kind: 'lease', id: subject.userId })
   }
 
-  /** Removes the limits of a user or key. A repetition changes nothing. */
+  /** Removes the limits of a user or key. A repeated request changes nothing. */
   async function clear(app: AppId, name: SubjectName, actor: Actor): Promise<void> {
     const subject = await subjectOf(app, name)
     const removed = await tx(pool, async (db) => {
@@ -78,7 +78,7 @@ export function createLimits({ pool, users, escrow, invalidations, log, now }: L
     return { ...subject, keyId: name.keyId }
   }
 
-  /** The app of a public client id, for operators. */
+  /** Finds the app of a public client id, for operators. */
   async function appOf(clientId: string): Promise<AppId> {
     const app = await findApp(pool, clientId)
     if (app === null) throw new DomainError('NOT_FOUND', 'no app has this client id')

@@ -5,7 +5,7 @@ import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import type { Limits, LimitedSubject, PriceCeiling } from './limits.ts'
 import { type Tally, sessionIdleMs, windowsAt } from './tally.ts'
 
-/** Writes limits and limit_sessions. Whoever writes has locked the balances of the users. */
+/** Writes limits and limit_sessions. The caller must have locked the users' balances. */
 
 interface UserKey {
   readonly appId: AppId
@@ -52,7 +52,7 @@ const limitsFrom = (row: LimitsRow): Limits => ({
 
 const subjectIdOf = ({ keyId, userId }: LimitedSubject): string => keyId ?? userId
 
-/** The limits of a user or key; null when none are set. */
+/** Returns the limits of a user or key; null if none are set. */
 export async function findLimits(db: Db, subject: LimitedSubject): Promise<Limits | null> {
   const row = await maybeOne<LimitsRow>(
     db,
@@ -74,8 +74,8 @@ export async function hasKey(db: Db, { appId, userId }: UserKey, keyId: string):
 }
 
 /**
- * Sets limits. Where there were none, they begin with what the user, or the key, has authorised, and what is neither settled
- * nor released of it.
+ * Sets limits. New limits start with the user's or key's authorisations that are neither settled
+ * nor released; changed limits keep their counts.
  */
 export async function saveLimits(
   db: Db,
@@ -113,7 +113,7 @@ export async function saveLimits(
     group by app_id, user_id, session_id`)
 }
 
-/** Removes limits and what was counted. False when none were set. */
+/** Deletes limits and their counts. Returns false if none were set. */
 export async function deleteLimits(db: Db, subject: LimitedSubject): Promise<boolean> {
   const { rowCount } = await db.query(sql`
     delete from limits
@@ -121,7 +121,10 @@ export async function deleteLimits(db: Db, subject: LimitedSubject): Promise<boo
   return rowCount === 1
 }
 
-/** The limits of these users and of all of their keys, with the counts of days and minutes; sessions are not loaded. */
+/**
+ * Returns the limits of these users and all of their keys, with the counts of days and minutes.
+ * Does not load sessions.
+ */
 export async function findTallies(db: Db, users: readonly UserKey[]): Promise<Tally[]> {
   const rows = await many<TallyRow>(
     db,
@@ -152,7 +155,7 @@ export async function findTallies(db: Db, users: readonly UserKey[]): Promise<Ta
   }))
 }
 
-/** Loads what was spent in these sessions, into each tally. */
+/** Loads the amounts spent in these sessions into each tally. */
 export async function loadSessions(
   db: Db,
   tallies: readonly Tally[],
@@ -182,7 +185,7 @@ export async function loadSessions(
     })
 }
 
-/** Loads how many sessions are active at `at`, into each tally. */
+/** Loads the number of sessions that are active at `at` into each tally. */
 export async function loadActive(db: Db, tallies: readonly Tally[], at: Date): Promise<void> {
   if (tallies.length === 0) return
   const bySubject = new Map(tallies.map((tally) => [subjectIdOf(tally), tally]))
@@ -203,7 +206,7 @@ export async function loadActive(db: Db, tallies: readonly Tally[], at: Date): P
   }
 }
 
-/** Writes the counts of tallies with all of their loaded sessions. */
+/** Saves the counts of tallies with all of their loaded sessions. */
 export async function saveTallies(db: Db, tallies: readonly Tally[]): Promise<void> {
   if (tallies.length === 0) return
   const column = <T>(value: (tally: Tally) => T): T[] => tallies.map(value)
@@ -237,7 +240,7 @@ async function saveSessions(db: Db, tallies: readonly Tally[]): Promise<void> {
     set spent_attos = excluded.spent_attos, last_call_at = excluded.last_call_at`)
 }
 
-/** A change of what was counted: on that day, and in that session. */
+/** A change of the counts of a day and of a session. */
 export interface Correction extends UserKey {
   readonly subjectId: string
   readonly sessionId: string
@@ -245,7 +248,7 @@ export interface Correction extends UserKey {
   readonly delta: bigint
 }
 
-/** Those of the users that have limits, or a key with limits. */
+/** Returns the users that have limits, or a key with limits. */
 export async function findLimitedUsers(db: Db, users: readonly UserKey[]): Promise<UserId[]> {
   const rows = await many<{ user_id: string }>(
     db,
@@ -261,7 +264,10 @@ export async function findLimitedUsers(db: Db, users: readonly UserKey[]): Promi
   return rows.map((row) => userId(row.user_id))
 }
 
-/** Adds corrections to the days and sessions that they belong to. Counts of other days are gone; none falls below zero. */
+/**
+ * Adds corrections to the counts of their days and sessions. Ignores days that are no longer
+ * counted. A count never becomes negative.
+ */
 export async function addCorrections(db: Db, corrections: readonly Correction[]): Promise<void> {
   const column = <T>(value: (correction: Correction) => T): T[] => corrections.map(value)
   const [apps, users, subjects, deltas] = [
@@ -291,7 +297,7 @@ export async function addCorrections(db: Db, corrections: readonly Correction[])
     where s.app_id = c.app_id and s.user_id = c.user_id and s.subject_id = c.subject_id and s.session_id = c.session_id`)
 }
 
-/** Forgets sessions without a call since `before`, up to `limit`. Returns how many. */
+/** Deletes up to `limit` sessions without a call since `before`. Returns the number deleted. */
 export async function forgetSessions(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`
     delete from limit_sessions

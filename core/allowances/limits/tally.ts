@@ -9,23 +9,29 @@ import {
   ceilingsFor,
 } from './limits.ts'
 
-/** A session counts as one of the concurrent ones for so long after its last call. */
+/** How long a session counts as concurrent after its last call. */
 export const sessionIdleMs = 60_000
 const minuteMs = 60_000
 const dayMs = 86_400_000
 
-/** What counts toward the limits of one user or key, as stored and as a batch of calls goes on. */
+/**
+ * The counts toward the limits of one user or key: as stored, then updated while a batch of calls
+ * is checked.
+ */
 export interface Tally extends LimitedSubject {
   readonly limits: Limits
-  /** Start of the UTC day that `dayAttos` is of, in Unix milliseconds. */
+  /** Start of the UTC day of `dayAttos`, in Unix milliseconds. */
   dayStart: number
   dayAttos: bigint
-  /** Start of the minute that `minuteCalls` is of, in Unix milliseconds. */
+  /** Start of the minute of `minuteCalls`, in Unix milliseconds. */
   minuteStart: number
   minuteCalls: number
-  /** Of the calls' sessions; those without a call before are absent. */
+  /** The sessions of the batch's calls, by id. A session without an earlier call is absent. */
   readonly sessions: Map<string, SessionTally>
-  /** How many sessions are active, and when the first of them had its last call; counted only where `sessions` is limited. */
+  /**
+   * The number of active sessions and the oldest of their last calls. Loaded only if `sessions` is
+   * limited.
+   */
   active: { count: number; readonly oldest: Date | null }
   changed: boolean
 }
@@ -35,26 +41,27 @@ export interface SessionTally {
   lastCallAt: number
 }
 
-/** A call as its limits see it. */
+/** The parts of a call that limits check. */
 export interface LimitedCall {
   readonly userId: UserId
   readonly keyId: string | null
   readonly sessionId: string
   readonly sessionType: string
-  /** The application of the signer's state. */
+  /** The application in the signer's state. */
   readonly app: string
-  /** Wei for so many units; null when it is not known. */
+  /** Price in wei for `units` units; null if unknown. */
   readonly price: { readonly wei: bigint; readonly units: bigint } | null
-  /** Its bound; for a call whose ticket came first, its cost. */
+  /** The call's bound, or its cost if its ticket came first. */
   readonly amount: UsdAttos
-  /** For how many calls it counts; absent for one. */
+  /** Number of calls to count. Default is 1. */
   readonly calls?: number
 }
 
 /**
- * The rules of limits over the tallies of locked users. `breach` says which limit a call would break at an instant, `count`
- * adds the call to its user's tally and to its key's. Days and minutes roll over by the instants that are passed; a clock
- * that lags behind another core's counts in the later day and minute, so that no call is left out.
+ * Applies limits to the tallies of locked users. `breach` returns the limit that a call would break
+ * at an instant; `count` adds the call to the tallies of its user and key. Days and minutes roll
+ * over by the instants passed. If the clock lags behind another core's, calls count in the later
+ * day and minute, so that no call is left out.
  */
 export function createTallies(tallies: readonly Tally[]) {
   const byUser = Map.groupBy(tallies, ({ userId }) => userId)
@@ -62,7 +69,7 @@ export function createTallies(tallies: readonly Tally[]) {
   const talliesOf = (call: LimitedCall): Tally[] =>
     (byUser.get(call.userId) ?? []).filter(({ keyId }) => keyId === null || keyId === call.keyId)
 
-  /** Null when no limit of the user or of the key stands against the call. */
+  /** Returns null if no limit of the user or key refuses the call. */
   function breach(call: LimitedCall, at: Date): Breach | null {
     for (const tally of talliesOf(call)) {
       rollOver(tally, at)
@@ -88,7 +95,7 @@ export function createTallies(tallies: readonly Tally[]) {
     }
   }
 
-  /** The price ceilings of a call's user and key. */
+  /** Returns the price ceilings of a call's user and key. */
   const ceilings = (call: LimitedCall): PriceCeiling[] =>
     talliesOf(call).flatMap(({ limits }) => limits.ceilings)
 
@@ -109,7 +116,7 @@ function rollOver(tally: Tally, at: Date): void {
   }
 }
 
-/** The starts of the UTC day and of the minute around an instant, in Unix milliseconds. */
+/** Returns the starts of the UTC day and of the minute of an instant, in Unix milliseconds. */
 export function windowsAt(at: Date): { dayStart: number; minuteStart: number } {
   const ms = at.getTime()
   return { dayStart: ms - (ms % dayMs), minuteStart: ms - (ms % minuteMs) }
@@ -141,7 +148,7 @@ const isActiveCall = (tally: Tally, call: LimitedCall, at: Date): boolean =>
 const idleAt = ({ active: { oldest } }: Tally): Date | null =>
   oldest && new Date(oldest.getTime() + sessionIdleMs)
 
-// A price that is not known may be any.
+// An unknown price may exceed any ceiling.
 const isTooDear = ({ ceilings }: Limits, call: LimitedCall): boolean =>
   ceilingsFor(ceilings, call).some(
     ({ maxWei }) => call.price === null || call.price.wei > maxWei * call.price.units,

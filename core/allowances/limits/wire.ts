@@ -15,13 +15,16 @@ import { type Limits, type PriceCeiling, noLimits, sessionTypes } from './limits
 const amountMax = 10n ** 15n
 const callsMax = 1_000_000
 const sessionsMax = 10_000
-/** They travel in every answer to a sidecar. */
+/** Every answer to a sidecar carries them. */
 const ceilingsMax = 50
-/** Prices of the signer are 64-bit integers. */
+/** The signer's prices are 64-bit integers. */
 const weiMax = 2n ** 63n - 1n
 const appMax = 200
 
-/** The limits of a request. AMOUNT_INVALID or REQUEST_INVALID for what is out of bounds, and when there are none. */
+/**
+ * Parses the limits of a request. Throws AMOUNT_INVALID or REQUEST_INVALID for values out of
+ * bounds, or if no limit is set.
+ */
 export function parseLimits(request: pb.Limits | undefined): Limits {
   const { usdMicrosPerDay, usdMicrosPerSession, callsPerMinute, concurrentSessions, maxPrices } =
     request ?? { maxPrices: [] }
