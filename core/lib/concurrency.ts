@@ -1,12 +1,12 @@
 export interface ConcurrencyLimit {
-  /** The most tasks that run at the same time. */
+  /** Maximum number of tasks that run at the same time. */
   readonly running: number
-  /** The most tasks that wait for one to end; one more is refused. */
+  /** Maximum number of tasks in the queue. Another task is rejected with `refusal`. */
   readonly waiting: number
   readonly refusal: () => Error
 }
 
-/** Limits how many tasks run at the same time. Throws `refusal` when too many wait already. */
+/** Limits how many tasks run at the same time. Throws `refusal` when the queue is full. */
 export function limitConcurrency({ running, waiting, refusal }: ConcurrencyLimit) {
   const queue: (() => void)[] = []
   let busy = 0
@@ -23,14 +23,17 @@ export function limitConcurrency({ running, waiting, refusal }: ConcurrencyLimit
     }
   }
 
-  // The task that ended passes its place to the one that waits, so `busy` does not change.
+  // The task that ended passes its slot to the next waiting task, so `busy` does not change.
   function wait(): Promise<void> {
     if (queue.length >= waiting) throw refusal()
     return new Promise((resolve) => queue.push(resolve))
   }
 }
 
-/** Returns a function that runs the tasks of one key one after the other, and those of different keys at the same time. */
+/**
+ * Returns a function that runs tasks of the same key one after another, and tasks of different keys
+ * concurrently.
+ */
 export function createKeyedLock() {
   const lasts = new Map<string, Promise<unknown>>()
 
@@ -50,9 +53,9 @@ const slowMs = 50
 const slowMax = 3
 
 export interface BatchLoaderOptions {
-  /** Most keys of one look-up. */
+  /** Maximum number of keys in one look-up. */
   readonly batchMax?: number
-  /** Look-ups under way at the same time; up to three slow ones (50 ms and more) do not count. */
+  /** Number of concurrent look-ups. Up to three slow ones (50 ms or more) do not count. */
   readonly concurrency?: number
 }
 
@@ -63,12 +66,13 @@ interface Waiting<Key, Value> {
 }
 
 /**
- * Returns a function that looks up one key, and answers the calls of the same turn of the event loop
- * by one look-up: a round trip for many callers instead of one for each. `load` takes the keys of a
- * batch and returns a function from key to value.
+ * Returns a function that looks up one key. Calls made in the same turn of the event loop share one
+ * look-up, so that many callers cost one round trip. `load` takes the keys of a batch and returns a
+ * function from key to value.
  *
- * A look-up starts after all calls that it answers, so no answer is older than its call and nothing
- * is cached. A look-up that fails rejects every call of its batch, so callers check keys before.
+ * A look-up starts after all the calls that it serves, so no result is older than its call and
+ * nothing is cached. A failed look-up rejects every call of its batch, so callers must validate
+ * keys first.
  */
 export function createBatchLoader<Key, Value>(
   load: (keys: readonly Key[]) => Promise<(key: Key) => Value>,
@@ -105,7 +109,7 @@ export function createBatchLoader<Key, Value>(
 
   return (key) => {
     const { promise, resolve, reject } = Promise.withResolvers<Value>()
-    // Starts one turn later, so that the requests that arrived with this one are in the same batch.
+    // Start one turn later, so that requests that arrived together share a batch.
     if (queue.push({ key, resolve, reject }) === 1) setImmediate(startBatches)
     return promise
   }

@@ -5,17 +5,17 @@ import { from as copyFrom } from 'pg-copy-streams'
 import type { Db } from './sql.ts'
 
 /**
- * Rows in the binary format of Postgres's COPY: each row is the number of its fields, each field its length and its
- * bytes.
+ * Rows in the binary format of Postgres's COPY: each row starts with its number of fields, each
+ * field with its length in bytes.
  *
- * Gains: rows are written into one buffer, which is reused, without an object or a text for each field. With such objects
- * the garbage collector took more time than all parsing, and with `insert ... select from unnest` of texts ingest
- * reached 0.09 of a plain COPY; binary rows, sums before the write and larger batches together doubled that. The `ingest
- * by COPY` row of `npm run bench` shows it. Plain version: `insert` with parameters, whose result
- * test/core/lib/copy.test.ts expects.
+ * Gains: rows are written into one reused buffer, without an object or a string per field. With
+ * such objects the garbage collector took more time than all parsing, and `insert ... select from
+ * unnest` of texts reached 0.09 of the speed of a plain COPY. Binary rows, sums before the write
+ * and larger batches together doubled that: see the `ingest by COPY` row of `npm run bench`. Plain
+ * version: `insert` with parameters, whose result test/core/lib/copy.test.ts expects.
  */
 export interface RowBuffer {
-  /** The number of bytes that are written. */
+  /** Number of bytes written. */
   readonly end: () => number
   readonly row: (fields: number) => void
   readonly none: () => void
@@ -32,19 +32,19 @@ export interface RowBuffer {
   readonly bytes: (value: Uint8Array) => void
   /** Bytes from hexadecimal text; dashes are skipped, so that it takes the text of a UUID. */
   readonly hex: (value: string) => void
-  /** An array of one dimension; `write` writes each of its elements, which are of this type. */
+  /** A one-dimensional array. `write` writes each element, which must be of this type. */
   readonly array: <T>(type: ArrayElement, values: readonly T[], write: (value: T) => void) => void
-  /** Bytes of `source` that are encoded already. */
+  /** Bytes of `source` that are already encoded. */
   readonly copy: (source: Buffer, from: number, to: number) => void
   /** A view of the bytes from `from` to `to`; valid until the next write. */
   readonly slice: (from: number, to: number) => Buffer
-  /** All of its memory, to be transferred to another thread. The buffer cannot be used afterwards. */
+  /** The buffer's memory, for a transfer to another thread. The buffer is unusable afterwards. */
   readonly memory: () => ArrayBuffer
-  /** Empties the buffer, and frees its memory when that is larger than `keepBytes`. */
+  /** Empties the buffer, and frees its memory if that is larger than `keepBytes`. */
   readonly clear: () => void
 }
 
-/** The object identifiers of types that arrays are made of. */
+/** Postgres object identifiers of the supported element types. */
 const elementTypes = {
   bytea: 17,
   int8: 20,
@@ -57,14 +57,14 @@ export type ArrayElement = keyof typeof elementTypes
 
 const firstBytes = 1024 * 1024
 const keepBytes = 24 * 1024 * 1024
-// Postgres counts from the year 2000.
+// Postgres counts timestamps from the year 2000.
 const epochMicros = 946_684_800_000_000
 const highWord = 2 ** 32
-/** Up to these lengths a loop over characters or bytes is faster than a call of Buffer's own function. */
+/** Up to these lengths a loop over characters or bytes is faster than Buffer's own functions. */
 const shortText = 48
 const shortCopy = 80
 
-/** A buffer that starts with `memory` and grows as needed. */
+/** Returns a buffer that starts with `memory` and grows as needed. */
 export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes)): RowBuffer {
   let buffer = Buffer.from(memory)
   let at = 0
@@ -76,7 +76,7 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
     buffer = larger
   }
 
-  /** As `writeInt32BE`, without its checks of value and offset. */
+  /** Like `writeInt32BE`, without its checks of value and offset. */
   function word(value: number, place: number): void {
     buffer[place] = value >>> 24
     buffer[place + 1] = value >>> 16
@@ -209,13 +209,15 @@ function writeAscii(buffer: Buffer, at: number, value: string): boolean {
 }
 
 const dash = 45
-/** The value of each hexadecimal digit by its character code; -1 for other characters. */
+/** The value of each hexadecimal digit, indexed by character code; -1 for other characters. */
 const nibbles = Int8Array.from({ length: 128 }, (_, code) => {
   const digit = String.fromCharCode(code).toLowerCase()
   return '0123456789abcdef'.indexOf(digit)
 })
 
-/** Writes the bytes of hexadecimal text without its dashes. Returns where they end. */
+/**
+ * Writes the bytes of hexadecimal text and skips dashes. Returns the offset after the last byte.
+ */
 function writeHex(buffer: Buffer, at: number, value: string): number {
   let end = at
   for (let i = 0; i < value.length; i += 2) {
@@ -231,8 +233,9 @@ const minus = 0x4000
 const zero = 48
 
 /**
- * The format of `numeric`: how many digits of base 10,000, the weight of the first, the sign, the scale, the digits
- * without leading or trailing zeros. Returns the bytes written.
+ * Writes a decimal in the format of `numeric`: the number of base-10,000 digits, the weight of the
+ * first digit, the sign, the scale, and the digits without leading or trailing zeros. Returns the
+ * number of bytes written.
  */
 function writeNumeric(buffer: Buffer, at: number, value: string): number {
   const start = value.charCodeAt(0) === 45 ? 1 : 0
@@ -266,7 +269,7 @@ function writeNumeric(buffer: Buffer, at: number, value: string): number {
   return 8 + significant * 2
 }
 
-/** As `writeInt16BE`, without its checks of value and offset. */
+/** Like `writeInt16BE`, without its checks of value and offset. */
 function short(buffer: Buffer, at: number, value: number): void {
   buffer[at] = value >> 8
   buffer[at + 1] = value
@@ -283,8 +286,9 @@ const trailer = Buffer.from([0xff, 0xff])
 const chunkBytes = 256 * 1024
 
 /**
- * Runs `copy <target> from stdin`, on a connection that is inside a transaction; `target` is a table with its columns.
- * Rejects with the error of Postgres when it refuses the rows; the transaction is then aborted.
+ * Runs `copy <target> from stdin` on a connection that is inside a transaction. `target` is a table
+ * with its columns. Rejects with the Postgres error if the rows are refused; the transaction is
+ * then aborted.
  */
 export async function copyRows(db: Db, target: string, rows: Buffer): Promise<void> {
   const stream = db.query(copyFrom(`copy ${target} from stdin (format binary)`))
@@ -310,9 +314,10 @@ function* chunks(rows: Buffer): Generator<Buffer> {
 /**
  * Array parameters in Postgres's binary format: the driver sends a buffer as binary.
  *
- * Gains: Postgres takes 0.7 us to parse a UUID in a text array, and a row of an account, its credit, its hour and its
- * session has 13 of them beside 30 numbers and 7 instants; the `ingest, each ticket of another user` row of
- * `npm run bench` shows it. Plain version: an array as the parameter, which test/core/lib/copy.test.ts holds these against.
+ * Gains: Postgres takes 0.7 us to parse a UUID in a text array, and the rows of an account, its
+ * credit, its hour and its session have 13 UUIDs, 30 numbers and 7 instants. See the `ingest, each
+ * ticket of another user` row of `npm run bench`. Plain version: an array as the parameter;
+ * test/core/lib/copy.test.ts compares the two.
  */
 export const uuids = (values: readonly string[]): Buffer =>
   binaryArray('uuid', values, (rows, value) => rows.hex(value))
@@ -349,8 +354,9 @@ function binaryArray<T extends NonNullable<unknown>>(
 /**
  * Array parameters in Postgres's text format ('{...}').
  *
- * Gains: the driver quotes each element, which took 5 of 30 microseconds an event in the `ingest by COPY` row of
- * `npm run bench`; most columns need no quotes. Plain version: an array as the parameter.
+ * Gains: the driver quotes each element, which took 5 of 30 microseconds per event in the `ingest
+ * by COPY` row of `npm run bench`, and most columns need no quotes. Plain version: an array as the
+ * parameter.
  */
 const special = /["\\]/
 const everySpecial = /["\\]/g
@@ -364,12 +370,12 @@ export function textArray(values: readonly string[]): string {
   return `{"${safe.join('","')}"}`
 }
 
-/** An array of numbers, ids, instants or booleans, none of which needs quotes; null stays null. */
+/** An array of numbers, ids, instants or booleans, which need no quotes. Null stays null. */
 export const plainArray = (
   values: readonly (string | number | bigint | boolean | null)[],
 ): string => `{${values.map((value) => value ?? 'NULL').join(',')}}`
 
-/** An array of UUIDs, each as 16 latin1 characters, in Postgres's binary format: the driver sends a buffer as binary. */
+/** An array of UUIDs, each given as 16 latin1 characters, in Postgres's binary format. */
 export function uuidArray(values: readonly string[]): Buffer {
   const array = Buffer.allocUnsafe(20 + values.length * 20)
   let at = [1, 0, elementTypes.uuid, values.length, 1].reduce(

@@ -21,7 +21,10 @@ function toBase62(value: bigint, digits: number): string {
 
 const checksumOf = (text: string): string => toBase62(BigInt(crc32(text)), checksumDigits)
 
-/** `prefix` + 256 random bits in base62 + a 6-character CRC32 checksum of all before it (decision 7). */
+/**
+ * Returns `prefix` + 256 random bits in base62 + a 6-character CRC32 checksum of the preceding
+ * characters (decision 7).
+ */
 export function newSecret(prefix: string): string {
   const body = prefix + toBase62(BigInt(`0x${randomBytes(32).toString('hex')}`), secretDigits)
   return body + checksumOf(body)
@@ -29,25 +32,31 @@ export function newSecret(prefix: string): string {
 
 const secretBody = /^[0-9A-Za-z]{49}$/
 
-/** True when `text` is `prefix` + secret + the right checksum, so that a mistyped secret is refused without a look-up. */
+/**
+ * Whether `text` is `prefix` + secret + a correct checksum, so that a mistyped secret is rejected
+ * without a look-up.
+ */
 export function isSecret(text: string, prefix: string): boolean {
   if (!text.startsWith(prefix) || !secretBody.test(text.slice(prefix.length))) return false
   return checksumOf(text.slice(0, -checksumDigits)) === text.slice(-checksumDigits)
 }
 
-/** Compares in constant time, whatever the lengths. */
+/** Compares in constant time, for any lengths. */
 export function equalSecrets(a: string, b: string): boolean {
   return timingSafeEqual(hash('sha256', a, 'buffer'), hash('sha256', b, 'buffer'))
 }
 
-/** SHA-256 in base64url: caches use it as the key, in place of the credential. */
+/** SHA-256 in base64url. Caches use it as the key instead of the credential. */
 export const fingerprint = (text: string): string => hash('sha256', text, 'base64url')
 
-/** The stored form of a secret: HMAC-SHA-256 under a pepper of the deployment. */
+/** The stored form of a secret: HMAC-SHA-256 keyed with a pepper of the deployment. */
 export const pepperedHash = (secret: string, pepper: Buffer | KeyObject): Buffer =>
   createHmac('sha256', pepper).update(secret).digest()
 
-/** Encrypts with AES-256-GCM, bound to `context`, so that one sealed value cannot replace another. */
+/**
+ * Encrypts with AES-256-GCM. The result is bound to `context`, so that one sealed value cannot
+ * replace another.
+ */
 export function seal(plain: Buffer, key: Buffer, context: string): Buffer {
   const nonce = randomBytes(12)
   const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(context))
@@ -55,7 +64,9 @@ export function seal(plain: Buffer, key: Buffer, context: string): Buffer {
   return Buffer.concat([nonce, cipher.getAuthTag(), sealed])
 }
 
-/** Decrypts what `seal` returned. Throws when the key or the context differs, or a byte was changed. */
+/**
+ * Decrypts the result of `seal`. Throws if the key or the context differs, or a byte was changed.
+ */
 export function unseal(sealed: Buffer, key: Buffer, context: string): Buffer {
   const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(0, 12)).setAAD(
     Buffer.from(context),

@@ -1,9 +1,10 @@
 /**
  * Sums of decimals in plain notation, exact to 30 places.
  *
- * Gains: nearly all decimals are small and have at most nine places; those are added as whole billionths in a double, far
- * below 2^53, without a bigint for each (`ingest by COPY` in `npm run bench`). Plain version: a bigint of 30 places,
- * which test/core/metering/ingest/sums.unit.test.ts holds the sums against.
+ * Gains: nearly all decimals are small and have at most nine places. Those are added as whole
+ * billionths in a double, far below 2^53, without a bigint each (`ingest by COPY` in `npm run
+ * bench`). Plain version: a bigint of 30 places; test/core/metering/ingest/sums.unit.test.ts
+ * compares the two.
  */
 export interface DecimalSum {
   billionths: number
@@ -24,7 +25,7 @@ export function addDecimal(sum: DecimalSum, text: string): void {
   else addBillionths(sum, billionths)
 }
 
-/** A decimal as whole billionths; NaN when it is too large or has too many places. */
+/** A decimal as whole billionths; NaN if it is too large or has too many places. */
 export function quickBillionths(text: string): number {
   const point = text.indexOf('.')
   const whole = point < 0 ? text.length : point
@@ -32,10 +33,10 @@ export function quickBillionths(text: string): number {
   return whole > quickWhole || fraction > quickPlaces ? NaN : Math.round(Number(text) * 1e9)
 }
 
-/** The number of digits that a double always holds. */
+/** Number of digits that a double always holds exactly. */
 const quickDigits = 15
 
-/** An integer as a number; NaN when a double may not hold it. */
+/** An integer as a number; NaN if a double may not hold it exactly. */
 export const quickInteger = (text: string): number =>
   text.length <= quickDigits ? Number(text) : NaN
 
@@ -45,7 +46,7 @@ export function addDecimals(sum: DecimalSum, { billionths, rest }: DecimalSum): 
   sum.rest += rest
 }
 
-/** Both the sum and the amount that is added stay below 2^52, so that their sum is exact. */
+/** Both the sum and the added amount stay below 2^52, so that the addition is exact. */
 export function addBillionths(sum: DecimalSum, billionths: number): void {
   sum.billionths += billionths
   if (Math.abs(sum.billionths) < spill) return

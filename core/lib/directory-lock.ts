@@ -1,13 +1,15 @@
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
-/** Directories that this process has locked. Its own pid in a lock file does not prove that: pids are reused. */
+/**
+ * Directories that this process has locked. Its own pid in a lock file does not prove the lock,
+ * because pids are reused.
+ */
 const held = new Set<string>()
 
 /**
- * Claims `directory` for this process until the returned function is called or the process ends.
- * Throws an error that names the pid, and the setting of the directory, when another living process
- * holds it.
+ * Claims `directory` for this process until the returned function is called or the process ends. If
+ * another living process holds it, throws an error with the pid and the directory's setting.
  */
 export async function lockDirectory(
   directory: string,
@@ -35,7 +37,7 @@ async function claim(file: string, inUse: (pid: number) => Error): Promise<void>
   await writeFile(own, `${process.pid} ${await startedAt(process.pid)}\n`)
   try {
     for (let attempt = 0; attempt < 5; attempt++) {
-      // link() is atomic, and succeeds in one process only.
+      // link() is atomic and succeeds in only one process.
       if (await link(own, file).then(() => true, ignoring('EEXIST'))) return
       const content = await readFile(file, 'utf8').catch(() => '')
       const holder = await livingHolder(content)
@@ -49,8 +51,8 @@ async function claim(file: string, inUse: (pid: number) => Error): Promise<void>
 }
 
 /**
- * Moves the stale file away before it removes it. When two processes saw the stale file, the second may move the new lock
- * of the first, and puts that back.
+ * Renames the stale file before removing it. If two processes saw the same stale file, the second
+ * may rename the first one's new lock; it then restores that lock.
  */
 async function removeStale(file: string, stale: string): Promise<void> {
   const aside = `${file}.stale.${process.pid}`
@@ -77,10 +79,12 @@ function alive(pid: number): boolean {
   }
 }
 
-/** When a process started, in the kernel's ticks since boot (proc(5), field 22); '-' without /proc. */
+/**
+ * The start time of a process, in kernel ticks since boot (proc(5), field 22); '-' without /proc.
+ */
 async function startedAt(pid: number): Promise<string> {
   const line = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
-  // The command's name is in parentheses, and may contain spaces and parentheses.
+  // The command name is in parentheses, and may itself contain spaces and parentheses.
   return line.slice(line.lastIndexOf(')') + 2).split(' ')[19] ?? '-'
 }
 

@@ -1,8 +1,8 @@
 import { withoutFinalSlashes } from './text/urls.ts'
 
 /**
- * Reads settings. Each is declared once with its meaning, so that the parser, `tollgate config` and the README agree.
- * All problems are reported together.
+ * The environment from which settings are read. Each setting is declared once with its meaning, so
+ * that the parser, `tollgate config` and the README agree. All problems are reported together.
  */
 export type Env = Readonly<Record<string, string | undefined>>
 
@@ -21,20 +21,20 @@ interface Spec {
 }
 
 /**
- * Reads settings, and records each setting, each problem and each warning. `isEmbedded` says that all processes run in
- * this one, with secrets that it made for itself (decision 3).
+ * Reads settings, and records each setting, problem and warning. `isEmbedded` is true if all
+ * processes run in this one, with generated secrets (decision 3).
  */
 export function createEnvReader(env: Env, { isEmbedded = false } = {}) {
   const settings: Setting[] = []
   const problems: string[] = []
   const warnings: string[] = []
 
-  // Several readers of one process declare the same setting; each problem is reported once.
+  // Several readers of one process declare the same setting, so report each problem once.
   function problem(line: string): void {
     if (!problems.includes(line)) problems.push(line)
   }
 
-  /** Records what works and should not stay as it is. */
+  /** Records a setting that works but should be changed. */
   function warning(line: string): void {
     if (!warnings.includes(line)) warnings.push(line)
   }

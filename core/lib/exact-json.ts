@@ -1,6 +1,7 @@
 /**
- * Reads one JSON text exactly (RFC 8259). Numbers stay text, because JSON.parse turns a uint64 or a fraction into a float.
- * The caller decides about a repeated member. Nesting is bounded.
+ * An exact reader for one JSON text (RFC 8259). Numbers stay text, because JSON.parse turns a
+ * uint64 or a fraction into a float. The caller decides about a repeated member. Nesting is
+ * bounded.
  */
 export type Json = string | boolean | null | JsonNumber | readonly Json[] | JsonObject
 export interface JsonNumber {
@@ -21,16 +22,17 @@ export const isNumber = (value: JsonValue | undefined): value is JsonNumber =>
   typeof value === 'object' && value !== null && 'literal' in value
 
 export type JsonFault = 'not_json' | 'too_deep' | 'duplicate_member'
-/** The value, or what is wrong and at which character. */
+/** The value, or the fault and its character offset. */
 export type JsonReading =
   { readonly value: Json } | { readonly fault: JsonFault; readonly at: number }
 
 export interface JsonRules {
-  /** The deepest nesting of objects and arrays; 32 by default. */
+  /** Maximum nesting of objects and arrays. Default is 32. */
   readonly maxDepth?: number
   /**
-   * Stores a member in the object that is being read; returns false to refuse the text (`duplicate_member`). By default
-   * a repeated member is refused. A reader that keeps repetitions stores the values of each name as an array.
+   * Stores a member in the object being read. Returns false to reject the text
+   * (`duplicate_member`). By default a repeated member is rejected. A reader that keeps repetitions
+   * stores the values of each name as an array.
    */
   readonly addMember?: (members: Map<string, Json>, name: string, value: Json) => boolean
 }
@@ -44,11 +46,14 @@ function addNewMember(members: Map<string, Json>, name: string, value: Json): bo
 interface Cursor extends Required<JsonRules> {
   readonly text: string
   at: number
-  /** True when the text has no escape and no control character, so that strings need no check of their own. */
+  /**
+   * Whether the text has no escape and no control character, so that strings need no check of their
+   * own.
+   */
   readonly plain: boolean
 }
 
-// Thrown by the reader functions, and caught in readExactJson only.
+// Thrown by the reader functions, and caught only in readExactJson.
 interface Fault {
   readonly fault: JsonFault
   readonly at: number
@@ -62,7 +67,7 @@ function fail(cursor: Cursor, fault: JsonFault = 'not_json'): never {
 const isFault = (thrown: unknown): thrown is Fault =>
   typeof thrown === 'object' && thrown !== null && 'fault' in thrown
 
-// Control characters and the backslash, in one character class because that is the fastest search.
+// Control characters and the backslash. One character class is the fastest search.
 const unusual = /[^ -[\]-~\u00a0-\uffff]/
 
 /** Reads the whole text as one value. A lone surrogate escape stays in its string. Never throws. */

@@ -20,8 +20,8 @@ import { type ClientTls, tlsAdvice } from './core-link/tls.ts'
 import type { Log } from './log.ts'
 
 /**
- * How grpc-js reaches core: in plain text, or by TLS with the files as they are at each connection. Throws one clear line
- * for a file that cannot be read.
+ * grpc-js credentials and options for calls to core: plain text, or TLS with the current files at
+ * each connection. Throws a one-line error for a file that cannot be read.
  */
 export function channelTo(
   tls: ClientTls | undefined,
@@ -38,7 +38,8 @@ export function channelTo(
       log?.error({ err: error }, 'the new certificates for core cannot be used; the old ones stay')
   })
   const identity = files.cert === undefined ? null : provider
-  // grpc-js calls this experimental: test/core/rpc/tls.test.ts shows when a new version changes it.
+  // grpc-js marks this as experimental; test/core/rpc/tls.test.ts fails if a new version changes
+  // it.
   const credentials = experimental.createCertificateProviderChannelCredentials(provider, identity)
   return {
     credentials,
@@ -65,8 +66,9 @@ export interface CallOptions {
 }
 
 /**
- * Makes a function that calls a generated client's method, always with a deadline. It rejects with the DomainError that
- * core threw, or with UNAVAILABLE when the connection is broken or slow.
+ * Returns a function that calls a unary method of a generated client, always with a deadline. It
+ * rejects with the DomainError that core threw, or with UNAVAILABLE if the connection is broken or
+ * slow.
  *
  *     const call = unary(client.getAccess.bind(client))
  *     await call({ clientId, externalUserId }, { deadlineMs: 1000 })
@@ -94,7 +96,10 @@ type Streaming<Request, Response> = (
   options: { deadline: number },
 ) => ClientReadableStream<Response>
 
-/** Calls a generated client's server-streaming method. Yields the messages, and reads no faster than its caller. */
+/**
+ * Calls a server-streaming method of a generated client. Yields the messages, and reads no faster
+ * than its caller.
+ */
 export function streaming<Request, Response>(method: Streaming<Request, Response>) {
   return async function* messages(
     request: Request,
@@ -125,7 +130,9 @@ const lost = new Set<number>([
 
 const coreAway = 'core does not answer'
 
-/** Rebuilds the DomainError from the trailer. Without one the call did not reach a handler. */
+/**
+ * Rebuilds the DomainError from the trailer. Without a trailer, the call did not reach a handler.
+ */
 export function fromServiceError(error: ServiceError): DomainError {
   const reason = error.metadata?.get(reasonTrailer)[0]
   if (isReason(reason)) {

@@ -5,11 +5,17 @@ import { boundConnections } from './network/connections.ts'
 export interface Listening {
   readonly port: number
   readonly url: string
-  /** Stops accepting, lets running requests finish until `graceMs`, then closes the remaining connections. */
+  /**
+   * Stops accepting connections, lets running requests finish within `graceMs`, then closes the
+   * remaining connections.
+   */
   stop(graceMs: number): Promise<void>
 }
 
-/** Starts `server` on `host:port` (0 picks a free one). Rejects with one line that names the setting of a taken port. */
+/**
+ * Starts `server` on `host:port` (0 selects a free port). Rejects with a one-line error that names
+ * the setting of an occupied port.
+ */
 export async function listen(
   server: Server,
   at: { host: string; port: number; setting: string },
@@ -28,7 +34,7 @@ export async function listen(
   }
 }
 
-/** The error of a listener that does not start, in one line for the operator. */
+/** A one-line error for the operator when a listener cannot start. */
 export function listenError(
   error: NodeJS.ErrnoException,
   at: { host: string; port: number; setting: string },
@@ -55,7 +61,7 @@ async function stopServer(server: Server, graceMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   server.close(() => resolve())
   server.closeIdleConnections()
-  // Otherwise a connection whose last request was just answered stays open for another one.
+  // Otherwise a connection whose last request was just answered stays open for another request.
   const sweep = setInterval(() => server.closeIdleConnections(), 20)
   const timer = setTimeout(() => server.closeAllConnections(), graceMs)
   await promise
@@ -64,19 +70,22 @@ async function stopServer(server: Server, graceMs: number): Promise<void> {
 }
 
 /**
- * How a part of a process is: it answers; it does not, and the process does without it for now, or does less; it does
- * not, and the process cannot do its work.
+ * State of a part of a process. `degraded`: the process works without the part, or does less.
+ * `unavailable`: the process cannot do its work.
  */
 export type PartState = 'ok' | 'degraded' | 'unavailable'
 
-/** The state of each part, by its name. */
+/** The state of each part by name. */
 export type Parts = Readonly<Record<string, PartState>>
 
 export type Readiness = () => Promise<Parts>
 
 const states: readonly PartState[] = ['ok', 'degraded', 'unavailable']
 
-/** The parts of processes that run as one. A name that several have gets the worse state. */
+/**
+ * Merges the parts of processes that run as one. If several have a part of the same name, the worst
+ * state wins.
+ */
 export function mergeParts(all: readonly Parts[]): Parts {
   const merged = new Map<string, PartState>()
   for (const [name, state] of all.flatMap((parts) => Object.entries(parts))) {
@@ -86,7 +95,10 @@ export function mergeParts(all: readonly Parts[]): Parts {
   return Object.fromEntries(merged)
 }
 
-/** The states of parts that answer or not; without the `essential` ones the process cannot do its work. */
+/**
+ * States of parts that either answer or do not. The process cannot work without the `essential`
+ * parts.
+ */
 export const partStates = (
   answers: Readonly<Record<string, boolean>>,
   essential: readonly string[],
@@ -98,13 +110,16 @@ export const partStates = (
     ]),
   )
 
-/** A state that another process sent; one that this version does not know is `degraded`. */
+/** Reads a state that another process sent. A state unknown to this version becomes `degraded`. */
 export const partStateOf = (text: string): PartState =>
   order.find((state) => state === text) ?? 'degraded'
 
 const order: readonly PartState[] = ['unavailable', 'degraded', 'ok']
 
-/** The answer of /readyz: the worst state of all parts, and each of them. 503 only where the process cannot do its work. */
+/**
+ * The response of /readyz: the worst state of all parts, and each part. Status 503 only if the
+ * process cannot do its work.
+ */
 export function readinessAnswer(parts: Parts): { readonly code: number; readonly text: string } {
   const states = Object.values(parts)
   const status = order.find((state) => states.includes(state)) ?? 'ok'
@@ -116,7 +131,7 @@ export function readinessAnswer(parts: Parts): { readonly code: number; readonly
 
 const maxAdminConnections = 200
 
-/** The admin listener of each process: /metrics, /healthz (alive), /readyz (it can do its work). */
+/** The admin listener of each process: /metrics, /healthz (alive), /readyz (able to work). */
 export function createAdminServer({
   metrics,
   ready,
@@ -147,7 +162,8 @@ export function createAdminServer({
   return server
 }
 
-// Three registries of one process share a page, on which a metric has one HELP, one TYPE and all samples together.
+// Three registries of one process share a page. A metric must have one HELP, one TYPE and all its
+// samples together.
 function mergeExpositions(texts: readonly string[]): string {
   const families = new Map<string, string[]>()
   for (const block of texts.join('\n').split(/\n(?=# HELP )/)) {
@@ -165,9 +181,9 @@ export interface BasicPair {
 }
 
 /**
- * The id and secret of a Basic value, split at the first colon (RFC 7617) and form-decoded (RFC 6749 section 2.3.1). Some
- * clients do not encode them, so that both readings are returned where they differ, the raw one first. Empty when the text
- * holds no pair.
+ * The id and secret in a Basic value, split at the first colon (RFC 7617) and form-decoded (RFC
+ * 6749 section 2.3.1). Some clients do not encode them, so if the raw and the decoded pair differ,
+ * both are returned, the raw one first. Returns an empty list if the text holds no pair.
  */
 export function basicPairs(text: string): BasicPair[] {
   const colon = text.indexOf(':')

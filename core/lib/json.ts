@@ -1,10 +1,10 @@
-/** An object as JSON.parse returns it. Where no digit may be lost, use exact-json.ts. */
+/** An object as JSON.parse returns it. Use exact-json.ts if no digit may be lost. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** The value that `text` holds; undefined when it is not JSON. Never throws. */
+/** The value of the JSON `text`; undefined if it is not JSON. Never throws. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -13,11 +13,11 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** As `parseJson`, and null for what is no object. */
+/** Like `parseJson`; null if the value is not an object. */
 export function parseObject(text: string): JsonObject | null {
   const value = parseJson(text)
   return isObject(value) ? value : null
 }
 
-/** `value` when it is a string, otherwise "". */
+/** `value` if it is a string, otherwise "". */
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : '')

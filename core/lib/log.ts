@@ -19,13 +19,13 @@ const censoredDepth = 3
 export interface LogOptions {
   readonly level: string
   readonly name: string
-  /** File path; standard output when absent. */
+  /** File path; standard output if absent. */
   readonly file?: string | undefined
 }
 
 /**
- * Structured logs, object first: `log.info({ appId, userId }, 'credit created')`. Members with the name of a credential are
- * redacted; callers do not log credentials in the first place.
+ * Structured logs, object first: `log.info({ appId, userId }, 'credit created')`. Members named
+ * like a credential are redacted, but callers must not log credentials in the first place.
  */
 export function createLog({ level, name, file }: LogOptions, stream?: DestinationStream): Log {
   const options = {
@@ -40,16 +40,19 @@ export function createLog({ level, name, file }: LogOptions, stream?: Destinatio
 
 type Fields = Record<string, unknown>
 
-// A thrown value that is no Error is logged as it is.
+// A thrown value that is not an Error is logged unchanged.
 function fieldsOf(error: unknown): unknown {
   if (!(error instanceof Error)) return error
   const { stack, ...fields } = pino.stdSerializers.err(error)
-  // Another process that does not answer is no fault of the code: its message, with the causes, is enough.
+  // An unavailable process is not a bug here, so the message with its causes is enough.
   const isOutage = error instanceof DomainError && error.reason === 'UNAVAILABLE'
   return censored(isOutage ? fields : { ...fields, stack }, censoredDepth)
 }
 
-/** The same fields with the values of secret names redacted. Copies only objects that hold such a name. */
+/**
+ * Returns the fields with the values of secret names redacted. Copies only objects that hold such a
+ * name.
+ */
 function censored(fields: Fields, depth: number): Fields {
   let copy: Fields | null = null
   for (const name in fields) {
@@ -66,13 +69,13 @@ function censored(fields: Fields, depth: number): Fields {
   return copy ?? fields
 }
 
-// The serializer of errors turns them into fields.
+// Errors are excluded, because their serializer turns them into fields.
 const isRecord = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Error)
 
 /**
- * Writes all lines of one turn of the event loop together: otherwise a busy process makes a system call for every line.
- * Writes what is left when the process exits.
+ * Buffers the lines of one turn of the event loop and writes them together. Otherwise a busy
+ * process makes a system call per line. Writes the remaining lines when the process exits.
  */
 function createLineBuffer(dest: string | number): DestinationStream & { flushSync(): void } {
   const file = pino.destination({ dest, sync: false, mkdir: true })
@@ -83,7 +86,8 @@ function createLineBuffer(dest: string | number): DestinationStream & { flushSyn
     return text
   }
   const flush = (): void => void (lines !== '' && file.write(drain()))
-  // Writes through another, synchronous destination: the asynchronous one may write after the process has gone.
+  // Use a synchronous destination, because the asynchronous one may write after the process has
+  // exited.
   const flushSync = (): void => {
     file.flushSync()
     if (lines !== '') pino.destination({ dest, sync: true }).write(drain())
@@ -100,7 +104,10 @@ function createLineBuffer(dest: string | number): DestinationStream & { flushSyn
 
 export const silentLog = (): Log => pino({ level: 'silent' })
 
-/** Returns true for the first use of a key, and again once `pauseMs` have passed since the last true. At most 1,000 keys. */
+/**
+ * Returns true for the first use of a key, and again when `pauseMs` have passed since the last
+ * true. Holds at most 1,000 keys.
+ */
 export function createThrottle(now: Now, pauseMs: number): (key: string) => boolean {
   const last = new Map<string, number>()
 

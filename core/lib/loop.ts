@@ -4,21 +4,24 @@ import type { Log } from './log.ts'
 export interface Loop {
   /** Starts the next round now instead of later. */
   wake(): void
-  /** Resolves when the running round has ended; no other one starts. */
+  /** Resolves when the running round has ended. No other round starts. */
   stop(): Promise<void>
 }
 
 export interface LoopOptions {
   readonly name: string
   readonly log: Log
-  /** Pause between two rounds in milliseconds, varied by a tenth so that replicas do not run in step. */
+  /**
+   * Pause between two rounds in milliseconds, varied by up to 10% so that replicas do not run in
+   * step.
+   */
   readonly pauseMs: number
-  /** True when the caller has run the first round itself. */
+  /** True if the caller has already run the first round. */
   readonly delayed?: boolean
   readonly round: (signal: AbortSignal) => Promise<unknown>
 }
 
-/** Repeats `round` until stopped. A round that fails is logged, and the next one follows as usual. */
+/** Repeats `round` until stopped. A failed round is logged, and the next one follows as usual. */
 export function startLoop({ name, log, pauseMs, delayed, round }: LoopOptions): Loop {
   const stopping = new AbortController()
   let awake = new AbortController()
@@ -58,9 +61,9 @@ export interface Backoff {
 }
 
 /**
- * The pause before the next attempt, in milliseconds, after `failures` failures in a row (1 or more).
- * It doubles from `firstMs` to `lastMs`, less a random part of up to half, so that clients that
- * failed together do not retry together.
+ * The pause in milliseconds before the next attempt, after `failures` failures in a row (1 or
+ * more). It doubles from `firstMs` to `lastMs`, less a random part of up to half, so that clients
+ * that failed together do not retry together.
  */
 export function backoffMs(failures: number, { firstMs, lastMs }: Backoff): number {
   const doubled = firstMs * 2 ** Math.min(Math.max(failures, 1) - 1, 30)

@@ -1,4 +1,4 @@
-/** The value of `key`. Makes and stores it when there is none. */
+/** Returns the value of `key`. Creates and stores it if it is missing. */
 export function getOrInsert<Key, Value>(map: Map<Key, Value>, key: Key, make: () => Value): Value {
   const existing = map.get(key)
   if (existing !== undefined) return existing

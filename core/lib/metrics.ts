@@ -2,7 +2,7 @@ import { Registry, collectDefaultMetrics } from 'prom-client'
 
 export type Metrics = Registry
 
-/** One registry for each process; base units, route templates, no ids in labels. */
+/** One registry per process: base units, route templates, no ids in labels. */
 export function createMetrics(process: string): Metrics {
   const registry = new Registry()
   registry.setDefaultLabels({ process })

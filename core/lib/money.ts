@@ -1,13 +1,13 @@
 /**
- * Money is `bigint` with its unit in the type. Inside: wei, and atto-dollars (10^-18 USD, the same 18 decimals
- * as wei). Micros (10^-6 USD) exist only at the edges; each displayed figure is rounded once, consumption up,
- * balances down (decision 30).
+ * Money is a `bigint` with its unit in the type. Internal units are wei and atto-dollars (10^-18
+ * USD, with the same 18 decimals as wei). Micros (10^-6 USD) exist only at the edges. Each
+ * displayed figure is rounded once: consumption up, balances down (decision 30).
  */
 declare const unit: unique symbol
 export type Wei = bigint & { readonly [unit]: 'wei' }
 export type UsdAttos = bigint & { readonly [unit]: 'usd-attos' }
 export type UsdMicros = bigint & { readonly [unit]: 'usd-micros' }
-/** Atto-dollars for one ETH. */
+/** Atto-dollars per ETH. */
 export type EthRate = bigint & { readonly [unit]: 'usd-attos-per-eth' }
 
 const attosPerMicro = 1_000_000_000_000n
@@ -32,17 +32,17 @@ export function divCeil(dividend: bigint, divisor: bigint): bigint {
 
 export const microsToAttos = (micros: UsdMicros): UsdAttos => usdAttos(micros * attosPerMicro)
 
-/** For consumption: a fraction of a micro counts as a whole one. */
+/** For consumption: a fraction of a micro counts as a whole micro. */
 export const microsUp = (attos: UsdAttos): UsdMicros => usdMicros(divCeil(attos, attosPerMicro))
 
 /** For balances: a fraction of a micro does not count. */
 export const microsDown = (attos: UsdAttos): UsdMicros => usdMicros(divFloor(attos, attosPerMicro))
 
-/** What `fee` costs at `rate`, in whole atto-dollars; a fraction of one does not count (decision 47). */
+/** The price of `fee` at `rate` in whole atto-dollars, rounded down (decision 47). */
 export const priceOf = (fee: Wei, rate: EthRate): UsdAttos =>
   usdAttos(divFloor(fee * rate, weiPerEth))
 
-/** The most that `fee` can cost at `rate`: a bound is never below the price. */
+/** The maximum price of `fee` at `rate`, rounded up so that it is never below the price. */
 export const priceBound = (fee: Wei, rate: EthRate): UsdAttos =>
   usdAttos(divCeil(fee * rate, weiPerEth))
 
@@ -50,39 +50,51 @@ export const priceBound = (fee: Wei, rate: EthRate): UsdAttos =>
 export const networkRatio = 10n ** 18n
 const ratioScale = weiPerEth * networkRatio
 
-/** What `fee` sells for at `ratio` (scaled by 10^18) of its price at `rate`: rounded down once, from the exact product. */
+/**
+ * The retail price of `fee`: `ratio` (scaled by 10^18) times its price at `rate`, rounded down once
+ * from the exact product.
+ */
 export const retailOf = (fee: Wei, rate: EthRate, ratio: bigint): UsdAttos =>
   ratio === networkRatio ? priceOf(fee, rate) : usdAttos(divFloor(fee * rate * ratio, ratioScale))
 
-/** The most that `fee` can sell for. */
+/** The maximum retail price of `fee`. */
 export const retailBound = (fee: Wei, rate: EthRate, ratio: bigint): UsdAttos =>
   ratio === networkRatio ? priceBound(fee, rate) : usdAttos(divCeil(fee * rate * ratio, ratioScale))
 
-/** A canonical non-negative decimal integer, at most 30 digits: no sign, no leading zero, no blank. */
+/**
+ * Parses a canonical non-negative decimal integer of at most 30 digits: no sign, leading zero or
+ * blank.
+ */
 export function parseInteger(text: string): bigint | null {
   return /^(0|[1-9][0-9]{0,29})$/.test(text) ? BigInt(text) : null
 }
 
-/** A non-negative decimal with at most 18 places ("3012.5"), as an integer scaled by 10^18. */
+/**
+ * Parses a non-negative decimal with at most 18 places ("3012.5") to an integer scaled by 10^18.
+ */
 export function parseDecimal18(text: string): bigint | null {
   const match = /^(0|[1-9][0-9]{0,17})(?:\.([0-9]{1,18}))?$/.exec(text)
   if (!match) return null
   return BigInt(match[1] + (match[2] ?? '').padEnd(18, '0'))
 }
 
-/** The exact decimal text of an integer scaled by 10^18: no exponent, no trailing zero, "0" for zero. */
+/**
+ * The exact decimal text of an integer scaled by 10^18: no exponent, no trailing zero, "0" for
+ * zero.
+ */
 export function formatDecimal18(value: bigint): string {
   const digits = (value < 0n ? -value : value).toString().padStart(19, '0')
   const fraction = digits.slice(-18).replace(/0+$/, '')
   return `${value < 0n ? '-' : ''}${digits.slice(0, -18)}${fraction ? `.${fraction}` : ''}`
 }
 
-/** An amount in wei as ETH, exact. */
+/** An exact amount in wei as ETH. */
 export const formatEth = (amount: Wei): string => formatDecimal18(amount)
 
 /**
- * Rounds parts to micros so that they add up to the rounded-up total (largest remainder): each part is rounded
- * down, then the parts with the largest remainders get the missing micros. Ties go to the earlier part.
+ * Rounds parts to micros that add up to the rounded-up total (largest remainder). Each part is
+ * rounded down, then the parts with the largest remainders get the missing micros. Ties go to the
+ * earlier part.
  */
 export function microsThatAddUp(parts: readonly UsdAttos[]): UsdMicros[] {
   const total = parts.reduce((sum: bigint, part) => sum + part, 0n)

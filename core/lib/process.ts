@@ -9,7 +9,7 @@ import { unknownSettings } from './names/unknown-settings.ts'
 export interface Running {
   readonly ready: Readiness
   stop(): Promise<void>
-  /** Fields of the log line that says that the process is up. */
+  /** Fields of the log line that reports the process as up. */
   readonly summary: Readonly<Record<string, string>>
 }
 
@@ -34,8 +34,9 @@ export const readLogLevel = (env: EnvReader): string =>
   })
 
 /**
- * Runs one process: reads its settings (all problems, one line each, exit 1), starts it (one clear line when it
- * cannot), serves /metrics and health on ADMIN_HOST, and drains on SIGTERM or SIGINT within five seconds.
+ * Runs one process: reads its settings (on problems, prints one line each and exits with 1), starts
+ * it (one line on failure), serves /metrics and health on ADMIN_HOST, and drains on SIGTERM or
+ * SIGINT within five seconds.
  */
 export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<void> {
   const env = createEnvReader(process.env)
@@ -58,7 +59,7 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
     port: adminPort,
     setting: spec.adminPort.setting,
   }).catch(async (error: unknown) => {
-    // Reports why it cannot run, whatever happens while it stops.
+    // Report the original error, even if stopping also fails.
     await running.stop().catch(() => {})
     return fail(messagesOf(error))
   })
@@ -69,16 +70,20 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
   })
 }
 
-/** The admin port as a page on this machine may link it; undefined where loopback does not reach it. */
+/** The admin port for links on this machine; undefined if loopback does not reach it. */
 export const localPort = (host: string, port: number): number | undefined =>
   ['127.0.0.1', 'localhost', '0.0.0.0', '::'].includes(host) ? port : undefined
 
-/** Calls `stop` once on SIGTERM or SIGINT and exits 0; a second signal, or five seconds, ends it at once. */
+/**
+ * Calls `stop` once on SIGTERM or SIGINT and exits with 0. A second signal, or five seconds, ends
+ * the process at once.
+ */
 export function onStopSignal(stop: () => Promise<void>): void {
   let stopping = false
   let askedAt = 0
   const handle = (): void => {
-    // A process group and a wrapper may send the same signal twice; only a later one is a second request.
+    // A process group and a wrapper may send the same signal twice, so only a later signal counts
+    // as a second request.
     if (stopping && performance.now() - askedAt > 1_000) process.exit(1)
     if (stopping) return
     stopping = true
@@ -93,7 +98,7 @@ export function onStopSignal(stop: () => Promise<void>): void {
   process.on('SIGINT', handle)
 }
 
-/** The message of an error in one line, without its stack. */
+/** The first line of an error's message. */
 export function messageOf(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? ''
 }
@@ -102,7 +107,7 @@ export function messageOf(error: unknown): string {
 export const messagesOf = (error: unknown): string[] =>
   error instanceof AggregateError ? [...new Set(error.errors.map(messageOf))] : [messageOf(error)]
 
-/** True when `work` settled within `milliseconds`. Does not cancel it otherwise. */
+/** Whether `work` settles within `milliseconds`. Does not cancel it otherwise. */
 export function settlesWithin(work: Promise<unknown>, milliseconds: number): Promise<boolean> {
   const late = sleep(Math.max(0, milliseconds), false, { ref: false })
   return Promise.race([

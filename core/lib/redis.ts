@@ -4,18 +4,18 @@ import { addressOf } from './settings.ts'
 
 export interface RedisOptions {
   readonly url: string
-  /** A command that takes longer rejects. */
+  /** Timeout of a command in milliseconds. */
   readonly commandTimeoutMs: number
   /**
-   * A command without a connection rejects at once (`fail`), for callers that can do without Redis, or waits for one
-   * reconnection (`wait`).
+   * Behaviour of a command without a connection: `fail` rejects at once, for callers that can work
+   * without Redis; `wait` waits for one reconnection.
    */
   readonly whileAway: 'fail' | 'wait'
-  /** Logs one warning for each outage; null logs nothing. */
+  /** Receives one warning per outage; null disables logging. */
   readonly log: Log | null
 }
 
-/** A Redis client that always reconnects, after pauses that grow from 100 ms to 2 s. */
+/** Returns a Redis client that always reconnects, after pauses that grow from 100 ms to 2 s. */
 export function connectRedis({ url, commandTimeoutMs, whileAway, log }: RedisOptions): Redis {
   const redis = new Redis(url, {
     commandTimeout: commandTimeoutMs,
@@ -26,7 +26,7 @@ export function connectRedis({ url, commandTimeoutMs, whileAway, log }: RedisOpt
           connectTimeout: 1_000,
           maxRetriesPerRequest: 0,
           enableOfflineQueue: false,
-          // Commands of one turn of the event loop share a round trip.
+          // Commands of the same turn of the event loop share a round trip.
           enableAutoPipelining: true,
         }),
   })

@@ -19,7 +19,10 @@ export const readPlatformPort = (env: EnvReader): number =>
     meaning: 'Port of the platform API and OIDC.',
   })
 
-/** The origin of every URL in our answers, in place of any request header (decision 9). No trailing slash. */
+/**
+ * The origin of every URL in our responses; request headers are not used (decision 9). No trailing
+ * slash.
+ */
 export function readPublicUrl(env: EnvReader): string {
   const fallback = `http://localhost:${readPlatformPort(env)}`
   return (
@@ -31,7 +34,10 @@ export function readPublicUrl(env: EnvReader): string {
   )
 }
 
-/** The origin of the builder API's edge (docs/edge.md). No trailing slash; undefined where there is none, or it is only local. */
+/**
+ * The origin of the builder API's edge (docs/edge.md), without a trailing slash; undefined if there
+ * is no edge or it is only local.
+ */
 export const readEdgeUrl = (env: EnvReader): string | undefined =>
   env.url('EDGE_PUBLIC_URL', {
     schemes: ['http', 'https'],
@@ -39,10 +45,10 @@ export const readEdgeUrl = (env: EnvReader): string | undefined =>
       "Origin under which the internet reaches the builder API's edge; http://localhost:{EDGE_PORT} when not set. Core needs it, too: tokens may be asked for by this name (RFC 8707).",
   })
 
-/** Fewest characters of a secret that a machine makes. */
+/** Minimum number of characters of a machine-generated secret. */
 export const secretCharacters = 32
 
-/** Secrets separated by commas, of at least 32 characters each. */
+/** Reads secrets separated by commas, each of at least 32 characters. */
 export function readSecrets(
   env: EnvReader,
   name: string,
@@ -56,14 +62,14 @@ export function readSecrets(
   return secrets
 }
 
-/** A secret without a default; a problem when it is shorter than 32 characters. */
+/** Reads a secret without a default. Records a problem if it has fewer than 32 characters. */
 export function readSecret(env: EnvReader, name: string, meaning: string): string {
   const value = env.optional(name, { secret: true, meaning }) ?? ''
   if (value.length < 32) env.problem(`${name} must have at least 32 characters`)
   return value
 }
 
-/** A URL for people: without user, password and parameters. */
+/** A URL for display, without user, password and parameters. */
 export function addressOf(url: string): string {
   if (!URL.canParse(url)) return 'an address that is no URL'
   const { protocol, host, pathname } = new URL(url)
@@ -78,8 +84,8 @@ export const readRedisUrl = (env: EnvReader): string | undefined =>
   })
 
 /**
- * How long after its end a credential may still be permitted anything. Core tells it in answers, and keeps tombstones so
- * long; a sidecar does not start with times that would break it.
+ * How long a credential may still be accepted after its end. Core returns it in responses and keeps
+ * tombstones for this time. A sidecar refuses to start with cache times that would exceed it.
  */
 export const readRevocationBound = (env: EnvReader): number =>
   env.integer('REVOCATION_BOUND_SECONDS', {
@@ -90,14 +96,17 @@ export const readRevocationBound = (env: EnvReader): number =>
       'Longest time that an ended permission may be honoured; told in answers. At least IDENTITY_TTL_SECONDS, 60 (or that again, where it is less) and SIGNING_TTL_SECONDS together.',
   })
 
-/** Who may sign in through the outside provider, by the address that it has verified. */
+/** Who may sign in through the external provider, by verified e-mail address. */
 export interface AllowedLogins {
   readonly anybody: boolean
   readonly domains: ReadonlySet<string>
   readonly emails: ReadonlySet<string>
 }
 
-/** Reads who may sign in through the provider; nobody when neither setting is there. Core enforces it, and the gateway refuses to start without it. */
+/**
+ * Reads who may sign in through the provider; no user if neither setting is set. Core enforces it,
+ * and the gateway refuses to start without it.
+ */
 export function readAllowedLogins(env: EnvReader): AllowedLogins {
   const domains = env.list('LOGIN_OIDC_ALLOWED_DOMAINS', {
     meaning:

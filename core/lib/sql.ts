@@ -1,10 +1,10 @@
 import { Pool as PgPool, types } from 'pg'
 
 export type Pool = PgPool
-/** A pool, or a client inside a transaction: the first parameter of every store function. */
+/** A pool, or a client inside a transaction. The first parameter of every store function. */
 export type Db = Pick<PgPool, 'query'>
 
-// int8 becomes a bigint, never a float. The parser is global to pg, so it is set here, once.
+// Parse int8 as a bigint, never as a float. The parser is global to pg, so it is set once, here.
 types.setTypeParser(types.builtins.INT8, BigInt)
 
 export interface PoolOptions {
@@ -14,7 +14,7 @@ export interface PoolOptions {
   readonly statementTimeoutMs: number
 }
 
-/** A pool whose statements, lock waits and connection attempts have time limits. */
+/** Returns a pool with time limits for statements, lock waits and connection attempts. */
 export function createPool({ url, max, name, statementTimeoutMs }: PoolOptions): Pool {
   const pool = new PgPool({
     connectionString: url,
@@ -27,8 +27,8 @@ export function createPool({ url, max, name, statementTimeoutMs }: PoolOptions):
     idle_in_transaction_session_timeout: 30_000,
     keepAlive: true,
   })
-  // The pool's own listener is absent while a connection is in use, and a connection that ends emits 'error', which would
-  // end the process. The next query rejects anyway.
+  // While a connection is in use, the pool has no 'error' listener on it, and an unhandled 'error'
+  // would end the process. The next query rejects anyway.
   return pool.on('connect', (client) => client.on('error', ignore))
 }
 
@@ -54,34 +54,43 @@ export interface Statement {
   readonly name?: string
 }
 
-/** A statement whose `${}` values are parameters, never part of its text. */
+/** Returns a statement whose `${}` values are parameters, never part of its text. */
 export function sql(parts: TemplateStringsArray, ...values: unknown[]): Statement {
   let text = parts[0] ?? ''
   for (let i = 1; i < parts.length; i++) text += `$${i}${parts[i]}`
   return { text, values }
 }
 
-/** The statement under a unique name, which makes it prepared: for the few that every request runs. */
+/**
+ * Gives the statement a unique name, so that it is prepared once per connection. Use it for the few
+ * statements that every request runs.
+ */
 export const prepared = (name: string, statement: Statement): Statement => ({ ...statement, name })
 
-// The steps that wait for the commit of each running transaction.
+// Steps to run after the commit of each running transaction.
 const afterCommits = new WeakMap<Db, (() => Promise<void>)[]>()
 
-/** Runs `step` once the transaction `db` is committed, and never when it is not; at once when `db` is no transaction. */
+/**
+ * Runs `step` after the transaction `db` commits; never if it rolls back; at once if `db` is not a
+ * transaction.
+ */
 export async function afterCommit(db: Db, step: () => Promise<void>): Promise<void> {
   const steps = afterCommits.get(db)
   if (steps) steps.push(step)
   else await step()
 }
 
-/** Runs `work` in one transaction, which is rolled back when it throws. Resolves after the steps of `afterCommit`. */
+/**
+ * Runs `work` in one transaction, and rolls back if it throws. Resolves after the `afterCommit`
+ * steps.
+ */
 export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
   const steps: (() => Promise<void>)[] = []
   const result = await commit(pool, (db) => {
     afterCommits.set(db, steps)
     return work(db).finally(() => void afterCommits.delete(db))
   })
-  // Concurrently: where each waits for a Redis that hangs, they wait once.
+  // Run the steps concurrently: if Redis hangs, they all wait only once.
   await Promise.all(steps.map((step) => step()))
   return result
 }
@@ -95,7 +104,7 @@ async function commit<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
     client.release()
     return result
   } catch (error) {
-    // A connection whose rollback failed is in an unknown state, so the pool drops it.
+    // After a failed rollback the connection's state is unknown, so the pool drops it.
     const broken = await client.query('rollback').then(
       () => undefined,
       (failure: Error) => failure,
@@ -105,7 +114,9 @@ async function commit<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
   }
 }
 
-/** Runs `work` in a transaction that is rolled back however it ends: for checks that note something while they look. */
+/**
+ * Runs `work` in a transaction that is always rolled back, for checks that write while they read.
+ */
 export async function rehearse<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
   const undo = new Error('rolled back')
   const results: T[] = []
@@ -120,7 +131,7 @@ export async function rehearse<T>(pool: Pool, work: (db: Db) => Promise<T>): Pro
   return result
 }
 
-/** Runs `work` behind a savepoint: when it throws, only its own changes are rolled back. */
+/** Runs `work` behind a savepoint. If it throws, only its own changes are rolled back. */
 export async function savepoint<T>(db: Db, work: () => Promise<T>): Promise<T> {
   await db.query('savepoint part')
   try {
@@ -128,13 +139,13 @@ export async function savepoint<T>(db: Db, work: () => Promise<T>): Promise<T> {
     await db.query('release savepoint part')
     return result
   } catch (error) {
-    // Released as well: it would hide the savepoint of the same name around it.
+    // Release it as well, because it would hide an outer savepoint of the same name.
     await db.query('rollback to savepoint part; release savepoint part')
     throw error
   }
 }
 
-/** True when a unique constraint refused a row. */
+/** Whether the error is a violated unique constraint. */
 export const isUniqueViolation = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '23505'
 
@@ -170,7 +181,7 @@ const unavailable = new Set([
   '55P03',
 ])
 
-/** True when Postgres, not the statement, is at fault, so that a later attempt may succeed. */
+/** Whether Postgres, not the statement, is at fault, so that a later attempt may succeed. */
 export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const code = 'code' in error && typeof error.code === 'string' ? error.code : ''

@@ -1,11 +1,11 @@
 import { DomainError } from '../../proto/errors.ts'
 
-/** Time is a dependency: everything that needs it takes a `Now`. */
+/** Code that needs the time takes a `Now`. */
 export type Now = () => Date
 
 export const systemNow: Now = () => new Date()
 
-/** `now` in Unix milliseconds, without a Date where it is the system's clock. */
+/** Returns `now` in Unix milliseconds. Avoids a Date object if `now` is the system clock. */
 export const clockOf = (now: Now): (() => number) =>
   now === systemNow ? Date.now : () => now().getTime()
 
@@ -17,20 +17,23 @@ export const addSeconds = (instant: Date, seconds: number): Date =>
 const dateOnly = /^\d{4}-\d{2}-\d{2}$/
 const dateTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/
 
-/** An ISO 8601 instant with a zone, or null: not the other forms that `Date.parse` accepts. */
+/**
+ * Parses an ISO 8601 instant with a zone. Returns null for other text, including other forms that
+ * `Date.parse` accepts.
+ */
 export function parseInstant(text: string): Date | null {
   if (!dateTime.test(text) || !isCalendarDay(text.slice(0, 10))) return null
   const instant = new Date(text)
   return Number.isNaN(instant.getTime()) ? null : instant
 }
 
-/** The start of a `YYYY-MM-DD` day in UTC, or null. */
+/** The start of a `YYYY-MM-DD` day in UTC; null if the text is not a date. */
 export function parseUtcDay(text: string): Date | null {
   return dateOnly.test(text) && isCalendarDay(text) ? new Date(`${text}T00:00:00.000Z`) : null
 }
 
-// Date turns the 31st of February into a day of March. Counted by hand, because a Date for the day
-// alone costs more than the rest of parsing an instant.
+// Date turns the 31st of February into a day in March. Computed without a Date, which would cost
+// more than the rest of parsing an instant.
 function isCalendarDay(text: string): boolean {
   const [year, month, day] = [
     Number(text.slice(0, 4)),
@@ -45,7 +48,7 @@ function daysOfMonth(year: number, month: number): number {
   return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
 }
 
-/** The same day and time `months` later in UTC; a day that the month lacks becomes its last. */
+/** The same day and time `months` later in UTC. If the month is too short, its last day. */
 export function addMonths(instant: Date, months: number): Date {
   const year = instant.getUTCFullYear()
   const month = instant.getUTCMonth() + months
@@ -55,13 +58,13 @@ export function addMonths(instant: Date, months: number): Date {
   return moved
 }
 
-/** The dates of a request, as text. */
+/** Dates of a request, as text. */
 export interface Dates {
   readonly startDate?: string | undefined
   readonly endDate?: string | undefined
 }
 
-/** Half-open `[start, end)`; null is open. */
+/** Half-open `[start, end)`. A null side is open. */
 export interface DateRange {
   readonly start: Date | null
   readonly end: Date | null
@@ -70,8 +73,8 @@ export interface DateRange {
 const dayMs = 86_400_000
 
 /**
- * Both dates are inclusive: a day to its end, an instant to its millisecond (decisions 21 and 36). REQUEST_INVALID for
- * text that is no date, and for a start after the end.
+ * Parses dates that are both inclusive: a day to its end, an instant to its millisecond (decisions
+ * 21 and 36). Throws REQUEST_INVALID for text that is not a date, and for a start after the end.
  */
 export function parseDates({ startDate, endDate }: Dates): DateRange {
   const start = startDate === undefined ? null : parseDate('startDate', startDate).start
@@ -95,15 +98,16 @@ function parseDate(name: string, text: string): { start: Date; end: Date } {
 
 export type BillingCycle = 'daily' | 'weekly' | 'monthly'
 
-/** Half-open: `start` belongs to it, `end` to the next (decision 36). */
+/** Half-open: `start` belongs to this period, `end` to the next (decision 36). */
 export interface Period {
   readonly start: Date
   readonly end: Date
 }
 
 /**
- * The period of a subscription that contains `at`, counted from its anchor so that no month drifts: an anchor on
- * the 31st has the last day of shorter months. An instant before the anchor belongs to the first period.
+ * The subscription period that contains `at`. Periods are counted from the anchor, so that months
+ * do not drift: an anchor on the 31st becomes the last day of shorter months. An instant before the
+ * anchor belongs to the first period.
  */
 export function periodAt(anchor: Date, cycle: BillingCycle, at: Date): Period {
   if (cycle !== 'monthly') return fixedPeriod(anchor, cycle === 'daily' ? dayMs : 7 * dayMs, at)
@@ -119,22 +123,25 @@ function fixedPeriod(anchor: Date, lengthMs: number, at: Date): Period {
   return { start: new Date(start), end: new Date(start + lengthMs) }
 }
 
-/** From `since` on, periods have this length; one that is running then ends as it began. */
+/**
+ * Periods that start at or after `since` have this length. A period that is already running keeps
+ * its end.
+ */
 export interface CycleChange {
   readonly since: Date
   readonly cycle: BillingCycle
 }
 
 export interface CountedPeriod extends Period {
-  /** What the period is counted from. */
+  /** Start of the first period in this count. */
   readonly anchor: Date
   readonly cycle: BillingCycle
 }
 
 /**
- * The period that contains `at`, of periods that are counted from `anchor` in the first of `changes`, which are in the
- * order of time. A later change takes effect where the next period begins; when the length is another one then, what
- * follows is counted from there. The newest change of a period wins.
+ * The period that contains `at`. Periods are counted from `anchor` with the first of `changes`,
+ * which are in chronological order. A later change takes effect at the next period start. If it
+ * changes the length, later periods are counted from there. The newest change within a period wins.
  */
 export function periodIn(
   anchor: Date,
@@ -154,23 +161,26 @@ export function periodIn(
 
 const never = new Date(8.64e15)
 
-/** The first start of a period at or after an instant. */
+/** The first period start at or after an instant. */
 function boundaryFrom(anchor: Date, cycle: BillingCycle, at: Date): Date {
   if (at <= anchor) return anchor
   const { start, end } = periodAt(anchor, cycle, at)
   return start.getTime() === at.getTime() ? start : end
 }
 
-/** Whatever holds from its `createdAt` on, until the next one does. */
+/** A version applies from its `createdAt` until the next version's. */
 export interface Version {
   readonly createdAt: Date
 }
 
-/** Of versions in the order of time the newest at an instant; the first before all of them. */
+/**
+ * The newest of chronological versions at an instant; the first version if the instant is before
+ * all.
+ */
 export const newestAt = <V extends Version>(versions: readonly [V, ...V[]], at: Date): V =>
   versions.findLast(({ createdAt }) => createdAt <= at) ?? versions[0]
 
-/** The lengths of periods by versions in the order of time, from what holds at `since` on. */
+/** The period lengths of chronological versions, starting with the one that applies at `since`. */
 export function cyclesSince<V extends Version & { readonly cycle: BillingCycle }>(
   versions: readonly [V, ...V[]],
   since: Date,
@@ -183,8 +193,9 @@ export function cyclesSince<V extends Version & { readonly cycle: BillingCycle }
 }
 
 /**
- * What periods of the length `next` are counted from that follow, at the boundary `at`, those of `anchor` and `changes`:
- * the same anchor while the length stays, so that a day that short months lack is not forgotten.
+ * The anchor of the periods of length `next` that follow, from the boundary `at`, the periods of
+ * `anchor` and `changes`. It stays the same while the length stays, so that a day missing in short
+ * months (the 31st) is kept.
  */
 export function anchorFrom(
   at: Date,
@@ -200,7 +211,7 @@ export function anchorFrom(
 
 const hourMs = 3_600_000
 
-/** Instants `[start, end)`; an open side is null. */
+/** Half-open `[start, end)`. A null side is open. */
 interface OpenRange {
   readonly start: Date | null
   readonly end: Date | null
@@ -211,7 +222,10 @@ export interface Edge {
   readonly end: Date
 }
 
-/** The whole hours `[from, to)` of a range, for which there are sums, and the parts of hours before and after them. */
+/**
+ * Splits a range into whole hours `[from, to)`, which have stored sums, and the partial hours
+ * before and after them.
+ */
 export function splitAtHours({ start, end }: OpenRange): {
   from: Date | null
   to: Date | null
@@ -219,7 +233,7 @@ export function splitAtHours({ start, end }: OpenRange): {
 } {
   const from = start && new Date(Math.ceil(start.getTime() / hourMs) * hourMs)
   const to = end && new Date(Math.floor(end.getTime() / hourMs) * hourMs)
-  // Both ends lie within one hour, so there is no whole hour between them.
+  // Both ends are within one hour, so there is no whole hour between them.
   if (start && end && from && to && from > to) return { from, to: from, edges: [{ start, end }] }
   return { from, to, edges: [...edgeOf(start, from), ...edgeOf(to, end)] }
 }

@@ -2,20 +2,23 @@ import type { EnvReader } from '../env.ts'
 import { readSecrets, secretCharacters } from '../settings.ts'
 import { type ClientTls, readClientTls } from './tls.ts'
 
-/** Who calls core: the processes of a deployment and its operator, each with tokens of its own (docs/decisions/54.md). */
+/**
+ * Callers of core: the processes of a deployment and its operator. Each role has its own tokens
+ * (docs/decisions/54.md).
+ */
 export const serviceRoles = ['gateway', 'sidecar', 'collector', 'operator'] as const
 export type ServiceRole = (typeof serviceRoles)[number]
 
 export interface CoreAddress {
   /** host:port. */
   readonly target: string
-  /** Proves to core that a process of that role calls. */
+  /** Proves to core that a process of the role is calling. */
   readonly token: string
-  /** Plain text without it. */
+  /** TLS settings; plain text if undefined. */
   readonly tls?: ClientTls | undefined
 }
 
-/** Where core answers gRPC, and the token of the process that calls it. */
+/** Reads core's gRPC address and the token of the calling process. */
 export function readCoreAddress(env: EnvReader, role: ServiceRole): CoreAddress {
   const target = env.text('CORE_TARGET', {
     fallback: '127.0.0.1:50051',
@@ -25,7 +28,10 @@ export function readCoreAddress(env: EnvReader, role: ServiceRole): CoreAddress 
   return { target, token: readOwnToken(env, role), tls: readClientTls(env) }
 }
 
-/** The token that a process of this role sends: the first of its own, or of those that stand for all roles. */
+/**
+ * The token that a process of this role sends: the first role token, otherwise the first common
+ * one.
+ */
 function readOwnToken(env: EnvReader, role: ServiceRole): string {
   const [token = ''] = [...readRoleTokens(env, role), ...readCommonTokens(env)]
   if (token === '') env.problem(noToken(tokenSetting(role)))
@@ -34,7 +40,9 @@ function readOwnToken(env: EnvReader, role: ServiceRole): string {
 
 export type ServiceTokens = Readonly<Record<ServiceRole, readonly string[]>>
 
-/** The tokens that core accepts, by role: those of the role, or those that stand for all where it has none. */
+/**
+ * The tokens that core accepts for each role: its own tokens, or the common ones if it has no own.
+ */
 export function readServiceTokens(env: EnvReader): ServiceTokens {
   const common = readCommonTokens(env)
   const own = serviceRoles.map((role) => [role, readRoleTokens(env, role)] as const)
@@ -53,7 +61,7 @@ export function readServiceTokens(env: EnvReader): ServiceTokens {
   return Object.fromEntries(own.map(tokensOf))
 }
 
-// A token in two roles would open the RPCs of both, and nobody would see it.
+// A token in two roles would silently open the RPCs of both.
 function requireDistinct(
   env: EnvReader,
   own: readonly (readonly [ServiceRole, readonly string[]])[],

@@ -6,15 +6,16 @@ type CertificateProvider = experimental.CertificateProvider
 type CaListener = Parameters<CertificateProvider['addCaCertificateListener']>[0]
 type IdentityListener = Parameters<CertificateProvider['addIdentityCertificateListener']>[0]
 
-/** What became of files that were replaced. */
+/** The result of reading replaced files: an error if they cannot be used. */
 export interface TlsReload {
   readonly error?: unknown
 }
 
 /**
- * The files of a caller of core for grpc-js, which connects with them as they are now: those that were replaced are read
- * again within two seconds. Files that cannot be used change nothing: a certificate and its key are seldom replaced at
- * one instant. Throws one clear line for a file that cannot be read at first.
+ * Returns a grpc-js certificate provider for a caller of core. New connections use the current
+ * files: replaced files are read again within two seconds. Unusable files change nothing, because a
+ * certificate and its key are seldom replaced at the same instant. Throws a one-line error for a
+ * file that cannot be read at the start.
  */
 export function createTlsProvider(
   files: TlsFiles,
@@ -69,7 +70,7 @@ export function createTlsProvider(
 
 function load(files: TlsFiles): TlsMaterial {
   const material = loadTls(files)
-  // Throws for a certificate that does not fit its key.
+  // Throws if the certificate does not match its key.
   createSecureContext(material)
   return material
 }

@@ -6,23 +6,23 @@ import type { EnvReader } from '../env.ts'
 export interface TlsFiles {
   readonly cert?: string | undefined
   readonly key?: string | undefined
-  /** The certificates of the authorities that the other side's certificate must come from. */
+  /** Certificates of the authorities that must have issued the other side's certificate. */
   readonly ca?: string | undefined
 }
 
-/** What the files hold. */
+/** Contents of the files. */
 export type TlsMaterial = { readonly [Name in keyof TlsFiles]?: Buffer }
 
-/** Core's own certificate, and whether a caller needs one. */
+/** Core's own certificate, and whether callers need one. */
 export interface ServerTls {
   readonly files: TlsFiles
   readonly clientAuth: 'none' | 'require'
 }
 
-/** How a process reaches core by TLS. */
+/** TLS settings of a process that calls core. */
 export interface ClientTls {
   readonly files: TlsFiles
-  /** The name in core's certificate, where it is not the host of CORE_TARGET. */
+  /** The name in core's certificate, if it differs from the host of CORE_TARGET. */
   readonly serverName?: string | undefined
 }
 
@@ -32,7 +32,7 @@ const meanings = {
   ca: 'File with the authorities, PEM, from which the other side must have its certificate: turns TLS on where core is called, and lets core check its callers.',
 } as const
 
-/** `CORE_TLS_CERT`, `CORE_TLS_KEY` and `CORE_TLS_CA`, which core and its callers share. */
+/** Reads `CORE_TLS_CERT`, `CORE_TLS_KEY` and `CORE_TLS_CA`, which core and its callers share. */
 function readTlsFiles(env: EnvReader): TlsFiles {
   const cert = env.optional('CORE_TLS_CERT', { meaning: meanings.cert })
   const key = env.optional('CORE_TLS_KEY', { meaning: meanings.key })
@@ -42,7 +42,7 @@ function readTlsFiles(env: EnvReader): TlsFiles {
   return { cert, key, ca }
 }
 
-/** Undefined without a certificate: core then serves plain text. */
+/** Returns undefined without a certificate: core then serves plain text. */
 export function readServerTls(env: EnvReader): ServerTls | undefined {
   const files = readTlsFiles(env)
   const clientAuth = env.choice('CORE_TLS_CLIENT_AUTH', {
@@ -58,7 +58,7 @@ export function readServerTls(env: EnvReader): ServerTls | undefined {
   return undefined
 }
 
-/** Undefined without CORE_TLS_CA: core is then called in plain text. */
+/** Returns undefined without CORE_TLS_CA: the process then calls core in plain text. */
 export function readClientTls(env: EnvReader): ClientTls | undefined {
   const files = readTlsFiles(env)
   const serverName = env.optional('CORE_TLS_SERVER_NAME', {
@@ -72,7 +72,7 @@ export function readClientTls(env: EnvReader): ClientTls | undefined {
   return undefined
 }
 
-/** Reads the files. Throws one clear line when one cannot be read. */
+/** Reads the files. Throws a one-line error for a file that cannot be read. */
 export function loadTls(files: TlsFiles): TlsMaterial {
   const read = (setting: string, path: string | undefined): Buffer | undefined => {
     if (path === undefined) return undefined
@@ -92,7 +92,10 @@ export function loadTls(files: TlsFiles): TlsMaterial {
 
 const checkEveryMs = 2_000
 
-/** Calls `onChange` within two seconds after one of the files was replaced, until the function that it returns is called. */
+/**
+ * Calls `onChange` within two seconds after one of the files was replaced. Returns a function that
+ * stops the watch.
+ */
 export function watchTls(files: TlsFiles, onChange: () => void): () => void {
   let version = versionOf(files)
   const timer = setInterval(() => {
@@ -110,7 +113,10 @@ const versionOf = ({ cert, key, ca }: TlsFiles): string =>
     .map((path) => path && statSync(path, { throwIfNoEntry: false })?.mtimeMs)
     .join(' ')
 
-/** What the operator can do about a failed handshake, by the code or text of its error; undefined for other errors. */
+/**
+ * Advice to the operator for a failed handshake, by the code or text of its error; undefined for
+ * other errors.
+ */
 export function tlsAdvice(text: string): string | undefined {
   return advice.find(([pattern]) => pattern.test(text))?.[1]
 }

@@ -2,18 +2,21 @@ import type { EnvReader } from '../env.ts'
 
 /** The deployment's own identity provider (docs/trusted-issuers.md#the-deployments-own). */
 export interface DeploymentIssuer {
-  /** Without a final slash; undefined where there is none. */
+  /** Without a final slash; undefined if the deployment has no provider. */
   readonly issuer: string | undefined
-  /** The issuer when undefined. */
+  /** Defaults to the issuer. */
   readonly audience: string | undefined
-  /** Found through the discovery document when undefined. */
+  /** If undefined, the discovery document provides it. */
   readonly jwksUrl: string | undefined
-  /** The claim that holds the id of the app; `client_id` where a token does not have it. */
+  /** The claim with the app's id. A token without this claim uses `client_id`. */
   readonly clientIdClaim: string
   readonly subjectClaim: string
 }
 
-/** None where JWT_ISSUER names `ownIssuer`. Core and sidecar need the same. */
+/**
+ * Reads the deployment's issuer; there is none if JWT_ISSUER is `ownIssuer`. Core and the sidecar
+ * need the same settings.
+ */
 export function readDeploymentIssuer(env: EnvReader, ownIssuer: string): DeploymentIssuer {
   const issuer = env.url('JWT_ISSUER', {
     meaning:

@@ -2,18 +2,21 @@ import { type JsonObject, parseObject } from '../json.ts'
 import { isReadable } from '../text/readable.ts'
 import { withoutFinalSlashes } from '../text/urls.ts'
 
-/** The most bytes of a token that anything reads: providers that list groups write several thousand. */
+/** Maximum size of a token in bytes. Providers that list groups write several thousand. */
 export const tokenBytesMax = 16_384
 const kidMax = 512
 
-/** The algorithms of foreign tokens: asymmetric ones alone, so that no public key can pass for a secret. */
+/**
+ * Algorithms of foreign tokens: only asymmetric ones, so that a public key cannot pass for a
+ * secret.
+ */
 export const foreignAlgorithms = ['RS256', 'ES256'] as const
 export type ForeignAlgorithm = (typeof foreignAlgorithms)[number]
 
 // Most identity providers do not write the type of RFC 9068 (docs/decisions/39.md).
 const types: readonly unknown[] = [undefined, 'jwt', 'at+jwt', 'application/at+jwt']
 
-/** A JWT that was taken apart. Nothing of it is proved yet. */
+/** A parsed JWT whose signature is not verified yet. */
 export interface UnprovedToken {
   readonly text: string
   readonly header: JsonObject
@@ -22,10 +25,13 @@ export interface UnprovedToken {
 
 const shape = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/
 
-/** True for text of a JWT's shape. */
+/** Whether the text has the shape of a JWT. */
 export const looksLikeToken = (text: string): boolean => shape.test(text)
 
-/** Takes a JWT in compact serialization apart (RFC 7515 section 3.1); null for anything else, and for one that is too long. */
+/**
+ * Parses a JWT in compact serialization (RFC 7515 section 3.1). Returns null for other text, and
+ * for a token that is too long.
+ */
 export function openToken(text: string): UnprovedToken | null {
   if (text.length > tokenBytesMax || !looksLikeToken(text)) return null
   const [header, claims] = text.split('.', 2).map(parsePart)
@@ -35,7 +41,7 @@ export function openToken(text: string): UnprovedToken | null {
 const parsePart = (part: string): JsonObject | null =>
   parseObject(Buffer.from(part, 'base64url').toString('utf8'))
 
-/** Whether the `typ` of a header is one that providers give their access tokens. */
+/** Whether `typ` is a header type that providers give their access tokens. */
 export const isForeignType = (typ: unknown): boolean =>
   types.includes(typeof typ === 'string' ? typ.toLowerCase() : typ)
 
@@ -45,13 +51,13 @@ export const algorithmOf = ({
   foreignAlgorithms.find((known) => known === alg) ?? null
 
 /**
- * Whether the header names no extension: `crit` lists those that must be understood (RFC 7515 section 4.1.11), and an
- * unencoded payload (`b64`, RFC 7797 section 7) is for no JWT.
+ * Whether the header has no extension: `crit` lists extensions that must be understood (RFC 7515
+ * section 4.1.11), and JWTs must not use an unencoded payload (`b64`, RFC 7797 section 7).
  */
 export const isUnderstood = ({ header }: Pick<UnprovedToken, 'header'>): boolean =>
   !Object.hasOwn(header, 'crit') && (header['b64'] === undefined || header['b64'] === true)
 
-/** The key's id; null when it has none, undefined for one that no key has. */
+/** The token's key id; null if it is missing, undefined if it is invalid. */
 export function kidOf({
   header: { kid },
 }: Pick<UnprovedToken, 'header'>): string | null | undefined {
@@ -59,44 +65,50 @@ export function kidOf({
   return typeof kid === 'string' && kid.length <= kidMax ? kid : undefined
 }
 
-/** Its issuer without final slashes; "" when it names none. */
+/** The token's issuer without final slashes; "" if it is missing. */
 export const issuerOf = ({ claims: { iss } }: UnprovedToken): string =>
   typeof iss === 'string' ? withoutFinalSlashes(iss) : ''
 
-/** Whether `text` is a JWT that names another issuer than `issuer`. */
+/** Whether `text` is a JWT of an issuer other than `issuer`. */
 export function isOfOtherIssuer(text: string, issuer: string): boolean {
   const token = openToken(text)
   const named = token ? issuerOf(token) : ''
   return named !== '' && named !== withoutFinalSlashes(issuer)
 }
 
-/** The texts of a claim that is one text or a list of them. */
+/** The strings of a claim that is a string or a list of strings. */
 export function textsOf(claim: unknown): string[] {
   if (typeof claim === 'string') return [claim]
   return Array.isArray(claim) ? claim.filter((item) => typeof item === 'string') : []
 }
 
-/** The scopes of a token: one text with blanks (RFC 9068 section 2.2.3), or a list. */
+/** The scopes of a token: one string separated by blanks (RFC 9068 section 2.2.3), or a list. */
 export function scopesOf({ scope }: Readonly<Record<string, unknown>>): readonly unknown[] {
   if (typeof scope === 'string') return scope.split(' ')
   return Array.isArray(scope) ? scope : []
 }
 
-/** Whether a provider may name a user so: ids that begin with `owner:` or `user:` are ours to give (docs/decisions/08.md). */
+/**
+ * Whether a provider may use this user id. Only we assign ids that begin with `owner:` or `user:`
+ * (docs/decisions/08.md).
+ */
 export const isForeignUser = (name: string): boolean =>
   name !== '' && name === name.trim() && isReadable(name) && !/^(owner|user):/.test(name)
 
-/** Clocks of providers and ours may differ by so much. */
+/** Accepted difference between a provider's clock and ours. */
 export const toleranceSeconds = 60
 
-// The end of the year 9999: nothing later can be written as a date, and a time in milliseconds is past it.
+// The end of the year 9999. No later instant can be written as a date, and a time in milliseconds
+// exceeds it.
 const instantEnd = 253_402_300_800
 
 /** Whether a claim is an instant in Unix seconds (RFC 7519 section 2). */
 const isInstant = (claim: unknown): claim is number =>
   typeof claim === 'number' && Math.abs(claim) < instantEnd
 
-/** What is wrong with its times at `at` (Unix seconds); null for nothing. `exp` is needed. */
+/**
+ * The fault in the token's times at `at` (Unix seconds); null if they are valid. `exp` is required.
+ */
 export function timeFault({ claims }: Pick<UnprovedToken, 'claims'>, at: number): string | null {
   const { exp, nbf, iat } = claims
   if (!isInstant(exp)) return 'has no exp in seconds'

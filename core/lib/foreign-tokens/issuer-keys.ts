@@ -6,7 +6,7 @@ import { withoutFinalSlashes } from '../text/urls.ts'
 import type { Now } from '../time.ts'
 import { type ForeignAlgorithm, type UnprovedToken, algorithmOf, kidOf } from './form.ts'
 
-/** Where an issuer's keys are: behind its discovery document, or at an address of their own. */
+/** Location of an issuer's keys: `jwksUri`, or the discovery document if that is null. */
 export interface KeySource {
   readonly issuer: string
   readonly jwksUri: string | null
@@ -15,11 +15,11 @@ export interface KeySource {
 export interface IssuerKeysOptions {
   readonly fetchText: (url: string) => Promise<string>
   readonly now: Now
-  /** How many sources are remembered. */
+  /** Maximum number of cached sources. */
   readonly max?: number
 }
 
-/** Why the keys of an issuer are not there. It says nothing about the token. */
+/** The keys of an issuer cannot be loaded. The token itself may be valid. */
 export class IssuerUnavailable extends Error {}
 
 interface PublicKey {
@@ -36,29 +36,31 @@ interface Source {
   failure: string
 }
 
-// From the first age on keys are loaded anew beside their use, from the second before it; beyond the third old ones are not used.
+// After `aheadMs`, keys are refreshed in the background; after `freshMs`, before use. After
+// `staleMs`, old keys are not used.
 const aheadMs = 240_000
 const freshMs = 300_000
 const staleMs = 3_600_000
-/** An unknown `kid`, or a failure, loads again at most this often. */
+/** Minimum time between loads after an unknown `kid` or a failure. */
 const cooldownMs = 10_000
 const keysMax = 64
 const smallestRsaBits = 2_048
 
-/** Of a discovery document, and of a key set. */
+/** Limits for a discovery document and for a key set. */
 export const providerBounds = { timeoutMs: 10_000, maxBytes: 64 * 1024 } as const
 
 /**
- * The public keys of foreign issuers: loaded once at a time for each source, anew beside the tokens that come after four
- * minutes and before those after five, good for an hour while the provider does not answer. A flood of unknown `kid`s loads
- * once in ten seconds. One source never waits for another.
+ * Caches the public keys of foreign issuers. Each source has at most one load in progress. Keys are
+ * refreshed in the background after four minutes and before use after five, and stay usable for an
+ * hour while the provider is unavailable. A flood of unknown `kid`s causes one load in ten seconds.
+ * Sources never wait for each other.
  */
 export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOptions) {
   const sources = new LRUCache<string, Source>({ max })
 
   /**
-   * Whether one of the issuer's keys signed the token. IssuerUnavailable when they cannot be had within `waitMs`; what is
-   * under way then goes on, for the next token.
+   * Whether one of the issuer's keys signed the token. Throws IssuerUnavailable if no keys are
+   * available within `waitMs`; the load then continues for the next token.
    */
   async function isSignedBy(
     source: KeySource,
@@ -69,7 +71,10 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
     return key !== null && verifySignature(token.text, key)
   }
 
-  /** The issuer's key that a header names; null when it has none such. IssuerUnavailable as `isSignedBy`. */
+  /**
+   * The issuer's key for a token header; null if there is no such key. Throws IssuerUnavailable
+   * like `isSignedBy`.
+   */
   async function findKey(
     source: KeySource,
     token: Pick<UnprovedToken, 'header'>,
@@ -102,7 +107,7 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
     const age = now().getTime() - state.loadedAt
     const old = age < staleMs ? state.keys : null
     if (old && age < freshMs) {
-      // Nobody waits for these.
+      // Refresh in the background.
       if (age >= aheadMs) reload(source, state)?.catch(() => undefined)
       return old
     }
@@ -115,7 +120,7 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
     return old ? loaded.catch(() => old) : loaded
   }
 
-  /** The key after a reload, where the last one is long enough ago. */
+  /** The key after a reload; null if the last load was too recent. */
   async function newerKey(
     source: KeySource,
     state: Source,
@@ -123,12 +128,12 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
   ): Promise<PublicKey | null> {
     const loading = reload(source, state)
     if (!loading) return null
-    // The keys that are there are good: a provider that fails now does not make the token's fault its own.
+    // The cached keys are good: if the provider fails now, the token still just has an unknown key.
     const keys = await bounded(loading, waitMs).catch(() => [])
     return pick(keys, { alg, kid })
   }
 
-  /** The load that is under way, or a new one; null while the last try is too recent. */
+  /** The load in progress, or a new one; null while the last attempt is too recent. */
   function reload(source: KeySource, state: Source): Promise<readonly PublicKey[]> | null {
     if (state.loading) return state.loading
     const at = now().getTime()
@@ -153,7 +158,7 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
     return readKeySet(text)
   }
 
-  /** OpenID Connect Discovery 1.0 section 4.3: the document is the issuer's own. */
+  /** OpenID Connect Discovery 1.0 section 4.3: the document must name the same issuer. */
   async function discover(issuer: string): Promise<string> {
     const url = `${issuer}/.well-known/openid-configuration`
     const document = parseObject(await fetchText(url).catch(explain('the discovery document')))
@@ -191,7 +196,10 @@ async function bounded<T>(work: Promise<T>, waitMs: number): Promise<T> {
   }
 }
 
-/** One key, or none: of two that could be meant, neither is. */
+/**
+ * Returns the only matching key. Returns null if there are several, because the choice would be
+ * ambiguous.
+ */
 function pick(
   keys: readonly PublicKey[],
   { alg, kid }: { alg: ForeignAlgorithm; kid: string | null },
@@ -200,7 +208,10 @@ function pick(
   return fitting.length === 1 ? (fitting[0] ?? null) : null
 }
 
-/** The keys of a JWK Set (RFC 7517) that may verify signatures; others are passed over. Throws when it is none. */
+/**
+ * The keys of a JWK Set (RFC 7517) that may verify signatures; other keys are skipped. Throws if
+ * the text is not a JWK Set.
+ */
 export function readKeySet(text: string): PublicKey[] {
   const members = parseObject(text)?.['keys']
   if (!Array.isArray(members)) throw new Error('the key set is no JWK Set')
@@ -225,12 +236,12 @@ function readKey(jwk: Readonly<Record<string, unknown>>): PublicKey | null {
   }
 }
 
-/** RFC 7517 sections 4.2 and 4.3. */
+/** Whether the key may verify signatures (RFC 7517 sections 4.2 and 4.3). */
 const mayVerify = ({ use, key_ops: operations }: Readonly<Record<string, unknown>>): boolean =>
   (use === undefined || use === 'sig') &&
   (operations === undefined || (Array.isArray(operations) && operations.includes('verify')))
 
-/** The algorithm that a key is for, by its kind and by its own word; null for one that is not among ours. */
+/** The key's algorithm by its type and its `alg`; null if we do not support it. */
 function algorithmOfKey({
   kty,
   crv,
@@ -248,7 +259,7 @@ const verifyAsync = promisify<
   boolean
 >(verifyBytes)
 
-/** RFC 7518 sections 3.3 and 3.4, in the thread pool. */
+/** Verifies in the thread pool (RFC 7518 sections 3.3 and 3.4). */
 async function verifySignature(text: string, { alg, key }: PublicKey): Promise<boolean> {
   const end = text.lastIndexOf('.')
   const signature = Buffer.from(text.slice(end + 1), 'base64url')

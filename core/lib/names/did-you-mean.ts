@@ -1,10 +1,10 @@
-/** `; did you mean …?` with the name that is most like `word`, or nothing where none is. */
+/** Returns `; did you mean …?` with the name closest to `word`, or "" if no name is close. */
 export function didYouMean(word: string, names: readonly string[], prefix = ''): string {
   const name = nearest(word, names)
   return name === undefined ? '' : `; did you mean ${prefix}${name}?`
 }
 
-/** The name that fewest edits make of `word`: at most two, and at most a third of its letters. */
+/** The name with the fewest edits from `word`: at most two, and at most a third of its letters. */
 export function nearest(word: string, names: readonly string[]): string | undefined {
   const budget = Math.min(2, Math.floor(word.length / 3))
   let best: string | undefined
@@ -17,7 +17,10 @@ export function nearest(word: string, names: readonly string[]): string | undefi
   return best
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours that make `b` of `a` (optimal string alignment). */
+/**
+ * Number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`
+ * (optimal string alignment).
+ */
 export function editsBetween(a: string, b: string): number {
   let older: number[] = []
   let last = Array.from({ length: b.length + 1 }, (_, column) => column)

@@ -1,11 +1,14 @@
 import { withoutFinalSlashes } from '../text/urls.ts'
 
-/** What a user of an app reaches at the edge: usage over HTTP, and the same as a tool of the Model Context Protocol. */
+/**
+ * An app's resources at the edge: usage over HTTP, and usage as a tool of the Model Context
+ * Protocol.
+ */
 export const resourceNames = ['usage', 'mcp'] as const
 
 export type ResourceName = (typeof resourceNames)[number]
 
-/** Where it is, for the documents that describe it and for the tokens that name it. */
+/** The resource's path, for the documents that describe it and the tokens that name it. */
 export const resourcePath = (clientId: string, name: ResourceName): string =>
   `/api/v1/apps/${clientId}/${name}`
 
@@ -14,8 +17,8 @@ const resource = new RegExp(`^/api/v1/apps/app_[0-9a-f]{24}/(?:${resourceNames.j
 export const isResourcePath = (path: string): boolean => resource.test(path)
 
 /**
- * Returns whether a `resource` parameter (RFC 8707) names what tokens of the issuer are for: the issuer itself, and where
- * there is an edge, that and what an app has there.
+ * Returns a function that checks whether tokens of the issuer may be for a `resource` parameter
+ * (RFC 8707): the issuer itself and, if there is an edge, the edge and each app's resources there.
  */
 export function createResourceCheck({
   issuer,

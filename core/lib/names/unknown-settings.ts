@@ -2,19 +2,19 @@ import { nearest } from './did-you-mean.ts'
 import type { Env } from '../env.ts'
 import { settingNames } from './setting-names.ts'
 
-/** Prefixes that only our settings have: what begins so and is none of them does nothing. */
+/** Prefixes that only our settings have. An unknown variable with such a prefix has no effect. */
 const families = ['TOLLGATE_', 'CORE_TOKEN_', 'CORE_TLS_']
 
 const known: ReadonlySet<string> = new Set([
   ...settingNames,
-  // Of our tests and our continuous integration.
+  // Used by our tests and our continuous integration.
   'TOLLGATE_SERVICES',
   'TOLLGATE_TEST_LOGS',
   'TOLLGATE_CI_BOUNDED',
   'TOLLGATE_CI_CACHE',
 ])
 
-/** One line for each variable that is no setting of any process and resembles one. It never holds the value. */
+/** One line for each variable that resembles a setting but is not one. Never contains the value. */
 export function unknownSettings(env: Env): string[] {
   return Object.keys(env)
     .filter((name) => !known.has(name))

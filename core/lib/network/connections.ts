@@ -3,15 +3,15 @@ import type { Socket } from 'node:net'
 import { networkOf } from './addresses.ts'
 
 export interface ConnectionBounds {
-  /** Connections of the listener at the same time. */
+  /** Maximum number of open connections of the listener. */
   readonly max: number
-  /** Those of one IPv4 address, or of one /64 of IPv6; null for any number. */
+  /** Maximum per IPv4 address or IPv6 /64; null for no limit. */
   readonly maxPerAddress: number | null
-  /** Peers whose connections have no bound of their address and are never closed for others. */
+  /** Peers without a limit per address, whose connections are never closed to make room. */
   readonly isExempt?: (socket: Socket) => boolean
 }
 
-/** Connections that share a bound. The first of `idle` has been idle longest. */
+/** Connections that share a limit. `idle` is ordered: the first has been idle longest. */
 interface Group {
   readonly name: string
   open: number
@@ -21,16 +21,16 @@ interface Group {
 interface Connection {
   readonly socket: Socket
   readonly groups: readonly Group[]
-  /** Requests whose answers are not complete; one more of an exempt peer, so that it is never idle. */
+  /** Number of unfinished responses. One more for an exempt peer, so that it is never idle. */
   running: number
 }
 
 const createGroup = (name: string): Group => ({ name, open: 0, idle: new Set() })
 
 /**
- * Bounds the connections of an HTTP server. A connection beyond a bound replaces the one that has been idle longest, at
- * its address or of all; it is closed itself if none is idle. A connection is idle until the headers of its first request
- * have arrived, and between requests.
+ * Limits the connections of an HTTP server. A connection beyond a limit replaces the one that has
+ * been idle longest, at its address or overall. If no connection is idle, the new one is closed. A
+ * connection is idle until the headers of its first request have arrived, and between requests.
  */
 export function boundConnections(server: Server, bounds: ConnectionBounds): void {
   const { max, maxPerAddress, isExempt } = bounds
@@ -50,7 +50,7 @@ export function boundConnections(server: Server, bounds: ConnectionBounds): void
   const makePlaceAt = (group: Group, isOwn: boolean): boolean =>
     isOwn || maxPerAddress === null || makePlace(group, maxPerAddress)
 
-  /** Returns false if all connections of a full group are busy. */
+  /** Returns false if the group is full and all its connections are busy. */
   const makePlace = (group: Group, bound: number): boolean =>
     group.open < bound || closeOldest(group)
 

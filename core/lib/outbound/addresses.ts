@@ -1,12 +1,15 @@
 import { BlockList, isIP } from 'node:net'
 
-/** What OUTBOUND_ALLOW lists: hosts by name, addresses, and ranges of them. */
+/** Entries of OUTBOUND_ALLOW: host names, addresses and address ranges. */
 export interface OutboundAllowance {
   readonly hosts: ReadonlySet<string>
   readonly ranges: BlockList
 }
 
-/** Ranges that are nobody's public host: private, loopback, link-local with the clouds' metadata, shared, reserved (RFC 6890). */
+/**
+ * Ranges without public hosts: private, loopback, link-local with the clouds' metadata, shared,
+ * reserved (RFC 6890).
+ */
 const reserved = new BlockList()
 const reserved4: readonly (readonly [string, number])[] = [
   ['0.0.0.0', 8],
@@ -25,7 +28,8 @@ const reserved4: readonly (readonly [string, number])[] = [
   ['224.0.0.0', 3],
 ]
 for (const [network, prefix] of reserved4) reserved.addSubnet(network, prefix, 'ipv4')
-// Of IPv6 only global unicast is public, without what holds an IPv4 address or is for documents.
+// In IPv6 only global unicast is public, except ranges that embed an IPv4 address or serve
+// documentation.
 const global6 = new BlockList()
 global6.addSubnet('2000::', 3, 'ipv6')
 for (const [network, prefix] of [
@@ -44,24 +48,24 @@ const familyOf = (address: string) => (isIP(address) === 6 ? 'ipv6' : 'ipv4')
 
 export const isLoopback = (address: string): boolean => loopback.check(address, familyOf(address))
 
-/** Whether a listener at the host, a name or an address, is reached from this machine alone. */
+/** Whether only this machine can reach a listener at the host, which is a name or an address. */
 export const isLoopbackHost = (host: string): boolean =>
   host === 'localhost' || (isIP(host) !== 0 && isLoopback(host))
 
-/** Whether an IP address is a public host's. */
+/** Whether an IP address belongs to a public host. */
 export function isPublicAddress(address: string): boolean {
   const family = familyOf(address)
   if (isIP(address) === 0 || reserved.check(address, family)) return false
   return family === 'ipv4' || global6.check(address, 'ipv6')
 }
 
-/** Whether OUTBOUND_ALLOW lists the host, by its name or by its address. */
+/** Whether OUTBOUND_ALLOW lists the host, by name or by address. */
 export const isListed = (
   { hosts, ranges }: OutboundAllowance,
   { host, address }: { readonly host: string; readonly address: string },
 ): boolean => hosts.has(host) || ranges.check(address, familyOf(address))
 
-/** Reads the entries of OUTBOUND_ALLOW; null for one that is no host, address or range. */
+/** Parses the entries of OUTBOUND_ALLOW. Returns null if one is not a host, address or range. */
 export function parseAllowance(entries: readonly string[]): OutboundAllowance | null {
   const hosts = new Set<string>()
   const ranges = new BlockList()

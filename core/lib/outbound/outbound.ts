@@ -7,7 +7,7 @@ import { type OutboundAllowance, isListed, isLoopback, isPublicAddress } from '.
 
 export interface OutboundOptions {
   readonly allow: OutboundAllowance
-  /** The addresses of a host name. */
+  /** Returns the addresses of a host name. */
   readonly resolve?: (host: string) => Promise<readonly string[]>
   readonly timeoutMs?: number
 }
@@ -16,13 +16,17 @@ const defaultTimeoutMs = 10_000
 const maxBytes = 64 * 1024
 
 /**
- * Fetches from addresses that a tenant named (docs/decisions/50.md): https only, the name is resolved once and that very
- * address is connected to, none that is not public unless OUTBOUND_ALLOW lists it, no redirects, 10 s, 64 KiB.
+ * Fetches from addresses that a tenant chose (docs/decisions/50.md): https only, no redirects, 10
+ * s, 64 KiB. The name is resolved once and the connection goes to that address, which must be
+ * public unless OUTBOUND_ALLOW lists it.
  */
 export function createOutbound({ allow, resolve, timeoutMs = defaultTimeoutMs }: OutboundOptions) {
   const addressesOf = resolve ?? ((host: string) => resolveHost(host, allow))
 
-  /** The text at `address`. Rejects with the reason in one line, without what the host said. */
+  /**
+   * Fetches the text at `address`. Rejects with the reason in one line, without any text from the
+   * host.
+   */
   async function fetchText(address: string): Promise<string> {
     const url = parseTarget(address)
     const signal = AbortSignal.timeout(timeoutMs)
@@ -37,7 +41,10 @@ export function createOutbound({ allow, resolve, timeoutMs = defaultTimeoutMs }:
     }
   }
 
-  /** One text for every fault of a host that is not public: a refusal, a time-out and another protocol reveal open ports. */
+  /**
+   * Every fault of a host that is not public gets the same text, because a refusal, a time-out or
+   * another protocol would reveal open ports.
+   */
   function faultText(
     error: unknown,
     { isPublic, signal }: { isPublic: boolean; signal: AbortSignal },
@@ -50,7 +57,7 @@ export function createOutbound({ allow, resolve, timeoutMs = defaultTimeoutMs }:
   async function chooseAddress(url: URL): Promise<string> {
     const host = hostOf(url)
     const addresses = isIP(host) === 0 ? await addressesOf(host) : [host]
-    // All of them: a name with one good address among bad ones is somebody's trick.
+    // Check every address: a name that mixes good and bad addresses is an attack.
     for (const address of addresses) requireAllowed(url, { host, address })
     const [first] = addresses
     if (first === undefined) throw new Error('has no address')
@@ -68,7 +75,7 @@ export function createOutbound({ allow, resolve, timeoutMs = defaultTimeoutMs }:
   return { fetchText }
 }
 
-/** A sound HTTP answer that is of no use. */
+/** A valid HTTP response that cannot be used. */
 class AnswerFault extends Error {}
 
 export type Outbound = ReturnType<typeof createOutbound>
@@ -83,7 +90,8 @@ function parseTarget(address: string): URL {
   return url
 }
 
-// The system's resolver reads the hosts file, and holds a thread of few until it answers: it is for what an operator listed.
+// The system's resolver reads the hosts file and blocks one of few threads until it answers, so
+// only hosts that the operator listed use it.
 async function resolveHost(host: string, allow: OutboundAllowance): Promise<string[]> {
   if (allow.hosts.has(host) || host === 'localhost')
     return (await lookup(host, { all: true })).map(({ address }) => address)
@@ -117,7 +125,10 @@ async function read(url: URL, address: string, signal: AbortSignal): Promise<str
   }
 }
 
-/** Connects to `address` and to nothing else, whatever its name says by then. TLS still checks the name. */
+/**
+ * Connects only to `address`, even if the name resolves to another address by then. TLS still
+ * checks the name.
+ */
 async function send(url: URL, address: string, signal: AbortSignal): Promise<IncomingMessage> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
   const open = url.protocol === 'https:' ? requestHttps : requestHttp

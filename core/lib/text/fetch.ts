@@ -3,7 +3,10 @@ export interface FetchBounds {
   readonly maxBytes: number
 }
 
-/** The JSON text at an address that the operator configured. Follows no redirect. Rejects with the reason otherwise. */
+/**
+ * Fetches JSON text from an address that the operator configured. Follows no redirect. Rejects with
+ * the reason on failure.
+ */
 export async function fetchText(
   url: string,
   { timeoutMs, maxBytes }: FetchBounds,
@@ -22,7 +25,7 @@ export async function fetchText(
   return text
 }
 
-/** The text of a body. Null when it has more bytes than that; what follows is not read. */
+/** The text of a body; null if it exceeds `maxBytes`. The remainder is not read. */
 export async function readBounded(
   body: AsyncIterable<Uint8Array> | null,
   maxBytes: number,
@@ -37,7 +40,10 @@ export async function readBounded(
   return Buffer.concat(chunks).toString('utf8')
 }
 
-/** Why fetch failed, in a word or a line: it wraps the error of the connection. Holds nothing that the host said. */
+/**
+ * The reason why fetch failed, as a code or a line: fetch wraps the connection's error. Contains no
+ * text from the host.
+ */
 export function reasonOf(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
   if (!(cause instanceof Error)) return 'unknown failure'

@@ -1,18 +1,20 @@
 /**
- * The one rule for new names of apps and of registered clients, and for new external ids: pages, mails and logs show them
- * between our own words. It applies in addition to `isReadable`, at creation and change only: stored names stay as they are.
+ * The rule for new names of apps and registered clients, and for new external ids. Pages, mails and
+ * logs show these names next to our own words. The rule applies in addition to `isReadable`, only
+ * at creation and change: stored names stay valid.
  */
 
-/** Words that our pages write next to a name, folded: core/identity/apps/clients.ts. */
+/** Folded words that our pages write next to a name: core/identity/apps/clients.ts. */
 const ownWords = ['registeredwith']
 const shortest = Math.min(...ownWords.map((words) => words.length))
 
-// Unicode property names as in UTS #18. The ignorable ones take no place on a screen, so two names could look the same.
+// Unicode property names as in UTS #18. Ignorable characters are invisible, so two different names
+// could look the same.
 const ignorable = /\p{Default_Ignorable_Code_Point}/u
 const letterOrDigit = /[\p{L}\p{N}]/u
 const marksAndSeparators = /[^\p{L}\p{N}]/gu
 
-/** Returns why the text cannot be a new name, as the end of a sentence; null when it can. */
+/** Returns why the text cannot be a new name, as the end of a sentence; null if it can. */
 export function nameProblem(text: string): string | null {
   const hidden = ignorable.exec(text)?.[0]
   if (hidden !== undefined) {
@@ -25,7 +27,10 @@ export function nameProblem(text: string): string | null {
   return 'must not read like words of this service ("registered with")'
 }
 
-/** Letters of other alphabets, small capitals, digits and signs that look like the letters of `ownWords` (UTS #39 has them all). */
+/**
+ * Letters of other alphabets, small capitals, digits and signs that look like the letters of
+ * `ownWords` (complete list: UTS #39).
+ */
 const lookalikes: Readonly<Record<string, string>> = {
   d: 'ԁᴅɗđժᑯɖᎠꓓ',
   e: 'еҽєεϵᴇɇəɘɛ℮3Ꭼꓰ',
@@ -44,7 +49,7 @@ const latin = new Map(
   ),
 )
 
-/** First code points of alphabets in frames, which have no compatibility form: 🅐, 🅰 and 🇦. */
+/** First code points of framed alphabets, which have no compatibility form: 🅐, 🅰 and 🇦. */
 const framed = [0x1f150, 0x1f170, 0x1f1e6]
 
 function unframe(character: string): string {
@@ -53,7 +58,10 @@ function unframe(character: string): string {
   return start === undefined ? character : String.fromCharCode(0x61 + code - start)
 }
 
-/** The text as an eye reads it: one case, no accents and separators, and look-alikes as the Latin letter. */
+/**
+ * The text as a reader perceives it: one case, no accents or separators, look-alikes as Latin
+ * letters.
+ */
 function fold(text: string): string {
   const letters = Array.from(plain(text), (character) => {
     const letter = unframe(character)

@@ -1,7 +1,7 @@
 /**
- * The one rule for text that people, tenants or strangers choose and that others read: names, labels, URIs, ids. It has no
- * control characters, no line or paragraph separators, no lone surrogates, and none of the bidirectional controls
- * (UAX #9), which make text read differently from what it is.
+ * The rule for text that people, tenants or strangers choose and others read: names, labels, URIs,
+ * ids. Such text has no control characters, line or paragraph separators, lone surrogates, or
+ * bidirectional controls (UAX #9), which change the displayed order of text.
  */
 const unreadable = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/u
 const unreadableRuns = new RegExp(`${unreadable.source}+`, 'gu')
@@ -12,16 +12,22 @@ const kinds = [
   { kind: 'half of a surrogate pair', syntax: /\p{Cs}/u },
 ] as const
 
-/** Whether text has none of the characters that make it unreadable or read as something else. */
+/** Whether the text has no characters that make it unreadable or misleading. */
 export const isReadable = (text: string): boolean => !unreadable.test(text)
 
-/** The text with a blank in place of what `isReadable` refuses, for text that is no reason to refuse anything. */
+/**
+ * Replaces each run of characters that `isReadable` rejects with a blank. Use it for text that is
+ * not worth a rejection.
+ */
 export const toReadable = (text: string): string => text.replace(unreadableRuns, ' ')
 
-/** What `isReadable` refuses, as the end of a sentence. */
+/** The characters that `isReadable` rejects, as the end of a sentence. */
 export const unreadableKinds = 'no control or bidirectional formatting character'
 
-/** The first character that `isReadable` refuses, by its kind and code point, as in "a control character (U+0007)"; null for readable text. */
+/**
+ * The first character that `isReadable` rejects, by kind and code point, such as "a control
+ * character (U+0007)"; null for readable text.
+ */
 export function unreadableCharacter(text: string): string | null {
   const character = unreadable.exec(text)?.[0]
   if (character === undefined) return null
