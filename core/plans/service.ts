@@ -58,8 +58,7 @@ export function createPlans({
   }
 
   /**
-   * Like `startOnStarter`, but on a plan that includes nothing. Creates that plan if the app has
-   * none.
+   * Like `startOnStarter`, but on a plan that includes nothing. Creates that plan if it is missing.
    */
   async function startWithNothing(
     db: Db,

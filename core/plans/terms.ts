@@ -7,8 +7,8 @@ import { parseDecimal18 } from '../lib/money.ts'
  */
 
 /**
- * The rule that decided: the model's bundle, its pipeline's bundle, the plan's rate, or none
- * (network price).
+ * The rule that decided: the model's bundle, its pipeline's bundle, the plan's rate, or network
+ * price.
  */
 export type PriceRule = 'bundle' | 'pipeline' | 'plan' | 'pass_through'
 
@@ -44,7 +44,7 @@ export interface RetailTerms {
 export interface PricedBundle {
   readonly id: string
   readonly pipeline: string
-  /** `*` stands for every model. */
+  /** `*` means every model. */
   readonly modelId: string
   readonly retailRate: bigint | null
 }

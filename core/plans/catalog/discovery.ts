@@ -125,7 +125,7 @@ export const toKey = ({ pipeline, modelId }: Capability): string =>
 
 const pairOf = ({ pipeline, modelId }: Capability): Capability => ({ pipeline, modelId })
 
-/** Lists the first five as text, and the number of others. */
+/** Lists the first five as text, and how many more there are. */
 export function namesOf(capabilities: readonly Capability[]): string {
   const some = capabilities.slice(0, 5).map(toKey)
   const more = capabilities.length - some.length

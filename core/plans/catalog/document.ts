@@ -4,8 +4,8 @@ import { type Capability, parseCapabilities } from './profile.ts'
 
 /**
  * Parses the document at CATALOG_URL: a list of `{pipeline, modelId}` or `{pipeline, models}`, bare
- * or as `capabilities` or `pipelines` of an object. A pipeline without models stands for all its
- * models. One invalid entry rejects the whole document.
+ * or as `capabilities` or `pipelines` of an object. A pipeline without models means all its models.
+ * One invalid entry rejects the whole document.
  */
 
 const entriesMax = 10_000

@@ -6,7 +6,7 @@ import { parseReadable } from '../../platform/text.ts'
  * Manifests and discovery profiles, and their parsers, which throw REQUEST_INVALID with the reason.
  */
 
-/** A model of a pipeline; `*` stands for every model. */
+/** A model of a pipeline; `*` means every model. */
 export interface Capability {
   readonly pipeline: string
   readonly modelId: string

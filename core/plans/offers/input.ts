@@ -81,7 +81,7 @@ export function refuseFlags(body: Body): void {
 const capabilitiesMax = 200
 const wordMax = 200
 
-/** A capability whose pipeline and model are checked, but not yet its prices. */
+/** A capability with checked pipeline and model; its prices are not checked yet. */
 export interface NamedCapability extends Capability {
   readonly field: string
   readonly body: Body

@@ -50,8 +50,8 @@ export const planReads = {
   },
 
   /**
-   * Returns the newest version made at or before `at`, of any plan, deleted or not; null if there
-   * is none.
+   * Returns the newest version made at or before `at`, of any plan, deleted or not; null if no
+   * version is that old.
    */
   async newestVersion(
     db: Db,

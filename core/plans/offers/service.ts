@@ -39,7 +39,7 @@ export interface OffersDeps {
   readonly pool: Pool
   readonly discovery: Discovery
   readonly selling: Selling
-  /** Counts users whose subscription is, or is scheduled to be, on the plan. */
+  /** Counts users with a current or scheduled subscription on the plan. */
   readonly countSubscribers: (db: Db, plan: Pick<Plan, 'appId' | 'id'>) => Promise<number>
   /** Called with the app after its Starter's included amount has changed. */
   readonly onStarterChange: (app: AppId) => Promise<void>
@@ -279,7 +279,7 @@ async function requireRoom(
     )
 }
 
-/** Keeps the ids of bundles whose pipeline and model the plan already had. */
+/** Keeps the ids of bundles for pipelines and models that the plan already had. */
 const withIds = (bundles: readonly BundleTerms[], before: readonly Bundle[], at: Date): Bundle[] =>
   bundles.map((bundle) => {
     const same = before.find(

@@ -159,8 +159,8 @@ export async function readVersions(db: Db, ids: readonly bigint[]): Promise<Plan
 }
 
 /**
- * Returns the id of the newest version with `created_at` at or before `at`; null if the plan has
- * none.
+ * Returns the id of the newest version with `created_at` at or before `at`; null if no version is
+ * that old.
  */
 export async function newestTermsId(
   db: Db,

@@ -8,7 +8,9 @@ import type { UserKey } from './store.ts'
 /** Recreates missing subscriptions, in the caller's transaction, as for new users of the app. */
 export type Resubscribe = (db: Db, users: readonly UserKey[]) => Promise<void>
 
-/** Sends users whose subscriptions change in the caller's transaction to the metering backend. */
+/**
+ * Sends users to the metering backend when their subscriptions change, in the caller's transaction.
+ */
 export type SendSubscribers = (db: Db, users: readonly UserKey[]) => Promise<void>
 
 /** An account that the ledger has locked and brought up to date. */

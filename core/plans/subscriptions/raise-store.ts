@@ -100,8 +100,8 @@ export async function includedBy(
 }
 
 /**
- * Returns users of the plan, by id, whose current period began with an earlier version and who lack
- * this version's grant.
+ * Returns users of the plan, by id, who are in a period of an earlier version and lack this
+ * version's grant.
  */
 export async function usersToRaise(
   db: Db,

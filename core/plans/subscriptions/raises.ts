@@ -52,7 +52,7 @@ export function createRaises<Account extends LockedAccount>({
     (await raiseWithin({ app })).count
 
   /**
-   * Like `raiseStarters`, for one app whose Starter has changed. Raises the first users before it
+   * Like `raiseStarters`, after a change of one app's Starter. Raises the first users before it
    * returns, the others in the background. The next round of any core does what fails or is left
    * when the process ends.
    */

@@ -17,8 +17,8 @@ export interface NewSubscription {
 
 /**
  * Subscribes users to their apps' Starter plans. Returns the users who had no subscription. If a
- * user's latest periods are Starter's, the subscription counts from the first of them; after
- * another plan, periods count from the end of the last one.
+ * user's latest periods are Starter's, the subscription counts from the first one; after another
+ * plan, periods count from the end of the last one.
  */
 export async function subscribeToStarter(
   db: Db,
@@ -162,7 +162,7 @@ export async function lockSubscription(db: Db, user: UserKey): Promise<Subscript
   return row && fromRow(row)
 }
 
-/** Locks subscriptions whose successor is due (`skip locked`). */
+/** Locks subscriptions with a due successor (`skip locked`). */
 export async function lockDue(
   db: Db,
   at: Date,

@@ -114,9 +114,9 @@ export function createSubscriptions<Account extends LockedAccount>({
 }: SubscriptionsDeps<Account>) {
   /**
    * Moves a user to another plan, now or at the end of the current period, and replaces a scheduled
-   * change. If the plan needs a payment method and the user has none, nothing changes and the
-   * result has a checkout URL. Throws NOT_FOUND for an unknown user or plan, CONFLICT for a plan
-   * that takes no subscribers, REQUEST_INVALID for the user's current plan.
+   * change. If the plan needs a payment method that the user lacks, nothing changes and the result
+   * has a checkout URL. Throws NOT_FOUND for an unknown user or plan, CONFLICT for a plan that
+   * takes no subscribers, REQUEST_INVALID for the user's current plan.
    */
   async function change(app: AppId, request: ChangeRequest, by: Author): Promise<Change> {
     const { externalUserId, planId, successUrl, cancelUrl, idempotencyKey: key } = request
@@ -168,7 +168,7 @@ export function createSubscriptions<Account extends LockedAccount>({
     })
   }
 
-  /** Removes the scheduled change. Throws NOTHING_TO_RESUME when there is none. */
+  /** Removes the scheduled change. Throws NOTHING_TO_RESUME when nothing is scheduled. */
   async function resume(app: AppId, request: CancelRequest, by: Author): Promise<Change> {
     requireConfirmed(request.confirm)
     const user = await getChangeable(app, request.externalUserId)
