@@ -1,9 +1,9 @@
 import type { EnvReader } from '../lib/env.ts'
 
 export interface BooksConfig {
-  /** Whole months that stay beside the running one; 0 keeps all. */
+  /** Whole months kept in addition to the current one; 0 keeps all. */
   readonly retentionMonths: number
-  /** Where older ones are written to; null only while all are kept. */
+  /** Folder for archived months; null only if all are kept. */
   readonly archiveDir: string | null
 }
 

@@ -8,7 +8,7 @@ export type HeadKind = 'checkpoint' | 'root'
 
 /** A row of a chain. */
 export interface Link {
-  /** Of a checkpoint its number, of a root its day, in days since 1970. */
+  /** Number of the checkpoint, or day of the root in days since 1970. */
   readonly number: bigint
   /** Hexadecimal. */
   readonly hash: string
@@ -36,25 +36,26 @@ export async function saveHead(
     set number = excluded.number, hash = excluded.hash`)
 }
 
-/** A chain of an app, as its rows are. */
+/** The stored rows of an app's chain. */
 export interface StoredChain {
   readonly kind: HeadKind
-  /** Null without rows. */
+  /** Null when the chain is empty. */
   readonly last: Link | null
-  /** The hash of a row; null when it is missing. */
+  /** Returns the hash of a row; null when it is missing. */
   readonly hashAt: (number: bigint) => Promise<string | null>
 }
 
 /**
- * The row that the next one follows. When the row of the head is missing or another one, that is the head: then the next
- * row names what is gone, and no later one hides it. A row behind the head is an older core's.
+ * Returns the link that the next row must follow, normally the last row. If the head's row is
+ * missing or changed, returns the head instead: then the next row names the lost hash, and later
+ * rows cannot hide the loss. An older core writes rows after the head.
  */
 export async function linkToFollow(db: Db, app: AppId, chain: StoredChain): Promise<Link | null> {
   const head = await findHead(db, app, chain.kind)
   return head && (await chain.hashAt(head.number)) !== head.hash ? head : chain.last
 }
 
-/** The head, when its row is missing or another one; and rows without a head. */
+/** Reports the head if its row is missing or changed, and rows without a head. */
 export async function headDifferences(
   db: Db,
   app: AppId,

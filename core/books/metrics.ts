@@ -10,8 +10,8 @@ export interface BooksMetricsDeps {
 }
 
 /**
- * Tells whether the books are sealed, and daily roots made, in time. What they wait since is read at each scrape; when that
- * fails, the figure stays as it was.
+ * Gauges for overdue checkpoints, overdue daily roots, and price differences. Ages are read at each
+ * scrape; if that fails, the gauge keeps its value.
  */
 export function createBooksMetrics(
   registry: Metrics,

@@ -26,7 +26,10 @@ export interface BooksOthers {
   readonly requireMetering: RequireMetering
 }
 
-/** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
+/**
+ * Operator functions: verify and rebuild the books; export, import and archive tickets. Also issues
+ * receipts.
+ */
 export function createBooksModule(
   { pool, log, now, clocks, metrics, invalidations, config: { issuer } }: Platform,
   {

@@ -13,10 +13,13 @@ export interface PriceWatchDeps {
   readonly prices: PriceReads
 }
 
-/** Log lines of one app and round: `tollgate verify` prints all differences. */
+/** Limit of log lines per app and round; `tollgate verify` prints all differences. */
 const loggedMax = 20
 
-/** Compares prices with their chain while core runs, so that an edit is known before the next `tollgate verify`. */
+/**
+ * Compares prices with their chain while core runs, so that an edit is found before the next
+ * `tollgate verify`.
+ */
 export function createPriceWatch({ pool, log, prices }: PriceWatchDeps) {
   let differences = 0
 

@@ -4,13 +4,19 @@ import type { Db, Pool } from '../lib/sql.ts'
 import * as store from './store.ts'
 import type { AppRef, UserRange } from './types.ts'
 
-/** Iterates over apps in parallel and over the users of an app in order, with a page of each in memory. */
+/**
+ * Iterates over apps in parallel and over the users of an app in order, with one page of each in
+ * memory.
+ */
 
 const appsAtOnce = 500
 const usersAtOnce = 200
 const zeroId = '00000000-0000-0000-0000-000000000000'
 
-/** Runs `work` for the named app, or for every app with `parallel` at a time. NOT_FOUND for an unknown app. */
+/**
+ * Runs `work` for the named app, or for every app, `parallel` at a time. Throws NOT_FOUND for an
+ * unknown app.
+ */
 export async function forApps(
   pool: Pool,
   {
@@ -50,7 +56,10 @@ async function* allApps(pool: Pool): AsyncGenerator<AppRef, undefined> {
   }
 }
 
-/** The users of an app in ranges, each with its number of users. Together the ranges cover all possible ids. */
+/**
+ * Yields the users of an app in ranges, each with its number of users. Together the ranges cover
+ * all possible ids.
+ */
 export async function* userRanges(
   db: Db,
   appId: AppId,

@@ -17,7 +17,7 @@ import {
   sessionDifferences,
 } from './verify/ticket-store.ts'
 
-/** How many rows differed, by table. */
+/** Number of rows that differed, by table. */
 export type RebuiltRows = Readonly<Record<'usage_hourly' | 'ticket_sessions' | 'balances', number>>
 
 export interface RebuildProgress {
@@ -28,9 +28,9 @@ export interface RebuildProgress {
 }
 
 export interface RebuildOptions {
-  /** One app; all when undefined. */
+  /** One app; all if undefined. */
   readonly clientId: string | undefined
-  /** Only counts what differs. */
+  /** Only counts differences. */
   readonly dryRun: boolean
   readonly signal: AbortSignal
   readonly report: (kind: 'progress' | 'done', progress: RebuildProgress) => void
@@ -55,16 +55,17 @@ interface Table {
 }
 
 const rowsAtOnce = 1_000
-/** Rows that one transaction repairs, all of one user, so that its locks are short. */
+/** Rows that one transaction repairs, all of the same user, so that locks are short. */
 const rowsPerTransaction = 100
 const checkViolation = '23514'
 const deadlock = '40P01'
 const tries = 5
 
 /**
- * Recomputes the derived rows: hours and sessions from tickets, balances from ledger entries. Ingest may run meanwhile.
- * Months with archived tickets stay as they are. Entries and tickets are never changed, and a user whose ledger or tickets
- * are damaged is left alone: what is derived from damage would make it the truth.
+ * Recomputes derived rows: hours and sessions from tickets, balances from ledger entries. Ingest
+ * may run at the same time. Skips months with archived tickets. Never changes entries or tickets,
+ * and skips users with a damaged ledger or damaged tickets, because rows derived from damage would
+ * hide it.
  */
 export function createRebuild(deps: RebuildDeps) {
   const { pool, now, ticketRecords, rebuildBalance } = deps
@@ -100,7 +101,10 @@ export function createRebuild(deps: RebuildDeps) {
     },
   ]
 
-  /** NOT_FOUND for an unknown app. One app at a time: repairs are rare and need not be fast. */
+  /**
+   * Throws NOT_FOUND for an unknown app. Handles one app at a time: repairs are rare and need not
+   * be fast.
+   */
   async function rebuild({ clientId, dryRun, signal, report }: RebuildOptions): Promise<void> {
     await forApps(pool, { clientId, parallel: 1, signal }, async (app) => {
       const rows = { usage_hourly: 0, ticket_sessions: 0, balances: 0 }
@@ -167,7 +171,10 @@ export function createRebuild(deps: RebuildDeps) {
     readonly archived: readonly string[]
   }
 
-  /** False when a month was archived since the rows were compared: they may be right without its tickets. */
+  /**
+   * Returns false if a month was archived since the comparison, because the rows may be right
+   * without its tickets.
+   */
   async function repair(app: AppRef, { table, rows, archived }: Repair): Promise<boolean> {
     for (const [userId, all] of Map.groupBy(rows, (row) => row.userId)) {
       if (userId === null) continue
@@ -189,7 +196,7 @@ export function createRebuild(deps: RebuildDeps) {
   return { rebuild }
 }
 
-/** What of a range of users a rebuild must not touch, and whose credits and balances it can make right. */
+/** Users in a range that a rebuild must skip, and credits and balances that it can repair. */
 interface Faults {
   readonly damaged: ReadonlySet<string>
   readonly wallets: readonly DifferentRow[]
@@ -241,8 +248,8 @@ const refusal = ({ clientId }: AppRef, damaged: ReadonlySet<string>): DomainErro
 export type Rebuild = ReturnType<typeof createRebuild>
 
 /**
- * Tries again after a deadlock. CONFLICT when the recomputed row breaks a check of its table: then the log itself is
- * wrong, which a rebuild cannot repair.
+ * Retries after a deadlock. Throws CONFLICT when the recomputed row violates a check of its table:
+ * then the log itself is wrong, and a rebuild cannot repair it.
  */
 async function refusingContradictions<T>(userId: string, work: () => Promise<T>): Promise<T> {
   for (let tried = 1; ; tried++) {

@@ -17,7 +17,7 @@ export interface BooksRpcDeps {
   readonly archive: Archive
 }
 
-// A page of 8 MiB, and what frames it.
+// A page of 8 MiB, plus framing.
 const messageMaxBytes = 9 * 1024 * 1024
 
 export function createBooksRpc({ verify, rebuild, seal, tickets, archive }: BooksRpcDeps) {

@@ -51,7 +51,7 @@ const sealPauseMs = 3_600_000
 const rootsPauseMs = 600_000
 const pricesPauseMs = 600_000
 
-/** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
+/** Operator functions of the books: verify and rebuild them; export, import and archive tickets. */
 export function createBooks(deps: BooksDeps) {
   const { pool, now, log, metrics, config, ticketRecords, rebuildBalance } = deps
   const { restoreTickets, truncateMonth } = ticketRecords
@@ -72,7 +72,10 @@ export function createBooks(deps: BooksDeps) {
   let building: Loop | null = null
   let watching: Loop | null = null
 
-  /** From now on seals the books every hour, makes daily roots, compares prices with their chain, and archives months as RETENTION_MONTHS says. */
+  /**
+   * Starts the loops: seal the books every hour, build daily roots, compare prices with their
+   * chain, and archive months by RETENTION_MONTHS.
+   */
   function start(): void {
     building = startLoop({ name: 'roots', log, pauseMs: rootsPauseMs, round: roots.build })
     watching = startLoop({ name: 'prices', log, pauseMs: pricesPauseMs, round: watch.check })
@@ -104,7 +107,7 @@ export function createBooks(deps: BooksDeps) {
   const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance, ...replay })
   return {
     ...createBooksRpc({ verify, rebuild, seal, tickets, archive }),
-    // Before the first ticket is booked.
+    // Cut before the first ticket is booked.
     prepare: roots.cut,
     start,
     stop,

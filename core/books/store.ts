@@ -3,7 +3,7 @@ import { type AppId, appId } from '../platform/ids.ts'
 import { type Db, many, one, sql } from '../lib/sql.ts'
 import type { AppRef } from './types.ts'
 
-/** Apps and users in the order in which the books are checked, and the snapshot that a check reads from. */
+/** Apps and users in the order of a check, and the snapshot that a check reads. */
 
 interface AppRow {
   app_id: string
@@ -11,13 +11,13 @@ interface AppRow {
 }
 const fromRow = (row: AppRow): AppRef => ({ id: appId(row.app_id), clientId: row.client_id })
 
-/** The app of a public client id, whatever its status: the books of a disabled app still count. */
+/** Returns the app of a public client id in any status: the books of a disabled app still count. */
 export async function findApp(db: Db, clientId: string): Promise<AppRef | null> {
   const id = await findAppId(db, clientId)
   return id && { id, clientId }
 }
 
-/** A page of all apps, by id. */
+/** Returns a page of all apps, by id. */
 export async function appsAfter(db: Db, after: AppId | null, limit: number): Promise<AppRef[]> {
   const rows = await many<AppRow>(
     db,
@@ -39,7 +39,7 @@ export async function countUsers(db: Db, app: AppId): Promise<number> {
   return Number(row.count)
 }
 
-/** The next users of an app, by id. */
+/** Returns the next users of an app, by id. */
 export async function usersAfter(
   db: Db,
   { appId: app, after, limit }: { appId: AppId; after: string; limit: number },
@@ -56,15 +56,19 @@ export async function usersAfter(
   return rows.map((row) => row.id)
 }
 
-/** Makes this transaction a read-only snapshot, in which a statement may take long enough for a user with many tickets. */
+/**
+ * Makes this transaction a read-only snapshot. Allows statements long enough for a user with many
+ * tickets.
+ */
 export async function beginSnapshot(db: Db): Promise<void> {
   await db.query(sql`set transaction isolation level repeatable read, read only`)
   await holdArchive(db)
 }
 
 /**
- * Lets no month be archived until the transaction ends: a truncate removes tickets from every snapshot at once, also from
- * one taken before the archive was recorded. Must be the first statement of a transaction.
+ * Blocks archiving until the transaction ends. Needed because a truncate removes tickets from every
+ * snapshot, even from one taken before the archive was recorded. Must be the first statement of a
+ * transaction.
  */
 export async function holdArchive(db: Db): Promise<void> {
   await allowLongStatements(db)
@@ -75,7 +79,7 @@ export async function allowLongStatements(db: Db): Promise<void> {
   await db.query(sql`set local statement_timeout = '15min'`)
 }
 
-/** Starts of the months of which some tickets are only in archives. */
+/** Returns the starts of months with some tickets only in archives. */
 export async function archivedMonths(db: Db, app: AppId): Promise<string[]> {
   const rows = await many<{ month: string }>(
     db,

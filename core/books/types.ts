@@ -1,9 +1,12 @@
 import type { AppId } from '../platform/ids.ts'
 
 /**
- * The books: what must follow from the tickets and the ledger (docs/architecture.md).
- * usage_hourly, ticket_sessions = sums of tickets; charges = costs of the tickets that name them; balances = fold of
- * ledger entries; granted + adjusted = consumed + remaining + expired; a ticket costs its fee at its rate.
+ * Checks of the books: what must follow from the tickets and the ledger (docs/architecture.md).
+ * - usage_hourly, ticket_sessions = sums of tickets
+ * - charges = costs of the tickets that name them
+ * - balances = fold of ledger entries
+ * - granted + adjusted = consumed + remaining + expired
+ * - the cost of a ticket = its fee at its rate
  */
 export const checks = [
   'usage_hourly',
@@ -24,10 +27,10 @@ export const checks = [
 ] as const
 export type Check = (typeof checks)[number]
 
-/** Columns of a row as text; null where there is no such row. */
+/** Columns of a row as text; null for a missing row. */
 export type Columns = Readonly<Record<string, string | null>>
 
-/** A row that differs from what the others imply. */
+/** A row that differs from what the other rows imply. */
 export interface DifferentRow {
   readonly userId: string | null
   readonly externalUserId: string | null
@@ -36,14 +39,14 @@ export interface DifferentRow {
   readonly expected: Columns | null
 }
 
-/** One column of such a row. */
+/** One column of a different row. */
 export interface Difference extends Pick<DifferentRow, 'userId' | 'externalUserId'> {
   readonly check: Check
   readonly row: string
   readonly column: string
   readonly stored: string | null
   readonly expected: string | null
-  /** stored minus expected; null where that is no number. */
+  /** stored minus expected; null if not a number. */
   readonly by: string | null
 }
 

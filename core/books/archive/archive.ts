@@ -28,9 +28,9 @@ export interface ArchiveDeps {
   readonly truncateMonth: TicketRecords['truncateMonth']
 }
 
-/** A step of an archive run: an app's tickets of a month, and what is done with them. */
+/** Result of an archive run for an app's tickets of a month. */
 export interface ArchiveStep {
-  /** `due`: would be archived. `waits`: cannot be yet, for the reason in `detail`. */
+  /** `due`: would be archived. `waits`: cannot be archived yet, for the reason in `detail`. */
   readonly kind: 'due' | 'archived' | 'waits'
   readonly month: string
   readonly clientId: string
@@ -46,17 +46,18 @@ interface Written {
   readonly file: FileSums
 }
 
-/** How long a restored month stays in the database. */
+/** Time for which a restored month stays in the database. */
 const restoredSeconds = 30 * 86_400
 
 /**
- * Writes past months to files and removes their tickets. A month is removed only after each of its files was read back,
- * and when the files hold, under a lock that keeps new tickets out, the month's number of tickets and its sums of money.
+ * Writes past months to files and removes their tickets. Removes a month only after reading back
+ * its files, and only if the files match its number of tickets and its sums of money. That
+ * comparison holds a lock that blocks new tickets.
  */
 export function createArchive({ pool, now, log, config, pages, truncateMonth }: ArchiveDeps) {
   const { retentionMonths, archiveDir } = config
 
-  /** CONFLICT when no retention is set. */
+  /** Throws CONFLICT when no retention is set. */
   async function run({
     dryRun,
     signal,
@@ -143,7 +144,7 @@ export function createArchive({ pool, now, log, config, pages, truncateMonth }: 
     }
   }
 
-  /** All or nothing: names the files, records them and removes the tickets. */
+  /** Names the files, records them and removes the tickets, all or nothing. */
   async function drop(
     dir: string,
     { month, written }: { month: string; written: readonly Written[] },
@@ -191,7 +192,7 @@ function spanOf(month: string): { from: Date; to: Date } {
   return { from: new Date(Date.UTC(year, index, 1)), to: new Date(Date.UTC(year, index + 1, 1)) }
 }
 
-/** Reads a whole written file, as an import would, and compares its sums. */
+/** Reads back a written file, as an import would, and compares its sums. */
 async function readBack(path: string, app: store.MonthSums): Promise<FileSums> {
   const { sums } = await checkTicketFile(path)
   let [fee, cost, markup, platformFee, platformWei] = [0n, 0n, 0n, 0n, 0n]
@@ -215,7 +216,7 @@ async function readBack(path: string, app: store.MonthSums): Promise<FileSums> {
   return sums
 }
 
-/** Why a month cannot be archived yet; null when it can. */
+/** Returns why a month cannot be archived yet; null when it can. */
 function reasonToWait(sums: readonly store.MonthSums[]): string | null {
   const total = (column: 'unpriced' | 'unrooted'): bigint =>
     sums.reduce((count, app) => count + app[column], 0n)

@@ -1,7 +1,7 @@
 import type { AppId } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 
-/** Writes `ticket_archives` and `archived_charges`: months whose tickets are in files. */
+/** Writes `ticket_archives` and `archived_charges`: months with tickets in files. */
 
 export interface ArchivedPart {
   readonly appId: AppId
@@ -9,7 +9,7 @@ export interface ArchivedPart {
   readonly part: number
 }
 
-/** The archive that a file is, by the checksum of its lines. */
+/** Finds the archive that a file belongs to, by the checksum of its lines. */
 export async function archiveOf(
   db: Db,
   appId: AppId,
@@ -28,7 +28,7 @@ export async function archiveOf(
   return row && { appId, ...row }
 }
 
-/** What restored tickets of a user take off an archived charge. */
+/** Amounts that a user's restored tickets take off an archived charge. */
 export interface RestoredCharge {
   readonly userId: string
   readonly chargeId: string | null
@@ -40,7 +40,7 @@ export interface RestoredCharge {
   readonly platformWei: bigint
 }
 
-/** Locks an archive until the transaction ends: of two restores the second waits. */
+/** Locks an archive until the transaction ends, so that a second restore waits. */
 export async function lockArchive(db: Db, { appId, month, part }: ArchivedPart): Promise<void> {
   await db.query(sql`
     select 1
@@ -49,7 +49,9 @@ export async function lockArchive(db: Db, { appId, month, part }: ArchivedPart):
     for update`)
 }
 
-/** Takes restored tickets off what a locked archive holds. Throws when they are not tickets of that archive. */
+/**
+ * Subtracts restored tickets from a locked archive. Throws when the tickets do not belong to it.
+ */
 export async function subtractRestored(
   db: Db,
   { appId, month, part }: ArchivedPart,
@@ -94,7 +96,10 @@ export async function subtractRestored(
     where app_id = ${appId} and month = ${month}::date and part = ${part} and tickets = 0`)
 }
 
-/** Months that ended by `before`, have a partition, and were not restored since `restoredBefore`; the oldest first. */
+/**
+ * Lists months that ended by `before`, have a partition, and were not restored since
+ * `restoredBefore`, oldest first.
+ */
 export async function monthsToArchive(
   db: Db,
   { before, restoredBefore }: { before: Date; restoredBefore: Date },
@@ -123,7 +128,7 @@ export interface MonthSums {
   readonly clientId: string
   readonly tickets: bigint
   readonly unpriced: bigint
-  /** Tickets whose charge is of a day whose roots are still to be made. */
+  /** Tickets with a charge on a day that has no roots yet. */
   readonly unrooted: bigint
   readonly fee: bigint
   readonly cost: bigint
@@ -132,7 +137,7 @@ export interface MonthSums {
   readonly platformWei: bigint
 }
 
-/** The sums of a month, by app. */
+/** Returns the sums of a month, by app. */
 export async function monthSums(
   db: Db,
   { from, to }: { from: Date; to: Date },
@@ -204,16 +209,20 @@ export async function monthSums(
 
 const monthName = /^\d{4}-\d{2}$/
 
-/** Locks a month against readers and writers until the transaction ends; tickets that arrive for it wait. */
+/**
+ * Locks a month against readers and writers until the transaction ends. Arriving tickets of the
+ * month wait.
+ */
 export async function lockMonth(db: Db, month: string): Promise<void> {
   if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
-  // Readers of all months would queue behind this lock, so it gives up soon and is tried again in an hour.
+  // Readers of all months would queue behind this lock, so it gives up after 2 s; the next round is
+  // in an hour.
   await db.query(sql`set local lock_timeout = '2s'`)
   await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.archive'))`)
   await db.query(`lock table tickets_${month.replace('-', '_')} in access exclusive mode`)
 }
 
-/** The number of an app's next file of a month. */
+/** Returns the number of an app's next file for a month. */
 export async function nextPart(db: Db, appId: string, month: string): Promise<number> {
   const row = await one<{ part: number }>(
     db,
@@ -234,7 +243,7 @@ export interface NewArchive {
   readonly at: Date
 }
 
-/** Records an archive, with the share that its tickets had in each charge. */
+/** Records an archive, with the share of its tickets in each charge. */
 export async function insertArchive(
   db: Db,
   { sums, month, part, file, sha256, at }: NewArchive,

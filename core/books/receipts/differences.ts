@@ -10,16 +10,19 @@ import * as store from './store.ts'
 import type { Chunk, Day, RootRow, Window } from './store.ts'
 import { treeOf } from './tree.ts'
 
-/** Makes the trees of days again and compares them with what was stored and signed. */
+/** Recomputes the trees of days and compares them with the stored and signed roots. */
 
 export interface RootsToVerify {
   readonly app: AppRef
-  /** Whether some tickets of the app are only in archives: the trees of their days cannot be made again. */
+  /**
+   * Whether some of the app's tickets are only in archives, so that the trees of their days cannot
+   * be recomputed.
+   */
   readonly hasArchives: boolean
   readonly signal: AbortSignal
 }
 
-/** Roots that differ from the tickets, their own chunks or their statement, and those that are missing. */
+/** Finds roots that differ from the tickets, their chunks or their statement, and missing roots. */
 export async function rootDifferences(db: Db, options: RootsToVerify): Promise<DifferentRow[]> {
   const different: DifferentRow[] = []
   let last: RootRow | null = null
@@ -100,7 +103,7 @@ const rowOf = (day: string, stored: Columns | null, expected: Columns): Differen
   expected,
 })
 
-/** The tree from the tickets; null where some of them are in archives. */
+/** Computes the tree from the tickets; null if some are in archives. */
 async function treeAgain(
   db: Db,
   { app, hasArchives, signal }: RootToVerify,
@@ -116,7 +119,7 @@ async function treeAgain(
 const lineOf = ({ number, userId, signedAt, eventId, hash }: Chunk): string =>
   `${number} ${userId} ${signedAt} ${eventId} ${hash.toString('hex')}\n`
 
-/** The tree from the hashes of its leaves that were kept. */
+/** Computes the tree from the stored leaf hashes. */
 async function keptTree(db: Db, app: AppRef, day: string) {
   const chunks = createHash('sha256')
   const tree = createTree()
@@ -133,7 +136,7 @@ async function keptTree(db: Db, app: AppRef, day: string) {
   return { rootHash, treeSize: String(treeSize), chunks: chunks.digest('hex') }
 }
 
-/** The claims of a root; null when its key has not signed them. */
+/** Returns the claims of a root; null when the signature does not verify. */
 function signedClaims({ statement, jwk }: RootRow): JsonObject | null {
   const [, payload = ''] = statement.split('.')
   const claims = parseObject(Buffer.from(payload, 'base64url').toString('utf8'))
@@ -145,7 +148,7 @@ function statementOf(claims: JsonObject | null): string {
   return claims ? JSON.stringify(names.map((name) => claims[name])) : 'not signed by its key'
 }
 
-/** The checkpoint and the item of the price chain that the root names, as they are now and as it names them. */
+/** Compares the checkpoint and the price chain item that the root names with the current ones. */
 async function compareEnds(
   db: Db,
   app: AppId,

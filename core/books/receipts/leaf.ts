@@ -1,9 +1,12 @@
 import { formatDecimal18 } from '../../lib/money.ts'
 import { hashLeaf } from './merkle.ts'
 
-/** A ticket as the daily tree has it: what was fixed when it was booked (docs/receipts.md, "Leaf"). Pure. */
+/**
+ * A ticket as a leaf of the daily tree: the values fixed when it was booked (docs/receipts.md,
+ * "Leaf"). Pure.
+ */
 
-/** The members of a leaf in their order, which is part of the format. */
+/** The members of a leaf. Their order is part of the format. */
 export const leafMembers = [
   'clientId',
   'eventId',
@@ -28,19 +31,22 @@ export const leafMembers = [
   'chargeId',
 ] as const
 
-/** All texts; `termsId` is null for a ticket that names no version of a plan. Instants are UTC with microseconds. */
+/**
+ * All members are text; `termsId` is null for a ticket without a plan version. Instants are UTC
+ * with microseconds.
+ */
 export type Leaf = Readonly<Record<Exclude<(typeof leafMembers)[number], 'termsId'>, string>> & {
   readonly termsId: string | null
 }
 
 const version = 'tollgate-ticket-1'
 
-/** The bytes that are hashed: a JSON array of the version and the members, without blanks. */
+/** The hashed bytes: a JSON array of the version and the members, without blanks. */
 export const leafText = (leaf: Leaf): string =>
   JSON.stringify([version, ...leafMembers.map((member) => leaf[member])])
 
-/** The hash of a ticket in the tree of its day. */
+/** Hash of a ticket in the tree of its day. */
 export const hashOfLeaf = (leaf: Leaf): Buffer => hashLeaf(leafText(leaf))
 
-/** Atto-dollars as a decimal. */
+/** Converts atto-dollars to a decimal. */
 export const decimalOf = (attos: string): string => formatDecimal18(BigInt(attos))

@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto'
 
 /**
- * Merkle trees of RFC 9162 section 2.1 (as RFC 6962), with SHA-256: a leaf is hashed behind the byte 0, a node behind the
- * byte 1, and a tree of n leaves is split at the largest power of two below n. Hashes are 32 bytes.
+ * Merkle trees of RFC 9162 section 2.1 (same as RFC 6962) with SHA-256. A leaf is hashed with
+ * prefix byte 0, a node with prefix byte 1. A tree of n leaves splits at the largest power of two
+ * below n. Hashes are 32 bytes.
  */
 
 const leafPrefix = Buffer.of(0)
@@ -14,19 +15,20 @@ export const hashLeaf = (data: string | Buffer): Buffer =>
 const hashNode = (left: Buffer, right: Buffer): Buffer =>
   hash('sha256', Buffer.concat([nodePrefix, left, right]), 'buffer')
 
-/** The root of no leaves. */
+/** Root of an empty tree. */
 export const emptyRoot: Buffer = hash('sha256', '', 'buffer')
 
-/** The root of a tree by the hashes of its leaves in order. */
+/** Computes the root of a tree from the hashes of its leaves, in order. */
 export function rootOf(leaves: readonly Buffer[]): Buffer {
   const tree = createTree()
   for (const leaf of leaves) tree.add(leaf)
   return tree.root()
 }
 
-/** A tree that grows leaf by leaf and holds one hash for each of its levels. */
+/** A tree that grows leaf by leaf and stores one hash per level. */
 export function createTree() {
-  // Roots of whole subtrees, the largest first; their sizes are the binary digits of the number of leaves.
+  // Roots of complete subtrees, largest first. Their sizes are the binary digits of the number of
+  // leaves.
   const subtrees: Buffer[] = []
   let size = 0
 
@@ -44,7 +46,7 @@ export function createTree() {
   return { add, root, size: () => size }
 }
 
-/** The inclusion path of a leaf, from its sibling upwards (RFC 9162 section 2.1.3.1). */
+/** Returns the inclusion path of a leaf, from its sibling upwards (RFC 9162 section 2.1.3.1). */
 export function inclusionPath(leaves: readonly Buffer[], index: number): Buffer[] {
   if (leaves.length <= 1) return []
   const middle = splitOf(leaves.length)
@@ -54,7 +56,7 @@ export function inclusionPath(leaves: readonly Buffer[], index: number): Buffer[
     : [...inclusionPath(right, index - middle), rootOf(left)]
 }
 
-/** The largest power of two below `size`, which is two or more. */
+/** Returns the largest power of two below `size`, which is at least two. */
 function splitOf(size: number): number {
   let split = 1
   while (split * 2 < size) split *= 2
@@ -68,7 +70,10 @@ export interface Inclusion {
   readonly path: readonly Buffer[]
 }
 
-/** The root that an inclusion path leads to (RFC 9162 section 2.1.3.2); null where it is none of such a tree. */
+/**
+ * Computes the root from an inclusion path (RFC 9162 section 2.1.3.2). Returns null if the path
+ * cannot belong to such a tree.
+ */
 export function rootOfInclusion({ leaf, index, size, path }: Inclusion): Buffer | null {
   if (!isPlace(index, size)) return null
   let [node, place, last] = [leaf, index, size - 1]
@@ -76,7 +81,7 @@ export function rootOfInclusion({ leaf, index, size, path }: Inclusion): Buffer 
     if (last === 0) return null
     if (place % 2 === 1 || place === last) {
       node = hashNode(sibling, node)
-      // The last of its level without a sibling of its own: the levels until it has one are passed.
+      // The last node of a level may have no sibling: skip levels until it has one.
       while (place % 2 === 0 && place !== 0) [place, last] = [half(place), half(last)]
     } else node = hashNode(node, sibling)
     ;[place, last] = [half(place), half(last)]

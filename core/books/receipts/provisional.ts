@@ -7,7 +7,10 @@ import { inclusionPath, rootOf } from './merkle.ts'
 import type { Place } from './store.ts'
 import { type PlacedLeaf, countTickets, ticketsPage } from './ticket-store.ts'
 
-/** The tree over the tickets of one charge, which proves a ticket until its day has a root (docs/receipts.md, "Provisional root"). */
+/**
+ * Tree over the tickets of one charge. It proves a ticket until its day has a root
+ * (docs/receipts.md, "Provisional root").
+ */
 
 export interface ChargeToProve {
   readonly app: AppRef
@@ -29,10 +32,13 @@ export interface ChargeProof {
 
 const nearSeconds = 86_400
 const pageSize = 2_048
-/** Tickets of one charge: a page of an import has fewer. */
+/** Limit of tickets per charge; a page of an import has fewer. */
 const ticketsMax = 20_000
 
-/** Null where not all tickets of the charge are found within a day of this one and its booking. */
+/**
+ * Returns null unless all tickets of the charge were signed within a day of this ticket and its
+ * booking.
+ */
 export async function proveInCharge(
   db: Db,
   { app, userId, signedAt, charge }: ChargeToProve,

@@ -23,7 +23,7 @@ export interface ReceiptsDeps {
   readonly explain: UsageApi['explain']
 }
 
-/** Where a ticket stands in the tree of its day, and how that follows from the root. */
+/** Position of a ticket in the tree of its day, and the path to the root. */
 export interface Proof {
   readonly day: Day
   readonly leafIndex: number
@@ -34,20 +34,23 @@ export interface Proof {
 
 export interface Receipt {
   readonly receipt: string
-  /** Both null for tickets from before there were roots, and where a provisional root cannot be made. */
+  /** Both null for tickets older than roots, and when a provisional root cannot be computed. */
   readonly proof: Proof | null
   readonly root: string | null
-  /** True for a root over the charge of the ticket, which is replaced by that of the day. */
+  /** True for a root over the ticket's charge, which the root of the day replaces later. */
   readonly isProvisional: boolean
-  /** The public keys of both statements. */
+  /** Public keys of both statements. */
   readonly keys: readonly RootRow['jwk'][]
 }
 
 type PricedSale = NonNullable<Explanation['sale']>
 
-/** Issues receipts of tickets (docs/receipts.md, "Receipt"). */
+/** Issues receipts for tickets (docs/receipts.md, "Receipt"). */
 export function createReceipts({ pool, now, issuer, signStatement, explain }: ReceiptsDeps) {
-  /** The receipt of a ticket, of one app or of any. NOT_FOUND; CONFLICT while the ticket waits for a rate. */
+  /**
+   * Issues the receipt of a ticket, of one app or of any. Throws NOT_FOUND for an unknown ticket,
+   * CONFLICT while the ticket waits for a rate.
+   */
   async function issue(eventId: string, of: AppId | null): Promise<Receipt> {
     const ticket = await explain(eventId, of)
     const { sale } = ticket
@@ -81,7 +84,7 @@ export function createReceipts({ pool, now, issuer, signStatement, explain }: Re
     return { receipt: jws, proof, root: root && root.statement, isProvisional, keys }
   }
 
-  /** The root of the day, or a provisional one, signed now. */
+  /** Returns the root of the day, or signs a provisional one. */
   async function rootOf(
     clientId: string,
     { proof: { day, treeSize }, root, provisional }: PlaceInTree,
@@ -100,7 +103,10 @@ export function createReceipts({ pool, now, issuer, signStatement, explain }: Re
     return { statement, jwk }
   }
 
-  /** A page of an app's roots by day, and the keys that signed them. REQUEST_INVALID for a day that is none. */
+  /**
+   * Returns a page of an app's roots by day, with the keys that signed them. Throws REQUEST_INVALID
+   * for an invalid day.
+   */
   async function listRoots(app: AppId, query: RootsQuery): Promise<Roots> {
     const [from, to] = [
       dayOf('from', query.from, store.firstDay),
@@ -122,17 +128,17 @@ export type Receipts = ReturnType<typeof createReceipts>
 const rootsMax = 366
 
 export interface RootsQuery {
-  /** Days, both included. */
+  /** First and last day, inclusive. */
   readonly from: string | undefined
   readonly to: string | undefined
-  /** 0: as many as there may be. */
+  /** 0 means the maximum. */
   readonly limit: number
 }
 
 export interface Roots {
   readonly roots: readonly RootRow[]
   readonly keys: readonly RootRow['jwk'][]
-  /** The day that the next page begins with. */
+  /** First day of the next page. */
   readonly next: Day | null
 }
 
@@ -143,7 +149,7 @@ function dayOf(name: string, text: string | undefined, fallback: Day): Day {
   return text
 }
 
-/** The ticket as the tree has it. */
+/** Reads the leaf of the ticket. */
 async function leafOf(db: Db, ticket: Explanation, { chargeId }: PricedSale): Promise<Leaf> {
   const { userId, eventId } = ticket
   const signed = new Date(ticket.signedAt).getTime()
@@ -156,7 +162,7 @@ async function leafOf(db: Db, ticket: Explanation, { chargeId }: PricedSale): Pr
 
 interface PlaceInTree {
   readonly proof: Proof
-  /** Null while it is provisional. */
+  /** Null for a provisional proof. */
   readonly root: RootRow | null
   readonly provisional?: { readonly chargeId: string; readonly rootHash: string }
 }

@@ -25,9 +25,11 @@ const appsAtOnce = 100
 const daysAtOnce = 100
 const daySeconds = 86_400
 
-/** Makes the daily roots over the tickets of apps (docs/receipts.md, "Daily root"). */
+/** Creates daily roots over the tickets of apps (docs/receipts.md, "Daily root"). */
 export function createRoots({ pool, now, log, issuer, signStatement, prices }: RootsDeps) {
-  /** Cuts the day that has ended, if nobody has. The first cut of all is where roots begin. */
+  /**
+   * Cuts the day that has ended, unless it is cut already. Roots begin after the very first cut.
+   */
   async function cut(): Promise<void> {
     const cutAt = now()
     const day = dayOf(addSeconds(cutAt, -daySeconds))
@@ -38,15 +40,16 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
   }
 
   /**
-   * Cuts the day that has ended, and makes what roots are missing: days one after the other, so that each root names the one
-   * before. Of several cores one builds at a time; one that was killed leaves whole roots or none, and another goes on.
+   * Cuts the day that has ended and creates missing roots, in order of days, so that each root
+   * names the previous one. Only one core builds at a time. A killed core leaves complete roots
+   * only; another core continues.
    */
   async function build(signal: AbortSignal): Promise<void> {
     await cutTestDays(signal)
     await cut()
     const windows = await store.windowsToBuild(pool, daysAtOnce)
     for (const window of windows) if (!(await buildDay(window, signal))) return
-    // A test app's own days follow its days of all apps.
+    // The own days of a test app come after its days in common with all apps.
     if (windows.length < daysAtOnce) await buildTestDays(signal)
   }
 
@@ -63,7 +66,7 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
     }
   }
 
-  /** Builds the days of each test app until one fails, and goes on with the next app. */
+  /** Builds the days of each test app in order. After a failure, continues with the next app. */
   async function buildTestDays(signal: AbortSignal): Promise<void> {
     const failed = new Set<AppId>()
     for (const { app, window } of await store.testWindowsToBuild(pool, daysAtOnce)) {
@@ -79,7 +82,7 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
     }
   }
 
-  /** False when roots of the day are still missing. */
+  /** Returns false when roots of the day are still missing. */
   async function buildDay(window: Window, signal: AbortSignal): Promise<boolean> {
     for (;;) {
       const apps = await store.appsWithoutRoot(pool, window, { of: null, limit: appsAtOnce })
@@ -92,7 +95,7 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
     }
   }
 
-  /** False when another core builds, or this one is to stop. */
+  /** Returns false when another core builds, or this one must stop. */
   const buildRoot = (
     app: AppRef,
     { window, isOwn }: { readonly window: Window; readonly isOwn: boolean },
@@ -101,13 +104,13 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
     tx(pool, async (db) => {
       await holdArchive(db)
       if (!(await store.tryBuilding(db))) return false
-      // Another core may have made it since.
+      // Another core may have built it since.
       const [missing] = await store.appsWithoutRoot(db, window, { of: app.id, limit: 1, isOwn })
       if (!missing) return true
       const { day } = window
       const onChunk = (chunk: Chunk) => store.insertChunk(db, { app: app.id, day }, chunk)
       const tree = await treeOf(db, { app, window, signal, onChunk })
-      // Rolls back what is written of it.
+      // Roll back the written chunks.
       if (!tree) throw new Error('core stops while it makes a root')
       refuseShort(app, day, tree)
       await insertRoot(db, app, { window, tree })
@@ -141,7 +144,10 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
     )
   }
 
-  /** The ends of the app's other chains, which the key of the issuer signs: `verify` and a kept root show one that is gone. */
+  /**
+   * Returns the ends of the app's other chains. The root signs them, so that `verify` and any copy
+   * of the root reveal a lost end.
+   */
   async function endsOf(db: Db, app: AppId): Promise<SignedEnds> {
     const checkpoint = await findHead(db, app, 'checkpoint')
     const price = await prices.findHead(db, app)
@@ -153,7 +159,10 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
 
 export type Roots = ReturnType<typeof createRoots>
 
-/** Throws when charges cover more tickets than are there: a root over the rest would never be right again. */
+/**
+ * Throws when charges cover more tickets than exist: a root over fewer tickets could never be
+ * corrected.
+ */
 function refuseShort(
   { clientId }: AppRef,
   day: Day,
@@ -167,7 +176,7 @@ function refuseShort(
 
 const dayOf = (instant: Date): Day => instant.toISOString().slice(0, 10)
 
-/** Claims of a root; null where the app has no such chain. */
+/** Claims of a root; null if the app has no such chain. */
 interface SignedEnds {
   readonly checkpoint: EndClaim | null
   readonly prices: EndClaim | null

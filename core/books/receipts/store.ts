@@ -15,18 +15,20 @@ export interface Cut {
   readonly cutAt: Date
 }
 
-/** What was booked between the cuts of two days: what the later one saw and the earlier one did not. */
+/**
+ * Charges between the cuts of two days: visible in the later snapshot but not in the earlier one.
+ */
 export interface Window extends Cut {
   readonly snapshot: string
   readonly previous: string
 }
 
-/** Lets one core cut at a time, so that days are in the order of their snapshots. */
+/** Lets one core cut at a time, so that the order of days is the order of their snapshots. */
 export async function lockCuts(db: Db): Promise<void> {
   await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.receipt-days'))`)
 }
 
-/** Cuts a day, unless it or a later one is cut. The first of all has no roots to be built. */
+/** Cuts a day, unless it or a later one is cut. The very first cut needs no roots. */
 export async function insertCut(db: Db, { day, cutAt }: Cut): Promise<void> {
   await db.query(sql`
     insert into receipt_days (day, cut_at, snapshot, built_at)
@@ -44,7 +46,7 @@ interface WindowRow {
 
 const toWindow = ({ cut_at: cutAt, ...row }: WindowRow): Window => ({ ...row, cutAt })
 
-/** The days whose roots are still to be built, the oldest first. */
+/** Lists the days without roots, oldest first. */
 export async function windowsToBuild(db: Db, limit: number): Promise<Window[]> {
   const rows = await many<WindowRow>(
     db,
@@ -64,7 +66,9 @@ export async function windowsToBuild(db: Db, limit: number): Promise<Window[]> {
   return rows.map(toWindow)
 }
 
-/** The cuts of the app $1: those of all apps, for a test app until its first own one, and its own. */
+/**
+ * The cuts of the app $1: those of all apps and, for a test app, its own from its first own cut on.
+ */
 const cutsOfApp = `
       select day, cut_at, snapshot, built_at
       from receipt_days
@@ -74,7 +78,7 @@ const cutsOfApp = `
       from test_days
       where app_id = $1`
 
-/** The day of an app's cut, with the cut before. Null for the first. */
+/** Returns the window of an app's day; null for the first cut. */
 export async function windowOf(db: Db, app: AppId, day: Day): Promise<Window | null> {
   const row = await maybeOne<WindowRow>(db, {
     text: `
@@ -86,7 +90,7 @@ export async function windowOf(db: Db, app: AppId, day: Day): Promise<Window | n
   return row && toWindow(row)
 }
 
-/** Test apps whose clocks were moved. */
+/** Lists test apps with clock moves. */
 export async function appsWithMoves(db: Db): Promise<AppId[]> {
   const rows = await many<{ app_id: string }>(
     db,
@@ -95,7 +99,7 @@ export async function appsWithMoves(db: Db): Promise<AppId[]> {
   return rows.map((row) => appId(row.app_id))
 }
 
-/** The moves of an app's clock in their order. */
+/** Lists the moves of an app's clock in order. */
 export async function movesOf(db: Db, app: AppId): Promise<CutMove[]> {
   const rows = await many<{ since: Date; ahead_ms: bigint; snapshot: string | null }>(
     db,
@@ -112,7 +116,7 @@ export async function movesOf(db: Db, app: AppId): Promise<CutMove[]> {
   }))
 }
 
-/** The last cut of an app; null before the first of all. */
+/** Returns the last cut of an app; null before the very first cut. */
 export async function lastCutOf(db: Db, app: AppId): Promise<Cut | null> {
   const row = await maybeOne<{ day: Day; cut_at: Date }>(db, {
     text: `
@@ -125,14 +129,14 @@ export async function lastCutOf(db: Db, app: AppId): Promise<Cut | null> {
   return row && { day: row.day, cutAt: row.cut_at }
 }
 
-/** The caller has locked the cuts. */
+/** The caller holds the lock on cuts. */
 export async function insertTestCut(db: Db, app: AppId, cut: TestCut): Promise<void> {
   await db.query(sql`
     insert into test_days (app_id, day, cut_at, snapshot)
     values (${app}, ${cut.day}::date, ${cut.cutAt}, coalesce(${cut.snapshot}::pg_snapshot, pg_current_snapshot()))`)
 }
 
-/** The days of test apps whose roots are still to be built, by app, the oldest first. */
+/** Lists the days of test apps without roots, by app, oldest first. */
 export async function testWindowsToBuild(
   db: Db,
   limit: number,
@@ -180,7 +184,10 @@ export async function markBuilt(db: Db, day: Day, at: Date): Promise<void> {
     update receipt_days set built_at = ${at} where day = ${day}::date and built_at is null`)
 }
 
-/** Since when roots are missing: the oldest cut without all of its own, or the end of a day that is not cut; null for none. */
+/**
+ * Returns the time since which roots are missing: the oldest cut with missing roots, or the end of
+ * an uncut day; null if no root is missing.
+ */
 export async function unbuiltSince(db: Db, at: Date): Promise<Date | null> {
   const row = await one<{ since: Date | null }>(
     db,
@@ -195,7 +202,10 @@ export async function unbuiltSince(db: Db, at: Date): Promise<Date | null> {
   return row.since
 }
 
-/** The day whose cut was the first to see a charge, as the ledger numbers it, and whether its roots are made; null while it is not cut. */
+/**
+ * Returns the first day with a cut that sees the ledger entry `seq`, and whether its roots are
+ * built; null while the day is not cut.
+ */
 export async function dayOfCharge(
   db: Db,
   { app, user, seq }: { app: AppId; user: UserId; seq: bigint },
@@ -212,7 +222,7 @@ export async function dayOfCharge(
   })
 }
 
-/** Lets one core build roots at a time; false when another does. Held until the transaction ends. */
+/** Lets one core build roots until the transaction ends. Returns false when another core builds. */
 export async function tryBuilding(db: Db): Promise<boolean> {
   const row = await one<{ locked: boolean }>(
     db,
@@ -221,7 +231,10 @@ export async function tryBuilding(db: Db): Promise<boolean> {
   return row.locked
 }
 
-/** Apps with charges of a window and without the root of its day, by id. A window of all apps is none of apps with own days. */
+/**
+ * Lists apps with charges in the window but without a root for its day, by id. A window of all apps
+ * leaves out apps that have their own days.
+ */
 export async function appsWithoutRoot(
   db: Db,
   { day, cutAt, snapshot, previous }: Window,
@@ -250,7 +263,7 @@ export async function appsWithoutRoot(
 }
 
 interface AppsOfWindow {
-  /** Null for every app. */
+  /** Null for all apps. */
   readonly of: AppId | null
   readonly limit: number
   /** True for the day of a test app. */
@@ -284,7 +297,7 @@ const toRoot = (row: RootColumns): RootRow => ({
   createdAt: row.created_at,
 })
 
-/** Days, both included. */
+/** First and last day, inclusive. */
 export interface RootsRange {
   readonly app: AppId
   readonly from: Day
@@ -292,7 +305,7 @@ export interface RootsRange {
   readonly limit: number
 }
 
-/** A page of an app's roots, the oldest first, and the day that the next page begins with. */
+/** Returns a page of an app's roots, oldest first, and the first day of the next page. */
 export async function rootsPage(
   db: Db,
   { app, from, to, limit }: RootsRange,
@@ -309,10 +322,10 @@ export async function rootsPage(
   return { roots: rows.slice(0, limit).map(toRoot), next: rows[limit]?.day ?? null }
 }
 
-/** Before and after every day. */
+/** Days before and after every other. */
 export const [firstDay, lastDay]: readonly [Day, Day] = ['0001-01-01', '9999-12-31']
 
-/** The days whose roots are made on which an app was charged, and which have none of it. */
+/** Lists days with built roots on which the app was charged but has no root. */
 export async function daysWithoutRoot(db: Db, app: AppId): Promise<Day[]> {
   const rows = await many<{ day: Day }>(db, {
     text: `
@@ -338,7 +351,7 @@ export async function daysWithoutRoot(db: Db, app: AppId): Promise<Day[]> {
 
 type Statement = Pick<RootRow, 'day' | 'statement'>
 
-/** The last root of an app before a day. */
+/** Returns an app's last root before a day. */
 export async function rootBefore(db: Db, app: AppId, day: Day): Promise<Statement | null> {
   return maybeOne<Statement>(
     db,
@@ -353,13 +366,13 @@ export async function rootBefore(db: Db, app: AppId, day: Day): Promise<Statemen
 
 const daySeconds = 86_400
 
-/** A root as a link of its app's chain. */
+/** Converts a root to a link of the app's chain. */
 export const linkOf = ({ day, statement }: Statement): Link => ({
   number: BigInt(Date.parse(day) / 1000 / daySeconds),
   hash: hash('sha256', statement, 'hex'),
 })
 
-/** The roots of an app up to this one. */
+/** The chain of an app's roots, up to this one. */
 export const chainOf = (db: Db, app: AppId, last: Statement | null): StoredChain => ({
   kind: 'root',
   last: last && linkOf(last),
@@ -373,7 +386,7 @@ export const chainOf = (db: Db, app: AppId, last: Statement | null): StoredChain
 export const dayOfLink = (number: bigint): Day =>
   new Date(Number(number) * daySeconds * 1000).toISOString().slice(0, 10)
 
-/** The hashes that a checkpoint and an item of the price chain have now; null where they are missing. */
+/** Returns the current hashes of a checkpoint and a price chain item; null for missing ones. */
 export async function hashesAt(
   db: Db,
   app: AppId,
@@ -393,7 +406,7 @@ export async function insertRoot(db: Db, app: AppId, root: RootRow): Promise<voi
     values (${app}, ${root.day}::date, ${root.treeSize}, ${root.rootHash}, ${root.statement}, ${root.jwk}, ${root.createdAt})`)
 }
 
-/** Where a ticket stands in the order of a tree. */
+/** Position of a ticket in the order of a tree. */
 export interface Place {
   readonly userId: UserId
   /** UTC with microseconds. */
@@ -401,11 +414,11 @@ export interface Place {
   readonly eventId: string
 }
 
-/** A subtree with its first ticket. */
+/** A subtree, with the place of its first ticket. */
 export interface Chunk extends Place {
   readonly number: number
   readonly hash: Buffer
-  /** The hashes of its leaves. */
+  /** Hashes of its leaves. */
   readonly leaves: readonly Buffer[]
 }
 
@@ -422,7 +435,7 @@ export async function insertChunk(
             ${Buffer.concat(chunk.leaves)})`)
 }
 
-/** The hashes of all chunks of a tree, in order. */
+/** Returns the hashes of all chunks of a tree, in order. */
 export async function chunkHashes(db: Db, app: AppId, day: Day): Promise<Buffer[]> {
   const rows = await many<{ hash: Buffer }>(
     db,
@@ -435,7 +448,7 @@ export async function chunkHashes(db: Db, app: AppId, day: Day): Promise<Buffer[
   return rows.map((row) => row.hash)
 }
 
-/** The chunk of a number; null when there is none. */
+/** Returns the chunk with this number, or null. */
 export async function chunkAt(
   db: Db,
   { app, day }: { app: AppId; day: Day },
@@ -471,7 +484,7 @@ const leavesIn = (bytes: Buffer): Buffer[] =>
     bytes.subarray(i * hashBytes, (i + 1) * hashBytes),
   )
 
-/** The chunk that a ticket is in; null when it comes before all of them. */
+/** Returns the chunk that contains a ticket; null if the ticket precedes all chunks. */
 export async function chunkOf(
   db: Db,
   { app, day }: { app: AppId; day: Day },

@@ -1,8 +1,11 @@
 import { later } from '../../platform/clocks/clocks.ts'
 
-/** The days of a test app, which end by its clock (docs/test-clock.md). Pure. */
+/** Days of a test app, which end by its clock (docs/test-clock.md). Pure. */
 
-/** A move of the app's clock, with what was committed before it; null for a move from before that was kept. */
+/**
+ * A move of the app's clock. `snapshot` is the database snapshot before the move; null for moves
+ * made before snapshots were stored.
+ */
 export interface CutMove {
   readonly since: Date
   readonly aheadMs: number
@@ -14,7 +17,7 @@ export interface TestCut {
   readonly day: string
   /** In real time. */
   readonly cutAt: Date
-  /** Null: what is committed now. */
+  /** Null means the current snapshot. */
   readonly snapshot: string | null
 }
 
@@ -22,8 +25,8 @@ const dayMs = 86_400_000
 const dayOf = (at: Date): string => at.toISOString().slice(0, 10)
 
 /**
- * The cuts of an app that are due. A move into another day ends the day before the move; otherwise a day ends as its midnight
- * passes by the app's clock.
+ * Returns the due cuts of an app. A move into another day ends the day before the move; otherwise a
+ * day ends at midnight by the app's clock.
  */
 export function cutsDue(
   last: Pick<TestCut, 'day' | 'cutAt'>,

@@ -5,9 +5,11 @@ import type { AppRef } from '../types.ts'
 import { type Leaf, decimalOf } from './leaf.ts'
 import type { Place, Window } from './store.ts'
 
-/** Reads the charges between two cuts, and their tickets in the order of the tree. */
+/** Reads the charges between two cuts, and their tickets in tree order. */
 
-/** What a user was charged for in a window: how many tickets, and between which entries and times it was booked. */
+/**
+ * A user's charges in a window: number of tickets, range of entries, and range of booking times.
+ */
 export interface ChargedUser {
   readonly userId: UserId
   readonly tickets: number
@@ -34,7 +36,9 @@ interface Cursor {
   readonly size: number
 }
 
-/** The rows of a query, piece by piece. Runs inside a transaction, where one cursor of a name may be open at a time. */
+/**
+ * Yields the rows of a query in pieces. Needs a transaction, with at most one open cursor per name.
+ */
 async function* rowsOf<T extends object>(db: Db, { name, query, size }: Cursor): AsyncGenerator<T> {
   await db.query(`declare ${name} no scroll cursor for ${query}`)
   try {
@@ -49,8 +53,8 @@ async function* rowsOf<T extends object>(db: Db, { name, query, size }: Cursor):
 }
 
 /**
- * The users of an app with charges of a window, by id; some hundred of them in memory. Runs inside a transaction, where one
- * such reading may be open at a time.
+ * Yields the users of an app with charges in a window, by id, a few hundred in memory. Needs a
+ * transaction, with at most one such iteration open.
  */
 export async function* chargedUsers(
   db: Db,
@@ -83,8 +87,8 @@ export async function* chargedUsers(
 }
 
 /**
- * What some users were charged by in a window: at most as many ids as they have tickets in it. Runs inside a transaction,
- * where one such reading may be open at a time.
+ * Returns the charge ids of some users in a window: at most one per ticket. Needs a transaction,
+ * with at most one such iteration open.
  */
 export async function chargeIdsOf(
   db: Db,
@@ -92,7 +96,7 @@ export async function chargeIdsOf(
   users: readonly ChargedUser[],
 ): Promise<string[]> {
   const arrayOf = (values: readonly unknown[]): string => escapeLiteral(`{${values.join(',')}}`)
-  // Between the first and the last of a user, the primary key leads to them.
+  // The range from first to last `seq` of a user lets the primary key find the rows.
   const query = `
     select c.cause_id
     from unnest(${arrayOf(users.map((user) => user.userId))}::uuid[],
@@ -113,7 +117,7 @@ export async function chargeIdsOf(
   return [...ids]
 }
 
-/** The signing times between which the tickets of a user are looked for; open where null. */
+/** Range of signing times in which to look for a user's tickets; null is unbounded. */
 export interface Reach {
   readonly userId: UserId
   readonly from: Date | null
@@ -129,7 +133,7 @@ export interface TicketsOfCharges {
 const low = ({ from }: Reach): string => from?.toISOString() ?? '-infinity'
 const high = ({ to }: Reach): string => to?.toISOString() ?? 'infinity'
 
-/** How many tickets of these charges each user has there. */
+/** Counts the tickets of these charges, by user. */
 export async function countTickets(
   db: Db,
   { app, reaches, chargeIds }: TicketsOfCharges,
@@ -153,7 +157,7 @@ export interface PlacedLeaf extends Place {
   readonly leaf: Leaf
 }
 
-/** A page of the tickets of these charges in the order of the tree, after a place. */
+/** Returns a page of the tickets of these charges, in tree order, after a place. */
 export async function ticketsPage(
   db: Db,
   { app, reaches, chargeIds }: TicketsOfCharges,
@@ -187,7 +191,7 @@ export async function ticketsPage(
   return rows.map((row) => placedLeaf(app, row))
 }
 
-/** The ticket of an event id among these. */
+/** Finds the ticket with this event id among these charges. */
 export async function findLeaf(
   db: Db,
   tickets: TicketsOfCharges,

@@ -14,16 +14,19 @@ import {
   ticketsPage,
 } from './ticket-store.ts'
 
-/** The tree over an app's tickets of a day, leaf by leaf, with a page of them in memory. */
+/** Tree over an app's tickets of a day. Reads tickets page by page. */
 
-/** Leaves of a chunk: a power of two, so that the tree of the chunks is the tree of the leaves. */
+/**
+ * Leaves per chunk: a power of two, so that the tree over the chunks has the same root as the tree
+ * over the leaves.
+ */
 export const chunkSize = 1_024
 const pageSize = 2_048
 const groupUsers = 200
-// Most tickets are booked within minutes of their signing.
+// Most tickets are booked within minutes of signing.
 const nearSeconds = 86_400
 
-/** The tickets of an app in a window, in the order of user, signing time and event id. */
+/** Yields the tickets of an app in a window, by user, signing time and event id. */
 async function* leavesOf(
   db: Db,
   { app, window }: TreeOptions,
@@ -35,7 +38,7 @@ async function* leavesOf(
   }
 }
 
-/** Users in groups with about a page of tickets. */
+/** Groups users so that each group has about one page of tickets. */
 async function* groupsOf(users: AsyncIterable<ChargedUser>): AsyncGenerator<ChargedUser[]> {
   let group: ChargedUser[] = []
   let tickets = 0
@@ -57,7 +60,7 @@ async function* leavesOfGroup(
   const chargeIds = await chargeIdsOf(db, { app: app.id, window }, group)
   const near = { app, reaches: group.map(nearReach), chargeIds }
   const counts = await countTickets(db, near)
-  // Where some were signed long before, they are looked for among all of the user.
+  // A user with tickets signed long before their booking is searched over all times.
   const reaches = near.reaches.map((reach, i) =>
     (counts.get(reach.userId) ?? 0) === group[i]?.tickets
       ? reach
@@ -86,7 +89,7 @@ const nearReach = ({ userId, from, to }: ChargedUser): Reach => ({
 export interface TicketTree {
   readonly treeSize: number
   readonly rootHash: Buffer
-  /** The tickets that the charges say they cover. */
+  /** Number of tickets that the charges cover. */
   readonly charged: number
 }
 
@@ -97,7 +100,7 @@ export interface TreeOptions {
   readonly onChunk: (chunk: Chunk) => Promise<void>
 }
 
-/** The tree over the tickets of a window. Stops early when `signal` says so, and then says null. */
+/** Builds the tree over the tickets of a window. Returns null when `signal` aborts. */
 export async function treeOf(db: Db, options: TreeOptions): Promise<TicketTree | null> {
   const tree = createTree()
   let [treeSize, charged] = [0, 0]

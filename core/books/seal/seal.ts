@@ -8,14 +8,19 @@ import { type StoredChain, headDifferences, linkToFollow, saveHead } from '../he
 import type { AppRef, Columns, DifferentRow } from '../types.ts'
 import * as store from './store.ts'
 
-/** Seals the books: records, from time to time, one head over the chains of all accounts of an app. */
+/**
+ * Seals the books: records one head over the chains of all accounts of an app, from time to time.
+ */
 
 export interface BooksHead extends store.Checkpoint {
   readonly clientId: string
 }
 
 export function createSeal({ pool, now, log }: { pool: Pool; now: Now; log: Log }) {
-  /** The heads of one app or of all, each recorded first where entries were added. NOT_FOUND for an unknown app. */
+  /**
+   * Returns the heads of one app or of all. Records a new head first if entries were added. Throws
+   * NOT_FOUND for an unknown app.
+   */
   async function seal(clientId: string | undefined, signal: AbortSignal): Promise<BooksHead[]> {
     const heads: BooksHead[] = []
     await forApps(pool, { clientId, parallel: 1, signal }, async (app) => {
@@ -52,7 +57,7 @@ export function createSeal({ pool, now, log }: { pool: Pool; now: Now; log: Log 
 
 export type Seal = ReturnType<typeof createSeal>
 
-/** True when something is not covered by the last checkpoint. */
+/** True when the last checkpoint does not cover everything. */
 function isNew({ entries, ends }: Covered, last: Covered | null): boolean {
   if (last === null) return entries > 0n || ends?.prices !== 0n
   const textOf = (of: Covered): string =>
@@ -68,7 +73,7 @@ const chainOf = (db: Db, app: AppId, last: store.Checkpoint | null): StoredChain
   hashAt: (number) => store.headAt(db, app, number),
 })
 
-/** SHA-256 over the heads of accounts in the order of their users, a line for each. */
+/** SHA-256 over the heads of accounts, one line each, in order of user id. */
 async function rootOf(
   heads: AsyncIterable<store.AccountHead>,
 ): Promise<{ root: string; users: bigint; entries: bigint }> {
@@ -99,7 +104,7 @@ const headOf = (previous: string, of: Omit<store.Checkpoint, 'head'>): string =>
     'hex',
   )
 
-/** None of a checkpoint from before, so that its head stays as it was. */
+/** Empty for a checkpoint older than these columns, so that its head stays the same. */
 const endColumns = (ends: store.Ends | null): (string | null)[] =>
   ends ? [String(ends.prices), ends.pricesHash, ends.receiptDay, ends.receiptHash] : []
 
@@ -107,8 +112,9 @@ const pageSize = 1_000
 const goneMax = 100
 
 /**
- * Checkpoints whose head does not follow from the one before, the last one when the entries differ from it, those that are
- * gone from the end, and ends of other chains that a checkpoint has and that are gone.
+ * Finds checkpoints that do not follow from the previous one, a last checkpoint that differs from
+ * the entries, checkpoints missing at the end, and ends of other chains that a checkpoint names and
+ * that are lost.
  */
 export async function checkpointDifferences(db: Db, app: AppId): Promise<DifferentRow[]> {
   const different: DifferentRow[] = []

@@ -8,7 +8,7 @@ import { allowLongStatements } from '../store.ts'
 export interface AccountHead {
   readonly userId: string
   readonly seq: bigint
-  /** Hexadecimal; null while no entry of it is chained. */
+  /** Hexadecimal; null while the account has no chained entry. */
   readonly hash: string | null
 }
 
@@ -20,17 +20,17 @@ export interface Checkpoint {
   readonly users: bigint
   readonly entries: bigint
   readonly root: string
-  /** Null in a checkpoint from before. */
+  /** Null in a checkpoint older than these columns. */
   readonly ends: Ends | null
   readonly head: string
 }
 
-/** The ends of an app's other chains. */
+/** Ends of an app's other chains. */
 export interface Ends {
-  /** How many items its price chain has, and the hash of the last; empty without any. */
+  /** Number of items in the price chain, and the hash of the last; empty without items. */
   readonly prices: bigint
   readonly pricesHash: string
-  /** The day and the hash of its last root; null without any. */
+  /** Day and hash of the last root; null without roots. */
   readonly receiptDay: string | null
   readonly receiptHash: string | null
 }
@@ -76,7 +76,7 @@ const endsFromRow = (row: EndsRow): Ends => ({
   receiptHash: row.receipt_hash,
 })
 
-/** The ends as this transaction finds them. */
+/** Reads the ends in this transaction. */
 export async function endsOf(db: Db, app: AppId): Promise<Ends> {
   const row = await one<EndsRow>(
     db,
@@ -90,7 +90,7 @@ export async function endsOf(db: Db, app: AppId): Promise<Ends> {
   return endsFromRow(row)
 }
 
-/** Checkpoints with an end that is no longer there, with what is there instead. */
+/** Lists checkpoints that name a lost or changed end, with the current one. */
 export async function goneEnds(
   db: Db,
   app: AppId,
@@ -117,7 +117,7 @@ export async function goneEnds(
 
 type EndColumns = Readonly<Record<'prices_hash' | 'receipt_hash', string | null>>
 
-/** The head of a checkpoint; null when there is none of this number. */
+/** Returns the head of a checkpoint; null when the checkpoint does not exist. */
 export async function headAt(db: Db, app: AppId, number: bigint): Promise<string | null> {
   const row = await maybeOne<{ head: string }>(
     db,
@@ -129,13 +129,13 @@ export async function headAt(db: Db, app: AppId, number: bigint): Promise<string
   return row && row.head
 }
 
-/** Makes this transaction one snapshot, in which a statement may take long. */
+/** Makes this transaction a single snapshot and allows long statements. */
 export async function beginSealing(db: Db): Promise<void> {
   await db.query(sql`set transaction isolation level repeatable read`)
   await allowLongStatements(db)
 }
 
-/** Lets one core seal an app at a time; false when another does. */
+/** Lets one core seal an app at a time. Returns false when another core does. */
 export async function tryLock(db: Db, app: AppId): Promise<boolean> {
   const row = await one<{ locked: boolean }>(
     db,
@@ -159,7 +159,7 @@ export async function lastCheckpoint(db: Db, app: AppId): Promise<Checkpoint | n
   return row && fromRow(row)
 }
 
-/** A page of checkpoints after a number, in order. */
+/** Returns a page of checkpoints after a number, in order. */
 export async function checkpointsAfter(
   db: Db,
   { app, after, limit }: { app: AppId; after: bigint; limit: number },
@@ -188,8 +188,9 @@ export async function insertCheckpoint(db: Db, app: AppId, of: Checkpoint): Prom
 }
 
 /**
- * The oldest of the newest checkpoints of apps with entries that it does not cover, or the first entry of an app without
- * a checkpoint; null when all entries are covered. Reads an entry or two of each app, whatever there is.
+ * Returns the oldest time among apps with uncovered entries: creation of the app's newest
+ * checkpoint, or of its first entry if it has no checkpoint. Null when all entries are covered.
+ * Reads one or two entries per app, regardless of their number.
  */
 export async function unsealedSince(db: Db): Promise<Date | null> {
   const row = await one<{ since: Date | null }>(
@@ -217,12 +218,12 @@ export async function unsealedSince(db: Db): Promise<Date | null> {
 
 export interface Extent {
   readonly snapshot: string
-  /** No entry that is seen was booked later. */
+  /** No visible entry was booked later. */
   readonly through: Date
   readonly entries: bigint
 }
 
-/** How far the ledger of an app goes, as this transaction sees it. */
+/** Returns how far the ledger of an app extends in this transaction. */
 export async function extentOf(db: Db, app: AppId): Promise<Extent> {
   return one(
     db,
@@ -236,7 +237,7 @@ export async function extentOf(db: Db, app: AppId): Promise<Extent> {
 
 const pageSize = 10_000
 
-/** The heads of an app's accounts by user, as the balances tell them. */
+/** Yields the heads of an app's accounts by user, from the balances. */
 export async function* currentHeads(db: Db, app: AppId): AsyncGenerator<AccountHead> {
   for (let after: string | null = null; ;) {
     const page: AccountHead[] = await headsAfter(db, app, after)
@@ -260,7 +261,7 @@ async function headsAfter(db: Db, app: AppId, after: string | null): Promise<Acc
   return rows.map((row) => ({ userId: row.user_id, seq: row.seq, hash: row.hash }))
 }
 
-/** The heads of users `(after, upTo]` as their entries tell them, for what a checkpoint saw. */
+/** Yields the heads of an app's accounts by user, from the entries that a checkpoint covers. */
 export async function* headsAt(
   db: Db,
   app: AppId,

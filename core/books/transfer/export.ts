@@ -6,7 +6,7 @@ import { parseInstant, parseUtcDay } from '../../lib/time.ts'
 import { findApp } from '../store.ts'
 import * as store from './store.ts'
 
-/** Tickets of one page. A line is at most a few kilobytes. */
+/** Tickets per page. A line has at most a few kilobytes. */
 const ticketsAtOnce = 500
 
 export interface TicketPage {
@@ -23,9 +23,14 @@ export interface ExportQuery {
   readonly cursor?: string | undefined
 }
 
-/** Exports tickets page by page, each read on its own: a slow export holds no transaction. */
+/**
+ * Exports tickets page by page, each in its own query, so that a slow export holds no transaction.
+ */
 export function createExport({ pool }: { pool: Pool }) {
-  /** CONFLICT when a ticket has no envelope: an import could not recognise its duplicate. */
+  /**
+   * Throws CONFLICT when a ticket has no envelope, because an import could not recognise its
+   * duplicate.
+   */
   async function page(
     selection: store.TicketSelection,
     after: store.TicketCursor | null,
@@ -47,7 +52,7 @@ export function createExport({ pool }: { pool: Pool }) {
     return { lines, tickets: rows.length, sha256: hash('sha256', lines, 'hex'), next }
   }
 
-  /** All pages of a selection. */
+  /** Yields all pages of a selection. */
   async function* pages(selection: store.TicketSelection): AsyncGenerator<TicketPage> {
     for (let after: store.TicketCursor | null = null; ;) {
       const one: TicketPage = await page(selection, after)
@@ -57,7 +62,10 @@ export function createExport({ pool }: { pool: Pool }) {
     }
   }
 
-  /** A page for an operator. NOT_FOUND for an unknown app, REQUEST_INVALID for an invalid time or cursor. */
+  /**
+   * Returns a page for an operator. Throws NOT_FOUND for an unknown app, REQUEST_INVALID for an
+   * invalid time or cursor.
+   */
   async function exportPage({ clientId, from, to, cursor }: ExportQuery) {
     const app = await findApp(pool, clientId)
     if (!app) throw new DomainError('NOT_FOUND', 'no app has this client id')

@@ -43,7 +43,10 @@ const maxTickets = 1_000
 const maxBytes = 8 * 1024 * 1024
 const earliest = '2020-01-01'
 
-/** Imports tickets of files: into any deployment once, by their event ids; an archive of this one back to its month. */
+/**
+ * Imports tickets from files: from another deployment once, by event id; from an archive of this
+ * deployment back into its month.
+ */
 export function createImport({
   pool,
   now,
@@ -55,8 +58,8 @@ export function createImport({
   invalidations,
 }: ImportDeps) {
   /**
-   * Imports all of the lines in one transaction. REQUEST_INVALID when they do not match their checksum or one is no
-   * ticket; nothing is written then. NOT_FOUND for an unknown app.
+   * Imports all lines in one transaction. Throws REQUEST_INVALID and writes nothing when the
+   * checksum differs or a line is not a ticket. Throws NOT_FOUND for an unknown app.
    */
   async function importLines({
     clientId,
@@ -77,7 +80,7 @@ export function createImport({
     return imported
   }
 
-  /** Puts back the rows of tickets that were charged here before they were archived. */
+  /** Restores tickets that were charged here before they were archived. */
   async function restore(texts: readonly string[], archive: ArchivedPart): Promise<Imported> {
     const charges = await conflictOnPoison(() =>
       tx(pool, async (db) => {
@@ -91,7 +94,10 @@ export function createImport({
     return { tickets: 0, duplicates: texts.length - restored, conflictingEventIds: [], restored }
   }
 
-  /** Enters tickets of another deployment: provisions their users, keeps their prices and charges their costs now. */
+  /**
+   * Enters tickets of another deployment: provisions their users, keeps their prices and charges
+   * their costs now.
+   */
   async function enter(app: AppRef, records: readonly TicketRecord[]): Promise<Imported> {
     const tickets = records.map((record) => toTicket(app.clientId, record))
     const subjects = await manualIngest.prepare(tickets)

@@ -1,7 +1,7 @@
 import type { AppId } from '../../platform/ids.ts'
 import { type Db, many, one, sql } from '../../lib/sql.ts'
 
-/** Tickets as lines of a file: each value as text, exactly as it is stored. */
+/** Tickets as lines of a file: each value as text, exactly as stored. */
 
 export interface TicketCursor {
   readonly userId: string
@@ -10,18 +10,20 @@ export interface TicketCursor {
 }
 
 export interface TicketLine extends TicketCursor {
-  /** One JSON object; null when the ticket has no envelope, because it could then be imported twice. */
+  /**
+   * A JSON object; null when the ticket has no envelope, because it could then be imported twice.
+   */
   readonly line: string | null
 }
 
 export interface TicketSelection {
   readonly appId: AppId
-  /** Signing time: from inclusive, to exclusive; open where null. */
+  /** Signing time: from inclusive, to exclusive; null is unbounded. */
   readonly from: Date | null
   readonly to: Date | null
 }
 
-/** The next tickets in the order of their key. */
+/** Returns the next tickets in key order. */
 export async function ticketsAfter(
   db: Db,
   { appId, from, to }: TicketSelection,
@@ -77,7 +79,7 @@ export async function ticketsAfter(
   }))
 }
 
-/** The number of tickets, to the precision of an hour. */
+/** Counts the tickets; rounds the range to whole hours. */
 export async function countTickets(db: Db, { appId, from, to }: TicketSelection): Promise<bigint> {
   const row = await one<{ count: bigint }>(
     db,

@@ -5,20 +5,21 @@ import { pipeline } from 'node:stream/promises'
 import { createGunzip, createGzip, createZstdCompress, createZstdDecompress } from 'node:zlib'
 
 /**
- * A ticket file: NDJSON, compressed as its name says (.gz or .zst). The first line is the manifest; then chunks of ticket
- * lines, each followed by a line with their number and the SHA-256 of their bytes; the last line has the number and the
- * SHA-256 of all ticket lines. Control lines have a `kind`, tickets have none.
+ * A ticket file: NDJSON, compressed by its file extension (.gz or .zst). The first line is the
+ * manifest. Then come chunks of ticket lines, each followed by a line with their number and the
+ * SHA-256 of their bytes. The last line has the number and the SHA-256 of all ticket lines. Control
+ * lines have a `kind`, tickets do not.
  */
 export interface Manifest {
   readonly format: 'tollgate-tickets'
-  /** 1: of before tickets had a retail price and a platform's cut. */
+  /** Version 1: tickets without retail price and platform cut. */
   readonly version: 1 | 2
   readonly clientId: string
-  /** Signing times, ISO 8601; null where open. */
+  /** Signing times, ISO 8601; null is unbounded. */
   readonly from: string | null
   readonly to: string | null
   readonly exportedAt: string
-  /** The head of the app's ledger (docs/money.md, "Chain"). */
+  /** Head of the app's ledger (docs/money.md, "Chain"). */
   readonly booksHead?: { readonly number: string; readonly head: string } | null | undefined
 }
 
@@ -28,20 +29,20 @@ export interface Chunk {
   readonly sha256: string
 }
 
-/** The sums of a whole file. */
+/** Sums of a whole file. */
 export interface FileSums {
   readonly tickets: number
   readonly chunks: number
   readonly sha256: string
 }
 
-/** The file differs from what was written; the message says where. */
+/** The file differs from what was written; the message has the position. */
 export class DamagedFile extends Error {}
 
 const compressed = /\.(gz|zst)$/
 export const isTicketFileName = (path: string): boolean => compressed.test(path)
 
-/** Writes a whole file and flushes it to disk. Reads chunks no faster than it can write them. */
+/** Writes a whole file and flushes it to disk. Reads chunks only as fast as it can write them. */
 export async function writeTicketFile(
   path: string,
   manifest: Manifest,
@@ -81,8 +82,8 @@ const maxChunkTickets = 1_000
 const maxChunkBytes = 8 * 1024 * 1024
 
 /**
- * Yields the manifest of a file and then its chunks, each after its checksum was checked. Returns the sums of the whole.
- * Throws DamagedFile at the first fault, also when the end is missing.
+ * Yields the manifest of a file, then each chunk after checking its checksum. Returns the sums of
+ * the file. Throws DamagedFile at the first fault, including a missing end.
  */
 export async function* readTicketFile(path: string): AsyncGenerator<Manifest | Chunk, FileSums> {
   const whole = createHash('sha256')
@@ -111,7 +112,7 @@ export async function* readTicketFile(path: string): AsyncGenerator<Manifest | C
   throw new DamagedFile('the end of the file is missing')
 }
 
-/** The ticket lines since the last control line. */
+/** Collects the ticket lines since the last control line. */
 function createOpenChunk() {
   let lines: Buffer[] = []
   let size = 0
@@ -141,7 +142,7 @@ const isEnd = (control: Readonly<Record<string, unknown>>, sums: FileSums): bool
   control['chunks'] === sums.chunks &&
   control['sha256'] === sums.sha256
 
-/** Reads a whole file and checks it; returns its manifest and its sums. */
+/** Reads and checks a whole file. Returns its manifest and its sums. */
 export async function checkTicketFile(
   path: string,
 ): Promise<{ manifest: Manifest; sums: FileSums }> {
@@ -182,7 +183,7 @@ async function* linesOf(path: string): AsyncGenerator<Buffer> {
 
 const isSystemError = (error: unknown): boolean => error instanceof Error && 'syscall' in error
 
-// Nearly all lines are tickets, and those begin otherwise.
+// Avoids parsing ticket lines, which are nearly all lines and begin differently.
 const controlStart = Buffer.from('{"kind":')
 
 function controlOf(line: Buffer): Record<string, unknown> | null {

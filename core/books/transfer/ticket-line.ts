@@ -21,10 +21,10 @@ interface TicketPrice {
 /** A line of a ticket file: a ticket of any deployment, with its price. */
 export interface TicketRecord {
   readonly eventId: string
-  /** The first 128 bits of the SHA-256 of its event's bytes, in hexadecimal. */
+  /** First 128 bits of the SHA-256 of the event's bytes, in hexadecimal. */
   readonly digest: string
   readonly externalUserId: string
-  /** By the clock of its signer. */
+  /** By the clock of the signer. */
   readonly signedAt: string
   readonly sessionId: string
   readonly sequenceNumber: string
@@ -56,7 +56,10 @@ const maxAheadMs = 10n ** 12n
 const maxSequence = 2n ** 63n - 2n
 const maxTextBytes = 1_024
 
-/** The ticket of a line, or the reason why it is none. Strict, because only our own exports write such files. */
+/**
+ * Parses a line. Returns the reason when it is not a ticket. Strict, because only our own exports
+ * write such files.
+ */
 export function parseTicketLine(line: string): TicketRecord | string {
   try {
     const value: unknown = JSON.parse(line)
@@ -72,7 +75,7 @@ const isFields = (value: unknown): value is Fields =>
 const messageOf = (thrown: unknown): string =>
   thrown instanceof Error ? thrown.message : String(thrown)
 
-// Thrown by the readers below and caught above, nowhere else.
+// Thrown only by the functions below and caught only in `parseTicketLine`.
 const fault = (name: string, expected: string): Error => new Error(`${name} is not ${expected}`)
 
 function readTicket(fields: Fields): TicketRecord {
@@ -111,7 +114,7 @@ function readTicket(fields: Fields): TicketRecord {
   }
 }
 
-/** Checks that the cost is the fee at the rate; otherwise the line was altered. */
+/** Checks that the cost is the fee at the rate, because otherwise the line was altered. */
 function priceIn(fields: Fields, fee: Wei): TicketRecord['price'] {
   const names = ['costAttos', 'rateAttosPerEth', 'rateSource', 'rateObservedAt']
   if (names.every((name) => fields[name] === null)) return null
@@ -127,7 +130,7 @@ function priceIn(fields: Fields, fee: Wei): TicketRecord['price'] {
   return { cost, rate, ...salesIn(fields, cost) }
 }
 
-/** A line of before these columns was sold at network price, without a cut. */
+/** Lines older than these columns were sold at network price, without a cut. */
 function salesIn(fields: Fields, cost: UsdAttos) {
   const amount = (name: string, usual: bigint): bigint =>
     fields[name] === undefined ? usual : integer(fields, name, maxAttos)
@@ -138,7 +141,7 @@ function salesIn(fields: Fields, cost: UsdAttos) {
   }
 }
 
-/** Tickets that were booked before decision 47 are rounded up. */
+/** Tickets booked before decision 47 are rounded up. */
 const isPrice = (cost: UsdAttos, fee: Wei, rate: EthRate): boolean =>
   cost === priceOf(fee, rate) || cost === priceBound(fee, rate)
 
@@ -173,11 +176,13 @@ function integer(fields: Fields, name: string, max: bigint): bigint {
   return value
 }
 
-/** Microseconds since 1970 of an instant as ticket lines write it, with six digits after the point. */
+/** Converts an instant of a ticket line, with six decimals, to microseconds since 1970. */
 export const microsOf = (text: string): number =>
   Date.parse(`${text.slice(0, 23)}Z`) * 1000 + Number(text.slice(23, 26))
 
-/** `signedAt` is by the clock of the ticket's app, which was ahead by `clockMs` where the line has it. */
+/**
+ * Converts `signedAt` from the app's clock, ahead by `clockMs` if present, to the signer's clock.
+ */
 function signerTime(fields: Fields): string {
   const signedAt = time(fields, 'signedAt')
   const aheadMs = fields['clockMs'] ?? null

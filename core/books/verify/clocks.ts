@@ -4,13 +4,14 @@ import type { AppId } from '../../platform/ids.ts'
 import type { DifferentRow } from '../types.ts'
 import type { SoldCharge } from './sales.ts'
 
-/** The moves of an app's clock, in their order; none for an app that is no test app. */
+/** Lists the moves of an app's clock in order; empty unless it is a test app. */
 export type ListMoves = (db: Db, app: AppId) => Promise<readonly Move[]>
 
-// The clocks of the core that moved an app's clock, and of the one that booked a ticket, may differ by so much.
+// Allowed clock difference between the core that moved an app's clock and the core that booked a
+// ticket.
 const slackMs = 60_000
 
-/** Tickets that are not dated by the clock of their app as it was when they were signed (docs/test-clock.md). */
+/** Finds tickets with another date than by their app's clock at signing (docs/test-clock.md). */
 export function* clockDifferences(
   { userId, externalUserId, tickets }: Pick<SoldCharge, 'userId' | 'externalUserId' | 'tickets'>,
   moves: readonly Move[],
@@ -30,7 +31,7 @@ export function* clockDifferences(
   }
 }
 
-/** The clock was ahead by so much within the slack of the booking. */
+/** Whether the clock was ahead by this much within the slack around the booking. */
 function isNear(
   moves: readonly Move[],
   {

@@ -1,6 +1,6 @@
 import type { Check, Columns, Difference, DifferentRow } from '../types.ts'
 
-/** The columns of a row that are not what they should be, each with by how much. */
+/** Lists the different columns of a row, each with the amount of the difference. */
 export function differencesOf(check: Check, row: DifferentRow): Difference[] {
   const columns = new Set([...Object.keys(row.stored ?? {}), ...Object.keys(row.expected ?? {})])
   const { userId, externalUserId } = row
@@ -33,7 +33,7 @@ const nameOf = ({ key }: DifferentRow): string =>
 const decimal = /^(-?)(\d+)(?:\.(\d+))?$/
 const places = 30
 
-/** stored - expected; a missing row stands for zero. Null when either is no number. */
+/** stored - expected, with zero for a missing row. Null when either is not a number. */
 export function by(stored: string | null, expected: string | null): string | null {
   const [a, b] = [scaled(stored ?? '0'), scaled(expected ?? '0')]
   return a === null || b === null ? null : plain(a - b)

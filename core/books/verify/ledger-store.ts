@@ -4,7 +4,9 @@ import type { DifferentRow } from '../types.ts'
 
 /** Compares the ledger with its tickets, its credits and itself. */
 
-/** Charges that differ from the sum of the tickets that name them, archived ones included. */
+/**
+ * Finds charges that differ from the sum of the tickets that name them, including archived ones.
+ */
 export async function chargeDifferences(
   db: Db,
   { appId, after, upTo, limit }: RangeQuery,
@@ -43,7 +45,7 @@ export async function chargeDifferences(
   return rows.map(toDifferent)
 }
 
-/** Entries whose number or balance does not follow from the entry before. */
+/** Finds entries with a number or balance that does not follow from the previous entry. */
 export async function entryDifferences(
   db: Db,
   { appId, after, upTo, limit }: RangeQuery,
@@ -69,8 +71,8 @@ export async function entryDifferences(
 }
 
 /**
- * Balances that differ from the fold of their entries, or from the sums of what is held. No entry records what the period
- * consumed, so that is not checked.
+ * Finds balances that differ from the fold of their entries, or from the sums of leases and holds.
+ * Does not check the consumption of the period, which no entry records.
  */
 export async function balanceDifferences(
   db: Db,
@@ -142,8 +144,9 @@ export async function balanceDifferences(
 }
 
 /**
- * Credits and adjustments without their entry or with another amount, and credits whose money does not add up: what
- * remains of all of them is the balance, and an expired one has nothing left.
+ * Finds credits and adjustments with a missing or different entry, and credits that do not add up:
+ * the remaining amounts together must equal the balance, and an expired credit must have nothing
+ * left.
  */
 export async function creditDifferences(
   db: Db,
@@ -195,8 +198,9 @@ export async function creditDifferences(
 }
 
 /**
- * Sessions whose calls are not all accounted for: each is held, or ended in the totals of its session. A hold that was deleted
- * leaves the totals as they were, independent of the balance.
+ * Finds sessions with unaccounted calls: each call must be held, or counted in the session's
+ * totals. This detects a deleted hold, because the totals do not change with it, independently of
+ * the balance.
  */
 export async function heldCallDifferences(
   db: Db,

@@ -3,13 +3,16 @@ import type { Db } from '../../lib/sql.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { Columns, DifferentRow } from '../types.ts'
 
-/** Compares what an app sells by with its price chain (docs/money.md, "Chain of prices"). */
+/** Compares an app's prices with its price chain (docs/money.md, "Chain of prices"). */
 
 const pageSize = 500
-/** More rows without an item have one cause. */
+/** Limit of reported rows without an item; more have the same cause. */
 const unchainedMax = 100
 
-/** Versions of plans, bundles and cuts that were edited, removed or inserted, and a chain that is broken or cut off. */
+/**
+ * Finds plan versions, bundles and cuts that were edited, removed or inserted, and a broken or
+ * truncated chain.
+ */
 export async function* priceChainDifferences(
   db: Db,
   app: AppId,

@@ -14,7 +14,7 @@ import type { BillingCycle } from '../../lib/time.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { UserRange } from '../types.ts'
 
-/** Reads the facts of the ledger in the order in which they were booked, through cursors: with a page in memory. */
+/** Reads the facts of the ledger in booking order, through cursors, one page in memory. */
 
 const pageSize = 4_000
 
@@ -22,14 +22,14 @@ const attos = (text: string): UsdAttos => usdAttos(BigInt(text))
 const dateOf = (ms: number): Date => new Date(ms)
 const dateOrNull = (ms: number | null): Date | null => (ms === null ? null : new Date(ms))
 
-/** The rows of a cursor that the transaction has declared. */
+/** Yields the rows of a cursor that the transaction has declared. */
 async function* pagesOf<Row extends object>(
   db: Db,
   name: 'entries' | 'charged',
 ): AsyncGenerator<Row> {
   try {
     for (;;) {
-      // A fetch takes no parameters; the name is one of two constants.
+      // `fetch` takes no parameters. The name is one of two constants.
       const { rows } = await db.query<Row>(`fetch ${pageSize} from ${name}`)
       yield* rows
       if (rows.length < pageSize) return
@@ -63,7 +63,7 @@ interface EntryRow {
   hash: string | null
 }
 
-/** All entries of users, by user and number. */
+/** Yields all entries of users, by user and number. */
 export async function* entriesOf(
   db: Db,
   { appId, after, upTo }: UserRange,
@@ -99,7 +99,7 @@ const entryFromRow = (row: EntryRow): StoredEntry => ({
   hash: row.hash,
 })
 
-/** Null, for a charge or an adjustment without a hash, where it is not known. */
+/** Returns null when the draws are unknown: no credit ids and no hash. */
 function drawsOf({ credit_ids: ids, credit_attos: amounts, hash }: EntryRow): Draw[] | null {
   if (ids === null) return hash === null ? null : []
   return ids.map((creditId, i) => ({ creditId, amount: attos(amounts?.[i] ?? '0') }))
@@ -109,9 +109,9 @@ export interface ChargedTicket {
   readonly userId: string
   readonly seq: bigint
   readonly eventId: string
-  /** By the clock of its app. */
+  /** By the clock of the app. */
   readonly signedAtMicros: number
-  /** By how many milliseconds that was ahead. */
+  /** Milliseconds by which the app's clock was ahead. */
   readonly aheadMs: number
   readonly receivedAtMs: number
   readonly pipeline: string
@@ -122,7 +122,7 @@ export interface ChargedTicket {
   readonly platformFee: UsdAttos
   readonly platformWei: Wei
   readonly termsId: bigint | null
-  /** Whether it says anything of its sale. */
+  /** Whether it has a plan version, a retail price or a platform fee. */
   readonly isSold: boolean
   readonly rateId: bigint
   readonly key: Buffer | null
@@ -149,7 +149,7 @@ interface TicketRow {
   digest: Buffer | null
 }
 
-/** All tickets of users that have a charge, in the order in which they were booked. */
+/** Yields all charged tickets of users, in booking order. */
 export async function* chargedTickets(
   db: Db,
   { appId, after, upTo }: UserRange,
@@ -192,7 +192,7 @@ const ticketFromRow = (row: TicketRow): ChargedTicket => ({
   digest: row.digest,
 })
 
-/** A rate, and the one that was observed next after it. */
+/** A rate, and the next one by observation time. */
 export interface RateInOrder {
   readonly usdAttosPerEth: EthRate
   readonly observedAt: Date
@@ -239,7 +239,7 @@ export async function ratesById(db: Db, ids: readonly bigint[]): Promise<Map<big
   )
 }
 
-/** Charges of which some tickets are only in archives, as "user charge". */
+/** Charges with some tickets only in archives, as "user charge". */
 export async function archivedCharges(
   db: Db,
   { appId, after, upTo }: UserRange,
@@ -254,7 +254,7 @@ export async function archivedCharges(
   return new Set(rows.map((row) => `${row.user_id} ${row.charge_id}`))
 }
 
-/** The facts of each user of the range, by user id; `names` has their external ids. */
+/** Returns the facts of each user of the range, by user id; `names` has their external ids. */
 export async function factsOf(
   db: Db,
   range: UserRange,
@@ -514,7 +514,7 @@ const userRows = (db: Db, { appId, after, upTo }: UserRange): Promise<UserRow[]>
     order by u.id`,
   )
 
-/** The one that holds the slot; none without one. */
+/** Returns the subscription in the slot; empty if the user has no subscription. */
 function subscriptionsFromRow(row: UserRow): HeldSubscription[] {
   const { subscription_id: id, plan_id: planId, anchor_ms: anchor, subscribed_ms: since } = row
   if (id === null || planId === null || anchor === null || since === null) return []

@@ -23,7 +23,10 @@ import {
 import { type ListMoves, clockDifferences } from './clocks.ts'
 import { type SalesDeps, createSales } from './sales.ts'
 
-/** Replays the ledger of users from their facts: burn order, periods, plan versions, expiries, rates and the chain. */
+/**
+ * Replays the ledger of users from their facts: burn order, periods, plan versions, expiries, rates
+ * and the chain.
+ */
 
 export interface ReplayDeps {
   readonly createReplay: CreateReplay
@@ -45,10 +48,13 @@ interface ReplayedUser {
   readonly replay: Replay
 }
 
-// A rate that another core was recording while a batch was priced may have come too late for it.
+// A rate that another core recorded while a batch was priced may have been too late for it.
 const slackMs = 60_000
 
-/** Yields what is different in a range of users. Memory is bounded by a page of entries and by the tickets of a charge. */
+/**
+ * Yields the differences in a range of users. Memory is bounded by a page of entries and the
+ * tickets of one charge.
+ */
 export async function* replayDifferences(
   db: Db,
   range: UserRange,
@@ -126,7 +132,7 @@ function chargeReader(tickets: AsyncGenerator<ChargedTicket>) {
   let next: ChargedTicket | null = null
   let isOpen = false
 
-  /** Charges are asked for in order; tickets of those that are not asked for are left out. */
+  /** Charges must be read in order. Skips the tickets of charges that are not read. */
   async function read(user: string, seq: bigint): Promise<ChargedTicket[]> {
     isOpen = true
     const charged: ChargedTicket[] = []
@@ -150,7 +156,7 @@ const isAfter = (ticket: ChargedTicket, user: string, seq: bigint): boolean =>
 
 const maxRates = 10_000
 
-/** Rates by their ids, as far as tickets name them. */
+/** Caches the rates that tickets name, by id. */
 function createRateCache(db: Db) {
   let known = new Map<bigint, RateInOrder>()
 
@@ -188,7 +194,9 @@ interface PricedEntry {
   readonly rates: ReturnType<typeof createRateCache>
 }
 
-/** Tickets whose rate was not the newest of their time that was known when they were priced. */
+/**
+ * Finds tickets with a rate that was not the newest one known for their time when they were priced.
+ */
 function* rateDifferences(
   user: ReplayedUser,
   { entry: { ratesKnownAt }, tickets, rates }: PricedEntry,

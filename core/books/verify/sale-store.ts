@@ -1,15 +1,15 @@
 import { type Db, many, sql } from '../../lib/sql.ts'
 import type { UserRange } from '../types.ts'
 
-/** A period that an account has entered, as far as it decides what tickets sell for. */
+/** The fields of an entered period that decide the price of tickets. */
 export interface SoldPeriod {
   readonly startMs: number
-  /** The last entry of before. */
+  /** The last entry before the period. */
   readonly afterSeq: bigint
   readonly termsId: bigint
 }
 
-/** The periods of users in their order, by user. */
+/** Returns the periods of users in order, by user. */
 export async function soldPeriods(
   db: Db,
   { appId, after, upTo }: UserRange,

@@ -7,12 +7,13 @@ import type { ChargedTicket, RateInOrder } from './replay-store.ts'
 import { type SoldPeriod, soldPeriods } from './sale-store.ts'
 
 /**
- * Computes anew what tickets sell for (docs/money.md, "Price of a ticket"): the version of a plan from the periods that
- * their users' accounts had entered before the charge, retail from its rates, the platform's cut from the app's.
+ * Recomputes the prices of tickets (docs/money.md, "Price of a ticket"): the plan version from the
+ * periods that the account had entered before the charge, retail from the version's rates, the
+ * platform's cut from the app's cuts.
  */
 export interface SalesDeps {
   readonly readRates: ReadRates
-  /** An app's cuts as they are in the database, the newest first. */
+  /** Lists an app's cuts as stored, newest first. */
   readonly listCuts: (
     db: Db,
     app: AppId,
@@ -20,12 +21,12 @@ export interface SalesDeps {
   readonly pricesOf: TicketRecords['pricesOf']
 }
 
-/** A charge, as far as it decides what its tickets sell for. */
+/** The fields of a charge that decide the prices of its tickets. */
 export interface SoldCharge {
   readonly userId: string
   readonly externalUserId: string | null
   readonly seq: bigint
-  /** Null where prices were fixed elsewhere. */
+  /** Null when prices were fixed elsewhere. */
   readonly ratesKnownAt: Date | null
   readonly bookedAt: Date
   readonly tickets: readonly ChargedTicket[]
@@ -46,7 +47,7 @@ export async function createSales(
   const cutAt = (ms: number): bigint =>
     cuts.find(({ since }) => since.getTime() <= ms)?.basisPoints ?? 0n
 
-  /** The tickets that do not say what they should. */
+  /** Finds tickets that differ from their recomputed price. */
   function* differences(charge: SoldCharge, rateOf: FindRate): Generator<DifferentRow> {
     const knownMs = (charge.ratesKnownAt ?? charge.bookedAt).getTime()
     for (const ticket of charge.tickets) {
@@ -62,7 +63,8 @@ export async function createSales(
               termsId,
               ...pricesOf(ticket.fee, rate.usdAttosPerEth, {
                 ratio,
-                // The clock of a signer may be ahead (core/metering/rating/rating.ts); cuts go by real time.
+                // The signer's clock may be ahead (core/metering/rating/rating.ts); cuts use real
+                // time.
                 cutBasisPoints: cutAt(Math.min(signedMs - ticket.aheadMs, knownMs)),
               }),
             })
@@ -76,7 +78,10 @@ export async function createSales(
   return { differences }
 }
 
-/** Sold before versions were named, or with prices that an import brought: proved by its charge and its hash. */
+/**
+ * True for tickets sold before they named a version, or imported with prices: their charge and its
+ * hash prove them.
+ */
 const isFixed = (
   { termsId, retail, cost, platformFee, platformWei }: ChargedTicket,
   { ratesKnownAt }: SoldCharge,
@@ -84,7 +89,10 @@ const isFixed = (
   termsId === null &&
   (ratesKnownAt === null || (retail === cost && platformFee === 0n && platformWei === 0n))
 
-/** By the last period that had begun, of those that the account had entered before its entry `seq`; else by the first. */
+/**
+ * Returns the version of the last period that had begun, among those entered before the entry
+ * `seq`; otherwise of the first.
+ */
 function termsIdAt(periods: readonly SoldPeriod[], seq: bigint, ms: number): bigint | null {
   const entered = periods.filter(({ afterSeq }) => afterSeq < seq)
   const current = entered.findLast(({ startMs }) => startMs <= ms) ?? entered[0]

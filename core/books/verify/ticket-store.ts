@@ -3,8 +3,8 @@ import type { AppId } from '../../platform/ids.ts'
 import type { Columns, DifferentRow, UserRange } from '../types.ts'
 
 /**
- * Compares the tables derived from tickets with their tickets. Months with archived tickets are left out:
- * `archiveDifferences` checks those as a whole.
+ * Compares the tables derived from tickets with the tickets. Skips months with archived tickets,
+ * which `archiveDifferences` checks as a whole.
  */
 
 export interface RangeQuery extends UserRange {
@@ -29,7 +29,7 @@ export const toDifferent = (row: ComparedRow): DifferentRow => ({
   expected: row.expected,
 })
 
-/** Hours that differ from the sums of their tickets. */
+/** Finds hours that differ from the sums of their tickets. */
 export async function hourDifferences(
   db: Db,
   { appId, after, upTo, archived, limit }: RangeQuery,
@@ -82,8 +82,8 @@ export async function hourDifferences(
 }
 
 /**
- * Sessions that differ from the sums of their tickets. Leaves out a session that began in or before an archived month,
- * because some of its tickets are in the archive.
+ * Finds sessions that differ from the sums of their tickets. Skips sessions that began in or before
+ * an archived month, because some of their tickets are in the archive.
  */
 export async function sessionDifferences(
   db: Db,
@@ -152,7 +152,10 @@ export async function sessionDifferences(
   return rows.map(toDifferent)
 }
 
-/** Tickets whose cost is not their fee at their rate, or whose rate is later than they are (decision 31). */
+/**
+ * Finds tickets with a cost other than their fee at their rate, or with a rate later than the
+ * ticket (decision 31).
+ */
 export async function priceDifferences(
   db: Db,
   { appId, after, upTo, limit }: RangeQuery,
@@ -180,7 +183,7 @@ export async function priceDifferences(
   return rows.map(toDifferent)
 }
 
-/** Tickets without an envelope: their event could become a ticket a second time. */
+/** Finds tickets without an envelope, because their event could become a ticket again. */
 export async function envelopeDifferences(
   db: Db,
   { appId, after, upTo, limit }: RangeQuery,
@@ -205,7 +208,10 @@ export async function envelopeDifferences(
   return rows.map(toDifferent)
 }
 
-/** Months with archived tickets whose hours differ from the sum of the archives and the tickets still in the table. */
+/**
+ * Finds months with archived tickets where the hours differ from the sum of the archives and the
+ * tickets still in the table.
+ */
 export async function archiveDifferences(db: Db, app: AppId): Promise<DifferentRow[]> {
   const rows = await many<Pick<ComparedRow, 'key' | 'stored' | 'expected'>>(
     db,
@@ -251,7 +257,7 @@ export async function archiveDifferences(db: Db, app: AppId): Promise<DifferentR
   return rows.map((row) => toDifferent({ ...row, user_id: null, external_user_id: null }))
 }
 
-/** How many envelopes there are, and how many tickets, archived ones included: the two must be equal. */
+/** Counts envelopes and tickets, including archived ones. The two must be equal. */
 export async function countEnvelopes(db: Db): Promise<{ envelopes: bigint; tickets: bigint }> {
   return one(
     db,

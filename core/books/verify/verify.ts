@@ -26,7 +26,7 @@ import {
 } from './ticket-store.ts'
 
 export interface Progress {
-  /** Empty for a check that concerns no single app. */
+  /** Empty for a check across all apps. */
   readonly clientId: string
   readonly usersChecked: number
   readonly usersTotal: number
@@ -40,13 +40,13 @@ export interface VerifyListener {
 }
 
 export interface VerifyOptions {
-  /** One app; all when undefined. */
+  /** One app; all if undefined. */
   readonly clientId: string | undefined
   readonly signal: AbortSignal
   readonly listener: VerifyListener
 }
 
-/** More than these tell an operator nothing new: so many differences have one cause. */
+/** More differences do not help an operator: so many have one cause. */
 export const maxDifferences = 1_000
 
 const userChecks: readonly (readonly [
@@ -64,7 +64,10 @@ const userChecks: readonly (readonly [
   ['envelopes', envelopeDifferences],
 ]
 
-/** Recomputes the books from tickets and ledger entries. Only reads, each app from one snapshot, beside a running service. */
+/**
+ * Recomputes the books from tickets and ledger entries. Only reads, each app in one snapshot, while
+ * the service runs.
+ */
 export function createVerify({
   pool,
   prices,
@@ -73,7 +76,7 @@ export function createVerify({
   // Each app holds a connection until it is done; the service needs the others.
   const parallel = Math.max(1, Math.min(4, Math.floor((pool.options.max ?? 2) / 4)))
 
-  /** Reports each difference to the listener. NOT_FOUND for an unknown app. */
+  /** Reports each difference to the listener. Throws NOT_FOUND for an unknown app. */
   async function verify({ clientId, signal, listener }: VerifyOptions): Promise<void> {
     await forApps(pool, { clientId, parallel, signal }, (app) => verifyApp(app, signal, listener))
     if (clientId === undefined && !signal.aborted) await verifyEnvelopes(listener)
@@ -122,7 +125,7 @@ export function createVerify({
     })
   }
 
-  /** Envelopes name no app, so they are counted over all apps. */
+  /** Envelopes do not name their app, so they are counted over all apps. */
   async function verifyEnvelopes(listener: VerifyListener): Promise<void> {
     const { envelopes, tickets } = await tx(pool, async (db) => {
       await beginSnapshot(db)
