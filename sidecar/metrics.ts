@@ -6,7 +6,7 @@ import type { Source } from './identity/verifiers/verifier.ts'
 type Dependency = 'core' | 'cache'
 
 const recordOutcomes = ['recorded', 'omitted', 'refused'] as const
-/** What became of a record of a decision. */
+/** What happened to a record of a decision. */
 export type RecordOutcome = (typeof recordOutcomes)[number]
 
 interface DecisionKind {
@@ -19,20 +19,20 @@ interface DecisionCount extends DecisionKind {
   count: number
 }
 
-/** Figures of the escrow; money is nano-dollars. */
+/** Figures of the escrow; money is in nano-dollars. */
 export interface EscrowFigures {
   readonly lent: number
   readonly spent: number
   readonly returned: number
   readonly offline: number
-  /** Calls that core does not know of yet. */
+  /** Calls that are not reported to core yet. */
   readonly unreported: number
-  /** For how long the lease with the latest end lasts. */
+  /** Seconds until the end of the lease that ends last. */
   readonly leaseSeconds: number
   readonly isAway: boolean
 }
 
-/** What comes from nobody of ours. */
+/** Metrics of unauthenticated callers and forged cache entries. */
 function createStrangerMetrics(registers: Metrics[]) {
   const callers = new Counter({
     name: 'tollgate_sidecar_callers_refused_total',
@@ -51,10 +51,10 @@ function createStrangerMetrics(registers: Metrics[]) {
 }
 
 /**
- * The sidecar's metrics. Decisions are counted in plain numbers, and observed by prom-client in
- * batches of 256 or when the page is read: in the row `authorize-warm` of `npm run bench` that
- * costs less than a call of prom-client for each decision, whose code displaces the decision's own
- * from the processor's cache.
+ * The sidecar's metrics. Decisions are counted in plain numbers, and passed to prom-client in
+ * batches of 256 or when the page is read. That costs less than one call of prom-client per
+ * decision, whose code evicts the decision's own from the processor's cache (row `authorize-warm`
+ * of `npm run bench`).
  */
 export function createSidecarMetrics(metrics: Metrics) {
   const registers = [metrics]
@@ -178,7 +178,7 @@ const batchSize = 256
 function createDecisionMetrics(metrics: Metrics) {
   const registers = [metrics]
   const counts = new Map<string, DecisionCount>()
-  // Most decisions are of the kind of the one before.
+  // Most decisions are of the same kind as the previous one.
   let latest: DecisionCount | null = null
   const times = new Float64Array(batchSize)
   let pending = 0

@@ -48,13 +48,13 @@ export interface SidecarDeps {
   readonly now?: Now
   /** Milliseconds of a clock that never jumps, by which leases end. */
   readonly mono?: () => number
-  /** Which credentials are keys; ours when absent. */
+  /** Which credentials are keys; our own format when absent. */
   readonly keyShape?: KeyShape
-  /** How slow requests may be; for tests. */
+  /** Maximum duration of requests; for tests. */
   readonly bounds?: RequestBounds
 }
 
-/** How long a request may take until its last header and its last byte have arrived. */
+/** Time until the last header and the last byte of a request must have arrived. */
 export interface RequestBounds {
   readonly headersMs: number
   readonly requestMs: number
@@ -63,21 +63,24 @@ export interface RequestBounds {
 export interface Sidecar {
   readonly url: string
   readonly port: number
-  /** The decision call, to be mounted elsewhere too. It authenticates its caller, reads and answers. */
+  /**
+   * The decision call as a handler that can be mounted elsewhere, too. Authenticates its caller,
+   * reads the request and answers.
+   */
   readonly webhook: Handler
   readonly ready: Readiness
   /** Drains within three seconds; may be called twice. */
   stop(): Promise<void>
 }
 
-/** A part of the sidecar: what it offers to later parts, its readiness, and how it stops. */
+/** A part of the sidecar: its API for later parts, its readiness, and its stop. */
 interface Part<Api> {
   readonly api: Api
   readonly ready?: () => Promise<Answers>
   readonly stop?: () => Promise<void> | void
 }
 
-/** What all parts share. */
+/** Shared by all parts. */
 interface Context {
   readonly config: SidecarConfig
   readonly log: Log
@@ -93,8 +96,8 @@ const drainMs = 1_500
 const readyMs = 250
 
 /**
- * Starts the parts of the sidecar in order. Rejects with one clear line when its port is taken or a
- * part cannot start; the parts before it are then stopped.
+ * Starts the parts of the sidecar in order. If its port is taken or a part cannot start, stops the
+ * earlier parts and rejects with one clear line.
  */
 export async function startSidecar(config: SidecarConfig, deps: SidecarDeps): Promise<Sidecar> {
   const { log, now = systemNow, metrics: registry, keyShape = serviceKeys } = deps
@@ -133,7 +136,7 @@ async function startParts(context: Context, parts: PartList) {
   return { listening, webhook }
 }
 
-/** Parts in the order of their start; they stop in reverse, each after the one before it. */
+/** Parts in the order of their start. They stop one after the other, in reverse order. */
 function createPartList() {
   const parts: Part<unknown>[] = []
 
@@ -142,7 +145,8 @@ function createPartList() {
     return part.api
   }
 
-  // Leases outlive an outage of core; before its first answer there are none.
+  // Require core only until its first answer: leases outlive an outage, but at first there are
+  // none.
   let isBegun = false
   async function ready(): Promise<Parts> {
     const each = await Promise.all(parts.map((part) => part.ready?.()))
@@ -187,7 +191,7 @@ const heartbeatMs = 500
 const idleMs = 1_000
 const finalReportMs = 1_000
 
-/** The accounts of users with their leases, and the versions by which cached state becomes stale. */
+/** The accounts of users with their leases, and the versions of cached state. */
 function startEscrow(
   { config, log, now, mono, metrics }: Context,
   core: CoreClient,
@@ -215,10 +219,10 @@ function startEscrow(
   return { api: { versions, escrow }, ready, stop }
 }
 
-/** This process at core: another instance at each start. */
+/** Identifies this process at core, with a new instance at each start. */
 function processOf({ sidecarId, listen: { port } }: SidecarConfig) {
   const instance = randomUUID()
-  // Any free port names nobody.
+  // A port chosen by the system does not identify the process.
   const name = `${hostname()}:${port === 0 ? instance : port}`
   return { id: sidecarId ?? name, instance }
 }
@@ -249,13 +253,13 @@ interface State {
   readonly escrow: Escrow
 }
 
-/** Where the ends of credentials are stored. */
+/** Stores for ended credentials. */
 interface Ends {
   readonly identityVersions: Versions
   readonly revokedTokens: RevokedTokens
 }
 
-/** The verifier of the configured mode, and the identities that it verified. */
+/** The verifier of the configured mode, and the cache of identities. */
 async function createIdentityPart(
   { config, log, now, metrics, keyShape }: Context,
   { core, cache, versions, escrow }: State,
@@ -291,7 +295,7 @@ async function createIdentityPart(
   return { api: { identities, identityVersions, revokedTokens } }
 }
 
-/** Who may call: guesses at one route count at the other. */
+/** Authenticates callers. The routes share one count of wrong secrets. */
 function createCallerPart(
   { config, metrics, mono, now, log }: Context,
   core: CoreClient,
@@ -305,7 +309,7 @@ function createCallerPart(
   return { api: { callersOf, signers }, stop: signers.stop }
 }
 
-/** Direct mode: the events that the signer pushes, kept in the spool where there is one. */
+/** Direct mode: events pushed by the signer, stored in the spool if configured. */
 async function createEvents(
   { config, log, now, registry, metrics }: Context,
   { core, callerOf }: { readonly core: CoreClient; readonly callerOf: CallerOf },
@@ -332,7 +336,7 @@ async function createEvents(
     : { api }
 }
 
-/** The links over which core says that cached state is stale. */
+/** The links over which core invalidates cached state. */
 function createInvalidationLinks(
   { config, log }: Context,
   state: State & Ends & { readonly signers: Signers },
@@ -389,7 +393,7 @@ function createAuthorize(
   return { api: createWebhook(webhook), stop: queue.stop }
 }
 
-/** Records of decisions, for those who want them explained. */
+/** Records of decisions, to explain them later. */
 function startExplanations(
   { config, log, now, metrics, keyShape }: Context,
   { core, escrow }: Pick<State, 'core' | 'escrow'>,
@@ -400,7 +404,7 @@ function startExplanations(
   return { queue, explanations: createExplanations({ ...shared, clock: clockOf(now) }) }
 }
 
-/** The listener, whose stop lets running requests finish. */
+/** The listener; its stop lets running requests finish. */
 async function startListener(
   { config, bounds }: Context,
   routes: Routes,
@@ -419,7 +423,7 @@ async function startListener(
 const usualBounds: RequestBounds = { headersMs: 10_000, requestMs: 30_000 }
 
 function createHttpServer(routes: Routes, { headersMs, requestMs }: RequestBounds): Server {
-  // The signer keeps idle connections for 90 s; with a shorter time-out here it could write into a
+  // The signer keeps idle connections for 90 s. With a shorter time-out here it could write into a
   // connection that is being closed.
   const server = createServer(
     {

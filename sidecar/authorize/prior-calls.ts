@@ -20,8 +20,8 @@ interface KnownCalls {
   readonly prior: FirstCall | null
   readonly isShared: boolean
   /**
-   * Longest time since core had contact with another process that has a lease of the user; 0
-   * without one.
+   * Milliseconds for which another process may have allowed calls of the user that core does not
+   * know yet; 0 without such a process.
    */
   readonly unheardMs: number
 }

@@ -11,9 +11,9 @@ import type { RecordQueue } from './record-queue.ts'
 export interface ExplanationsOptions {
   readonly recordOf: (recorded: RecordedDecision) => DecisionRecord
   readonly queue: Pick<RecordQueue, 'add' | 'isFull'>
-  /** Records in a second at most. */
+  /** Maximum records per second. */
   readonly perSecond: number
-  /** One of so many permissions is recorded; 0 for none. */
+  /** Records one in `sample` permissions; 0 for none. */
   readonly sample: number
   readonly metrics: Pick<SidecarMetrics, 'countRecords'>
   /** Unix milliseconds. */
@@ -29,20 +29,20 @@ export interface FreshDecision {
   readonly ms: number
 }
 
-/** An answer that carries the id of its decision. */
+/** An answer with the id of its decision. */
 export interface ExplainedAnswer {
   readonly id: string
   readonly body: string
   readonly bytes: number
 }
 
-/** Records why calls were refused, and some of those that were allowed (docs/operations.md). */
+/** Records why calls were refused, and some that were allowed (docs/operations.md). */
 export function createExplanations(options: ExplanationsOptions) {
   const { recordOf, queue, sample, metrics, clock, log } = options
   const admission = createAdmission({ perSecond: options.perSecond })
   let permissions = 0
 
-  /** Why a record of the decision is wanted; null for most permissions. */
+  /** Returns why the decision is to be recorded; null for most permissions. */
   function occasionOf(decision: Decision, body: AuthorizeBody | null): Occasion | null {
     if (decision.status !== 200) return 'refusal'
     if (body?.wantsExplanation) return 'request'
@@ -51,7 +51,7 @@ export function createExplanations(options: ExplanationsOptions) {
     return 'sample'
   }
 
-  /** Records the decision, if the limit permits it, and puts its id into its answer. */
+  /** Records the decision if the limit permits it, and adds its id to the answer. */
   function explain({ decision, body, ms }: FreshDecision, occasion: Occasion): ExplainedAnswer {
     const at = clock()
     const clientId = identityOf(decision)?.clientId ?? ''
@@ -67,7 +67,7 @@ export function createExplanations(options: ExplanationsOptions) {
     }
   }
 
-  // A decision stands, whatever becomes of its record.
+  // A failure to record must not change the decision.
   function record(recorded: RecordedDecision): void {
     try {
       queue.add(recordOf(recorded))

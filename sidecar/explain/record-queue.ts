@@ -6,7 +6,7 @@ import type { Decision as DecisionRecord } from '../../proto/gen/ts-proto/tollga
 import type { SidecarMetrics } from '../metrics.ts'
 
 export interface RecordQueueOptions {
-  /** Rejects when core does not take them. */
+  /** Rejects when core does not accept the records. */
   readonly send: (records: DecisionRecord[]) => Promise<unknown>
   readonly metrics: Pick<SidecarMetrics, 'countRecords'>
   readonly log: Log
@@ -17,7 +17,7 @@ const batchMax = 500
 const pauseMs = 1_000
 const stopMs = 250
 
-/** Sends records to core once a second. What core does not take now waits, for so many records. */
+/** Sends records to core once a second. Keeps up to 10,000 records while core is unavailable. */
 export function createRecordQueue({ send, metrics, log }: RecordQueueOptions) {
   let queue: DecisionRecord[] = []
 
@@ -25,7 +25,7 @@ export function createRecordQueue({ send, metrics, log }: RecordQueueOptions) {
     queue.push(record)
   }
 
-  /** Sends what waits, until core does not answer. */
+  /** Sends all queued records, until core does not answer. */
   async function flush(): Promise<void> {
     while (queue.length > 0) {
       const batch = queue.slice(0, batchMax)
@@ -36,7 +36,7 @@ export function createRecordQueue({ send, metrics, log }: RecordQueueOptions) {
     }
   }
 
-  // A batch that core answered is not sent again: it would stand before all others for ever.
+  // A batch that core refuses is not sent again, because it would block all others forever.
   async function deliver(batch: DecisionRecord[]): Promise<'recorded' | 'refused' | 'waiting'> {
     try {
       await send(batch)
@@ -50,7 +50,7 @@ export function createRecordQueue({ send, metrics, log }: RecordQueueOptions) {
 
   const loop = startLoop({ name: 'decision records', log, pauseMs, round: flush })
 
-  /** Sends what waits, once, and waits no longer than a moment for it. */
+  /** Sends the queued records once, waiting for `stopMs` at most. */
   async function stop(): Promise<void> {
     const last = loop.stop().then(flush)
     await Promise.race([last, sleep(stopMs, undefined, { ref: false })])

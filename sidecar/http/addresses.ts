@@ -1,7 +1,7 @@
 import { BlockList, isIP } from 'node:net'
 import type { EnvReader } from '../../core/lib/env.ts'
 
-/** Addresses that are the signer's own, from which guesses and connections are not limited. */
+/** The signer's own addresses. Their connections and wrong secrets are not limited. */
 export interface SignerAddresses {
   includes(address: string): boolean
 }
@@ -32,7 +32,7 @@ function add(list: BlockList, entry: string): boolean {
   return true
 }
 
-/** The address of a peer, an IPv4 address in its own form where it arrived as one of IPv6. */
+/** Returns the address of a peer; an IPv4-mapped IPv6 address as IPv4. */
 export function addressOf({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }) {
   return remoteAddress.startsWith('::ffff:') ? remoteAddress.slice(7) : remoteAddress
 }

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 export interface BodyReceiver {
   /** Called with the whole body. */
   onBody(body: Buffer): void
-  /** Called when the body is larger than allowed; the rest of it has not been read. */
+  /** Called when the body exceeds the limit; the rest is unread. */
   onTooLarge(): void
 }
 
@@ -11,8 +11,8 @@ const drainBytes = 8 * 1024 * 1024
 const drainMs = 1_000
 
 /**
- * Reads a body of at most `limit` bytes. A body of declared length is whole with its last byte, one
- * without at its end. Calls nothing when the sender goes away before that.
+ * Reads a body of at most `limit` bytes. A body with a declared length is complete at its last
+ * byte, one without at its end. Calls nothing if the sender disconnects before that.
  */
 export function receiveBody(request: IncomingMessage, limit: number, receiver: BodyReceiver): void {
   const declared = declaredLength(request)
@@ -35,13 +35,13 @@ export function receiveBody(request: IncomingMessage, limit: number, receiver: B
   if (declared === 0) request.on('end', finish)
 }
 
-/** Bytes that the headers announce; 0 when they do not say. */
+/** The declared length in bytes; 0 without one. */
 export const declaredLength = ({ headers }: IncomingMessage): number =>
   Number(headers['content-length'] ?? 0)
 
 /**
- * Ends an exchange whose answer is written but whose body is not wanted. The sender gets a second
- * to finish, so that it reads the answer and not a reset; then the connection closes.
+ * Ends an exchange whose answer is written but whose body is not needed. Lets the sender finish for
+ * a second, so that it reads the answer instead of a reset; then closes the connection.
  */
 export function drainAndEnd(request: IncomingMessage, response: ServerResponse): void {
   let drained = 0

@@ -1,20 +1,20 @@
 import { timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 
-/** Longest secret, in bytes; readSidecarConfig refuses longer ones. */
+/** Maximum length of a secret, in bytes; readSidecarConfig refuses longer ones. */
 export const maxSecretBytes = 256
 
 const headerNames = ['x-api-key', 'x-webhook-secret', 'livepeer-clearinghouse-token'] as const
 
 /**
- * Authenticates the signer by a shared secret (decision 26). The secret may stand in any one of
- * four headers. Several secrets are valid at once while one is rotated, and without any nobody
- * passes. All are compared, in constant time, each padded to the same length.
+ * Authenticates the signer by a shared secret (decision 26) in any of four headers. Several secrets
+ * are valid during a rotation; without any, all callers are refused. Compares all secrets in
+ * constant time, each padded to the same length.
  */
 export function createCallerCheck(
   secrets: readonly string[],
 ): (headers: IncomingHttpHeaders) => boolean {
-  // Node gives header values as latin1, whatever their encoding is.
+  // Node returns header values as latin1, whatever their encoding is.
   const padded = secrets.map((secret) => pad(Buffer.from(secret.trim()).toString('latin1')))
   const presented = Buffer.alloc(maxSecretBytes)
   let length = 0
@@ -28,7 +28,7 @@ export function createCallerCheck(
     return known
   }
 
-  // Zeros are needed only where a longer text stood before.
+  // Write zeros only over the rest of a longer previous text.
   function present(text: string): void {
     const end = presented.write(text, 'latin1')
     if (end < length) presented.fill(0, end, length)
@@ -42,7 +42,7 @@ export function createCallerCheck(
   }
 }
 
-/** Every secret that a request names, in whichever header. */
+/** Returns all secrets in the request's headers. */
 export const presentedSecrets = (headers: IncomingHttpHeaders): string[] =>
   [
     withoutScheme(headers.authorization ?? ''),
@@ -51,7 +51,7 @@ export const presentedSecrets = (headers: IncomingHttpHeaders): string[] =>
     .map((text) => text.trim())
     .filter((text) => text !== '' && text.length <= maxSecretBytes)
 
-/** A secret with zeros behind it, which no header value can hold. */
+/** Pads a secret with zeros, which no header value can contain. */
 function pad(text: string): Buffer {
   const target = Buffer.alloc(maxSecretBytes)
   target.write(text, 'latin1')
@@ -60,7 +60,7 @@ function pad(text: string): Buffer {
 
 const scheme = /^bearer /i
 
-// A secret without its scheme is not an Authorization value (RFC 6750 section 2.1). Go writes it
-// as it is compared first, which is cheaper than the expression.
+// A secret without its scheme is not an Authorization value (RFC 6750 section 2.1). Compare Go's
+// spelling first, because that is cheaper than the expression.
 const withoutScheme = (value: string): string =>
   value.startsWith('Bearer ') || scheme.test(value) ? value.slice(7) : ''

@@ -8,12 +8,12 @@ export interface Signer {
   readonly apps: Apps
 }
 
-/** A signer, somebody else, or an address from which too many wrong secrets came. */
+/** A signer, an unknown caller, or an address that sent too many wrong secrets. */
 export type Caller = Signer | 'unknown' | 'limited'
 export type CallerOf = (request: IncomingMessage) => Caller
 
 export interface CallersOptions {
-  /** Those of the default signer, which signs for all apps. */
+  /** Secrets of the default signer, which signs for all apps. */
   readonly secrets: Readonly<Record<Purpose, readonly string[]>>
   readonly signers: Pick<Signers, 'signerOf'>
   readonly guesses: Guesses
@@ -22,7 +22,7 @@ export interface CallersOptions {
 
 const defaultSigner: Signer = { apps: null }
 
-/** Authenticates the callers of a route, and limits guesses at their secrets. */
+/** Authenticates the callers of a route, and limits guesses of their secrets. */
 export function createCallers({ secrets, signers, guesses, countRefused }: CallersOptions) {
   return (purpose: Purpose): CallerOf => {
     const isDefault = createCallerCheck(secrets[purpose])

@@ -3,7 +3,7 @@ import { networkOf } from '../../core/lib/network/addresses.ts'
 import type { SignerAddresses } from './addresses.ts'
 
 export interface GuessLimits {
-  /** Wrong secrets from one address in a minute; then none is compared any more. */
+  /** Wrong secrets allowed from one address per minute; further ones are not compared. */
   readonly max: number
   readonly signers: SignerAddresses
   /** Milliseconds of a clock that never jumps. */
@@ -20,15 +20,15 @@ interface Window {
 }
 
 /**
- * Counts wrong secrets by address. One that sent the right secret within the last hour, or that is the signer's by
- * SIGNER_ADDRESSES, is never locked out by the wrong ones of others behind it.
+ * Counts wrong secrets by address. An address that sent the right secret within the last hour, or
+ * is listed in SIGNER_ADDRESSES, is never locked out by wrong secrets from other clients behind it.
  */
 export function createGuesses({ max, signers, mono }: GuessLimits) {
   const windows = new LRUCache<string, Window>({ max: addressesMax })
   const trusted = new Map<string, number>()
 
   function isLimited(address: string): boolean {
-    // Nobody guesses: the case of nearly every call.
+    // No wrong secrets at all: true for nearly every call.
     if (windows.size === 0) return false
     const window = windows.get(networkOf(address))
     if (!window || window.count < max) return false
@@ -49,7 +49,10 @@ export function createGuesses({ max, signers, mono }: GuessLimits) {
     else windows.set(name, { count: 1, endsAt: mono() + windowMs })
   }
 
-  /** Remembers who sent the right secret, once a minute, as every call of a signer does. */
+  /**
+   * Trusts an address that sent the right secret. Updates it once a minute, because every call of a
+   * signer gets here.
+   */
   function addRight(address: string): void {
     const at = mono()
     if ((trusted.get(address) ?? -Infinity) > at - windowMs) return

@@ -58,7 +58,7 @@ export const wrongMethod = (allowed: string): Problem => ({
   headers: { allow: allowed },
 })
 
-/** Answers with the problem and ends. */
+/** Writes the problem and ends the response. */
 export function sendProblem(
   response: ServerResponse,
   problem: Problem,
@@ -68,7 +68,7 @@ export function sendProblem(
   response.end()
 }
 
-/** Writes the whole answer without ending the exchange, while the request is still being read. */
+/** Writes the whole problem without ending the response, for a request that is still being read. */
 export function writeProblem(
   response: ServerResponse,
   problem: Problem,

@@ -1,35 +1,38 @@
 import { type Refusal, refusals } from '../authorize/refusals.ts'
 
-/** What a verifier answers: the user a credential stands for, and how long that holds. */
+/** A verifier's answer: the user of a credential, and how long the answer is valid. */
 export interface VerifiedIdentity {
   readonly issuer: string
   readonly clientId: string
   readonly externalUserId: string
   /** The id of the key, session or token; null for a foreign token. */
   readonly keyId: string | null
-  /** The ids of all that can end it: itself, and what it descends from (docs/identity.md). `keyId` alone when absent. */
+  /**
+   * Ids whose end also ends this credential: its own, and those that it descends from
+   * (docs/identity.md). `keyId` alone when absent.
+   */
   readonly grants?: readonly string[]
   /** Unix seconds of a token's `iat` and `exp`; null for other credentials. */
   readonly issuedAt: number | null
   readonly expiresAt: number | null
-  /** Unix milliseconds until which this may be answered from memory; 0 for never. */
+  /** Unix milliseconds until which this may be cached in memory; 0 to not cache it. */
   readonly keepUntil: number
-  /** Unix milliseconds at which it was verified; just now when absent. */
+  /** Unix milliseconds of the verification; the current time when absent. */
   readonly verifiedAt?: number
 }
 
-/** An identity with its `auth_id`, and what every call of it repeats. */
+/** An identity with its `auth_id`, and the parts that all its answers have in common. */
 export interface BoundIdentity extends VerifiedIdentity {
   readonly grants: readonly string[]
   readonly verifiedAt: number
   readonly authId: string
-  /** The API key that is the credential, or that it was got with; "" for none. */
+  /** The API key that is the credential, or that it was exchanged for; "" without one. */
   readonly apiKeyId: string
-  /** The answer that allows a call and promises nothing: expiry 0, no `maxPrice`. */
+  /** The answer that allows a call with expiry 0 and no `maxPrice`. */
   readonly answer: string
-  /** Where the expiry stands in it. */
+  /** Index of the expiry in `answer`. */
   readonly expiryAt: number
-  /** Its length in UTF-8. */
+  /** Length of `answer` in UTF-8. */
   readonly bytes: number
 }
 
@@ -37,18 +40,18 @@ const maxAuthIdBytes = 256
 const unprintable = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
 
 /**
- * Binds an identity to its `auth_id`, at `at` in Unix milliseconds. Returns a refusal when no
- * `auth_id` of it would survive the signer's round trip.
+ * Binds an identity to its `auth_id`, at `at` (Unix milliseconds). Returns a refusal if the
+ * `auth_id` would not survive the signer's round trip.
  */
 export function bindIdentity(identity: VerifiedIdentity, at: number): BoundIdentity | Refusal {
   const { clientId, externalUserId, issuer } = identity
-  // A colon in a client id would let two tenants share one auth_id; provisioning never gives one.
+  // A colon in a client id would let two tenants share one auth_id; provisioning never creates one.
   if (clientId.includes(':')) return refusals.authorizationUnavailable
   const authId = `${clientId}:${externalUserId}`
   if (clientId === '' || externalUserId === '' || unprintable.test(authId))
     return refusals.invalidIdentity
   if (Buffer.byteLength(authId) > maxAuthIdBytes) return refusals.invalidIdentity
-  // An operator's own verifier may know nothing of descent.
+  // An operator's own verifier may not return grants.
   const grants = identity.grants ?? (identity.keyId === null ? [] : [identity.keyId])
   const parts = {
     issuer,
@@ -65,7 +68,7 @@ export function bindIdentity(identity: VerifiedIdentity, at: number): BoundIdent
     authId,
     grants,
     apiKeyId: apiKeyIdOf(grants),
-    // A concatenated string stays a tree of pieces in V8, which every answer would have to flatten.
+    // V8 keeps a concatenated string as a tree, which every answer would have to flatten.
     answer: bytes.toString(),
     expiryAt: head.length,
     bytes: bytes.length,
@@ -82,7 +85,9 @@ function apiKeyIdOf(grants: readonly string[]): string {
   return ''
 }
 
-/** The answer that allows a call until `expiry`, with the `maxPrice` member and its leading comma. */
+/**
+ * The answer that allows a call until `expiry`, with the `maxPrice` member and its leading comma.
+ */
 export function answerOf(identity: BoundIdentity, expiry: number, maxPrice: string) {
   const { answer, expiryAt, bytes } = identity
   if (expiry === 0 && maxPrice === '') return { body: answer, bytes }

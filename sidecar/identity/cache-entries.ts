@@ -3,9 +3,9 @@ import { type KeyObject, createHmac, createSecretKey, hkdfSync, timingSafeEqual 
 const macLength = 43
 
 /**
- * Signs what sidecars put into the cache that they share, so that whoever can write to Redis can name no identity to a
- * sidecar: HMAC-SHA-256 over the entry and the name under which it stands, with a key of this purpose alone, from the
- * secret that sidecars and core share (HKDF, RFC 5869).
+ * Signs entries of the cache that sidecars share, so that write access to Redis does not suffice to
+ * forge an identity. HMAC-SHA-256 over the entry and its name, with a key derived for this purpose
+ * only (HKDF, RFC 5869) from the secret that sidecars and core share.
  */
 export function createCacheEntries(secret: string) {
   const key: KeyObject = createSecretKey(
@@ -16,7 +16,7 @@ export function createCacheEntries(secret: string) {
 
   const sign = (name: string, value: string): string => macOf(name, value) + value
 
-  /** The value of an entry; null when it was not signed with this key under this name. */
+  /** Returns the value of an entry; null if it was not signed with this key under this name. */
   function open(name: string, entry: string): string | null {
     const value = entry.slice(macLength)
     const mac = Buffer.from(entry.slice(0, macLength))

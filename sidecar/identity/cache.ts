@@ -2,7 +2,10 @@ import type { Redis } from 'ioredis'
 import type { Log } from '../../core/lib/log.ts'
 import { connectRedis, redisAnswers } from '../../core/lib/redis.ts'
 
-/** Keys that several sidecars share. Any method may reject; its caller then continues without it. */
+/**
+ * A cache that several sidecars share. Any method may reject; its caller then continues without the
+ * cache.
+ */
 export interface Cache {
   get(key: string): Promise<string | null>
   set(key: string, value: string, ttlSeconds: number): Promise<void>
@@ -11,12 +14,14 @@ export interface Cache {
   stop(): Promise<void>
 }
 
-/** A client for the cache or the invalidations, whose commands fail fast while Redis is away. */
+/**
+ * Redis client for the cache or the invalidations. Commands fail fast while Redis is unavailable.
+ */
 export const connectSharedRedis = (url: string, log: Log): Redis =>
   connectRedis({ url, commandTimeoutMs: 50, whileAway: 'fail', log })
 
 /**
- * The Redis adapter. One key per command, so that it works on a cluster; a command that takes
+ * The Redis adapter. Uses one key per command, so that it works on a cluster. A command that takes
  * longer than 50 ms rejects.
  */
 export function createRedisCache({ url, log }: { url: string; log: Log }): Cache {

@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache'
 
 /**
- * A map of at most `max` entries that evicts those set longest ago. It evicts a sixteenth of them
- * at once, because finding the oldest entry of a Map steps over all that were deleted before it.
- * Reading does not reorder entries, which keeps it cheap.
+ * A map of at most `max` entries that evicts those set longest ago. Evicts a sixteenth at once,
+ * because finding the oldest entry of a Map steps over all deleted ones. Reads do not reorder
+ * entries, which keeps them cheap.
  */
 export function createBoundedMap<T>({ max }: { readonly max: number }) {
   const entries = new Map<string, T>()
@@ -31,8 +31,8 @@ export function createBoundedMap<T>({ max }: { readonly max: number }) {
 }
 
 /**
- * Runs `work` once for all calls with the same key at the same time. They share its failure too,
- * which is then forgotten.
+ * Runs `work` once for all concurrent calls with the same key. They also share its failure, which
+ * is not cached.
  */
 export function createSingleFlight<T>() {
   const running = new Map<string, Promise<T>>()
@@ -47,10 +47,10 @@ export function createSingleFlight<T>() {
 }
 
 /**
- * Versions of cached state. Every invalidation raises a counter and remembers its value for the
- * invalidated id; a cached entry keeps the counter's value at which its read began, and is stale
- * when its id was invalidated later. So an invalidation never has to search the caches. When an id
- * is evicted from memory, everything older than its invalidation becomes stale.
+ * Versions of cached state. Every invalidation increments a counter and stores its value for the
+ * invalidated id. A cached entry stores the counter's value from before its read, and is stale when
+ * its id was invalidated later. So an invalidation never has to search the caches. When an id is
+ * evicted, all entries older than its invalidation become stale.
  */
 export function createVersions({ max }: { max: number }) {
   let latest = 0
@@ -70,21 +70,21 @@ export function createVersions({ max }: { max: number }) {
     invalidations.set(id, latest)
   }
 
-  /** Makes everything read until now stale, for after an outage of the invalidations. */
+  /** Makes all earlier reads stale, after an outage of the invalidations. */
   function invalidateAll(): void {
     latest++
     oldestValid = latest
   }
 
-  /** True when `id` was invalidated after `version`. */
+  /** Whether `id` was invalidated after `version`. */
   function isStale(id: string | null, version: number): boolean {
     if (version < oldestValid) return true
-    // Nothing was invalidated since: the case of nearly every decision.
+    // Nothing was invalidated since: true for nearly every decision.
     if (version === latest) return false
     return id !== null && (invalidations.peek(id) ?? 0) > version
   }
 
-  /** As `isStale`, for whichever of `ids`. */
+  /** Whether any of `ids` was invalidated after `version`. */
   function isAnyStale(ids: readonly string[], version: number): boolean {
     if (version < oldestValid) return true
     if (version === latest) return false

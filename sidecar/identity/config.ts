@@ -8,10 +8,10 @@ const custom = /^custom:(.+)$/
 
 export type AuthMode = (typeof modes)[number] | 'custom'
 
-/** How long a verified token may be remembered: no longer than a key, and a minute at most. */
+/** How long a verified token may be cached: as long as a key, but a minute at most. */
 export const rememberTokensSeconds = (ttlSeconds: number): number => Math.min(60, ttlSeconds)
 
-/** How end users are verified, and whose tokens are accepted. */
+/** How end users are verified, and which issuers' tokens are accepted. */
 export function readIdentity(env: EnvReader) {
   const ownIssuer = readPublicUrl(env) + issuerPath
   const { mode, module } = readMode(env)

@@ -23,17 +23,18 @@ export interface ForeignTokensOptions {
   /** Milliseconds of a clock that never jumps. */
   readonly mono: () => number
   readonly versions: Versions
-  /** How long an identity may be answered from memory: the bound on a lost revocation. */
+  /** How long an identity may be cached in memory. This bounds the effect of a lost revocation. */
   readonly ttlSeconds: number
   readonly now: Now
 }
 
-/** Judges a JWT of an issuer that is not the deployment's; a fault of the provider's is thrown. */
+/** Verifies a JWT of a foreign issuer. Throws the provider's faults. */
 export type ForeignTokens = (token: string) => Promise<Verdict>
 
 /**
- * Asks core about a token of an issuer that an app trusts, once: the answer holds until the token ends, the trust does, or a
- * key would be looked up again. What no issuer could have written does not get as far as core.
+ * Lets core verify a token of an issuer that an app trusts, once: the verdict is cached until the
+ * token or the trust ends, or as long as a key's. Tokens that no issuer could have written are not
+ * sent to core.
  */
 export function createForeignTokens(options: ForeignTokensOptions): ForeignTokens {
   const { core, accounts, mono, versions, ttlSeconds, now } = options

@@ -14,22 +14,24 @@ import type {
   Verifier,
 } from './verifiers/verifier.ts'
 
-/** The identity behind a credential and its account, or why there is none. */
+/** The identity of a credential and its account, or the refusal. */
 export type Resolution =
   | { readonly identity: BoundIdentity; readonly account: Account; readonly source: Source }
   | { readonly refusal: Refusal; readonly source: Source; readonly detail?: RefusalDetail }
 
 type Entry = Resolution & {
   readonly until: number
-  /** The version of cached state at which its read began, or at which it was last found to be fresh. */
+  /** Version of cached state before its read, or when it was last found to be fresh. */
   version: number
 }
 
 export interface IdentitiesOptions {
   readonly verify: Verifier
-  /** Whether headers and not the credential say who it is: nothing is remembered of those. */
+  /**
+   * Whether headers identify the user instead of the credential. Such identities are not cached.
+   */
   readonly goesByHeaders: (headers: HeaderMap | null) => boolean
-  /** Whether the verifier may read headers beside the credential. */
+  /** Whether the verifier may read headers in addition to the credential. */
   readonly mayReadHeaders: boolean
   readonly accounts: Pick<Accounts, 'accountOf'>
   readonly versions: Versions
@@ -41,9 +43,9 @@ export interface IdentitiesOptions {
 const refusedMs = 5_000
 
 /**
- * Caches identities by the fingerprint of their credential: as long as its verifier allows, five
- * seconds for an unknown key, never for a fault, nor where headers were read. One verification at a
- * time for each credential, and for each set of headers where they may be read.
+ * Caches identities by the fingerprint of their credential: as long as the verifier allows, five
+ * seconds for an unknown key, never for a fault or a verdict that depends on headers. Runs one
+ * verification at a time per credential, and per set of headers if the verifier may read them.
  */
 export function createIdentities({
   verify,
@@ -55,12 +57,12 @@ export function createIdentities({
   log,
   now,
 }: IdentitiesOptions) {
-  // Refusals have a map of their own, so that a flood of wrong keys cannot evict the right ones.
+  // Keep refusals apart, so that a flood of wrong keys cannot evict valid ones.
   const identities = createBoundedMap<Entry>({ max })
   const refused = createBoundedMap<Entry>({ max })
   const singleFlight = createSingleFlight<Resolution>()
 
-  /** Answers at once from memory where it can at `at`, Unix milliseconds; a fault is thrown. */
+  /** Returns synchronously if the identity is cached at `at` (Unix milliseconds). Throws faults. */
   function resolve(presentation: Presentation, at: number): Resolution | Promise<Resolution> {
     const { credential, headers } = presentation
     if (credential.kind !== 'given' || goesByHeaders(headers)) return verifyNow(presentation, null)
@@ -76,7 +78,8 @@ export function createIdentities({
     if ('refusal' in entry) return true
     if (entry.account.evicted || versions.isAnyStale(entry.identity.grants, entry.version))
       return false
-    // It is as fresh as one read now, so that an invalidation of others is looked up once and not with each call.
+    // Mark it as read now, so that an invalidation of other ids is looked up once instead of at
+    // each call.
     entry.version = versions.current()
     return true
   }
@@ -121,7 +124,7 @@ export function createIdentities({
 
 export type Identities = ReturnType<typeof createIdentities>
 
-/** The refusal of a credential that no verifier recognises as its own. */
+/** The refusal of a credential that no verifier recognises. */
 function unclaimed(kind: Presentation['credential']['kind']): Refusal {
   if (kind === 'missing') return refusals.missingCredential
   return kind === 'malformed' ? refusals.malformedCredential : refusals.unknownCredential

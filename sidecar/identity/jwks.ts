@@ -5,7 +5,7 @@ import type { Now } from '../../core/lib/time.ts'
 
 const cooldownMs = 10_000
 const maxAgeMs = 300_000
-// Foreign keys and access one after the other stay below two seconds, our promise to the signer.
+// Fetching foreign keys and then access takes less than two seconds, which the signer is promised.
 const foreignWaitMs = 1_000
 
 interface KeySet {
@@ -14,9 +14,9 @@ interface KeySet {
 }
 
 /**
- * The keys of our own issuer, loaded from core. An unknown `kid` reloads them, at most every ten
- * seconds and once at a time. Throws when a key is not among them and they cannot be loaded, so that
- * an outage of core does not count against the token.
+ * The keys of our own issuer, loaded from core. An unknown `kid` reloads them, once at a time and
+ * at most every ten seconds. Throws if a key is missing and the keys cannot be loaded, so that an
+ * outage of core does not reject the token.
  */
 export function createOwnKeys({
   load,
@@ -35,14 +35,14 @@ export function createOwnKeys({
     return loading
   }
 
-  /** Keys no older than `ageMs`. */
+  /** Returns keys no older than `ageMs`. */
   async function keys(ageMs: number): Promise<KeySet> {
     const known = latest
     return known && now().getTime() - known.at < ageMs ? known : reload()
   }
 
   return async (header, token) => {
-    // Older ones, too, while core does not answer: a key that was published once stays good.
+    // Use older keys while core does not answer: a published key stays valid.
     const older = latest
     const known = await keys(maxAgeMs).catch((error: unknown) => {
       if (older) return older
@@ -58,7 +58,10 @@ export function createOwnKeys({
   }
 }
 
-/** The keys of the operator's own provider, bounded as those of issuers that apps trust. */
+/**
+ * The keys of the operator's own provider, with the same limits as those of issuers that apps
+ * trust.
+ */
 export function createForeignKeys({
   issuer,
   jwksUrl,

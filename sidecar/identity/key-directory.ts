@@ -14,7 +14,7 @@ import { type KeyLookup, isSignerSession } from './verifiers/api-key.ts'
 
 export interface KeyDirectoryOptions {
   readonly core: Pick<CoreClient, 'verifyApiKey' | 'verifySignerSession'>
-  /** Null without Redis: identities are kept in memory anyway (identities.ts). */
+  /** Null without Redis; identities are cached in memory anyway (identities.ts). */
   readonly cache: Cache | null
   readonly entries: CacheEntries
   readonly accounts: Pick<Accounts, 'accountOf' | 'learn'>
@@ -27,15 +27,15 @@ export interface KeyDirectoryOptions {
   readonly now: Now
 }
 
-/** What the shared cache holds of a key. */
+/** A key's entry in the shared cache. */
 interface CachedKey {
   readonly clientId: string
   readonly externalUserId: string
   readonly userId: string
   readonly keyId: string
-  /** What it descends from, without the ids above. */
+  /** Ids that the key descends from, without the ids above. */
   readonly grants: readonly string[]
-  /** Unix milliseconds, fixed when core verified it. */
+  /** Unix milliseconds, set when core verified the key. */
   readonly until: number
   readonly verifiedAt: number
   /** Unix seconds of a signer session's end; null for a key. */
@@ -44,10 +44,10 @@ interface CachedKey {
 
 const refusalReasons = new Set(['TOKEN_INVALID', 'NOT_FOUND', 'REQUEST_INVALID'])
 
-/** The shared cache's key for an id that was revoked. A key is known by its bare id there. */
+/** The shared cache's name for a revoked id. Keys have their bare id there. */
 export const tombstone = (id: string): string => `tollgate:revoked:${id.replace(/^key:/, '')}`
 
-/** The ids of all that can end a key, or a signer session, which has an end. */
+/** Ids whose end also ends a key or a signer session. Only a signer session has `expiresAt`. */
 const grantsOf = ({ clientId, userId, keyId, grants, expiresAt }: CachedKey): string[] => [
   expiresAt === null ? `key:${keyId}` : keyId,
   userId,
@@ -57,7 +57,7 @@ const grantsOf = ({ clientId, userId, keyId, grants, expiresAt }: CachedKey): st
 ]
 
 /**
- * Looks a key, or an opaque signer session, up in the shared cache, then at core. Without the cache
+ * Looks up a key or an opaque signer session in the shared cache, then at core. Without the cache
  * it is slower, never wrong.
  */
 export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
@@ -118,7 +118,7 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
     if (cached) return { identity: identityOf(cached), source: 'redis' }
     const verified = await readCore(key)
     if (!verified) return null
-    // The answer does not wait for the cache.
+    // Do not wait for the cache.
     if (cache) {
       const entry = entries.sign(name, JSON.stringify(verified))
       cache.set(name, entry, ttlSeconds).catch(() => metrics.countFailure('cache'))

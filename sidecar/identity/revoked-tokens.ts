@@ -4,23 +4,25 @@ import type { CoreClient, TokenIds } from '../core-client.ts'
 
 export interface RevokedTokensOptions {
   readonly core: Pick<CoreClient, 'checkToken'>
-  /** The age from which core is asked about a token. */
+  /** Age from which tokens are checked at core. */
   readonly ttlSeconds: number
   readonly max: number
   readonly now: Now
 }
 
-// Core's clock and ours differ a little.
+// Core's clock and ours may differ slightly.
 const marginSeconds = 60
 
 /**
- * What ended lately of all that JWTs descend from. A token that was issued while the invalidations were received is judged
- * here alone, because the end of what it descends from would have been received. Core is asked about a token that was
- * issued before, or is so old that an end may have been evicted; the caller remembers the answer for a minute at most.
+ * Recently ended ids that JWTs descend from. A token issued while invalidations were received is
+ * checked here alone, because the end of an id would have been received. Other tokens are checked
+ * at core: those issued before, and those so old that an end may have been evicted. The caller
+ * caches core's answer for a minute at most.
  */
 export function createRevokedTokens({ core, ttlSeconds, max, now }: RevokedTokensOptions) {
   let completeSince = Infinity
-  // By id the instant in Unix milliseconds before which it ended, for things that go on.
+  // By id, in Unix milliseconds: tokens issued before are revoked. Infinity if the id has ended; a
+  // time if it continues.
   const ends = new LRUCache<string, number>({
     max,
     ttl: (ttlSeconds + 2 * marginSeconds) * 1000,
@@ -30,7 +32,7 @@ export function createRevokedTokens({ core, ttlSeconds, max, now }: RevokedToken
     },
   })
 
-  /** Notes that from now on every revocation is received, and that earlier ones may be missing. */
+  /** Marks the list as complete from now on; earlier revocations may be missing. */
   function restart(): void {
     completeSince = now().getTime() / 1000
   }
@@ -38,7 +40,7 @@ export function createRevokedTokens({ core, ttlSeconds, max, now }: RevokedToken
   const revoke = (id: string, endsBefore = Infinity): void =>
     void ends.set(id, Math.max(endsBefore, ends.get(id) ?? 0))
 
-  /** Throws when core must be asked and does not answer. */
+  /** Throws if core must be called and does not answer. */
   async function isRevoked(token: TokenIds): Promise<boolean> {
     const { grants, issuedAt } = token
     if (ends.size > 0 && grants.some((id) => (ends.get(id) ?? 0) > issuedAt * 1000)) return true

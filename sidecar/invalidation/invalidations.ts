@@ -14,7 +14,7 @@ import type { RevokedTokens } from '../identity/revoked-tokens.ts'
 const channel = 'tollgate:invalidations'
 const kinds = new Set(['key', 'user', 'access', 'lease', 'token', 'signer'])
 const reconnects: Backoff = { firstMs: 100, lastMs: 5_000 }
-// A stream that has not failed by then is up, even if the server sends nothing before its first
+// A stream without an error until then is up, even if the server sends nothing before its first
 // message.
 const settledMs = 1_000
 
@@ -22,23 +22,23 @@ export interface InvalidationsOptions {
   readonly core: Pick<CoreClient, 'watchInvalidations'>
   readonly redisUrl: string | undefined
   readonly cache: Cache | null
-  /** Versions of what is known of users. */
+  /** Versions of cached users. */
   readonly versions: Versions
-  /** Versions of identities, which only an end makes stale. */
+  /** Versions of identities, which become stale only when an id ends. */
   readonly identityVersions: Versions
   readonly revokedTokens: RevokedTokens
-  /** Returns the lease of a user, by id, whose money another sidecar needs. */
+  /** Returns the leases of users, by id, whose money another sidecar needs. */
   readonly recall: (userIds: readonly string[]) => void
-  /** Asks core for its signers again. */
+  /** Reloads the signers from core. */
   readonly refreshSigners: () => void
   readonly tombstoneSeconds: number
   readonly log: Log
 }
 
 /**
- * Receives invalidations over two links: a stream from core, and Redis. While at least one is up
- * nothing is missed. When both were down, everything that was read before the first of them came
- * back becomes stale.
+ * Receives invalidations over two links: a stream from core, and Redis. While at least one is up,
+ * nothing is missed. After both were down, everything read before the first came back becomes
+ * stale.
  */
 export function createInvalidations({
   core,
@@ -68,17 +68,17 @@ export function createInvalidations({
     if (kind === 'lease') return recall([id])
     if (kind === 'signer') return refreshSigners()
     if (kind === 'access') return versions.invalidate(id)
-    // An app has ended, and the signer that it brought with it.
+    // The end of an app also ends its signer.
     if (id.startsWith('app_')) refreshSigners()
     if (kind === 'key') end(`key:${id}`, endsBefore)
-    // Cores of earlier releases call a signer session a key.
+    // Cores of earlier releases send a signer session as a key.
     end(id, endsBefore)
     // Core writes the tombstone too; this one also works when core cannot reach the cache.
     cache?.set(tombstone(id), '1', tombstoneSeconds).catch(() => undefined)
   }
 
   function end(id: string, endsBefore: number): void {
-    // First, so that the verification that follows a stale identity sees the end.
+    // Revoke first, so that the verification after a stale identity finds the end.
     revokedTokens.revoke(id, endsBefore > 0 ? endsBefore : Infinity)
     versions.invalidate(id)
     identityVersions.invalidate(id)

@@ -2,8 +2,9 @@ import { isObject, parseObject } from '../../core/lib/json.ts'
 import type { Apps } from './signers.ts'
 
 /**
- * The app of the first event that belongs to none of `apps`; null when there is none. An event that names no app is
- * nobody's and goes to core, which charges nobody for it; so does one with a repeated member, which core quarantines.
+ * Returns the app of the first event that belongs to none of `apps`; null without one. Core
+ * receives an event without an app, and charges no user for it, and one with a repeated member, and
+ * quarantines it.
  */
 export function foreignApp(envelopes: readonly Buffer[], apps: Apps): string | null {
   if (apps === null) return null
@@ -12,7 +13,7 @@ export function foreignApp(envelopes: readonly Buffer[], apps: Apps): string | n
   return null
 }
 
-/** Every app that core could take an event to be of (docs/signer-protocol.md). */
+/** Returns every app that core could assign the event to (docs/signer-protocol.md). */
 function appsIn(envelope: Buffer): string[] {
   const data = parseObject(envelope.toString())?.['data']
   if (!isObject(data)) return []

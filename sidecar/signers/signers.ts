@@ -5,7 +5,7 @@ import type { Now } from '../../core/lib/time.ts'
 import type { SignerSecret } from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import type { CoreClient } from '../core-client.ts'
 
-/** The public ids of the apps that a signer signs for; null for all. */
+/** Public ids of the apps that a signer signs for; null for all. */
 export type Apps = ReadonlySet<string> | null
 export type Purpose = 'decisions' | 'events'
 
@@ -22,7 +22,10 @@ interface KnownSecret extends SignerSecret {
 const pauseMs = 10_000
 const form = /^svc_sg_([0-9a-f]{12})_/
 
-/** Knows the signers that core has rows of; while core is away, those that it had when it last answered. */
+/**
+ * The signers in core's database, reloaded every ten seconds. While core is unavailable, the last
+ * known ones stay valid.
+ */
 export function createSigners({ core, now, log }: SignersOptions) {
   let known = new Map<string, KnownSecret>()
 
@@ -33,7 +36,10 @@ export function createSigners({ core, now, log }: SignersOptions) {
     known = new Map(secrets.map((secret) => [secret.id, { ...secret, apps: appsOf(secret) }]))
   }
 
-  /** The signer whose secret this is; undefined for no secret of that purpose. */
+  /**
+   * Returns the signer with this secret; undefined if the secret is unknown, ended, or for another
+   * purpose.
+   */
   function signerOf(text: string, purpose: Purpose): { readonly apps: Apps } | undefined {
     const secret = known.get(form.exec(text)?.[1] ?? '')
     if (!secret || secret.purpose !== purpose) return undefined
@@ -44,7 +50,7 @@ export function createSigners({ core, now, log }: SignersOptions) {
   }
 
   const loop = startLoop({ name: 'signers', log, pauseMs, round: refresh })
-  /** Asks core now; a failure is made good by the next round. */
+  /** Reloads now. If that fails, the next round repeats it. */
   const refreshSoon = (): void => void refresh().catch(() => undefined)
   return { signerOf, refreshSoon, stop: loop.stop }
 }

@@ -3,21 +3,21 @@ import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import type { LogPosition } from './segments.ts'
 
-/** A position, with the number of the event that stands there; null when that is not known. */
+/** A position with the number of the event there; null when the number is unknown. */
 export interface NumberedPosition extends LogPosition {
   readonly sequence: number | null
 }
 
 const positionBytes = 28
-/** A position of before numbers. */
+/** A position in the format without event numbers. */
 const plainPositionBytes = 20
 const acknowledgedAt = 32
 const acknowledgedBytes = 12
 
 /**
- * Opens the file that holds the position up to which core has acknowledged events, and the number
- * below which all events were acknowledged to their senders. It is not forced to disk: after a power
- * cut older ones are read, and events that are sent again are duplicates by their id.
+ * Opens the file with the position up to which core has acknowledged events, and the number below
+ * which all events were acknowledged to their senders. It is not forced to disk: after a power cut
+ * older values are read, and events that are sent again are dropped as duplicates by their id.
  */
 export async function openCheckpoint(directory: string) {
   const path = join(directory, 'position')
@@ -49,7 +49,7 @@ export async function openCheckpoint(directory: string) {
 
 export type Checkpoint = Awaited<ReturnType<typeof openCheckpoint>>
 
-/** The start of the spool when the file is new or was torn. */
+/** Returns the start of the spool when the file is new or torn. */
 async function readPosition(file: FileHandle): Promise<NumberedPosition> {
   const bytes = await readWhole(file, 0, positionBytes)
   const segment = bytes.readDoubleLE(0)
@@ -64,14 +64,14 @@ async function readAcknowledged(file: FileHandle): Promise<number | null> {
   return isSound(bytes) ? bytes.readDoubleLE(0) || null : null
 }
 
-/** With zeros, which are never sound, for what the file does not have. */
+/** Pads with zeros beyond the end of the file; zeros never have a valid checksum. */
 async function readWhole(file: FileHandle, at: number, length: number): Promise<Buffer> {
   const bytes = Buffer.alloc(length)
   await file.read(bytes, 0, length, at)
   return bytes
 }
 
-/** True when the last four bytes are the checksum of the others. */
+/** Whether the last four bytes are the checksum of the others. */
 function isSound(bytes: Buffer): boolean {
   const length = bytes.length - 4
   return crc32(bytes.subarray(0, length)) === bytes.readUInt32LE(length)

@@ -12,17 +12,17 @@ import type { LogPosition, Segments } from './segments.ts'
 export interface ForwarderOptions {
   readonly segments: Segments
   readonly checkpoint: Checkpoint
-  /** Returns when core has committed every envelope. */
+  /** Resolves when core has committed every envelope. */
   readonly deliver: (envelopes: Buffer[], correlationId: string) => Promise<unknown>
   readonly onDelivered: (events: number) => void
   /** Called after segments may have been removed. */
   readonly onRemoved: () => void
   readonly onFailed: () => void
-  /** The number of the event at the checkpoint; null when it is not known. */
+  /** Number of the event at the checkpoint; null when unknown. */
   readonly startSequence: number | null
-  /** What recovery has found missing and reported. */
+  /** Gaps that recovery has found and reported. */
   readonly knownGaps: readonly Gap[]
-  /** Called when events that were acknowledged are gone. */
+  /** Called when acknowledged events are lost. */
   readonly onLost: (loss: Loss) => void
   /** Called when bytes were set aside. */
   readonly onDamaged: () => void
@@ -32,7 +32,7 @@ export interface ForwarderOptions {
 interface FirstEvent {
   readonly at: LogPosition
   readonly number: RecordNumbers | null
-  /** Where the second one begins. */
+  /** Offset of the second event. */
   readonly next: number
 }
 
@@ -42,7 +42,7 @@ const retries: Backoff = { firstMs: 100, lastMs: 2_000 }
 const readAttempts = 5
 const abandonMs = 200
 
-/** Sends spooled events to core in order, and retries without end. */
+/** Sends spooled events to core in order, and retries forever. */
 export function startForwarder(options: ForwarderOptions) {
   const { segments, checkpoint, log } = options
   const stopping = new AbortController()
@@ -136,7 +136,7 @@ export function startForwarder(options: ForwarderOptions) {
     await advance({ segment: at.segment, offset: last.next })
   }
 
-  // Sends fewer at once after a failure: the batch may have been too much for core, and halving
+  // Sends smaller batches after a failure: the batch may have been too large for core, and halving
   // isolates the one event that core refuses.
   async function onDeliveryFailed(
     error: unknown,
@@ -201,8 +201,8 @@ export function startForwarder(options: ForwarderOptions) {
   const running = run()
 
   /**
-   * Continues for at most `graceMs` while there is something to send and core takes it. A call that
-   * is not answered by then is abandoned: whatever its answer, its events are sent again.
+   * Continues for at most `graceMs` while there are events and core accepts them. A call unanswered
+   * by then is abandoned: regardless of its answer, its events are sent again.
    */
   async function stop(graceMs: number): Promise<void> {
     deadline = performance.now() + graceMs
@@ -215,12 +215,12 @@ export function startForwarder(options: ForwarderOptions) {
     wake: (): void => wake.resolve(),
     stop,
     position: () => position,
-    /** Unix milliseconds at which the first unacknowledged event was spooled; null for none. */
+    /** Unix milliseconds at which the first unacknowledged event was spooled; null without one. */
     oldestMs: () => oldestMs,
   }
 }
 
-/** True when core refuses the content itself, so that no retry can succeed. */
+/** Whether core refuses the content itself, so that no retry can succeed. */
 const isRefusal = (error: unknown): boolean =>
   error instanceof DomainError &&
   (error.reason === 'REQUEST_INVALID' || error.reason === 'BODY_TOO_LARGE')

@@ -2,22 +2,23 @@ import type { FileHandle } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
 
 /**
- * The format of a segment: records one behind the other. A record is a header of 36 bytes and one
- * envelope as it came.
+ * The format of a segment: consecutive records. A record is a header of 36 bytes and one unchanged
+ * envelope.
  *
  *      0  4  magic bytes; none of them occurs in UTF-8, so no text contains them
  *      4  4  length of the envelope
  *      8  8  when it was spooled, in milliseconds since 1970
  *     16  8  its number: each spool counts its events from 1
- *     24  4  its place in the group that was forced to disk at once, from 0
+ *     24  4  its place in the group that was forced to disk together, from 0
  *     28  4  CRC-32 of the envelope
- *     32  4  CRC-32 of the header up to here
+ *     32  4  CRC-32 of the preceding header bytes
  *
- * The header has a checksum of its own: with a length that can be trusted, a record that was cut
- * off differs from one that is damaged, and the start of the next one is known. A group is written
- * when the one before is acknowledged, so each record proves that the numbers before its group were.
+ * The header has its own checksum. With a length that can be trusted, a truncated record can be
+ * distinguished from a damaged one, and the start of the next one is known. A group is written only
+ * after the previous one was acknowledged, so each record proves that all numbers before its group
+ * were acknowledged.
  *
- * Spools of before have records without number and place: 24 bytes of header, and another magic.
+ * Older spools have records without number and place: 24 bytes of header, and another magic.
  */
 export const headerBytes = 36
 export const magic = Buffer.from([0xf5, 0xff, 0xc1, 0xff])
@@ -34,20 +35,20 @@ const layouts: readonly Layout[] = [
 ]
 const magicStart = magic.subarray(0, 3)
 const leastHeaderBytes = 24
-/** Above the largest envelope that is accepted. */
+/** Larger than any accepted envelope. */
 const maxLength = 4 * 1024 * 1024
 
-/** The number of the first record, and its place in its group. */
+/** Number of the first record, and its place in its group. */
 export interface RecordNumbers {
   readonly sequence: number
   readonly place: number
 }
 
-/** The size of envelopes as records. */
+/** Size of envelopes as records. */
 export const recordBytes = (envelopes: readonly Buffer[]): number =>
   envelopes.reduce((sum, { length }) => sum + headerBytes + length, 0)
 
-/** Envelopes as records, one behind the other. */
+/** Encodes envelopes as consecutive records. */
 export function encodeRecords(
   envelopes: readonly Buffer[],
   atMs: number,
@@ -77,7 +78,7 @@ export type DecodedRecord =
       readonly number: RecordNumbers | null
       readonly next: number
     }
-  /** The bytes end before the record does, and fit a record so far. */
+  /** The bytes end inside the record, and match a record so far. */
   | { readonly kind: 'short'; readonly needs: number }
   | { readonly kind: 'broken' }
 
@@ -101,13 +102,13 @@ export function decodeRecord(bytes: Buffer, at: number): DecodedRecord {
   return { kind: 'record', envelope, atMs: bytes.readDoubleLE(at + 8), number, next }
 }
 
-/** True when the bytes from `at` on are these, as far as there are any. */
+/** Whether the bytes from `at` match `magic`, as far as they reach. */
 function startsWith(bytes: Buffer, at: number, magic: Buffer): boolean {
   const length = Math.min(bytes.length - at, magic.length)
   return bytes.compare(magic, 0, length, at, at + length) === 0
 }
 
-/** True when a whole header stands at `at`. */
+/** Whether a complete, valid header starts at `at`. */
 const isHeader = (bytes: Buffer, at: number): boolean =>
   layouts.some(
     (layout) =>
@@ -122,16 +123,16 @@ export interface SpooledEvent {
   readonly envelope: Buffer
   /** When it was spooled, in milliseconds since 1970. */
   readonly atMs: number
-  /** Null in a spool of before numbers. */
+  /** Null in the format without numbers. */
   readonly number: RecordNumbers | null
-  /** Where the record behind it begins. */
+  /** Offset of the next record. */
   readonly next: number
 }
 
-/** What a read of a segment finds at its start. */
+/** What a read finds at the start of its range. */
 export type SegmentRead =
   | { readonly kind: 'records'; readonly records: readonly SpooledEvent[]; readonly next: number }
-  /** The bytes up to `next` are not what was written. */
+  /** The bytes up to `next` were changed after they were written. */
   | { readonly kind: 'damage'; readonly next: number }
   /** The file ends within a record: its writer was killed, or the end of the file is lost. */
   | { readonly kind: 'torn' }
@@ -149,7 +150,10 @@ export interface ReadLimits {
 
 const chunkBytes = 1024 * 1024
 
-/** Reads the records from `from` on, one at least and within the limits, or why there is none. */
+/**
+ * Reads the records from `from` on within the limits, but at least one; otherwise returns why there
+ * is no record.
+ */
 export async function readRecords(
   file: FileHandle,
   { from, end }: ByteRange,
@@ -160,7 +164,7 @@ export async function readRecords(
   const first = decodeRecord(bytes, 0)
   const isCut = first.kind === 'short' && from + first.needs > end
   if (first.kind === 'short' && !isCut) {
-    // An envelope that is larger than a chunk, or a header that says how large it is.
+    // An envelope larger than a chunk, or a header that contains its size.
     bytes = await readAt(file, from, Math.min(end - from, Math.max(first.needs, chunkBytes)))
   }
   const records = decodeRecords(bytes, from, limits)
@@ -186,8 +190,8 @@ function decodeRecords(bytes: Buffer, from: number, limits: ReadLimits): Spooled
 }
 
 /**
- * Tells damaged bytes from a torn end. Where a record ends by its own header is not believed: bytes
- * may be missing from it, so the next one may begin sooner.
+ * Distinguishes damaged bytes from a torn end. Ignores the length in the damaged record's header:
+ * bytes may be missing, so the next record may begin sooner.
  */
 async function classifyDamage(
   file: FileHandle,
@@ -195,12 +199,12 @@ async function classifyDamage(
   isCut: boolean,
 ): Promise<SegmentRead> {
   const nextHeader = await findHeader(file, { from: from + 1, end })
-  // A power cut can leave a file longer than what was written to it, with zeros for the rest.
+  // A power cut can leave a file longer than what was written, filled up with zeros.
   const isTorn = nextHeader === end && (isCut || (await isZero(file, { from, end })))
   return isTorn ? { kind: 'torn' } : { kind: 'damage', next: nextHeader }
 }
 
-/** The start of the next header; `end` when there is none. */
+/** Returns the start of the next header; `end` without one. */
 async function findHeader(file: FileHandle, { from, end }: ByteRange): Promise<number> {
   for (let start = from; end - start >= leastHeaderBytes; start += chunkBytes - headerBytes + 1) {
     const bytes = await readAt(file, start, Math.min(end - start, chunkBytes))
@@ -219,7 +223,7 @@ async function isZero(file: FileHandle, { from, end }: ByteRange): Promise<boole
   return true
 }
 
-/** Reads exactly `length` bytes; throws when the file has become shorter than it was. */
+/** Reads exactly `length` bytes; throws if the file has become shorter. */
 export async function readAt(file: FileHandle, from: number, length: number): Promise<Buffer> {
   const bytes = Buffer.allocUnsafe(length)
   for (let done = 0; done < length;) {

@@ -1,28 +1,28 @@
 import { type FileHandle, stat, writeFile } from 'node:fs/promises'
 import { type RecordNumbers, type SpooledEvent, readAt } from './log-format.ts'
 
-/** Bytes of a segment that are not what was written. */
+/** Bytes of a segment that were changed after they were written. */
 export interface DamagedBytes {
   readonly segment: number
   readonly path: string
   readonly from: number
   readonly to: number
-  /** The file ends here, within a record. */
+  /** Whether the file ends here, within a record. */
   readonly isEnd: boolean
 }
 
-/** Numbers that are missing between two events, or at the end, and the damage that stands in their place. */
+/** Missing numbers between two events or at the end, and the damaged bytes in their place. */
 export interface Gap {
-  /** The first that is missing; null when the number before is not known. */
+  /** First missing number; null when the number before is unknown. */
   readonly from: number | null
-  /** The first that is there again; null when none is known. */
+  /** First number after the gap; null when unknown. */
   readonly to: number | null
   readonly damage: readonly DamagedBytes[]
 }
 
 /**
  * Finds the gaps in the numbers of a spool that is read from its position to its end. `expected` is
- * the number at the position, null when it is not known.
+ * the number at the position, null when unknown.
  */
 export function createGapSearch(expected: number | null) {
   const gaps: Gap[] = []
@@ -49,8 +49,8 @@ export function createGapSearch(expected: number | null) {
   }
 
   /**
-   * All gaps. The numbers below `acknowledged` were acknowledged to senders; so were those in front
-   * of any group that was read.
+   * Returns all gaps. All numbers below `acknowledgedBelow` were acknowledged to senders, and all
+   * before any group that was read.
    */
   function end(acknowledgedBelow: number | null) {
     const below = Math.max(acknowledged, acknowledgedBelow ?? 0)
@@ -64,8 +64,8 @@ export function createGapSearch(expected: number | null) {
 export type GapSearch = ReturnType<typeof createGapSearch>
 
 /**
- * How many acknowledged events are gone with a gap: one at least, where only damage tells of it.
- * The end of a file that proves nothing is a write that was never acknowledged.
+ * Returns how many acknowledged events a gap has lost: at least one if only damage proves the loss.
+ * An incomplete record at the end of a file, without further evidence, was never acknowledged.
  */
 export function lostIn({ from, to, damage }: Gap, acknowledgedBelow: number): number {
   if (from === null || to === null) return damage.some(({ isEnd }) => !isEnd) ? 1 : 0
@@ -81,14 +81,14 @@ export interface Loss {
 }
 
 export interface LossTrackerOptions {
-  /** The number of the next event to read; null when it is not known. */
+  /** Number of the next event to read; null when unknown. */
   readonly expected: number | null
   /** Gaps that recovery has reported. */
   readonly known: readonly Gap[]
   readonly onLost: (loss: Loss) => void
 }
 
-/** Reports gaps that show after the start: damage to what was whole then. */
+/** Reports gaps found after the start: damage to bytes that were intact then. */
 export function createLossTracker({ expected, known, onLost }: LossTrackerOptions) {
   let next = expected
   let damagedBytes = 0
@@ -96,14 +96,14 @@ export function createLossTracker({ expected, known, onLost }: LossTrackerOption
   const knownEnd = (): number | null =>
     known.find(({ from, to }) => from !== null && from === next && to !== null)?.to ?? null
 
-  /** To be called when damaged bytes are passed. */
+  /** Call when damaged bytes are skipped. */
   function onDamage(bytes: number): void {
     const end = knownEnd()
     if (end === null) damagedBytes += bytes
     else next = end
   }
 
-  /** To be called with the number that is there: of the next event, or at the end of the next to be written. */
+  /** Call with the number of the next event or, at the end, the number to be written next. */
   function reach(sequence: number): void {
     if (knownEnd() === sequence) next = sequence
     if (next !== null && sequence > next) onLost({ records: sequence - next, bytes: damagedBytes })
@@ -111,7 +111,7 @@ export function createLossTracker({ expected, known, onLost }: LossTrackerOption
     next = Math.max(next ?? 0, sequence)
   }
 
-  /** To be called when the event with this number is forwarded. */
+  /** Call when the event with this number is forwarded. */
   function pass(number: RecordNumbers | null): void {
     if (number) next = Math.max(next ?? 0, number.sequence + 1)
   }
@@ -131,8 +131,8 @@ export interface FileRange {
 export const damagedPath = ({ path, from }: FileRange): string => `${path}-${from}${asideSuffix}`
 
 /**
- * Copies damaged bytes of a segment to a file of their own. Returns how many bytes it wrote: 0 when
- * the file was there. Throws when they are more than `room`.
+ * Copies damaged bytes of a segment to a separate file. Returns the number of bytes written: 0 if
+ * the file existed. Throws if they exceed `room`.
  */
 export async function keepDamaged(
   file: FileHandle,

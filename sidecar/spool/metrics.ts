@@ -9,7 +9,7 @@ export interface SpoolFigures {
   readonly full: boolean
 }
 
-/** The spool's metrics; what `observe` is given is called whenever the page is read. */
+/** The spool's metrics. Calls the function passed to `observe` whenever the page is read. */
 export function createSpoolMetrics(metrics: Metrics) {
   const registers = [metrics]
   let figures = (): SpoolFigures => ({ bytes: 0, events: 0, oldestSeconds: 0, full: false })

@@ -20,7 +20,7 @@ import { type LogPosition, type Segment, syncDirectory } from './segments.ts'
 const segmentName = /^(\d{12})\.events$/
 const scanLimits: ReadLimits = { count: 100_000, bytes: 1024 * 1024 }
 
-/** Makes the directory, so that it is still there after a power cut. */
+/** Creates the directory durably, so that it survives a power cut. */
 export async function makeDirectory(directory: string): Promise<void> {
   const topmost = await mkdir(directory, { recursive: true, mode: 0o700 })
   if (topmost === undefined) return
@@ -29,21 +29,21 @@ export async function makeDirectory(directory: string): Promise<void> {
 }
 
 export interface RecoveredSegments {
-  /** The oldest first. */
+  /** Oldest first. */
   readonly segments: Segment[]
-  /** Bytes of the files that are set aside. */
+  /** Total bytes of the files that were set aside. */
   readonly asideBytes: number
-  /** The number of the next event. */
+  /** Number of the next event. */
   readonly nextSequence: number
-  /** The number of the event at the position; null when it is not known. */
+  /** Number of the event at the position; null when unknown. */
   readonly startSequence: number | null
-  /** What is missing, all of it reported. */
+  /** All gaps, which are already reported. */
   readonly gaps: readonly Gap[]
 }
 
 export interface RecoveryOptions {
   readonly checkpoint: Checkpoint
-  /** Of all files that are set aside. */
+  /** Maximum total size of all files that are set aside. */
   readonly asideMaxBytes: number
   readonly onLost: (loss: Loss) => void
   readonly log: Log
@@ -51,8 +51,8 @@ export interface RecoveryOptions {
 
 /**
  * Recovers the segments of earlier runs. Reads every record once, removes segments that core has
- * acknowledged, cuts off records that were never acknowledged to the sender because their writer was
- * killed before their end, and reports those that were and are gone.
+ * acknowledged, cuts off incomplete records of a killed writer, which were never acknowledged to
+ * the sender, and reports acknowledged records that are lost.
  */
 export async function recoverSegments(
   directory: string,
@@ -85,7 +85,7 @@ interface DirectoryScan {
   readonly search: GapSearch
 }
 
-/** All segments, and the torn ends of their files. */
+/** Returns all segments, and the torn ends of their files. */
 async function scanSegments(
   directory: string,
   names: readonly string[],
@@ -119,7 +119,10 @@ interface SegmentScan {
   readonly search: GapSearch
 }
 
-/** Determines the segment's size, and counts its events from `from` on. Returns its torn end, if it has one. */
+/**
+ * Determines the segment's size, and counts its events from `from` on. Returns its torn end, if
+ * any.
+ */
 async function scan(
   file: FileHandle,
   { segment, from, search }: SegmentScan,
@@ -148,7 +151,10 @@ interface Report extends RecoveryOptions {
   readonly asideBytes: number
 }
 
-/** Tells of acknowledged events that are gone, and keeps what stands in their place. Returns the bytes that it kept. */
+/**
+ * Reports acknowledged events that are lost, and keeps the damaged bytes in their place. Returns
+ * the number of bytes kept.
+ */
 async function report(
   gap: Gap,
   { acknowledgedBelow, onLost, log, ...aside }: Report,

@@ -14,16 +14,16 @@ export interface LogPosition {
 export interface Segment {
   readonly number: number
   readonly path: string
-  /** Bytes of it that are on disk for certain. */
+  /** Bytes that are certainly on disk. */
   size: number
-  /** How many of its events core has not acknowledged. */
+  /** Number of events that core has not acknowledged. */
   events: number
 }
 
 export const segmentPath = (directory: string, number: number): string =>
   join(directory, `${String(number).padStart(12, '0')}.events`)
 
-/** Makes the names in a directory durable: a file's own fsync does not. */
+/** Makes the names in a directory durable; a file's own fsync does not. */
 export async function syncDirectory(directory: string): Promise<void> {
   const handle = await open(directory, 'r')
   await handle.sync().finally(() => handle.close())
@@ -31,19 +31,22 @@ export async function syncDirectory(directory: string): Promise<void> {
 
 export interface SegmentsOptions {
   readonly directory: string
-  /** The segments of earlier runs, the oldest first. */
+  /** The segments of earlier runs, oldest first. */
   readonly segments: Segment[]
-  /** Bytes of the files that earlier runs set aside. */
+  /** Total bytes of the files that earlier runs set aside. */
   readonly asideBytes: number
-  /** The number of the next event. */
+  /** Number of the next event. */
   readonly nextSequence: number
-  /** Notes that all events below a number are on disk, before their senders hear of it. */
+  /**
+   * Stores that all events below a number are on disk, before they are acknowledged to their
+   * senders.
+   */
   readonly saveAcknowledged: (below: number) => Promise<void>
-  /** Of all files that are set aside. */
+  /** Maximum total size of all files that are set aside. */
   readonly asideMaxBytes: number
   /** The lowest number that no segment has had. */
   readonly nextNumber: number
-  /** Size at which a segment is followed by the next. */
+  /** Size from which the next segment is started. */
   readonly segmentBytes: number
   readonly log: Log
 }
@@ -54,8 +57,8 @@ interface OpenSegment {
 }
 
 /**
- * The files of the spool. One writer and one reader at a time; a segment is written once, from its
- * beginning to its end, and removed when all of it has been read and released.
+ * The files of the spool. One writer and one reader at a time. A segment is written once, from
+ * start to end, and removed when it has been read completely and released.
  */
 export function createSegments(options: SegmentsOptions) {
   const { directory, segments, segmentBytes, log } = options
@@ -69,13 +72,16 @@ export function createSegments(options: SegmentsOptions) {
 
   const waiting = (): number => segments.reduce((sum, { events }) => sum + events, 0)
 
-  /** Notes that core has acknowledged events of a segment. */
+  /** Records that core has acknowledged events of a segment. */
   function acknowledge(number: number, count: number): void {
     const segment = segments.find((one) => one.number === number)
     if (segment) segment.events -= count
   }
 
-  /** Returns when the events are on disk. When it throws none of them is; others may be tried. */
+  /**
+   * Resolves when the events are on disk. When it throws, none of them is; further writes may be
+   * tried.
+   */
   async function write(bytes: Buffer, events: number): Promise<void> {
     if (writing && writing.segment.size + bytes.length > segmentBytes) await retire()
     writing ??= await create()
@@ -116,7 +122,7 @@ export function createSegments(options: SegmentsOptions) {
     await last?.file.close()
   }
 
-  // Nothing is written after a failed fsync: what the system then holds of the file is unknown.
+  // Write nothing after a failed fsync, because the state of the file in the system is unknown.
   async function abandon({ segment, file }: OpenSegment): Promise<void> {
     await file.truncate(segment.size).catch(() => {})
     await file.close().catch(() => {})
@@ -125,7 +131,7 @@ export function createSegments(options: SegmentsOptions) {
     await rm(segment.path, { force: true }).catch(() => {})
   }
 
-  /** The first segment that holds anything from `position` on, and the offset of that. */
+  /** The first segment with data at or after `position`, and the offset of that data. */
   function locate(position: LogPosition): { segment: Segment; offset: number } | null {
     const segment = segments.find(({ number, size }) =>
       number > position.segment ? size > 0 : number === position.segment && size > position.offset,
@@ -134,7 +140,7 @@ export function createSegments(options: SegmentsOptions) {
     return { segment, offset: segment.number === position.segment ? position.offset : 0 }
   }
 
-  /** Reads at `position` or, where nothing is, at the next position that holds something. */
+  /** Reads at `position` or, if there is no data, at the next position with data. */
   async function read(
     position: LogPosition,
     limits: ReadLimits,
@@ -160,8 +166,8 @@ export function createSegments(options: SegmentsOptions) {
   }
 
   /**
-   * Gives up the segment of `position`, which cannot be read: its whole file is kept under another
-   * name. Returns where the segment ends.
+   * Gives up the segment of `position`, which cannot be read: keeps its whole file under another
+   * name. Returns the end of the segment.
    */
   async function giveUp(position: LogPosition): Promise<LogPosition> {
     const next = locate(position)
@@ -176,7 +182,10 @@ export function createSegments(options: SegmentsOptions) {
     return { segment: number, offset: size }
   }
 
-  /** Copies bytes that are no events to a file of their own, for a person to look at, unless recovery did. */
+  /**
+   * Copies bytes that are not events to a separate file for inspection, unless recovery has done
+   * that.
+   */
   async function setAside(
     from: LogPosition,
     to: number,

@@ -14,9 +14,9 @@ import { createCapacity, createSpoolWriter } from './writer.ts'
 
 export interface SpoolOptions {
   readonly directory: string
-  /** Disk that it may use. */
+  /** Disk space that the spool may use. */
   readonly maxBytes: number
-  /** Returns when core has committed every envelope: at most 1,000 and 2 MiB of them, or one. */
+  /** Resolves when core has committed every envelope: at most 1,000 and 2 MiB, or a single one. */
   readonly deliver: (envelopes: Buffer[], correlationId: string) => Promise<unknown>
   readonly onDelivered: (events: number) => void
   readonly onFailed: () => void
@@ -26,16 +26,16 @@ export interface SpoolOptions {
 }
 
 const usualSegmentBytes = 16 * 1024 * 1024
-/** Enough that an acknowledged part of a segment wastes little disk, and not too many to scan. */
+/** Small enough segments that an acknowledged part wastes little disk, but not too many to scan. */
 const segmentCount = { least: 16, most: 256 } as const
 const drainMs = 1_000
 const probeBytes = 64 * 1024
 
 /**
- * A queue on disk between the signer and core (decision 5). What `store` has accepted survives the
- * end of the process at any instant and reaches core at least once, in order, however long core is
- * away; core drops duplicates by their id. Rejects with one clear line when the directory cannot be
- * used, or when another process uses it.
+ * A queue on disk between the signer and core (decision 5). Events accepted by `store` survive the
+ * end of the process at any instant and reach core at least once, in order, however long core is
+ * unavailable; core drops duplicates by their id. Rejects with one clear line when the directory
+ * cannot be used, or when another process uses it.
  */
 export async function openSpool(options: SpoolOptions) {
   const directory = resolve(options.directory)
@@ -90,7 +90,7 @@ export async function openSpool(options: SpoolOptions) {
     return {}
   }
 
-  /** Ends within about a second; what core has not acknowledged by then stays on disk. */
+  /** Ends within about a second; events that core has not acknowledged by then stay on disk. */
   async function stop(): Promise<void> {
     await writer.idle()
     await forwarder.stop(drainMs)
@@ -111,7 +111,7 @@ interface Opening extends Pick<SpoolOptions, 'maxBytes' | 'log'> {
   readonly onLost: (loss: Loss) => void
 }
 
-/** The share of the limit that damaged bytes may take. */
+/** Share of the limit that damaged bytes may use. */
 const asideShare = 0.5
 
 async function openFiles({ directory, maxBytes, onLost, log }: Opening) {
@@ -143,7 +143,7 @@ async function openFiles({ directory, maxBytes, onLost, log }: Opening) {
   }
 }
 
-// An error of the system names its call and a file; the operator needs the setting's name.
+// A system error contains its call and a file, but the operator needs the setting's name.
 function unusableDirectory(directory: string, error: unknown): unknown {
   if (!(error instanceof Error && 'syscall' in error && 'code' in error)) return error
   const hint = 'set SPOOL_DIR to a folder that this user may write'

@@ -4,9 +4,9 @@ import { DomainError } from '../../proto/errors.ts'
 import { encodeRecords, recordBytes } from './log-format.ts'
 
 export interface WriterOptions {
-  /** Returns when the bytes are on disk. */
+  /** Resolves when the bytes are on disk. */
   readonly write: (bytes: Buffer, events: number) => Promise<void>
-  /** The number of the next event; it stays the same after a write that failed. */
+  /** Number of the next event; unchanged after a failed write. */
   readonly nextSequence: () => number
   readonly capacity: Capacity
   readonly onWritten: (ms: number) => void
@@ -23,8 +23,8 @@ interface PendingWrite {
 const groupBytes = 8 * 1024 * 1024
 
 /**
- * Group commit: while one group is forced to disk the next one gathers, so that one fsync serves
- * all pushes that wait. The row `spool` of `npm run bench` measures it against one fsync each.
+ * Group commit: while one group is forced to disk, the next one is collected, so that one fsync
+ * serves all waiting pushes. The row `spool` of `npm run bench` compares it with one fsync each.
  */
 export function createSpoolWriter({
   write,
@@ -36,7 +36,7 @@ export function createSpoolWriter({
   const queue: PendingWrite[] = []
   let working: Promise<void> | null = null
 
-  /** Returns when all of them are on disk; throws SPOOL_UNAVAILABLE when that is not certain. */
+  /** Resolves when all events are on disk; throws SPOOL_UNAVAILABLE when that is uncertain. */
   function append(envelopes: readonly Buffer[]): Promise<void> {
     const size = recordBytes(envelopes)
     capacity.reserve(size)
@@ -48,7 +48,8 @@ export function createSpoolWriter({
 
   async function work(): Promise<void> {
     while (queue.length > 0) await writeGroup(nextGroup(queue))
-    // Here and not in a later promise: a sender that was just answered may already append again.
+    // Reset here and not in a later promise, because a sender that was just answered may already
+    // append again.
     working = null
   }
 
@@ -67,13 +68,13 @@ export function createSpoolWriter({
     }
   }
 
-  /** Returns when nothing is queued any more. */
+  /** Resolves when the queue is empty. */
   const idle = async (): Promise<void> => working ?? undefined
 
   return { append, idle }
 }
 
-/** Numbers are in the order of writing, so they are known only here. */
+/** Assigns the numbers, which follow the order of writing. */
 function encodeGroup(group: readonly PendingWrite[], first: number) {
   let place = 0
   const parts = group.map(({ envelopes, atMs }) => {
@@ -85,7 +86,7 @@ function encodeGroup(group: readonly PendingWrite[], first: number) {
   return { bytes: only && parts.length === 1 ? only : Buffer.concat(parts), events: place }
 }
 
-/** Removes what fits into a group from the front of the queue; one write at least. */
+/** Removes the writes that fit into a group from the front of the queue, at least one. */
 function nextGroup(queue: PendingWrite[]): PendingWrite[] {
   let size = 0
   const end = queue.findIndex((pending, i) => {
@@ -98,23 +99,23 @@ function nextGroup(queue: PendingWrite[]): PendingWrite[] {
 export interface CapacityOptions {
   readonly maxBytes: number
   readonly usedBytes: () => number
-  /** Writes a little to the disk and removes it again; throws while that cannot be done. */
+  /** Writes a little to the disk and removes it again; throws if that fails. */
   readonly probe: () => Promise<void>
   readonly log: Log
 }
 
-/** The share of the limit below which a full spool takes events again. */
+/** Share of the limit below which a full spool accepts events again. */
 const resumeShare = 0.9
 const probeEveryMs = 1_000
 const diskFullCodes = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
 
-/** Decides whether the spool may grow: by its limit, and by whether the disk takes writes. */
+/** Decides whether the spool may grow: by its limit, and by whether writes to the disk succeed. */
 export function createCapacity({ maxBytes, usedBytes, probe, log }: CapacityOptions) {
   let reserved = 0
   let full: 'limit' | 'disk' | null = null
   let timer: NodeJS.Timeout | null = null
 
-  /** Reserves bytes that are to be written. Throws SPOOL_UNAVAILABLE when they do not fit. */
+  /** Reserves space for bytes to be written. Throws SPOOL_UNAVAILABLE when they do not fit. */
   function reserve(bytes: number): void {
     if (usedBytes() + reserved + bytes > maxBytes) {
       setFull('limit')
@@ -133,11 +134,11 @@ export function createCapacity({ maxBytes, usedBytes, probe, log }: CapacityOpti
       log.error({ why, usedBytes: usedBytes(), maxBytes }, 'the spool is full: pushes are refused')
     }
     full = why
-    // No push may come while the sidecar says that it is not ready, so that it must probe itself.
+    // While the sidecar is not ready, no push may arrive, so it must probe the disk itself.
     if (why === 'disk') timer ??= setInterval(() => void probeDisk(), probeEveryMs).unref()
   }
 
-  /** The error that answers pushes whose write failed. */
+  /** Returns the error that answers pushes whose write failed. */
   function onWriteFailed(error: unknown): DomainError {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
     setFull('disk')
@@ -163,7 +164,7 @@ export function createCapacity({ maxBytes, usedBytes, probe, log }: CapacityOpti
     log.info({ usedBytes: usedBytes(), maxBytes }, 'the spool takes events again')
   }
 
-  /** To be called after something was removed. */
+  /** Call after something was removed. */
   function onRemoved(): void {
     if (full === 'limit' && usedBytes() + reserved <= maxBytes * resumeShare) clearFull('limit')
   }

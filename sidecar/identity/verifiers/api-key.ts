@@ -4,8 +4,8 @@ import type { VerifiedIdentity } from '../bound-identity.ts'
 import type { Source, Verdict, Verifier } from './verifier.ts'
 
 /**
- * Looks up the identity behind a key; null when the key is unknown or revoked. Throws when that
- * cannot be known.
+ * Returns the identity of a key; null when the key is unknown or revoked. Throws if the lookup
+ * fails.
  */
 export type KeyLookup = (
   key: string,
@@ -17,16 +17,19 @@ const sessionPrefix = 'svc_ss_'
 const builderKey = /^sk_(?:.+_)?([^_]+)$/
 const keyShape = /^(app_[0-9a-f]{24}_)?svc_ak_|^svc_ss_|^sk_|^[0-9A-Za-z]{49}$/
 
-/** An opaque signer session is looked up like a key, by another RPC of core. */
+/**
+ * Whether the text is an opaque signer session. It is looked up like a key, with another RPC of
+ * core.
+ */
 export const isSignerSession = (text: string): boolean => text.startsWith(sessionPrefix)
 
 /**
- * True for text of a key's shape: the secret with its prefix, behind its app, or alone
- * (decision 7), or a key of the builder API, whose secret stands behind its last "_".
+ * Whether the text has the form of a key: the secret with its prefix, after its app, or alone
+ * (decision 7); or a key of the builder API, whose secret follows its last "_".
  */
 export const looksLikeKey = (text: string): boolean => keyShape.test(text)
 
-/** Refuses a mistyped key without a look-up: the checksum covers the prefix. */
+/** Detects a mistyped key without a lookup: the checksum covers the prefix. */
 export function hasKeyChecksum(text: string): boolean {
   if (isSignerSession(text)) return isSecret(text, sessionPrefix)
   const digits = builderKey.exec(text)?.[1]
@@ -43,7 +46,7 @@ export interface KeyShape {
 export const serviceKeys: KeyShape = { looksLikeKey, isWellFormed: hasKeyChecksum }
 
 const no: Verdict = { kind: 'no', refusal: refusals.invalidApiKey, remember: true }
-// Not remembered: it needs no look-up, and would only evict entries that did.
+// Not cached, because it needs no lookup and would only evict entries that did.
 const malformed: Verdict = { kind: 'no', refusal: refusals.invalidApiKey, remember: false }
 
 export function apiKeyVerifier({

@@ -3,7 +3,7 @@ import { pathToFileURL } from 'node:url'
 import type { KeyLookup } from './api-key.ts'
 import type { Verifier } from './verifier.ts'
 
-/** What a custom verifier gets from the sidecar. */
+/** Passed to a custom verifier. */
 export interface CustomContext {
   readonly issuer: string
   readonly lookup: KeyLookup
@@ -14,8 +14,9 @@ interface CustomModule {
 }
 
 /**
- * Loads `custom:<module>`: a package name, or a path from the working directory. The module exports
- * `createVerifier(context)`, which returns a Verifier. Throws an error with one clear line when it does not.
+ * Loads `custom:<module>`: a package name, or a path relative to the working directory. The module
+ * must export `createVerifier(context)`, which returns a Verifier; otherwise throws an error with
+ * one clear line.
  */
 export async function loadCustomVerifier(name: string, context: CustomContext): Promise<Verifier> {
   const address = /^[./]/.test(name) ? pathToFileURL(resolve(name)).href : name
@@ -27,7 +28,10 @@ export async function loadCustomVerifier(name: string, context: CustomContext): 
   return noticeHeaders(await loaded.createVerifier(context))
 }
 
-/** The verifier, whose verdict says whether it read the headers: then it is true of no other request with that credential. */
+/**
+ * Wraps the verifier to record whether it read the headers. If so, the verdict is not reused for
+ * other requests with that credential.
+ */
 function noticeHeaders(verify: Verifier): Verifier {
   return async ({ credential, headers }) => {
     let byHeaders = false

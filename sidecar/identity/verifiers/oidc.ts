@@ -24,19 +24,19 @@ export interface TrustedIssuer {
   readonly issuer: string
   readonly audience: string
   readonly keys: JWTVerifyGetKey
-  /** True for our own: only its `user` and `signer` tokens stand for a user (decision 9). */
+  /** True for our own issuer. Only its `user` and `signer` tokens identify a user (decision 9). */
   readonly own: boolean
 }
 
 export interface OidcOptions {
   readonly issuers: readonly TrustedIssuer[]
-  /** Of every other issuer: an app may trust it. */
+  /** Verifies tokens of all other issuers, which an app may trust. */
   readonly foreign: ForeignTokens
   readonly clientIdClaim: string
   readonly subjectClaim: string
-  /** Of our own issuer. */
+  /** Revocations of our own issuer's tokens. */
   readonly revokedTokens: Pick<RevokedTokens, 'isRevoked'>
-  /** How long an identity may be answered from memory. */
+  /** How long an identity may be cached in memory. */
   readonly rememberSeconds: number
   readonly now: Now
 }
@@ -51,9 +51,10 @@ const no = (refusal: Refusal, rule: string, identity: VerifiedIdentity | null = 
 })
 
 /**
- * Verifies JWT access tokens (RFC 9068) of our own issuer and, when configured, of a foreign
- * one. Those of issuers that apps trust are for core, and so are those of the foreign one that the deployment's rules
- * do not take: what is signed, so that nobody floods core.
+ * Verifies JWT access tokens (RFC 9068) of our own issuer and, when configured, of a foreign one.
+ * Core verifies tokens of issuers that apps trust. It also verifies tokens of the configured
+ * foreign issuer that do not match the deployment's rules, but only with a valid signature, to
+ * prevent floods.
  */
 export function oidcVerifier(options: OidcOptions): Verifier {
   const verify: Verifier = async ({ credential }) => {
@@ -62,7 +63,7 @@ export function oidcVerifier(options: OidcOptions): Verifier {
     if (!trusted) return options.foreign(credential.text)
     const { claims, fault } = await verifyToken(credential.text, trusted, options.now())
     const identity = claims && identityOf(claims, trusted, options)
-    // An app may trust that issuer by other claims than the deployment does.
+    // An app may trust that issuer with other claims than the deployment does.
     const isNobodys = fault === 'token_audience' || (fault === null && !identity)
     if (isNobodys && !trusted.own) return options.foreign(credential.text)
     return judge({ claims, fault }, identity, trusted)
@@ -106,7 +107,10 @@ const isRevoked = (
     issuedAt: Math.floor(claims.iat ?? 0),
   })
 
-/** The ids of all that can end a token: of ours what it descends from, of a foreign one its app. */
+/**
+ * Ids whose end also ends a token: those that our own token descends from; the app of a foreign
+ * token.
+ */
 function grantsOf(claims: JWTPayload, clientId: string, trusted: TrustedIssuer): string[] {
   if (!trusted.own) return [clientId]
   const lineage = claims['descends_from']
@@ -126,13 +130,13 @@ const tokenErrors = [
   errors.JOSENotSupported,
 ]
 
-/** The claims of a token whose signature is sound, and what is wrong with it; null for nothing. */
+/** The claims of a token with a valid signature, and its fault; null without one. */
 interface CheckedToken {
   readonly claims: JWTPayload | null
   readonly fault: string | null
 }
 
-// Throws when the fault is not the token's.
+// Throws faults that are not the token's.
 async function verifyToken(
   token: string,
   { keys, audience, own }: TrustedIssuer,
@@ -158,7 +162,7 @@ async function verifyToken(
   }
 }
 
-// Claims are looked at once the signature was verified, so these two errors hold claims that are signed.
+// jose checks claims after the signature, so these two errors contain signed claims.
 function checkedToken(error: unknown): CheckedToken {
   if (error instanceof errors.JWTExpired) return { claims: error.payload, fault: 'token_expired' }
   if (error instanceof errors.JWTClaimValidationFailed)
@@ -186,15 +190,15 @@ function judgeClaims(
   return { kind: 'yes', identity, source: 'token' }
 }
 
-/** Whom the claims name; null when they name nobody. */
+/** The identity in the claims; null without one. */
 function identityOf(
   claims: JWTPayload,
   trusted: TrustedIssuer,
   options: OidcOptions,
 ): VerifiedIdentity | null {
   const { clientIdClaim, subjectClaim } = options
-  // Of ours azp is the client that the app's person uses, perhaps one that registered itself. Never the audience: it would
-  // let one tenant's token speak for another.
+  // In our own tokens, azp is the client of the app's person, which may have registered itself.
+  // Never use the audience: it would let one tenant's token act for another.
   const clientId = (trusted.own ? '' : textOf(claims[clientIdClaim])) || textOf(claims['client_id'])
   const externalUserId = trusted.own
     ? textOf(claims[subjectClaim])
@@ -214,7 +218,7 @@ function endsOf(claims: JWTPayload, trusted: TrustedIssuer, { rememberSeconds, n
   const expiresAt = Math.floor(claims.exp ?? 0)
   return {
     keyId: trusted.own ? textOf(claims.jti) || null : null,
-    // A token that does not say when it was issued is older than any revocation.
+    // Treat a token without an issue time as older than any revocation.
     issuedAt: typeof claims.iat === 'number' ? Math.floor(claims.iat) : 0,
     expiresAt,
     keepUntil: Math.min(expiresAt * 1000, now().getTime() + rememberSeconds * 1000),

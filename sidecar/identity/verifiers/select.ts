@@ -19,20 +19,23 @@ export interface SelectOptions {
   readonly foreign: ForeignTokens
   readonly shape: KeyShape
   readonly revokedTokens: RevokedTokens
-  /** Wrong secrets of proxies in a minute. */
+  /** Maximum wrong proxy secrets per minute. */
   readonly guessesMax: number
   readonly now: Now
 }
 
-/** A verifier, and whether it goes by these headers in place of the credential. */
+/** A verifier, and whether these headers replace the credential. */
 export interface Selection {
   readonly verify: Verifier
   readonly goesByHeaders: (headers: HeaderMap | null) => boolean
-  /** Whether it may read headers beside the credential: requests that differ in them are then verified apart. */
+  /**
+   * Whether it may read headers in addition to the credential. Requests with different headers are
+   * then verified separately.
+   */
   readonly mayReadHeaders: boolean
 }
 
-/** The verifier that IDENTITY_AUTH_MODE names (decision 29). */
+/** Returns the verifier of IDENTITY_AUTH_MODE (decision 29). */
 export async function selectVerifier(options: SelectOptions): Promise<Selection> {
   const { config, core, lookup, foreign, shape, revokedTokens, now } = options
   const apiKey = apiKeyVerifier({ lookup, shape })
@@ -81,8 +84,9 @@ const headersVerifierOf = ({
   trustedHeadersVerifier({ issuer: ownIssuer, secret: proxySecret ?? '', guessesMax, now })
 
 /**
- * Trusted headers, where a proxy has a secret, before what goes by the credential (decision 40). They claim a request only
- * beside a proxy's secret: the integrators' SDK sends the other headers along with its Bearer.
+ * With a proxy secret configured, checks trusted headers before the credential (decision 40). They
+ * apply only to a request with a proxy's secret, because the integrators' SDK sends the other
+ * headers along with its Bearer.
  */
 function compositeOf(options: SelectOptions, byCredential: readonly Verifier[]): Selection {
   const verify = compositeVerifier(byCredential)

@@ -15,19 +15,18 @@ const limited: Verdict = { kind: 'no', refusal: refusals.proxyLimited, remember:
 export interface TrustedHeadersOptions {
   readonly issuer: string
   readonly secret: string
-  /** Wrong secrets of all callers in a minute, before they get 429. */
+  /** Wrong secrets per minute from all callers together, before they get 429. */
   readonly guessesMax: number
   readonly now: Now
 }
 
-/** Whether a proxy's secret, right or wrong, stands in the headers: what is beside it, then, says who it is. */
+/** Whether the headers contain a proxy's secret, right or wrong. If so, they identify the user. */
 export const hasProxySecret = (headers: HeaderMap | null): boolean =>
   singleValue(headers, proofName) !== ''
 
 /**
- * Accepts the identity that a reverse proxy wrote into the end user's headers. The headers alone
- * prove nothing, because an end user can send them too, so the proxy's secret must stand beside
- * them.
+ * Accepts the identity that a reverse proxy wrote into the end user's headers. Requires the proxy's
+ * secret, because an end user can send the other headers, too.
  */
 export function trustedHeadersVerifier(options: TrustedHeadersOptions): Verifier {
   const { issuer, secret } = options
@@ -64,7 +63,8 @@ function isOurSubject(headers: HeaderMap | null, issuer: string): boolean {
   )
 }
 
-// "" when absent, null when it is not one text: a header sent twice is a sign of smuggling.
+// Returns "" when the header is absent, null when it has several values or is not text: a header
+// sent twice is a sign of smuggling.
 function singleValue(headers: HeaderMap | null, name: string): string | null {
   const values = headers ? headerValues(headers, name) : []
   if (!values || values.length > 1) return null
@@ -74,8 +74,8 @@ function singleValue(headers: HeaderMap | null, name: string): string | null {
 const windowMs = 60_000
 
 /**
- * Counts wrong secrets, of all callers together: the signer's address is not that of the guesser. The right one always
- * passes, so that guesses lock no proxy out.
+ * Counts wrong secrets of all callers together, because the guesser's address is unknown: only the
+ * signer's is visible. The right secret always passes, so that guesses lock no proxy out.
  */
 function createGuessCount({ guessesMax, now }: Pick<TrustedHeadersOptions, 'guessesMax' | 'now'>) {
   let endsAt = 0
