@@ -3,12 +3,12 @@ import type { BackendName } from './config.ts'
 import type { Dimension, MeterName } from './catalog.ts'
 import type { PlanCatalog } from './plans.ts'
 
-/** A query of one meter. Instants `[from, to)`; an open side is absent. */
+/** A query of one meter over `[from, to)`; an absent bound is open. */
 export interface MeterQuery {
   readonly meter: MeterName
-  /** Only this app's usage; null, for all apps, is for operators only. */
+  /** Only this app's usage; null for all apps, which only operators may query. */
   readonly clientId: string | null
-  /** Only this user's. */
+  /** Only this user's usage. */
   readonly customerKey?: string
   readonly from?: Date
   readonly to?: Date
@@ -26,13 +26,13 @@ export interface MeterRow {
 }
 
 export interface Customer {
-  /** Also the subject that the customer's events carry. */
+  /** Also the subject of the customer's events. */
   readonly key: string
   readonly name: string
   readonly clientId: string
 }
 
-/** Credit that a user was given. */
+/** Credit given to a user. */
 export interface GrantedCredit {
   readonly customer: Customer
   readonly id: string
@@ -41,20 +41,29 @@ export interface GrantedCredit {
   readonly featureKey: string | null
 }
 
-/** What reports usage beside our own ledger (decision 4). Authorisation never asks it. */
+/** Reports usage in addition to our own ledger (decision 4). Authorisation never queries it. */
 export interface MeteringBackend {
   readonly name: BackendName
-  /** Where the outbox delivers events, customers, credits and subscriptions; empty for a backend that is sent nothing. */
+  /**
+   * Destinations for the outbox's events, customers, credits and subscriptions; empty if the
+   * backend receives nothing.
+   */
   readonly destinations: readonly Destination[]
   /** Null for a backend without plans. */
   readonly plans: PlanCatalog | null
-  /** Prepares meters and features in the background until it has succeeded. */
+  /** Prepares meters and features in the background, with retries until it succeeds. */
   start(): void
   stop(): Promise<void>
-  /** Rejects with METERING_NOT_CONFIGURED or METERING_UNREACHABLE when the backend cannot answer now. */
+  /**
+   * Rejects with METERING_NOT_CONFIGURED or METERING_UNREACHABLE if the backend does not answer
+   * now.
+   */
   requireAnswers(): Promise<void>
-  /** The sums of a meter; null when our own tables answer instead. Rejects as `requireAnswers` does. */
+  /**
+   * Returns the sums of a meter; null if our own tables serve the query instead. Rejects like
+   * `requireAnswers`.
+   */
   query(query: MeterQuery, signal?: AbortSignal): Promise<MeterRow[] | null>
-  /** The backend's part of /readyz; empty when there is no outside system. */
+  /** The backend's part of /readyz; empty without an external system. */
   ready(): Readonly<Record<string, boolean>>
 }

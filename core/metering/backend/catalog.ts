@@ -1,9 +1,9 @@
 import type { UserId } from '../../platform/ids.ts'
 
-/** The meters of the backend (docs/money.md), and the name of a user there. */
+/** The backend's meters (docs/money.md), and a user's name there. */
 
 export const eventType = 'create_signed_ticket'
-/** The backend recognises a repeat by this and the event's id. */
+/** The backend detects repeats by this and the event's id. */
 export const eventSource = 'go-livepeer-remote-signer'
 
 export const meterNames = [
@@ -28,7 +28,7 @@ export type Dimension = (typeof dimensions)[number]
 export interface Meter {
   readonly key: MeterName
   readonly name: string
-  /** The member of an event's data that is summed; null counts events. */
+  /** The member of an event's data to sum; null counts events. */
   readonly sums: string | null
   readonly dimensions: readonly Dimension[]
 }
@@ -65,19 +65,22 @@ export const meters: readonly Meter[] = [
   },
 ]
 
-/** The feature that entitlements and credits of the backend attach to. */
+/** The feature to which the backend's entitlements and credits attach. */
 export const feature = {
   key: 'network_spend',
   name: 'Network spend',
   meter: 'network_fee_usd_micros',
 } as const
 
-/** The feature of v1's credits: that API refuses grants on the entitlement of a subscription, which a plan's feature has. */
+/**
+ * The feature of v1's credits: that API rejects grants on a subscription's entitlement, and a
+ * plan's feature has one.
+ */
 export const creditFeature = { key: 'network_credit', name: 'Network credit' } as const
 
 /**
- * The name under which a user's usage is sent, queried and billed: both customer key and event subject. It is opaque and
- * does not depend on the integrator's id, so it never changes.
+ * Returns the name under which a user's usage is sent, queried and billed: both customer key and
+ * event subject. It is opaque and does not depend on the integrator's id, so it never changes.
  */
 export const customerKey = (user: UserId): string => `eu_${user}`
 

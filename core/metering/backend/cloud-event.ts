@@ -35,12 +35,13 @@ export interface PricedTicket {
 
 const microsFactor = 1_000_000n
 
-/** Atto-dollars as the exact decimal of USD micros. */
+/** Converts atto-dollars to an exact decimal of USD micros. */
 export const exactMicros = (cost: UsdAttos): string => formatDecimal18(cost * microsFactor)
 
 /**
- * A ticket as the JSON text of a CloudEvent (docs/money.md). The members that the backend sums are JSON numbers with all
- * their digits, because it sums text as zero; it reads them as floats, so the exact figures stand beside them as text.
+ * Formats a ticket as the JSON text of a CloudEvent (docs/money.md). Members that the backend sums
+ * are JSON numbers with all digits, because it sums text as zero. It reads them as floats, so the
+ * event also has the exact figures as text.
  */
 export function cloudEventOf({ ticket, subject, price }: PricedTicket, rate: EthRate): string {
   const micros = exactMicros(price.cost)

@@ -44,7 +44,7 @@ const appsAtOnce = 200
 /** Time for events to arrive and to be sent. */
 const settledAfterMs = 900_000
 
-/** Float sums agree when they differ by at most a micro plus a billionth of the sum. */
+/** Float sums agree if they differ by at most a micro plus a billionth of the sum. */
 const toleranceMicros = 1
 const tolerancePart = 1e-9
 
@@ -59,7 +59,10 @@ export function createComparison({
   backend: Pick<MeteringBackend, 'query'>
   now: Now
 }) {
-  /** The span of an operator's request: days as YYYY-MM-DD, both inclusive. REQUEST_INVALID; NOT_FOUND for an unknown app. */
+  /**
+   * Parses the span of an operator's request: days as YYYY-MM-DD, both inclusive. Throws
+   * REQUEST_INVALID; NOT_FOUND for an unknown app.
+   */
   async function spanOf(request: {
     clientId?: string | undefined
     from: string
@@ -79,7 +82,9 @@ export function createComparison({
     return { clientId: clientId ?? null, from, to: new Date(last.getTime() + dayMs) }
   }
 
-  /** Compares day by day and app by app; ends early when `signal` aborts. Throws METERING_UNREACHABLE. */
+  /**
+   * Compares day by day and app by app; ends early if `signal` aborts. Throws METERING_UNREACHABLE.
+   */
   async function* compare(
     { clientId, from, to }: Span,
     signal?: AbortSignal,

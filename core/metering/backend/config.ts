@@ -6,10 +6,10 @@ export type BackendName = (typeof backendNames)[number]
 export interface OpenMeterConfig {
   /** Without a trailing slash. */
   readonly url: string
-  /** Absent for a self-hosted server that needs none. */
+  /** Absent for a self-hosted server without authentication. */
   readonly apiKey: string | undefined
   readonly timeoutMs: number
-  /** Events in one request. */
+  /** Maximum events per request. */
   readonly batchSize: number
 }
 
@@ -17,7 +17,7 @@ export type BackendConfig =
   | { readonly name: 'embedded' | 'none' }
   | { readonly name: 'openmeter'; readonly openMeter: OpenMeterConfig }
 
-/** Declares and reads which metering backend stands beside the ledger (decision 4). */
+/** Declares and reads the settings of the metering backend (decision 4). */
 export function readBackendConfig(env: EnvReader): BackendConfig {
   const url = env.url('OPENMETER_URL', {
     schemes: ['http', 'https'],

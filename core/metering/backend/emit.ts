@@ -17,7 +17,7 @@ export const customerKind = 'openmeter.customer'
 export const creditKind = 'openmeter.credit'
 export const subscriptionKind = 'openmeter.subscription'
 
-/** A ticket as ingest writes it. One without a price is sent later, when it has one. */
+/** A ticket as written by ingest. One without a price is sent later, once it has one. */
 export interface EmittedTicket {
   readonly ticket: TicketFacts
   readonly subject: Subject
@@ -25,12 +25,12 @@ export interface EmittedTicket {
 }
 
 /**
- * Writes the priced ones of `rows` to the outbox, inside the transaction that priced them, so that each ticket is sent
- * once. One row of the outbox holds up to a thousand tickets.
+ * Writes the priced tickets among `rows` to the outbox, in the transaction that priced them, so
+ * that each is sent once. An outbox row holds up to a thousand tickets.
  */
 export type EmitTickets = (db: Db, rows: readonly EmittedTicket[], at: Date) => Promise<void>
 
-/** As `EmitTickets`, for stored tickets that this transaction has priced, by their keys. */
+/** Like `EmitTickets`, for stored tickets that this transaction has priced, by their keys. */
 export type EmitPriced = (db: Db, keys: readonly store.TicketKey[], at: Date) => Promise<void>
 
 export interface NewCustomer {
@@ -39,7 +39,7 @@ export interface NewCustomer {
   readonly externalUserId: string
 }
 
-/** Writes new users to the outbox in one statement, inside the transaction that provisions them. */
+/** Writes new users to the outbox in one statement, in the transaction that provisions them. */
 export type EmitCustomers = (db: Db, users: readonly NewCustomer[], at: Date) => Promise<void>
 
 export interface EmittedCredit extends NewCustomer {
@@ -49,10 +49,13 @@ export interface EmittedCredit extends NewCustomer {
   readonly featureKey: string | null
 }
 
-/** Writes credits to the outbox in one statement, inside the transaction that gives them. */
+/** Writes credits to the outbox in one statement, in the transaction that gives them. */
 export type EmitCredits = (db: Db, credits: readonly EmittedCredit[], at: Date) => Promise<void>
 
-/** Writes users whose subscription begins or changes to the outbox, inside the transaction that writes the subscription. */
+/**
+ * Writes users with a new or changed subscription to the outbox, in the transaction that writes the
+ * subscription.
+ */
 export type EmitSubscribers = (
   db: Db,
   users: readonly Pick<NewCustomer, 'appId' | 'userId'>[],
@@ -60,7 +63,7 @@ export type EmitSubscribers = (
 ) => Promise<void>
 
 const eventsInRow = 1_000
-// In UTF-16 units, so at most three times that in bytes.
+// In UTF-16 units, so at most three times as many bytes.
 const rowLength = 1024 * 1024
 const ratesCached = 10_000
 const clientsCached = 10_000
@@ -143,7 +146,7 @@ export function createEmitter() {
 
 export type Emitter = ReturnType<typeof createEmitter>
 
-/** The outbox entry of a user's customer. */
+/** Builds the outbox entry of a user's customer. */
 const customerEntry = (user: {
   userId: string
   externalUserId: string
@@ -156,7 +159,10 @@ const customerEntry = (user: {
   ),
 })
 
-/** The outbox entry of a credit, with its customer: the two kinds are delivered in no order. */
+/**
+ * Builds the outbox entry of a credit. It includes the customer, because entries of the two kinds
+ * may be delivered in any order.
+ */
 const creditEntry = (credit: EmittedCredit, clientId: string): NewEntry => ({
   kind: creditKind,
   itemCount: 1,
@@ -173,14 +179,20 @@ const creditEntry = (credit: EmittedCredit, clientId: string): NewEntry => ({
   ),
 })
 
-/** The outbox entry of a user's subscription. The delivery reads the state, so that a late entry does no harm. */
+/**
+ * Builds the outbox entry of a user's subscription. Delivery reads the current state, so a late
+ * entry is harmless.
+ */
 const subscriptionEntry = ({ appId, userId }: { appId: string; userId: string }): NewEntry => ({
   kind: subscriptionKind,
   itemCount: 1,
   payload: Buffer.from(JSON.stringify({ appId, userId })),
 })
 
-/** Events as the payload of an outbox entry: one a line, compressed. JSON escapes line breaks, so an event has none. */
+/**
+ * Packs events into the payload of an outbox entry: one per line, compressed. JSON escapes line
+ * breaks, so an event contains none.
+ */
 export async function packEvents(
   events: readonly string[],
 ): Promise<{ payload: Buffer; itemCount: number }> {
@@ -201,15 +213,15 @@ function chunksOf(events: readonly string[]): string[][] {
   return chunks
 }
 
-// Not the earlier name: the users of earlier releases had no subscriptions there.
+// Not the earlier name: earlier releases sent their users without subscriptions.
 const subscribersBackfill = 'subscribers'
 const pageSize = 2_000
-// Clocks of several cores differ, and a transaction that began earlier may commit later.
+// Core clocks differ, and a transaction that began earlier may commit later.
 const overlapSeconds = 600
 
 /**
- * Sends users that were created or subscribed while there was no backend: at the start, all that are newer than the last
- * run. Existing customers and subscriptions stay as they are, so a repeat does no harm.
+ * Sends users created or subscribed while there was no backend: at the start, all that are newer
+ * than the last run. Existing customers and subscriptions do not change, so a repeat is harmless.
  */
 export function createBackfill({ pool, log, now }: { pool: Pool; log: Log; now: Now }) {
   async function run(signal: AbortSignal): Promise<number> {

@@ -13,7 +13,10 @@ import { createReconciliation } from './reconciliation.ts'
 import { createReconciliationRpc } from './rpc.ts'
 import { createBackend } from './service.ts'
 
-/** The metering backend beside the ledger, and the outbox that feeds it. Made first: users and tickets are sent to it. */
+/**
+ * Creates the metering backend and the outbox that feeds it. Comes before users and tickets, which
+ * are sent to it.
+ */
 export function createBackendModule(
   platform: Platform,
   {
@@ -45,7 +48,7 @@ export function createBackendModule(
     api: {
       emitter,
       requireMetering: createRequireMetering(backend.requireAnswers),
-      /** As `requireMetering`, whether or not the backend answers now. */
+      /** Like `requireMetering`, but also passes while a configured backend does not answer. */
       requireConfigured: createRequireMetering(async () => {
         if (backend.name === 'none') await backend.requireAnswers()
       }),

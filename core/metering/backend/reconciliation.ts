@@ -21,8 +21,8 @@ const runMs = 600_000
 const loggedMax = 20
 
 /**
- * Compares our sums with the backend's once an hour: the two days before today, and the settled hours of today. One core
- * of all does it; every core exports the result as metrics.
+ * Compares our sums with the backend's once an hour: the two days before today, and the settled
+ * hours of today. Only one core runs it; every core exports the result as metrics.
  */
 export function createReconciliation({ pool, backend, log, metrics, now }: ReconciliationDeps) {
   const { spanOf, compare } = createComparison({ pool, backend, now })
@@ -46,7 +46,7 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
   }
 
   async function runWhenDue(): Promise<void> {
-    // This also keeps the known state of the backend fresh when nothing else uses it.
+    // This also refreshes the known state of the backend when nothing else uses it.
     const answers = await backend.requireAnswers().then(
       () => true,
       () => false,
@@ -112,7 +112,7 @@ function registerDrift(metrics: Metrics, read: () => Promise<store.Drift | null>
         name,
         help,
         registers: [],
-        // NaN before the first run; while the database is away the figure stays as it was.
+        // NaN before the first run; if the database is unavailable, keeps the last value.
         collect() {
           return read().then(
             (drift) => this.set(drift ? of(drift) : NaN),

@@ -65,5 +65,5 @@ const toUser = (user: UserDay): pb.ReconciledUser => ({
 
 const difference = (user: UserDay): number => Math.abs(user.backendMicros - microsOf(user.ownCost))
 
-/** A float to the millionth of a micro, without an exponent. */
+/** Formats a float with up to six decimals, without an exponent. */
 const formatMicros = (micros: number): string => micros.toFixed(6).replace(/\.?0+$/, '')

@@ -7,7 +7,7 @@ import type { FindSubscriber } from './subscribers.ts'
 import type { BackendConfig } from './config.ts'
 import { createOpenMeter } from './openmeter/openmeter.ts'
 
-/** The backend that the settings name. */
+/** Creates the configured backend. */
 export function createBackend(
   config: BackendConfig,
   deps: { log: Log; metrics: Metrics; now: Now; findSubscriber: FindSubscriber },
@@ -24,7 +24,7 @@ const nothingOutside = {
   ready: () => ({}),
 }
 
-/** Our own tables are the reports, and nothing is sent. */
+/** Reports come from our own tables, and nothing is sent. */
 const embedded: MeteringBackend = {
   ...nothingOutside,
   name: 'embedded',

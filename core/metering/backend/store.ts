@@ -4,9 +4,9 @@ import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { Subject } from '../batch/subjects.ts'
 import type { PricedTicket } from './cloud-event.ts'
 
-/** Writes `backend_marks`; reads what the backend is sent and what it is compared with. */
+/** Writes `backend_marks`; reads the data to send to the backend and to compare with it. */
 
-/** The prices of rates by their ids. A recorded rate never changes. */
+/** Returns the prices of rates by id. A recorded rate never changes. */
 export async function pricesOf(db: Db, ids: readonly bigint[]): Promise<Map<bigint, EthRate>> {
   const rows = await many<{ id: bigint; usd_attos_per_eth: string }>(
     db,
@@ -23,7 +23,7 @@ export interface TicketKey extends Subject {
   readonly eventId: string
 }
 
-/** Priced tickets by their keys, with all that their events contain. */
+/** Returns priced tickets by their keys, with all data for their events. */
 export async function readTickets(db: Db, keys: readonly TicketKey[]): Promise<PricedTicket[]> {
   const rows = await many<{
     app_id: string
@@ -87,7 +87,7 @@ export async function readTickets(db: Db, keys: readonly TicketKey[]): Promise<P
   }))
 }
 
-/** The public client ids of apps. */
+/** Returns the public client ids of apps. */
 export async function publicClientsOf(
   db: Db,
   apps: readonly AppId[],
@@ -112,7 +112,10 @@ export interface UserPage {
   readonly after: { readonly appId: string; readonly userId: string } | null
 }
 
-/** Of the next `limit` users those created, or subscribed to their plan, at or after `since`. Walks the key, so the cost of a page is its rows. */
+/**
+ * Returns those of the next `limit` users that were created, or subscribed to their plan, at or
+ * after `since`. Walks the primary key, so a page costs only its rows.
+ */
 export async function usersSince(
   db: Db,
   since: Date,
@@ -154,7 +157,7 @@ export async function usersSince(
   }
 }
 
-/** How far the backfill of that name has come; 1970 when it never ran. */
+/** Returns how far the backfill with that name has come; 1970 if it never ran. */
 export async function readReached(db: Db, name: string): Promise<Date> {
   const row = await maybeOne<{ reached_at: Date }>(
     db,
@@ -180,7 +183,10 @@ export interface ReconciledApp {
   readonly clientId: string
 }
 
-/** Apps with usage in these hours, in the order of their ids, from `after` on; or only the app of `clientId`. */
+/**
+ * Returns apps with usage in these hours, in order of their ids, after `after`; or only the app of
+ * `clientId`.
+ */
 export async function appsWithUsage(
   db: Db,
   { from, to }: Hours,
@@ -217,7 +223,10 @@ export interface OwnSum {
   readonly cost: UsdAttos
 }
 
-/** The sums of each user's priced tickets in whole hours: only priced tickets are sent. */
+/**
+ * Returns each user's sums of priced tickets in whole hours. Unpriced tickets are not sent, so they
+ * do not count.
+ */
 export async function sumsByUser(db: Db, app: AppId, { from, to }: Hours): Promise<OwnSum[]> {
   const rows = await many<{
     user_id: string
@@ -244,7 +253,7 @@ export async function sumsByUser(db: Db, app: AppId, { from, to }: Hours): Promi
 
 const reconciled = 'reconciled'
 
-/** Claims the next run for one core: true when no core has reconciled since `notSince`. */
+/** Claims the next run for one core; returns true if no core has reconciled since `notSince`. */
 export async function claimRun(db: Db, at: Date, notSince: Date): Promise<boolean> {
   const row = await maybeOne<{ name: string }>(
     db,
@@ -259,10 +268,10 @@ export async function claimRun(db: Db, at: Date, notSince: Date): Promise<boolea
 }
 
 export interface Drift {
-  /** Numbers of user-days compared, and of those beyond tolerance. */
+  /** Number of user-days compared, and number beyond tolerance. */
   readonly compared: number
   readonly drifting: number
-  /** The sum of their differences. */
+  /** Sum of the differences. */
   readonly usdMicros: number
   readonly tickets: number
   readonly at: string
@@ -274,7 +283,7 @@ export async function saveDrift(db: Db, drift: Drift): Promise<void> {
   )
 }
 
-/** The result of the last reconciliation of any core. */
+/** Returns the result of the last reconciliation by any core. */
 export async function readDrift(db: Db): Promise<Drift | null> {
   const row = await maybeOne<{ result: Drift | null }>(
     db,

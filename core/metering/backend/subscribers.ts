@@ -1,20 +1,21 @@
 import type { AppId, UserId } from '../../platform/ids.ts'
 
-/** A user as the metering backend is to have it. */
+/** The state that a user should have in the metering backend. */
 export interface Subscriber {
   readonly externalUserId: string
   readonly clientId: string
-  /** Of the subscription that holds the user's slot. */
+  /** Id of the subscription that holds the user's slot. */
   readonly subscriptionId: string
   readonly planKey: string
   /**
-   * Syncs the plan where the backend does not have it, or always with `isStale`. False for a plan that the backend does not
-   * sell. Rejects as `PlanCatalog.put`, and with CONFLICT while another sync runs.
+   * Syncs the plan if the backend lacks it, or always if `isStale`. Returns false for a plan that
+   * the backend does not sell. Rejects like `PlanCatalog.put`, and with CONFLICT while another sync
+   * runs.
    */
   readonly offer: (isStale: boolean) => Promise<boolean>
 }
 
-/** Reads the current subscription of a user; null for a user without one and in a deleted app. */
+/** Returns a user's current subscription; null without one, or in a deleted app. */
 export type FindSubscriber = (user: {
   readonly appId: AppId
   readonly userId: UserId

@@ -3,9 +3,9 @@ import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 
-/** What metering asks of the ledger of allowances. */
+/** Ports of metering to the ledger of allowances. */
 
-/** What one priced ticket takes from its user's allowances. */
+/** The charge of one priced ticket. */
 export interface TicketCharge {
   readonly appId: AppId
   readonly userId: UserId
@@ -13,80 +13,85 @@ export interface TicketCharge {
   readonly signedAt: Date
   readonly pipeline: string
   readonly modelId: string
-  /** At retail: what its user is charged. */
+  /** Retail price, charged to the user. */
   readonly cost: UsdAttos
 }
 
-/** What tickets of one user take together. */
+/** The charge of one user's tickets together. */
 export interface UserCharge {
   readonly appId: AppId
   readonly userId: UserId
-  /** Those with a price. */
+  /** Number of tickets with a price. */
   readonly tickets: number
-  /** Those without one: nothing is charged for them yet, but money is held. */
+  /** Number of tickets without a price: they are not charged yet, but hold money. */
   readonly unpriced: number
-  /** Of those with a price, the ones that were booked before, without it. */
+  /** Number of priced tickets that were booked earlier without a price. */
   readonly waited: number
   /** At retail. */
   readonly cost: UsdAttos
-  /** Of those with a price (batch/tickets-hash.ts); null without any. */
+  /** Hash of the priced tickets (batch/tickets-hash.ts); null without any. */
   readonly ticketsHash: string | null
-  /** None of them was signed before this instant, and none after the next. */
+  /** All tickets were signed at or between these two instants. */
   readonly from: Date
   readonly to: Date
-  /** Lists the priced tickets. The ledger seldom needs them, and they are many. */
+  /**
+   * Lists the priced tickets. A function, because there are many and the ledger seldom needs them.
+   */
   readonly each: () => readonly TicketCharge[]
 }
 
-/** A session of the signer, by its user. */
+/** A signer session and its user. */
 export interface SessionKey {
   readonly appId: AppId
   readonly userId: UserId
   readonly sessionId: string
 }
 
-/** Tickets as the escrow matches them with authorisations, in columns: a batch has thousands (docs/escrow.md). */
+/**
+ * Tickets that the escrow matches with authorisations, in columns: a batch has thousands
+ * (docs/escrow.md).
+ */
 export interface SettlingTickets {
   readonly sessions: readonly SessionKey[]
   /** By ticket: the position of its session in `sessions`. */
   readonly session: readonly number[]
   readonly sequence: readonly (number | bigint)[]
-  /** When they were signed, in microseconds since 1970, rounded down. */
+  /** Signing times in microseconds since 1970, rounded down. */
   readonly signedMicros: readonly number[]
-  /** What their users are charged; of tickets without a price what they hold until they have one. */
+  /** Price charged to the user; for a ticket without a price, the amount it holds meanwhile. */
   readonly cost: readonly UsdAttos[]
 }
 
-/** What becomes of tickets: they are booked with a price, booked without one, or get it after they were booked. */
+/** Steps of a ticket: booked with a price, booked without one, or priced after it was booked. */
 const settlingSteps = ['booked', 'unpriced', 'priced'] as const
 export type SettlingStep = (typeof settlingSteps)[number]
 
-/** The tickets of these users, by what becomes of them. */
+/** Lists the tickets of these users, by step. */
 export type ListSettling = (
   users: ReadonlySet<UserId>,
 ) => ReadonlyMap<SettlingStep, SettlingTickets>
 
 export interface ChargeOptions {
-  /** Names the charge in the ledger. */
+  /** Identifies the charge in the ledger. */
   readonly id: string
   readonly at: Date
-  /** When the rates were read that priced the tickets; null where their prices were fixed elsewhere. */
+  /** When the rates of the tickets were read; null if their prices were fixed elsewhere. */
   readonly ratesKnownAt: Date | null
   readonly settling: ListSettling
   /**
-   * Called with the locked accounts, in the periods that they are in, before anything is charged. Throws when the tickets
-   * were rated by others.
+   * Called with the locked accounts and their current periods, before anything is charged. Throws
+   * if the tickets were rated by other periods.
    */
   readonly confirm: (
     accounts: readonly { readonly userId: UserId; readonly periodStart: Date }[],
   ) => void
 }
 
-/** What a settlement changed, as counts and amounts. */
+/** Changes of a settlement, as counts and amounts. */
 export interface SettlementSums {
-  /** Authorisations whose ticket came, by their bounds. */
+  /** Authorisations whose ticket arrived; amounts are their bounds. */
   readonly settled: Total
-  /** Of them those that had been lost, charged or released before, by their bounds. */
+  /** The part of `settled` that was lost, charged or released before; amounts are bounds. */
   readonly late: Total
   readonly lateAfterRelease: Total
 }
@@ -96,7 +101,7 @@ export interface Total {
   readonly amount: UsdAttos
 }
 
-/** The sums of several settlements; null when none settled anything. */
+/** Adds up settlements; null if all are null. */
 export function sumSettlements(
   settlements: readonly (SettlementSums | null)[],
 ): SettlementSums | null {
@@ -114,20 +119,20 @@ export function sumSettlements(
 }
 
 export interface ChargeResult {
-  /** Users that have nothing left now. */
+  /** Users with no balance left. */
   readonly exhausted: readonly UserId[]
-  /** Null when none of the users has anything held. */
+  /** Null if the users have no holds. */
   readonly settlement: SettlementSums | null
 }
 
-/** Charges users inside the caller's transaction, and settles what the tickets' calls held. */
+/** Charges users in the caller's transaction, and settles the holds of the tickets' calls. */
 export type Charge = (
   db: Db,
   charges: readonly UserCharge[],
   options: ChargeOptions,
 ) => Promise<ChargeResult>
 
-/** Groups tickets, which waited for their price, into one charge for each user. */
+/** Groups tickets that waited for their price into one charge per user. */
 export function userCharges(
   tickets: readonly TicketCharge[],
   hashOf: (user: UserId) => string | null = () => null,
@@ -153,7 +158,7 @@ export function userCharges(
   })
 }
 
-/** Empty columns, and where a session stands in them. */
+/** Returns empty columns, and a function that returns a session's position in them. */
 export function createSettlingColumns() {
   const positions = new Map<SessionKey, number>()
   const columns = {
@@ -163,7 +168,7 @@ export function createSettlingColumns() {
     signedMicros: [] as number[],
     cost: [] as UsdAttos[],
   }
-  /** `session` is the same object for all of its tickets. */
+  /** Compares sessions by identity: all tickets of a session must pass the same object. */
   const positionOf = (session: SessionKey): number =>
     getOrInsert(positions, session, () => columns.sessions.push(session) - 1)
   return { columns, positionOf }
@@ -176,7 +181,7 @@ export interface SettlingTicket extends SessionKey {
   readonly cost: UsdAttos
 }
 
-/** Puts tickets into columns. */
+/** Converts tickets to columns. */
 export function settlingTickets(tickets: Iterable<SettlingTicket>): SettlingTickets {
   const { columns, positionOf } = createSettlingColumns()
   const sessions = new Map<string, SessionKey>()
@@ -194,7 +199,7 @@ export function settlingTickets(tickets: Iterable<SettlingTicket>): SettlingTick
   return columns
 }
 
-/** Without the steps that have no tickets. */
+/** Builds the map of steps, without steps that have no tickets. */
 export const stepsOf = (
   steps: Partial<Record<SettlingStep, { readonly columns: SettlingTickets }>>,
 ): ReadonlyMap<SettlingStep, SettlingTickets> =>

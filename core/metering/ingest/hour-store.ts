@@ -6,15 +6,15 @@ import type { Feature } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
 import type { Prices } from '../rating/tariff.ts'
 
-/** Writes `usage_hourly`, always in the order of its key, so that writers never deadlock. */
+/** Writes `usage_hourly`, always in key order, so that writers never deadlock. */
 
-/** What tickets add up to. */
+/** Sums over tickets. */
 export interface Sums {
   tickets: number
   unpriced: number
   fee: bigint
   cost: bigint
-  /** What retail is more than cost. */
+  /** Retail minus cost. */
   markup: bigint
   platformFee: bigint
   platformWei: bigint
@@ -22,14 +22,14 @@ export interface Sums {
   pixels: bigint
 }
 
-/** What is added to a row of `usage_hourly`. */
+/** An addition to a row of `usage_hourly`. */
 export interface HourSums extends Sums {
   readonly subject: Subject
   readonly feature: Feature
   readonly hourMs: number
 }
 
-/** The statement that adds sums to their hours. `sums` are in the order of the key. */
+/** Returns the statement that adds sums to their hours. `sums` must be in key order. */
 export function hoursStatement(sums: readonly HourSums[]): Statement {
   const column = <T>(value: (row: HourSums) => T): T[] => sums.map(value)
   return sql`
@@ -66,7 +66,7 @@ export async function addHours(db: Db, statement: Statement): Promise<void> {
   await db.query(statement)
 }
 
-/** What a ticket that gets its price late adds to its hour. */
+/** A late-priced ticket's addition to its hour. */
 export interface LateCost extends Prices {
   readonly appId: AppId
   readonly userId: UserId
@@ -75,11 +75,11 @@ export interface LateCost extends Prices {
   readonly modelId: string
 }
 
-/** Moves the cost of tickets that were stored without a price into their hours. */
+/** Adds the cost of tickets that were stored without a price to their hours. */
 export async function priceHours(db: Db, tickets: readonly LateCost[]): Promise<void> {
   const column = <T>(value: (ticket: LateCost) => T): T[] => tickets.map(value)
-  // An insert, as in `addHours`, so that both lock the hours in the same order; all of the rows exist. Ingest sorts by
-  // code unit, which is the order of "C".
+  // An insert, as in `addHours`, so that both lock the hours in the same order; all rows exist.
+  // Ingest sorts by code unit, which is the order of "C".
   await db.query(sql`
     insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
                               cost_attos, markup_attos, platform_fee_attos, platform_fee_wei, billable_secs, pixels)
@@ -108,9 +108,9 @@ export interface HourKey {
 }
 
 /**
- * Recomputes hours of a user from their tickets and removes those without tickets. It first inserts and locks the rows,
- * in key order as ingest does, and then computes them in statements of their own: what is ingested meanwhile waits for the
- * lock, is not counted here, and adds itself afterwards.
+ * Recomputes a user's hours from their tickets and removes hours without tickets. It first inserts
+ * and locks the rows, in key order like ingest, and computes them in separate statements:
+ * concurrent ingest waits for the lock, is not counted here, and adds its own sums afterwards.
  */
 export async function rebuildHours(
   db: Db,

@@ -69,7 +69,7 @@ export interface IngestDeps {
   readonly pool: Pool
   readonly now: Now
   readonly charge: Charge
-  /** Queues priced tickets for the metering backend, where there is one. */
+  /** Queues priced tickets for the metering backend, if there is one. */
   readonly emit?: EmitPriced | undefined
   readonly parsePool: Pick<ParsePool, 'parse'>
   readonly resolveSubjects: ResolveSubjects
@@ -80,69 +80,75 @@ export interface IngestDeps {
   readonly clocks?: Clocks | undefined
 }
 
-/** What became of the records of a batch. Those that were consumed before are in no count: they were counted then. */
+/** Outcomes of a batch's records. Records that were consumed before are not counted again. */
 export interface IngestedBatch {
   readonly counts: OutcomeCounts
   readonly quarantined: ReadonlyMap<QuarantineReason, number>
   readonly unpriced: number
-  /** Users that have nothing left now. */
+  /** Users with no balance left. */
   readonly exhausted: readonly UserId[]
-  /** Null when nobody had anything held. */
+  /** Null if the users had no holds. */
   readonly settlement: SettlementSums | null
   readonly anomalies: Anomalies
 }
 
-/** A batch of at most `maxBatch` records of one source, parsed, attributed and planned. To be written once. */
+/**
+ * At most `maxBatch` records of one source, parsed, attributed and planned. Can be written only
+ * once.
+ */
 export interface PreparedBatch extends EncodedBatch {
   readonly records: readonly StreamRecord[]
   readonly at: Date
-  /** The memory of its whole rows. */
+  /** Buffer of the complete rows. */
   readonly out: RowBuffer
   readonly plan: BatchPlan
 }
 
-/** All that is written of a batch if each of its tickets is new and of a known user, as nearly always. */
+/** All writes of a batch if each ticket is new and has a known user, which is nearly always so. */
 interface BatchPlan {
   readonly ids: EventIds
-  /** Indexes of records whose client id names no app. */
+  /** Indexes of records with an unknown client id. */
   readonly unknownClients: readonly number[]
   readonly write: WritePlan
 }
 
-/** How a batch is written while the batch before it is not yet committed. */
+/** Writes a batch while the previous batch is not committed yet. */
 export interface EarlyWrite {
-  /** Called when the ids and the tickets are in the transaction. */
+  /** Called when the transaction has written the ids and tickets. */
   readonly onTicketsWritten: () => void
-  /** Resolves when the batch before is committed. When it rejects, nothing is written. */
+  /** Resolves when the previous batch is committed. If it rejects, nothing is written. */
   readonly turn: Promise<void>
 }
 
-/** The tickets of a batch that are new, and what is written of them. */
+/** The new tickets of a batch, and their writes. */
 interface TicketWrite extends Pick<BatchPlan, 'unknownClients' | 'write'> {
   readonly deduplicated: DeduplicatedTickets
 }
 
-/** Tickets that are in the transaction. */
+/** Tickets written in the transaction. */
 interface BookedTickets extends WrittenTickets {
   readonly deduplicated: DeduplicatedTickets
   readonly unpriced: number
 }
 
-/** Everything that becomes of the records of a batch. */
+/** All outcomes of a batch's records. */
 interface BookedBatch extends BookedTickets {
   readonly consumed: AlreadyConsumed
-  /** Indexes of records whose client id names no app. */
+  /** Indexes of records with an unknown client id. */
   readonly unknownClients: readonly number[]
   readonly refused: readonly RefusedPart[]
 }
 
-/** Rates tickets in a transaction, or before it. */
+/** Rates tickets, in a transaction or before it. */
 type Rate = (tickets: Pick<NewTickets, 'batch' | 'places'>) => Promise<RatedTickets>
 
 const maxIdleBuffers = 3
 const dayMs = 86_400_000
 
-/** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
+/**
+ * Turns records into tickets, charges and counters in one transaction: the whole batch or, if it
+ * throws, nothing.
+ */
 export function createIngest(deps: IngestDeps) {
   const { pool, now, charge, emit, parsePool, resolveSubjects, partitions, rating } = deps
   const { clocks = realTime } = deps
@@ -150,7 +156,10 @@ export function createIngest(deps: IngestDeps) {
   const idle: RowBuffer[] = []
   const stale = new WeakSet<PreparedBatch>()
 
-  /** Does what needs no transaction, so that the next batch is prepared while one is being written. */
+  /**
+   * Does the work that needs no transaction, so that one batch is prepared while another is
+   * written.
+   */
   async function prepare(records: readonly StreamRecord[]): Promise<PreparedBatch> {
     const at = now()
     const encoded = await parsePool.parse(records, at)
@@ -166,17 +175,17 @@ export function createIngest(deps: IngestDeps) {
   }
 
   /**
-   * True when the ids and tickets of a batch can be written before its turn: they depend on nothing but the batch
-   * itself, as far as can be known.
+   * Returns true if a batch's ids and tickets can be written before its turn, because they most
+   * likely depend on no other batch.
    */
   const canWriteEarly = ({ plan }: PreparedBatch): boolean =>
     plan.write.unpriced === 0 && deduplicator.areLikelyNew(plan.ids)
 
   /**
-   * Writes a prepared batch in one transaction. With `early`, its ids and tickets, which are most of it, are written
-   * before its turn, and the rest when the turn comes; that rejects, and nothing is written, when a ticket turns out
-   * not to be new, or a user has entered a period since. Without it everything is written at once, whatever the batch
-   * holds.
+   * Writes a prepared batch in one transaction. With `early`, writes the ids and tickets, which are
+   * the largest part, before the batch's turn and the rest in its turn. An early write rejects, and
+   * writes nothing, if a ticket is not new or a user has entered a period since. With null, writes
+   * any batch at once.
    */
   async function write(prepared: PreparedBatch, early: EarlyWrite | null): Promise<IngestedBatch> {
     const ingested = await writeRated(prepared, early).catch((error: unknown) => {
@@ -191,8 +200,9 @@ export function createIngest(deps: IngestDeps) {
   }
 
   /**
-   * Writes a batch that the database refused as a whole: books its tickets in parts, and puts those in quarantine that are
-   * refused. Still one transaction, so that a batch is written whole or not at all.
+   * Writes a batch that the database rejected as a whole: books its tickets in parts, and
+   * quarantines the rejected ones. Uses one transaction, so that a batch is still written
+   * completely or not at all.
    */
   async function writeInParts(prepared: PreparedBatch): Promise<IngestedBatch> {
     const { batch } = prepared
@@ -250,7 +260,7 @@ export function createIngest(deps: IngestDeps) {
     })
   }
 
-  // Only after success: a connection that breaks may still hold the memory that it was to send.
+  // Call only after success: a broken connection may still hold the memory that it was to send.
   function recycle({ out, release }: PreparedBatch): void {
     out.clear()
     if (idle.length < maxIdleBuffers) idle.push(out)
@@ -271,14 +281,14 @@ export function createIngest(deps: IngestDeps) {
     return { deduplicated, unknownClients, write: plan }
   }
 
-  /** Inserts the ids that are new, and plans again when not all of them are. */
+  /** Inserts the new ids, and plans again if some are not new. */
   async function insertIds(
     db: Db,
     prepared: PreparedBatch,
     consumed: AlreadyConsumed,
   ): Promise<TicketWrite> {
     const { batch } = prepared
-    // A rate that was missing when the batch was prepared may be known by now.
+    // A rate that was missing during preparation may be known now.
     const isCurrent =
       !consumed.includes(true) && prepared.plan.write.unpriced === 0 && !stale.has(prepared)
     const rate: Rate = (tickets) =>
@@ -304,7 +314,9 @@ export function createIngest(deps: IngestDeps) {
     return { deduplicated, unknownClients, write: rest }
   }
 
-  /** Quarantines the records that became no ticket, advances the streams and counts the outcomes. */
+  /**
+   * Quarantines the records that became no ticket, advances the streams and counts the outcomes.
+   */
   async function settle(
     db: Db,
     { records, batch, at }: PreparedBatch,
@@ -342,7 +354,7 @@ export function createIngest(deps: IngestDeps) {
     }
   }
 
-  // Yields between its steps: the transaction of another batch needs this thread for each of its statements.
+  // Yields between its steps: another batch's transaction needs this thread for each statement.
   async function planBatch(
     db: Db,
     { batch, places, rate }: Pick<NewTickets, 'batch' | 'places'> & { readonly rate: Rate },
@@ -399,7 +411,10 @@ const buffersOf = ({ rows: firstParts, out, at }: PreparedBatch): RowBuffers => 
   at,
 })
 
-/** A time in milliseconds of each day on which tickets were signed; consecutive tickets of a day give one. */
+/**
+ * Returns the start, in milliseconds, of each day on which tickets were signed. Merges only
+ * consecutive equal days.
+ */
 function daysOf(tickets: TicketColumns): number[] {
   const days: number[] = []
   for (let place = 0; place < tickets.count; place++) {
@@ -414,7 +429,10 @@ const unconsumed = (tickets: TicketColumns, consumed: AlreadyConsumed): Uint32Ar
     (place) => !consumed[indexOf(tickets, place)],
   )
 
-/** Tickets of known users, grouped by user in the order of the primary key: Postgres inserts them faster so. */
+/**
+ * Returns tickets of known users, grouped by user in primary key order: Postgres inserts them
+ * faster so.
+ */
 function groupByUser(
   { tickets, sessions }: ParsedBatch,
   places: Uint32Array,
@@ -438,7 +456,7 @@ const partTickets = ({ tickets, sessions }: ParsedBatch, places: Uint32Array): P
     return subject ? [{ place, ...subject }] : []
   })
 
-/** Adds up what became of the parts of a batch. */
+/** Combines the results of a batch's parts. */
 function sumParts(parts: readonly BookedTickets[]): BookedTickets {
   const sum = (value: (part: BookedTickets) => number): number =>
     parts.reduce((total, part) => total + value(part), 0)
@@ -459,7 +477,7 @@ function sumParts(parts: readonly BookedTickets[]): BookedTickets {
   }
 }
 
-/** Those of the tickets that are in `selected`, with their prices. */
+/** Returns the tickets that are in `selected`, with their prices. */
 function only(
   { batch, places, prices, sales, keyOrder, ...more }: NewTickets,
   selected: Uint32Array,
@@ -475,7 +493,7 @@ function only(
   }
 }
 
-/** The outcome of each record, by index; undefined for one that was consumed before. */
+/** Returns the outcome of each record, by index; undefined for records consumed before. */
 function outcomesOf(indexes: Readonly<Record<EventOutcome, readonly number[]>>): EventOutcome[] {
   const outcomes: EventOutcome[] = []
   const assign = (outcome: EventOutcome): void => {

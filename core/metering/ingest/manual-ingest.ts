@@ -23,26 +23,27 @@ import { isPoison } from './poison.ts'
 import { type NewTickets, executePlan, planWrite } from './write-plan.ts'
 
 /**
- * Ingests tickets that an operator brings: events driven again out of quarantine, and imported tickets. They are
- * deduplicated, priced, charged and summed by the same rules and statements as those of a stream.
+ * Ingests tickets supplied by an operator: events retried from quarantine, and imported tickets.
+ * They are deduplicated, priced, charged and summed by the same rules and statements as stream
+ * tickets.
  */
 export interface ManualTicket {
   readonly ticket: SignedTicket
   readonly subject: Subject
-  /** SHA-256 of the event's bytes in hexadecimal, of which the first 128 bits count. */
+  /** SHA-256 of the event's bytes in hexadecimal. Only the first 128 bits are used. */
   readonly digest: string
-  /** A price that was fixed before; undefined when the ticket is to be priced now. */
+  /** A price that was fixed before; undefined to price the ticket now. */
   readonly price?: (Prices & { readonly rate: ObservedRate }) | undefined
 }
 
-/** What became of the tickets, by their positions in the request. */
+/** Outcomes of the tickets, as positions in the request. */
 export interface ManualIngestOutcome {
   readonly ingested: readonly number[]
-  /** The same event had come before. */
+  /** The same event was already ingested. */
   readonly duplicates: readonly number[]
   /** Another event has this id. */
   readonly conflicts: readonly number[]
-  /** Users that have nothing left now. */
+  /** Users with no balance left. */
   readonly exhausted: readonly UserId[]
 }
 
@@ -113,7 +114,10 @@ export function createManualIngest({
     return { ingested: [...places], duplicates, conflicts, exhausted }
   }
 
-  /** Under locks on the accounts: nothing here is so urgent that it could be planned before. A fixed price names no terms. */
+  /**
+   * Rates tickets under locks on their accounts: manual ingest is not urgent enough to plan ahead.
+   * A ticket with a fixed price gets no terms.
+   */
   async function rate(
     db: Db,
     { batch, places, at }: Pick<NewTickets, 'batch' | 'places'> & { readonly at: Date },
@@ -127,7 +131,8 @@ export function createManualIngest({
     return { ...rated, sales }
   }
 
-  // A fixed price stays; its rate is recorded here if it is not yet. A ticket's place is its position in the request.
+  // Keeps a fixed price and records its rate if missing. A ticket's place is its position in the
+  // request.
   async function price(
     db: Db,
     {
@@ -161,7 +166,10 @@ export function createManualIngest({
     })
   }
 
-  /** Creates the partitions that the tickets need and returns their users by auth id, provisioned when new. */
+  /**
+   * Creates the partitions that the tickets need. Returns their users by auth id, and provisions
+   * new ones.
+   */
   async function prepare(tickets: readonly SignedTicket[]): Promise<ReadonlyMap<string, Subject>> {
     await partitions.ensure(tickets.map((ticket) => ticket.signedAtMs))
     const users = new Map(
@@ -182,7 +190,8 @@ export function createManualIngest({
   return { ingest, prepare }
 }
 
-// A fixed price is of a ticket that another deployment booked: its network cost was not caused today.
+// Skip fixed prices: another deployment booked those tickets, so their network cost did not arise
+// today.
 const networkCostsOf = (
   places: Uint32Array,
   prices: readonly (TicketPrice | null)[],
@@ -196,7 +205,10 @@ const networkCostsOf = (
 
 export type ManualIngest = ReturnType<typeof createManualIngest>
 
-/** Runs `work` and throws CONFLICT where the database refuses the tickets themselves, not where it is unavailable. */
+/**
+ * Runs `work`. Throws CONFLICT if the database rejects the tickets themselves, but not if it is
+ * unavailable.
+ */
 export async function conflictOnPoison<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()

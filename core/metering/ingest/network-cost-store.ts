@@ -2,15 +2,21 @@ import { plainArray } from '../../lib/copy-sql.ts'
 import { type Db, prepared, sql } from '../../lib/sql.ts'
 import type { AppId } from '../../platform/ids.ts'
 
-/** Writes network_costs: what apps cost their operator by owner and day (docs/billing.md, "Unpaid network cost"). */
+/**
+ * Writes network_costs: the operator's cost of apps by owner and day (docs/billing.md, "Unpaid
+ * network cost").
+ */
 
-/** What tickets of an app cost at network price. */
+/** Cost of an app's tickets at network price. */
 export interface NetworkCost {
   readonly appId: AppId
   readonly cost: bigint
 }
 
-/** Adds what booked tickets cost, to the present day of the apps' present owners. Platform-owned apps are left out. */
+/**
+ * Adds the cost of booked tickets to the current day of the apps' current owners. Omits
+ * platform-owned apps.
+ */
 export async function addNetworkCosts(
   db: Db,
   costs: Iterable<NetworkCost>,
@@ -44,7 +50,7 @@ export async function addNetworkCosts(
 
 const keptDays = 40
 
-/** Deletes days that no bound counts any more. */
+/** Deletes days that are too old for any bound. */
 export async function deleteOldNetworkCosts(db: Db, at: Date): Promise<void> {
   await db.query(sql`
     delete from network_costs

@@ -1,7 +1,10 @@
 import { type Pool, many, sql, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 
-/** Tickets are partitioned by the month of their signing; a partition is created before its first ticket comes. */
+/**
+ * Tickets are partitioned by the month of signing; a partition is created before its first ticket
+ * arrives.
+ */
 
 const dayMs = 86_400_000
 
@@ -34,12 +37,12 @@ export function createPartitions(pool: Pool, now: Now) {
 
 export type Partitions = ReturnType<typeof createPartitions>
 
-/** The month of a time in milliseconds, such as `2026-11`. */
+/** Returns the month of a time in milliseconds, such as `2026-11`. */
 const monthOf = (ms: number): string => new Date(ms).toISOString().slice(0, 7)
 
 const monthName = /^\d{4}-\d{2}$/
 
-/** Months that have a partition. */
+/** Returns the months that have a partition. */
 async function readMonths(pool: Pool): Promise<string[]> {
   const rows = await many<{ name: string }>(
     pool,
@@ -53,8 +56,9 @@ async function readMonths(pool: Pool): Promise<string[]> {
 }
 
 /**
- * Creates the partition of `month` unless it exists: as a table of its own, which is then attached. Attaching takes a
- * lock that readers and writers of the other months do not notice, where `create ... partition of` would block them all.
+ * Creates the partition of `month` unless it exists: as a separate table, which is then attached.
+ * The lock for attaching does not affect other months; `create ... partition of` would block all
+ * readers and writers.
  */
 async function createMonth(pool: Pool, month: string): Promise<void> {
   if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
@@ -65,7 +69,8 @@ async function createMonth(pool: Pool, month: string): Promise<void> {
     await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.ticket_months'))`)
     const existing = await many(db, sql`select 1 from pg_class where oid = to_regclass(${name})`)
     if (existing.length > 0) return
-    // DDL takes no parameters; the name and both instants come from a month in the form that was checked above.
+    // DDL takes no parameters; the name and both instants derive from a month with a checked
+    // format.
     await db.query(`create table ${name} (like tickets including defaults including constraints)`)
     await db.query(
       `alter table tickets attach partition ${name} for values from ('${start}') to ('${end}')`,

@@ -4,12 +4,14 @@ import type { AppId, UserId } from '../../platform/ids.ts'
 import { isPoison } from './poison.ts'
 
 /**
- * Books tickets that the database refuses as a whole: halves them, between apps before users before tickets, until the
- * refused ones are alone. All parts are in the caller's transaction, so that the batch stays all or nothing.
+ * Books tickets that the database rejects as a whole: halves them, between apps before users before
+ * tickets, until the rejected ones are isolated. All parts share the caller's transaction, so that
+ * the batch stays all or nothing.
  *
- * Each app has `refusalsPerApp` refused parts for the search of its tickets at fault. After that, a refused part is not
- * halved any more: 1,200 tickets at fault would otherwise cost 2,400 rollbacks while other apps' tickets wait for the
- * commit. The `ingest.test.ts` case of 1,200 tickets measures it.
+ * Each app may have `refusalsPerApp` rejected parts in the search for its faulty tickets. After
+ * that, a rejected part is no longer halved: 1,200 faulty tickets would otherwise cost 2,400
+ * rollbacks while other apps' tickets wait for the commit. The `ingest.test.ts` case of 1,200
+ * tickets measures it.
  */
 export interface PartTicket {
   readonly place: number
@@ -17,7 +19,7 @@ export interface PartTicket {
   readonly userId: UserId
 }
 
-/** Tickets of one app that the database refused together, usually one. */
+/** Tickets of one app that the database rejected together, usually one. */
 export interface RefusedPart {
   readonly places: readonly number[]
   readonly error: unknown
@@ -28,10 +30,12 @@ export interface BookedParts<T> {
   readonly refused: readonly RefusedPart[]
 }
 
-/** Enough to find two tickets at fault among a thousand. */
+/** Enough to find two faulty tickets in a thousand. */
 const refusalsPerApp = 24
 
-/** Books `tickets`, grouped by app and user, by `book`. Throws an error that is not about the tickets. */
+/**
+ * Books `tickets`, grouped by app and user, with `book`. Rethrows errors not caused by the tickets.
+ */
 export async function bookInParts<T>(
   db: Db,
   tickets: readonly PartTicket[],
@@ -71,7 +75,10 @@ export async function bookInParts<T>(
   return { booked, refused }
 }
 
-/** The position to divide at: the nearest to the middle between two apps, else between two users, else the middle. */
+/**
+ * Returns the position to split at: the boundary between apps that is nearest to the middle, else
+ * between users, else the middle.
+ */
 function middleOf(part: readonly PartTicket[]): number {
   const key = part[0]?.appId === part.at(-1)?.appId ? 'userId' : 'appId'
   const half = part.length >> 1

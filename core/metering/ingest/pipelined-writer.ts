@@ -3,19 +3,23 @@ import { messageOf } from '../../lib/process.ts'
 import type { Ingest, IngestedBatch, PreparedBatch } from './ingest.ts'
 
 /**
- * Writes the batches of a stream in their order, each in a transaction of its own.
+ * Writes the batches of a stream in order, each in its own transaction.
  *
- * Gains: while one batch is completed and committed, the ids and tickets of the next are already being written on
- * another connection; the `ingest by COPY` row of `npm run bench` shows it. Plain version: `write(prepared, null)` for
- * one batch after the other, which is also the fallback. test/core/metering/ingest/pipelined-writer.unit.test.ts holds the
- * order, and test/core/metering/ingest/ingest.test.ts what is in the database afterwards.
+ * Gains: while one batch is completed and committed, another connection already writes the ids and
+ * tickets of the next; the `ingest by COPY` row of `npm run bench` shows it. Plain version:
+ * `write(prepared, null)` for one batch after the other, which is also the fallback.
+ * test/core/metering/ingest/pipelined-writer.unit.test.ts checks the order, and
+ * test/core/metering/ingest/ingest.test.ts the resulting database.
  */
 
-/** A transaction that is running and completed only when its turn comes. */
+/** A running transaction that waits for the batch's turn. */
 interface StartedWrite {
   readonly prepared: PreparedBatch
   readonly ticketsWritten: Promise<void>
-  /** Completes it. Rejects, nothing written, also when the batch must be written at once after all. */
+  /**
+   * Completes the transaction. Rejects, with nothing written, also if the batch cannot be written
+   * early after all.
+   */
   readonly finish: () => Promise<IngestedBatch>
   readonly abandon: () => Promise<void>
 }
@@ -24,10 +28,13 @@ type WriteSteps = Pick<Ingest, 'canWriteEarly' | 'write'>
 
 export function createPipelinedWriter(ingest: WriteSteps, log: Log) {
   let current: StartedWrite | null = null
-  /** Started before its turn. */
+  /** The write that was started before its turn. */
   let ahead: StartedWrite | null = null
 
-  /** Writes a batch, and starts `next` as soon as it is prepared and all ids of this batch are inserted. */
+  /**
+   * Writes a batch, and starts `next` as soon as it is prepared and this batch's ids and tickets
+   * are inserted.
+   */
   async function write(
     prepared: PreparedBatch,
     next: Promise<PreparedBatch> | undefined,
@@ -44,7 +51,8 @@ export function createPipelinedWriter(ingest: WriteSteps, log: Log) {
         { reason: messageOf(error) },
         'a batch that was started before its turn is written at once',
       )
-      // The batch after it may hold locks that this one waits for. When it cannot be written at all, the next line throws.
+      // The next batch may hold locks that this one needs. If this batch cannot be written at all,
+      // the last line throws.
       await stop()
       return ingest.write(prepared, null)
     }
@@ -72,7 +80,7 @@ export function createPipelinedWriter(ingest: WriteSteps, log: Log) {
 
 export type PipelinedWriter = ReturnType<typeof createPipelinedWriter>
 
-/** Null for a batch that must be written at once. */
+/** Starts an early write; null for a batch that must be written at once. */
 function start(ingest: WriteSteps, prepared: PreparedBatch): StartedWrite | null {
   if (!ingest.canWriteEarly(prepared)) return null
   const turn = Promise.withResolvers<void>()
@@ -82,7 +90,7 @@ function start(ingest: WriteSteps, prepared: PreparedBatch): StartedWrite | null
     turn: turn.promise,
   })
   ingested.catch(tickets.reject)
-  // These may reject before anything waits for them.
+  // These may reject before anything awaits them.
   for (const promise of [turn.promise, tickets.promise]) promise.catch(() => {})
   return {
     prepared,

@@ -2,8 +2,9 @@ import { DomainError, reasons } from '../../../proto/errors.ts'
 import { isUnavailable } from '../../lib/sql.ts'
 
 /**
- * Returns true when the events themselves are refused: data (22), constraints (21, 23), limits (54), a raised exception
- * (P0), or a fault of our own code on them. A missing table, a full disk or a lost right is no fault of an event.
+ * Returns true if the events themselves are rejected: data (22), constraints (21, 23), limits (54),
+ * a raised exception (P0), or a fault in our own code while processing them. A missing table, a
+ * full disk or a lost privilege is not an event's fault.
  */
 export function isPoison(error: unknown): boolean {
   if (isUnavailable(error) || (error instanceof DomainError && reasons[error.reason].http >= 500))

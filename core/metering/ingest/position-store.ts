@@ -1,27 +1,33 @@
 import { getOrInsert } from '../../lib/maps.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
 
-/** How far each stream was consumed and what became of its records: the table `stream_offsets`. */
+/** Stores stream positions and counts of record outcomes: the table `stream_offsets`. */
 
-/** Every record of a stream ends as one of these. */
+/** Every record of a stream has one of these outcomes. */
 export const eventOutcomes = ['ticket', 'duplicate', 'ignored', 'quarantined'] as const
 export type EventOutcome = (typeof eventOutcomes)[number]
 export type OutcomeCounts = Readonly<Record<EventOutcome, number>>
 
-/** One message as a stream delivered it. `offset` is null for a stream without offsets (direct mode). */
+/**
+ * One message as delivered by a stream. `offset` is null for a stream without offsets (direct
+ * mode).
+ */
 export interface StreamRecord {
   readonly source: string
   readonly partition: number
   readonly offset: bigint | null
   readonly bytes: Buffer
-  /** When the stream received it, in milliseconds: lag is measured from then. */
+  /** When the stream received it, in milliseconds. Lag is measured from this time. */
   readonly producedAtMs: number
 }
 
-/** By index: whether a record was consumed by an earlier transaction. */
+/** By index: whether an earlier transaction consumed the record. */
 export type AlreadyConsumed = readonly boolean[]
 
-/** Locks the positions of the batch's partitions until the transaction ends, and tells which records are before them. */
+/**
+ * Locks the positions of the batch's partitions until the transaction ends. Returns which records
+ * are before them.
+ */
 export async function lockStreams(
   db: Db,
   records: readonly StreamRecord[],
@@ -45,7 +51,7 @@ export async function lockStreams(
 
 interface Settlement {
   readonly records: readonly StreamRecord[]
-  /** By index; undefined for a record that was consumed before. */
+  /** By index; undefined for records consumed before. */
   readonly outcomes: readonly (EventOutcome | undefined)[]
 }
 
@@ -106,7 +112,10 @@ export interface StreamPosition {
   readonly nextOffset: bigint
 }
 
-/** Locks the positions of a source's partitions, in order. A partition without one starts at its offset in `firsts`. */
+/**
+ * Locks the positions of a source's partitions, in order. A new partition starts at its offset in
+ * `firsts`.
+ */
 async function lockPositions(
   db: Db,
   source: string,
@@ -144,11 +153,13 @@ async function lockKnown(
 interface Advance {
   readonly partition: number
   readonly counts: OutcomeCounts
-  /** The offset to continue at; null for a stream without offsets, of which only the counters change. */
+  /**
+   * The offset to continue at; null for a stream without offsets, where only the counters change.
+   */
   readonly nextOffset: bigint | null
 }
 
-/** Adds to the counters of a source and moves its positions. Offsets that brought no record are counted as missing. */
+/** Adds to a source's counters and moves its positions. Counts skipped offsets as missing. */
 async function advance(db: Db, source: string, advances: readonly Advance[]): Promise<void> {
   const column = <T>(value: (advance: Advance) => T): T[] => advances.map(value)
   await db.query(sql`
@@ -178,7 +189,7 @@ async function advance(db: Db, source: string, advances: readonly Advance[]): Pr
     where s.source = ${source} and s.partition = reached.partition and s.next_offset <> reached.next_offset`)
 }
 
-/** The offset at which each partition of a source continues. */
+/** Returns the offset at which each partition of a source continues. */
 export async function readPositions(db: Db, source: string): Promise<Map<number, bigint>> {
   const rows = await many<{ partition: number; next_offset: bigint }>(
     db,
@@ -190,7 +201,10 @@ export async function readPositions(db: Db, source: string): Promise<Map<number,
   return new Map(rows.map((row) => [row.partition, row.next_offset]))
 }
 
-/** Moves a position back to the end of a log that the broker has truncated, so that what comes next is new. */
+/**
+ * Moves a position back to the end of a log that the broker truncated, so that later records count
+ * as new.
+ */
 export async function rewind(
   db: Db,
   { source, partition, nextOffset }: StreamPosition,
@@ -208,7 +222,7 @@ export interface StreamRow extends StreamPosition {
   readonly quarantined: bigint
 }
 
-/** All streams with their counters. */
+/** Returns all streams with their counters. */
 export async function streams(db: Db): Promise<StreamRow[]> {
   const rows = await many<{
     source: string

@@ -17,24 +17,25 @@ import {
 import { noAnomalies } from './write-plan.ts'
 
 /**
- * Ingests batches whatever happens: waits while the database is unavailable, repeats a batch that lost a race, and writes
- * a batch that the database refuses in parts. Where not even that is possible, it halves the batch until the one event at
- * fault is alone. Events at fault go to quarantine and never block the stream.
+ * Ingests batches despite failures: waits while the database is unavailable, repeats a batch that
+ * lost a race, and writes a batch that the database rejects in parts. If even that fails, it halves
+ * the batch until the faulty event is isolated. Faulty events are quarantined and never block the
+ * stream.
  */
 export interface RetryDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
   readonly ingest: Pick<Ingest, 'prepare' | 'write' | 'writeInParts'>
-  /** Called for each part of a batch that was committed. */
+  /** Called for each committed part of a batch. */
   readonly onIngested: (part: IngestedBatch, seconds: number) => void
-  /** Called with the users who have nothing left, after the commit of what they were charged. */
+  /** Called with users who have no balance left, after the commit of their charges. */
   readonly onExhausted: (users: readonly UserId[]) => Promise<void>
 }
 
 export interface IngestRequest {
   readonly records: readonly StreamRecord[]
-  /** The first try, for records that were prepared ahead. */
+  /** Writes the records on the first attempt, if they were prepared ahead. */
   readonly firstTry?: () => Promise<IngestedBatch>
 }
 
@@ -49,8 +50,8 @@ export function createRetryingIngest(deps: RetryDeps) {
   const { pool, now, log, ingest, onIngested, onExhausted } = deps
 
   /**
-   * Ingests records; when this returns, each of them has one of the four outcomes or was consumed before. Throws when
-   * aborted, and after so many attempts.
+   * Ingests records; when this returns, each has one of the four outcomes or was consumed before.
+   * Throws if aborted or after `attempts` attempts.
    */
   async function ingestAll(
     { records, firstTry }: IngestRequest,
@@ -59,7 +60,7 @@ export function createRetryingIngest(deps: RetryDeps) {
     let first = firstTry
     const write = async (): Promise<IngestedBatch> => {
       const prepared = first
-      // A second try prepares again: what was looked up may be what has changed.
+      // Prepare again on a second attempt, because the looked-up data may have changed.
       first = undefined
       return prepared ? prepared() : ingest.write(await ingest.prepare(records), null)
     }
@@ -84,7 +85,7 @@ export function createRetryingIngest(deps: RetryDeps) {
       return [await retry(write, options)]
     } catch (error) {
       if (options.signal.aborted || !isPoison(error)) throw error
-      // The fault is outside of the tickets' own writes.
+      // The fault is outside the tickets' own writes.
       const middle = records.length >> 1
       const before = await ingestAll({ records: records.slice(0, middle) }, options)
       return before.concat(await ingestAll({ records: records.slice(middle) }, options))
@@ -124,7 +125,7 @@ export function createRetryingIngest(deps: RetryDeps) {
     }
   }
 
-  // The charge is committed. That a cache learns of it late is no reason to ingest the batch again.
+  // The charge is committed. A late cache invalidation is no reason to ingest the batch again.
   async function publish(exhausted: readonly UserId[]): Promise<void> {
     if (exhausted.length === 0) return
     await onExhausted(exhausted).catch((error: unknown) =>
@@ -137,7 +138,7 @@ export function createRetryingIngest(deps: RetryDeps) {
 
 export type RetryingIngest = ReturnType<typeof createRetryingIngest>
 
-/** Puts one record, which the database refuses in any batch, into quarantine. */
+/** Quarantines one record that the database rejects in any batch. */
 async function quarantineRecord(
   db: Db,
   { record, detail, at }: { record: StreamRecord; detail: string; at: Date },

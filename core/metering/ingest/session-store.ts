@@ -7,28 +7,28 @@ import type { Subject } from '../batch/subjects.ts'
 import type { Prices } from '../rating/tariff.ts'
 import type { Sums } from './hour-store.ts'
 
-/** Writes `ticket_sessions`, always in the order of its key, so that writers never deadlock. */
+/** Writes `ticket_sessions`, always in key order, so that writers never deadlock. */
 
-/** What is added to a row of `ticket_sessions`. */
+/** An addition to a row of `ticket_sessions`. */
 export interface SessionSums extends Sums {
   readonly subject: Subject
   readonly session: Session
   firstMicros: number
   lastMicros: number
   late: number
-  /** In the order of arrival. */
+  /** In order of arrival. */
   readonly sequences: bigint[]
 }
 
-/** Sequence numbers of a session that had come before. */
+/** Sequence numbers that a session already had. */
 export interface RepeatedSequences {
-  /** Of the session in the statement. */
+  /** Position of the session in the statement. */
   readonly position: number
-  /** A multirange in the notation of Postgres. */
+  /** A multirange in Postgres notation. */
   readonly ranges: string
 }
 
-/** A session with more ranges of sequence numbers than `maxRanges`. */
+/** A session with more than `maxRanges` ranges of sequence numbers. */
 export interface OversizedSession {
   readonly app_id: string
   readonly user_id: string
@@ -43,13 +43,16 @@ interface SessionRow {
   readonly session_id: string | null
 }
 
-/** Ranges of sequence numbers that a session may have, and how many of the newest stay when it has more. */
+/**
+ * Maximum ranges of sequence numbers per session, and how many of the newest remain when it has
+ * more.
+ */
 export const maxRanges = 1_000
 const remainingRanges = 500
-// A multirange in memory: 24 bytes, then for each range its two ends of eight bytes, a flag and an offset.
+// A multirange in memory: 24 bytes, then two ends of eight bytes, a flag and an offset per range.
 const maxRangeBytes = 24 + maxRanges * 21
 
-/** The statement that adds sums to their sessions. They must be in the order of the primary key. */
+/** Returns the statement that adds sums to their sessions. They must be in primary key order. */
 export function sessionsStatement(sums: readonly SessionSums[]): Statement {
   const column = <T>(value: (row: SessionSums) => T): T[] => sums.map(value)
   return sql`
@@ -139,11 +142,11 @@ export function sessionsStatement(sums: readonly SessionSums[]): Statement {
 }
 
 /**
- * Runs a `sessionsStatement`. Returns which of the sequence numbers had come before: those are tickets of a replayed
- * state, or of another session with the same 32-bit id.
+ * Runs a `sessionsStatement`. Returns the sequence numbers that were already seen: those are
+ * tickets of a replayed state, or of another session with the same 32-bit id.
  *
- * Numbers that another transaction adds at the same moment are not among them; `replayed_count`, which is computed on
- * the locked row, counts them.
+ * Does not return numbers that another transaction adds at the same moment; `replayed_count`, which
+ * is computed on the locked row, counts them.
  */
 export async function addSessions(
   db: Db,
@@ -163,9 +166,10 @@ export async function addSessions(
 }
 
 /**
- * Gives up the oldest holes of sessions that have too many of them: they count as lost, and only their number is
- * stored. A later ticket of that part of a session still lowers the number, but whether it had come before is no longer
- * known. Returns how many of the holes were not counted as lost before. The caller's transaction has locked the rows.
+ * Gives up the oldest holes of oversized sessions: they count as lost, and only their number is
+ * stored. A later ticket in that part of a session still lowers the number, but it is no longer
+ * known whether it repeats an earlier one. Returns how many of the holes were not counted as lost
+ * before. The caller's transaction has locked the rows.
  */
 export async function closeHoles(db: Db, sessions: readonly OversizedSession[]): Promise<bigint> {
   const { closed } = await one<{ closed: bigint }>(
@@ -197,14 +201,14 @@ export async function closeHoles(db: Db, sessions: readonly OversizedSession[]):
   return closed
 }
 
-/** What a ticket that gets its price late adds to its session. */
+/** A late-priced ticket's addition to its session. */
 export interface SessionCost extends Prices {
   readonly appId: AppId
   readonly userId: UserId
   readonly sessionId: string
 }
 
-/** Moves the cost of tickets that were stored without a price into their sessions. */
+/** Adds the cost of tickets that were stored without a price to their sessions. */
 export async function priceSessions(db: Db, rows: readonly SessionCost[]): Promise<void> {
   const column = <T>(value: (row: SessionCost) => T): T[] => rows.map(value)
   await db.query(sql`
@@ -235,7 +239,7 @@ export async function priceSessions(db: Db, rows: readonly SessionCost[]): Promi
     where s.app_id = l.app_id and s.user_id = l.user_id and s.session_id = l.session_id`)
 }
 
-/** The key of a session, from which a round continues. */
+/** The key of a session, after which a round continues. */
 export interface SessionKey {
   readonly appId: string
   readonly userId: string
@@ -245,15 +249,15 @@ export interface SessionKey {
 export interface LossSearch {
   readonly after: SessionKey
   readonly at: Date
-  /** A ticket that was missing at an examination before this instant, and still is, is lost. */
+  /** A ticket is lost if it was missing in an examination before this instant and still is. */
   readonly before: Date
   readonly limit: number
 }
 
 /**
- * Examines the next sessions whose holes are due, in the order of their key, and records what is lost of each. It skips
- * rows that another transaction has locked: the next round takes those. Returns how many more tickets are lost, and the
- * key to continue from (null at the end).
+ * Examines the next sessions with due holes, in key order, and records their losses. Skips locked
+ * rows: the next round examines those. Returns the number of newly lost tickets, and the key to
+ * continue after (null at the end).
  */
 export async function findLosses(
   db: Db,
@@ -305,8 +309,8 @@ export async function findLosses(
 }
 
 /**
- * Recomputes sessions of a user from their tickets and removes those without tickets; a missing one takes its
- * description from its first ticket. Locks before it computes, as `rebuildHours` does.
+ * Recomputes a user's sessions from their tickets and removes sessions without tickets; a missing
+ * one takes its description from its first ticket. Locks before it computes, like `rebuildHours`.
  */
 export async function rebuildSessions(
   db: Db,
@@ -367,11 +371,14 @@ export async function rebuildSessions(
         where t.app_id = s.app_id and t.user_id = s.user_id and t.session_id = s.session_id)`)
 }
 
-/** Most sessions have one ticket in a batch of many users. */
+/**
+ * Counts distinct numbers. Skips the set in the usual case: a batch with many users has one ticket
+ * for most sessions.
+ */
 export const countDistinct = (numbers: readonly bigint[]): number =>
   numbers.length < 2 ? numbers.length : new Set(numbers).size
 
-/** A set of numbers as Postgres writes a multirange: `{[0,3),[5,6)}`. The numbers may repeat, in any order. */
+/** Formats numbers as a Postgres multirange: `{[0,3),[5,6)}`. They may repeat, in any order. */
 export function multirange(numbers: readonly bigint[]): string {
   const sorted = numbers.toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0))
   const ranges: string[] = []
@@ -386,6 +393,9 @@ export function multirange(numbers: readonly bigint[]): string {
   return `{${ranges.join(',')}}`
 }
 
-/** The ranges of a multirange as Postgres prints it, each from its first number to the one after its last. */
+/**
+ * Parses a multirange printed by Postgres. Each range is its first number and the one after its
+ * last.
+ */
 export const rangesOf = (text: string): [bigint, bigint][] =>
   [...text.matchAll(/\[(\d+),(\d+)\)/g)].map(([, from = '', to = '']) => [BigInt(from), BigInt(to)])

@@ -5,21 +5,27 @@ import { ticketColumns } from '../batch/ticket-row.ts'
 import type { Prices, Sale } from '../rating/tariff.ts'
 
 /**
- * Writes `envelopes` and `tickets`. Every statement writes many rows and touches them in the order of their key, so
- * that transactions never deadlock.
+ * Writes `envelopes` and `tickets`. Every statement writes many rows in key order, so that
+ * transactions never deadlock.
  */
 
-/** Inserts ids that are new. Rejects with a unique violation, which ends the transaction, when one is not. */
+/**
+ * Inserts new ids. If one is not new, rejects with a unique violation, which aborts the
+ * transaction.
+ */
 export const copyEventIds = (db: Db, rows: Buffer): Promise<void> =>
   copyRows(db, 'envelopes (key, digest)', rows)
 
-/** Keys and digests of events, each 16 characters of a byte. */
+/** Keys and digests of events, as 16 characters of one byte each. */
 export interface EventKeys {
   readonly keys: readonly string[]
   readonly digests: readonly string[]
 }
 
-/** Inserts ids and returns the keys that were there before. Waits for a rival that is inserting the same key. */
+/**
+ * Inserts ids and returns the keys that already existed. Waits for a transaction that is inserting
+ * the same key.
+ */
 export async function insertEventIds(db: Db, { keys, digests }: EventKeys): Promise<Set<string>> {
   const { rows } = await db.query<{ key: Buffer }>(sql`
     with batch as materialized (
@@ -38,7 +44,7 @@ export async function insertEventIds(db: Db, { keys, digests }: EventKeys): Prom
   return new Set(rows.map((row) => row.key.toString('latin1')))
 }
 
-/** The digests of ids that are there, by key. */
+/** Returns the digests of existing ids, by key. */
 export async function findDigests(db: Db, keys: readonly string[]): Promise<Map<string, string>> {
   if (keys.length === 0) return new Map()
   const { rows } = await db.query<{ key: Buffer; digest: Buffer }>(sql`
@@ -48,11 +54,11 @@ export async function findDigests(db: Db, keys: readonly string[]): Promise<Map<
   return new Map(rows.map((row) => [row.key.toString('latin1'), row.digest.toString('latin1')]))
 }
 
-/** Inserts whole rows, as `writeTicket` and `restWriter` encode them. */
+/** Inserts complete rows, as encoded by `writeTicket` and `restWriter`. */
 export const copyTickets = (db: Db, rows: Buffer): Promise<void> =>
   copyRows(db, `tickets (${ticketColumns.join(', ')})`, rows)
 
-/** A ticket that gets its price after it was stored. */
+/** A ticket priced after it was stored. */
 export interface LatePriced extends Prices {
   readonly appId: AppId
   readonly userId: UserId
@@ -85,7 +91,7 @@ export async function priceTickets(
   if (rowCount !== tickets.length) throw new Error('a locked ticket is gone')
 }
 
-/** What restored tickets of a user add to one charge. */
+/** Sums of a user's restored tickets for one charge. */
 export interface RestoredSum {
   readonly userId: string
   readonly chargeId: string | null
@@ -98,9 +104,9 @@ export interface RestoredSum {
 }
 
 /**
- * Puts archived tickets of a month (`YYYY-MM-DD`, its first day) back, with the charges and rates that they had. `lines`
- * are lines of a ticket file. A ticket that is there already stays as it is and is not counted. Returns sums by user and
- * charge.
+ * Restores a month's archived tickets (`YYYY-MM-DD`, its first day) with their charges and rates.
+ * `lines` are lines of a ticket file. An existing ticket stays unchanged and is not counted.
+ * Returns sums by user and charge.
  */
 export async function restoreTickets(
   db: Db,
@@ -173,8 +179,8 @@ export async function restoreTickets(
 const monthName = /^\d{4}-\d{2}$/
 
 /**
- * Removes the tickets of a month (`YYYY-MM`). The partition stays, empty: a truncate locks that month and no other, and a
- * late ticket still finds its partition.
+ * Removes a month's tickets (`YYYY-MM`). Keeps the empty partition: a truncate locks only that
+ * month, and a late ticket still finds its partition.
  */
 export async function truncateMonth(db: Db, month: string): Promise<void> {
   if (!monthName.test(month)) throw new Error(`not a month: ${month}`)

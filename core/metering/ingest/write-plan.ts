@@ -61,13 +61,13 @@ import {
 import { copyTickets } from './store.ts'
 
 /**
- * Plans and executes the write of new tickets: their rows, their sums by session and by hour, their charges. The plan
- * is made without the database, so that the transaction only sends what is ready.
+ * Plans and executes the write of new tickets: rows, sums by session and hour, charges. The plan is
+ * made without the database, so that the transaction only sends prepared data.
  *
- * Sums gain from runs: a ticket is added once, to the sums of consecutive tickets of the same session, feature and hour,
- * as a double where that is exact; a run is then added to its session and to its hour. The `ingest by COPY` row of
- * `npm run bench` shows it. Plain version: an addition of bigints for each ticket and sum, which
- * test/core/metering/ingest/sums.unit.test.ts holds the sums against.
+ * Gains: a run of consecutive tickets with the same session, feature and hour is summed first, with
+ * doubles where these are exact, and then added once to its session and once to its hour. The
+ * `ingest by COPY` row of `npm run bench` shows it. Plain version: a bigint addition per ticket and
+ * sum, with which test/core/metering/ingest/sums.unit.test.ts compares the sums.
  */
 
 /** New tickets of known users. */
@@ -75,19 +75,19 @@ export interface NewTickets extends RatedTickets {
   readonly batch: ParsedBatch
   /** The tickets, as positions in the batch. */
   readonly places: Uint32Array
-  /** In the same order; null for a ticket whose rate is not known yet. */
+  /** In the same order; null for a ticket with an unknown rate. */
   readonly prices: readonly (TicketPrice | null)[]
-  /** The same tickets in the order of their keys in `envelopes`. */
+  /** The same tickets in order of their keys in `envelopes`. */
   readonly keyOrder: Uint32Array
-  /** What those without a price hold is counted at this rate. */
+  /** The rate at which tickets without a price hold money. */
   readonly holdingRate: EthRate
-  /** When the rates were read; null for prices that were fixed elsewhere. */
+  /** When the rates were read; null for prices fixed elsewhere. */
   readonly ratesKnownAt: Date | null
-  /** What counts as unpaid network cost; absent: the cost of all priced tickets. */
+  /** Costs that count as unpaid network cost. Default is the cost of all priced tickets. */
   readonly networkCosts?: readonly NetworkCost[]
 }
 
-/** New tickets with everything that is written of them. */
+/** New tickets with all their writes. */
 export interface WritePlan extends NewTickets {
   readonly chargeId: string
   readonly at: Date
@@ -95,7 +95,7 @@ export interface WritePlan extends NewTickets {
   /** The statements that add the sums. */
   readonly addingSessions: Statement
   readonly addingHours: Statement
-  /** The whole rows for COPY, as if no sequence number had come before. */
+  /** Complete rows for COPY, assuming that no sequence number repeats. */
   readonly rows: Buffer
   readonly unpriced: number
   readonly hashes: ReadonlyMap<UserId, string>
@@ -104,14 +104,17 @@ export interface WritePlan extends NewTickets {
 export interface RowBuffers {
   /** The first parts of the tickets' rows. */
   readonly firstParts: Buffer
-  /** Takes the whole rows. */
+  /** Receives the complete rows. */
   readonly out: RowBuffer
   readonly at: Date
 }
 
 const yieldEvery = 100
 
-/** Plans the write of new tickets. Yields in between, because the transaction of another batch may be running. */
+/**
+ * Plans the write of new tickets. Yields in between, because another batch's transaction may be
+ * running.
+ */
 export async function planWrite(tickets: NewTickets, buffers: RowBuffers): Promise<WritePlan> {
   const { batch, places, prices, sales } = tickets
   const { out, at } = buffers
@@ -140,31 +143,37 @@ export async function planWrite(tickets: NewTickets, buffers: RowBuffers): Promi
   return { ...tickets, ...added, chargeId, at, rows, unpriced, hashes }
 }
 
-/** What is unusual in the sessions of a batch, as numbers of tickets. */
+/** Anomalies in a batch's sessions, as numbers of tickets. */
 export interface Anomalies {
-  /** Their sequence number had come before: the signer's state was replayed, or two sessions share an id. */
+  /**
+   * Tickets with a repeated sequence number: the signer's state was replayed, or two sessions share
+   * an id.
+   */
   readonly forked: number
-  /** They came long after they were signed. */
+  /** Tickets that arrived long after signing. */
   readonly late: number
-  /** Counted as lost, because their sessions have too many holes. */
+  /** Tickets counted as lost, because their sessions have too many holes. */
   readonly lost: bigint
 }
 
 export const noAnomalies: Anomalies = { forked: 0, late: 0, lost: 0n }
 
 export interface WrittenTickets {
-  /** Users that have nothing left now. */
+  /** Users with no balance left. */
   readonly exhausted: readonly UserId[]
-  /** Null when nobody had anything held. */
+  /** Null if the users had no holds. */
   readonly settlement: SettlementSums | null
   readonly anomalies: Anomalies
 }
 
 interface ExecuteOptions extends RowBuffers {
   readonly charge: Charge
-  /** Queues priced tickets for the metering backend, where there is one. */
+  /** Queues priced tickets for the metering backend, if there is one. */
   readonly emit?: EmitPriced | undefined
-  /** The plan's rows are in the transaction already; rejects when a sequence number had come before after all. */
+  /**
+   * Whether the transaction already wrote the plan's rows. If so, a repeated sequence number
+   * rejects.
+   */
   readonly ticketsWritten: boolean
 }
 
@@ -201,7 +210,7 @@ const sumOf = (sessions: readonly SessionSums[], of: (session: SessionSums) => n
 
 type WrittenTicket = Omit<TicketRest, 'subject' | 'aheadMs'> & { readonly place: number }
 
-/** Writes whole rows, one by one. */
+/** Returns a function that writes one complete row. */
 function rowWriter(
   { batch, ...charge }: Pick<WritePlan, 'batch' | 'chargeId' | 'at'>,
   { firstParts, out }: RowBuffers,
@@ -218,7 +227,7 @@ function rowWriter(
   }
 }
 
-/** The plan's rows, encoded again where some tickets are replayed. */
+/** Returns the plan's rows, encoded again if some tickets are replayed. */
 function rowsWith(
   replayed: ReadonlySet<number>,
   { places, prices, sales, rows, ...charge }: WritePlan,
@@ -248,7 +257,10 @@ function keysOf({ batch, places, prices }: NewTickets, rows: Buffer): TicketKey[
   }))
 }
 
-/** One charge for each user, from the sums of its sessions; the tickets are listed only when the ledger asks for them. */
+/**
+ * Builds one charge per user from its sessions' sums. Lists the tickets only on the ledger's
+ * request.
+ */
 function chargesOf(tickets: WritePlan, rows: Buffer): UserCharge[] {
   let each: Map<UserId, TicketCharge[]> | null = null
   const ofUser = (user: UserId): readonly TicketCharge[] =>
@@ -298,7 +310,10 @@ function ticketCharges({ batch, places, prices }: NewTickets, rows: Buffer): Tic
   })
 }
 
-/** Lists the tickets of some users in columns. Called only when somebody has money held: most batches settle nothing. */
+/**
+ * Lists tickets of some users in columns. Called only for users with holds: most batches settle
+ * nothing.
+ */
 const listSettling =
   ({
     batch: { tickets, sessions },
@@ -339,7 +354,10 @@ function mapPriced<T>(
   return values
 }
 
-/** Tickets whose sequence number had come before in their session, in the database or in the batch itself. */
+/**
+ * Returns the tickets with a sequence number that their session already had, in the database or
+ * earlier in the batch.
+ */
 function replayedTickets(
   { batch, places, sessions }: WritePlan,
   repeated: readonly RepeatedSequences[],
@@ -355,7 +373,7 @@ function replayedTickets(
   }
   const replayed = new Set<number>()
   if (suspects.size === 0) return replayed
-  // In the order of arrival: of two tickets with the same number the later one is the replay.
+  // In order of arrival: of two tickets with the same number, the later one is the replay.
   for (const place of places.toSorted()) {
     const suspect = suspects.get(batch.sessions[sessionOf(batch.tickets, place)])
     if (!suspect) continue
@@ -370,7 +388,8 @@ function replayedTickets(
 
 const hourMs = 3_600_000
 const hourMicros = hourMs * 1000
-// As long as the ledger keeps what an expired credit could pay for (core/allowances/ledger.ts).
+// Equals the time for which the ledger keeps an expired credit open to late tickets
+// (core/allowances/account.ts).
 const lateMs = 15 * 60_000
 
 const zero = (): Sums => ({
@@ -497,7 +516,7 @@ export function createSums({ tickets, sessions: known, features }: ParsedBatch, 
     run = null
   }
 
-  /** Both in the order of the primary keys of their tables, `ticket_sessions` and `usage_hourly`. */
+  /** Both results are in primary key order, of `ticket_sessions` and `usage_hourly`. */
   function read(): { sessions: SessionSums[]; hours: HourSums[] } {
     endRun()
     return { sessions: [...sessions.values()].sort(bySession), hours: hours.sort(byHour) }

@@ -14,15 +14,15 @@ import { type Failure, createHttp, failureOf } from './http.ts'
 
 const conflict = 409
 
-/** A meter or feature of that name exists and differs; only an operator can decide what becomes of it. */
+/** An existing meter or feature has this name but differs. Only an operator can resolve this. */
 export interface Different {
   readonly kind: 'different'
   readonly why: string
 }
 
 /**
- * OpenMeter over plain HTTP, in the API version that its address names. Functions never throw: they return a failure with
- * a reason for operators.
+ * OpenMeter over plain HTTP, in the API version that its address names. Functions return a failure,
+ * with a reason for operators, instead of throwing.
  */
 export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
   const http = createHttp(config)
@@ -42,7 +42,10 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     return id === undefined ? null : { key: feature.meter, id }
   }
 
-  /** Sends events, each the JSON text of a CloudEvent. Null when all were accepted; after a failure perhaps none was. */
+  /**
+   * Sends events, each the JSON text of a CloudEvent. Returns null if all were accepted; after a
+   * failure, possibly none was.
+   */
   async function ingest(events: readonly string[], signal?: AbortSignal): Promise<Failure | null> {
     return failureOf(
       await http({
@@ -55,7 +58,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     )
   }
 
-  /** Creates missing meters and the feature, and checks existing ones; null when all are as they should be. */
+  /** Creates missing meters and the feature, and checks existing ones; null if all match. */
   async function provision(signal?: AbortSignal): Promise<Failure | Different | null> {
     for (const meter of meters) {
       const problem = await ensureMeter(meter, signal)
@@ -80,7 +83,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     return failure?.status === conflict ? adoptMeter(meter, signal) : failure
   }
 
-  /** Another process created the meter at the same time. */
+  /** Adopts a meter that another process created at the same time. */
   async function adoptMeter(
     meter: Meter,
     signal: AbortSignal | undefined,
@@ -101,7 +104,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     return 'body' in answer ? dialect.readMeter(answer.body, key) : null
   }
 
-  /** Remembers the id of an existing meter, unless it differs from ours. */
+  /** Stores the id of an existing meter, unless it differs from ours. */
   function register(meter: Meter, existing: MeterRecord): Different | null {
     const why = differenceOf(meter, existing)
     if (why !== null)
@@ -133,7 +136,10 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     return now && dialect.isOf(now, meter) ? null : different
   }
 
-  /** Creates the customer, or makes sure that the one of this key gets its usage; nothing else of it is changed. */
+  /**
+   * Creates the customer, or ensures that the existing one with this key gets its usage; changes
+   * nothing else.
+   */
   async function ensureCustomer(customer: Customer, signal?: AbortSignal): Promise<Failure | null> {
     const created = failureOf(await http({ ...dialect.createCustomer(customer), signal }))
     if (created?.status !== conflict) return created
@@ -159,11 +165,14 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     return (await findCustomer(key, signal)) ?? strange(`the answer to reading the customer ${key}`)
   }
 
-  /** Creates a credit once, and its customer before it. */
+  /** Creates a credit once, after its customer. */
   const grantCredit = async (credit: GrantedCredit, signal: AbortSignal): Promise<Failure | null> =>
     (await ensureCustomer(credit.customer, signal)) ?? createCredit(credit, signal)
 
-  /** Makes the subscription of a user match, and its customer before it. May reject, as `Subscriber.offer` does. */
+  /**
+   * Creates the customer, then makes the user's subscription match. May reject, like
+   * `Subscriber.offer`.
+   */
   const subscribe = async (
     customer: Customer,
     subscriber: Pick<Subscriber, 'planKey' | 'offer'>,
@@ -171,7 +180,10 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
   ): Promise<Failure | null> =>
     (await ensureCustomer(customer, signal)) ?? subscriptions.place(customer, subscriber, signal)
 
-  /** The sums of a meter, without rows of other apps or users, which a server returns that does not know a filter. */
+  /**
+   * Returns the sums of a meter. Drops rows of other apps or users, which a server returns if it
+   * does not know a filter.
+   */
   async function queryMeter(
     query: MeterQuery,
     signal?: AbortSignal,
@@ -197,7 +209,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
   return { ingest, provision, ensureCustomer, grantCredit, subscribe, queryMeter, plans }
 }
 
-/** The grouping of a query and what is needed to see whose each row is. */
+/** Returns the grouping of a query, plus the dimensions that identify each row's owner. */
 const groupByOwner = ({ clientId, customerKey, groupBy }: MeterQuery): MeterQuery['groupBy'] => [
   ...new Set([
     ...groupBy,
@@ -217,7 +229,10 @@ const strange = (what: string): Failure => ({
   retryAfterMs: undefined,
 })
 
-/** How an existing meter differs from ours; null when it does not. Additional dimensions do no harm. */
+/**
+ * Describes how an existing meter differs from ours; null if it does not. Additional dimensions are
+ * harmless.
+ */
 function differenceOf(meter: Meter, existing: MeterRecord): string | null {
   if (existing.eventType !== eventType) return `counts ${existing.eventType} events`
   const aggregation = meter.sums === null ? 'count' : 'sum'

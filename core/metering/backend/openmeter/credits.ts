@@ -12,12 +12,13 @@ const pagesMax = 100
 
 type Http = (request: HttpRequest) => Promise<HttpAnswer>
 
-/** Creates a credit of a customer that exists, once; null when it is there. */
+/** Creates a credit, once, for an existing customer; null if it exists afterwards. */
 export type CreateCredit = (credit: GrantedCredit, signal: AbortSignal) => Promise<Failure | null>
 
 /**
- * API v1 has no key for a repeat: a grant carries the id of the credit, and the list is read before one is created. Grants need
- * a metered entitlement; its limit is soft, because the ledger alone decides what may be spent (decision 4).
+ * API v1 has no idempotency key: a grant carries the credit's id, and the list is read before one
+ * is created. Grants need a metered entitlement; its limit is soft, because only the ledger decides
+ * what may be spent (decision 4).
  */
 export function createCreditsV1(http: Http, now: Now): CreateCredit {
   let hasFeature = false
@@ -79,7 +80,7 @@ export function createCreditsV1(http: Http, now: Now): CreateCredit {
 
 const labelSyntax = /^[a-z0-9A-Z](?:[a-z0-9A-Z._-]{0,61}[a-z0-9A-Z])?$/
 
-/** API v3 recognises a repeat by the key. `findCustomer` returns the id there. */
+/** API v3 detects repeats by the key. `findCustomer` returns the customer's id in OpenMeter. */
 export function createCreditsV3(
   http: Http,
   findCustomer: (key: string, signal: AbortSignal) => Promise<{ id: string } | Failure>,

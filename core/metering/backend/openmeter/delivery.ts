@@ -12,10 +12,10 @@ import { textOf } from './dialect.ts'
 import type { Failure } from './http.ts'
 
 export interface EventsDeps {
-  /** Null when the backend has accepted all of them. */
+  /** Returns null if the backend has accepted all events. */
   readonly ingest: (events: readonly string[], signal: AbortSignal) => Promise<Failure | null>
   readonly ready: () => boolean
-  /** Events in one request. */
+  /** Maximum events per request. */
   readonly batchSize: number
 }
 
@@ -27,7 +27,7 @@ const splitsMax = 60
 const roundMs = 120_000
 const unpack = promisify(gunzip)
 
-/** An event, and the index of the entry that holds it. */
+/** An event, and the index of its entry. */
 interface Event {
   readonly entry: number
   readonly text: string
@@ -36,16 +36,16 @@ interface Event {
 interface Round {
   readonly signal: AbortSignal
   readonly endsAt: number
-  /** How often an entry was halved; bounds the requests that a bad one costs. */
+  /** How often each entry was halved; bounds the requests for a bad one. */
   readonly splits: Map<number, number>
-  /** Set when the backend is away: nothing more is sent in this round. */
+  /** Set when the backend is unavailable: nothing more is sent in this round. */
   away: Failure | null
   readonly left: { readonly event: Event; readonly failure: Failure | null }[]
 }
 
 /**
- * Sends events to the backend. A refused batch is halved until the events at fault are alone: only those are left of
- * their entry, all others have arrived.
+ * Sends events to the backend. Halves a rejected batch until the faulty events are isolated, so
+ * that all other events arrive.
  */
 export function createEventsDestination({ ingest, ready, batchSize }: EventsDeps): Destination {
   async function deliver(entries: readonly Entry[], signal: AbortSignal): Promise<Delivery[]> {
@@ -59,7 +59,7 @@ export function createEventsDestination({ ingest, ready, batchSize }: EventsDeps
     const read = await Promise.all(entries.map(readEvents))
     const events = read.flatMap((texts, entry) => (texts ?? []).map((text) => ({ entry, text })))
     const batches = batchesOf(events, batchSize).values()
-    // Several requests at a time share the queue, because a distant backend answers slowly.
+    // Several concurrent requests share the queue, because a distant backend answers slowly.
     await Promise.all(
       Array.from({ length: requestsAtOnce }, async () => {
         for (const batch of batches) await send(round, batch)
@@ -100,7 +100,7 @@ export function createEventsDestination({ ingest, ready, batchSize }: EventsDeps
   }
 }
 
-// Entries are separated from each other without a bound: a bad entry costs the others nothing but time.
+// Splits between entries are not limited: a bad entry only delays the others.
 function maySplit({ splits }: Round, events: readonly Event[]): boolean {
   const [first, last] = [events[0]?.entry ?? 0, events.at(-1)?.entry ?? 0]
   if (first !== last) return true
@@ -109,7 +109,10 @@ function maySplit({ splits }: Round, events: readonly Event[]): boolean {
   return count <= splitsMax
 }
 
-/** Where to halve: between two entries if there are several, as near to the middle as possible. */
+/**
+ * Returns the position to split at: the boundary between entries that is nearest to the middle,
+ * else the middle.
+ */
 function middleOf(events: readonly Event[]): number {
   const middle = events.length >> 1
   const isBorder = (at: number): boolean => events[at]?.entry !== events[at - 1]?.entry
@@ -124,7 +127,7 @@ function leave(round: Round, events: readonly Event[], failure: Failure | null):
   for (const event of events) round.left.push({ event, failure })
 }
 
-/** The lines of an entry; null when it cannot be read. */
+/** Returns the lines of an entry; null if it cannot be read. */
 async function readEvents({ payload }: Entry): Promise<string[] | null> {
   try {
     return (await unpack(payload, { maxOutputLength: entryBytesMax })).toString('utf8').split('\n')
@@ -176,7 +179,7 @@ export interface CustomersDeps {
 
 const customersAtOnce = 8
 
-/** Creates the customers of the backend that users' usage is attributed to. */
+/** Creates the backend's customers, to which users' usage is attributed. */
 export function createCustomersDestination({ ensureCustomer, ready }: CustomersDeps): Destination {
   const deliver = (entries: readonly Entry[], signal: AbortSignal): Promise<Delivery[]> =>
     Promise.all(
@@ -202,7 +205,7 @@ export interface CreditsDeps {
   readonly ready: () => boolean
 }
 
-/** Creates the credits of the backend that users were given here. */
+/** Creates users' credits in the backend. */
 export function createCreditsDestination({ createCredit, ready }: CreditsDeps): Destination {
   const deliver = (entries: readonly Entry[], signal: AbortSignal): Promise<Delivery[]> =>
     Promise.all(
@@ -225,7 +228,7 @@ export function createCreditsDestination({ createCredit, ready }: CreditsDeps): 
 
 export interface SubscriptionsDeps {
   readonly findSubscriber: FindSubscriber
-  /** May reject with what a sync of the plan rejects with. */
+  /** May also reject with the errors of a plan sync. */
   readonly subscribe: (
     customer: Customer,
     subscriber: Subscriber,
@@ -236,7 +239,7 @@ export interface SubscriptionsDeps {
 
 const subscribeRounds = 3
 
-/** Subscribes users in the backend to the plans that they have here when the entry is delivered. */
+/** Subscribes users in the backend to their current plan at the time of delivery. */
 export function createSubscriptionsDestination({
   findSubscriber,
   subscribe,
@@ -279,7 +282,9 @@ function subscribedUserOf({ payload }: Entry) {
   return isUuid(app) && isUuid(user) ? { appId: appId(app), userId: userId(user) } : null
 }
 
-/** A plan that cannot be synced needs a change of the plan; every other failure passes. */
+/**
+ * Maps a sync error: PLAN_UNSYNCABLE needs a change of the plan, all other failures are temporary.
+ */
 function syncOutcome(error: unknown): Delivery {
   const why = error instanceof Error ? error.message : String(error)
   if (!(error instanceof DomainError)) return { kind: 'failed', why }

@@ -50,7 +50,7 @@ export const v1: Dialect = {
   findFeature: (_key, meter) => ({
     method: 'GET',
     path: '/api/v1/features',
-    // Ours is older than those of plans, which count the same meter.
+    // Our feature is older than those of plans, which count the same meter.
     query: {
       meterSlug: meter.key,
       orderBy: 'createdAt',
@@ -81,7 +81,7 @@ export const v1: Dialect = {
       usageAttribution: { subjectKeys: [key] },
     }),
   }),
-  // By its key, which is exact: the list's filter by key takes parts of keys, too.
+  // Look up by exact key: the list's filter also matches parts of keys.
   findCustomer: (key) => ({ method: 'GET', path: `/api/v1/customers/${encodeURIComponent(key)}` }),
   readCustomer: (body, key) => {
     const id = textOf(body, 'id')

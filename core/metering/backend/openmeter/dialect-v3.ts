@@ -5,7 +5,10 @@ import { type Dialect, listOf, member, numberOf, pick, textOf, textsOf } from '.
 const granularities = { hour: 'PT1H', day: 'P1D', month: 'P1M' } as const
 const replaced = ['name', 'description', 'labels', 'primary_email', 'currency', 'billing_address']
 
-/** The documented filter is exact, but a server ignores one that it does not know, so the readers compare keys again. */
+/**
+ * The documented filter is exact, but a server ignores an unknown filter, so the readers compare
+ * keys again.
+ */
 const byKey = (path: string, key: string) =>
   ({
     method: 'GET',
@@ -18,7 +21,7 @@ const itemOf = (body: unknown, key: string): unknown =>
     (item) => textOf(item, 'key') === key && textOf(item, 'deleted_at') === null,
   )
 
-/** API v3, the one that Konnect and newer servers speak; its address ends in /v3. */
+/** API v3 of Konnect and newer servers; its address ends in /v3. */
 export const v3: Dialect = {
   eventsPath: '/openmeter/events',
 

@@ -2,7 +2,7 @@ import type { Customer, MeterQuery, MeterRow } from '../backend.ts'
 import type { Meter } from '../catalog.ts'
 import type { HttpRequest } from './http.ts'
 
-/** A meter as the backend describes it. */
+/** A meter as described by the backend. */
 export interface MeterRecord {
   readonly id: string
   readonly eventType: string
@@ -18,13 +18,16 @@ export interface FeatureRecord {
 export interface CustomerRecord {
   readonly id: string
   readonly subjects: readonly string[]
-  /** The whole answer, because an update replaces all of it. */
+  /** The complete response, because an update replaces the whole customer. */
   readonly raw: unknown
 }
 
 export type Request = Pick<HttpRequest, 'method' | 'path' | 'query' | 'text'>
 
-/** The requests and answers of one version of OpenMeter's API. The readers accept any answer; a wrong one is null to them. */
+/**
+ * Requests and response readers for one version of OpenMeter's API. Readers accept any response,
+ * and return null for a wrong one.
+ */
 export interface Dialect {
   readonly eventsPath: string
   findMeter(key: string): Request
@@ -34,18 +37,18 @@ export interface Dialect {
   findFeature(key: string, meter: { key: string; id: string }): Request
   readFeature(body: unknown, key: string): FeatureRecord | null
   createFeature(feature: { key: string; name: string }, meter: { key: string; id: string }): Request
-  /** Does the feature count this meter? */
+  /** Returns true if the feature counts this meter. */
   isOf(feature: FeatureRecord, meter: { key: string; id: string }): boolean
   createCustomer(customer: Customer): Request
   findCustomer(key: string): Request
   readCustomer(body: unknown, key: string): CustomerRecord | null
-  /** Adds the subject. A full replacement, so it repeats everything that the record has. */
+  /** Adds the subject. A full replacement, so it repeats all members of the record. */
   attribute(customer: CustomerRecord, subject: string): Request
   queryMeter(meter: { key: string; id: string }, query: MeterQuery): Request
   readRows(body: unknown): MeterRow[] | null
 }
 
-// Readers of answers, which assume nothing about another system.
+// Response readers, which assume nothing about the other system.
 
 export function member(value: unknown, name: string): unknown {
   return typeof value === 'object' &&
@@ -66,7 +69,7 @@ export function listOf(value: unknown, name: string): readonly unknown[] {
   return Array.isArray(list) ? list : []
 }
 
-/** The members of an object that are text. */
+/** Returns the text members of an object. */
 export function textsOf(value: unknown, name: string): Record<string, string> {
   const object = member(value, name)
   if (typeof object !== 'object' || object === null || Array.isArray(object)) return {}
@@ -77,14 +80,14 @@ export function textsOf(value: unknown, name: string): Record<string, string> {
   )
 }
 
-/** A sum, which OpenMeter writes as a number or as decimal text; null for anything else. */
+/** Reads a sum, which OpenMeter writes as a number or decimal text; null for anything else. */
 export function numberOf(value: unknown, name: string): number | null {
   const raw = member(value, name)
   const number = typeof raw === 'string' && /^-?\d+(\.\d+)?$/.test(raw) ? Number(raw) : raw
   return typeof number === 'number' && Number.isFinite(number) ? number : null
 }
 
-/** The named members; absent ones stay absent. */
+/** Returns the named members; absent ones stay absent. */
 export const pick = (value: unknown, names: readonly string[]): Record<string, unknown> =>
   Object.fromEntries(
     names.flatMap((name) => {

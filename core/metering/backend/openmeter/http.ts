@@ -4,7 +4,7 @@ import type { OpenMeterConfig } from '../config.ts'
 
 export interface HttpRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
-  /** Below the address of the settings; its parts are encoded already. */
+  /** Path below the configured address, already encoded. */
   readonly path: string
   readonly query?: Readonly<Record<string, string>>
   /** The body, sent unchanged. */
@@ -13,14 +13,14 @@ export interface HttpRequest {
   readonly signal?: AbortSignal | undefined
 }
 
-/** An answer, or why there is none. `why` never holds a credential. */
+/** A response, or the reason why there is none. `why` never contains a credential. */
 export type HttpAnswer =
   | { readonly status: number; readonly body: unknown; readonly retryAfterMs: number | undefined }
   | { readonly status: null; readonly kind: 'away' | 'broken'; readonly why: string }
 
 const maxAnswerBytes = 32 * 1024 * 1024
 
-/** Sends requests with a time limit and a bounded answer. Never throws. */
+/** Sends requests with a time limit and a bounded response. Never throws. */
 export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
   return async ({
     method,
@@ -65,16 +65,19 @@ export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
 
 const retryAfterMaxSeconds = 3_600
 
-/** Reads Retry-After (RFC 9110 section 10.2.3) in whole seconds; for a date our own back-off applies. */
+/**
+ * Parses Retry-After (RFC 9110 section 10.2.3) in whole seconds; undefined for a date, so that our
+ * own back-off applies.
+ */
 function retryAfter(value: string | null): number | undefined {
   const seconds = value !== null && /^\d{1,9}$/.test(value) ? Number(value) : null
   return seconds === null ? undefined : Math.min(seconds, retryAfterMaxSeconds) * 1000
 }
 
-/** A request that did not succeed. */
+/** A failed request. */
 export interface Failure {
   /**
-   * - `away`: no answer, or a temporary refusal.
+   * - `away`: no response, or a temporary rejection.
    * - `misconfigured`: wrong address or key; an operator must correct it.
    * - `refused`: the backend rejects the content of this request.
    * - `broken`: the backend failed while handling it.
@@ -88,7 +91,7 @@ export interface Failure {
 const temporary = new Set([408, 425, 429, 502, 503, 504])
 const misconfigured = new Set([401, 403, 404, 405, 407])
 
-/** Null when the answer is a success. */
+/** Returns null for a successful response. */
 export function failureOf(answer: HttpAnswer): Failure | null {
   if (answer.status === null)
     return { kind: answer.kind, why: answer.why, status: null, retryAfterMs: undefined }
@@ -113,7 +116,7 @@ function hint(status: number): string {
 
 const detailLength = 300
 
-// The detail of a problem document (RFC 9457), bounded and without control characters.
+// Returns the detail of a problem document (RFC 9457), bounded and without control characters.
 function detailOf(body: unknown): string {
   const detail =
     typeof body === 'object' && body !== null && 'detail' in body ? body.detail : undefined

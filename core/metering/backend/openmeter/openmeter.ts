@@ -25,16 +25,19 @@ export interface OpenMeterDeps {
   readonly metrics: Metrics
   readonly now: Now
   readonly findSubscriber: FindSubscriber
-  /** The pauses between attempts to prepare the meters; shorter in tests. */
+  /** Pauses between attempts to prepare the meters; shorter in tests. */
   readonly backoff?: Backoff
 }
 
-// How long the last known state of the backend is trusted before a caller who needs it probes again.
+// How long the last known state of the backend is trusted before a caller probes again.
 const trustedMs = 5_000
-// A caller is waiting for the answer to its own request meanwhile.
+// Short, because a caller waits for the probe.
 const probeMs = 2_000
 
-/** OpenMeter as the metering backend: takes events and customers from the outbox, answers queries, and reports its state. */
+/**
+ * OpenMeter as the metering backend: receives events and customers from the outbox, serves queries,
+ * and reports its state.
+ */
 export function createOpenMeter({
   config,
   log,
@@ -61,10 +64,13 @@ export function createOpenMeter({
     }),
   )
 
-  /** Updates the known state from the result of a request. Logs a problem once, and again when it changes. */
+  /**
+   * Updates the known state from a request's result. Logs a problem once, and again when it
+   * changes.
+   */
   function note<T extends Failure | { kind: 'different'; why: string } | null>(result: T): T {
     if (stopping.signal.aborted) return result
-    // A refused or broken request concerns that request alone; the backend is there.
+    // A refused or broken result concerns only that request; the backend is reachable.
     const bad =
       result !== null &&
       (result.kind === 'away' || result.kind === 'misconfigured' || result.kind === 'different')
@@ -109,7 +115,7 @@ export function createOpenMeter({
       note(null)
       return result
     }
-    // An aborted request says nothing about the backend.
+    // An aborted request gives no information about the backend.
     if (!signal?.aborted) note(result)
     throw unreachable(result.why)
   }
@@ -134,7 +140,8 @@ export function createOpenMeter({
       throw unreachable(problem ?? 'the meters are not prepared yet')
   }
 
-  // One probe serves all callers at a time: the smallest query there is, for an app that does not exist.
+  // One probe serves all concurrent callers: the smallest possible query, for an app that does not
+  // exist.
   function probe(): Promise<unknown> {
     const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(probeMs)])
     probing ??= client
@@ -148,7 +155,7 @@ export function createOpenMeter({
         },
         signal,
       )
-      // Whatever the failure of so small a query, larger ones will fail too.
+      // If so small a query fails in any way, larger ones will fail, too.
       .then((result) => note(Array.isArray(result) ? null : { ...result, kind: 'away' }))
       .finally(() => {
         probing = null
@@ -175,7 +182,7 @@ export function createOpenMeter({
 
 type Note = <T extends Failure | null>(result: T) => T
 
-/** What the outbox delivers: events, customers, credits and subscriptions. */
+/** Destinations of the outbox: events, customers, credits and subscriptions. */
 const destinationsOf = (
   client: ReturnType<typeof createOpenMeterClient>,
   {
@@ -211,13 +218,16 @@ const destinationsOf = (
   }),
 ]
 
-/** The reason is for operators, as the cause; a caller only learns that the backend does not answer. */
+/** Hides the reason from callers: it is the cause, for operators. */
 const unreachable = (why: string): DomainError =>
   new DomainError('METERING_UNREACHABLE', 'the metering backend does not answer now', {
     cause: new Error(why),
   })
 
-/** A plan that the backend refuses is its owner's to change; everything else is the operator's. */
+/**
+ * A plan that the backend rejects is its owner's responsibility; all other failures are the
+ * operator's.
+ */
 function planFault({ kind, why }: Failure): DomainError {
   const cause = new Error(why)
   if (kind === 'refused')

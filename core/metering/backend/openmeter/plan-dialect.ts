@@ -2,11 +2,11 @@ import { createHash } from 'node:crypto'
 import type { BackendPlan, DimensionFilter, UsageFeature, UsagePrice } from '../plans.ts'
 import { type Request, listOf, member, textOf } from './dialect.ts'
 
-/** A version of a plan as the backend describes it. */
+/** A plan version as described by the backend. */
 export interface PlanRecord {
   readonly id: string
   readonly status: string
-  /** What it was written from, as `contentOf` has it. */
+  /** Digest of the plan from which it was written (`contentOf`). */
   readonly content: string | null
   readonly currency: string | null
   readonly cadence: string | null
@@ -17,11 +17,11 @@ interface MeterId {
   readonly id: string
 }
 
-/** The requests and answers about plans of one version of OpenMeter's API. */
+/** Requests and response readers about plans, for one version of OpenMeter's API. */
 export interface PlanDialect {
   createUsageFeature(feature: UsageFeature, meter: MeterId): Request
   findUsageFeature(key: string): Request
-  /** The id of the feature of that key; null where there is none. */
+  /** Returns the id of the feature with that key; null without one. */
   readFeatureId(body: unknown, key: string): string | null
   findPlan(id: string): Request
   findVersions(query: VersionQuery): Request
@@ -34,18 +34,18 @@ export interface PlanDialect {
   archivePlan(id: string): Request
 }
 
-/** The versions of a plan in one state: at most one is active, and one a draft. */
+/** Plan versions in one state: at most one is active, and one a draft. */
 export interface VersionQuery {
   readonly key: string
   readonly status: 'draft' | 'active'
 }
 
-/** The ids of features by their keys. */
+/** Feature ids by key. */
 export type FeatureIds = ReadonlyMap<string, string>
 
 const contentName = 'tollgate_content'
 
-/** The same for plans that say the same: a digest that fits into a label. */
+/** Returns a digest of the plan that fits into a label. Equal plans have equal digests. */
 export const contentOf = (plan: BackendPlan): string =>
   createHash('sha256').update(JSON.stringify(plan)).digest('hex').slice(0, 32)
 
@@ -77,7 +77,7 @@ const v3Names = { deleted: 'deleted_at', texts: 'labels', cadence: 'billing_cade
 const byKey = (items: readonly unknown[], key: string): readonly unknown[] =>
   items.filter((item) => textOf(item, 'key') === key)
 
-/** What the query asks for, of a list that may hold more. */
+/** Returns the versions that match the query, from a list that may contain others. */
 const versionsOf = (
   items: readonly unknown[],
   { key, status }: VersionQuery,
@@ -88,7 +88,6 @@ const versionsOf = (
     return record?.status === status ? [record] : []
   })
 
-/** API v1. */
 export const plansV1: PlanDialect = {
   createUsageFeature: ({ key, name, filters }, meter) => ({
     method: 'POST',
@@ -140,7 +139,7 @@ function bodyV1(plan: BackendPlan) {
   }
   const usage = plan.usage.map(({ feature, unitPrice, included }) => ({
     type: 'usage_based',
-    // OpenMeter wants both to be the same.
+    // OpenMeter requires that both are the same.
     key: feature.key,
     featureKey: feature.key,
     name: feature.name,
@@ -162,7 +161,6 @@ function bodyV1(plan: BackendPlan) {
   }
 }
 
-/** API v3. */
 export const plansV3: PlanDialect = {
   createUsageFeature: ({ key, name, filters }, meter) => ({
     method: 'POST',
@@ -254,7 +252,7 @@ function rateCardV3(
   }
 }
 
-// The most values that one filter of v3 may name.
+// Maximum values in one v3 filter.
 const filterMax = 100
 
 function filterV3(filter: DimensionFilter): object {

@@ -20,7 +20,7 @@ export interface PlanClientDeps {
   readonly meter: () => { readonly key: string; readonly id: string } | null
 }
 
-/** A failure on its way out of a sync; it never leaves this file. */
+/** Carries a failure out of a sync; never leaves this file. */
 class PlanFailure extends Error {
   readonly failure: Failure
   constructor(failure: Failure) {
@@ -31,7 +31,7 @@ class PlanFailure extends Error {
 
 /** The plans of OpenMeter. */
 export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
-  /** As `PlanCatalog.put`, with a failure in place of an error. `save` may reject. */
+  /** Like `PlanCatalog.put`, but returns a failure instead of throwing. `save` may reject. */
   async function put(
     plan: BackendPlan,
     remote: RemoteId,
@@ -39,7 +39,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
   ): Promise<{ readonly id: string } | Failure> {
     try {
       const version = await place({ plan, remote, signal })
-      // A plan that is active is not published again: OpenMeter refuses that.
+      // Do not publish an active plan again: OpenMeter rejects that.
       if (version.status === 'draft') await send(dialect.publishPlan(version.id), signal)
       return { id: version.id }
     } catch (error) {
@@ -47,7 +47,10 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     }
   }
 
-  /** As `PlanCatalog.withdraw`. By the key: a sync that failed half-way has left a draft beside the active version. */
+  /**
+   * Like `PlanCatalog.withdraw`. Searches by key, because a failed sync may have left a draft in
+   * addition to the active version.
+   */
   async function withdraw(key: string, signal: AbortSignal): Promise<Failure | null> {
     try {
       for (const { id } of await listVersions({ key, status: 'active' }, signal))
@@ -63,7 +66,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
   const listVersions = async (query: VersionQuery, signal: AbortSignal): Promise<PlanRecord[]> =>
     dialect.readVersions(await send(dialect.findVersions(query), signal), query)
 
-  /** A version that is gone by now needs nothing more. */
+  /** Ignores a version that no longer exists. */
   async function sendToVersion(request: Request, signal: AbortSignal): Promise<void> {
     const failure = failureOf(await http({ ...request, signal }))
     if (failure && !notFound.has(failure.status ?? 0)) throw new PlanFailure(failure)
@@ -75,7 +78,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     readonly signal: AbortSignal
   }
 
-  /** The version that says what the plan says: the one that is there, changed or new. */
+  /** Returns the version that matches the plan: the existing one, updated, or a new one. */
   async function place(sync: Sync): Promise<PlanRecord> {
     const { plan, remote, signal } = sync
     const current = remote.id === null ? null : await findPlan(remote.id, signal)
@@ -86,7 +89,9 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     return updated ?? createOrAdopt(sync, features)
   }
 
-  /** A draft may be there of a sync whose answer was lost; OpenMeter takes no second one. */
+  /**
+   * Adopts the draft of a sync that lost its response, because OpenMeter accepts no second draft.
+   */
   async function createOrAdopt(
     { plan, remote, signal }: Sync,
     features: FeatureIds,
@@ -99,12 +104,15 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     const body = await send(dialect.createPlan(plan, features), signal)
     const created = dialect.readPlan(body)
     if (!created) throw strange('the answer to creating a plan')
-    // Before anything else can fail: a sync that does not know the id would make another plan.
+    // Save before anything else can fail: a sync without the id would create another plan.
     await remote.save(created.id)
     return created
   }
 
-  /** Null where the version cannot become the plan: it is immutable or gone, or a draft of other basics, which is removed. */
+  /**
+   * Updates a version. Returns null if it cannot become the plan: it is immutable or deleted, or it
+   * is a draft with another currency or cadence, which is removed.
+   */
   async function update(
     { id, status, currency, cadence }: PlanRecord,
     plan: BackendPlan,
@@ -134,7 +142,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     return 'body' in answer ? dialect.readPlan(answer.body) : null
   }
 
-  /** The ids of the plan's features, which are created where they are missing. */
+  /** Returns the ids of the plan's features, and creates missing ones. */
   async function ensureFeatures(plan: BackendPlan, signal: AbortSignal): Promise<FeatureIds> {
     const ids = new Map<string, string>()
     const queue = plan.usage.values()
@@ -156,7 +164,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     if (!counted) throw new PlanFailure({ ...away, why: 'the meters are not prepared yet' })
     const answer = await http({ ...dialect.createUsageFeature(feature, counted), signal })
     const failure = failureOf(answer)
-    // Another process was faster.
+    // A conflict means that another process created it first.
     if (failure && failure.status !== conflict) throw new PlanFailure(failure)
     const id =
       failure === null && 'body' in answer
@@ -192,7 +200,9 @@ function failureFrom(error: unknown): Failure {
   throw error
 }
 
-/** Only a draft can be changed; what is refused of any other version is refused for that. */
+/**
+ * Only a draft can be changed, so the rejection of any other version means that it is immutable.
+ */
 const isImmutable = ({ kind, why }: Failure, isDraft: boolean): boolean =>
   kind === 'refused' && (!isDraft || /immutable/i.test(why))
 

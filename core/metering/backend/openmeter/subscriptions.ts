@@ -11,9 +11,9 @@ interface Remote {
   readonly planKey: string | null
 }
 
-/** The requests and answers about subscriptions of one version of OpenMeter's API. */
+/** Requests and response readers about subscriptions, for one version of OpenMeter's API. */
 export interface SubscriptionDialect {
-  /** The latest subscriptions of a customer. */
+  /** Lists the latest subscriptions of a customer. */
   list(customerId: string): Request
   items(body: unknown): readonly unknown[]
   readonly names: { readonly customer: string; readonly deleted: string }
@@ -80,15 +80,16 @@ export const subscriptionsV3: SubscriptionDialect = {
 export interface SubscriptionClientDeps {
   readonly http: (request: HttpRequest) => Promise<HttpAnswer>
   readonly dialect: SubscriptionDialect
-  /** The id of a customer that exists. */
+  /** Returns the id of an existing customer. */
   readonly findCustomer: (key: string, signal: AbortSignal) => Promise<{ id: string } | Failure>
 }
 
 /** The subscriptions of OpenMeter. A customer has at most one at a time. */
 export function createSubscriptionClient({ http, dialect, findCustomer }: SubscriptionClientDeps) {
   /**
-   * Makes the remote subscription match the plan of a user whose customer exists; null when it does. A user whose plan the
-   * backend does not sell keeps no subscription to another plan. `offer` may reject.
+   * Makes the remote subscription match the user's plan; null if it does. The customer must exist.
+   * If the backend does not sell the plan, cancels a subscription to another one. `offer` may
+   * reject.
    */
   async function place(
     { key }: Customer,
@@ -101,7 +102,8 @@ export function createSubscriptionClient({ http, dialect, findCustomer }: Subscr
     const attempt = () => placeOnce(customer.id, { planKey: subscriber.planKey, isOffered }, signal)
     const failure = await attempt()
     if (failure?.kind !== 'refused') return failure
-    // After a conflict another process has subscribed the customer; otherwise the plan may be missing there.
+    // A conflict means that another process subscribed the customer. Otherwise the plan may be
+    // missing in the backend.
     if (failure.status !== conflict) await subscriber.offer(true)
     return attempt()
   }
@@ -122,7 +124,10 @@ export function createSubscriptionClient({ http, dialect, findCustomer }: Subscr
     return failureIn(await http({ ...request, signal }))
   }
 
-  /** The subscription that runs now. A server that ignores the filter returns other customers' as well. */
+  /**
+   * Returns the running subscription. A server that ignores the filter also returns other
+   * customers' subscriptions.
+   */
   async function findCurrent(
     customerId: string,
     signal: AbortSignal,
@@ -147,7 +152,7 @@ export function createSubscriptionClient({ http, dialect, findCustomer }: Subscr
 // A canceled subscription runs until its end.
 const running = new Set(['active', 'canceled'])
 
-/** A missing plan or subscription concerns one request, not the address of the server. */
+/** A missing plan or subscription concerns one request, not the server's address. */
 function failureIn(answer: HttpAnswer): Failure | null {
   const failure = failureOf(answer)
   return failure?.status === 404 ? { ...failure, kind: 'refused' } : failure
