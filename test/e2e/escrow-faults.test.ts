@@ -2,7 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Gate, type GateUser, startGate } from '../support/gate.ts'
 
-/** What the gate says while something behind it is down (docs/architecture.md, "When something is down"). */
+/**
+ * Decisions while something behind the gate is down (docs/architecture.md, "When something is
+ * down").
+ */
 
 const leaseSeconds = 8
 const atOnceMs = 400
@@ -16,7 +19,7 @@ beforeAll(async () => {
 }, 120_000)
 afterAll(() => gate?.stop(), 60_000)
 
-/** Asks for the active user until the lease is over and the answer is 503. */
+/** Requests decisions for the active user until the lease ends and the answer is 503. */
 async function untilUnavailable(): Promise<void> {
   for (const end = performance.now() + leaseSeconds * 1000; ; await sleep(100)) {
     const { status } = await gate.decide(0, active)
@@ -26,15 +29,18 @@ async function untilUnavailable(): Promise<void> {
   }
 }
 
-/** A new active user, so that no call of an earlier story holds back its lease, and one who makes no call yet. */
+/**
+ * Creates a new active user, so that earlier calls do not reduce its lease. Returns another user,
+ * who has made no call.
+ */
 async function createUsers(): Promise<GateUser> {
   active = await gate.createUser(1_000_000_000n)
   return gate.createUser(1_000_000n)
 }
 
 /**
- * Makes calls at a steady pace, because the first lease of a user covers four of them only, until twelve in a row are
- * allowed: right after a part came back, one more may find it not ready.
+ * Calls at a steady pace, because a user's first lease covers only four calls. Returns after twelve
+ * allowed calls in a row: right after a restart, a single call may still fail.
  */
 async function warm(): Promise<void> {
   const end = performance.now() + 20_000
@@ -44,13 +50,15 @@ async function warm(): Promise<void> {
     if (performance.now() > end) throw new Error(`${allowed} of 12 calls in a row after 20 s`)
     allowed = status === 200 ? allowed + 1 : 0
   }
-  // What the sidecar then asked core for is still on its way, and a busy machine takes its time.
+  // Wait for the sidecar's open requests to core, which take time on a busy machine.
   await sleep(1_000)
 }
 
-/** Decisions while core does not answer: inside a lease, of a user without one, and when the lease is over. */
+/**
+ * Decides while core does not answer: within a lease, for a user without one, and after the lease.
+ */
 async function decideWithoutCore(stranger: GateUser) {
-  // The sidecar needs a moment, once, to see that core does not answer.
+  // The sidecar needs this time, once, to detect that core does not answer.
   await sleep(1_400)
   const inside = await gate.decide(0, active)
   const other = await gate.decide(0, stranger)
@@ -60,7 +68,7 @@ async function decideWithoutCore(stranger: GateUser) {
     inside: inside.status,
     other: other.status,
     after: after.map(({ status }) => status),
-    // Well below the time that it would wait for core, also on a busy machine.
+    // Well below the time for which it waits for core, also on a busy machine.
     atOnce: other.ms < atOnceMs && Math.min(...after.map(({ ms }) => ms)) < atOnceMs,
   }
 }
@@ -68,7 +76,7 @@ async function decideWithoutCore(stranger: GateUser) {
 const leaseThen503 = { inside: 200, other: 503, after: [503, 503], atOnce: true }
 
 describe('the gate', () => {
-  it('goes on inside leases while core is frozen, then says 503 at once, and recovers', async () => {
+  it('allows calls within leases while core is frozen, then refuses with 503, and recovers', async () => {
     const stranger = await createUsers()
     await warm()
     gate.cores[0]?.freeze()
@@ -78,7 +86,7 @@ describe('the gate', () => {
     expect((await gate.decide(0, stranger)).status).toBe(200)
   })
 
-  it('does the same while core is gone', async () => {
+  it('does the same while core is down', async () => {
     const stranger = await createUsers()
     await warm()
     await gate.cores[0]?.kill()
@@ -89,7 +97,7 @@ describe('the gate', () => {
     expect((await gate.decide(0, stranger)).status).toBe(200)
   })
 
-  it('does the same while the database is gone', async () => {
+  it('does the same while the database is down', async () => {
     const stranger = await createUsers()
     await warm()
     const back = gate.stopDatabase((leaseSeconds + 4) * 1000)
@@ -102,8 +110,8 @@ describe('the gate', () => {
     expect((await gate.decide(0, stranger)).status).toBe(200)
   })
 
-  it('forgets nothing of what it allowed meanwhile', async () => {
-    // Every allowed call was a cent and no event came: all of them are held.
+  it('holds what it allowed during the outages', async () => {
+    // Each allowed call was a cent and no event arrived, so the amounts are still held.
     const { balanceUsdMicros, remainingUsdMicros } = await active.balance()
     expect(balanceUsdMicros).toBe('1000000000')
     expect(Number(remainingUsdMicros)).toBeLessThan(1_000_000_000)
@@ -124,10 +132,10 @@ describe('without a rate', () => {
       [ageSeconds],
     )
 
-  it('nothing is allowed, and the last rate serves for its grace with a margin', async () => {
+  it('allows nothing, and uses the last rate with a margin during its grace period', async () => {
     const user = await bare.createUser(1_000_000n)
     expect((await bare.decide(0, user)).status).toBe(503)
-    // Usable for 600 s, and then for an hour more.
+    // Usable for 600 s, then for another hour with a margin.
     await observe(4_300)
     await sleep(1_500)
     expect((await bare.decide(0, user)).status).toBe(503)
@@ -135,7 +143,8 @@ describe('without a rate', () => {
     await expect
       .poll(async () => (await bare.decide(0, user)).status, { timeout: 10_000 })
       .toBe(200)
-    // A cent costs 1.1 cents by it: no more than 90 calls fit into a dollar, and no ticket comes.
+    // With the margin a cent counts as 1.1 cents: at most 90 calls fit into a dollar without
+    // tickets.
     let allowed = 1
     for (let i = 0; i < 200; i++) if ((await bare.decide(0, user)).status === 200) allowed++
     expect(allowed).toBeLessThanOrEqual(90)

@@ -2,9 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { type Gate, type GateUser, startGate } from '../support/gate.ts'
 
-/** Sidecars beside each other: one process for each id, and money that one of them needs and another was lent. */
+/**
+ * Several sidecars: one process per id, and money that was lent to one sidecar when another needs
+ * it.
+ */
 
-/** Statuses of calls, one after the other, until one is refused for want of money; 200 calls at most. */
+/**
+ * Makes calls in sequence until one is refused with 483, or 200 at most. Returns their durations in
+ * ms.
+ */
 async function spend(gate: Gate, sidecar: number, user: GateUser) {
   const allowed: number[] = []
   for (let i = 0; i < 200; i++) {
@@ -30,11 +36,12 @@ describe('two sidecars with one id', () => {
       line.includes('another process has the id of this sidecar'),
     ).length
 
-  it('the second allows nothing and says so, until the first is gone', async () => {
+  it('refuse all calls at the second while the first runs', async () => {
     for (let i = 0; i < 20; i++) expect((await gate.decide(0, user)).status).toBe(200)
     for (let i = 0; i < 20; i++) expect((await gate.decide(1, user)).status).toBe(503)
     expect([await gate.isReady(0), await gate.isReady(1)]).toEqual([true, false])
-    // After a kill the id stays taken for three seconds, which is no fault; then one line in ten seconds.
+    // After a kill the id stays taken for three seconds, without an error; then one line in ten
+    // seconds.
     expect([conflicts(0), conflicts(1)]).toEqual([0, 0])
     await expect.poll(() => conflicts(1), { timeout: 10_000 }).toBe(1)
     expect(conflicts(0)).toBe(0)
@@ -46,27 +53,27 @@ describe('two sidecars with one id', () => {
     }
     expect(performance.now() - killed).toBeGreaterThan(2_000)
     expect(await gate.isReady(1)).toBe(true)
-    // The first comes back as another process, and the id is taken.
+    // The first restarts as another process, so the id is taken.
     await gate.sidecars[0]?.start()
     expect((await gate.decide(0, user)).status).toBe(503)
     expect((await gate.decide(1, user)).status).toBe(200)
   }, 60_000)
 })
 
-describe('money that is lent to another sidecar', () => {
+describe('money lent to another sidecar', () => {
   let gate: Gate
   beforeAll(async () => {
-    // Several cores tell each other's sidecars through Redis.
+    // With several cores, Redis carries the recall to the other core's sidecar.
     gate = await startGate({ sidecars: 2, cores: inject('parts').redisUrl ? 2 : 1 })
   }, 120_000)
   afterAll(() => gate?.stop(), 60_000)
 
-  it('is returned within a decision, not with the next report', async () => {
+  it('is returned within a decision, before the next report', async () => {
     const slowest: number[] = []
     for (const user of await gate.createUsers(9, 100_000n)) {
       expect((await gate.decide(0, user)).status).toBe(200)
       const allowed = await spend(gate, 1, user)
-      // Ten calls of a cent in all: nothing stays behind at the first.
+      // Ten calls of a cent in total: nothing remains at the first sidecar.
       expect(allowed).toHaveLength(9)
       slowest.push(Math.max(...allowed))
     }

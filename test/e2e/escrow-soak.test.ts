@@ -12,8 +12,9 @@ import {
 import { type Random, createRandom } from '../support/random.ts'
 
 /**
- * Three sidecars, two cores and 200 users for a while, with kills, duplicates and lost events; through Kafka where this
- * vitest project has it. `E2E_SOAK_SECONDS` is how long the users pay, `E2E_SEED` repeats the choices.
+ * Runs three sidecars, two cores and 200 users with kills, duplicates and lost events; through
+ * Kafka if this vitest project has it. `E2E_SOAK_SECONDS` is how long the users pay, `E2E_SEED`
+ * repeats the choices.
  */
 
 const onKafka = inject('parts').kafkaBrokers !== null
@@ -49,7 +50,10 @@ beforeAll(async () => {
 }, 240_000)
 afterAll(() => gate?.stop(), 60_000)
 
-/** One user with some sessions of different types, which move between the signers' sidecars, and replay states. */
+/**
+ * Pays as one user with sessions of different types, and sometimes replays states. All of them use
+ * one signer.
+ */
 async function payAs({ headers }: GateUser, own: Random, until: number): Promise<void> {
   const signer = signers[own.below(3)]
   const type = own.pick(['live', 'fixed', 'fixed', 'live'])
@@ -76,7 +80,7 @@ async function injectKills(until: number): Promise<void> {
   }
 }
 
-/** True cost of what was signed for each user, in atto-dollars, by `auth_id`. */
+/** Returns the exact cost of each user's signed tickets, in atto-dollars, by `auth_id`. */
 function signedByUser(): Map<string, bigint> {
   const sums = new Map<string, bigint>()
   for (const signer of signers)
@@ -87,13 +91,13 @@ function signedByUser(): Map<string, bigint> {
 
 describe('200 users at three sidecars and two cores', () => {
   it(
-    'never sign for more than they have, whatever is killed and lost',
+    'sign for no more than their balance, despite kills and lost events',
     async () => {
       const until = performance.now() + seconds * 1000
       const pay = (end: number) =>
         Promise.all(users.map((user, i) => payAs(user, createRandom(seed + i + 1), end)))
       await Promise.all([pay(until), injectKills(until)])
-      // On a busy machine some get no turn in that time.
+      // On a busy machine some users get no turn in that time.
       for (let i = 0; i < 6 && signedByUser().size <= userCount * 0.9; i++)
         await pay(performance.now() + 5_000)
       const sums = signedByUser()
@@ -105,7 +109,7 @@ describe('200 users at three sidecars and two cores', () => {
     seconds * 1000 + 60_000,
   )
 
-  it('and everything is settled or released in the end', async () => {
+  it('settle or release all holds in the end', async () => {
     await Promise.all(signers.map((signer) => signer.deliver()))
     const held = async () => {
       const { rows } = await gate.pool.query<{ held: string; overage: string }>(

@@ -11,8 +11,8 @@ import {
 } from '../support/gate.ts'
 
 /**
- * What is authorised never exceeds what is there (docs/escrow.md), on processes: each story measures the true cost of
- * everything that a signer signed for a user with one dollar.
+ * Checks with processes that the authorised amount never exceeds the balance (docs/escrow.md). Each
+ * test compares the exact cost of all signed tickets with the user's one dollar.
  */
 
 const oneUsd = 1_000_000n
@@ -39,7 +39,10 @@ interface Story {
   readonly pauseMs?: number
 }
 
-/** Clients that each keep one session going until time is over; returns how often each status came. */
+/**
+ * Runs clients that each continue one session until the time is over. Returns the count of each
+ * status.
+ */
 async function pay(
   signers: readonly GateSigner[],
   { headers }: GateUser,
@@ -59,7 +62,7 @@ async function pay(
         const status = answer?.status ?? 0
         statuses[status] = (statuses[status] ?? 0) + 1
         if (answer?.state) state = answer.state
-        // A signer whose sidecar is down says 500, and so does a gateway try again.
+        // A signer whose sidecar is down answers 500. Retry, as a gateway does.
         await sleep(answer?.status === 200 ? pauseMs : pauseMs * 5)
       }
     }),
@@ -70,7 +73,10 @@ async function pay(
 const spentOf = (signers: readonly GateSigner[]): number =>
   dollars(signers.reduce((sum, signer) => sum + signer.signedAttos(), 0n))
 
-/** Signs fixed jobs of a cent until a call is refused; returns how many were signed, and the refusal's status. */
+/**
+ * Signs fixed jobs of a cent until a call is refused. Returns the number signed and the status of
+ * the refusal.
+ */
 async function spendAll(signer: GateSigner, { headers }: GateUser) {
   for (let signed = 0; ; signed++) {
     const { status } = await signer.pay({ type: 'fixed', headers })
@@ -78,8 +84,8 @@ async function spendAll(signer: GateSigner, { headers }: GateUser) {
   }
 }
 
-describe('a user with one dollar is allowed no more', () => {
-  it('by one call that is dearer than what is left', async () => {
+describe('a user with one dollar cannot overspend', () => {
+  it('with one call that costs more than the balance', async () => {
     const user = await gate.createUser(oneUsd)
     const signer = await gate.startSigner(0, { pricePerUnit: dear, ev: dear * 10n ** 8n })
     expect((await signer.pay({ type: 'fixed', headers: user.headers })).status).toBe(483)
@@ -88,19 +94,19 @@ describe('a user with one dollar is allowed no more', () => {
     expect(spentOf([signer])).toBe(0)
   })
 
-  it.each(['never', 'late'] as const)('by two sidecars, with events %s', async (when) => {
+  it.each(['never', 'late'] as const)('with two sidecars, events %s', async (when) => {
     const user = await gate.createUser(oneUsd)
     const settings = { pricePerUnit: cent, delayMs: when === 'late' ? 5_000 : null }
     const signers = [await gate.startSigner(0, settings), await gate.startSigner(1, settings)]
     await pay(signers, user, { type: 'fixed', seconds: 8 })
     expect(spentOf(signers)).toBeLessThanOrEqual(1)
-    // Both share what there is, to the last cent but one.
+    // Both share the balance, and less than two cents remain.
     expect(spentOf(signers)).toBeGreaterThan(0.98)
     await Promise.all(signers.map((signer) => signer.stop()))
   })
 
   it.each(['at once', 'never'] as const)(
-    'by fifty live sessions at one sidecar, with events %s',
+    'with fifty live sessions at one sidecar, events %s',
     async (when) => {
       const user = await gate.createUser(oneUsd)
       const settings = { pricePerUnit: weiOf(1_000n), delayMs: when === 'never' ? null : 0 }
@@ -112,9 +118,9 @@ describe('a user with one dollar is allowed no more', () => {
     },
   )
 
-  it.each(['late', 'never'] as const)('by sessions without a type, events %s', async (when) => {
+  it.each(['late', 'never'] as const)('with sessions without a type, events %s', async (when) => {
     const user = await gate.createUser(oneUsd)
-    // The caller chooses 5 cents' worth of pixels, what UNTYPED_CALL_USD allows.
+    // The caller chooses pixels worth 5 cents, which UNTYPED_CALL_USD allows.
     const settings = { pricePerUnit: cent, delayMs: when === 'late' ? 5_000 : null }
     const signer = await gate.startSigner(0, settings)
     await pay([signer], user, { type: '', inPixels: 5n, seconds: 4 })
@@ -123,7 +129,7 @@ describe('a user with one dollar is allowed no more', () => {
     await signer.stop()
   })
 
-  it('by a state that is replayed', async () => {
+  it('with a replayed state', async () => {
     const user = await gate.createUser(oneUsd)
     const signer = await gate.startSigner(0, { pricePerUnit: cent, delayMs: null })
     const { headers } = user
@@ -140,7 +146,7 @@ describe('a user with one dollar is allowed no more', () => {
     expect(spentOf([signer])).toBeGreaterThan(0.9)
   })
 
-  it('by a sidecar that is killed five times, with events never', async () => {
+  it('with a sidecar that is killed five times, events never', async () => {
     const user = await gate.createUser(oneUsd)
     const signer = await gate.startSigner(0, { pricePerUnit: cent, delayMs: null })
     const [sidecar] = gate.sidecars
@@ -155,7 +161,7 @@ describe('a user with one dollar is allowed no more', () => {
     expect(spentOf([signer])).toBeLessThanOrEqual(1)
   })
 
-  it('by cores that are killed while sidecars spend', async () => {
+  it('with cores that are killed while sidecars spend', async () => {
     const user = await gate.createUser(oneUsd)
     const settings = { pricePerUnit: weiOf(2_000n), delayMs: 200 }
     const signers = [await gate.startSigner(0, settings), await gate.startSigner(1, settings)]
@@ -172,14 +178,14 @@ describe('a user with one dollar is allowed no more', () => {
   })
 })
 
-describe('what is there can be spent', () => {
-  it('to the last cent when one session spends it and its events come', async () => {
+describe('a user with one dollar can spend', () => {
+  it('all of it through one signer whose events arrive', async () => {
     const user = await gate.createUser(oneUsd)
     const signer = await gate.startSigner(0, { pricePerUnit: cent, delayMs: 0 })
     expect(await spendAll(signer, user)).toEqual({ signed: 100, status: 483 })
   })
 
-  it('and what settles is free again: holds go to zero, the balance tells the cost', async () => {
+  it('settled amounts again: holds return to zero and the balance falls by the cost', async () => {
     const user = await gate.createUser(oneUsd)
     const signer = await gate.startSigner(1, { pricePerUnit: cent, delayMs: 0 })
     for (let i = 0; i < 20; i++) await signer.pay({ type: 'fixed', headers: user.headers })

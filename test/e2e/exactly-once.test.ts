@@ -29,7 +29,7 @@ import { type Observation, createRates } from '../support/rates.ts'
 import { expectBalance, expectUsage } from '../support/figures.ts'
 
 const minute = 60_000_000
-// `<seed>@<minute of the newest event>` repeats a run to the byte.
+// `<seed>@<minute of the newest event>` repeats a run exactly.
 const [seedText = '', endText = ''] = (process.env['E2E_SEED'] ?? '').split('@')
 const seed = Number(seedText || Math.floor(Math.random() * 2 ** 31))
 const end = Number(endText || Math.floor(Date.now() / 60_000) - 1) * minute
@@ -51,7 +51,7 @@ let delivered: Delivered
 beforeAll(async () => {
   service = await startDeployment()
   apps = []
-  // Enough for most, too little for most, and nothing at all.
+  // Enough for most users, too little for most, and nothing.
   for (const starter of [5_000_000n, 300_000n, 0n]) apps.push(await createApp(service, starter))
   allowances = createAllowances(apps)
   const observations = createRates(createRandom(seed + 3), { start, end })
@@ -62,7 +62,7 @@ beforeAll(async () => {
 }, 240_000)
 afterAll(() => service?.stop(), 60_000)
 
-/** 1,000 users; names as integrators choose them. */
+/** Returns 1,000 users, with names as integrators choose them. */
 function subjectsOf(of: readonly TestApp[]): Subject[] {
   return Array.from({ length: 1_000 }, (_, i) => {
     const app = of[i % 10 < 5 ? 0 : i % 10 < 8 ? 1 : 2]
@@ -110,20 +110,24 @@ const consumedOf = (
 const consumed = async (): Promise<bigint> => consumedOf(await readStreams(service.pool))
 
 async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
-  // The database, or core, may be away.
+  // The database or core may be unavailable.
   for (const stop = Date.now() + 150_000; Date.now() < stop; await sleep(25))
     if (await isSo().catch(() => false)) return
   throw new Error(`${what}: not in time; ${await consumed()} of ${delivered.all} consumed`)
 }
 
-/** Injects faults at random points of the stream. A credit that is granted at such a moment is granted once. */
+/**
+ * Injects faults at random points of the stream. A credit granted at that moment must be granted
+ * once.
+ */
 async function injectFaults(): Promise<void> {
   const all = faultsOf(service, random)
   for (const [turn, fault] of all.entries()) {
     const share = (turn + 0.2 + random.below(700) / 1000) / all.length
     const point = BigInt(Math.floor(Number(delivered.all) * share * 0.9))
     await until(`the crash at ${point}`, async () => (await consumed()) >= point)
-    // Tickets that came before their rate are being priced, while others still arrive, at the last fault.
+    // At the last fault, tickets that preceded their rate are being priced while others still
+    // arrive.
     if (turn === all.length - 1) await rememberRates()
     await sleep(random.below(300))
     const granting = allowances.grant(random.pick(wealthy()), {
@@ -142,7 +146,10 @@ async function rememberRates(): Promise<void> {
   await wakePricing()
 }
 
-/** An observation of now prices none of the tickets, but makes the collector look for what it can price. */
+/**
+ * Records a current rate. It prices none of the tickets, but makes the collector price those that
+ * it can.
+ */
 const wakePricing = () => service.operator.recordRate({ usdPerEth: '3000', source: 'test' })
 
 /** Waits until every event is consumed and every ticket is priced. */
@@ -161,7 +168,7 @@ async function settled(target: bigint): Promise<void> {
 }
 
 describe(`events, ${name}`, () => {
-  it('are consumed through a crash of every process', async () => {
+  it('are consumed despite a crash of every process', async () => {
     await grantAllowances()
     const injecting = injectFaults()
     injecting.catch(() => {})
@@ -172,7 +179,7 @@ describe(`events, ${name}`, () => {
     expect(service.collectors.reduce((sum, one) => sum + one.crashes(), 0)).toBe(onKafka ? 4 : 0)
   }, 300_000)
 
-  it('become one ticket each, priced from its own time to the atto-dollar', async () => {
+  it('become one ticket each, priced to the atto-dollar at its own time', async () => {
     const expected = new Map(
       [...books.users]
         .filter(([, { count }]) => count > 0n)
@@ -184,11 +191,11 @@ describe(`events, ${name}`, () => {
     expect(differing(expected, await ticketLines(service.pool))).toEqual([])
   }, 60_000)
 
-  it('are summed by session, and every id that is entered has its ticket', async () => {
+  it('match the sums of sessions, and the envelopes match the tickets', async () => {
     expect(await derivedFaults(service.pool)).toEqual([])
   }, 60_000)
 
-  it('are summed by the hour', async () => {
+  it('match the hourly sums', async () => {
     const expected = new Map(
       [...books.hours].map(([key, { count, fee, cost, nanos, pixels }]) => [
         key,
@@ -198,7 +205,7 @@ describe(`events, ${name}`, () => {
     expect(differing(expected, await hourLines(service.pool))).toEqual([])
   }, 60_000)
 
-  it('burn allowances and leave overage, each ledger folding to its balance', async () => {
+  it('burn allowances and leave overage, and each ledger folds to its balance', async () => {
     const accounts = new Map(
       allowances.known(books).map((key) => [key, allowances.accountOf(books, key)]),
     )
@@ -215,7 +222,7 @@ describe(`events, ${name}`, () => {
     expect(accounts.size - overdrawn).toBeGreaterThan(50)
   }, 60_000)
 
-  it('are all accounted for in the counters and in quarantine', async () => {
+  it('are all in the counters or in quarantine', async () => {
     const streams = await readStreams(service.pool)
     const { uncertain } = service.line
     expect(streams).toMatchObject({
@@ -235,7 +242,7 @@ describe(`events, ${name}`, () => {
     expect(differing(quarantined(1n), await inQuarantine())).toEqual([])
   }, 60_000)
 
-  it('are shown by the REST API, rounded once', async () => {
+  it('appear in the REST API with one rounding', async () => {
     expect.hasAssertions()
     for (const app of apps) await expectUsage(app, books, window)
     for (const key of [...allowances.known(books).slice(0, 40), ...allowances.favoured()]) {
@@ -245,7 +252,7 @@ describe(`events, ${name}`, () => {
     }
   }, 60_000)
 
-  it('change nothing when all of them come again', async () => {
+  it('change nothing when they are all delivered again', async () => {
     const [before, tables, reasons] = [
       await readStreams(service.pool),
       await photograph(service.pool),
@@ -267,7 +274,7 @@ describe(`events, ${name}`, () => {
 
   it('leave no error in the logs', () => {
     const processes = [service.core, service.sidecar, service.gateway, ...service.collectors]
-    // Requests that arrive while the database is unavailable get UNAVAILABLE. The rates of the story are old.
+    // Requests during a database outage get UNAVAILABLE. The rates of the story are old.
     const expected = ['"reason":"UNAVAILABLE"', 'no ETH rate is usable']
     const unexpected = processes
       .flatMap(({ errors }) => errors)
@@ -277,7 +284,9 @@ describe(`events, ${name}`, () => {
 })
 
 interface Repetition {
-  /** The counters that stay as they are, and those that grow when every event comes once more. */
+  /**
+   * Counters that stay the same; `streams` are those that grow when every event is delivered again.
+   */
   readonly unchanged: Streams
   readonly streams: Streams
 }
@@ -302,7 +311,7 @@ function sumOf(a: Streams, b: Streams): Streams {
   }
 }
 
-/** Collects the topic again, as a group without offsets. */
+/** Collects the topic again, in a group without offsets. */
 async function collectFromTheBeginning(before: Streams): Promise<Repetition> {
   await service.regroup(async () => void (await service.pool.query('delete from stream_offsets')))
   await settled(before.offsets)
@@ -322,7 +331,8 @@ async function deliverAgain(before: Streams): Promise<Repetition> {
   }
 }
 
-// An event that was sent again without an acknowledgement may be there twice, so its number is not certain.
+// After a retry without an acknowledgement an event may be stored twice, so its number of
+// deliveries is not compared.
 const quarantined = (times: bigint): Map<string, string> =>
   new Map(
     [...delivered.reasons].map(([reason, { events, deliveries }]) => [

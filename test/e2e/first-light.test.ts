@@ -19,7 +19,7 @@ import { kafkaSink } from '../../deploy/signer-double/events/sinks.ts'
 import { type TestService, startTestService } from '../support/service.ts'
 
 const rate = ethRate(parseDecimal18('3000') ?? 0n)
-/** Wei worth `cents` at 3000 USD for one ETH. */
+/** Returns the wei worth `count` cents at 3000 USD for one ETH. */
 const cents = (count: bigint) => (count * 10_000_000_000_000_000n * 10n ** 18n) / rate
 
 let running: TestService
@@ -70,7 +70,7 @@ async function call(
   return { status: response.status, headers: response.headers, body: parse(await response.text()) }
 }
 
-// The shapes are what the tests themselves look at.
+// Untyped: each test checks the fields that it reads.
 const parse = (text: string) => JSON.parse(text)
 
 const app = () => `/api/v1/apps/${running.service.quickstart.clientId}`
@@ -85,7 +85,10 @@ async function provision(user: string): Promise<string> {
   return key.body.apiKey
 }
 
-/** Pays on one live session, five simulated seconds apart, until the signer refuses or `calls` are through. */
+/**
+ * Pays in one live session, five simulated seconds apart, until the signer refuses or after `calls`
+ * calls.
+ */
 async function payLive(key: string, options: { calls: number; manifestId: string }) {
   let state: Awaited<ReturnType<SignerDouble['pay']>>['state']
   for (let paid = 0; paid < options.calls; paid++) {
@@ -125,12 +128,13 @@ const costOf = (user: string) =>
   )
 
 describe('a signed job', () => {
-  it('is authorised until the allowance is used up, refused with 483, and goes on after a grant', async () => {
+  it('is authorised until the allowance is used up, then refused with 483, and authorised after a grant', async () => {
     const key = await provision('ada')
     const first = await payLive(key, { calls: 100, manifestId: 'm-ada' })
     expect(first.refusal).toMatchObject({ status: 483 })
     expect(first.refusal?.body).toContain('insufficient balance')
-    // Five dollars at a quarter each: the sidecar's own count is what stops it, not the lagging stream.
+    // Five dollars at a quarter each: the sidecar's own count refuses in time, the stream would be
+    // late.
     expect(first.paid).toBeGreaterThanOrEqual(18)
     expect(first.paid).toBeLessThanOrEqual(20)
     await signer.flush()
@@ -149,7 +153,7 @@ describe('a signed job', () => {
     })
   })
 
-  it('is metered once and paid for once, although its events came twice and out of order', async () => {
+  it('is metered and charged once, despite duplicate and reordered events', async () => {
     await signer.flush()
     const signed = signer.stats().signed
     const usage = await eventually(
@@ -176,7 +180,7 @@ describe('a signed job', () => {
     )
   })
 
-  it('is refused for a key that was revoked, and for a user who was deactivated', async () => {
+  it('is refused for a revoked key and for a deactivated user', async () => {
     const key = await provision('bob')
     expect(await payLive(key, { calls: 1, manifestId: 'm-bob' })).toMatchObject({ paid: 1 })
     const { keys } = (await call('GET', `${app()}/users/bob/keys`)).body
@@ -202,7 +206,7 @@ describe('a signed job', () => {
     expect([401, 403]).toContain(ended.refusal?.status)
   })
 
-  it('may be authorised by a user token too, which any JWT library verifies against the issuer', async () => {
+  it('is authorised by a user token, which any JWT library can verify', async () => {
     await provision('eve')
     const { body: token } = await call('POST', `${app()}/users/eve/token`, { body: {} })
     const { issuer, platformUrl } = running.service.quickstart
@@ -227,8 +231,8 @@ describe('a signed job', () => {
   })
 })
 
-describe('the service, started again', () => {
-  it('keeps its credentials and its data, and the quickstart file is only for its owner', async () => {
+describe('the service after a restart', () => {
+  it('keeps its credentials and its data, and its quickstart file is readable only by the owner', async () => {
     const before = running.service.quickstart
     const balance = await balanceOf('ada')
     const { quickstart } = await running.restart()

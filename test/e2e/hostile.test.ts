@@ -43,7 +43,7 @@ async function rest({ method, path, body, headers }: Ask) {
       ...headers,
     },
   })
-  // A stream of events ends when its reader goes.
+  // An event stream does not end until its reader closes it.
   if (response.headers.get('content-type')?.startsWith('text/event-stream'))
     await response.body?.cancel()
   return { status: response.status, text: response.bodyUsed ? '' : await response.text() }
@@ -77,7 +77,7 @@ const webhookBody = () => ({
   },
 })
 
-// Placeholder of an id that no other event has.
+// Placeholder for a unique id.
 const newId = '<new id>'
 
 const event = (id: string) => ({
@@ -108,7 +108,10 @@ const event = (id: string) => ({
   },
 })
 
-/** The fault of a webhook answer by docs/signer-protocol.md ("Answer"); null when there is none. */
+/**
+ * Returns what is wrong with a webhook answer by docs/signer-protocol.md ("Answer"); null if it is
+ * valid.
+ */
 function faultOf({ status, text }: { status: number; text: string }): string | null {
   if (status !== 200)
     return [400, 401, 404, 405].includes(status) ? null : `HTTP ${status}: ${text}`
@@ -144,7 +147,7 @@ const errors = async (): Promise<string[]> =>
     .filter((line) => /"level":[56]0/.test(line))
     .slice(0, 5)
 
-/** Every event of direct mode, whatever became of it. */
+/** Returns the number of events received in direct mode, whatever their outcome. */
 async function counted(): Promise<bigint> {
   const core = connectCore({
     target: quickstart().coreTarget,
@@ -168,7 +171,7 @@ async function counted(): Promise<bigint> {
 const healthy = async (): Promise<number> => (await fetch(`${quickstart().adminUrl}/readyz`)).status
 
 describe(`hostile input, FUZZ_SEED=${seed}`, () => {
-  it('gets a decision or a refusal from the webhook, at both of its addresses', async () => {
+  it('gets a decision or a refusal at both addresses of the webhook', async () => {
     const body = fc.oneof(
       { weight: 9, arbitrary: spoiltJson(webhookBody()) },
       { weight: 1, arbitrary: hostileText },
@@ -195,12 +198,12 @@ describe(`hostile input, FUZZ_SEED=${seed}`, () => {
     expect([await healthy(), await errors()]).toEqual([200, []])
   }, 60_000)
 
-  it('as events is counted, each of them, and leaves room for the next', async () => {
+  it('is counted for each event, and valid events are still accepted', async () => {
     const pushed = fc.array(spoiltJson(event(newId)), { minLength: 1, maxLength: 20 })
     let total = 0n
     await fc.assert(
       fc.asyncProperty(pushed, async (texts) => {
-        // A blank line is no event.
+        // Blank lines do not count as events.
         const lines = texts
           .filter((text) => text.trim() !== '')
           .map((text) => text.replace(newId, randomUUID()))
@@ -223,7 +226,7 @@ describe(`hostile input, FUZZ_SEED=${seed}`, () => {
     expect([await healthy(), await errors()]).toEqual([200, []])
   }, 60_000)
 
-  it('as bytes is refused or kept, never lost', async () => {
+  it('is refused or kept when it is not text', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 200 }), async (bytes) => {
         const events = await push(`${quickstart().sidecarUrl}/events`, Uint8Array.from(bytes))

@@ -16,7 +16,7 @@ import {
 } from '../support/interop.ts'
 
 let interop: Interop
-/** The issuer as oauth4webapi knows it. */
+/** The issuer as oauth4webapi discovered it. */
 let server: oauth.AuthorizationServer
 const insecure = { [oauth.allowInsecureRequests]: true }
 
@@ -35,7 +35,7 @@ const app = () => ({ client_id: interop.quickstart.clientId })
 const secret = () => interop.quickstart.m2mClientSecret
 
 describe('discovery', () => {
-  it('gives both clients every endpoint, under the issuer that it was asked for', () => {
+  it('gives both clients every endpoint, below the issuer', () => {
     const known = interop.app.serverMetadata()
     expect(known).toMatchObject({ ...server })
     expect(known.supportsPKCE()).toBe(true)
@@ -47,7 +47,7 @@ describe('discovery', () => {
     for (const [, url] of endpoints) expect(String(url).startsWith(`${interop.issuer}/`)).toBe(true)
   })
 
-  it('as RFC 8414 has it gives openid-client the same document', async () => {
+  it('gives openid-client the same document at the RFC 8414 address', async () => {
     const options: oidc.DiscoveryRequestOptions = {
       algorithm: 'oauth2',
       execute: [oidc.allowInsecureRequests],
@@ -94,7 +94,7 @@ describe('client credentials', () => {
     expect(sent).toContain('%5F')
   })
 
-  it('are accepted in the header without any encoding', async () => {
+  it('are accepted in the header without encoding', async () => {
     const raw: oauth.ClientAuth = (_as, { client_id }, ...[, headers]) =>
       headers.set('authorization', basic(client_id, secret()))
     expect(await oauthGrant(raw)).toMatchObject(granted)
@@ -111,7 +111,7 @@ describe('client credentials', () => {
     expect(await oauthGrant(oauth.ClientSecretPost(secret()))).toMatchObject(granted)
   })
 
-  it('that are wrong are refused in a way that the clients understand', async () => {
+  it('are refused, if wrong, with errors that the clients recognise', async () => {
     const wrong = await interop.client(
       interop.quickstart.m2mClientId,
       oidc.ClientSecretPost('svc_cs_wrong'),
@@ -130,14 +130,14 @@ describe('the device flow', () => {
   const startDevice = () =>
     oidc.initiateDeviceAuthorization(interop.app, { scope: 'openid sign:job' })
 
-  /** The link of the device, followed by a person who is not logged in yet. */
+  /** Follows the device's link as a person who is not logged in. */
   async function decide(link: string | undefined, label: string): Promise<Page> {
     const browser = interop.browser()
     const code = await interop.logIn(browser, await browser.visit(link ?? ''))
     return browser.click(await browser.click(code, 'Continue'), label)
   }
 
-  it('lets openid-client poll, slow down, and go on once a person has clicked', async () => {
+  it('lets openid-client poll, slow down, and finish after a person has clicked', async () => {
     const device = await startDevice()
     const polling = await interop.client(interop.quickstart.clientId, oidc.None())
     const answers = recordAnswers(polling)
@@ -172,7 +172,7 @@ describe('the device flow', () => {
     ).rejects.toMatchObject({ error: 'invalid_grant' })
   })
 
-  it("goes on for the user whom the app's backend names by a token exchange", async () => {
+  it("finishes for the user in a token exchange of the app's backend", async () => {
     const device = await startDevice()
     const done = oidc.pollDeviceAuthorizationGrant(interop.app, device)
     const subject = await interop.userToken()
@@ -186,7 +186,7 @@ describe('the device flow', () => {
     expect(introspected).toMatchObject({ active: true, external_user_id: 'ada' })
   })
 
-  it('ends with access_denied when the person says that the device is not theirs', async () => {
+  it('ends with access_denied when the person rejects the device', async () => {
     const device = await startDevice()
     expect((await decide(device.verification_uri_complete, 'This is not mine')).title).toBe(
       'Refused · Demo',
@@ -221,7 +221,7 @@ describe('token exchange', () => {
     })
   })
 
-  it("answers at the app's own endpoint with the signer-session envelope, to both clients", async () => {
+  it("answers both clients with the signer-session envelope at the app's own endpoint", async () => {
     const { quickstart } = interop
     const endpoint = `${quickstart.platformUrl}/api/v1/apps/${quickstart.clientId}/oidc/token`
     const envelope = {
@@ -255,7 +255,7 @@ describe('token exchange', () => {
     )
   })
 
-  it('refuses a subject token that is none with invalid_grant', async () => {
+  it('refuses an invalid subject token with invalid_grant', async () => {
     const parameters = { subject_token: 'rubbish', subject_token_type: accessTokenType }
     await expect(
       oidc.genericGrantRequest(interop.backend, exchangeGrant, parameters),
@@ -264,7 +264,7 @@ describe('token exchange', () => {
 })
 
 describe('every kind of token', () => {
-  it('is verified by jose against the published keys, with the audience it is for', async () => {
+  it('verifies with jose, the published keys and its own audience', async () => {
     const jwks = createRemoteJWKSet(new URL(server.jwks_uri ?? ''))
     const { quickstart, issuer, backend } = interop
     const { tokens } = await logInByCode(interop)
@@ -293,7 +293,7 @@ describe('every kind of token', () => {
         algorithms: ['RS256'],
       })
       expect(payload['token_use']).toBe(use)
-      // RFC 9068 as oauth4webapi, on the side of a resource server, checks it.
+      // oauth4webapi checks RFC 9068 here, as a resource server.
       const request = new Request('https://api.example/', {
         headers: { authorization: `Bearer ${token}` },
       })

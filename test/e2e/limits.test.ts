@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { redisUrl } from '../support/redis.ts'
 import { type Split, startSplit } from '../support/split.ts'
 
-/** 0.3 USD a call at 3000 USD for one ETH. */
+/** 0.3 USD per call, at 3000 USD for one ETH. */
 const priceWei = 100_000_000_000_000
 
 let split: Split
@@ -31,7 +31,7 @@ const set = async (path: string, json: object) =>
 const call = (key: string, more: object = {}) =>
   split.decide(key, { InitialPricePerUnit: priceWei, ...more })
 
-/** Decisions, one after the other, until one has another status than `status`; for a second at most. */
+/** Repeats the decision until its status differs from `status`, for a second at most. */
 async function untilOther(status: number, decide: () => ReturnType<typeof call>) {
   const until = performance.now() + 1_000
   for (;;) {
@@ -42,7 +42,7 @@ async function untilOther(status: number, decide: () => ReturnType<typeof call>)
 }
 
 describe('a limit', () => {
-  it('refuses within a second, also at the sidecar of another core; says which it is, and ends with its removal', async () => {
+  it('refuses calls within a second, with its reason, until it is removed', async () => {
     const user = await newUser()
     expect((await call(user.key))['status']).toBe(200)
     await set(user.path, { usdMicrosPerDay: '700000' })
@@ -57,7 +57,7 @@ describe('a limit', () => {
     expect(await untilOther(429, () => call(user.key))).toMatchObject({ status: 200 })
   })
 
-  it('counts calls by the minute, and sessions', async () => {
+  it('counts calls per minute and sessions', async () => {
     const user = await newUser()
     await set(user.path, { concurrentSessions: 1 })
     expect(await call(user.key, { StateID: 'abcd0001' })).toMatchObject({ status: 200 })
@@ -71,7 +71,7 @@ describe('a limit', () => {
     })
   })
 
-  it('of a price goes to the signer with the calls of its key, and refuses dearer ones', async () => {
+  it("on prices reaches the signer with its key's calls, and refuses more expensive ones", async () => {
     const user = await newUser()
     const ceiling = String(priceWei)
     const path = `${user.path}/keys/${user.keyId}`

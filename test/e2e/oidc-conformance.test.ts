@@ -14,9 +14,9 @@ import {
 } from '../support/interop.ts'
 
 /**
- * The modules of the OpenID Foundation's conformance profiles that apply: basic OP (without form_post), RP-initiated logout,
- * and RFC 8628, which has no profile. Each row has the suite's name of a module and what is answered.
- * The client is public, so its authentication is PKCE (docs/identity.md).
+ * Modules of the OpenID Foundation's conformance profiles that apply: basic OP (without form_post),
+ * RP-initiated logout, and RFC 8628, which has no profile. Each row has the suite's module name and
+ * the expected answer. The client is public, so it authenticates with PKCE (docs/identity.md).
  */
 let interop: Interop
 beforeAll(async () => {
@@ -27,7 +27,7 @@ afterAll(() => interop?.stop())
 interface Login {
   readonly browser: Browser
   readonly page: Page
-  /** Where the browser left to, with the answer. */
+  /** Query of the redirect that left the site. */
   readonly answer: URLSearchParams
   readonly verifier: string
 }
@@ -54,7 +54,10 @@ async function requestOf(change: Change = {}) {
   return { verifier, query: new URLSearchParams(Object.fromEntries(present)) }
 }
 
-/** An authorization request carried through the pages: the person logs in where asked, and says yes where asked. */
+/**
+ * Sends an authorization request through the pages: logs in and consents where the pages require
+ * it.
+ */
 async function send(change: Change = {}, browser: Browser = interop.browser()): Promise<Login> {
   const { verifier, query } = await requestOf(change)
   const first = await browser.visit(`${interop.issuer}/auth?${query}`)
@@ -106,7 +109,7 @@ async function newAccount(email: string, password: string): Promise<void> {
   core.close()
 }
 
-/** Rows that are a request and a success. */
+/** Rows with a request that succeeds. */
 const succeeding: readonly [string, Change][] = [
   ['oidcc-server', {}],
   ['oidcc-ensure-request-without-nonce-succeeds-for-code-flow', { nonce: undefined }],
@@ -125,14 +128,14 @@ const succeeding: readonly [string, Change][] = [
   ['oidcc-max-age-10000', { max_age: '10000' }],
 ]
 
-/** Rows that are a request and an error at the redirect URI. */
+/** Rows with a request that ends in an error at the redirect URI. */
 const refused: readonly [string, Change, string][] = [
   ['oidcc-response-type-missing', { response_type: undefined }, 'invalid_request'],
   ['oidcc-prompt-none-not-logged-in', { prompt: 'none' }, 'login_required'],
-  // scopes_supported lists neither, so the suite skips them.
+  // The suite skips both, because scopes_supported does not list them.
   ['oidcc-scope-address', { scope: 'openid address' }, 'invalid_scope'],
   ['oidcc-scope-phone', { scope: 'openid phone' }, 'invalid_scope'],
-  // Discovery says request_parameter_supported: false.
+  // Discovery contains request_parameter_supported: false.
   [
     'oidcc-unsigned-request-object-supported-correctly-or-rejected-as-unsupported',
     { request: 'eyJhbGciOiJub25lIn0.e30.' },
@@ -198,7 +201,7 @@ describe('basic OP', () => {
     )
     expect(one).toMatchObject([200, { email: interop.quickstart.ownerEmail }])
     expect(others).toEqual([one, one])
-    // RFC 6750 section 2: one way at a time; and nothing is no token.
+    // RFC 6750 section 2: only one method per request. No token is 401.
     expect(
       (
         await userInfo(token, {
@@ -229,7 +232,7 @@ describe('basic OP', () => {
     }
   })
 
-  it('oidcc-prompt-none-logged-in: a code without a page, for the same subject and login', async () => {
+  it('oidcc-prompt-none-logged-in: a code without a page, same subject and login', async () => {
     const first = await send()
     const again = await send({ prompt: 'none' }, first.browser)
     expect(again.page.left).not.toBeNull()
@@ -239,7 +242,7 @@ describe('basic OP', () => {
     expect([two?.['sub'], two?.['auth_time']]).toEqual([one?.['sub'], one?.['auth_time']])
   })
 
-  it('oidcc-id-token-hint: the person it names, or login_required', async () => {
+  it('oidcc-id-token-hint: its person, or login_required', async () => {
     const first = await send()
     const { id_token: hint = '' } = await tokensOf(first)
     const again = await send({ prompt: 'none', id_token_hint: hint }, first.browser)
@@ -255,11 +258,11 @@ describe('basic OP', () => {
       const mismatch = await send({ prompt, id_token_hint: hint }, other)
       expect(mismatch.answer.get('error')).toBe('login_required')
     }
-    // Not logged in: the person is asked to log in, and the request goes on as itself.
+    // A person who is not logged in gets the login page, and the request then continues.
     expect((await send({ id_token_hint: hint })).answer.get('code')).not.toBeNull()
   })
 
-  it('oidcc-login-hint: the login page expects that address', async () => {
+  it('oidcc-login-hint: the login page has that address', async () => {
     const { query } = await requestOf({ login_hint: 'ada@example.com' })
     const response = await fetch(`${interop.issuer}/auth?${query}`)
     expect(await response.text()).toContain('value="ada@example.com"')
@@ -284,13 +287,13 @@ describe('basic OP', () => {
     ['with more path', `${redirectUri}/more`],
     ['with a query', `${redirectUri}?a=1`],
     ['missing', undefined],
-  ])('oidcc-ensure-registered-redirect-uri: %s, a page and no redirect', async (_, uri) => {
+  ])('oidcc-ensure-registered-redirect-uri: %s, a page without a redirect', async (_, uri) => {
     const { query } = await requestOf({ redirect_uri: uri })
     const page = await interop.browser().visit(`${interop.issuer}/auth?${query}`)
     expect([page.status, page.left]).toEqual([400, null])
   })
 
-  it('oidcc-redirect-uri at the token endpoint: the one of the request, or invalid_grant', async () => {
+  it('oidcc-redirect-uri at the token endpoint: invalid_grant if it differs from the request', async () => {
     const login = await send()
     const wrong = await redeem(login, { redirect_uri: 'https://app.example/other' })
     expect(wrong).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
@@ -308,7 +311,7 @@ describe('basic OP', () => {
     expect(Object.fromEntries(next.searchParams)).toEqual(Object.fromEntries(query))
   })
 
-  it('oidcc-refresh-token: the same subject, audience, login and scope, and a new refresh token', async () => {
+  it('oidcc-refresh-token: same subject, audience, login and scope, new refresh token', async () => {
     const first = await tokensOf(await send({ prompt: 'consent' }))
     const { status, body } = await post('/token', {
       grant_type: 'refresh_token',
@@ -323,7 +326,7 @@ describe('basic OP', () => {
     expect(await tokensOf(await send({ scope: 'openid' }))).not.toHaveProperty('refresh_token')
   })
 
-  it('oidcc-discovery-endpoint-verification: the document says what the rows above show', async () => {
+  it('oidcc-discovery-endpoint-verification: matches the rows above', async () => {
     const response = await fetch(`${interop.issuer}/.well-known/openid-configuration`)
     expect(await response.json()).toMatchObject({
       issuer: interop.issuer,
@@ -375,7 +378,7 @@ describe('RP-initiated logout', () => {
     }
   })
 
-  it('…-bad-id-token-hint, -modified-id-token-hint, -no-id-token-hint, -no-params, -only-state: the person is asked', async () => {
+  it('…-bad-id-token-hint, -modified-id-token-hint, -no-id-token-hint, -no-params, -only-state: a page asks first', async () => {
     const { browser, hint } = await loggedIn()
     const [head = '', , signature = ''] = hint.split('.')
     const forged = Buffer.from(JSON.stringify({ ...claimsOf(hint), sub: 'x' })).toString(
@@ -402,7 +405,7 @@ describe('RFC 8628', () => {
   const poll = (code: string, clientId = interop.quickstart.clientId) =>
     post('/token', { grant_type: deviceGrant, client_id: clientId, device_code: code })
 
-  it('3.2 the answer has everything that a device needs', async () => {
+  it('3.2 the answer is complete', async () => {
     expect(await start()).toMatchObject({
       status: 200,
       body: {
@@ -416,7 +419,7 @@ describe('RFC 8628', () => {
     })
   })
 
-  it('3.1 an unknown client, a scope that it may not have, no client', async () => {
+  it('3.1 errors for an unknown client, a forbidden scope and no client', async () => {
     expect((await start({ client_id: `app_${'0'.repeat(24)}` })).body.error).toBe('invalid_client')
     expect((await start({ scope: 'users:write' })).body.error).toBe('invalid_scope')
     expect((await post('/device/auth', {})).body.error).toBe('invalid_client')
@@ -433,7 +436,7 @@ describe('RFC 8628', () => {
     expect((await poll(device.device_code)).body.error).toBe('access_denied')
   })
 
-  it('3.4 tokens once; 5.4 the code in the link decides nothing without a click', async () => {
+  it('3.4 tokens once; 5.4 the link alone, without a click, approves nothing', async () => {
     const { body: device } = await start()
     const browser = interop.browser()
     const code = await interop.logIn(browser, await browser.visit(device.verification_uri_complete))

@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => interop?.stop())
 
 describe('the authorization code flow', () => {
-  it('leads through login and consent to tokens whose ID token openid-client validates, signature and all', async () => {
+  it('leads through login and consent to tokens that openid-client validates', async () => {
     const { checks, pages, allow } = await authorize(interop, { more: { max_age: '600' } })
     expect(pages.map((title) => title.split(' · ')[0])).toEqual(['Log in', 'Allow access'])
     const { left } = await allow()
@@ -43,7 +43,7 @@ describe('the authorization code flow', () => {
     expect(Math.abs(Date.now() / 1000 - Number(claims?.['auth_time']))).toBeLessThan(60)
   })
 
-  it('is accepted by oauth4webapi too, at a loopback address with any port', async () => {
+  it('works with oauth4webapi and a loopback address with any port', async () => {
     const [issuer, app] = [new URL(interop.issuer), { client_id: interop.quickstart.clientId }]
     const server = await oauth.processDiscoveryResponse(
       issuer,
@@ -78,7 +78,7 @@ describe('the authorization code flow', () => {
     })
   })
 
-  it('tells openid-client that the person said no', async () => {
+  it('returns access_denied to openid-client when the person refuses', async () => {
     const { checks, deny } = await authorize(interop)
     const { left } = await deny()
     await expect(
@@ -86,7 +86,7 @@ describe('the authorization code flow', () => {
     ).rejects.toMatchObject({ error: 'access_denied' })
   })
 
-  it('gives nothing for a wrong code_verifier', async () => {
+  it('rejects a wrong code_verifier', async () => {
     const { checks, allow } = await authorize(interop)
     const { left } = await allow()
     const wrong = { ...checks, pkceCodeVerifier: oidc.randomPKCECodeVerifier() }
@@ -95,7 +95,7 @@ describe('the authorization code flow', () => {
     ).rejects.toMatchObject({ error: 'invalid_grant', status: 400 })
   })
 
-  it('gives nothing for a code that was used, and ends what it led to', async () => {
+  it('rejects a used code and ends its tokens', async () => {
     const { callback, checks, tokens } = await logInByCode(interop)
     await expect(oidc.authorizationCodeGrant(interop.app, callback, checks)).rejects.toMatchObject({
       error: 'invalid_grant',
@@ -110,7 +110,7 @@ describe('the authorization code flow', () => {
 })
 
 describe('a login', () => {
-  it('is refreshed with a new refresh token each time, and ends when an old one comes again', async () => {
+  it('gets a new refresh token on each refresh, and ends when an old one is reused', async () => {
     const { tokens: first } = await logInByCode(interop)
     const second = await oidc.refreshTokenGrant(interop.app, first.refresh_token ?? '')
     expect(second.refresh_token).toMatch(/^svc_rt_/)
@@ -127,7 +127,7 @@ describe('a login', () => {
     })
   })
 
-  it('tells userinfo about the very subject of the ID token', async () => {
+  it('shows userinfo the subject of its ID token', async () => {
     const { tokens } = await logInByCode(interop)
     const sub = tokens.claims()?.sub ?? ''
     expect(await oidc.fetchUserInfo(interop.app, tokens.access_token, sub)).toMatchObject({
@@ -146,7 +146,7 @@ describe('a login', () => {
     })
   })
 
-  it('is introspected by its own app, and by no other', async () => {
+  it('can be introspected by its own app only', async () => {
     const { tokens } = await logInByCode(interop)
     expect(await oidc.tokenIntrospection(interop.backend, tokens.access_token)).toMatchObject({
       active: true,
@@ -166,7 +166,7 @@ describe('a login', () => {
     expect(await oidc.tokenIntrospection(foreign, tokens.access_token)).toEqual({ active: false })
   })
 
-  it('is revoked by the public client, by access token and by refresh token', async () => {
+  it('can be revoked by the public client, by access token and by refresh token', async () => {
     const { tokens } = await logInByCode(interop)
     await oidc.tokenRevocation(interop.app, tokens.access_token)
     expect(await oidc.tokenIntrospection(interop.backend, tokens.access_token)).toEqual({
@@ -182,7 +182,7 @@ describe('a login', () => {
     await oidc.tokenRevocation(interop.app, 'a token that never was')
   })
 
-  it('ends in the browser by RP-initiated logout, which leads back with the state', async () => {
+  it('ends in the browser with RP-initiated logout, which redirects with the state', async () => {
     const { browser, tokens } = await logInByCode(interop)
     const { left } = await browser.visit(
       oidc.buildEndSessionUrl(interop.app, {

@@ -70,7 +70,7 @@ async function call(
   return { status: response.status, body: parse(await response.text()) }
 }
 
-// The shapes are what the tests themselves look at.
+// Untyped: each test checks the fields that it reads.
 const parse = (text: string) => JSON.parse(text)
 
 const app = () => `/api/v1/apps/${running.service.quickstart.clientId}`
@@ -78,7 +78,7 @@ const builder = () => `/api/v1/builder/apps/${running.service.quickstart.clientI
 const oidc = '/api/v1/oidc'
 
 describe('a receipt', () => {
-  it('is returned to its app only, with a provisional root on the day itself', async () => {
+  it('is returned only to its app, on the same day with a provisional root', async () => {
     const path = `${builder()}/usage/requests/${eventId}/receipt`
     const { status, body } = await call('GET', path)
     expect(status).toBe(200)
@@ -103,10 +103,10 @@ describe('a receipt', () => {
       ])
   })
 
-  it('opens no door that a token opens', async () => {
+  it('is rejected wherever a token is accepted', async () => {
     const bearer = `Bearer ${receipt}`
     const asBearer = { authorization: bearer }
-    // As a machine token, a user token and at user info.
+    // As a machine token, as a user token and at userinfo.
     expect((await call('GET', `${builder()}/usage/roots`, asBearer)).status).toBe(401)
     expect((await call('GET', '/api/v1/user/usage/requests', asBearer)).status).toBe(401)
     expect((await call('GET', `${oidc}/userinfo`, asBearer)).status).toBe(401)
@@ -114,7 +114,7 @@ describe('a receipt', () => {
       form: { token: receipt },
     })
     expect(introspection).toEqual({ status: 200, body: { active: false } })
-    // As the subject of an exchange, an API key and a refresh token.
+    // As the subject of an exchange.
     const exchange = await call('POST', `${app()}/oidc/token`, {
       form: {
         grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',

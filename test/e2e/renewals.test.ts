@@ -16,19 +16,20 @@ import { type RunningProcess, freePorts, runProcess } from '../support/processes
 import { secretly } from '../support/secrecy.ts'
 
 /**
- * The periods of many users end at one instant. Four cores sweep, are asked for balances and take tickets, and each of them is
- * killed on the way: every user enters the next period once.
+ * The periods of many users end at the same instant. Four cores sweep, answer balance requests and
+ * take tickets, and each is killed once. Every user must enter the next period exactly once.
  */
 
 const count = Number(process.env['E2E_USERS'] ?? 1_500)
 const coreCount = 4
 const dayMs = 86_400_000
 const chunk = 1_000
-/** At 3,000 dollars for one ETH: 0.003 dollars. */
+/** 0.003 USD, at 3,000 USD for one ETH. */
 const feeWei = 10n ** 12n
 const costAttos = feeWei * 3_000n
 const starterAttos = 5n * 10n ** 18n
-// A core sweeps a minute after it is up, and so, when they start this long before, soon after the end of the periods.
+// A core sweeps a minute after its start. Cores that start this long before the periods end sweep
+// soon after the end.
 const beforeEndMs = 45_000
 
 const stops: (() => Promise<unknown>)[] = []
@@ -90,7 +91,7 @@ afterAll(async () => {
   for (const stop of stops.toReversed()) await stop()
 }, 60_000)
 
-/** An app whose Starter has periods of a day. */
+/** Creates an app whose Starter plan has periods of a day. */
 async function createApp(target: string, token: string) {
   const operator = connectCore({ target, token })
   const created = await operator
@@ -115,7 +116,7 @@ async function createApp(target: string, token: string) {
   return { id: appId(rows[0]?.app_id ?? ''), clientId: created.clientId, basic }
 }
 
-/** As if they had come at `at`. */
+/** Creates the users as if they had subscribed at `at`. */
 async function subscribeAll(at: Date): Promise<void> {
   const plans = createPlans({ ledger: createLedger() })
   while (users.length < count) {
@@ -136,7 +137,7 @@ async function subscribeAll(at: Date): Promise<void> {
 
 const ticketsOf = (user: number): number => (user % 3 === 0 ? 3 : 0)
 
-/** Of users three tickets each: one that was signed just before the end, and two after it. */
+/** Returns no tickets or three for a user: one signed just before the periods end, two after. */
 function eventsOf(user: number): Buffer[] {
   const before = new Date(endsAt.getTime() - 30_000)
   return Array.from({ length: ticketsOf(user) }, (_, turn) => {
@@ -152,7 +153,7 @@ function eventsOf(user: number): Buffer[] {
   })
 }
 
-/** Asks one core after the other until one answers. */
+/** Tries the cores in turn until one answers. */
 async function askSomebody<Answer>(
   turn: number,
   ask: (rpcs: ReturnType<Caller['as']>) => Promise<Answer>,
@@ -181,16 +182,16 @@ async function sendTickets(): Promise<void> {
   }
 }
 
-// So that reads and tickets last until the sweeps come.
+// So that reads and tickets last until the sweeps.
 const pauseMs = Math.max(5, 30_000 / (count / 30))
 
-/** Of every seventh user, from the last to the first. */
+/** Reads the balance of every seventh user, from the last to the first. */
 async function readBalances(): Promise<void> {
   for (let user = count - 1; user >= 0; user -= 7) {
     const { balance } = await askSomebody(user, (rpcs) =>
       rpcs.getBalance({ clientId: app.clientId, externalUserId: users[user] ?? '' }),
     )
-    // Whoever asks is in the new period, whether or not a sweep has come by.
+    // A request enters the new period, even before a sweep.
     expect(Number(balance?.remainingUsdMicros)).toBeGreaterThanOrEqual(4_991_000)
     expect(Number(balance?.remainingUsdMicros)).toBeLessThanOrEqual(5_000_000)
     await sleep(pauseMs / 3)
@@ -205,10 +206,10 @@ async function countLeft(): Promise<number> {
   return Number(rows[0]?.count)
 }
 
-// A core that is killed sweeps a minute later again.
+// A killed core sweeps again a minute later.
 const killWithinMs = 12_000
 
-/** Kills one core after the other while the periods are entered. */
+/** Kills one core after another while the periods are entered. */
 async function killAll(): Promise<void> {
   for (const [index, core] of cores.entries()) {
     const left = (count * (coreCount - index)) / (coreCount + 1)
@@ -224,7 +225,7 @@ const rows = async (text: string) =>
 
 describe(`${count} periods that end at once`, () => {
   it(
-    'are entered by four cores that are killed, while balances are read and tickets come',
+    'are entered by four cores that are killed, while balances are read and tickets arrive',
     async () => {
       await sleep(Math.max(0, endsAt.getTime() + 50 - Date.now()))
       const started = performance.now()
@@ -239,7 +240,7 @@ describe(`${count} periods that end at once`, () => {
     400_000 + 5 * count,
   )
 
-  it('are entered once, with what the plan includes, once', async () => {
+  it('are entered once, with the included usage once', async () => {
     expect(
       await rows(
         `select p.periods, g.included, g.granted, count(*) as users
@@ -257,7 +258,7 @@ describe(`${count} periods that end at once`, () => {
     ])
   })
 
-  it('leave every sum right, to the atto-dollar', async () => {
+  it('leave every sum exact to the atto-dollar', async () => {
     const payers = Array.from({ length: count }, (_, i) => i).filter((i) => ticketsOf(i) > 0).length
     expect(
       await rows(
@@ -278,7 +279,7 @@ describe(`${count} periods that end at once`, () => {
   })
 
   it(
-    'are proved by verify',
+    'pass verify',
     async () => {
       expect((await tollgate('verify')).text).toContain('the books are right')
     },

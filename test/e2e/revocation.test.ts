@@ -16,7 +16,7 @@ interface User {
   readonly token: string
 }
 
-/** A user with a key and a token that both work everywhere, at the sidecar from memory. */
+/** Creates a user with a key and a token that work everywhere; the sidecar has both in memory. */
 async function newUser(): Promise<User> {
   const { rest, app, authorize } = split
   const authorization = app.basic
@@ -42,7 +42,7 @@ async function newUser(): Promise<User> {
   return user
 }
 
-/** What REST says of the key and of the token. */
+/** Returns the REST statuses for the key and the token. */
 async function atRest({ key, token }: User): Promise<{ key: number; token: number }> {
   const { rest, app } = split
   const exchanged = await rest('POST', `${app.path}/auth/api-key/token`, {
@@ -52,7 +52,10 @@ async function atRest({ key, token }: User): Promise<{ key: number; token: numbe
   return { key: exchanged.status, token: read.status }
 }
 
-/** Milliseconds until the sidecar refuses the credential; it answers all the while. */
+/**
+ * Returns the milliseconds until the sidecar refuses the credential. The sidecar must answer
+ * throughout.
+ */
 async function refusedAfter(credential: string, atMostMs: number): Promise<number> {
   const began = performance.now()
   for (;;) {
@@ -86,7 +89,7 @@ function endsEverythingInASecond(): void {
     expect(await split.authorize(user.token)).toBe(200)
   })
 
-  it('ends a user with all that speaks for him', async () => {
+  it('ends a user with all credentials', async () => {
     const user = await newUser()
     expect((await deactivate(user)).status).toBe(200)
     expect(await atRest(user)).toEqual({ key: 401, token: 401 })
@@ -108,7 +111,7 @@ function endsEverythingInASecond(): void {
     expect(await split.authorize(user.key)).toBe(200)
   })
 
-  it('ends a client secret that was rotated away, at every core', async () => {
+  it('ends a rotated client secret at every core', async () => {
     const { rest, app, far } = split
     const old = app.basic
     const caller = { clientId: app.clientId, kind: 'm2m', scope: 'users:read' }
@@ -124,7 +127,7 @@ function endsEverythingInASecond(): void {
   })
 }
 
-describe('what is revoked, with one core and no Redis', () => {
+describe('revocation with one core and no Redis', () => {
   beforeAll(async () => {
     split = await startSplit({ redisUrl: null, settings: { M2M_SECRET_OVERLAP_SECONDS: '0' } })
   })
@@ -142,7 +145,7 @@ const settings = {
 }
 
 describe.each([redisUrl() ?? []].flat())(
-  'what is revoked at one core, for a sidecar of another, with Redis at %s',
+  'revocation at one core, for a sidecar of another, with Redis at %s',
   (url) => {
     let redis: RedisProxy
     beforeAll(async () => {
@@ -155,7 +158,10 @@ describe.each([redisUrl() ?? []].flat())(
     })
     endsEverythingInASecond()
 
-    /** True once a revocation is heard within a second again; connections come back by and by. */
+    /**
+     * Returns whether a revocation again takes effect within a second. Connections recover
+     * gradually.
+     */
     async function isHeardAgain(): Promise<boolean> {
       for (const end = Date.now() + 15_000; Date.now() < end;) {
         const user = await newUser()
@@ -168,14 +174,14 @@ describe.each([redisUrl() ?? []].flat())(
     it.each([
       ['a key', revokeKey],
       ['a user', deactivate],
-    ])('ends within a second while Redis is dead, and when it is back: %s', async (_what, end) => {
+    ])('ends %s within a second while Redis is down, and after it is back', async (_what, end) => {
       const [ended, other] = [await newUser(), await newUser()]
       redis.cut()
       const { body } = await end(ended)
       const effectiveBy = Date.parse(String(body['effectiveBy']))
       expect(effectiveBy - Date.now()).toBeLessThanOrEqual(boundSeconds * 1000)
       expect((await atRest(ended)).key).toBe(401)
-      // The core of the sidecar hears of it from the database.
+      // The sidecar's core learns of it from the database.
       expect(await refusedAfter(ended.key, 1_000)).toBeLessThan(1_000)
       expect(Date.now()).toBeLessThan(effectiveBy)
       expect(await split.authorize(other.key)).toBe(200)

@@ -4,7 +4,7 @@ import { Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type TestService, startTestService } from '../../support/service.ts'
 
-/** A few seconds in CI; E2E_FLOOD_SECONDS=60 for the night. */
+/** A few seconds in CI; set E2E_FLOOD_SECONDS=60 for nightly runs. */
 const seconds = Number(process.env['E2E_FLOOD_SECONDS'] ?? 5)
 const callers = 32
 const MiB = 1024 * 1024
@@ -12,7 +12,7 @@ const MiB = 1024 * 1024
 let running: TestService
 let database: Pool
 beforeAll(async () => {
-  // With limits, at info, as a deployment runs.
+  // With rate limits and log level info, like a real deployment.
   running = await startTestService({ RATE_LIMITS: 'on', LOG_LEVEL: 'info' })
   database = new Pool({ connectionString: running.env['DATABASE_URL'] ?? '' })
 })
@@ -35,7 +35,10 @@ interface Shot {
   readonly headers?: Record<string, string>
 }
 
-/** Every route of the documents, as a stranger would try it: nothing, nonsense, an app's public id, made-up credentials. */
+/**
+ * Returns requests to every route of the documents, as an outsider would try them: without
+ * credentials, with nonsense, with an app's public id, with made-up credentials.
+ */
 async function shots(): Promise<Shot[]> {
   const { platformUrl, clientId, m2mClientId } = running.service.quickstart
   const document: { paths: Record<string, object> } = JSON.parse(
@@ -113,10 +116,10 @@ async function flood(all: readonly Shot[], until: number): Promise<Map<number, n
 
 describe('an anonymous flood', () => {
   it(
-    `of ${seconds} s leaves the database, the log and the memory as they were`,
+    `of ${seconds} s leaves database, log and memory unchanged`,
     async () => {
       const all = await shots()
-      // What is made once, as pools and caches are, is not the flood's.
+      // Warm up first, so that pools and caches are not counted.
       await flood(all, performance.now() + 1_000)
       const before = {
         bytes: await databaseBytes(),
@@ -135,7 +138,7 @@ describe('an anonymous flood', () => {
         "select count(*)::int as refused from audit_log where status = 'refused'",
       )
       expect(rows[0]?.refused).toBe(0)
-      // Each kind of refusal has twenty lines a minute, however many there are.
+      // Each kind of refusal logs at most twenty lines a minute.
       const lines = (await readFile(running.service.logFile, 'utf8')).split('\n')
       const kinds = new Map<string, number>()
       for (const line of lines) {

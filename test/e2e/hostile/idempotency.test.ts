@@ -43,7 +43,7 @@ async function post(path: string, caller: Headers, { key, body = {} }: Sending =
   return { status: response.status, ...rest }
 }
 
-/** Requests that each make a secret. */
+/** Requests that each create a secret. */
 const secretsOf = (app: RealApp): readonly (readonly [string, Headers, object])[] => [
   [`${at(app)}/users/ada/keys`, backend(app), {}],
   [`${at(app)}/keys`, app.session, {}],
@@ -52,7 +52,7 @@ const secretsOf = (app: RealApp): readonly (readonly [string, Headers, object])[
 ]
 
 describe('an idempotency key', () => {
-  it('that another app or another route used answers nothing of theirs', async () => {
+  it('does not replay a response of another app or route', async () => {
     const key = randomUUID()
     const requests = [...secretsOf(ann), ...secretsOf(bob)]
     const first = []
@@ -63,7 +63,7 @@ describe('an idempotency key', () => {
       expect(await post(path, caller, { key, body })).toEqual(first[index])
   })
 
-  it('of one user answers nothing for another user of the same app', async () => {
+  it('does not replay a response for another user of the same app', async () => {
     const key = randomUUID()
     const { status } = await post(`${at(ann)}/users/ada/keys`, backend(ann), { key })
     expect(status).toBe(201)
@@ -73,7 +73,7 @@ describe('an idempotency key', () => {
     })
   })
 
-  it('serves no stranger: the caller is judged before it', async () => {
+  it('does not replay a response to an unauthorised caller', async () => {
     const key = randomUUID()
     const path = `${at(ann)}/users/ada/keys`
     expect((await post(path, backend(ann), { key })).status).toBe(201)
@@ -84,7 +84,7 @@ describe('an idempotency key', () => {
     expect((await post(`${at(ann)}/keys`, bob.session, { key })).status).toBe(404)
   })
 
-  it('of many requests at once gives money once, whatever their spelling of the amount', async () => {
+  it('grants money once for many concurrent requests, also with different amounts', async () => {
     const path = `${at(bob)}/users/ada/allowances`
     const key = randomUUID()
     const answers = await Promise.all(

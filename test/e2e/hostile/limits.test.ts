@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 afterAll(() => running?.stop())
 
-/** A token request with client credentials, as if from that address. */
+/** Requests a token with client credentials, with `address` as the client's address. */
 async function askToken(id: string, secret: string, address: string): Promise<number> {
   const answer = await fetch(`${running.service.quickstart.platformUrl}/api/v1/oidc/token`, {
     method: 'POST',
@@ -43,20 +43,20 @@ const countOf = (statuses: readonly number[], status: number): number =>
   statuses.filter((each) => each === status).length
 
 describe('a thousand wrong guesses at once', () => {
-  it('at a client count as a thousand, and leave it alone where it is', async () => {
+  it('at a client all count, and do not lock it out at a known address', async () => {
     const { m2mClientId, m2mClientSecret } = running.service.quickstart
     expect(await askToken(m2mClientId, m2mClientSecret, '198.51.100.7')).toBe(200)
     const statuses = await inParallel(guesses, () =>
       askToken(m2mClientId, `svc_cs_${randomUUID()}`, '198.51.100.7'),
     )
-    // The minute may end in between.
+    // A new minute may begin in between.
     expect(countOf(statuses, 401)).toBeLessThanOrEqual(40)
     expect(countOf(statuses, 429)).toBeGreaterThanOrEqual(guesses - 40)
     expect(await askToken(m2mClientId, m2mClientSecret, '198.51.100.7')).toBe(200)
     expect(await askToken(m2mClientId, m2mClientSecret, '198.51.100.8')).toBe(200)
   }, 120_000)
 
-  it('at keys are told to wait, and keep out no right one at the same address', async () => {
+  it('at keys get 401 or 429, and do not lock out a valid key at the same address', async () => {
     const { platformUrl, clientId, m2mClientId, m2mClientSecret } = running.service.quickstart
     const headers = {
       authorization: basic(m2mClientId, m2mClientSecret),

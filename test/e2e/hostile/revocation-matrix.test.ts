@@ -17,14 +17,14 @@ import { type Answer, type Split, startSplit } from '../../support/split.ts'
 let split: Split
 let pages: Pages
 
-/** What all doors that take a token say of it; throws where they do not say the same. */
+/** Returns the answer that all endpoints give for a token. Throws if they differ. */
 function agreement(doors: Readonly<Record<string, boolean>>): boolean {
   const answers = new Set(Object.values(doors))
   if (answers.size === 1) return answers.has(true)
   throw new Error(`the doors disagree: ${JSON.stringify(doors)}`)
 }
 
-/** Whether REST still takes each of them; a token that is to sign must still have its scope. */
+/** Returns the credentials that REST still accepts. Signing tokens must still have their scope. */
 async function atRest({ values, app, owner }: Lineage): Promise<CredentialName[]> {
   const isTaken = async (...call: Parameters<Split['rest']>): Promise<boolean> =>
     (await split.rest(...call)).status === 200
@@ -38,7 +38,7 @@ async function atRest({ values, app, owner }: Lineage): Promise<CredentialName[]
   }
   const exchange = (token: string): Promise<boolean> =>
     isTaken('POST', '/api/signer/device/exchange', { json: { deviceToken: token } })
-  /** Exchanged without a client, as anybody who has the token may. */
+  /** Exchanges without a client, as any holder of the token may. */
   const exchangeAtApp = (token: string): Promise<boolean> =>
     isTaken('POST', `${app.path}/oidc/token`, {
       form: {
@@ -84,7 +84,7 @@ async function atRest({ values, app, owner }: Lineage): Promise<CredentialName[]
   return credentialNames.filter((_name, index) => alive[index])
 }
 
-/** Those that the sidecar still allows. */
+/** Returns the credentials that the sidecar still allows. */
 async function atSidecar({ values }: Lineage): Promise<CredentialName[]> {
   const statuses = await Promise.all(signingNames.map((name) => split.authorize(values[name])))
   for (const status of statuses) expect([200, 401, 403]).toContain(status)
@@ -93,7 +93,7 @@ async function atSidecar({ values }: Lineage): Promise<CredentialName[]> {
 
 const withinMs = 5_000
 
-/** Waits until the sidecar allows no more than `expected`, and returns what it allows then. */
+/** Waits until the sidecar allows no more than `expected`. Returns what it then allows. */
 async function settled(lineage: Lineage, expected: readonly CredentialName[]) {
   for (const end = Date.now() + withinMs; ;) {
     const allowed = await atSidecar(lineage)
@@ -120,7 +120,7 @@ const refresh = ({ token, clientId, values }: Lineage) =>
 
 const ofLogin = ['access', 'refresh', 'signer', 'session'] as const
 
-/** What happens, and which credentials end with it; all others go on. */
+/** Causes, and the credentials that end with each; all others stay valid. */
 const causes: readonly (readonly [
   string,
   (lineage: Lineage) => Promise<unknown>,
@@ -209,7 +209,7 @@ const causes: readonly (readonly [
 ]
 
 function endsWhatDescends(): void {
-  it.each(causes)('%s ends what descends from it, and nothing else', async (_what, end, ended) => {
+  it.each(causes)('%s ends its descendants and no other credential', async (_what, end, ended) => {
     const lineage = await createLineage(split, pages)
     expect(await atRest(lineage)).toEqual(credentialNames)
     expect(await atSidecar(lineage)).toEqual(signingNames)

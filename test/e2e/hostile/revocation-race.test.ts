@@ -29,8 +29,8 @@ async function untilWaiting(watcher: Client): Promise<void> {
 }
 
 /**
- * Holds `lock` until `issue`, which has looked at all that can end it by then, waits for them; lets `end`
- * happen, and then lets `issue` go on.
+ * Holds `lock` until `issue`, which has passed its checks, waits for it. Then runs `end` and lets
+ * `issue` continue.
  */
 async function during(
   lock: { readonly sql: string; readonly values: readonly string[] },
@@ -45,7 +45,7 @@ async function during(
     const issued = issue()
     await untilWaiting(holder)
     await end()
-    // Tokens carry whole seconds: what is signed now is dated after the end.
+    // Tokens have whole seconds: after this, a token is dated later than the end.
     await sleep(1_100)
     await holder.query('commit')
     return await issued
@@ -56,14 +56,14 @@ async function during(
 
 const appOf = `(select app_id from clients where client_id = $1)`
 const membersSql = `select from members where app_id = ${appOf} for update`
-/** Read for the balance, after the token that is exchanged was verified. */
+/** Read for the balance, after the exchanged token was verified. */
 const balances = { sql: 'lock table balances in access exclusive mode', values: [] }
 
 const membersOf = ({ clientId }: Lineage) => ({ sql: membersSql, values: [clientId] })
 
 const tokenOf = ({ body }: Answer, name: string): string => String(body[name] ?? '')
 
-/** Of the tokens that were answered those that a door still takes: none, too, where the request itself was refused. */
+/** Returns the issued tokens that some endpoint still accepts; empty if the request was refused. */
 async function accepted({ app }: Lineage, { body }: Answer): Promise<string[]> {
   const tokens = ['access_token', 'refresh_token'].flatMap((name) => body[name] ?? []).map(String)
   const isAccepted = async (token: string): Promise<boolean> => {
@@ -80,8 +80,8 @@ const ends: readonly (readonly [string, (lineage: Lineage) => Promise<unknown>])
   ['logging out everywhere', ({ sessionToken }) => pages.logOutEverywhere(sessionToken)],
 ]
 
-describe.each(ends)('what is issued while %s is committed', (_what, end) => {
-  it('is void when it is the tokens of a code', async () => {
+describe.each(ends)('tokens issued while %s is committed', (_what, end) => {
+  it('are void if they come from a code', async () => {
     const lineage = await createLineage(split, pages)
     const code = await pages.authorize(lineage.clientId, lineage.sessionToken)
     const login = await during(
@@ -98,7 +98,7 @@ describe.each(ends)('what is issued while %s is committed', (_what, end) => {
     expect(again.status).toBe(400)
   })
 
-  it('is void when it is a signer session', async () => {
+  it('are void if they are a signer session', async () => {
     const lineage = await createLineage(split, pages)
     const exchange = {
       grant_type: GrantType.tokenExchange,

@@ -16,7 +16,7 @@ interface Conversation {
   readonly closed: Promise<void>
 }
 
-/** Opens a connection that sends `head` and then a byte now and then, until the other side closes it. */
+/** Opens a connection that sends `head`, then `byte` every second, until the server closes it. */
 function trickle(url: string, head: string, byte: string): Conversation {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)
@@ -33,7 +33,7 @@ function trickle(url: string, head: string, byte: string): Conversation {
   return conversation
 }
 
-/** Sends everything at once; what came back. */
+/** Sends the text at once and returns the response. */
 async function send(url: string, text: string): Promise<string> {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)
@@ -45,12 +45,12 @@ async function send(url: string, text: string): Promise<string> {
   return received
 }
 
-/** Stands for a connection that ended without an answer. */
+/** Status of a connection that closed without an answer. */
 const cut = 0
 const statusOf = (answer: string): number => Number(answer.split(' ')[1])
 
 describe('slow requests', () => {
-  it('are cut with 408, and meanwhile others are served', async () => {
+  it('are cut with 408 while others are served', async () => {
     const { platformUrl, builderUrl } = running.service.quickstart
     const slow = [platformUrl, builderUrl].flatMap((url) =>
       Array.from({ length: connections / 2 }, () => trickle(url, 'GET /health HTTP/1.1\r\n', 'x')),
@@ -104,9 +104,9 @@ describe('huge requests', () => {
       post('Transfer-Encoding: chunked', `1;${huge}\r\nx\r\n0\r\n\r\n`),
       [400, 413, 431],
     ],
-  ])('with a huge %s get an answer that names it, or are cut', async (_, text, statuses) => {
+  ])('with a huge %s get a specific status, or are cut', async (_, text, statuses) => {
     const answer = await send(running.service.quickstart.platformUrl, text)
-    // A sender that still writes may see the connection end before it reads the answer.
+    // A client that is still writing may lose the connection before it reads the answer.
     expect([...statuses, cut]).toContain(answer === '' ? cut : statusOf(answer))
     expect((await fetch(`${running.service.quickstart.platformUrl}/health`)).status).toBe(200)
   })

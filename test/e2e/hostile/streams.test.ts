@@ -6,7 +6,7 @@ import { type Real, type RealApp, startReal } from '../../gateway/real.ts'
 import { asRecord } from '../../gateway/support.ts'
 import { secretly } from '../../support/secrecy.ts'
 
-/** What core/usage/feed/places.ts allows. */
+/** Bounds in core/usage/feed/places.ts. */
 const perUser = 5
 const perApp = 100
 const perOwner = 150
@@ -36,7 +36,7 @@ const ownStream = ({ userToken }: RealApp): Opener => ({
   authorization: userToken,
 })
 
-/** Another app of the same owner. */
+/** Creates another app of the same owner. */
 async function secondApp(name: string): Promise<Opener> {
   const response = await fetch(`${real.url}/api/v1/apps`, {
     method: 'POST',
@@ -74,14 +74,14 @@ const closeAll = async (openings: readonly Opening[]): Promise<void> =>
 const countOf = (openings: readonly Opening[], status: number): number =>
   openings.filter((each) => each.status === status).length
 
-/** Whether `count` streams can be open at once. What opened is closed again. */
+/** Returns whether `count` streams can be open at once. Closes the opened ones. */
 async function hasRoom(count: number, opener: Opener): Promise<boolean> {
   const openings = await openMany(count, opener)
   await closeAll(openings)
   return countOf(openings, 200) === count
 }
 
-/** Waits until core knows which streams were left. */
+/** Waits until core has released the places of closed streams. */
 async function roomFor(count: number, opener: Opener): Promise<boolean> {
   for (let round = 0; round < 100; round++) {
     if (await hasRoom(count, opener)) return true
@@ -90,7 +90,7 @@ async function roomFor(count: number, opener: Opener): Promise<boolean> {
   return false
 }
 
-/** Opens a stream and never reads a byte of it. */
+/** Opens a stream and never reads from it. */
 function openSilently({ path, authorization }: Opener): Socket {
   const { hostname, port } = new URL(real.url)
   const socket = connect(Number(port), hostname).pause()
@@ -100,7 +100,7 @@ function openSilently({ path, authorization }: Opener): Socket {
 }
 
 describe('streams of live spend', () => {
-  it('that are all opened at once are bounded for an app, an owner and a user, and leave room for others', async () => {
+  it('are bounded per app, owner and user when opened at once, with room for others', async () => {
     const first = streamOf(app.clientId, app.basic)
     const [second, third] = await Promise.all([secondApp('second'), secondApp('third')])
     const ofFirst = await openMany(perApp + 20, first)
@@ -109,13 +109,13 @@ describe('streams of live spend', () => {
     expect(Number(refused?.retryAfter)).toBeGreaterThan(0)
     const ofSecond = await openMany(perOwner - perApp + 20, second)
     expect([countOf(ofSecond, 200), countOf(ofSecond, 429)]).toEqual([perOwner - perApp, 20])
-    // The third app has what is reserved for it, whatever its owner's others hold.
+    // The third app has its reserved places, however many the owner's other apps hold.
     const ofThird = await openMany(reserved + 5, third)
     expect([countOf(ofThird, 200), countOf(ofThird, 429)]).toEqual([reserved, 5])
     expect(await hasRoom(50, streamOf(other.clientId, other.basic))).toBe(true)
     const ofUser = await openMany(perUser + 3, ownStream(other))
     expect([countOf(ofUser, 200), countOf(ofUser, 429)]).toEqual([perUser, 3])
-    // Everything else goes on.
+    // Other requests still work.
     const users = await fetch(`${real.url}/api/v1/apps/${app.clientId}/users`, {
       headers: { authorization: app.basic },
     })
@@ -126,7 +126,7 @@ describe('streams of live spend', () => {
     expect(await roomFor(perUser, ownStream(other))).toBe(true)
   }, 120_000)
 
-  it('that are opened and left again and again keep no place', async () => {
+  it('keep no place after many are opened and closed', async () => {
     const own = ownStream(app)
     for (let round = 0; round < 10; round++) {
       const sockets = Array.from({ length: 10 }, () => openSilently(own))
@@ -136,10 +136,10 @@ describe('streams of live spend', () => {
     expect(await roomFor(perUser, own)).toBe(true)
   }, 60_000)
 
-  it('that nobody reads hold their own places only, until they are left', async () => {
+  it('hold only their own places while they are not read', async () => {
     const own = ownStream(app)
     const sockets = Array.from({ length: perUser }, () => openSilently(own))
-    // A look takes a place for a moment, in which one of them may have been refused.
+    // The check takes a place for a moment, in which one of the sockets may have been refused.
     while (await hasRoom(1, own)) {
       await sleep(100)
       sockets.push(openSilently(own))

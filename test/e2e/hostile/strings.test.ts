@@ -12,8 +12,8 @@ import {
 } from '../../support/string-fields.ts'
 
 /**
- * Every string of every request of both listeners' OpenAPI documents gets everything that a string can be, from a caller who may make the
- * request. FUZZ_SEED repeats a run.
+ * Sends hostile values in every string of every request in both listeners' OpenAPI documents, as a
+ * caller who may make the request. FUZZ_SEED repeats a run.
  */
 const seed = Number(process.env['FUZZ_SEED'] ?? Date.now() % 2 ** 31)
 const atOnce = 8
@@ -24,7 +24,7 @@ const sqlTexts = [
   "') union select password_hash from accounts --",
   '$1',
 ]
-/** What every string gets. */
+/** Values for every string. */
 const always = [
   '',
   'a\0b',
@@ -34,7 +34,7 @@ const always = [
   ...sqlTexts,
   '9'.repeat(400),
 ]
-/** What some get, by turns. */
+/** Values of which each string gets some. */
 const classics = [
   ' ',
   '\0',
@@ -71,7 +71,7 @@ const texts = fc.oneof(
   fc.string({ unit: 'grapheme', maxLength: 40 }),
   fc.string({ unit: fc.constantFrom(...'\0\u0008\u202e\ud83d\udc00\u2029é٣a'), maxLength: 6 }),
 )
-/** In place of a string in JSON. */
+/** JSON values instead of a string. */
 const others: readonly unknown[] = [0, -1, 1e21, 2 ** 53, true, null, [], {}, ['a'], { a: '\0' }]
 
 const grantTypes = [
@@ -84,7 +84,7 @@ const publicGrants = new Set(grantTypes.slice(0, 3))
 const publicPath = /\/device\/auth$|\/device_authorization$/
 
 interface Attack extends DocumentedRequest {
-  /** The listener. */
+  /** URL of the listener. */
   readonly url: string
   readonly grantType?: string
 }
@@ -115,7 +115,7 @@ const at =
   (url: string) =>
   (documented: DocumentedRequest): Attack => ({ ...documented, url })
 
-/** Each grant type reads fields of its own. */
+/** Repeats the request for each grant type, because each reads different fields. */
 function withGrantTypes(documented: Attack): Attack[] {
   const hasGrants = documented.fields.some(({ name }) => name === 'grant_type')
   return hasGrants
@@ -137,7 +137,7 @@ const internalDocument = async () =>
 const builderDocument = async () =>
   asRecord(await (await fetch(`${real.builderUrl}/api/v1/openapi.json`)).json())
 
-/** The headers of somebody who may make the request. */
+/** Returns the headers of a caller who may make the request. */
 function callerOf({ path, security, grantType }: Attack): Readonly<Record<string, string>> {
   if (path.startsWith('/api/v1/quotas/')) return admin
   if (publicPath.test(path) || (grantType !== undefined && publicGrants.has(grantType))) return {}
@@ -159,7 +159,7 @@ interface Seen {
   readonly text: string
 }
 
-// As bytes that URL parsers leave alone: with dot segments, and with what is no UTF-8.
+// Encodes every byte, so that URL parsers change neither dot segments nor invalid UTF-8.
 const percent = (text: string): string =>
   [...text]
     .map((each) => (each.isWellFormed() ? Buffer.from(each) : surrogateBytes(each.charCodeAt(0))))
@@ -175,7 +175,7 @@ const knownText: Readonly<Record<string, string>> = {
   meter: 'fee_wei',
 }
 
-/** The request with that value in that field. */
+/** Returns the request with `value` in the field. */
 function requestWith(documented: Attack, field: StringField, value: unknown) {
   const text = String(value)
   const known = (name: string): string =>
@@ -192,7 +192,7 @@ function requestWith(documented: Attack, field: StringField, value: unknown) {
   const body = field.in === 'body' ? withText(base, field.way, value) : base
   if (documented.body !== null) headers['content-type'] = documented.contentType
   const bytes = Buffer.from(body === undefined ? '' : encode(body, documented.contentType))
-  // Node says no length of a DELETE by itself.
+  // Node sets no length for a DELETE by default.
   headers['content-length'] = String(bytes.length)
   return {
     method: documented.method,
@@ -203,7 +203,7 @@ function requestWith(documented: Attack, field: StringField, value: unknown) {
   }
 }
 
-/** A body that the schema permits; public clients name themselves in it. */
+/** Returns a body that the schema permits. Public clients are named in it. */
 function baseOf({ url, path, body, contentType, grantType }: Attack): unknown {
   const base = sample({ ...body })
   if (url === real.builderUrl && contentType.includes('form')) return exchangeOf(app.apiKey)
@@ -212,7 +212,7 @@ function baseOf({ url, path, body, contentType, grantType }: Attack): unknown {
   return publicPath.test(path) ? { ...asRecord(base), client_id: app.clientId } : base
 }
 
-/** The only form of the builder API. */
+/** The only form body of the builder API. */
 const exchangeOf = (bearer: string) => ({
   grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
   subject_token: bearer.slice('Bearer '.length),
@@ -234,7 +234,7 @@ function send({ url, method, path, headers, body }: ReturnType<typeof requestWit
         status: response.statusCode ?? 0,
         type: response.headers['content-type'] ?? '',
       }
-      // A stream ends when its reader goes.
+      // A stream does not end until its reader closes it.
       if (seen.type.startsWith('text/event-stream')) {
         response.destroy()
         return resolve({ ...seen, text: '' })
@@ -251,23 +251,23 @@ function send({ url, method, path, headers, body }: ReturnType<typeof requestWit
 
 const innards =
   /\n\s+at |node_modules|\.ts:\d|\b(?:Type|Range|Syntax|Reference)Error\b|\bpg_|postgres|relation "|column "|invalid byte sequence|syntax error at|violates .* constraint|\bselect .* from\b|\binsert into\b|ECONN/i
-/** A status of gRPC. Pages list the public code `internal`, so that there only its upper case counts. */
+/** Status names of gRPC. Pages list the public code `internal`, so there only upper case counts. */
 const statusName = { page: /\bINTERNAL\b/, document: /\bINTERNAL\b/i }
 
 const withoutEntities = (text: string): string =>
   text.replaceAll('&#39;', "'").replaceAll('&quot;', '"').replaceAll('&amp;', '&')
 
-/** What is wrong with an answer; null for nothing. */
+/** Returns what is wrong with an answer; null if it is correct. */
 function faultOf(field: StringField, value: unknown, { status, type, text }: Seen): string | null {
   const isRefusal = status >= 400
   if (status >= 500 && !/"(?:code|error)":"metering_not_configured"/.test(text))
     return 'a fault of ours'
   const isPage = type.includes('html')
   const plain = isPage ? withoutEntities(text) : text
-  // Without its blanks a page reads otherwise.
+  // Blank text cannot be removed: that would change the rest of the page.
   const isVisible = typeof value === 'string' && value.trim() !== ''
   const own = isVisible ? plain.replaceAll(value, '') : plain
-  // Tokens and cursors may spell anything.
+  // Tokens and cursors are random and may contain any word.
   const words = own.replace(/[\w-]{40,}/g, '')
   const unsent = sqlTexts.reduce((rest, each) => rest.replaceAll(each, ''), words)
   if (innards.test(unsent) || statusName[isPage ? 'page' : 'document'].test(unsent))
@@ -275,7 +275,7 @@ function faultOf(field: StringField, value: unknown, { status, type, text }: See
   if (isRefusal && !/json/.test(type)) return `a refusal as ${type}`
   if (isRefusal && !/^[a-z][a-z0-9_]*$/.test(codeOf(text))) return 'a refusal without a code'
   const isExcepted = field.format === 'label' || field.format === 'password'
-  // HTTP drops blanks around the value of a header (RFC 9110, 5.5).
+  // HTTP strips blanks around header values (RFC 9110, 5.5).
   const sent = typeof value === 'string' && field.in === 'header' ? value.trim() : value
   const isHostile = typeof sent === 'string' && !isReadable(sent)
   if (isHostile && !isRefusal && !isExcepted) return 'unreadable text was taken'
@@ -287,7 +287,7 @@ function codeOf(text: string): string {
   return String(body['code'] ?? body['error'])
 }
 
-/** The values for one field, the same for the same seed. */
+/** Returns the values for one field; they depend only on the seed and the index. */
 function valuesFor(field: StringField, index: number): readonly unknown[] {
   const of = <T>(each: fc.Arbitrary<T>, numRuns: number): T[] =>
     fc.sample(each, { seed: seed + index, numRuns })
@@ -316,7 +316,7 @@ async function attack(documented: Attack, offset: number): Promise<string[]> {
   return faults
 }
 
-/** Whether the app can still do what it could: a request may have ended its credentials. */
+/** Returns whether the app's credentials still work, because a request may have ended them. */
 async function isWhole(): Promise<boolean> {
   const at = `/api/v1/apps/${app.clientId}`
   const ask = async (path: string, headers: Readonly<Record<string, string>>) =>
@@ -332,7 +332,7 @@ async function isWhole(): Promise<boolean> {
 }
 
 describe(`every string of every request, FUZZ_SEED=${seed}`, () => {
-  it('is taken or refused in the words of the API, never by a fault', async () => {
+  it('gets an answer or a documented refusal, never a 5xx', async () => {
     const faults: string[] = []
     let offset = 0
     let count = 0

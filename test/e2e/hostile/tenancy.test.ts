@@ -43,7 +43,8 @@ beforeAll(async () => {
   operations = await operationsIn(split)
   victim = await createVictim(split, { pages, database })
   attacker = await createLineage(split, pages)
-  // A key of the app makes its owner an end user at first need, whoever presents it.
+  // A key of the app creates its owner as an end user on first use, even if an attacker presents
+  // it.
   const authorization = `Bearer ${victim.values.appKey}`
   await split.rest('GET', '/api/v1/auth/validate', { authorization })
   credentials = credentialsOf(attacker, victim.revoked)
@@ -72,7 +73,7 @@ const inQuery = ({ parameters }: Operation): string[] =>
   parameters.filter((each) => each['in'] === 'query').map(({ name }) => String(name))
 const inBody = ({ body }: Operation): string[] => Object.keys(asRecord(body?.['properties'] ?? {}))
 
-/** The request of an operation with these ids in its path, its query and its body. */
+/** Returns the operation's request with these ids in path, query and body. */
 function requestOf(operation: Operation, ids: Ids): { url: string; init: RequestInit } {
   const { method, path, parameters, body, form } = operation
   const at = path.replace(/\{([^}]+)\}/g, (_, name: string) =>
@@ -99,7 +100,10 @@ const formOf = (value: object): string =>
     Object.fromEntries(Object.entries(value).map(([name, each]) => [name, String(each)])),
   ).toString()
 
-/** The answer without what differs between any two answers: its id, and the ids that were sent. */
+/**
+ * Sends the request. Removes from the answer what always differs: the correlation id and the ids
+ * that were sent.
+ */
 async function ask(operation: Operation, ids: Ids, credential: Credential): Promise<Seen> {
   const { url, init } = requestOf(operation, ids)
   const { authorization, headers } = credential
@@ -125,7 +129,7 @@ const victimIds = (): Ids => ({ ...victim.ids, clientId: victim.clientId })
 const named = ({ method, path }: Operation, credential: Credential): string =>
   `${method} ${path} with ${credential.authorization?.slice(0, 24) ?? Object.keys(credential.headers ?? {})[0] ?? 'nothing'}`
 
-/** What of the victim stands in a text. No stranger may read any of it. */
+/** Returns the victim's data in a text. It must not appear in an attacker's answers. */
 const leaksIn = (text: string): string[] => {
   const { ids, allIds, email, values, key } = victim
   const own = [ids.externalUserId, email, key, '7777777', 'of the victim', 'victim.example']
@@ -136,7 +140,7 @@ async function expectUntouched(): Promise<void> {
   expect(await digestRows(database, victim.allIds)).toEqual(before)
 }
 
-/** Routes that are gone, or for platform admins, say so to everybody, whichever app the path names. */
+/** Some routes are gone or only for platform admins, and answer so for every app. */
 const refusalsOf = ({ path }: Operation): number[] => [
   400,
   401,
@@ -145,11 +149,12 @@ const refusalsOf = ({ path }: Operation): number[] => [
   ...(/\/quotas\/|\/billing\/settings$/.test(path) ? [403] : []),
 ]
 
-// What an attacker makes at its own app has an id and a time of its own.
+// Objects that an attacker creates in its own app have new ids and times, so only the status is
+// compared.
 const comparable = (seen: Seen): object => (seen.status < 400 ? { status: seen.status } : seen)
 
 describe.each(credentialKinds)('with %s', (kind) => {
-  it('every route of another app is as if there were no such app', async () => {
+  it('treats every route of another app like that of an unknown app', async () => {
     const scoped = operations.filter((each) => inPath(each).includes('clientId'))
     expect(scoped.length).toBeGreaterThan(40)
     for (const operation of scoped)
@@ -164,7 +169,7 @@ describe.each(credentialKinds)('with %s', (kind) => {
     await expectUntouched()
   }, 60_000)
 
-  it("every route that takes an id is as if there were no such id, at one's own app or at none", async () => {
+  it("treats another app's id like an unknown id, for routes of the attacker's app or of no app", async () => {
     const own = { clientId: attacker.clientId }
     const taking = operations.filter((each) =>
       [...inPath(each), ...inQuery(each), ...inBody(each)].some((name) => name in victim.ids),
@@ -182,7 +187,7 @@ describe.each(credentialKinds)('with %s', (kind) => {
   }, 60_000)
 })
 
-describe("another tenant's client that came by the tokens of a victim", () => {
+describe("another tenant's client with tokens of a victim", () => {
   const grant = 'urn:ietf:params:oauth:grant-type:token-exchange'
   const types = ['access_token', 'jwt', 'refresh_token', 'id_token']
   const uses: readonly ((token: string) => readonly [string, Ids])[] = [
@@ -231,7 +236,7 @@ describe("another tenant's client that came by the tokens of a victim", () => {
         for (const use of uses) {
           const foreign = await post(...use(token))
           const none = await post(...use(unlike(token)))
-          // One who holds a token of another app may learn there that it is another's (decision 13).
+          // An app's own endpoint may reveal that the token belongs to another app (decision 13).
           const expected = [none, ...(foreign.path.includes('/apps/') ? [anothers(none)] : [])]
           expect(expected.map(textOf)).toContain(textOf(foreign))
           expect(foreign.body).not.toHaveProperty('access_token')
@@ -250,7 +255,7 @@ const anothers = (answer: object): object => ({
   body: { error: 'not_found', error_description: 'no such app for this credential' },
 })
 
-/** A token of the same form that nobody issued. */
+/** Returns a token of the same form that was never issued. */
 const unlike = (token: string): string =>
   token.replace(/.{8}$/, (end) => (end === 'AAAAAAAA' ? 'BBBBBBBB' : 'AAAAAAAA'))
 
@@ -270,12 +275,12 @@ describe('the sidecar', () => {
 
   const authorize = (by: string, credential: string) => split.decide(credential, {}, by)
 
-  it("knows the attacker's own signer", async () => {
+  it("allows calls through the attacker's own signer", async () => {
     const status = async () => (await authorize(secret, attacker.values.minted))['status']
     await expect.poll(status, { timeout: 10_000 }).toBe(200)
   })
 
-  it.each(credentialKinds)('takes %s for no signer', async (kind) => {
+  it.each(credentialKinds)('rejects %s as a signer secret', async (kind) => {
     for (const { authorization, headers } of credentials[kind])
       for (const path of ['/authorize', '/events']) {
         const answer = await fetch(split.sidecarUrl + path, {
@@ -288,7 +293,7 @@ describe('the sidecar', () => {
       }
   })
 
-  it("refuses another app's signer every credential, and says nothing of it", async () => {
+  it("refuses a victim's credential at another app's signer without revealing data", async () => {
     for (const name of signingNames) {
       const answer = await authorize(secret, victim.values[name])
       expect([name, answer['status']]).not.toEqual([name, 200])
@@ -311,7 +316,7 @@ describe('the sidecar', () => {
         usage_subject: user,
       }),
     ],
-  ])("refuses another app's signer an event that %s", async (_, naming) => {
+  ])("rejects an event by another app's signer that %s", async (_, naming) => {
     const event = {
       id: crypto.randomUUID(),
       type: 'create_signed_ticket',
@@ -336,7 +341,7 @@ describe('the sidecar', () => {
   })
 })
 
-it('leaves each credential of the victim alive', async () => {
+it('keeps each credential of the victim valid', async () => {
   for (const name of signingNames)
     expect([name, await split.authorize(victim.values[name])]).toEqual([name, 200])
   const { rest } = split
