@@ -42,7 +42,7 @@ const RemovedRoute = named(
   'RemovedRoute',
 )
 
-/** Why a route was removed, and the routes to use instead by what they are for. */
+/** Why a route was removed, and its replacements by purpose. */
 interface Removal {
   readonly reason: Reason
   readonly instead: string
@@ -142,14 +142,17 @@ const removedRoutes: readonly RemovedAddress[] = [
   },
 ]
 
-/** Routes that were removed, and the one that remains only to say so. */
+/** Removed routes, and one that remains only to report its removal. */
 export function goneRoutes(app: App, { publicUrl }: { readonly publicUrl: string }): void {
   addSchemas(app, [LegacySubscriptions, RemovedRoute])
   for (const address of removedRoutes) refuseRemovedRoute(app, address, publicUrl)
   listSubscriptions(app)
 }
 
-/** Answers 410 to everyone, before any credential or body is read, with the codes that older clients know. */
+/**
+ * Answers 410 to every request, before reading any credential or body, with the codes that older
+ * clients handle.
+ */
 function refuseRemovedRoute(
   app: App,
   { method, url, operationId, removal }: RemovedAddress,
@@ -198,7 +201,7 @@ function refuseRemovedRoute(
   })
 }
 
-/** Status, content type and body of the answer. */
+/** Returns status, content type and body of the answer. */
 function describeRemoval(
   { reason, instead, migration }: Removal,
   context: { readonly correlationId: string; readonly publicUrl: string },

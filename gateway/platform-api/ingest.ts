@@ -35,7 +35,7 @@ export interface IngestDeps {
   readonly limits?: Limits | undefined
 }
 
-/** Checks an event as the collector would, and stores nothing of it. */
+/** Checks an event as the collector would, without storing it. */
 export function ingestRoutes(app: App, { ingestSecret, limits }: IngestDeps): void {
   addSchemas(app, [IngestDiagnosis])
   app.post(
@@ -76,7 +76,7 @@ export function ingestRoutes(app: App, { ingestSecret, limits }: IngestDeps): vo
   )
 }
 
-// Stands in for a secret that is not set: nobody can know it, so everybody is refused.
+// Replaces a missing secret with a random one, so that every request is refused.
 const unknownSecret = randomUUID()
 
 function requireSecret(request: FastifyRequest, secret: string | undefined): void {
@@ -85,7 +85,7 @@ function requireSecret(request: FastifyRequest, secret: string | undefined): voi
   if (!right) throw new DomainError('TOKEN_INVALID', 'send the ingest secret as Bearer')
 }
 
-/** Reads each field from the envelope, or else from its `data`. */
+/** Reads each field from the envelope, otherwise from its `data`. */
 function parseEvent(body: object) {
   const data: unknown = Object.getOwnPropertyDescriptor(body, 'data')?.value
   const member = (...names: string[]): string | undefined =>

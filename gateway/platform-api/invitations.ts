@@ -34,7 +34,7 @@ const InvitationParams = Type.Object({
   invitationId: Type.String({ description: 'The id of the invitation.' }),
 })
 
-/** The invitations of the person who is logged in, for programs; people answer on a page. */
+/** Invitations of the logged-in person, for programs; people use a page. */
 export function invitationRoutes(app: App, { publicUrl }: { publicUrl: string }): void {
   addSchemas(app, [InvitationList])
   const tokenOf: TokenOf = (request) => {

@@ -52,7 +52,7 @@ import { tokenRoutes } from './users/tokens.ts'
 import { userRoutes } from './users/users.ts'
 
 export interface PlatformDeps extends ListenerDeps, PagesDeps {
-  /** The algorithm of the tokens that core signs. */
+  /** Algorithm of the tokens that core signs. */
   readonly tokenAlg: string
   readonly trustedProxyHops: number
   /** Origin of the builder API's edge. */
@@ -63,7 +63,7 @@ export interface PlatformDeps extends ListenerDeps, PagesDeps {
   readonly adminPort?: number | undefined
 }
 
-/** Everything at the platform API's listener. */
+/** Adds all routes of the platform API's listener. */
 export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void> {
   await collectDocuments(app, deps.publicUrl)
   markDeprecatedRoutes(app, deps.publicUrl)
@@ -118,7 +118,9 @@ const nouns = [
   appKeyRoutes,
 ]
 
-/** Answers of deprecated routes say so, and name the route that replaces them (RFC 8594, RFC 9745). */
+/**
+ * Marks answers of deprecated routes and links the route that replaces them (RFC 8594, RFC 9745).
+ */
 function markDeprecatedRoutes(app: App, publicUrl: string): void {
   app.addHook('onRequest', async (request, reply) => {
     const { successor, deprecated } = request.routeOptions.config.rules ?? {}

@@ -1,16 +1,16 @@
 import { Type } from 'typebox'
 import { CorrelationId, named } from '../http/schemas.ts'
 
-/** What the routes of several nouns take and answer. */
+/** Schemas shared by several routes. */
 
 export const Micros = (description: string) => Type.String({ pattern: '^-?[0-9]+$', description })
 export const Wei = (description: string) => Type.String({ pattern: '^[0-9]+$', description })
 export const Email = Type.String({ format: 'email' })
 export const WebAddress = (description: string) => Type.String({ format: 'uri', description })
-/** A number that a double may not hold. */
+/** An integer that may exceed the precision of a double. */
 export const Int64 = (description: string) => Type.Integer({ format: 'int64', description })
 export const Instant = (description: string) => Type.String({ format: 'date-time', description })
-// OpenAPI 3.0 has no null type and wants enum beside type.
+// OpenAPI 3.0 has no null type and needs `type` next to `enum`.
 export const nullable = (schema: object) =>
   Type.Unsafe<string | null>({ type: 'string', nullable: true, ...schema })
 export const oneOf = <const T extends string>(values: readonly T[], description: string) =>
@@ -55,7 +55,7 @@ export const allowanceAmounts = {
   hasAccess: Type.Boolean({ description: 'Whether remainingUsdMicros is above 0.' }),
 }
 
-/** The query parameters of a list that comes in pages. */
+/** Query parameters of a paged list. */
 export const pageQuery = {
   limit: Type.Optional(
     Type.String({
@@ -66,17 +66,17 @@ export const pageQuery = {
   cursor: Type.Optional(text('nextCursor of the page before')),
 }
 
-/** The part of a list's answer that leads to the next page; empty on the last one. */
+/** Returns the cursor of the next page; empty on the last one. */
 export const nextPage = (nextCursor: string | undefined) =>
   nextCursor === undefined ? {} : { nextCursor }
 
-/** The answer of a read to whoever has its answer of before. */
+/** The answer of a read if the caller already has the current version. */
 export const NotModified = Type.Unsafe<undefined>({
   type: 'null',
   description: 'As If-None-Match has it',
 })
 
-/** The answer of a change that has nothing else to say. */
+/** The answer of a change without other content. */
 export const Success = named(
   Type.Object({ success: Type.Boolean(), correlation_id: CorrelationId }),
   'Success',

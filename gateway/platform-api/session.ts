@@ -25,7 +25,7 @@ const description = [
   'this service with every request that changes something.',
 ].join(' ')
 
-/** The session itself, for programs. */
+/** The dashboard session, for programs. */
 export function sessionRoutes(app: App, { publicUrl }: { publicUrl: string }): void {
   addSchemas(app, [Session])
   app.get(

@@ -171,7 +171,7 @@ const UpdateBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** Apps, for the people who own them. */
+/** Routes of apps, for their owners. */
 export function appRoutes(app: App): void {
   addSchemas(app, [OidcClient, AppDetail, UpdatedApp, CreatedApp, OwnApps])
   createApp(app)

@@ -36,7 +36,7 @@ const exportExample = `{"id":"019da5c2-6f4e-7c51-9e1b-0d5c1f6a7b82","actor":"m2m
 "createdAt":"2026-04-02T10:00:01.250Z","cursor":"MjAyNi0wNC0wMlQxMDowMDowMS4yNTBa"}
 `
 
-/** The audit log of an app. */
+/** Routes of an app's audit log. */
 export function auditRoutes(app: App): void {
   addSchemas(app, [AuditLog])
   listRoute(app)
@@ -118,7 +118,7 @@ interface AuditPage {
   readonly nextCursor?: string | undefined
 }
 
-/** Sends the first page and reads the others as fast as the client takes them. */
+/** Sends the first page, then reads further pages as fast as the client accepts them. */
 function streamLines(
   reply: FastifyReply,
   read: (cursor: string) => Promise<AuditPage>,

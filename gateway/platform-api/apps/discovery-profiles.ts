@@ -82,7 +82,7 @@ const ProfileParams = Type.Object({
   id: Type.String({ description: "The profile's id." }),
 })
 
-/** The discovery profiles of an app: which orchestrators its jobs prefer. */
+/** An app's discovery profiles, which select the orchestrators that its jobs prefer. */
 export function discoveryProfileRoutes(app: App): void {
   addSchemas(app, [Profile, ProfileList, ProfileDetail, CreatedProfile])
   listProfiles(app)

@@ -20,7 +20,7 @@ export const Domain = named(
 )
 const DomainList = named(Type.Object({ domains: Type.Array(ref(Domain)) }), 'DomainList')
 
-/** The origins from which browsers may call an app's routes. */
+/** Origins from which browsers may call an app's routes. */
 export function domainRoutes(app: App): void {
   addSchemas(app, [Domain, DomainList])
   listDomains(app)

@@ -30,7 +30,7 @@ const ManifestBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** The pipelines and models that an app excludes. */
+/** Pipelines and models that an app excludes. */
 export function manifestRoutes(app: App): void {
   addSchemas(app, [Manifest])
   readManifest(app)

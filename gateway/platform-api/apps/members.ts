@@ -42,7 +42,7 @@ const MemberBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** The people of an app: who may see and change it. */
+/** An app's members, who may see or change it. */
 export function memberRoutes(app: App): void {
   addSchemas(app, [Invitation, Member, MemberList, PendingInvitation])
   listMembers(app)

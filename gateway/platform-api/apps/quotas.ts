@@ -38,7 +38,7 @@ const NetworkQuota = named(
   'NetworkQuota',
 )
 
-/** What an app may have given and an account may own or cost, for platform admins. */
+/** Quotas of credit per app, and of apps and network cost per account; for platform admins. */
 export function quotaRoutes(app: App): void {
   addSchemas(app, [CreditQuota, AccountQuota, NetworkQuota])
   getCreditQuota(app)

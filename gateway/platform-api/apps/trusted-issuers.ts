@@ -103,7 +103,7 @@ const Rules = Type.Object(
 )
 const Which = Type.Object({ issuerId: required('Which one.') })
 
-/** The identity providers that an app brings: issuers whose tokens stand for its users. */
+/** An app's own identity providers: issuers whose tokens identify its users. */
 export function trustedIssuerRoutes(app: App): void {
   addSchemas(app, [
     TrustedIssuer,

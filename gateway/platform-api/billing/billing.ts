@@ -15,7 +15,7 @@ import { Percent, toPercent } from './processor.ts'
 
 const day = 'YYYY-MM-DD in UTC.'
 
-/** An object that may be null, as OpenAPI 3.0 says it. */
+/** A nullable object in OpenAPI 3.0. */
 const orNull = (properties: Record<string, TSchema>, description: string) => {
   const schema = Type.Object(properties)
   return Type.Unsafe<object | null>({ ...schema, nullable: true, description })
@@ -86,7 +86,7 @@ const BillingSummary = named(
   'BillingSummary',
 )
 
-/** What an app is billed. */
+/** The billing summary of an app. */
 export function billingRoutes(app: App): void {
   addSchemas(app, [BillingSummary])
   app.get(

@@ -62,7 +62,7 @@ const Connection = named(
   'ProcessorConnection',
 )
 
-/** The connection of an app to the payment processor. */
+/** An app's connection to the payment processor. */
 export function processorRoutes(app: App): void {
   addSchemas(app, [Admission, Processor, Connection])
   getProcessor(app)
@@ -156,6 +156,6 @@ const toAdmission = ({ code, detail, isEnforced }: AdmissionMessage) => ({
   detail: code === undefined ? null : detail,
 })
 
-/** A percentage with at most two places, which a double holds. */
+/** Returns a percentage with at most two decimals, which a double represents accurately enough. */
 export const toPercent = (decimal: string | undefined): number | null =>
   decimal === undefined ? null : Number(decimal)

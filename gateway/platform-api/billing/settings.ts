@@ -53,7 +53,7 @@ const ChangeBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** What the platform settles for an app: its callers read it, platform admins change it. */
+/** An app's billing settings: its callers read them, platform admins change them. */
 export function settingsRoutes(app: App): void {
   addSchemas(app, [BillingSettings])
   app.get(

@@ -61,7 +61,7 @@ const csvExample = `${columns.join(',')}
 total,1,0,1000000000000000,3000000,1100000000000000,3300000,100000000000000,26000
 `
 
-/** What an app was billed in a past month. */
+/** An app's billing statements of past months. */
 export function statementRoutes(app: App): void {
   addSchemas(app, [StatementDay, Statement])
   app.get(
@@ -122,7 +122,10 @@ function toRow(date: string, usage: BilledUsage) {
   return { date, feeWei, ...figures }
 }
 
-/** A row for each day and one of the totals. Every cell is a date or a number, so no cell is a formula of a spreadsheet. */
+/**
+ * Writes one row per day and one for the totals. Every cell is a date or a number, so no
+ * spreadsheet runs a cell as a formula.
+ */
 function toCsv({ timeline, usage: { totalFeeWei: feeWei, ...usage } }: Cycle): string {
   const lines = [...timeline, { date: 'total', feeWei, ...usage }].map((row) =>
     columns.map((column) => row[column]).join(','),

@@ -104,7 +104,7 @@ const Body = Type.Object({
   ),
 })
 
-/** What drafts of plans would have brought. */
+/** Simulates what draft plans would have charged. */
 export function whatIfRoutes(app: App): void {
   addSchemas(app, [Figures, Row, Answer])
   app.post(

@@ -17,19 +17,19 @@ import { type Link, themeOf } from './theme.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** The document that includes the routes that are not for integrators. */
+    /** The document with the internal routes, which are not for integrators. */
     internalSwagger(): object
   }
 }
 
-/** Routes with this tag are in the internal document only. */
+/** Tag of routes that only the internal document lists. */
 export const internalTag = 'internal'
 
 const sidecarUrl = '/api/v1/sidecar/openapi.json'
 
 const Document = Type.Object({}, { additionalProperties: true, description: 'OpenAPI 3.0.3' })
 
-/** Collects the documents. Must run before the routes are added: earlier routes are in neither document. */
+/** Collects the documents. Must run before the routes are added; they miss earlier ones. */
 export async function collectDocuments(app: App, publicUrl: string): Promise<void> {
   const routes = collectRoutes(app)
   const options = documentOptions(platformDocument(publicUrl), { publicUrl, routes })
@@ -37,7 +37,7 @@ export async function collectDocuments(app: App, publicUrl: string): Promise<voi
   await app.register(swagger, { ...options, decorator: 'internalSwagger' })
 }
 
-/** The refusals and rules of each route that is added from now on. */
+/** Collects the refusals and rules of each route that is added later. */
 export function collectRoutes(app: App): RoutesByOperation {
   const routes = new Map<string, DocumentedRoute>()
   app.addHook('onRoute', ({ method, url, config }) => {
@@ -50,7 +50,7 @@ export function collectRoutes(app: App): RoutesByOperation {
   return routes
 }
 
-/** The documents and their pages. Every script and style comes from this server. */
+/** The documents and their pages. All scripts and styles are served by this server. */
 export async function documentRoutes(app: App, deps: ListenerDeps): Promise<void> {
   readDocument(app)
   readInternalDocument(app)
@@ -135,7 +135,7 @@ function readInternalDocument(app: App): void {
   )
 }
 
-// Each page has a scope of its own, because the plugin can be registered once in a scope.
+// Each page has its own scope, because the plugin can be registered only once per scope.
 export async function page(app: App, options: FastifySwaggerUiOptions): Promise<void> {
   await app.register(async (scope) => void (await scope.register(swaggerUi, options)))
 }
@@ -148,7 +148,7 @@ const platformLinks: readonly Link[] = [
   ['Error codes', '/errors'],
 ]
 
-/** `links` are those of the page's header; the platform API's, when there are none. */
+/** `links` are shown in the page's header. Default: those of the platform API. */
 export function pageOptions(
   { publicUrl }: Pick<ListenerDeps, 'publicUrl'>,
   at: { routePrefix: string; url: string; links?: readonly Link[] },
@@ -157,7 +157,7 @@ export function pageOptions(
     routePrefix: at.routePrefix,
     staticCSP: contentPolicy(publicUrl),
     theme: themeOf(at.links ?? platformLinks),
-    // Without a validator, which would send the document's address to another host.
+    // No validator: it would send the document's URL to another host.
     uiConfig: {
       url: at.url,
       layout: 'BaseLayout',
@@ -169,7 +169,8 @@ export function pageOptions(
   }
 }
 
-// The page sets styles through the DOM; its scripts are our files, and it connects to no other host.
+// The page sets styles through the DOM. Its scripts are our files, and it connects to no other
+// host.
 const contentPolicy = (publicUrl: string): string =>
   [
     "default-src 'none'",

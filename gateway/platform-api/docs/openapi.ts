@@ -7,24 +7,27 @@ import exampleFile from './examples.json' with { type: 'json' }
 import { describeRefusals } from './refusals.ts'
 import { firstSteps, platformTags } from './tags.ts'
 
-/** The example of an operation: a body that is accepted, and the answers by status. */
+/** An operation's example: an accepted body, and the answers by status. */
 export interface Example {
   readonly body?: object
   readonly answers: Readonly<Record<string, object>>
 }
 
-/** By method and path, as `post /api/v1/apps/{clientId}/users`. The answers came from a real core; ids and times differ. */
+/**
+ * Keyed by method and path: `post /api/v1/apps/{clientId}/users`. The answers were recorded from a
+ * real core; ids and times differ.
+ */
 export const examples: Readonly<Record<string, Example>> = exampleFile
 
-/** What is particular to the document of a listener. */
+/** The parts of a document that differ between listeners. */
 export interface DocumentOf {
   /** The version of OpenAPI. */
   readonly openapi: string
   readonly title: string
   readonly description: string
-  /** The groups of operations in their order; that of the routes when absent. */
+  /** Groups of operations, in order. Default: the order of the routes. */
   readonly tags?: readonly { readonly name: string; readonly description: string }[]
-  /** Where the routes are: an address, or a path of the listener that serves the document. */
+  /** Base URL of the routes: absolute, or a path on the listener that serves the document. */
   readonly server: string
   readonly securitySchemes: SecuritySchemes
   readonly examples: Readonly<Record<string, Example>>
@@ -41,13 +44,13 @@ const description = [
 ].join(' ')
 const guide = `${description}\n\n${firstSteps}`
 
-/** What an operation refuses, and its rules. */
+/** An operation's refusals and rules. */
 export interface DocumentedRoute {
   readonly refusals: Refusals
   readonly rules?: RouteRules | undefined
 }
 
-/** By method and path as in `examples`; complete once every route is added. */
+/** Keyed by method and path as in `examples`. Complete after all routes are added. */
 export type RoutesByOperation = ReadonlyMap<string, DocumentedRoute>
 
 const securitySchemes = (publicUrl: string) =>
@@ -85,7 +88,6 @@ const securitySchemes = (publicUrl: string) =>
     apiKey: { type: 'http', scheme: 'bearer', description: "A user's API key" },
   }) as const
 
-/** The document of the platform API. */
 export const platformDocument = (publicUrl: string): DocumentOf => ({
   openapi: '3.0.3',
   title: 'tollgate platform API',
@@ -96,7 +98,7 @@ export const platformDocument = (publicUrl: string): DocumentOf => ({
   examples,
 })
 
-/** How an OpenAPI document is made from the routes' schemas and their refusals. */
+/** Returns the options to generate an OpenAPI document from the routes' schemas and refusals. */
 export function documentOptions(
   { openapi, title, description, tags = [], server, securitySchemes, examples }: DocumentOf,
   additions: Omit<Additions, 'examples'>,
@@ -135,8 +137,9 @@ interface Additions {
 }
 
 /**
- * Adds what the routes' schemas do not hold. Examples, because Fastify's validator refuses unknown words in schemas; the
- * reasons of refusals, because one serializer for every kind of problem is enough (http/compilers.ts).
+ * Adds what the routes' schemas lack: examples, because Fastify's validator rejects unknown
+ * keywords in schemas, and the reasons of refusals, because one serializer serves all kinds of
+ * problems (http/compilers.ts).
  */
 function complete(document: Document, { publicUrl, routes, examples }: Additions): Document {
   const schemas = (document.components ??= {}).schemas ?? {}
@@ -157,15 +160,15 @@ function complete(document: Document, { publicUrl, routes, examples }: Additions
       Object.assign(schemas, reasons)
     }
   }
-  // Their place is taken by the schemas of the reasons.
+  // The schemas of the reasons replace them.
   for (const { $id } of [Problem, OAuthError]) delete schemas[$id]
   document.components.schemas = schemas
   return document
 }
 
 /**
- * Whether a request without a body is accepted: an absent body counts as the empty JSON object (http/body.ts), while a
- * form has to be sent, and so has the body of a handler that reads it itself.
+ * Whether a request without a body is accepted: an absent body counts as the empty JSON object
+ * (http/body.ts). Forms, and bodies that the handler reads itself, are required.
  */
 function isBodyOptional(
   operation: unknown,
@@ -177,7 +180,7 @@ function isBodyOptional(
   return [member(schema, 'required') ?? []].flat().length === 0 && !member(schema, 'minProperties')
 }
 
-// A cookie alone changes nothing (auth/session.ts).
+// Changes by cookie also need the CSRF token (auth/session.ts).
 function addCsrfToken(operation: unknown): void {
   for (const way of Object.values(Object(member(operation, 'security'))))
     if (member(way, 'session') !== undefined) Object.assign(Object(way), { csrfToken: [] })
@@ -189,7 +192,7 @@ function addExamples(operation: unknown, { body, answers = {} }: Partial<Example
     addExample(response, answers[status])
 }
 
-// Of answers without words of their own @fastify/swagger says "Default Response".
+// @fastify/swagger describes answers without a description as "Default Response".
 function nameAnswers(operation: unknown): void {
   for (const [status, response] of Object.entries(Object(member(operation, 'responses'))))
     if (member(response, 'description') === 'Default Response')
@@ -202,7 +205,7 @@ function member(value: unknown, name: string): unknown {
 
 function addExample(holder: unknown, example: object | undefined): void {
   if (example === undefined) return
-  // A media type that is no JSON has its own.
+  // A media type other than JSON has its own example.
   for (const media of Object.values(Object(member(holder, 'content'))))
     if (member(media, 'example') === undefined) Object.assign(Object(media), { example })
 }

@@ -3,13 +3,13 @@ import { problemType, renderError } from '../../http/errors.ts'
 import type { Refusals, Wire } from '../../http/route.ts'
 
 /**
- * The refusals of an operation in its document: for each status the reasons that this operation can answer, so that
- * generated clients know every `code` (or OAuth `error`) and can tell them apart.
+ * Describes an operation's refusals in its document: for each status, the reasons that it can
+ * answer, so that generated clients can distinguish every `code` (or OAuth `error`).
  */
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** The named schemas of the reasons that are in use, and the responses by status. */
+/** The named schemas of the used reasons, and the responses by status. */
 export interface DescribedRefusals {
   readonly schemas: Readonly<Record<string, Schema>>
   readonly responses: Readonly<Record<string, object>>
@@ -17,7 +17,6 @@ export interface DescribedRefusals {
 
 const correlationId = '0b0f3c5e-2f7a-4a4e-9a53-3c1a6c2f9d10'
 
-/** Describes the refusals of one operation. */
 export function describeRefusals(
   { wire, reasons: all }: Refusals,
   publicUrl: string,
@@ -66,7 +65,10 @@ function responseOf(same: readonly Reason[], { wire, publicUrl }: Form) {
   }
 }
 
-/** What tells this refusal from others of its status: the code of a problem, or the error of an OAuth body. */
+/**
+ * Returns the word that identifies a refusal within its status: the code of a problem, or the error
+ * of an OAuth body.
+ */
 const wordOf = (reason: Reason, wire: Wire): string =>
   wire === 'oauth' ? reasons[reason].oauth : reason.toLowerCase()
 
@@ -91,7 +93,7 @@ function schemaOf(reason: Reason, { wire, publicUrl }: Form): Schema {
       error_description: { type: 'string', description: 'For people; it may change.' },
       correlation_id,
     }
-    // Several reasons share a word here, so the text of one of them would say too much.
+    // Several reasons share this word, so the description of one would be too specific.
     return objectOf(properties, 'An OAuth error (RFC 6749 section 5.2).')
   }
   const properties = {
@@ -117,7 +119,7 @@ const objectOf = (properties: Schema, description: string): Schema => ({
   properties,
 })
 
-/** The body as this service writes it, with a detail that is typical. */
+/** Returns the body as this service writes it, with a typical detail. */
 const exampleOf = (reason: Reason, { wire, publicUrl }: Form): object =>
   renderError({
     error: new DomainError(reason, details[reason] ?? firstSentence(reasons[reason].help)),

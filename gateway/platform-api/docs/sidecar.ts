@@ -4,8 +4,9 @@ import { oneOf } from '../schemas.ts'
 import { AuthorizeRequest, Permission, Refusal } from '../signer/decision-schemas.ts'
 
 /**
- * The OpenAPI document of the sidecar, whose routes signers call. The sidecar reads and writes bodies by hand, so the
- * schemas stand here; test/gateway/platform-api/docs/sidecar.test.ts holds a running sidecar to them.
+ * The OpenAPI document of the sidecar, whose routes signers call. The sidecar parses and writes
+ * bodies without schemas, so they are defined here; test/gateway/platform-api/docs/sidecar.test.ts
+ * compares them with a running sidecar.
  */
 
 const TransportRefusal = Type.Object({
@@ -244,7 +245,7 @@ const ready = {
 
 const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description })
 
-/** OpenAPI 3.0.3, as the platform API's own. */
+/** OpenAPI 3.0.3, like the platform API's document. */
 export const sidecarDocument = {
   openapi: '3.0.3',
   info: {

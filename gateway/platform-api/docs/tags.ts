@@ -1,4 +1,4 @@
-/** The groups of operations, by role, in the order in which an integrator needs them. */
+/** Groups of operations by role, in the order in which an integrator needs them. */
 
 const roles: readonly (readonly [tag: string, description: string])[] = [
   ['users', 'Integrator: create, list and deactivate users'],
@@ -21,7 +21,7 @@ const roles: readonly (readonly [tag: string, description: string])[] = [
 
 export const platformTags = roles.map(([name, description]) => ({ name, description }))
 
-/** Shown above the operations; the links open them. */
+/** Shown above the operations, which the links open. */
 export const firstSteps = `## First: a user, a key, a token
 
 1. [Create a user](#/users/upsertUser): \`POST /api/v1/apps/{clientId}/users\` with \`externalUserId\`, as the M2M client (HTTP Basic).

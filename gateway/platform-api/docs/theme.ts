@@ -2,7 +2,10 @@ import type { FastifySwaggerUiOptions } from '@fastify/swagger-ui'
 import { icon } from '../../pages/icon.ts'
 import { ownColor } from '../../pages/style.ts'
 
-/** The look of the documents' pages: that of our other pages, light and dark, on a phone too. Everything is served from here. */
+/**
+ * Style of the documents' pages: like our other pages, light and dark, also on a phone. Everything
+ * is served from here.
+ */
 
 const css = `
 :root { color-scheme: light dark; --accent: ${ownColor}; --ground: #f3f5f8; --surface: #fff; --line: #dde2ea; --text: #1c2330; --quiet: #4b5565 }
@@ -53,7 +56,7 @@ html, body, html.dark-mode, html.dark-mode body, html.dark-mode .swagger-ui { ma
 }
 `
 
-// Without the viewport a phone lays the page out as if it were a desktop's.
+// Without the viewport, a phone would use the desktop layout.
 const script = (links: readonly Link[]): string => `
 const viewport = document.createElement('meta')
 viewport.name = 'viewport'
@@ -88,7 +91,7 @@ const folding = new MutationObserver(() => {
 folding.observe(document.body, { childList: true, subtree: true })
 `
 
-/** A page's text and address, in the header of the documents' pages. */
+/** Text and URL of a page, in the header of the documents' pages. */
 export type Link = readonly [text: string, href: string]
 
 type Theme = NonNullable<FastifySwaggerUiOptions['theme']>

@@ -50,7 +50,7 @@ const KeyBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** Keys of an app that belong to no user; deprecated in favour of keys of users. */
+/** App keys that belong to no user; deprecated in favour of user keys. */
 export function appKeyRoutes(app: App): void {
   addSchemas(app, [AppKeyList, CreatedAppKey])
   listAppKeys(app)

@@ -56,7 +56,7 @@ export const RevokedKey = named(
   'RevokedKey',
 )
 
-// The label is optional; one that is too long is cut rather than refused.
+// The label is optional. A label that is too long is truncated, not rejected.
 const KeyBody = Type.Object({
   label: Type.Optional(
     nullable({

@@ -59,12 +59,12 @@ const InvalidKey = named(
 
 export interface ValidateDeps {
   readonly publicUrl: string
-  /** The POST form replaces the GET form. */
+  /** Whether the POST form replaces the GET form. */
   readonly validateV2?: boolean | undefined
   readonly limits?: Limits | undefined
 }
 
-// Every answer has `valid`, a refusal too, because clients look at nothing else.
+// Every answer, even a refusal, has `valid`, because clients check nothing else.
 function invalidKey(
   reason: Reason,
   { message, publicUrl }: { message: string; publicUrl: string },
@@ -87,7 +87,7 @@ const refusals = (publicUrl: string) => ({
   429: invalidKey('RATE_LIMITED', { message: 'too many requests; try again in 12 s', publicUrl }),
 })
 
-/** Tells the holder of an API key whether it is valid. */
+/** Routes that validate an API key for its holder. */
 export function validateRoutes(app: App, deps: ValidateDeps): void {
   const { validateV2 = false } = deps
   addSchemas(app, [validateV2 ? ValidKeyV2 : ValidKey, InvalidKey])
@@ -192,7 +192,7 @@ function createErrorHandler({ publicUrl, limits }: ValidateDeps) {
   return async (thrown: Error, request: FastifyRequest, reply: FastifyReply) => {
     const refusal = toRefusal(thrown, request.routeOptions.config.rules)
     const error = limits?.refusalOf(request, reply, refusal) ?? refusal
-    // A failure of the service says nothing about the key.
+    // A failure of the service does not mean that the key is invalid.
     if (reasons[error.reason].http >= 500) throw error
     request.reason = error.reason
     const { status, type, body } = renderError({

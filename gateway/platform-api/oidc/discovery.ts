@@ -39,7 +39,7 @@ const Discovery = Type.Object({
   claims_supported: strings,
 })
 
-/** Where clients register at the edge (RFC 7591). */
+/** Path at the edge where clients register (RFC 7591). */
 export const registrationPath = '/api/v1/oidc/register'
 
 /** Every scope that a client can have. */
@@ -60,7 +60,7 @@ const secretMethods = ['client_secret_basic', 'client_secret_post']
 
 export interface DiscoveryDeps {
   readonly publicUrl: string
-  /** What tokens are signed with while core, which knows, does not answer. */
+  /** The algorithm to publish while core, which has the keys, does not answer. */
   readonly tokenAlg: string
   readonly keySet: KeySet
   readonly grantTypes: string[]
@@ -68,7 +68,8 @@ export interface DiscoveryDeps {
   readonly edgeUrl?: string | undefined
 }
 
-// RFC 8414 section 3.1 puts the well-known part before the issuer's path, OpenID Connect Discovery after it.
+// RFC 8414 section 3.1 puts the well-known part before the issuer's path, OpenID Connect Discovery
+// after it.
 const addresses = [
   ['/api/v1/oidc/.well-known/openid-configuration', 'getOpenIdConfiguration'],
   ['/.well-known/openid-configuration', 'getOpenIdConfigurationAtRoot'],
@@ -80,7 +81,7 @@ export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
   metadataRoutes(app, deps, addresses)
 }
 
-/** The document at these addresses. */
+/** Serves the document at `addresses`. */
 export function metadataRoutes(
   app: App,
   deps: DiscoveryDeps,
@@ -109,7 +110,10 @@ export function metadataRoutes(
   }
 }
 
-/** Holds the document for the algorithm of the key that signs now: TOKEN_ALG may have been changed since the first start. */
+/**
+ * Caches the document by the current signing key's algorithm, because TOKEN_ALG may have changed
+ * since the first start.
+ */
 function documentReader({ keySet, tokenAlg, ...deps }: DiscoveryDeps) {
   const withAlg = (alg: string) => ({
     ...documentOf(deps),
@@ -127,7 +131,7 @@ function documentReader({ keySet, tokenAlg, ...deps }: DiscoveryDeps) {
   }
 }
 
-/** The document lists only what works now. */
+/** Returns the document. It lists only what works now. */
 function documentOf({
   publicUrl,
   grantTypes,
@@ -152,7 +156,7 @@ function documentOf({
     grant_types_supported: grantTypes,
     scopes_supported: scopes,
     subject_types_supported: ['public'],
-    // OpenID Connect Discovery section 3: request_uri counts as supported where a document says nothing.
+    // OpenID Connect Discovery section 3: if a document omits request_uri, it counts as supported.
     claims_parameter_supported: false,
     request_parameter_supported: false,
     request_uri_parameter_supported: false,

@@ -43,13 +43,16 @@ interface TokenRequest {
   readonly correlationId: string
 }
 
-/** The token endpoint: one function for each OAuth grant type, and the app-scoped token exchange. */
+/**
+ * Creates the token endpoint, with one function per OAuth grant type, and the app-scoped token
+ * exchange.
+ */
 export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointDeps) {
   const issuer = `${publicUrl}/api/v1/oidc`
   const isResource = createResourceCheck({ issuer, edgeUrl })
 
   async function clientCredentials({ form, auth, correlationId }: TokenRequest) {
-    // Core judges the audience of a signer token.
+    // Core checks the audience of a signer token.
     requireIssuer(signs(form.scope) ? { resource: form.resource } : form)
     const scopes = (form.scope ?? '').split(' ').filter(Boolean)
     if (scopes.includes(Scope.mintUserToken))
@@ -138,7 +141,7 @@ export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointD
     )
   }
 
-  // RFC 8707. The audience of our own tokens is the issuer, with or without these parameters.
+  // RFC 8707. The audience of our own tokens is always the issuer.
   function requireIssuer({ audience = [], resource = [] }: Targets): void {
     const targets = [...audience, ...resource]
     if (targets.every(isResource)) return
@@ -153,7 +156,10 @@ export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointD
     [GrantType.tokenExchange]: tokenExchange,
   }
 
-  /** Answers the token endpoint by the grant type of the form. GRANT_TYPE_UNSUPPORTED for any other. */
+  /**
+   * Answers the token endpoint by the form's grant type. Throws GRANT_TYPE_UNSUPPORTED for an
+   * unknown one.
+   */
   async function answer(request: FastifyRequest, form: Form) {
     const handle = Object.hasOwn(handlers, form.grant_type) ? handlers[form.grant_type] : undefined
     if (!handle)
@@ -168,7 +174,9 @@ export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointD
     })
   }
 
-  /** Answers the app-scoped exchange. Core checks the app first, then the client, then the tokens. */
+  /**
+   * Answers the app-scoped exchange. Core checks the app first, then the client, then the tokens.
+   */
   async function answerForApp(request: FastifyRequest, clientId: string, form: Exchange) {
     const { correlationId } = request
     const auth = readClientAuth(request.raw.rawHeaders, form)
@@ -202,7 +210,7 @@ function requireParameter(form: Form, name: ParameterName): string {
   return value
 }
 
-/** Whether a client asks for a signer token. */
+/** Whether a client requests a signer token. */
 const signs = (scope = ''): boolean =>
   scope.trim() === Scope.signJob || scope.includes(Scope.mintUserToken)
 
@@ -222,14 +230,17 @@ const toExchangedToken = (token: ExchangeTokenResponse, correlationId: string) =
 
 const safeMax = BigInt(Number.MAX_SAFE_INTEGER)
 
-/** The fields of a signer session beside its token; the balance is there as an integer and as a string. */
+/**
+ * Returns the fields of a signer session except its token. The balance appears as an integer and as
+ * a string.
+ */
 export const toSession = (facts: SignerSessionFacts) => ({
   ...toBuilderSession(facts),
   balanceUsdMicros: facts.balanceUsdMicros,
   lifetimeGrantedUsdMicros: facts.lifetimeGrantedUsdMicros,
 })
 
-/** The fields of a signer session beside its token, as the builder API has them. */
+/** Returns the same fields as the builder API names them. */
 export function toBuilderSession(facts: SignerSessionFacts) {
   const balance = BigInt(facts.balanceUsdMicros)
   return {

@@ -2,17 +2,20 @@ import type { JsonWebKey } from '../../../proto/gen/es/tollgate/tokens/v1/tokens
 import type { CoreCalls } from '../../core/client.ts'
 import { type HeldDocument, holdDocument } from '../../http/held-document.ts'
 
-// Keys are published minutes before they sign, so a copy that is seconds old lacks none.
+// Keys are published minutes before they sign, so a copy that is seconds old is complete.
 const freshMs = 5_000
 
 type JwkSet = HeldDocument<{ readonly keys: ReturnType<typeof toJwk>[] }>
 
-/** The issuer's public keys, the one that signs first. Asked for at core once in five seconds, however many callers there are. */
+/**
+ * Caches the issuer's public keys, the signing one first. Fetches them from core at most once in
+ * five seconds.
+ */
 export function createKeySet() {
   let loadedAt = -Infinity
   let document: JwkSet | Promise<JwkSet> = holdDocument({ keys: [] })
 
-  /** A promise only while they are being loaded. */
+  /** Returns the keys, as a promise only while they are loading. */
   function read(core: () => Pick<CoreCalls, 'tokens'>): JwkSet | Promise<JwkSet> {
     if (performance.now() - loadedAt < freshMs) return document
     loadedAt = performance.now()
@@ -35,7 +38,7 @@ export function createKeySet() {
 
 export type KeySet = ReturnType<typeof createKeySet>
 
-/** The members of RFC 7517; those that a key has not are left out of the text. */
+/** Returns the members of RFC 7517. Members that the key lacks are omitted. */
 export const toJwk = ({ kty, kid, alg, use, n, e, crv, x, y }: JsonWebKey) => ({
   kty,
   kid,

@@ -37,7 +37,9 @@ import {
 
 const tags = ['oidc']
 const base = '/api/v1/oidc'
-/** What only one grant type or another refuses (RFC 6749 section 5.2, RFC 8628 section 3.5, RFC 8693 section 2.2.2). */
+/**
+ * Refusals of any grant type (RFC 6749 section 5.2, RFC 8628 section 3.5, RFC 8693 section 2.2.2).
+ */
 const everyGrantRefuses = [
   'GRANT_INVALID',
   'GRANT_TYPE_UNSUPPORTED',
@@ -65,7 +67,10 @@ export interface OidcDeps {
   readonly edgeUrl?: string | undefined
 }
 
-/** The issuer: discovery, keys, the token endpoint, devices, introspection, revocation and user info. */
+/**
+ * Routes of the issuer: discovery, keys, the token endpoint, devices, introspection, revocation and
+ * user info.
+ */
 export function oidcRoutes(app: App, deps: OidcDeps): void {
   const endpoint = createTokenEndpoint(deps)
   const keySet = createKeySet()
@@ -139,7 +144,7 @@ function startDevice(app: App, { publicUrl, trustedProxyHops }: OidcDeps): void 
           tags,
           body: DeviceForm,
           documentedBody: asDocumented(DeviceForm, { required: ['client_id'] }),
-          // Public clients alone have devices, and a public client has no secret.
+          // Only public clients have devices, and a public client has no secret.
           security: [],
           response: { 200: DeviceAuthorization },
         },
@@ -284,7 +289,7 @@ function userInfo(app: App, { core }: OidcDeps): void {
   }
 }
 
-/** The token in the header or in the form, never in both (RFC 6750 section 2). */
+/** Takes the token from the header or the form, never both (RFC 6750 section 2). */
 function callsOfBearer(
   { body, raw, correlationId, core: own }: UserInfoRequest,
   core: Core,

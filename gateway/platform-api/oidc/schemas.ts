@@ -38,7 +38,9 @@ export const TokenForm = Type.Object({
   refresh_token: field('Of the refresh grant.'),
 })
 
-/** What core requires of an exchange, in the order of its refusals (RFC 8693 section 2.1). */
+/**
+ * Fields that core requires of an exchange, in the order of its refusals (RFC 8693 section 2.1).
+ */
 export const exchangeRequires = ['grant_type', 'subject_token', 'subject_token_type'] as const
 
 export const ExchangeForm = Type.Object({

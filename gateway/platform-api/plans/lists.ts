@@ -2,10 +2,10 @@ import type { Core } from '../../core/client.ts'
 import { toPlan, toProduct } from './render.ts'
 
 /**
- * Lists of plans as they are sent, by app and form, each with the version that core gave it.
- *
- * Gains: a list of a thousand plans is a megabyte and more, and reading and rendering it takes thirty times as long as
- * asking core whether it has changed (`plan-list` in `npm run bench`). Plain version: ask for the plans each time.
+ * Caches rendered lists of plans by app and form, each with its version from core. Reading and
+ * rendering a list of a thousand plans, over a megabyte, takes thirty times as long as a query
+ * whether it has changed (`plan-list` in `npm run bench`). The plain version loads the plans each
+ * time.
  */
 export interface List {
   /** JSON. */
@@ -21,7 +21,7 @@ export function createPlanLists() {
   const lists = new Map<string, List>()
   let size = 0
 
-  /** The list as it is now; core says whether the caller may see it. */
+  /** Returns the current list. Core checks the version and whether the caller may see it. */
   async function read(
     plans: Plans,
     { clientId, isProducts }: { clientId: string; isProducts: boolean },
@@ -42,7 +42,7 @@ export function createPlanLists() {
     drop(key)
     lists.set(key, list)
     size += list.bytes.length
-    // The one that came first goes first.
+    // Evict in insertion order.
     for (const oldest of lists.keys()) {
       if (size <= bytesMax) return
       drop(oldest)

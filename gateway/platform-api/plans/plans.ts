@@ -24,10 +24,10 @@ const PlanParams = Type.Object({
   planId: Type.String({ description: "The plan's id." }),
 })
 
-// Core returns the 404 of a plan that is missing, whatever the id is.
+// Core answers 404 for an unknown plan, so any id is accepted here.
 const PlanQuery = Type.Object({ planId: Type.Optional(text("the plan's id")) })
 
-/** What an app sells. */
+/** An app's plans. */
 export function planRoutes(app: App): void {
   addSchemas(app, planSchemas)
   listPlans(app)

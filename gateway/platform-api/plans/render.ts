@@ -4,7 +4,7 @@ import type {
   Plan as PlanMessage,
 } from '../../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
 
-/** A plan of core as the two lists answer it. */
+/** Renders core's plans for both forms of the list. */
 
 const types = ['free', 'subscription', 'usage'] as const
 const statuses = ['active', 'inactive'] as const
@@ -25,7 +25,7 @@ const toSyncFields = ({ openmeterPlanId, lastSyncedAt, syncError }: PlanMessage)
 const attosPerMicro = 1_000_000_000_000n
 const dollarsOf = (micros: string): string => formatDecimal18(BigInt(micros) * attosPerMicro)
 
-/** As the list has it without `apiVersion`. */
+/** The form without `apiVersion`. */
 export const toPlan = (plan: PlanMessage) => ({
   id: plan.id,
   clientId: plan.clientId,
@@ -63,7 +63,7 @@ const toCapability = (capability: CapabilityMessage) => ({
 
 const networkRateUsd = '0.000001'
 
-/** As the list has it with `apiVersion=2`. */
+/** The form with `apiVersion=2`. */
 export function toProduct(message: PlanMessage) {
   const { id, name, type, status, includedUsdMicros, overageRateUsd, billingCycle } =
     toPlan(message)

@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import { CorrelationId, named, ref } from '../../http/schemas.ts'
 import { Instant, Micros, nullable, oneOf } from '../schemas.ts'
 
-/** What the routes of plans take and answer. */
+/** Schemas of the plan routes. */
 
 const nullableNumber = (type: 'number' | 'integer', description: string) =>
   Type.Unsafe<number | null>({ type, nullable: true, description })

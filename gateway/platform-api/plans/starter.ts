@@ -10,7 +10,7 @@ import { StarterBody, StarterPlan } from './schemas.ts'
 const url = '/api/v1/apps/:clientId/starter-plan'
 const tags = ['plans']
 
-/** The plan that new users are on. */
+/** The Starter plan, which new users get. */
 export function starterRoutes(app: App): void {
   readStarter(app)
   changeStarter(app)

@@ -1,7 +1,7 @@
 import { Type } from 'typebox'
 import { oneOf } from '../schemas.ts'
 
-/** What a signer asks before it hands out payment, and what it is answered (docs/signer-protocol.md). */
+/** Schemas of the signer's decision request and its answer (docs/signer-protocol.md). */
 
 const anything = { additionalProperties: true }
 const integer = (description: string) => Type.Optional(Type.Integer({ description }))
@@ -87,7 +87,9 @@ export const Permission = Type.Object(
   { description: 'The call may be signed.' },
 )
 
-/** The codes of refusals, and their statuses. 480, 481 and 482 steer the signer's clients and never appear. */
+/**
+ * Codes of refusals by status. 480, 481 and 482 control the signer's clients and are never sent.
+ */
 export const refusalCodes = {
   400: ['ambiguous_credential', 'invalid_state'],
   401: ['missing_credential', 'invalid_api_key', 'invalid_token'],

@@ -108,7 +108,7 @@ const DecisionParams = Type.Object({
   decisionId: Type.String({ description: 'The member `decision` of the answer to the signer.' }),
 })
 
-/** Why a sidecar allowed or refused calls of the app's users. */
+/** Recorded sidecar decisions about the app's users. */
 export function decisionRoutes(app: App): void {
   addSchemas(app, [DecisionAnswer, DecisionList])
   app.get(

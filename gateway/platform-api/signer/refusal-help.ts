@@ -1,6 +1,6 @@
 import { refusalCodes } from './decision-schemas.ts'
 
-/** The refusals of the signer webhook, for people (docs/signer-protocol.md, Statuses). */
+/** Help texts for the signer webhook's refusals (docs/signer-protocol.md, Statuses). */
 
 type RefusalCode = (typeof refusalCodes)[keyof typeof refusalCodes][number]
 
@@ -44,7 +44,7 @@ const helps: Readonly<Record<RefusalCode, string>> = {
   authorization_unavailable: 'The identity cannot be determined now. Try again later.',
 }
 
-/** Each code once, with its statuses. */
+/** Every code once, with its statuses. */
 export const refusalHelp: readonly RefusalHelp[] = Object.entries(helps).map(([code, help]) => ({
   code,
   statuses: Object.entries(refusalCodes).flatMap(([status, codes]) =>

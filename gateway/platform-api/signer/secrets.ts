@@ -57,7 +57,10 @@ const SecretBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** Secrets of the signer that an app brings: it asks about users of that app, and pushes their events (docs/decisions/53.md). */
+/**
+ * Secrets of an app's own signer, which requests decisions about that app's users and pushes their
+ * events (docs/decisions/53.md).
+ */
 export function signerSecretRoutes(app: App): void {
   addSchemas(app, [SignerSecretList, CreatedSignerSecret])
   listSignerSecrets(app)
@@ -148,7 +151,7 @@ function revokeSignerSecret(app: App): void {
 
 const toSecret = ({ id, purpose, createdAt }: OwnSecret) => ({
   id,
-  // Core writes no other.
+  // Core writes only these two.
   purpose: purpose === 'events' ? ('events' as const) : ('decisions' as const),
   createdAt,
 })

@@ -67,7 +67,7 @@ const RevokedSession = Type.Object({
   }),
 })
 
-/** Signer sessions: two exchanges that open one, and the sessions of a user. */
+/** Two exchanges that open a signer session, and a user's sessions. */
 export function signerSessionRoutes(app: App, endpoint: TokenEndpoint): void {
   exchangeForApp(app, endpoint)
   exchangeDeviceToken(app)

@@ -12,10 +12,10 @@ const Decision = Type.Union([Permission, Refusal], { description: 'The decision'
 const refusal = (description: string) =>
   Type.Object({ status: Type.Integer(), reason: Type.String() }, { description })
 
-/** Answers one request of the remote signer, body unread. */
+/** Answers one request of the remote signer. The body must be unread. */
 export type Webhook = (request: IncomingMessage, response: ServerResponse) => unknown
 
-/** The embedded identity webhook: the sidecar's handler at the platform API's address. */
+/** The embedded identity webhook: serves the sidecar's handler on the platform API. */
 export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): void {
   app.post(
     '/webhooks/remote-signer',
@@ -59,7 +59,7 @@ interface Failure {
   readonly cause: unknown
 }
 
-// A hijacked reply is no longer Fastify's, so the error is written here.
+// Fastify does not answer a hijacked reply, so the error is written here.
 function fail(request: FastifyRequest, { raw }: FastifyReply, { deps, cause }: Failure): void {
   const { correlationId } = request
   const { publicUrl } = deps

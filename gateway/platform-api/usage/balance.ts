@@ -40,7 +40,10 @@ interface Address {
 
 const BalanceQuery = Type.Object({ externalUserId: required('Whose balance.'), asOf })
 
-/** Balances: of an app's user, at the app's address and at the deprecated one, and of the token's user. */
+/**
+ * Balance routes: of an app's user, at the current and the deprecated path, and of the token's
+ * user.
+ */
 export function balanceRoutes(app: App): void {
   addSchemas(app, [Balance])
   const url = '/api/v1/builder/apps/:clientId/usage/balance'

@@ -31,7 +31,7 @@ const AppQuery = Type.Object({
 
 const summary = 'the newest first; without dates those of the current UTC month'
 
-/** Tickets or sessions one by one, for their user and for the app's backend. */
+/** Routes that list single tickets or sessions, for their user and for the app's backend. */
 export function usageHistoryRoutes(app: App): void {
   addSchemas(app, [UsageRequest, UsageSession, UsageHistory])
   readOwnHistory(app)
@@ -118,7 +118,7 @@ interface Head {
   readonly nextCursor?: string | undefined
 }
 
-// Existing clients read this flag by this name.
+// Existing clients expect this spelling of the flag.
 const headOf = ({ clientId, groupBy, openmeterConfigured, nextCursor }: Head) => ({
   clientId,
   groupBy,
@@ -126,7 +126,6 @@ const headOf = ({ clientId, groupBy, openmeterConfigured, nextCursor }: Head) =>
   ...nextPage(nextCursor),
 })
 
-/** One ticket. */
 export const toRequest = (item: RequestMessage, clientId: string) => ({
   time: item.time,
   clientId,
@@ -155,7 +154,6 @@ export const toRequest = (item: RequestMessage, clientId: string) => ({
   pixels: item.pixels,
 })
 
-/** One signer session. */
 const toSession = (item: SessionMessage, clientId: string) => ({
   sessionId: item.sessionId,
   manifestId: item.manifestId,

@@ -124,7 +124,7 @@ const LossQuery = Type.Object({
   ...pageQuery,
 })
 
-/** Tickets that the signer signed and never reported, for the app's backend. */
+/** Tickets that the signer signed but never reported, for the app's backend. */
 export function usageLossRoutes(app: App): void {
   addSchemas(app, [UsageLoss])
   app.get(

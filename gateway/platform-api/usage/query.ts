@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import { DomainError } from '../../../proto/errors.ts'
 import { oneOf, required, text } from '../schemas.ts'
 
-/** The query parameters that the usage routes share. */
+/** Query parameters shared by the usage routes. */
 
 const groupings = [
   'none',
@@ -34,7 +34,7 @@ export const asOf = Type.Optional(
     'ISO 8601 instant: the balance as it stood then, by the time that grants and charges were booked; not in the future',
   ),
 )
-/** Both names of the user that a query is about (docs/decisions/44.md). */
+/** Both parameters that select a user (docs/decisions/44.md). */
 export const userQuery = {
   externalUserId: Type.Optional(text("only this user, by the integrator's id or our endUserId")),
   userId: Type.Optional(text('the same as externalUserId')),
@@ -45,7 +45,9 @@ interface UserQuery {
   externalUserId?: string
 }
 
-/** The query with the user that it names, by whichever of the two parameters. */
+/**
+ * Returns the query with the user from either parameter. Throws REQUEST_INVALID if both are given.
+ */
 export function withOneUser<Query extends UserQuery>({ userId, externalUserId, ...query }: Query) {
   if (userId !== undefined && externalUserId !== undefined) {
     throw new DomainError(
@@ -61,7 +63,7 @@ interface RetailQuery {
   includeRetail?: string
 }
 
-/** The query of usage as core takes it. */
+/** Returns the usage query in core's form. */
 export const toQuery = <Query extends RetailQuery>({
   include,
   includeRetail,
@@ -71,7 +73,10 @@ export const toQuery = <Query extends RetailQuery>({
   includeRetail: include === 'retail' || includeRetail === '1' || includeRetail === 'true',
 })
 
-/** Refuses a query that names a user where the token decides: its author expects that user's figures, not others. */
+/**
+ * Rejects a query with a user where the token selects the user: the caller would expect that user's
+ * figures.
+ */
 export function refuseOtherUser(query: object): void {
   const name = ['userId', 'endUserId', 'externalUserId', 'external_user_id'].find((parameter) =>
     Object.hasOwn(query, parameter),
@@ -83,7 +88,10 @@ export function refuseOtherUser(query: object): void {
   )
 }
 
-/** A number of tickets as a JSON integer; an absent field is 0. INTERNAL when core's text is no number. */
+/**
+ * Parses a ticket count as a JSON integer; an absent field is 0. Throws INTERNAL if core's text is
+ * not an integer.
+ */
 export function toCount(text: string): number {
   const count = Number(text)
   if (/^\d*$/.test(text) && Number.isSafeInteger(count)) return count

@@ -99,7 +99,7 @@ const ReceiptParams = Type.Object({
   eventId: required('The eventId of the usage history.'),
 })
 
-/** Signed receipts of tickets, and the signed roots over the tickets of days. */
+/** Signed receipts of tickets, and signed daily roots over all tickets. */
 export function receiptRoutes(app: App): void {
   addSchemas(app, [ReceiptAnswer, RootsAnswer])
   app.get(

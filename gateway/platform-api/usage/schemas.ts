@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import { named, ref } from '../../http/schemas.ts'
 import { Instant, Micros, Wei, nullable } from '../schemas.ts'
 
-/** The answers of the usage routes. */
+/** Schemas of the usage routes' answers. */
 
 const requestCount = Type.Integer({ description: 'Tickets.' })
 const currency = Type.String()

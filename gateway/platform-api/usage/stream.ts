@@ -194,7 +194,7 @@ interface StreamSource {
   open(signal: AbortSignal): AsyncGenerator<StreamMessage>
 }
 
-/** Sends headers once core has sent its first message: until then a refusal is an ordinary answer. */
+/** Sends headers after core's first message, so that an earlier refusal is an ordinary answer. */
 async function stream(
   reply: FastifyReply,
   { stopping, open }: StreamSource,
@@ -246,7 +246,7 @@ async function* events({ first, messages, signal }: EventSource): AsyncGenerator
   }
 }
 
-// A cursor is base64url, and JSON has no line breaks: neither can end a line early.
+// Neither a base64url cursor nor JSON contains line breaks, so neither can end a line early.
 function eventOf({ cursor, charge, reset }: StreamMessage): string {
   const id = `id: ${cursor}\n`
   if (reset) return `event: reset\n${id}data: {}\n\n`

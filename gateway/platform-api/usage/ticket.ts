@@ -127,7 +127,7 @@ const TicketParams = Type.Object({
   eventId: required('The eventId of the usage history.'),
 })
 
-/** One ticket with all that its price and its charge came from. */
+/** One ticket with everything that determined its price and charge. */
 export function ticketRoutes(app: App): void {
   addSchemas(app, [TicketAnswer])
   app.get(

@@ -27,7 +27,7 @@ const UsageQuery = Type.Object({
 })
 const currency = 'USD'
 
-/** Aggregated usage: of an app, at its address and at the deprecated one, and of the token's user. */
+/** Aggregated usage: of an app, at the current and the deprecated path, and of the token's user. */
 export function usageRoutes(app: App): void {
   addSchemas(app, [Usage])
   const url = '/api/v1/builder/apps/:clientId/usage'
@@ -103,7 +103,7 @@ interface UsageFilter {
   gatewayRequestId?: string
 }
 
-/** The answer: totals, and the rows of the grouping that the query names. */
+/** Returns totals, and rows of the grouping in the query. */
 function toUsage(
   usage: UsageMessage,
   { startDate, endDate, groupBy, gatewayRequestId }: UsageFilter,
@@ -130,7 +130,7 @@ function toUsage(
   }
 }
 
-// Retail figures are there only when core calculated them.
+// Retail figures are present only if core calculated them.
 const billable = ({
   endUserBillableUsdMicros,
 }: {

@@ -20,7 +20,7 @@ import {
 } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/allowances'
-// The old name, for reading only.
+// The deprecated path; read only.
 const creditsUrl = '/api/v1/apps/:clientId/users/:externalUserId/credits'
 const tags = ['allowances']
 const refuses = meteringReasons
@@ -79,7 +79,7 @@ const CreditBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** What a user may spend: the allowance, and credit on top of the Starter allowance (`grants` on the wire). */
+/** A user's allowance, and credit on top of the Starter allowance (`grants` on the wire). */
 export function allowanceRoutes(app: App): void {
   addSchemas(app, [Credit, Allowance, CreditedAllowance])
   readAllowance(app)
@@ -158,7 +158,7 @@ function toAllowance(allowance: AllowanceMessage) {
     remainingUsdMicros: allowance.remainingUsdMicros,
     hasAccess,
     featureBalances: allowance.featureBalances.map(toFeatureBalance),
-    // Existing clients read the figures from here.
+    // Existing clients read the figures here.
     allowances: { ...amounts, hasAccess },
   }
 }

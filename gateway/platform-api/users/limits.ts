@@ -96,7 +96,7 @@ const LimitsBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** Limits that owners set for a user, or for one of its keys. */
+/** Limits that owners set for a user or for one of its keys. */
 export function limitRoutes(app: App): void {
   addSchemas(app, [Limits])
   limitsAt(app, { url: userUrl, params: UserParams, whose: "a user's", noun: 'UserLimits' })
@@ -107,7 +107,7 @@ interface Address {
   readonly url: string
   readonly params: typeof UserParams | typeof KeyParams
   readonly whose: string
-  /** What its operations are named after. */
+  /** Part of its operation ids. */
   readonly noun: string
 }
 
@@ -149,7 +149,7 @@ function replaceLimits(app: App, { url, params, whose, noun }: Address): void {
         tags,
         params,
         body: LimitsBody,
-        // Core requires one.
+        // Core requires at least one.
         documentedBody: { ...LimitsBody, minProperties: 1 },
         response: { 200: ref(Limits) },
       },

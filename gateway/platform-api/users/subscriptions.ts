@@ -160,7 +160,7 @@ const changeRefuses = [
 const Timing = Type.Optional(oneOf(timings, 'By the plans when absent.'))
 const confirm = Type.Optional(Type.Boolean({ description: 'must be true' }))
 
-/** The subscription of a user: read, changed, ended, and what it was before. */
+/** A user's subscription: read, change, cancel, resume, and its history. */
 export function subscriptionRoutes(app: App): void {
   addSchemas(app, [SubscriptionRead, SubscriptionChange, SubscriptionHistory])
   readSubscription(app)
@@ -396,7 +396,7 @@ const toOffer = (plan: SubscribedPlan, effectiveAt: string | null) => ({
   effectiveAt,
 })
 
-/** Dollars with two decimals, and more where there are more. */
+/** Formats dollars with at least two decimals. */
 function usdText(micros: string): string {
   const digits = micros.padStart(7, '0')
   const fraction = digits.slice(-6).replace(/0{1,4}$/, '')

@@ -74,7 +74,7 @@ const UsersQuery = Type.Object({
   ...pageQuery,
 })
 
-/** The users of an app: created, listed, changed and deactivated by its backend. */
+/** Users of an app: created, listed, changed and deactivated by its backend. */
 export function userRoutes(app: App): void {
   addSchemas(app, [User, UpdatedUser, UserList, DeactivatedUser])
   listUsers(app)
