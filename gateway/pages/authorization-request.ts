@@ -3,7 +3,10 @@ import { DomainError } from '../../proto/errors.ts'
 import { consentText } from '../../proto/scopes.ts'
 import { type Html, type Theme, html } from './page.ts'
 
-/** The parameters of an authorization request that core checks; also the hidden fields of the consent form. */
+/**
+ * Parameters of an authorization request that core checks; also the hidden fields of the consent
+ * form.
+ */
 const names = {
   client_id: 'clientId',
   redirect_uri: 'redirectUri',
@@ -32,7 +35,7 @@ export interface AuthorizationRequest {
 
 export type Parameters = Readonly<Record<string, unknown>>
 
-/** The request in core's form. Blank parameters count as absent (RFC 6749 section 3.1). */
+/** Returns the request in core's form. Blank parameters count as absent (RFC 6749 section 3.1). */
 export function parseAuthorization(parameters: Parameters): AuthorizationRequest {
   const fields = Object.entries(names).flatMap(([name, field]) => {
     const value = Object.hasOwn(parameters, name) ? parameters[name] : undefined
@@ -41,13 +44,13 @@ export function parseAuthorization(parameters: Parameters): AuthorizationRequest
   return { clientId: '', redirectUri: '', responseType: '', ...Object.fromEntries(fields) }
 }
 
-/** A parameter that is one text and not blank. */
+/** Returns a parameter that is a single, non-blank string; otherwise undefined. */
 export function textOf(parameters: Parameters, name: string): string | undefined {
   const value = Object.hasOwn(parameters, name) ? parameters[name] : undefined
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** The parameters that the consent form sends back to us. */
+/** Returns the parameters that the consent form sends back to us. */
 export const formFields = (parameters: Parameters): Record<string, string | undefined> =>
   Object.fromEntries(
     [...Object.keys(names), 'state', 'login_hint'].map((name) => [name, textOf(parameters, name)]),
@@ -55,15 +58,20 @@ export const formFields = (parameters: Parameters): Record<string, string | unde
 
 const hintMax = 320
 
-/** What a login is for: the app's theme, and the address at which the browser will end. */
+/** The app's theme, and the URL at which the browser will end after the login. */
 export interface LoginDestination {
   readonly theme?: Theme | undefined
   readonly leadsTo?: string | undefined
-  /** The address that the application expects (`login_hint`, OpenID Connect Core section 3.1.2.1). */
+  /**
+   * The address that the application expects (`login_hint`, OpenID Connect Core section 3.1.2.1).
+   */
   readonly loginHint?: string | undefined
 }
 
-/** The destination of a login that returns to an authorization request, once core has found its redirect URI registered. */
+/**
+ * Returns the destination of a login that continues an authorization request, if core finds its
+ * redirect URI registered.
+ */
 export async function destinationOf(
   request: FastifyRequest,
   returnTo: string | undefined,
@@ -78,7 +86,7 @@ export async function destinationOf(
     const loginHint = textOf(parameters, 'login_hint')?.slice(0, hintMax)
     return { theme, leadsTo: authorization.redirectUri, loginHint }
   } catch (error) {
-    // The authorization page itself reports what is wrong with the request.
+    // The authorization page reports errors in the request.
     if (
       error instanceof DomainError &&
       (error.reason === 'NOT_FOUND' || error.reason === 'REQUEST_INVALID')
@@ -88,7 +96,7 @@ export async function destinationOf(
   }
 }
 
-/** The scopes that an application asks for: what each permits, and its name. */
+/** Lists the requested scopes: what each permits, and its name. */
 export const scopeList = (scopes: readonly string[]): Html =>
   html`<ul>${scopes.map(
     (scope) => html`<li>${consentText(scope)}<small>${scope}</small></li>`,

@@ -14,12 +14,13 @@ import { hidden, html, sendPage } from './page.ts'
 import { type Visitor, senderOf, toLogin, visitorOf } from './visitor.ts'
 
 const authorizePath = '/api/v1/oidc/auth'
-// A longer query would not survive the way through the login page.
+// A longer query would not survive the redirects of the login page.
 const queryMax = 7_000
 
 /**
- * The authorization endpoint (RFC 6749 section 3.1): login when needed, consent when needed, then back with a code.
- * Until core has found the redirect URI registered, errors are shown on a page; afterwards they go to that URI.
+ * The authorization endpoint (RFC 6749 section 3.1): login and consent when needed, then a redirect
+ * with a code. Errors are shown on a page until core has found the redirect URI registered, and
+ * afterwards sent to that URI.
  */
 export function authorizePages(app: App, { publicUrl }: PagesDeps): void {
   const issuer = `${publicUrl}/api/v1/oidc`
@@ -46,7 +47,7 @@ interface PageRequest<V> {
   readonly visitor: V
 }
 
-/** Answers an authorization request: an error, the login page, the consent page, or a code. */
+/** Answers an authorization request with an error, the login page, the consent page, or a code. */
 async function authorize(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -80,7 +81,10 @@ function askForConsent(
   return sendPage(reply, { title: 'Allow access', content, theme, leadsTo })
 }
 
-/** Answers the consent form: a code, the person's refusal, or the form again when the client has changed since. */
+/**
+ * Answers the consent form with a code, the person's refusal, or the form again if the client has
+ * changed.
+ */
 async function decide(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -138,7 +142,10 @@ interface RedirectOptions {
   readonly status: number
 }
 
-/** Returns a function that answers at the redirect URI, with the client's state and the issuer (RFC 9207). */
+/**
+ * Returns a function that redirects to the redirect URI, with the client's state and the issuer
+ * (RFC 9207).
+ */
 function createRedirect(
   reply: FastifyReply,
   { issuer, authorization: { redirectUri }, parameters, status }: RedirectOptions,
@@ -160,7 +167,8 @@ const oauthError = (error: string, description: string) => ({
   error_description: description,
 })
 
-// OpenID Connect Core section 3.1.2.1. A form of another site sends no cookie (SameSite=Lax); the GET that follows does.
+// OpenID Connect Core section 3.1.2.1. A form on another site sends no cookie (SameSite=Lax); the
+// GET after the redirect does.
 function acceptForms(app: App, path: string): void {
   app.post(path, formRoute(), async (request, reply) => {
     const query = queryOf(parametersOf(request.body))
@@ -172,7 +180,7 @@ function acceptForms(app: App, path: string): void {
 const parametersOf = (value: unknown): Parameters =>
   typeof value === 'object' && value !== null ? Object.fromEntries(Object.entries(value)) : {}
 
-/** The error of a parameter that this issuer does not support, or that is there twice. */
+/** Returns the error for a parameter that is unsupported or repeated. */
 function unsupportedParameter(parameters: Parameters): Record<string, string> | null {
   const repeated = Object.keys(parameters).find((name) => Array.isArray(parameters[name]))
   if (repeated !== undefined) {
@@ -192,7 +200,10 @@ function unsupportedParameter(parameters: Parameters): Record<string, string> | 
 
 const loginPrompts = new Set(['login', 'select_account'])
 
-/** Whether the application wants a new login, or one not older than max_age (OpenID Connect Core section 3.1.2.1). */
+/**
+ * Whether the application wants a new login, or one that is not older than max_age (OpenID Connect
+ * Core section 3.1.2.1).
+ */
 function mustLogIn(parameters: Parameters, { authTime }: Visitor): boolean {
   const maxAge = textOf(parameters, 'max_age')
   const isOld = maxAge !== undefined && Date.now() - authTime.getTime() > Number(maxAge) * 1_000
@@ -202,7 +213,10 @@ function mustLogIn(parameters: Parameters, { authTime }: Visitor): boolean {
   )
 }
 
-/** The same request without the prompts for a login, which would ask for another one after each. */
+/**
+ * Returns the same request without the prompts for a login, which would cause another login after
+ * each one.
+ */
 function afterLogin(parameters: Parameters): string {
   const { prompt, ...rest } = formFields(parameters)
   const left = (prompt ?? '')

@@ -3,16 +3,19 @@ import { readAllowedLogins } from '../../core/lib/settings.ts'
 
 const loopbackHosts = new Set(['localhost', '127.0.0.1', '[::1]'])
 
-/** An outside OpenID provider through which people can log in. */
+/** An external OpenID provider through which people can log in. */
 export interface LoginProviderConfig {
   readonly issuer: string
   readonly clientId: string
   readonly clientSecret: string
-  /** Its name on the login page. */
+  /** The name shown on the login page. */
   readonly name: string
 }
 
-/** The provider's settings; undefined when none is set, a problem when some are missing or nobody may sign in through it. */
+/**
+ * Returns the provider's settings, undefined if no setting is present. Reports a problem if some
+ * are missing or no login is allowed.
+ */
 export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefined {
   const issuer = env.url('LOGIN_OIDC_ISSUER', {
     meaning:

@@ -7,13 +7,16 @@ import type { Reservation } from '../limits/counters.ts'
 import { hidden, html, problem, sendPage } from './page.ts'
 import { type Visitor, senderOf, toLogin, visitorOf } from './visitor.ts'
 
-/** Wrong codes of one account in a window of ten minutes, in all its sessions (RFC 8628 section 5.1). */
+/** Wrong codes per account in ten minutes, over all its sessions (RFC 8628 section 5.1). */
 const wrongMax = 5
 const windowSeconds = 600
 const codeMax = 64
 const actions = new Set(['lookup', 'approve', 'deny'])
 
-/** The verification page. A code decides nothing without a click, even when it came with the link (RFC 8628 section 5.4). */
+/**
+ * Adds the verification page. A code takes effect only after a click, even if it was part of the
+ * link (RFC 8628 section 5.4).
+ */
 export function devicePages(app: App, { publicUrl, counters }: PagesDeps): void {
   app.get('/oidc/device', pageRoute(), async (request, reply) => {
     const code = parameter(request, 'user_code')?.slice(0, codeMax)
@@ -50,7 +53,10 @@ export function devicePages(app: App, { publicUrl, counters }: PagesDeps): void 
     }
   })
 
-  /** Counts the code as wrong before it is looked up, so that parallel guesses count as well. RATE_LIMITED after too many. */
+  /**
+   * Counts the code as wrong before it is looked up, so that parallel guesses count as well. Throws
+   * RATE_LIMITED after too many.
+   */
   async function countAttempt(reply: FastifyReply, { accountId }: Visitor): Promise<Reservation> {
     const attempt = await counters.reserve(`device-code:${accountId}`, windowSeconds)
     if (attempt.sum <= wrongMax) return attempt

@@ -11,17 +11,17 @@ const response = {
 }
 const codeOf = (reason: Reason): string => reason.toLowerCase()
 
-/** A refusal of the signer webhook, which is no problem document. */
+/** A refusal of the signer webhook; it is not a problem document. */
 interface WebhookRefusal {
   readonly code: string
   readonly statuses: readonly number[]
-  /** Names are between backticks. */
+  /** Names are in backticks. */
   readonly help: string
 }
 
 /**
- * The pages about errors, made from the table of reasons and the refusals of the webhook: a list with a search, and a
- * page for each code. A problem document's `type` leads there, too.
+ * Adds the pages about errors, generated from the table of reasons and the webhook's refusals: a
+ * list with a search, and a page per code. The `type` of problem documents redirects there.
  */
 export function errorPages(app: App, refusals: readonly WebhookRefusal[]): void {
   const own = Object.keys(reasons).filter(isReason)
@@ -72,7 +72,7 @@ const titleOf = (code: string): string => {
   return `${words[0]?.toUpperCase() ?? ''}${words.slice(1)}`
 }
 
-/** Whether an entry has every word of the search, in its code, title, status or help. */
+/** Whether the entry's code, title, status or help contain every word of the search. */
 function matches({ code, title, status, help }: Entry, search: string): boolean {
   const text = `${code} ${code.replaceAll('_', ' ')} ${title} ${status} ${help}`.toLowerCase()
   return search
@@ -164,11 +164,11 @@ const refusalPage = ({ code, statuses, help }: WebhookRefusal) => ({
 <a class="button quiet" href="/errors">All errors</a>`,
 })
 
-/** The table writes names as Markdown does, between backticks; in a page they are code. */
+/** The table puts names in backticks, as Markdown does; the page renders them as code. */
 const helpText = (help: string) =>
   help.split('`').map((part, i) => (i % 2 === 1 ? html`<code>${part}</code>` : html`${part}`))
 
-/** The addresses that problem documents have as their `type` (http/errors.ts). */
+/** Adds the URLs that problem documents have as their `type` (http/errors.ts). */
 function redirectProblemType(app: App): void {
   app.get(
     '/problems/:problem',
@@ -181,7 +181,7 @@ function redirectProblemType(app: App): void {
   )
 }
 
-/** The reason of a code. NOT_FOUND when there is none. */
+/** Returns the reason of a code. Throws NOT_FOUND for an unknown code. */
 function parseCode(code: string): Reason {
   const reason = code.toUpperCase()
   if (isReason(reason) && code === code.toLowerCase()) return reason

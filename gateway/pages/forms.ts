@@ -10,7 +10,7 @@ import type { RouteRules } from '../http/route.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { LoginProviderConfig } from './config.ts'
 
-/** What every page shares: its route, the token of its forms, and the fields it reads. */
+/** Dependencies shared by all pages. */
 
 export interface PagesDeps {
   readonly publicUrl: string
@@ -18,15 +18,15 @@ export interface PagesDeps {
   readonly devices: DeviceCookies
   readonly counters: Counters
   readonly trustedProxyHops: number
-  /** Logins through the provider that a browser has begun. */
+  /** Signs the state of logins through the provider. */
   readonly loginStates: SignedValues
-  /** Where this process has its metrics; undefined when it has none. */
+  /** Port of this process's metrics, undefined if it has none. */
   readonly adminPort?: number | undefined
 }
 
 const none = { kind: 'none' } as const
 
-// The OpenAPI document is about the API, so it does not list pages for people.
+// The OpenAPI document describes the API and does not list pages.
 export const pageRoute = (): { config: { rules: RouteRules }; schema: { hide: true } } => ({
   config: { rules: { guard: none } },
   schema: { hide: true },
@@ -48,8 +48,8 @@ const tokenSyntax = /^[A-Za-z0-9_-]{43}$/
 const pathMax = 8_000
 
 /**
- * The CSRF token for forms of people without a session: the same value is in a cookie and in the form. Another site can
- * neither read nor set the cookie, nor guess its value.
+ * Returns the CSRF token for forms without a session. The cookie and the form hold the same value,
+ * and another site can neither read, set nor guess the cookie.
  */
 export function formToken(request: FastifyRequest, reply: FastifyReply, publicUrl: string): string {
   const current = readCookie(request, formCookie, publicUrl)
@@ -59,7 +59,7 @@ export function formToken(request: FastifyRequest, reply: FastifyReply, publicUr
   return token
 }
 
-/** EDIT_FORBIDDEN unless the form comes from this site and its token is that of the browser's cookie. */
+/** Throws EDIT_FORBIDDEN unless the form comes from this site and its token matches the cookie. */
 export function requireOwnForm(request: FastifyRequest, publicUrl: string): void {
   const csrfToken = readCookie(request, formCookie, publicUrl) ?? ''
   if (!tokenSyntax.test(csrfToken)) {
@@ -71,11 +71,14 @@ export function requireOwnForm(request: FastifyRequest, publicUrl: string): void
   requireSameOrigin(request, { publicUrl, csrfToken, formToken: field(request, 'csrf_token') })
 }
 
-/** A field of the form that was sent; undefined when it is absent. */
+/** Returns a field of the form, undefined if it is absent. */
 export const field = (request: FastifyRequest, name: string): string | undefined =>
   textMember(request.body, name)
 
-/** A query parameter; REQUEST_INVALID when it is there twice. Blank counts as absent (RFC 6749 section 3.1). */
+/**
+ * Returns a query parameter. Throws REQUEST_INVALID if it is repeated. Blank counts as absent (RFC
+ * 6749 section 3.1).
+ */
 export function parameter(request: FastifyRequest, name: string): string | undefined {
   const query: unknown = request.query
   const value: unknown =
@@ -86,7 +89,10 @@ export function parameter(request: FastifyRequest, name: string): string | undef
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** Path and query of a page of this site; undefined for any text that a browser could take to another site. */
+/**
+ * Returns path and query of a page on this site; undefined for any text that could lead a browser
+ * to another site.
+ */
 export function ownPath(text: string | undefined, publicUrl: string): string | undefined {
   if (
     text === undefined ||

@@ -10,8 +10,8 @@ const skipSeconds = 120
 const hintMax = 320
 
 /**
- * Sends a person who wants to connect a device to the application's own login first (OpenID Connect Core section 4):
- * to the registered address only, and back here to the verification page.
+ * Sends a person who connects a device to the application's own login first (OpenID Connect Core
+ * section 4): only to the registered address, and then back to the verification page.
  */
 export function initiateLoginPages(app: App, { publicUrl }: PagesDeps): void {
   const issuer = `${publicUrl}/api/v1/oidc`
@@ -22,7 +22,8 @@ export function initiateLoginPages(app: App, { publicUrl }: PagesDeps): void {
     const hint = parameter(request, 'login_hint')?.slice(0, hintMax)
     const { initiateLoginUri } = await request.core.authorization.initiateLogin({ clientId })
     const destination = fingerprint(`${clientId} ${target}`)
-    // A browser that returns within two minutes came back without a login; another round would make a loop.
+    // A browser that returns within two minutes came back without a login; redirecting again would
+    // loop.
     if (readCookie(request, skipCookie, publicUrl) === destination)
       return reply.redirect(target, 302)
     void reply.header(
@@ -37,7 +38,10 @@ export function initiateLoginPages(app: App, { publicUrl }: PagesDeps): void {
   })
 }
 
-/** The parameter as an address of our verification page. REQUEST_INVALID for any other address. */
+/**
+ * Returns the parameter if it is an address of our verification page. Throws REQUEST_INVALID
+ * otherwise.
+ */
 function devicePage(text: string | undefined, publicUrl: string): string {
   const url = text !== undefined && URL.canParse(text) ? new URL(text) : null
   const isOurs =

@@ -7,7 +7,10 @@ import { senderOf, toLogin, visitorOf } from './visitor.ts'
 
 const path = '/invitations'
 
-/** Where people answer the invitations to apps: nobody becomes a member without having clicked here. */
+/**
+ * Adds the pages on which people answer invitations to apps. Membership starts only with a click
+ * here.
+ */
 export function invitationPages(app: App, { publicUrl }: PagesDeps): void {
   app.get(path, pageRoute(), async (request, reply) => {
     const visitor = await visitorOf(request, publicUrl)
@@ -34,7 +37,7 @@ ${invitationForms(invitations, csrfToken)}
   })
 }
 
-/** A form for each invitation. */
+/** Returns one form per invitation. */
 const invitationForms = (invitations: readonly Invitation[], csrfToken: string): Html[] =>
   invitations.map(
     ({ id, appName, clientId, role, invitedBy, expiresAt }) => html`
@@ -54,7 +57,7 @@ const whatRolesMay: Readonly<Record<string, string>> = {
   viewer: 'you may look at the app',
 }
 
-/** The way from the login page to the invitations that wait. */
+/** Returns a link from the login page to pending invitations. */
 export const invitationNote = (count: number): Html | false =>
   count > 0 &&
   html`<p><a href="${path}">${count === 1 ? 'One invitation to an app' : `${count} invitations to apps`}</a> ${count === 1 ? 'waits' : 'wait'} for your answer.</p>`

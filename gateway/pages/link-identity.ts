@@ -5,7 +5,9 @@ import { type PagesDeps, field, formRoute, formToken, ownPath, requireOwnForm } 
 import { hidden, html, problem, sendPage } from './page.ts'
 import { loginSource, startSession } from './visitor.ts'
 
-/** A login through the provider that waits for the password of the account that has its address. */
+/**
+ * A login through the provider that still needs the password of the account with the same address.
+ */
 export interface WaitingLink {
   readonly linkToken: string
   readonly email: string
@@ -14,8 +16,8 @@ export interface WaitingLink {
 }
 
 /**
- * A provider's word about an address opens no account that is there already (docs/decisions/41.md): the person confirms with
- * the password of that account, once. From then on the provider's login leads there.
+ * An address from the provider does not open an existing account (docs/decisions/41.md): the person
+ * confirms once with that account's password. Afterwards the provider's login opens it.
  */
 export function linkPages(app: App, deps: PagesDeps, provider: string) {
   const { publicUrl, devices } = deps
@@ -43,7 +45,7 @@ export function linkPages(app: App, deps: PagesDeps, provider: string) {
     }
   })
 
-  /** Sends the page that asks for the password. */
+  /** Sends the page that requests the password. */
   function ask(request: FastifyRequest, reply: FastifyReply, link: WaitingLink): FastifyReply {
     const csrfToken = formToken(request, reply, publicUrl)
     return sendPage(reply, {

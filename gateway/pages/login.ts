@@ -17,7 +17,7 @@ import { invitationNote } from './invitations.ts'
 import { hidden, html, problem, sendPage } from './page.ts'
 import { loginSource, senderOf, startSession, visitorOf } from './visitor.ts'
 
-/** Login with a password, and logout. */
+/** Adds login with a password, and logout. */
 export function loginPages(app: App, deps: PagesDeps): void {
   const { publicUrl, loginProvider, devices } = deps
 

@@ -17,7 +17,10 @@ const names = [
 
 type LogoutRequest = Readonly<Partial<Record<(typeof names)[number], string>>>
 
-/** OpenID Connect RP-Initiated Logout 1.0. Without a valid hint for this very account, the person is asked first. */
+/**
+ * OpenID Connect RP-Initiated Logout 1.0. Without a valid hint for this account, the person must
+ * confirm.
+ */
 export function logoutPages(app: App, { publicUrl }: PagesDeps): void {
   app.get(path, pageRoute(), async (request, reply) => {
     const logout = collect((name) => parameter(request, name))
@@ -37,7 +40,7 @@ export function logoutPages(app: App, { publicUrl }: PagesDeps): void {
     })
   })
 
-  // A form of another site sends no cookie (SameSite=Lax); the GET that follows does.
+  // A form on another site sends no cookie (SameSite=Lax); the GET after the redirect does.
   app.post(path, formRoute(), async (request, reply) => {
     const query = new URLSearchParams({ ...collect((name) => field(request, name)) })
     return reply.redirect(`${path}?${query.toString()}`, 303)

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { FastifyReply } from 'fastify'
 import { ownColor, styleOf } from './style.ts'
 
-/** HTML text. Only `html` makes it, and escapes every value in it that is not HTML itself. */
+/** HTML text. Only `html` creates it, and it escapes every value that is not HTML itself. */
 export interface Html {
   readonly html: string
 }
@@ -32,7 +32,7 @@ const escapes: Readonly<Record<string, string>> = {
 const escapeText = (text: string): string =>
   text.replace(/[&<>"']/g, (character) => escapes[character] ?? '')
 
-/** The app that a page belongs to in the eyes of its visitor. */
+/** The app that the page shows to its visitor. */
 export interface Theme {
   readonly name: string
   readonly color: string
@@ -43,24 +43,29 @@ export interface Page {
   readonly content: Html
   readonly theme?: Theme | undefined
   readonly status?: number
-  /** An address of another site at which a form of this page may end: browsers apply form-action to redirects, too. */
+  /**
+   * An address of another site at which a form of this page may end, because browsers apply
+   * form-action to redirects, too.
+   */
   readonly leadsTo?: string | undefined
-  /** For lists that are read and not filled in. */
+  /** Whether the page is a list to read, not a form. */
   readonly isWide?: boolean
   /**
-   * For a page without forms. With no-referrer, browsers would send `Origin: null` with our own forms (Fetch standard,
-   * "append a request Origin").
+   * For a page without forms. With no-referrer, browsers would send `Origin: null` with our own
+   * forms (Fetch standard, "append a request Origin").
    */
   readonly referrerPolicy?: 'no-referrer' | 'same-origin'
 }
 
-/** Sends a page. */
 export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
   const { status, headers, document } = renderPage(page)
   return reply.code(status).headers(headers).type('text/html; charset=utf-8').send(document)
 }
 
-/** A page and its headers. Its policy allows no script or frame, no image but the icon, nothing from another host, and no form to another site. */
+/**
+ * Returns a page and its headers. Its policy allows no scripts, frames, other hosts, or forms to
+ * other sites, and no image but the icon.
+ */
 export function renderPage({
   title,
   content,
@@ -108,12 +113,13 @@ export function renderPage({
 const appLine = ({ name }: Theme): Html =>
   html`<div class="app"><span aria-hidden="true">${[...name.trim()][0]?.toUpperCase() ?? ''}</span>${name}</div>`
 
-// URL syntax lets hosts hold `;`, `,`, `'` and `*`, which a policy would read as its own.
+// URL syntax allows `;`, `,`, `'` and `*` in hosts, which would change the meaning of a policy.
 const hostSyntax = /^(?:[a-z0-9_](?:[a-z0-9._-]{0,252})|\[[0-9a-f:.]{2,45}\])$/
 
 /**
- * The source expression of a redirect URI (CSP level 3, section 2.3.1), put together from its parsed parts: scheme, host
- * and port, or the scheme where there is no host (RFC 8252 section 7.1). None for a URI that a policy could not name.
+ * Returns the source expression of a redirect URI (CSP level 3, section 2.3.1), built from its
+ * parsed parts: scheme, host and port, or only the scheme if there is no host (RFC 8252 section
+ * 7.1). Empty for a URI that a policy cannot name.
  */
 export function sourcesOf(uri: string): string[] {
   const url = URL.parse(uri)

@@ -19,7 +19,7 @@ import { providerPages } from './provider-login.ts'
 import { resetPages } from './reset.ts'
 import { startPages } from './start.ts'
 
-/** Pages for people: rendered here, without scripts. Their refusals are pages, too. */
+/** Adds the HTML pages, rendered here without scripts. Their errors are pages, too. */
 export async function pageRoutes(
   app: App,
   { httpMetrics, ...deps }: PagesDeps & { httpMetrics: HttpMetrics },
@@ -50,7 +50,10 @@ export async function pageRoutes(
   })
 }
 
-/** Sends a login through the provider to the host that the provider sends back to: its cookie would be missing there. */
+/**
+ * Redirects a login through the provider to the host of its redirect URI; on another host its
+ * cookie would be missing.
+ */
 const toRegisteredHost =
   (publicUrl: string) =>
   async (
@@ -73,7 +76,7 @@ function sendProblem(
   request.reason = error.reason
   if (status === 429 && !reply.hasHeader('retry-after')) void reply.header('retry-after', '600')
   if (status === 503) void reply.header('retry-after', '1')
-  // 403 instead of 401: a page for a person has no authentication scheme to challenge with.
+  // 403 instead of 401, because a page has no authentication scheme to challenge with.
   const page = errorPage(error, request.correlationId)
   return sendPage(reply, { ...page, status: status === 401 ? 403 : status })
 }

@@ -16,8 +16,8 @@ const stateSeconds = 600
 const newToken = (): string => randomBytes(32).toString('base64url')
 
 /**
- * Login through an outside OpenID provider. A signed cookie keeps what ties the provider's answer to this browser; core
- * takes each state once.
+ * Login through an external OpenID provider. A signed cookie binds the provider's answer to this
+ * browser; core accepts each state once.
  */
 export function providerPages(app: App, deps: PagesDeps): void {
   const { publicUrl, loginProvider, loginStates } = deps
@@ -46,7 +46,7 @@ export function providerPages(app: App, deps: PagesDeps): void {
     void reply.header('set-cookie', setCookie(stateCookie, '', { publicUrl, maxAge: 0 }))
     const iss = parameter(request, 'iss')
     const isOurs = login !== null && equalSecrets(parameter(request, 'state') ?? '', login.state)
-    // RFC 9207 section 2.4: an answer of another issuer is a mix-up.
+    // RFC 9207 section 2.4: rejects an answer of another issuer.
     if (!isOurs || (iss !== undefined && iss !== (await provider.issuerName()))) {
       throw new DomainError(
         'REQUEST_INVALID',
@@ -75,7 +75,9 @@ interface PendingLogin extends LoginSecrets {
   readonly returnTo: string | undefined
 }
 
-/** The login that this browser began; null when its cookie is absent, too old, or not one of ours. */
+/**
+ * Returns the login that this browser started; null if its cookie is missing, too old or not ours.
+ */
 function pendingLogin(cookie: string | undefined, loginStates: SignedValues): PendingLogin | null {
   const login = parseJson(loginStates.open(cookie ?? '') ?? '')
   const [state, nonce, verifier] = ['state', 'nonce', 'verifier'].map((name) =>

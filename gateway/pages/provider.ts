@@ -20,7 +20,7 @@ const timeoutMs = 5_000
 const answerMaxBytes = 262_144
 const metadataMaxAgeMs = 300_000
 
-/** The values that bind a provider's answer to the login that this browser began. */
+/** Values that bind a provider's answer to the login that this browser started. */
 export interface LoginSecrets {
   readonly state: string
   readonly nonce: string
@@ -28,7 +28,7 @@ export interface LoginSecrets {
   readonly verifier: string
 }
 
-/** The person as the provider knows them. */
+/** The person according to the provider. */
 export interface ProviderIdentity {
   readonly issuer: string
   readonly subject: string
@@ -37,14 +37,19 @@ export interface ProviderIdentity {
   readonly name: string
 }
 
-/** An outside OpenID provider: code flow with PKCE, state and nonce (OpenID Connect Core section 3.1). */
+/**
+ * An external OpenID provider: code flow with PKCE, state and nonce (OpenID Connect Core section
+ * 3.1).
+ */
 export function createProvider(
   { issuer, clientId, clientSecret }: LoginProviderConfig,
   redirectUri: string,
 ) {
   let cached: { readonly at: number; readonly client: Configuration } | null = null
 
-  /** Where to send the browser. UNAVAILABLE while the provider does not answer. */
+  /**
+   * Returns the URL to redirect the browser to. Throws UNAVAILABLE if the provider does not answer.
+   */
   async function authorizationUrl({ state, nonce, verifier }: LoginSecrets): Promise<string> {
     const url = buildAuthorizationUrl(await discoverClient(), {
       redirect_uri: redirectUri,
@@ -58,8 +63,9 @@ export function createProvider(
   }
 
   /**
-   * The person of the provider's answer, which is the query of the callback. ACCESS_DENIED when the answer, its code or
-   * the ID token is not valid, UNAVAILABLE while the provider does not answer.
+   * Returns the person from the provider's answer, which is the callback's query. Throws
+   * ACCESS_DENIED if the answer, its code or the ID token is invalid, UNAVAILABLE if the provider
+   * does not answer.
    */
   async function identify(
     answer: URLSearchParams,
@@ -70,7 +76,7 @@ export function createProvider(
     const callback = new URL(`${redirectUri}?${answer.toString()}`)
     const tokens = await authorizationCodeGrant(client, callback, checks).catch(rethrow)
     const claims = tokens.claims()
-    // openid-client checks the authorized party only of an ID token with several audiences.
+    // openid-client checks the authorized party only if the ID token has several audiences.
     if (!claims || (claims['azp'] ?? clientId) !== clientId) throw notLoggedIn()
     return {
       issuer: client.serverMetadata().issuer,
@@ -91,7 +97,8 @@ export function createProvider(
       {
         timeout: timeoutMs / 1_000,
         [customFetch]: boundedFetch,
-        // The signature is checked although TLS protects the token endpoint: a proxy may end the TLS.
+        // The signature is checked although TLS protects the token endpoint, because a proxy may
+        // terminate TLS.
         execute: [
           enableNonRepudiationChecks,
           ...(issuer.startsWith('http:') ? [allowInsecureRequests] : []),
@@ -103,7 +110,8 @@ export function createProvider(
     const metadata = client.serverMetadata()
     const { authorization_endpoint, token_endpoint, jwks_uri } = metadata
     const urls = [authorization_endpoint, token_endpoint, jwks_uri]
-    // OpenID Connect Discovery section 4.3. The setting has no trailing slash; the provider's issuer may have one.
+    // OpenID Connect Discovery section 4.3. The setting has no trailing slash; the provider's
+    // issuer may have one.
     const isItself = withoutFinalSlashes(metadata.issuer) === issuer
     if (!isItself || !urls.every((url) => url !== undefined && URL.canParse(url)))
       throw unreachable(new Error('the discovery document is not usable'))
@@ -111,13 +119,19 @@ export function createProvider(
     return client
   }
 
-  /** The provider's own name, as `iss` of its answers holds it. UNAVAILABLE while the provider does not answer. */
+  /**
+   * Returns the issuer as the provider's answers contain it in `iss`. Throws UNAVAILABLE if the
+   * provider does not answer.
+   */
   const issuerName = async (): Promise<string> => (await discoverClient()).serverMetadata().issuer
 
   return { authorizationUrl, identify, issuerName }
 }
 
-/** Fetches JSON of bounded length. UNAVAILABLE for network errors, time-outs and answers that are no JSON. */
+/**
+ * Fetches JSON of limited length. Throws UNAVAILABLE for network errors, time-outs and answers that
+ * are not JSON.
+ */
 const boundedFetch: CustomFetch = async (url, { body = null, signal = null, ...options }) => {
   try {
     const response = await fetch(url, { ...options, body, signal })
@@ -132,7 +146,10 @@ const boundedFetch: CustomFetch = async (url, { body = null, signal = null, ...o
   }
 }
 
-/** Throws what `boundedFetch` threw, which openid-client wraps; ACCESS_DENIED for everything that it found invalid. */
+/**
+ * Rethrows the error of `boundedFetch`, which openid-client wraps. Throws ACCESS_DENIED for
+ * anything that openid-client found invalid.
+ */
 function rethrow(thrown: unknown): never {
   for (let error = thrown; error instanceof Error; error = error.cause)
     if (error instanceof DomainError) throw error

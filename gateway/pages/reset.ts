@@ -13,7 +13,7 @@ import {
 } from './forms.ts'
 import { hidden, html, problem, sendPage } from './page.ts'
 
-/** Sets a new password by a one-time link, which an operator's command prints. */
+/** Sets a new password with a one-time link, which an operator's command prints. */
 export function resetPages(app: App, { publicUrl }: PagesDeps): void {
   app.get('/reset-password', pageRoute(), async (request, reply) => {
     const token = parameter(request, 'token')
@@ -69,7 +69,7 @@ ${hidden({ csrf_token: formToken(request, reply, publicUrl), token })}
   }
 }
 
-/** Whether the link can still set a password, so that a person does not choose one in vain. */
+/** Whether the link still works, so that a person does not choose a password in vain. */
 async function isOpenLink(request: FastifyRequest, token: string): Promise<boolean> {
   try {
     await request.core.accounts.checkReset({ token })

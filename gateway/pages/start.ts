@@ -4,10 +4,10 @@ import { type PagesDeps, pageRoute } from './forms.ts'
 import { type Html, html, sendPage } from './page.ts'
 import { type Visitor, visitorOf } from './visitor.ts'
 
-/** The address at which people begin, and the short names that they type. */
+/** Adds the start page, and short names that people type. */
 export function startPages(app: App, deps: PagesDeps): void {
   app.get('/', pageRoute(), async (request, reply) => {
-    // The page helps without core, too.
+    // The page must work without core, too.
     const visitor = await visitorOf(request, deps.publicUrl).catch(() => null)
     return sendPage(reply, {
       title: 'tollgate',
@@ -41,7 +41,7 @@ const welcome = ({ publicUrl, adminPort }: PagesDeps, visitor: Visitor | null): 
 <li>${metricsOf(publicUrl, adminPort)}</li>
 </ul>`
 
-// The admin listener is on loopback, so its link helps only who sits at this machine.
+// The admin listener is on loopback, so its link only works on this machine.
 function metricsOf(publicUrl: string, adminPort: number | undefined): Html {
   const isLocal = ownOrigins(publicUrl).length > 1
   if (!isLocal || adminPort === undefined)

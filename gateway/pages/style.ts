@@ -48,13 +48,13 @@ ul,li{border-color:#2b3442}
 
 export const ownColor = '#1f6feb'
 
-/** The page's style in that colour; anything but #rrggbb is not a colour. */
+/** Returns the page's style in this colour. Anything but #rrggbb is replaced by our own colour. */
 export function styleOf(color: string): string {
   const accent = /^#[0-9a-f]{6}$/i.test(color) ? color : ownColor
   return `:root{--accent:${accent};--on-accent:${isLight(accent) ? '#10141b' : '#ffffff'}}${base}`
 }
 
-// WCAG 2.2 relative luminance; above 0.3 dark text reads better than white.
+// WCAG 2.2 relative luminance. Above 0.3, dark text is more readable than white.
 function isLight(color: string): boolean {
   const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => {
     const value = Number.parseInt(color.slice(at, at + 2), 16) / 255

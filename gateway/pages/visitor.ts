@@ -7,10 +7,12 @@ import { requireField } from '../core/client.ts'
 import { addressOf } from '../limits/address.ts'
 import { type PagesDeps, field } from './forms.ts'
 
-/** The lifetime of a session's cookie. Core ends an idle session sooner (decision 10). */
+/**
+ * The lifetime of a session's cookie, in seconds. Core ends an idle session sooner (decision 10).
+ */
 const sessionMaxAge = 90 * 86_400
 
-/** The person of a live session. */
+/** The person logged in with a live session. */
 export interface Visitor {
   readonly token: string
   readonly accountId: string
@@ -19,7 +21,7 @@ export interface Visitor {
   readonly authTime: Date
 }
 
-/** The person whose session cookie the request has; null without a live session. */
+/** Returns the person of the request's session cookie, null without a live session. */
 export async function visitorOf(
   request: FastifyRequest,
   publicUrl: string,
@@ -43,7 +45,10 @@ export async function visitorOf(
   }
 }
 
-/** The person who sent a form. TOKEN_INVALID without a session, EDIT_FORBIDDEN when the form is not of this site. */
+/**
+ * Returns the person who sent a form. Throws TOKEN_INVALID without a session, EDIT_FORBIDDEN if the
+ * form is not from this site.
+ */
 export async function senderOf(request: FastifyRequest, publicUrl: string): Promise<Visitor> {
   const visitor = await visitorOf(request, publicUrl)
   if (!visitor) throw new DomainError('TOKEN_INVALID', 'you are not logged in any more')
@@ -55,24 +60,25 @@ export async function senderOf(request: FastifyRequest, publicUrl: string): Prom
   return visitor
 }
 
-/** Sends the browser to the login page, and from there back to `path`. */
+/** Redirects to the login page, which leads back to `path`. */
 export const toLogin = (reply: FastifyReply, path: string): FastifyReply =>
   reply.redirect(`/login?return_to=${encodeURIComponent(path)}`, 303)
 
-/** The part of a login that decides where it waits while others log in. */
+/** Returns the key under which a login queues for the password check. */
 export function loginSource(
   request: FastifyRequest,
   email: string,
   { devices, trustedProxyHops }: Pick<PagesDeps, 'devices' | 'trustedProxyHops'>,
 ) {
   const account = accountName(email)
-  // The account, not the device: each login without a cookie makes a new device, so one person can have any number.
+  // The account, not the device: each login without a cookie makes a new device, so one person can
+  // have many.
   return devices.deviceOf(request)?.account === account
     ? { source: `account:${account}`, isKnownDevice: true }
     : { source: fingerprint(addressOf(request, trustedProxyHops)), isKnownDevice: false }
 }
 
-/** Starts a session in the browser. A session that it had before is ended, because it may have been planted there. */
+/** Starts a session in the browser. Ends its previous session, which may have been planted. */
 export async function startSession(
   request: FastifyRequest,
   reply: FastifyReply,
