@@ -6,22 +6,22 @@ import { type AllowedLogins, readAllowedLogins, readPublicUrl } from '../lib/set
 import { type UserProviderConfig, readUserProvider } from './providers/config.ts'
 
 export interface IdentityConfig {
-  /** Included usage of a new app's Starter plan. */
+  /** Allowance of a new app's Starter plan. */
   readonly starterUsdMicros: UsdMicros
-  /** A dashboard session that is not used for so long has ended. */
+  /** Idle time in seconds after which a dashboard session ends. */
   readonly sessionIdleSeconds: number
-  /** How long a client's older secrets work beside a new one. */
+  /** Seconds for which a client's older secrets work after a rotation. */
   readonly secretOverlapSeconds: number
-  /** Who may sign in through the outside provider. */
+  /** Who may sign in through the external provider. */
   readonly allowedLogins: AllowedLogins
   readonly appCreation: AppCreation
-  /** How many apps one account may own. */
+  /** Maximum number of apps per account. */
   readonly appsPerOwner: number
   readonly userProvider: UserProviderConfig
   readonly deploymentIssuer: DeploymentIssuer
-  /** How many clients may register with one app. */
+  /** Maximum number of registered clients per app. */
   readonly registrationsPerApp: number
-  /** A registered client that nobody uses for so long is deleted. */
+  /** Days without use after which a registered client is deleted. */
   readonly registrationUnusedDays: number
 }
 

@@ -9,7 +9,7 @@ import { parseReadable } from '../platform/text.ts'
 import { type Role, roles } from '../rpc/callers.ts'
 import { type LoginPolicy, loginPolicies } from './types.ts'
 
-/** Parsers of what people type in. All throw REQUEST_INVALID with the reason. */
+/** Parsers of text typed by people. All throw REQUEST_INVALID with the reason. */
 
 const uriMax = 2_000
 const urisMax = 20
@@ -17,7 +17,10 @@ const loopbackHosts = new Set(['localhost', '127.0.0.1', '[::1]'])
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
 
-/** The name of an app or of a client: 1 to 100 readable characters after trimming, by the rule of names unless it is `current`. */
+/**
+ * Parses the name of an app or a client: 1 to 100 readable characters after trimming. Any name but
+ * `current` must also follow the rules for names.
+ */
 export function parseName(text: string, { field = 'name', current = '' } = {}): string {
   const name = parseReadable(text, { field })
   const problem = name === current ? null : nameProblem(name)
@@ -29,7 +32,7 @@ export function parseName(text: string, { field = 'name', current = '' } = {}): 
 export const parseOptionalName = (text: string, field: string): string =>
   text.trim() === '' ? '' : parseReadable(text, { field })
 
-/** The address in its one normal form. */
+/** Returns the address in normal form. */
 export function parseEmail(text: string, field = 'email'): Email {
   const email = normalizeEmail(text)
   if (email !== null) return email
@@ -44,7 +47,7 @@ export function parseColor(text: string): string {
   return color
 }
 
-/** An http or https URL without credentials; empty clears it. */
+/** Parses an http or https URL without credentials. Empty text clears it. */
 export function parseWebUrl(text: string, field: string): string {
   if (text.trim() === '') return ''
   const url = parseUrl(text.trim(), field)
@@ -65,7 +68,7 @@ export function parseLoginPolicy(text: string): LoginPolicy {
   return policy
 }
 
-/** Domains of e-mail addresses in their normal form, each whole: subdomains are named by themselves. */
+/** Parses e-mail domains into normal form. A domain does not include its subdomains. */
 export function parseLoginDomains(values: readonly string[]): string[] {
   const domains = values.map((value) => normalizeDomain(value.trim()))
   if (values.length > 50 || domains.includes(null))
@@ -80,8 +83,9 @@ export function parseRole(text: string): Role {
 }
 
 /**
- * Redirect URIs, unchanged because they are compared as text (RFC 9700 section 2.1): https, http on the loopback
- * (RFC 8252 section 7.3), or a private-use scheme with a dot (RFC 8252 section 7.1).
+ * Checks redirect URIs and returns them unchanged, because they are compared as text (RFC 9700
+ * section 2.1). Allows https, http on the loopback (RFC 8252 section 7.3), or a private-use scheme
+ * with a dot (RFC 8252 section 7.1).
  */
 export function parseRedirectUris(values: readonly string[], field: string): string[] {
   if (values.length > urisMax) throw invalid(`${field} may have at most ${urisMax} entries`)
@@ -93,7 +97,8 @@ const uriForm = /^(?!https?:(?!\/\/))(?:[\w\-.~:/?#[\]@!$&'()*+,;=]|%[\da-f]{2})
 
 function checkRedirectUri(value: string, field: string): void {
   const url = parseUrl(value, field)
-  // It goes into a Location header as it is, so it must be what browsers read in it (RFC 3986 section 2).
+  // The URI goes unchanged into a Location header, so it must contain only characters that browsers
+  // do not rewrite (RFC 3986 section 2).
   if (!uriForm.test(value))
     throw invalid(
       `${field} must be URIs such as https://app.example/done: no spaces, backslashes or letters beyond ASCII; write a host as xn--…`,
@@ -110,7 +115,10 @@ function checkRedirectUri(value: string, field: string): void {
   }
 }
 
-/** The address where a third party starts a login: https, or http on localhost. Empty text clears it. */
+/**
+ * Parses the URL at which a third party starts a login: https, or http on localhost. Empty text
+ * clears it.
+ */
 export function parseInitiateLoginUri(text: string): string | null {
   if (text.trim() === '') return null
   const url = parseUrl(text.trim(), 'initiateLoginUri')
@@ -134,7 +142,10 @@ function parseWords(
   return [...new Set(values)]
 }
 
-/** An origin as browsers send it (RFC 6454 section 6.1): https, or http on localhost. A bare host means https. */
+/**
+ * Parses an origin as browsers send it (RFC 6454 section 6.1): https, or http on localhost. A bare
+ * host means https.
+ */
 export function parseOrigin(text: string): string {
   const trimmed = text.trim()
   const hasScheme = /^[a-z][a-z0-9+.-]*:\/\//i.test(trimmed)

@@ -56,11 +56,14 @@ export interface IdentityOthers {
   readonly backend: BackendApi
   readonly gate: ActivationGate
   readonly ownByPlatform: OwnByPlatform
-  /** The domains whose credentials end with their user or app, in the order in which they lock their rows. */
+  /**
+   * Domains that end credentials with their user or app, in the order in which they lock their
+   * rows.
+   */
   readonly credentialIssuers: readonly CredentialIssuer[]
 }
 
-/** Apps with their clients, end users, and the accounts and members of the dashboard. */
+/** Apps with their clients, end users, and the dashboard's accounts and members. */
 export function createIdentityModule(platform: Platform, others: IdentityOthers) {
   const { config, plans, backend, gate, credentialIssuers } = others
   const { pool, now, log, secrets, invalidations, grants } = platform
@@ -103,7 +106,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   }
 }
 
-/** Clients that register themselves. */
+/** Dynamic client registration. */
 function createRegistrationServices(
   platform: Platform,
   { config }: IdentityOthers,
@@ -120,7 +123,7 @@ function createRegistrationServices(
   }
 }
 
-/** Who signs in to the dashboard. */
+/** People who sign in to the dashboard. */
 function createPeople(platform: Platform, { config, credentialIssuers }: IdentityOthers) {
   const { pool, now, grants } = platform
   const records = createLoginRecords(platform)

@@ -2,7 +2,10 @@ import type { Db } from '../lib/sql.ts'
 import type { AppId, ExternalUserId, UserId } from '../platform/ids.ts'
 
 export const userStates = ['active', 'inactive'] as const
-/** active -> inactive (deactivation, which ends credentials) -> active (by request only; no credential comes back). */
+/**
+ * active -> inactive (deactivation, which ends credentials) -> active (by request only; ended
+ * credentials stay ended).
+ */
 export type UserState = (typeof userStates)[number]
 
 export interface User {
@@ -18,25 +21,31 @@ export interface User {
 }
 
 export const loginPolicies = ['members', 'domains', 'anyone'] as const
-/** Who may log in to an app: its members, also those with an address of its domains, or everybody with an account. */
+/**
+ * Who may log in to an app: its members, also accounts with an address in its domains, or every
+ * account.
+ */
 export type LoginPolicy = (typeof loginPolicies)[number]
 
-/** Changes of a user. What is absent stays as it is. */
+/** Changes of a user. Absent fields stay unchanged. */
 export interface UserChange {
   readonly externalUserId: ExternalUserId
-  /** null clears it. */
+  /** Null clears the address. */
   readonly email?: string | null
   readonly status?: UserState
 }
 
-/** Whether an app may have more active end users (docs/billing.md). Its owner is none of them. */
+/** Limits an app's active end users (docs/billing.md). The app's owner does not count. */
 export interface ActivationGate {
   /**
-   * Refuses with a reason of the gate unless the app may have the users that the transaction made active. The last statement
-   * of the transaction that waits for a lock.
+   * Throws a reason of the gate if the app may not have the users that this transaction activates.
+   * Must be the transaction's last statement that waits for a lock.
    */
   readonly requireCost: (db: Db, app: AppId) => Promise<void>
-  /** Refuses with a reason of the gate when one user more would be refused now. Locks nothing, so `requireCost` decides. */
+  /**
+   * Throws a reason of the gate if one more user would be refused now. Takes no lock, so only
+   * `requireCost` is final.
+   */
   readonly requireRoom: (db: Db, app: AppId) => Promise<void>
 }
 
@@ -44,19 +53,25 @@ export interface ActivationGate {
 export type OwnByPlatform = (db: Db, app: AppId, at: Date) => Promise<void>
 
 /**
- * A domain that issues credentials. Identity ends them through these functions, in the transaction that deactivates their
- * user or deletes their app (decision 15). Both return the ids under which caches elsewhere know the credentials.
+ * A domain that issues credentials. Identity ends them through these functions, in the transaction
+ * that deactivates their user or deletes their app (decision 15). `endOfUser` and `endOfApp` return
+ * the ids of the credentials in other processes' caches.
  */
 export interface CredentialIssuer {
   readonly endOfUser: (db: Db, user: { appId: AppId; id: UserId }, at: Date) => Promise<string[]>
   readonly endOfApp: (db: Db, app: AppId, at: Date) => Promise<string[]>
-  /** Ends the logins of an account to an app, and returns their ids, which are grants. */
+  /**
+   * Ends an account's logins to an app. Returns their ids, from which other credentials descend.
+   */
   readonly endOfLogins?: (
     db: Db,
     login: { appId: AppId; accountId: string },
     at: Date,
   ) => Promise<string[]>
-  /** Marks those that descend from ended grants, or with `keep` lets them go on without these. Returns how many ended. */
+  /**
+   * Ends credentials that descend from `grants` or, with `keep`, removes `grants` from their
+   * lineage. Returns the number of ended credentials.
+   */
   readonly endOfGrants?: (
     db: Db,
     ends: { appId: AppId; grants: readonly string[]; at: Date; keep?: boolean },

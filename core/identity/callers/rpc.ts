@@ -35,15 +35,16 @@ const guards: Readonly<Record<string, (scope?: string) => Guard<Caller>>> = {
   m2m_or_editor: (scope) => m2mOrMember(scope, 'edit'),
 }
 
-// The quickstart command asks whether its credentials still work.
+// The quickstart command is an operator and checks whether its credentials still work.
 const roles = ['gateway', 'operator'] as const
 
 type Metering = Pick<BackendApi, 'requireMetering' | 'requireConfigured'>
 
-/** Checks the caller of a route that the gateway answers without another RPC. */
+/** Checks the caller of a route that the gateway serves without another RPC. */
 export function createCallersRpc(metering: Metering) {
   const callerService: Handlers<pb.CallerServiceServer> = {
-    // The guard depends on the request, so there is one handler for each kind. Its body is empty: the guard throws or not.
+    // The guard depends on the request, so the handler is built per call. Its body is empty: only
+    // the guard can throw.
     checkCaller: {
       roles,
       unary: (call, deps) => checkFor(call.request, metering).unary(call, deps),
@@ -55,7 +56,8 @@ export function createCallersRpc(metering: Metering) {
 function checkFor(request: pb.CheckCallerRequest, metering: Metering) {
   const nothing = async () => ({})
   if (request.kind === 'm2m' && request.scope !== undefined) return rpc(m2m(request.scope), nothing)
-  // The builder API says that the backend does not answer after it has read the request, and not before.
+  // The builder API checks whether the backend is available only after it has read the request, so
+  // check only the configuration here.
   if (request.kind === 'actor') return rpc(metering.requireConfigured(actor()), nothing)
   const guard = Object.hasOwn(guards, request.kind) ? guards[request.kind] : undefined
   if (guard) {

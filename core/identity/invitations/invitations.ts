@@ -22,16 +22,20 @@ export interface InvitationsDeps {
 const lifetimeSeconds = 14 * 86_400
 const pendingMax = 100
 const membersMax = 100
-// Apps that a person is shown; the others follow when those are answered.
+// Maximum number of invitations that a person sees at a time; the rest follow once these are
+// answered.
 const shownMax = 100
 
 /**
- * Nobody becomes a member, or an owner, without being asked. An invitation is to an address, whether that has an account or
- * not, and waits for the account that has it: so it tells nobody which addresses have accounts. Every change locks the app's
- * row first, and so do changes of members.
+ * Members and owners must accept an invitation first. An invitation is to an address, with or
+ * without an account, so it does not reveal which addresses have accounts. Changes of invitations
+ * and members lock the app's row first.
  */
 export function createInvitations({ pool, quota, now }: InvitationsDeps) {
-  /** Invites the address, in place of what it was invited to before. The caller has locked the app's row. */
+  /**
+   * Invites the address and replaces an earlier invitation. The caller must have locked the app's
+   * row.
+   */
   async function invite(
     db: Db,
     editor: MemberEditor,
@@ -62,11 +66,11 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
     return invitation
   }
 
-  /** Those of an app that wait for an answer. */
+  /** Lists the app's open invitations. */
   const list = (app: AppId): Promise<store.InvitationRow[]> =>
     store.listInvitations(pool, app, now())
 
-  /** Those that wait for the answer of this account. */
+  /** Lists the account's open invitations. */
   async function listOwn({ email: address }: AccountCaller): Promise<store.InvitationRow[]> {
     const email = normalizeEmail(address)
     return email === null
@@ -74,7 +78,7 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
       : store.listInvitationsTo(pool, { email, at: now(), limit: shownMax })
   }
 
-  /** Takes an invitation back. Only an owner takes back that of an owner. */
+  /** Withdraws an invitation. Only an owner may withdraw the invitation of an owner. */
   async function withdraw(editor: MemberEditor, id: string): Promise<void> {
     const { appId: app, actor } = editor
     await tx(pool, async (db) => {
@@ -90,7 +94,10 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
     })
   }
 
-  /** Makes the account a member, or an owner. CONFLICT when its quota of apps, or the app's members, leave no room. */
+  /**
+   * Makes the account a member or an owner. Throws CONFLICT when the app's member limit or the
+   * account's app quota is reached.
+   */
   const accept = (account: AccountCaller, id: string, context: Context) =>
     answer(account, { id, context }, async (db, invitation) => {
       const { role, invited_by: invitedBy } = invitation
@@ -122,7 +129,10 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
     })
   }
 
-  /** The invitation, with its app's row locked: an answer and a withdrawal at the same time follow each other. */
+  /**
+   * Locks the app's row and returns the invitation, so that a concurrent answer and withdrawal run
+   * one after the other.
+   */
   async function lockOwn(db: Db, account: AccountCaller, id: string): Promise<store.InvitationRow> {
     const email = normalizeEmail(account.email)
     if (email === null || !isUuid(id)) throw unknownInvitation()
@@ -134,7 +144,7 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
     return current
   }
 
-  /** Returns the role that the account had before. An owner stays one. */
+  /** Returns the account's previous role. An owner stays an owner. */
   async function join(
     db: Db,
     { accountId }: AccountCaller,
@@ -159,11 +169,14 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
     await audit(db, { ...entry, status: 'success' })
   }
 
-  /** Ends the invitation of an address that a change of its member has overtaken. The caller has locked the app's row. */
+  /**
+   * Ends the invitation of an address after a change of its member. The caller must have locked the
+   * app's row.
+   */
   const end = (db: Db, app: AppId, email: string): Promise<void> =>
     store.deleteInvitationTo(db, app, email)
 
-  /** Upkeep: deletes those that nobody answered in time. */
+  /** Upkeep: deletes expired invitations. */
   const deleteExpired = (): Promise<void> => store.deleteExpiredInvitations(pool, now())
 
   return { invite, list, listOwn, withdraw, accept, decline, end, deleteExpired }
@@ -176,7 +189,10 @@ interface Note {
   readonly details: Readonly<Record<string, string>>
 }
 
-/** In whose name an operator invites. CONFLICT where there is nobody. */
+/**
+ * Returns the account that an operator's invitation names as inviter. Throws CONFLICT if there is
+ * no owner and no platform admin.
+ */
 async function ownerOf(db: Db, app: AppId): Promise<AccountId> {
   const owner = await findOwnerAccount(db, app)
   if (owner !== null) return owner

@@ -7,7 +7,7 @@ import { memberEditor } from '../members/editor.ts'
 import type { Invitations } from './invitations.ts'
 import type { InvitationRow } from './store.ts'
 
-/** The part of ManagementService that is about invitations. */
+/** The invitation RPCs of ManagementService. */
 export const createInvitationHandlers = (invitations: Invitations) => ({
   withdrawInvitation: rpc(
     member('edit'),
@@ -18,7 +18,7 @@ export const createInvitationHandlers = (invitations: Invitations) => ({
   ),
 })
 
-/** The part of AccountService that is about invitations: those of the person who is logged in. */
+/** The invitation RPCs of AccountService, for the person who is logged in. */
 export const createOwnInvitationHandlers = (
   invitations: Invitations,
   { bySession }: Pick<Accounts, 'bySession'>,

@@ -12,7 +12,7 @@ export interface InvitationRow {
   expires_at: Date
   client_id: string
   app_name: string
-  /** The address of whoever made it. */
+  /** E-mail address of the inviter. */
   invited_by: string
 }
 
@@ -34,7 +34,7 @@ export async function insertInvitation(
             ${invitation.at}, ${invitation.expiresAt})`)
 }
 
-/** An invitation of the app that waits for an answer. */
+/** Finds an open invitation of the app. */
 export const findInvitation = (
   db: Db,
   { app, id, at }: { app: AppId; id: string; at: Date },
@@ -47,7 +47,7 @@ export const findInvitation = (
     where app_id = ${app} and id = ${id} and expires_at > ${at}`,
   )
 
-/** An invitation to the address that waits for an answer. */
+/** Finds an open invitation to the address. */
 export const findInvitationTo = (
   db: Db,
   { email, id, at }: { email: Email; id: string; at: Date },
@@ -60,7 +60,7 @@ export const findInvitationTo = (
     where email = ${email} and id = ${id} and expires_at > ${at}`,
   )
 
-/** Those of an app that wait for an answer, the oldest first. */
+/** Lists the app's open invitations, oldest first. */
 export const listInvitations = (db: Db, app: AppId, at: Date): Promise<InvitationRow[]> =>
   many<InvitationRow>(
     db,
@@ -71,7 +71,7 @@ export const listInvitations = (db: Db, app: AppId, at: Date): Promise<Invitatio
     order by created_at, id`,
   )
 
-/** Those to an address that wait for an answer, the oldest first. */
+/** Lists open invitations to the address, oldest first. */
 export const listInvitationsTo = (
   db: Db,
   { email, at, limit }: { email: Email; at: Date; limit: number },
@@ -94,7 +94,7 @@ export async function countInvitations(db: Db, app: AppId, at: Date): Promise<nu
   return count
 }
 
-/** Deletes the app's invitation to the address, when there is one. */
+/** Deletes the app's invitation to the address, if there is one. */
 export async function deleteInvitationTo(db: Db, app: AppId, email: string): Promise<void> {
   await db.query(sql`delete from invitations where app_id = ${app} and email = ${email}`)
 }

@@ -7,7 +7,7 @@ import { Scope } from '../../../proto/scopes.ts'
 import type { Clients } from '../apps/clients.ts'
 import type { AppIssuer } from './store.ts'
 
-/** The id of the trust that is no row: that of the settings. */
+/** Id of the trust that comes from the settings and has no row. */
 export const deploymentTrust = 'deployment'
 
 export interface DeploymentDeps {
@@ -15,13 +15,19 @@ export interface DeploymentDeps {
   readonly settings: DeploymentIssuer
 }
 
-/** The trust of every app in the deployment's own provider, whose tokens carry the id of their app (docs/decisions/39.md). */
+/**
+ * Every app's trust in the deployment's own provider. Its tokens carry the id of their app
+ * (docs/decisions/39.md).
+ */
 export function createDeployment({ clients, settings }: DeploymentDeps) {
   const { issuer, jwksUrl, clientIdClaim, subjectClaim } = settings
   const audience = settings.audience ?? issuer ?? ''
   const audiences = [...new Set(slashForms(audience))]
 
-  /** The trust of the app `clientId`, or of the one that the token names; null for a token of another issuer, and without such an app. */
+  /**
+   * Returns the trust of the app `clientId`, by default of the app that the token names. Returns
+   * null for another issuer's token, and when there is no such app.
+   */
   async function trustFor(
     token: UnprovedToken,
     clientId: string | null,
@@ -54,6 +60,9 @@ export function createDeployment({ clients, settings }: DeploymentDeps) {
 
 export type Deployment = ReturnType<typeof createDeployment>
 
-/** Whether a token of that trust needs no scope, or has it: an app that trusts an issuer permits its users to sign, a setting does not. */
+/**
+ * Whether the trust lets the token sign. An app that trusts an issuer permits its users to sign;
+ * under the deployment's trust the token needs the scope.
+ */
 export const maySign = (token: UnprovedToken, { id }: AppIssuer): boolean =>
   id !== deploymentTrust || scopesOf(token.claims).includes(Scope.signJob)

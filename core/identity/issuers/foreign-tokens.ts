@@ -21,11 +21,11 @@ export interface ForeignTokensDeps {
   readonly users: Pick<Users, 'get' | 'findById' | 'admitForeignSubjects'>
 }
 
-/** A sound token of a trusted issuer, and the user that it stands for. */
+/** A valid token of a trusted issuer, with the user that it identifies. */
 export interface ForeignSubject extends ForeignIdentity {
-  /** Null for a user that the app does not have yet. */
+  /** Null if the app does not have the user yet. */
   readonly user: User | null
-  /** The scopes of the app's public client, which bound what the token is good for. */
+  /** Scopes of the app's public client. They limit the use of the token. */
   readonly publicScopes: readonly string[]
 }
 
@@ -40,11 +40,12 @@ export interface TokenCheck {
   readonly warnings: readonly string[]
 }
 
-/** Users who come with a token of an issuer that their app trusts (docs/trusted-issuers.md). */
+/** Users who present a token of an issuer that their app trusts (docs/trusted-issuers.md). */
 export function createForeignTokens({ verification, clients, users }: ForeignTokensDeps) {
   /**
-   * Whom the token stands for, in the app `clientId` where one is named; the fault otherwise. A deactivated user, and one that
-   * was deactivated since the token was issued, is the fault `user`. Nobody is provisioned.
+   * Returns the user of the token, only in the app `clientId` if it is given, or a fault. The fault
+   * is `user` for an inactive user, and for a token issued before the user's last deactivation.
+   * Never provisions a user.
    */
   async function verify(
     token: string,
@@ -59,7 +60,10 @@ export function createForeignTokens({ verification, clients, users }: ForeignTok
     return { ...identity, user, publicScopes: client.scopes }
   }
 
-  /** The user, created when the app does not have it yet; the reason of the gate when it refuses a new user. Null when it is not active. */
+  /**
+   * Returns the user, and creates it if the app does not have it yet. Throws the gate's reason when
+   * the gate refuses a new user. Returns null if the new user is not active.
+   */
   async function provision({ trust, externalUserId, user }: ForeignSubject): Promise<User | null> {
     if (user) return user
     const name = { clientId: trust.clientId, externalUserId }
@@ -69,7 +73,9 @@ export function createForeignTokens({ verification, clients, users }: ForeignTok
     return created?.status === 'active' ? created : null
   }
 
-  /** What a token would become in the app `clientId`. Leaves nothing behind, and provisions nobody. */
+  /**
+   * Reports how the app `clientId` would treat the token. Changes nothing and provisions no user.
+   */
   async function check(token: string, clientId: string): Promise<TokenCheck> {
     const { outcomes, trust, token: opened } = await verification.examine(token, clientId)
     const externalUserId = opened && trust ? userOf(opened, trust) : null
@@ -109,7 +115,7 @@ const warningsOf = (trust: TrustRules | null): string[] =>
       ]
     : []
 
-/** In ISO 8601; "" when the token names no instant. */
+/** In ISO 8601; "" when the token has no valid expiry. */
 function expiryOf({ claims: { exp } }: UnprovedToken): string {
   const isInstant = typeof exp === 'number' && Math.abs(exp) < 1e11
   return isInstant ? new Date(exp * 1000).toISOString() : ''

@@ -17,23 +17,32 @@ export interface IssuersDeps {
   readonly now: Now
 }
 
-/** Who changes the trust of which app. */
+/** The app, and the actor who changes its trust. */
 export interface IssuerEditor {
   readonly appId: AppId
   readonly actor: Actor
 }
 
-/** What ends when the trust ends or changes: everything that its tokens were exchanged for, and what caches hold of them. */
+/**
+ * Id of a trust at its current rules. Credentials and cache entries based on the trust's tokens
+ * descend from it, and end when the trust ends or changes.
+ */
 export const trustGrant = ({
   id,
   generation,
 }: Pick<store.TrustedIssuer, 'id' | 'generation'>): string => `issuer:${id}:${generation}`
 
-/** The issuers that apps trust. No token can match the trust of two. Each change has an entry in the audit log. */
+/**
+ * Issuers trusted by apps. No token can match more than one trust. Each change has an entry in the
+ * audit log.
+ */
 export function createIssuers({ pool, grants, now }: IssuersDeps) {
   const list = (app: AppId): Promise<store.TrustedIssuer[]> => store.listIssuers(pool, app)
 
-  /** CONFLICT for a token that could match other trust too, and for one issuer too many. */
+  /**
+   * Throws CONFLICT when a token could match another trust, too, and when the app has too many
+   * issuers.
+   */
   async function add(editor: IssuerEditor, rules: store.TrustRules): Promise<store.TrustedIssuer> {
     return tx(pool, async (db) => {
       await lock(db, editor.appId, rules)
@@ -53,7 +62,10 @@ export function createIssuers({ pool, grants, now }: IssuersDeps) {
     })
   }
 
-  /** Replaces all rules. What was admitted under the old ones ends. NOT_FOUND; CONFLICT as `add`. */
+  /**
+   * Replaces all rules and ends everything admitted under the old rules. Throws NOT_FOUND for an
+   * unknown trust, and CONFLICT as `add` does.
+   */
   async function replace(
     editor: IssuerEditor,
     id: string,
@@ -71,7 +83,7 @@ export function createIssuers({ pool, grants, now }: IssuersDeps) {
     })
   }
 
-  /** Ends the trust and all that was admitted by it. NOT_FOUND. */
+  /** Ends the trust and everything admitted by it. Throws NOT_FOUND for an unknown trust. */
   async function remove(editor: IssuerEditor, id: string): Promise<Date> {
     return tx(pool, async (db) => {
       await lockApp(db, editor.appId)

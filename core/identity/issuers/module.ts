@@ -18,7 +18,7 @@ import { createIssuersRpc } from './rpc.ts'
 import { deleteIssuersOfApp } from './store.ts'
 import { createVerification } from './verification.ts'
 
-/** Ends the trust of an app with the app. Users have none. */
+/** Deletes an app's trust with the app. Users have no trust to end. */
 export const issuerCredentials: CredentialIssuer = {
   endOfUser: async () => [],
   endOfApp: async (db, app) => {
@@ -33,14 +33,14 @@ export interface IssuersOthers {
   readonly deploymentIssuer: DeploymentIssuer
 }
 
-/** The issuers that apps trust, and the tokens that they issue. */
+/** Issuers trusted by apps, and the tokens of these issuers. */
 export function createIssuersPart(
   { pool, grants, now, config }: Platform,
   { clients, users, deploymentIssuer }: IssuersOthers,
 ) {
   const outbound = createOutbound({ allow: config.outboundAllow })
   const keys = createIssuerKeys({ fetchText: outbound.fetchText, now })
-  // Its address is the operator's, so it may be a private one.
+  // The operator chose this URL, so it may be a private address.
   const ofDeployment = createIssuerKeys({ fetchText: (url) => fetchText(url, providerBounds), now })
   const verification = createVerification({
     pool,

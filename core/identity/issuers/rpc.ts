@@ -19,11 +19,11 @@ export interface IssuersRpcDeps {
   readonly foreignTokens: Pick<ForeignTokens, 'check'>
   readonly clients: Pick<Clients, 'appOf'>
   readonly ownIssuer: string
-  /** How long caches elsewhere may still allow what has ended. */
+  /** Maximum time that other processes' caches may still allow what has ended. */
   readonly revocationBoundSeconds: number
 }
 
-/** Trust in issuers, for the people of an app and for operators. */
+/** RPCs about trusted issuers, for members of an app and for operators. */
 export function createIssuersRpc(deps: IssuersRpcDeps) {
   const { issuers, foreignTokens, ownIssuer, revocationBoundSeconds } = deps
   const effectiveBy = (at: Date): string => addSeconds(at, revocationBoundSeconds).toISOString()

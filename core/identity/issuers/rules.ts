@@ -13,7 +13,10 @@ const claimName = /^[\x21-\x7e]{1,100}$/
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
 
-/** The rules in their one form. REQUEST_INVALID with the reason; `ownIssuer` can never be trusted: its tokens are ours. */
+/**
+ * Parses the rules into normal form. Throws REQUEST_INVALID with the reason. `ownIssuer` can never
+ * be trusted, because its tokens are accepted already.
+ */
 export function parseRules(message: TrustRulesMessage | undefined, ownIssuer: string): TrustRules {
   if (!message) throw invalid('issuer is required')
   const issuer = withoutFinalSlashes(parseAddress(message.issuer, 'issuer'))
@@ -43,7 +46,10 @@ export function parseRules(message: TrustRulesMessage | undefined, ownIssuer: st
 const sameIssuer = (one: string, other: string): boolean =>
   one.toLowerCase() === withoutFinalSlashes(other).toLowerCase()
 
-/** An address without what would make two of the same: credentials, query, fragment. It is fetched under decision 50 only. */
+/**
+ * Rejects credentials, query and fragment, so that an issuer has only one address. The address is
+ * fetched only under decision 50.
+ */
 function parseAddress(text: string, field: string): string {
   const url = text.length <= urlMax && URL.canParse(text) ? new URL(text) : null
   if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:'))
@@ -76,8 +82,9 @@ function parseTexts(values: readonly string[], field: string): string[] {
 type Trust = TrustRules & Pick<TrustedIssuer, 'appId'>
 
 /**
- * Whether one token could match both: they then could not say whose user it stands for. A token may name several audiences, so
- * they keep apart what one app trusts, but never two apps.
+ * Whether one token could match both trusts, which would make its user ambiguous. Different
+ * audiences separate an app's own trusts but never two apps, because a token may name several
+ * audiences.
  */
 export function overlap(one: Trust, other: Trust): boolean {
   if (one.issuer !== other.issuer || !meetClients(one, other)) return false
@@ -90,7 +97,7 @@ const meet = (one: readonly string[], other: readonly string[]): boolean =>
 const meetAudiences = (one: TrustRules, other: TrustRules): boolean =>
   one.audiences.length === 0 || other.audiences.length === 0 || meet(one.audiences, other.audiences)
 
-// Two claims may stand in one token, so only other values of the same claim keep two apart.
+// One token may carry both claims, so only different values of the same claim separate two trusts.
 const meetClients = (one: TrustRules, other: TrustRules): boolean =>
   one.clientClaim === null ||
   one.clientClaim !== other.clientClaim ||

@@ -1,13 +1,16 @@
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 import type { AppId, ClientId } from '../../platform/ids.ts'
 
-/** Which tokens an app trusts. */
+/** Rules for the tokens that an app trusts. */
 export interface TrustRules {
   /** Without a final slash. */
   readonly issuer: string
-  /** One of them must be in `aud`; any audience when empty. */
+  /** `aud` must contain at least one of these; empty allows any audience. */
   readonly audiences: readonly string[]
-  /** The claim whose values say that a token was issued to this app's client; null for none. */
+  /**
+   * Claim with the client that the token was issued to, which must be in `clientValues`; null skips
+   * the check.
+   */
   readonly clientClaim: string | null
   readonly clientValues: readonly string[]
   readonly userClaim: string
@@ -19,7 +22,7 @@ export interface TrustRules {
 export interface TrustedIssuer extends TrustRules {
   readonly appId: AppId
   readonly id: string
-  /** Counts changes. */
+  /** Incremented on every change. */
   readonly generation: number
   readonly createdAt: Date
   readonly updatedAt: Date
@@ -46,7 +49,7 @@ export const findIssuer = (db: Db, app: AppId, id: string): Promise<TrustedIssue
     values: [app, id],
   })
 
-/** The trust of every app in an issuer, or of one app. */
+/** Lists the trust of all apps in an issuer or, with `clientId`, of one app. */
 export const listByIssuer = (
   db: Db,
   issuer: string,
@@ -64,14 +67,17 @@ export const listByIssuer = (
     values: [issuer, clientId],
   })
 
-/** Lets no other transaction change the trust in an issuer until this one ends. */
+/**
+ * Takes the issuer's advisory lock until commit, so that no other transaction changes the trust in
+ * it.
+ */
 export async function lockIssuer(db: Db, issuer: string): Promise<void> {
   await db.query(
     sql`select pg_advisory_xact_lock(hashtextextended(${`trusted issuer ${issuer}`}, 0))`,
   )
 }
 
-/** Inserts trust, or replaces its rules. */
+/** Inserts a trust, or replaces its rules. */
 export async function putIssuer(db: Db, row: TrustedIssuer): Promise<void> {
   await db.query(sql`
     insert into trusted_issuers (app_id, id, generation, issuer, audiences, client_claim, client_values, user_claim,
@@ -84,7 +90,10 @@ export async function putIssuer(db: Db, row: TrustedIssuer): Promise<void> {
         user_claim = excluded.user_claim, user_prefix = excluded.user_prefix, jwks_uri = excluded.jwks_uri, updated_at = excluded.updated_at`)
 }
 
-/** Writes down each combination of audience and client that the rules match. A unique violation when one is another's. */
+/**
+ * Stores each combination of audience and client that the rules match. Throws a unique violation
+ * when another trust has a combination.
+ */
 export async function replaceMatches(
   db: Db,
   { appId, id, issuer, clientClaim, ...rules }: TrustedIssuer,

@@ -25,13 +25,16 @@ export interface VerificationDeps {
   readonly now: Now
 }
 
-/** Whom a sound token of a trusted issuer stands for. The user may not be there yet, or be deactivated. */
+/**
+ * The user identified by a valid token of a trusted issuer. The app may not have the user yet, and
+ * the user may be inactive.
+ */
 export interface ForeignIdentity {
   readonly trust: store.AppIssuer
   readonly externalUserId: ExternalUserId
-  /** What everything descends from that is got with the token. */
+  /** Id that all credentials obtained with the token descend from. */
   readonly grant: string
-  /** Unix seconds; 0 for a token that does not say, which is then older than any revocation. */
+  /** Unix seconds; 0 for a token without `iat`, which makes it older than any revocation. */
   readonly issuedAt: number
   readonly expiresAt: number
 }
@@ -50,7 +53,7 @@ export const rules = [
 ] as const
 export type Rule = (typeof rules)[number]
 
-/** Why a token is refused: the rule, or `unavailable` where that cannot be known now. */
+/** The rule that rejects the token, or `unavailable` when the keys cannot be loaded now. */
 export type Fault = Rule | 'unavailable'
 
 export interface RuleOutcome {
@@ -59,14 +62,14 @@ export interface RuleOutcome {
   readonly detail: string
 }
 
-// Each has keys of its own, so a token costs at most so many signatures.
+// Each candidate has its own keys, so this bounds the signature checks per token.
 const candidatesMax = 3
 
 /** Verifies tokens of issuers that apps trust (docs/decisions/39.md). */
 export function createVerification({ pool, keysOf, deployment, now }: VerificationDeps) {
   /**
-   * The identity behind a token, of the app `clientId` where one is named. The fault otherwise; `unavailable` when the keys of
-   * its issuer do not come within `waitMs`.
+   * Returns the identity behind a token, only in the app `clientId` if it is given, or a fault. The
+   * fault is `unavailable` when the issuer's keys cannot be loaded within `waitMs`.
    */
   async function verify(
     text: string,
@@ -86,8 +89,9 @@ export function createVerification({ pool, keysOf, deployment, now }: Verificati
   }
 
   /**
-   * What could trust the token, in the order in which it is asked. The app that is named comes before the deployment; where none
-   * is, no app may step in before it.
+   * Lists the possible trusts of the token in the order of checking. With `clientId`, the app's own
+   * trust comes before the deployment's; otherwise the deployment's comes first, so that no app can
+   * pre-empt it.
    */
   async function trustFor(
     token: UnprovedToken,
@@ -102,8 +106,10 @@ export function createVerification({ pool, keysOf, deployment, now }: Verificati
   }
 
   /**
-   * The first whose keys signed it. Keys belong to trust, so that an app that names keys speaks for itself alone. The next is
-   * asked only when the one before it surely did not sign: no latecomer slows it down, or steps in while its keys are away.
+   * Returns the first trust with a key that signed the token. Each trust has its own keys, so an
+   * app's key set affects only that app. Checks the next trust only when the previous one certainly
+   * did not sign: a trust added later can neither delay the token nor take it over while the keys
+   * are unavailable.
    */
   async function prove(
     token: UnprovedToken,
@@ -131,7 +137,10 @@ export function createVerification({ pool, keysOf, deployment, now }: Verificati
     }
   }
 
-  /** What every rule says of a token, against what an app trusts; all of them, whether one before it refuses or not. */
+  /**
+   * Applies every rule of the app's trust to a token, and reports each outcome even after a
+   * failure.
+   */
   async function examine(
     text: string,
     clientId: string,
@@ -195,13 +204,13 @@ function faultOfForm(token: UnprovedToken): Fault | null {
   return algorithmOf(token) ? null : 'alg'
 }
 
-/** Trust that names a client before trust that does not, then the oldest first. */
+/** Sorts trusts that name a client first, then oldest first. */
 const byRank = (one: store.AppIssuer, other: store.AppIssuer): number =>
   Number(one.clientClaim === null) - Number(other.clientClaim === null) ||
   one.createdAt.getTime() - other.createdAt.getTime() ||
   (one.id < other.id ? -1 : 1)
 
-/** The trust whose audience and client a token has; not empty. */
+/** Returns the trusts that match the token's audience and client, at least one, or a fault. */
 function matchingTrust(
   token: UnprovedToken,
   all: readonly store.AppIssuer[],
@@ -232,7 +241,7 @@ function identify(
 const isForAudience = ({ claims }: UnprovedToken, { audiences }: store.TrustRules): boolean =>
   audiences.length === 0 || textsOf(claims['aud']).some((audience) => audiences.includes(audience))
 
-// Own properties only: no claim is called "constructor".
+// Own properties only, so that a claim name such as "constructor" matches nothing inherited.
 const claimOf = ({ claims }: UnprovedToken, name: string): unknown =>
   Object.hasOwn(claims, name) ? claims[name] : undefined
 
@@ -243,7 +252,10 @@ const isForClient = (
   clientClaim === null ||
   textsOf(claimOf(token, clientClaim)).some((value) => clientValues.includes(value))
 
-/** The user whom the token names; null for none, and for a name that no user of an integrator may have (decision 8). */
+/**
+ * Returns the user named by the token; null if there is none, or if the name is reserved or
+ * malformed (decision 8).
+ */
 export function userOf(token: UnprovedToken, trust: store.TrustRules): ExternalUserId | null {
   const named = namedUser(token.claims, trust)
   return named !== null && subjectProblem(named) === null ? externalUserId(named) : null
@@ -287,7 +299,7 @@ function outcomesOf(token: UnprovedToken, trust: store.AppIssuer): RuleOutcome[]
   ]
 }
 
-/** Of the deployment's trust alone; that of an app asks for none. */
+/** The scope rule applies only to the deployment's trust. */
 function scopeOutcomes(token: UnprovedToken, trust: store.AppIssuer): RuleOutcome[] {
   if (trust.id !== deploymentTrust) return []
   const fault = maySign(token, trust) ? null : `must hold ${Scope.signJob}`
@@ -302,6 +314,6 @@ const outcome = (rule: Rule, fault: string | null, value = ''): RuleOutcome => (
 
 const printableMax = 200
 
-/** A value of the token, for people; cut short. */
+/** Shows a token's value to people, cut short. */
 const printable = (value: unknown): string =>
   value === undefined ? 'absent' : (JSON.stringify(value) ?? '').slice(0, printableMax)

@@ -3,12 +3,15 @@ import type { AccountId, AppId } from '../../platform/ids.ts'
 import { type MemberCaller, type Role, operatorActor } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
 
-/** Who changes the members of an app, with the rights of that role. */
+/** An actor with the rights of a role, who changes the members of an app. */
 export interface MemberEditor {
   readonly appId: AppId
   readonly role: Role
   readonly actor: Actor
-  /** In whose name it invites; null for an operator, who has no account and invites in that of the app's owner. */
+  /**
+   * Inviter's account. Null for an operator, who has no account and invites in the name of the
+   * app's owner.
+   */
   readonly accountId: AccountId | null
 }
 

@@ -18,17 +18,23 @@ export interface MembersDeps {
   readonly pool: Pool
   readonly invitations: Pick<Invitations, 'invite' | 'end'>
   readonly grants: Pick<Grants, 'end'>
-  /** The domains whose logins end with a membership. */
+  /** Domains that end a person's logins with the membership. */
   readonly credentialIssuers: readonly CredentialIssuer[]
   readonly now: Now
 }
 
-/** The people who may see and change an app. An app always has an owner, and only an owner may add or remove one. */
+/**
+ * People who may view and change an app. An app always has an owner. Only an owner may add or
+ * remove an owner.
+ */
 export function createMembers(deps: MembersDeps) {
   const { pool, invitations, grants, credentialIssuers, now } = deps
   const list = (app: AppId): Promise<store.MemberRow[]> => store.listMembers(pool, app)
 
-  /** Changes the role of a member. Invites everybody else, and a member who is to become an owner. */
+  /**
+   * Changes the role of a member. Sends an invitation to a non-member, and to a member who is to
+   * become an owner.
+   */
   async function put(
     editor: MemberEditor,
     request: { email: string; role: Role },
@@ -50,7 +56,10 @@ export function createMembers(deps: MembersDeps) {
     })
   }
 
-  /** Ends the membership, and with it the person's logins to the app, unless others than members may log in, too. */
+  /**
+   * Ends the membership. Also ends the person's logins to the app, unless the login policy admits
+   * the person without it.
+   */
   async function remove(editor: MemberEditor, account: string): Promise<void> {
     await tx(pool, async (db) => {
       const app = await lock(db, editor)
@@ -68,7 +77,7 @@ export function createMembers(deps: MembersDeps) {
     })
   }
 
-  /** Returns how many logins ended. */
+  /** Returns the number of ended logins. */
   async function endLogins(db: Db, app: AppRow, member: store.MemberRow): Promise<number> {
     const { email, is_platform_admin: isPlatformAdmin, account_id } = member
     const { login_policy: loginPolicy, login_domains: loginDomains } = app
@@ -86,7 +95,8 @@ export function createMembers(deps: MembersDeps) {
     return logins.length
   }
 
-  // Changes follow each other: of two owners that leave at the same time, neither may still count the other.
+  // Changes run one after the other, so that two owners who leave at the same time cannot both
+  // count the other one.
   async function lock(db: Db, editor: MemberEditor): Promise<AppRow> {
     const app = await lockApp(db, editor.appId)
     if (!app) throw new DomainError('NOT_FOUND', 'no such app for this credential')

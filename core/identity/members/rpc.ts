@@ -8,7 +8,7 @@ import { memberEditor } from './editor.ts'
 import type { Members } from './members.ts'
 import type { MemberRow } from './store.ts'
 
-/** The part of ManagementService that is about members. */
+/** The member RPCs of ManagementService. */
 export const createMemberHandlers = (members: Members, invitations: Pick<Invitations, 'list'>) => ({
   listMembers: rpc(member('read'), async (_: pb.ListMembersRequest, caller) => ({
     members: (await members.list(caller.appId)).map(renderMember),

@@ -43,7 +43,9 @@ export const findMemberByEmail = (db: Db, app: AppId, email: Email): Promise<Mem
     where m.app_id = ${app} and a.email = ${email}`,
   )
 
-/** Whether the account is a member. Its membership cannot end before the transaction does. */
+/**
+ * Whether the account is a member. Keeps the membership from ending before the transaction does.
+ */
 export async function lockMembership(db: Db, app: AppId, account: string): Promise<boolean> {
   const { rowCount } = await db.query(sql`
     select from members where app_id = ${app} and account_id = ${account} for key share`)
@@ -77,8 +79,8 @@ export async function deleteMember(db: Db, app: AppId, account: string): Promise
 }
 
 /**
- * The account that counts as the app's owner: the first of its owners, or else the first platform admin, who is an owner
- * everywhere. Null where there is neither.
+ * Returns the account that counts as the app's owner: its first owner, otherwise the first platform
+ * admin, who is an owner everywhere. Returns null if there is neither.
  */
 export async function findOwnerAccount(db: Db, app: AppId): Promise<AccountId | null> {
   const row = await maybeOne<{ id: string }>(

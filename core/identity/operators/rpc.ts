@@ -25,11 +25,14 @@ export interface OperatorsRpcDeps {
   readonly redirectUris: RedirectUrisService
   readonly management: Pick<Management, 'view' | 'rotateSecretAs'>
   readonly deployment: render.Deployment
-  /** How long caches elsewhere may still allow what has ended. */
+  /** Maximum time that other processes' caches may still allow what has ended. */
   readonly revocationBoundSeconds: number
 }
 
-/** What operators do in any app. The rules are those of the services that do it for the app's own people. */
+/**
+ * RPCs with which operators manage any app. They use the same services, and so the same rules, as
+ * the RPCs for the app's members.
+ */
 export function createOperatorsRpc(deps: OperatorsRpcDeps) {
   const operatorAppService: Handlers<pb.OperatorAppServiceServer> = {
     ...createAppHandlers(deps),

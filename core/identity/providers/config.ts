@@ -5,9 +5,9 @@ export interface Auth0Config {
   readonly url: string
   readonly clientId: string
   readonly clientSecret: string
-  /** Of the Management API. */
+  /** Audience of the Management API. */
   readonly audience: string
-  /** Those in which users may be created; the first is the default. Never empty. */
+  /** Connections in which users may be created. The first is the default. Never empty. */
   readonly connections: readonly [string, ...string[]]
 }
 
@@ -60,7 +60,7 @@ function readAuth0(env: EnvReader): Auth0Config {
 
 const loopbackHosts = new Set(['localhost', '127.0.0.1', '[::1]'])
 
-// The secret crosses this connection.
+// Requires https, except on loopback, because the client secret is sent over this connection.
 function readDomain(env: EnvReader): string {
   const text = env.optional('AUTH0_DOMAIN', {
     meaning: 'Domain of the Auth0 tenant, such as example.eu.auth0.com.',

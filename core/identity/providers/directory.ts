@@ -11,9 +11,9 @@ import type { EnsuredUser, ProviderUser, UserProvider } from './provider.ts'
 import * as store from './store.ts'
 
 export interface NewDirectoryUser {
-  /** The same on every try. */
+  /** Same for every attempt. */
   readonly name: string
-  /** For users without an e-mail address; the same on every try. */
+  /** For users without an e-mail address. Same for every attempt. */
   readonly username: string
   readonly email: string | null
   readonly connection: string | undefined
@@ -26,18 +26,21 @@ export interface DirectoryUser {
   readonly email: string | null
 }
 
-/** How long a call may go on, in the milliseconds of `performance.now()`. */
+/** Deadline of a call, in milliseconds of `performance.now()`. */
 export interface CallBounds {
   readonly until: number
 }
 
-/** Users at an outside provider. Its functions throw PROVIDER_UNAVAILABLE, and REQUEST_INVALID for what it refuses. */
+/**
+ * Users at an external provider. All functions throw PROVIDER_UNAVAILABLE on failure and
+ * REQUEST_INVALID when the provider refuses the user.
+ */
 export interface Directory {
-  /** The provider and its address: what one directory knows, another does not. */
+  /** Provider and address. Each directory has its own users. */
   readonly name: string
-  /** Creates the user, or reads the one that an earlier try created. */
+  /** Creates the user, or reads the user created by an earlier attempt. */
   readonly createUser: (user: NewDirectoryUser, bounds: CallBounds) => Promise<DirectoryUser>
-  /** False when the provider does not have the user any more. */
+  /** Returns false when the provider no longer has the user. */
   readonly changeEmail: (user: DirectoryUser, bounds: CallBounds) => Promise<boolean>
 }
 
@@ -46,7 +49,7 @@ export interface DirectoryProviderDeps {
   readonly directory: Directory
   readonly log: Log
   readonly now: Now
-  /** How long one call may take in all; shorter in tests. */
+  /** Maximum duration of one call in milliseconds; shorter in tests. */
   readonly budgetMs?: number | undefined
 }
 
@@ -54,8 +57,9 @@ const claimSeconds = 20
 const pollMs = 150
 
 /**
- * A provider that is an outside directory. The claim on our own row decides who calls it for a user, in any number of
- * processes, and the row answers for it afterwards: a user that is known and has no new e-mail address costs no call.
+ * A provider that is an external directory. A claim on our own row decides which process calls the
+ * directory for a user. The row then serves later calls: a known user without a new e-mail address
+ * needs no call.
  */
 export function createDirectoryProvider({
   pool,
@@ -64,7 +68,8 @@ export function createDirectoryProvider({
   now,
   budgetMs = 12_000,
 }: DirectoryProviderDeps): UserProvider {
-  // Those of one process wait in memory, and only one of them asks the database for the claim.
+  // Callers in one process wait in memory, so that only one of them polls the database for the
+  // claim.
   const locked = createKeyedLock()
 
   async function ensure(user: ProviderUser, bounds: CallBounds): Promise<EnsuredUser> {
@@ -101,7 +106,10 @@ export function createDirectoryProvider({
     throw overtaken()
   }
 
-  /** Brings the provider to what the caller wants. Returns the user as the provider has it then. */
+  /**
+   * Creates or updates the user at the provider. Returns the user as the provider has it
+   * afterwards.
+   */
   async function bring(
     user: ProviderUser,
     current: DirectoryUser | null,
@@ -139,7 +147,7 @@ const knownUser = (row: store.ProviderUserRow | null): DirectoryUser | null =>
     ? null
     : { providerUserId: row.providerUserId, email: row.email }
 
-/** Only an address that differs is written: none and an empty one leave the provider's alone. */
+/** Absent and empty addresses leave the provider's address unchanged. */
 const hasNewEmail = ({ email }: DirectoryUser, next: string | null | undefined): next is string =>
   Boolean(next) && next !== email
 

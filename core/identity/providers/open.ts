@@ -7,7 +7,10 @@ import { createDirectoryProvider } from './directory.ts'
 import { providerName } from './names.ts'
 import type { UserProvider } from './provider.ts'
 
-/** The provider of the settings. Calls nobody yet: it need not be there when core starts. */
+/**
+ * Opens the configured provider. Sends no request, so the provider may be unavailable when core
+ * starts.
+ */
 export function openUserProvider(
   { budgetMs, ...deps }: Pick<Platform, 'pool' | 'log' | 'now'> & { readonly budgetMs?: number },
   config: UserProviderConfig,
@@ -17,7 +20,7 @@ export function openUserProvider(
   return createDirectoryProvider({ ...deps, directory, budgetMs })
 }
 
-/** No provider but our own table of users, which the caller writes next. It has no connections, and takes any. */
+/** Uses only our own table of users, which the caller writes next. Ignores connections. */
 const localProvider = (pool: Pool): UserProvider => ({
   ensureUser: async (user) => {
     const known = await findUsers(pool, [user.app], [user.externalUserId])

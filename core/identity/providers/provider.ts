@@ -1,28 +1,31 @@
 import type { AppId, ExternalUserId } from '../../platform/ids.ts'
 
-/** An end user as the provider shall know it. */
+/** An end user to create or update at the provider. */
 export interface ProviderUser {
   readonly app: AppId
   readonly externalUserId: ExternalUserId
-  /** In its normal form. What is absent or empty changes nothing. */
+  /** In normal form. Absent or empty changes nothing. */
   readonly email?: string | null | undefined
-  /** Where the provider keeps a new user; its default when absent. A user that exists stays where it is. */
+  /**
+   * Connection for a new user; by default the provider's. An existing user stays in its connection.
+   */
   readonly connection?: string | undefined
 }
 
 export interface EnsuredUser {
   /** The provider's own id of the user. */
   readonly providerUserId: string
-  /** Of any number of calls for one user, at the same time or later, one creates it. */
+  /** True for exactly one of all calls for the same user, concurrent or later. */
   readonly created: boolean
 }
 
-/** Where the end users of the builder API sign in (docs/identity.md). */
+/** Where the builder API's end users sign in (docs/identity.md). */
 export interface UserProvider {
   /**
-   * Makes the provider know the user; call it before the user's row is written and outside a transaction, because it may
-   * take seconds. It may be repeated after any failure. PROVIDER_UNAVAILABLE when the provider does not do it now, and
-   * then nothing is half-made; REQUEST_INVALID when it refuses the connection or the address.
+   * Ensures that the provider has the user. Call it before the user's row is written and outside a
+   * transaction, because it may take seconds. Safe to repeat after any failure. Throws
+   * PROVIDER_UNAVAILABLE when the provider cannot do it now, without a half-created user, and
+   * REQUEST_INVALID when the provider refuses the connection or the address.
    */
   readonly ensureUser: (user: ProviderUser) => Promise<EnsuredUser>
 }

@@ -8,7 +8,7 @@ export interface ProviderUserKey {
 }
 
 export interface ProviderUserRow {
-  /** Null while the provider is not known to have the user. */
+  /** Null until the user is confirmed at the provider. */
   readonly providerUserId: string | null
   readonly email: string | null
 }
@@ -40,11 +40,13 @@ export async function findProviderUser(
 export interface Claim {
   readonly id: string
   readonly at: Date
-  /** From then on another caller may take the row over. */
+  /** After this time another caller may take over the row. */
   readonly until: Date
 }
 
-/** Claims the user's row, which it makes where there is none. Null while another claim holds it. */
+/**
+ * Claims the user's row and creates it if it is missing. Returns null while another claim holds it.
+ */
 export async function claimProviderUser(
   db: Db,
   { app, externalUserId, directory }: ProviderUserKey,
@@ -74,7 +76,10 @@ export interface KnownProviderUser {
   readonly at: Date
 }
 
-/** Writes what the provider has now, and ends the claim. False when another caller has taken it over. */
+/**
+ * Stores the provider's current data and ends the claim. Returns false when another caller has
+ * taken over the claim.
+ */
 export async function settleClaim(
   db: Db,
   { app, externalUserId, directory, claim }: ClaimedKey,
@@ -91,7 +96,10 @@ export async function settleClaim(
   return row !== null
 }
 
-/** Ends a claim that came to nothing. A row of a user whom the provider is not known to have goes with it. */
+/**
+ * Ends a claim after a failure. Also deletes the row if the user was never confirmed at the
+ * provider.
+ */
 export async function releaseClaim(
   db: Db,
   { app, externalUserId, directory, claim }: ClaimedKey,

@@ -4,7 +4,7 @@ import { Scope } from '../../../proto/scopes.ts'
 import { type JsonObject, parseObject } from '../../lib/json.ts'
 import { parseName, parseRedirectUris, parseWebUrl } from '../input.ts'
 
-/** What a client says of itself when it registers (RFC 7591 section 2), as it is kept. Other members are ignored. */
+/** Metadata of a client registration (RFC 7591 section 2), as stored. Other members are ignored. */
 export interface ClientMetadata {
   readonly redirectUris: readonly string[]
   readonly grantTypes: readonly string[]
@@ -23,14 +23,19 @@ const usualName = 'An application without a name'
 const invalid = (message: string): DomainError =>
   new DomainError('CLIENT_METADATA_INVALID', message)
 
-/** The object of a registration's body. CLIENT_METADATA_INVALID for any other text. */
+/**
+ * Parses the body of a registration. Throws CLIENT_METADATA_INVALID for anything but a JSON object.
+ */
 export function parseMetadataText(text: string): JsonObject {
   const members = text.length <= textMax ? parseObject(text) : null
   if (!members) throw invalid(`send one JSON object of at most ${textMax} characters`)
   return members
 }
 
-/** The metadata of a public client, which may keep its name, of an app that has these scopes. Refuses with the words of RFC 7591 section 3.2.2. */
+/**
+ * Parses a public client's metadata. Allows only the app's scopes; an unchanged name is not checked
+ * again. Throws with the error codes of RFC 7591 section 3.2.2.
+ */
 export function parseMetadata(
   members: JsonObject,
   appScopes: readonly string[],
@@ -57,7 +62,10 @@ export function parseMetadata(
   }
 }
 
-/** Nobody's statements are approved, so that each is refused: as malformed, or as one of somebody we do not know. */
+/**
+ * No issuer of software statements is approved, so every statement is rejected: as invalid, or as
+ * unapproved.
+ */
 function refuseStatement(statement: unknown): void {
   if (statement === undefined || statement === null) return
   const isJwt = typeof statement === 'string' && /^[\w-]+\.[\w-]+\.[\w-]*$/.test(statement)
@@ -86,8 +94,9 @@ function parseGrants(names: readonly string[] | null): string[] {
 }
 
 /**
- * The scopes of the request that the app has: a client may know names from elsewhere, and the answer says what it got.
- * Where it asks for none, it gets none with which money is spent, unless the app has no other.
+ * Returns the requested scopes that the app has. Ignores unknown scopes; the response lists the
+ * granted ones. Without a request, grants every scope that cannot spend money, or all scopes if the
+ * app has no others.
  */
 function parseScope(scope: string | null, appScopes: readonly string[]): string[] {
   if (scope === null) {
@@ -108,7 +117,7 @@ function requireMember(members: JsonObject, name: string, known: readonly string
     throw invalid(`${name} must be: ${known.join(', ')}`)
 }
 
-/** Null where the member is absent. */
+/** Returns null if the member is absent. */
 function optionalText(members: JsonObject, name: string, max = 200): string | null {
   const value = members[name] ?? null
   if (value === null) return null
@@ -126,7 +135,7 @@ function textsOf(members: JsonObject, name: string): string[] | null {
 
 const asMetadata = <T>(parse: () => T): T => refuseAs('CLIENT_METADATA_INVALID', parse)
 
-/** The parsers of the dashboard refuse with a word that RFC 7591 does not have. */
+/** Replaces the dashboard parsers' REQUEST_INVALID with an error code of RFC 7591. */
 function refuseAs<T>(
   reason: 'CLIENT_METADATA_INVALID' | 'REDIRECT_URI_INVALID',
   parse: () => T,

@@ -18,7 +18,10 @@ import * as apps from '../apps/store.ts'
 import { type ClientMetadata, parseMetadata, parseMetadataText } from './metadata.ts'
 import * as store from './store.ts'
 
-/** Of an initial access token (RFC 7591), and of a registration access token (RFC 7592). */
+/**
+ * Prefix of initial access tokens (RFC 7591). Registration access tokens (RFC 7592) have the next
+ * one.
+ */
 const initialPrefix = 'svc_it_'
 const managementPrefix = 'svc_ra_'
 const usesLimit = 10_000
@@ -30,9 +33,9 @@ export interface RegistrationsDeps {
   readonly pool: Pool
   readonly secrets: Secrets
   readonly grants: Pick<Grants, 'end'>
-  /** How many clients may be registered with one app. */
+  /** Maximum number of registered clients per app. */
   readonly registrationsPerApp: number
-  /** A client that nobody uses for so long is deleted. */
+  /** Days without use after which a client is deleted. */
   readonly registrationUnusedDays: number
   readonly now: Now
 }
@@ -52,13 +55,17 @@ interface Presented {
 
 type Context = { readonly correlationId: string }
 
-/** Clients that register themselves with an app (RFC 7591), and manage their registrations (RFC 7592). */
+/**
+ * Clients that register themselves with an app (RFC 7591) and manage their registrations (RFC
+ * 7592).
+ */
 export function createRegistrations(deps: RegistrationsDeps) {
   const { pool, secrets, grants, registrationsPerApp, registrationUnusedDays, now } = deps
 
   /**
-   * Registers a public client with the app of the initial access token. TOKEN_INVALID for a token that is unknown, over or
-   * used up; CONFLICT when the app has as many clients as it may have; the refusals of RFC 7591 for its metadata.
+   * Registers a public client with the app of the initial access token. Throws TOKEN_INVALID for an
+   * unknown, expired, revoked or used-up token, CONFLICT when the app has too many clients, and the
+   * errors of RFC 7591 for invalid metadata.
    */
   async function register(token: string, text: string, context: Context): Promise<Registration> {
     if (!isSecret(token, initialPrefix)) throw invalidInitialToken()
@@ -85,11 +92,17 @@ export function createRegistrations(deps: RegistrationsDeps) {
     throw new DomainError('CONFLICT', `an app may have ${registrationsPerApp} registered clients`)
   }
 
-  /** The registration as it is. TOKEN_INVALID, also for a client that is not there (RFC 7592 section 2.1). */
+  /**
+   * Returns the current registration. Throws TOKEN_INVALID, also for an unknown client (RFC 7592
+   * section 2.1).
+   */
   const read = async (presented: Presented): Promise<Registration> =>
     (await find(pool, presented, store.findRegistration)).registration
 
-  /** Replaces all metadata (RFC 7592 section 2.2). A repetition changes nothing, and leaves nothing in the audit log. */
+  /**
+   * Replaces all metadata (RFC 7592 section 2.2). A repeated request changes nothing and adds no
+   * audit entry.
+   */
   async function update(presented: Presented, text: string, context: Context) {
     return tx(pool, async (db) => {
       const { registration, appId, appScopes, storedScopes } = await lock(db, presented)
@@ -106,7 +119,7 @@ export function createRegistrations(deps: RegistrationsDeps) {
     })
   }
 
-  /** Ends the client, and every login that people gave it (RFC 7592 section 2.3). */
+  /** Deletes the client and ends all its logins (RFC 7592 section 2.3). */
   async function remove(presented: Presented, context: Context): Promise<void> {
     await tx(pool, async (db) => {
       const { registration, appId } = await lock(db, presented)
@@ -115,7 +128,10 @@ export function createRegistrations(deps: RegistrationsDeps) {
     })
   }
 
-  /** Locks the rows for whoever has their token. A stranger takes no lock, and waits for none. */
+  /**
+   * Locks the rows only after the token is verified. A request with a wrong token neither takes a
+   * lock nor waits for one.
+   */
   async function lock(db: Db, presented: Presented) {
     await find(db, presented, store.findRegistration)
     return find(db, presented, store.lockRegistration)
@@ -158,7 +174,7 @@ export function createRegistrations(deps: RegistrationsDeps) {
       at: now(),
     })
 
-  /** Upkeep: ends clients that nobody has used for long. */
+  /** Upkeep: deletes clients that were not used for `registrationUnusedDays`. */
   async function endUnused(): Promise<void> {
     const before = addSeconds(now(), -registrationUnusedDays * daySeconds)
     for (const { client_id: clientId, app_id: appId } of await store.listUnusedClients(
@@ -180,9 +196,12 @@ export interface NewTokenRequest {
   readonly days: number
 }
 
-/** The tokens with which an operator lets clients register with an app. */
+/** Tokens with which an operator lets clients register with an app. */
 function createInitialTokens({ pool, secrets, now }: RegistrationsDeps) {
-  /** The token is shown once. REQUEST_INVALID for uses and days out of bounds. */
+  /**
+   * Creates a token, which is returned only once. Throws REQUEST_INVALID when uses or days are out
+   * of range.
+   */
   async function createToken(app: AppId, { label, usesMax, days }: NewTokenRequest, actor: Actor) {
     requireWithin(usesMax, usesLimit, 'uses')
     requireWithin(days, lifetimeDaysMax, 'days')
@@ -210,7 +229,10 @@ function createInitialTokens({ pool, secrets, now }: RegistrationsDeps) {
       revokedAt: row.revoked_at,
     }))
 
-  /** Ends the token. Clients that it let in stay. NOT_FOUND when the app has no such token. */
+  /**
+   * Revokes the token. Clients registered with it stay. Throws NOT_FOUND when the app has no such
+   * token.
+   */
   async function revokeToken(app: AppId, id: string, actor: Actor): Promise<void> {
     await tx(pool, async (db) => {
       const isKnown = isUuid(id) && (await store.revokeInitialToken(db, { app, id, at: now() }))
@@ -252,7 +274,10 @@ const ownMembers = [
   'client_id_issued_at',
 ]
 
-/** RFC 7592 section 2.2: the request names its client, and nothing that only we say. */
+/**
+ * Requires the client id in the request and rejects members that only the server sets (RFC 7592
+ * section 2.2).
+ */
 function refuseForeignMembers(members: Readonly<Record<string, unknown>>, clientId: string): void {
   const foreign = ownMembers.find((name) => members[name] !== undefined)
   if (foreign !== undefined)

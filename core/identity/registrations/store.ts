@@ -30,7 +30,7 @@ export interface InitialTokenRow {
   readonly revoked_at: Date | null
 }
 
-/** The initial access tokens of an app, the oldest first; the newest thousand. */
+/** Lists the newest 1,000 initial access tokens of an app, oldest first. */
 export const listInitialTokens = (db: Db, app: AppId): Promise<InitialTokenRow[]> =>
   many<InitialTokenRow>(
     db,
@@ -45,7 +45,9 @@ export const listInitialTokens = (db: Db, app: AppId): Promise<InitialTokenRow[]
     order by created_at, id`,
   )
 
-/** Keeps the first instant. False when the app has no such token. */
+/**
+ * Revokes the token; the first revocation time stays. Returns false when the app has no such token.
+ */
 export async function revokeInitialToken(
   db: Db,
   { app, id, at }: { app: AppId; id: string; at: Date },
@@ -60,7 +62,7 @@ export async function revokeInitialToken(
   return row !== null
 }
 
-/** Counts one more use of a token that may be used. Locks its row; null when it may not. */
+/** Counts one more use of a valid token and locks its row. Returns null for an invalid token. */
 export const useInitialToken = (
   db: Db,
   hashes: readonly Buffer[],
@@ -76,7 +78,10 @@ export const useInitialToken = (
     returning t.id, t.app_id, c.scopes`,
   )
 
-/** Under the lock of the app's row, so that two registrations at once cannot both take the last place. */
+/**
+ * Call with the app's row locked, so that two concurrent registrations cannot both take the last
+ * place.
+ */
 export async function countRegisteredClients(db: Db, app: AppId): Promise<number> {
   const { count } = await one<{ count: number }>(
     db,
@@ -140,13 +145,13 @@ const registrationText = `
   join apps a on a.id = r.app_id and a.status = 'active'
   where r.client_id = $1`
 
-/** A registration with what its client may do. */
+/** Finds a registration with its client's settings. */
 export async function findRegistration(db: Db, clientId: RegisteredClientId) {
   const row = await maybeOne<RegistrationRow>(db, { text: registrationText, values: [clientId] })
   return row && fromRow(row)
 }
 
-/** As `findRegistration`. Locks both rows until the transaction ends. */
+/** Same as `findRegistration`, but locks both rows until the transaction ends. */
 export async function lockRegistration(db: Db, clientId: RegisteredClientId) {
   const text = `${registrationText} for no key update of r, c`
   const row = await maybeOne<RegistrationRow>(db, { text, values: [clientId] })
@@ -159,7 +164,7 @@ const fromRow = (row: RegistrationRow) => ({
   pepperId: row.pepper_id,
   createdAt: row.created_at,
   appScopes: row.public_scopes,
-  /** As it stands in the row: the app may have fewer by now. */
+  /** Scopes in the client's row. The app may have fewer by now. */
   storedScopes: row.scopes,
   metadata: {
     redirectUris: row.redirect_uris,
@@ -173,8 +178,8 @@ const fromRow = (row: RegistrationRow) => ({
 })
 
 /**
- * Clients that registered before that instant and whom nobody has used since: no person has let them in, and no login of
- * theirs was refreshed. The oldest ones.
+ * Lists clients registered before `before` and unused since: no consent was given and no login
+ * refreshed. Oldest first.
  */
 export const listUnusedClients = (
   db: Db,

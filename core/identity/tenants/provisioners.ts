@@ -14,11 +14,15 @@ export interface ProvisionersDeps {
   readonly tenants: Pick<Tenants, 'authenticate'>
 }
 
-/** Who may create users at the builder API: the tenant of an app, and M2M clients (docs/builder-api.md). */
+/**
+ * Callers that may create users at the builder API: an app's tenant, and M2M clients
+ * (docs/builder-api.md).
+ */
 export function createProvisioners({ pool, clients, tenants }: ProvisionersDeps) {
   /**
-   * The caller for the app that the request names: CREDENTIAL_INVALID, then NOT_FOUND, then SCOPE_MISSING. An M2M client
-   * serves its own app, and any app when its own was marked as the platform's.
+   * Returns the caller for the requested app. Throws CREDENTIAL_INVALID, NOT_FOUND or
+   * SCOPE_MISSING, checked in this order. An M2M client serves its own app; the M2M client of a
+   * platform app serves any app.
    */
   async function admit(
     pairs: readonly BasicPair[],
@@ -43,7 +47,10 @@ export function createProvisioners({ pool, clients, tenants }: ProvisionersDeps)
     return { kind: 'provisioner', appId: app.appId, clientId: app.clientId, name, grants }
   }
 
-  /** The app when the client is the platform's. Asks for both, so that a stranger learns nothing by the time it takes. */
+  /**
+   * Returns the app if the client belongs to the platform. Runs both queries in any case, so that
+   * timing reveals nothing.
+   */
   async function anyApp({ appId }: M2mCaller, clientId = '') {
     const [client, isOwn] = await Promise.all([
       isClientId(clientId) ? clients.findPublic(clientId) : null,
@@ -52,7 +59,10 @@ export function createProvisioners({ pool, clients, tenants }: ProvisionersDeps)
     return isOwn && client ? { appId: client.appId, clientId: client.publicClientId } : null
   }
 
-  /** Whether an M2M client may act for that app at the builder API: its own, or any when its own is the platform's. */
+  /**
+   * Whether an M2M client may act for the app at the builder API: its own app, or any app if its
+   * own belongs to the platform.
+   */
   const serves = async ({ appId, clientId }: M2mCaller, app: string): Promise<boolean> =>
     clientId === app || servesEveryApp(pool, appId)
 

@@ -2,17 +2,17 @@ import type { AppId } from '../../platform/ids.ts'
 import type { Cursor } from '../../platform/cursor.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 
-/** active <-> disabled, both by operators. */
+/** active <-> disabled; both changes are made by operators. */
 export type TenantState = 'active' | 'disabled'
 
 export interface TenantRow {
-  /** The internal id of its app. */
+  /** Internal id of the tenant's app. */
   readonly id: string
   readonly client_id: string
   readonly app_name: string
   readonly status: TenantState
   readonly created_at: Date
-  /** How many secrets work. */
+  /** Number of valid secrets. */
   readonly secrets: number
 }
 
@@ -24,7 +24,7 @@ export interface TenantSecretRow {
   readonly pepper_id: string
 }
 
-/** The secrets that work at `at`, of those of these client ids that are active tenants of active apps. */
+/** Returns the secrets valid at `at` for these client ids, if app and tenant are active. */
 export const findSecrets = (
   db: Db,
   clientIds: readonly string[],
@@ -44,7 +44,10 @@ export const findSecrets = (
     ),
   )
 
-/** Returns whether the app's M2M client serves every app (docs/billing.md). An older core ends `is_platform_owned` alone. */
+/**
+ * Whether the app's M2M client serves every app (docs/billing.md). Checks both columns, because an
+ * older core clears only `is_platform_owned`.
+ */
 export async function servesEveryApp(db: Db, app: AppId): Promise<boolean> {
   const { serves } = await one<{ serves: boolean }>(
     db,
@@ -54,7 +57,7 @@ export async function servesEveryApp(db: Db, app: AppId): Promise<boolean> {
   return serves
 }
 
-/** False when the app is a tenant already. */
+/** Returns false when the app is already a tenant. */
 export async function insertTenant(db: Db, app: AppId, at: Date): Promise<boolean> {
   const { rowCount } = await db.query(sql`
     insert into tenants (app_id, status, created_at, updated_at)
@@ -63,7 +66,7 @@ export async function insertTenant(db: Db, app: AppId, at: Date): Promise<boolea
   return rowCount === 1
 }
 
-/** Locks the tenant until the transaction ends; false when the app is none. */
+/** Locks the tenant until the transaction ends. Returns false when the app is not a tenant. */
 export async function lockTenant(db: Db, app: AppId): Promise<boolean> {
   return (
     (await maybeOne(db, sql`select app_id from tenants where app_id = ${app} for update`)) !== null
@@ -95,7 +98,10 @@ export async function insertSecret(
     values (${secret.id}, ${app}, ${secret.hash}, ${secret.pepperId}, ${at})`)
 }
 
-/** Lets the secrets that work at `at` expire at `end`, none later than it would by itself. Returns their ids. */
+/**
+ * Sets the expiry of all secrets valid at `at` to `end`, unless they expire sooner. Returns their
+ * ids.
+ */
 export async function endSecrets(
   db: Db,
   app: AppId,
@@ -121,7 +127,9 @@ export async function countSecrets(db: Db, app: AppId, at: Date): Promise<number
   return count
 }
 
-/** Tenants of apps that are there, in order of creation; one row more than `limit` when there are more. */
+/**
+ * Lists tenants of apps that are not deleted, in order of creation. Returns up to `limit + 1` rows.
+ */
 export const listTenants = (
   db: Db,
   { app, at, after, limit }: { app: AppId | null; at: Date; after: Cursor | null; limit: number },

@@ -16,7 +16,7 @@ export type { TenantRow, TenantState } from './store.ts'
 
 export const tenantSecretPrefix = 'svc_ts_'
 const validSecretsMax = 5
-/** The longest time for which older secrets go on beside a new one, in seconds. */
+/** Maximum time in seconds for which older secrets stay valid after a rotation. */
 const overlapMax = 2_592_000
 
 export interface TenantsDeps {
@@ -33,7 +33,7 @@ export interface Rotation {
   readonly keepKeys: boolean
 }
 
-/** A tenant that proved itself, and the secret that did it. */
+/** An authenticated tenant, with the id of the secret it used. */
 export interface KnownTenant {
   readonly appId: AppId
   readonly clientId: string
@@ -41,8 +41,9 @@ export interface KnownTenant {
 }
 
 /**
- * Tenants: apps that create their users at the builder API (docs/builder-api.md). Their name is the public client id of
- * the app, which has no secret as an OAuth client; this one opens nothing else.
+ * Tenants: apps that create their users at the builder API (docs/builder-api.md). A tenant's name
+ * is the app's public client id. That client has no secret in OAuth; the tenant's secret works only
+ * at the builder API.
  */
 export function createTenants(deps: TenantsDeps) {
   const { pool, secrets, clients, grants, credentialIssuers, now } = deps
@@ -54,7 +55,10 @@ export function createTenants(deps: TenantsDeps) {
     return (id) => rows.get(id) ?? []
   })
 
-  /** The tenant of the first pair whose secret is right; null when there is none, after the same work for unknown names. */
+  /**
+   * Returns the tenant of the first pair with the right secret; otherwise null. An unknown name
+   * takes the same work.
+   */
   async function authenticate(
     pairs: readonly { id: string; secret: string }[],
   ): Promise<KnownTenant | null> {
@@ -70,7 +74,10 @@ export function createTenants(deps: TenantsDeps) {
     return null
   }
 
-  /** Makes an app a tenant. CONFLICT when it is one. The secret is shown this once. */
+  /**
+   * Makes an app a tenant. Throws CONFLICT when it is one already. The secret is returned only
+   * once.
+   */
   async function create(clientId: string, actor: Actor) {
     const app = await clients.appOf(clientId)
     const secret = await tx(pool, async (db) => {
@@ -82,7 +89,10 @@ export function createTenants(deps: TenantsDeps) {
     return { tenant: await get(app), secret }
   }
 
-  /** A new secret; older ones end after the overlap. When that is 0, what was made with them ends too. */
+  /**
+   * Creates a secret. Older secrets expire after the overlap. With an overlap of 0, everything
+   * created with them also ends.
+   */
   async function rotate(clientId: string, { overlapSeconds, keepKeys }: Rotation, actor: Actor) {
     if (overlapSeconds > overlapMax)
       throw new DomainError('REQUEST_INVALID', `overlap_seconds must be from 0 to ${overlapMax}`)
@@ -105,7 +115,7 @@ export function createTenants(deps: TenantsDeps) {
     })
   }
 
-  /** Ends what descends from secrets. Returns how many API keys ended. */
+  /** Ends everything that descends from the secrets. Returns the number of ended API keys. */
   async function endDescendants(
     db: Db,
     { app, ids, keepKeys, at }: { app: AppId; ids: string[]; keepKeys: boolean; at: Date },
@@ -122,7 +132,10 @@ export function createTenants(deps: TenantsDeps) {
     return count
   }
 
-  /** A disabled tenant is refused like a stranger. Its users and their keys go on. */
+  /**
+   * Enables or disables a tenant. A disabled tenant is refused like an unknown one; its users and
+   * their keys stay valid.
+   */
   async function setStatus(clientId: string, status: store.TenantState, actor: Actor) {
     const app = await clients.appOf(clientId)
     await tx(pool, async (db) => {

@@ -12,7 +12,7 @@ import { findOwnerAccount } from '../members/store.ts'
 import { findUsers } from './store.ts'
 import type { Users } from './users.ts'
 
-/** The owner of an app as one of its end users (decision 37). */
+/** An app's owner as an end user of the app (decision 37). */
 export interface Owner {
   readonly appId: AppId
   readonly clientId: ClientId
@@ -21,9 +21,15 @@ export interface Owner {
   readonly tokensValidAfter: Date | null
 }
 
-/** Owners of apps as end users: they sign in their own name, and app-level keys act for them (decisions 37 and 38). */
+/**
+ * App owners as end users: they sign in their own name, and app-level keys act for them (decisions
+ * 37 and 38).
+ */
 export function createOwners({ pool, users }: { pool: Pool; users: Pick<Users, 'resolveStates'> }) {
-  /** The owner, made on Starter at first need. Null for an app without one, and for one that the app has ended. */
+  /**
+   * Returns the owner as an end user, created on Starter at first use. Returns null if the app has
+   * no owner or has deactivated that user.
+   */
   async function find(app: { appId: AppId; clientId: ClientId }): Promise<Owner | null> {
     const account = await findOwnerAccount(pool, app.appId)
     if (account === null) return null
@@ -36,13 +42,13 @@ export function createOwners({ pool, users }: { pool: Pool; users: Pick<Users, '
     return { appId: app.appId, clientId, userId, externalUserId, tokensValidAfter }
   }
 
-  /** The account that counts as the app's owner; null where there is none. */
+  /** Returns the account that counts as the app's owner; null if there is none. */
   const accountOf = (app: AppId): Promise<AccountId | null> => findOwnerAccount(pool, app)
 
   return { find, accountOf }
 }
 
-/** The owner of an app as an end user of it, by our id; null while there is none, because nothing was signed in its name. */
+/** Returns our id of the app's owner as its end user; null until the owner has signed something. */
 export async function findOwnerUser(db: Db, app: AppId): Promise<UserId | null> {
   const account = await findOwnerAccount(db, app)
   if (account === null) return null

@@ -13,7 +13,7 @@ import type { Users } from './users.ts'
 
 export interface UsersRpcDeps {
   readonly users: Users
-  /** How long caches elsewhere may still allow what has ended. */
+  /** Maximum time that other processes' caches may still allow what has ended. */
   readonly revocationBoundSeconds: number
 }
 
@@ -74,7 +74,7 @@ export const renderUser = (user: User, clientId: string) => ({
   deactivatedAt: user.deactivatedAt?.toISOString(),
 })
 
-/** When the last permission that a cache may still hold of a user who was deactivated has expired. */
+/** Time at which the last cached permission of a deactivated user has expired. */
 export const effectiveByOf = (user: User, boundSeconds: number): string =>
   addSeconds(user.deactivatedAt ?? user.updatedAt, boundSeconds).toISOString()
 

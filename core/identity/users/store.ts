@@ -34,9 +34,9 @@ const fromRow = (row: UserRow): User => ({
   deactivatedAt: row.deactivated_at,
 })
 
-/** A user as its row is. */
+/** A user as stored, with the state of its subscription. */
 export interface StoredUser extends User {
-  /** False for one whose subscription was lost. */
+  /** False if the user's subscription is missing. */
   readonly isSubscribed: boolean
 }
 
@@ -54,8 +54,9 @@ export interface NewUser {
 }
 
 /**
- * The users that are new. One whose app has a user with that external id is left out: of two concurrent calls one creates
- * it. Inserts in the order of the external ids, so that two batches with the same users cannot deadlock.
+ * Inserts users and returns the new ones. Leaves out users that the app already has: only one of
+ * two concurrent calls creates a user. Inserts in the order of external ids, so that two batches
+ * with the same users cannot deadlock.
  */
 export async function insertUsers(db: Db, users: readonly NewUser[]): Promise<User[]> {
   if (users.length === 0) return []
@@ -80,7 +81,7 @@ export async function insertUsers(db: Db, users: readonly NewUser[]): Promise<Us
   return rows.map(fromRow)
 }
 
-/** The users of many (app, external id) pairs. A pair without a user has no row in the result. */
+/** Finds users by (app, external id). A pair without a user has no row in the result. */
 export async function findUsers(
   db: Db,
   apps: readonly AppId[],
@@ -101,13 +102,13 @@ export async function findUsers(
   return rows.map(storedFromRow)
 }
 
-/** The user by our id. A user of an app that is not active reads as inactive. */
+/** Finds a user by our id. A user of an inactive app is returned as inactive. */
 export async function findUserById(db: Db, app: AppId, id: UserId): Promise<User | null> {
   const [user = null] = await findUsersById(db, [app], [id])
   return user
 }
 
-/** As `findUserById`, for pairs of app and id; in no order. */
+/** Same as `findUserById`, for pairs of app and id. The result is unordered. */
 export async function findUsersById(
   db: Db,
   apps: readonly AppId[],
@@ -128,7 +129,7 @@ export async function findUsersById(
   return rows.map(fromRow)
 }
 
-/** The user by the external id. Locks the row until the transaction ends. */
+/** Finds a user by external id and locks the row until the transaction ends. */
 export async function lockUser(db: Db, app: AppId, external: string): Promise<User | null> {
   const row = await maybeOne<UserRow>(
     db,
@@ -141,7 +142,10 @@ export async function lockUser(db: Db, app: AppId, external: string): Promise<Us
   return row && fromRow(row)
 }
 
-/** Locks users until the transaction ends, in the order of their ids so that two callers cannot deadlock. */
+/**
+ * Locks users until the transaction ends, in the order of their ids, so that two callers cannot
+ * deadlock.
+ */
 export async function lockUsers(
   db: Db,
   users: readonly { appId: AppId; id: UserId }[],
@@ -186,7 +190,10 @@ export interface UserFilter {
   readonly limit: number
 }
 
-/** In order of creation; one row more than `limit` when there are more. */
+/**
+ * Lists users in order of creation. Returns up to `limit + 1` rows; the extra row shows that there
+ * are more.
+ */
 export async function listUsers(db: Db, filter: UserFilter): Promise<User[]> {
   const rows = await many<UserRow>(
     db,
@@ -208,15 +215,18 @@ export interface SubjectState {
   readonly clientId: string
   readonly externalUserId: string
   readonly appId: AppId
-  /** Null where the app has no such user yet. */
+  /** Null if the app does not have the user yet. */
   readonly userId: UserId | null
-  /** False for one whose subscription was lost. */
+  /** False if the subscription is missing. */
   readonly isSubscribed: boolean
   readonly status: UserState
   readonly tokensValidAfter: Date | null
 }
 
-/** As `findSubjects`, with the state of each user. A user of an app that is not active reads as inactive. */
+/**
+ * Same as `findSubjects`, with the state of each user. A user of an inactive app is returned as
+ * inactive.
+ */
 export async function findSubjectStates(
   db: Db,
   clients: readonly string[],
@@ -255,7 +265,10 @@ export async function findSubjectStates(
   }))
 }
 
-/** The apps of many (client id, external id) pairs, and their users where they exist. Pairs of unknown clients are left out. */
+/**
+ * Finds the apps of (client id, external id) pairs, and their users if they exist. Leaves out
+ * unknown clients.
+ */
 export async function findSubjects(
   db: Db,
   clients: readonly string[],

@@ -36,9 +36,9 @@ export interface UsersDeps {
   readonly log: Log
   readonly now: Now
   readonly credentialIssuers: readonly CredentialIssuer[]
-  /** Absent where users come by tickets alone, about which nobody asks it. */
+  /** Absent in processes that get users only from tickets, which the gate does not limit. */
   readonly gate?: ActivationGate | undefined
-  /** Queues new users for the metering backend, where there is one. */
+  /** Queues new users for the metering backend, if there is one. */
   readonly emitCustomers?: EmitCustomers | undefined
 }
 
@@ -51,9 +51,9 @@ interface UpsertRequest {
 interface Upserted {
   readonly user: store.StoredUser
   readonly created: boolean
-  /** Ids of the credentials that ended with the user. */
+  /** Ids of the credentials that ended with the user; null if the change ended no credentials. */
   readonly revoked: string[] | null
-  /** Takes a place of the app's cap that it had not before. */
+  /** Whether the user newly counts against the app's cap. */
   readonly isActivated: boolean
 }
 
@@ -66,7 +66,7 @@ interface UserAction {
 type NewName = Pick<UpsertRequest, 'app' | 'change'>
 
 interface NewProvision extends NewName {
-  /** Whether the gate is asked. */
+  /** Whether the gate must allow the user. */
   readonly isGated: boolean
 }
 
@@ -92,7 +92,10 @@ export function createUsers({
   const upsertInBatch = createBatchWriter<UpsertRequest, Upserted>(pool, upsertAll)
   const provisionInBatch = createBatchWriter<NewProvision, Provisioned>(pool, provisionAll)
 
-  /** Creates the user with a Starter subscription, or changes it. Of two concurrent calls one creates. */
+  /**
+   * Creates the user with a Starter subscription, or changes it. Only one of two concurrent calls
+   * creates the user.
+   */
   async function upsert(
     app: AppId,
     change: UserChange,
@@ -105,8 +108,9 @@ export function createUsers({
   }
 
   /**
-   * As `upsert`, for many inside the transaction `db`, whose caller asks `refuseNewName` before and changes no status.
-   * Locks the users' rows: in the order of the external ids, as `insertUsers`.
+   * Same as `upsert`, for many users inside the transaction `db`. The caller must call
+   * `refuseNewName` first and change no status. Locks the users' rows in the order of external ids,
+   * as `insertUsers` does.
    */
   async function upsertAll(db: Db, requests: readonly UpsertRequest[]): Promise<Upserted[]> {
     const inOrder = requests.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))
@@ -142,14 +146,17 @@ export function createUsers({
     return requests.flatMap((request) => upserted.get(request) ?? [])
   }
 
-  /** Asks the gate about users that were made active, app by app in one order. The owner of an app is exempt. */
+  /**
+   * Requires the gate to allow the activated users, one app after the other in sorted order. An
+   * app's owner is exempt.
+   */
   async function requireCost(db: Db, activated: readonly User[]): Promise<void> {
     const gated = activated.filter(({ externalUserId: name }) => !isOwnerSubject(name))
     const apps = new Set(gated.map(({ appId }) => appId))
     for (const app of [...apps].toSorted()) await gate?.requireCost(db, app)
   }
 
-  /** Changes the user. NOT_FOUND when the app has no such user. */
+  /** Changes the user. Throws NOT_FOUND when the app has no such user. */
   async function update(app: AppId, change: UserChange, actor: Actor): Promise<User> {
     const { user, revoked } = await tx(pool, async (db) => {
       const altered = await alter(db, app, change)
@@ -162,7 +169,10 @@ export function createUsers({
     return user
   }
 
-  /** Ends the user, its keys and its earlier tokens in one transaction (decision 15). A repetition changes nothing. */
+  /**
+   * Ends the user, its keys and its earlier tokens in one transaction (decision 15). A repeated
+   * call changes nothing.
+   */
   async function deactivate(app: AppId, external: ExternalUserId, actor: Actor): Promise<User> {
     const { user, revoked } = await tx(pool, async (db) => {
       const altered = await alter(db, app, { externalUserId: external, status: 'inactive' })
@@ -173,20 +183,26 @@ export function createUsers({
     return user
   }
 
-  /** REQUEST_INVALID for a name that no integrator may create, unless the app has that user: people who came by login are users like others. */
+  /**
+   * Throws REQUEST_INVALID for a name that integrators may not create, unless the app has that
+   * user: users created by login have such names, too.
+   */
   async function refuseNewName(app: AppId, external: ExternalUserId): Promise<void> {
     const problem = newUserProblem(external)
     if (problem !== null && !(await findByExternal({ app, external })))
       throw new DomainError('REQUEST_INVALID', problem)
   }
 
-  /** Before a user is made elsewhere: `refuseNewName`, and the reason of the gate when it would refuse a user whom the app does not have. */
+  /**
+   * Call before creating a user elsewhere. Same as `refuseNewName`, and throws the gate's reason
+   * when the gate would refuse the new user.
+   */
   async function refuseNewUser(app: AppId, external: ExternalUserId): Promise<void> {
     await refuseNewName(app, external)
     if (gate && !(await findByExternal({ app, external }))) await gate.requireRoom(pool, app)
   }
 
-  /** As `refuseNewName`, for an app by its client id. An unknown app refuses nothing here. */
+  /** Same as `refuseNewName`, for an app's client id. Does not throw for an unknown app. */
   async function refuseNewSubject({ clientId, externalUserId: external }: Subject): Promise<void> {
     const problem = newUserProblem(external)
     if (problem === null) return
@@ -194,7 +210,7 @@ export function createUsers({
     if (row?.user_id === null) throw new DomainError('REQUEST_INVALID', problem)
   }
 
-  /** Creates the users that are new, and returns them by `nameOf`. */
+  /** Inserts users and returns the new ones by `nameOf`. */
   async function createAll(
     db: Db,
     requests: readonly NewName[],
@@ -222,7 +238,10 @@ export function createUsers({
     )
   }
 
-  /** A user always has a subscription. Whoever has lost it gets another one wherever a new user would. */
+  /**
+   * Recreates missing subscriptions, because a user must always have one. Called wherever a new
+   * user would get one.
+   */
   async function subscribeLost(db: Db, users: readonly store.StoredUser[]): Promise<void> {
     const lost = new Map(
       users.flatMap((user) => (user.isSubscribed ? [] : [[user.id, user] as const])),
@@ -233,7 +252,7 @@ export function createUsers({
       log.warn({ appId, userId: id }, 'a user had no subscription, and has one again')
   }
 
-  /** As `subscribeLost`, for users by their ids whose subscription was found to be missing. */
+  /** Same as `subscribeLost`, for the ids of users without a subscription. */
   async function resubscribe(...[db, lost]: Parameters<Resubscribe>): Promise<void> {
     const users = await store.findUsersById(
       db,
@@ -244,7 +263,10 @@ export function createUsers({
     await subscribeLost(db, unsubscribed)
   }
 
-  /** On Starter, or on nothing where the app gives no credit to people who come by login. */
+  /**
+   * Subscribes users to Starter, or to an empty plan if the app gives no credit to users created by
+   * login.
+   */
   async function subscribeAll(db: Db, users: readonly User[], at: Date): Promise<void> {
     const onStarter: { appId: AppId; userId: UserId }[] = []
     for (const { appId, id, externalUserId } of users) {
@@ -280,7 +302,7 @@ export function createUsers({
   async function invalidate(user: User, revoked: string[] | null): Promise<void> {
     if (revoked === null || user.status === 'active') return
     log.info({ appId: user.appId, userId: user.id, keys: revoked.length }, 'user deactivated')
-    // Concurrently: a Redis that hangs costs one time-out and not one for each key.
+    // Concurrently, so that an unresponsive Redis costs one time-out and not one per key.
     await Promise.all([
       invalidations.publish({ kind: 'user', id: user.id }),
       ...revoked.map((id) => invalidations.publish({ kind: 'key', id })),
@@ -309,7 +331,10 @@ export function createUsers({
     },
   )
 
-  /** The user, with a subscription again where it was lost. NOT_FOUND when the app has no such user. */
+  /**
+   * Returns the user and recreates a missing subscription. Throws NOT_FOUND when the app has no
+   * such user.
+   */
   async function get(app: AppId, external: string): Promise<User> {
     const problem = subjectProblem(external)
     if (problem) throw new DomainError('REQUEST_INVALID', problem)
@@ -319,27 +344,30 @@ export function createUsers({
     return user
   }
 
-  /** The user by our id, when both the user and the app are active. Reads inside the transaction `db`. */
+  /** Finds a user by our id if user and app are active. Reads inside the transaction `db`. */
   async function findActive(db: Db, app: AppId, id: UserId): Promise<User | null> {
     const user = await store.findUserById(db, app, id)
     return user?.status === 'active' ? user : null
   }
 
-  /** As `get`, and NOT_FOUND for an inactive user too. */
+  /** Same as `get`, but also throws NOT_FOUND for an inactive user. */
   async function getActive(app: AppId, external: string): Promise<User> {
     const user = await get(app, external)
     if (user.status !== 'active') throw unknownUser()
     return user
   }
 
-  /** As `getActive`, and locks the user's row until the transaction ends. */
+  /** Same as `getActive`, but locks the user's row until the transaction ends. */
   async function lockActive(db: Db, app: AppId, external: ExternalUserId): Promise<User> {
     const user = await store.lockUser(db, app, external)
     if (user?.status !== 'active') throw unknownUser()
     return user
   }
 
-  /** Locks the rows of users until the transaction ends. Returns who they are now: NOT_FOUND for one who is inactive. */
+  /**
+   * Locks users until the transaction ends. The returned function gives a user's current row, or a
+   * NOT_FOUND error if the user is inactive.
+   */
   async function lockEachActive(
     db: Db,
     users: readonly User[],
@@ -362,18 +390,23 @@ export function createUsers({
   }
 
   /**
-   * The users of subjects, by auth id. A user that a known app does not have yet is created with a Starter subscription,
-   * because a signed ticket provisions its user: the gate is not asked about what has happened. Subjects of unknown apps are
-   * left out.
+   * Returns users by auth id. Creates a missing user with a Starter subscription: the ticket is
+   * already signed, so the gate does not apply. Leaves out unknown apps.
    */
   const resolveSubjects = (subjects: readonly Subject[]): Promise<Map<string, KnownUser>> =>
     usersOf(subjects, provision)
 
-  /** As `resolveSubjects`, for what has not happened yet: the reason of the gate when it refuses a new user. */
+  /**
+   * Same as `resolveSubjects`, but before anything was signed: throws the gate's reason when the
+   * gate refuses a new user.
+   */
   const admitSubjects = (subjects: readonly Subject[]): Promise<Map<string, KnownUser>> =>
     usersOf(subjects, admit)
 
-  /** As `admitSubjects`, for names that other systems chose: a name that no integrator may create makes no user. */
+  /**
+   * Same as `admitSubjects`, for names chosen by other systems: creates no user with a name that
+   * integrators may not create.
+   */
   const admitForeignSubjects = (subjects: readonly Subject[]): Promise<Map<string, KnownUser>> =>
     usersOf(subjects, admitForeign)
 
@@ -388,7 +421,7 @@ export function createUsers({
       possible.map((subject) => subject.clientId),
       possible.map((subject) => subject.externalUserId),
     )
-    // At once, so that new users share transactions.
+    // Concurrently, so that new users share transactions.
     await Promise.all(
       rows.map(async ({ client_id, app_id, external_user_id: external, ...row }) => {
         const [app, subject] = [app_id as AppId, authId(client_id, external)]
@@ -403,13 +436,16 @@ export function createUsers({
   }
 
   /**
-   * As `resolveSubjects`, with the state of each user. A user of an app that is not active reads as inactive, and is not
-   * created.
+   * Same as `resolveSubjects`, with the state of each user. A user of an inactive app is returned
+   * as inactive and never created.
    */
   const resolveStates = (subjects: readonly Subject[]): Promise<Map<string, UserAccess>> =>
     statesOf(subjects, provision)
 
-  /** As `resolveStates`, for what has not happened yet: a new name as `admitForeignSubjects`; `denials` has the reasons of the gate for users that it refuses. */
+  /**
+   * Same as `resolveStates`, but before anything was signed. New names follow
+   * `admitForeignSubjects`; `denials` holds the gate's reasons for refused users.
+   */
   async function admitStates(subjects: readonly Subject[]) {
     const denials = new Map<string, Reason>()
     const states = await statesOf(subjects, (app, external, subject) =>
@@ -450,7 +486,7 @@ export function createUsers({
   const admit = (app: AppId, external: string): Promise<UserId | null> =>
     getOrCreate(app, external, true)
 
-  // A user that the app has keeps its name, whatever it is.
+  // An existing user is admitted with any name.
   async function admitForeign(app: AppId, external: string): Promise<UserId | null> {
     const isAllowed =
       newUserProblem(external) === null || (await findByExternal({ app, external })) !== null
@@ -469,7 +505,7 @@ export function createUsers({
     return user.id
   }
 
-  /** Of two that provision the same user at once one creates it. */
+  /** Provisions users. Only one of two concurrent calls creates a user. */
   async function provisionAll(db: Db, requests: readonly NewProvision[]): Promise<Provisioned[]> {
     const distinct = new Map(requests.map((request) => [nameOf(request), request]))
     const created = await createAll(db, [...distinct.values()])
@@ -520,7 +556,10 @@ export function createUsers({
 
 export type Users = ReturnType<typeof createUsers>
 
-/** The user by our id, those of one turn of the event loop in one round trip. A user of an app that is not active reads as inactive. */
+/**
+ * Finds a user by our id. Loads all ids of one event loop turn in one query. A user of an inactive
+ * app is returned as inactive.
+ */
 function createFindById(pool: Pool): (app: AppId, id: UserId) => Promise<User | null> {
   const find = createBatchLoader(async (pairs: readonly { app: AppId; id: UserId }[]) => {
     const users = await store.findUsersById(
@@ -544,10 +583,10 @@ interface KnownUser {
   readonly userId: UserId
 }
 
-/** Makes the user of a subject that its app does not have, or its subscription; null for a name that cannot be one. */
+/** Creates a subject's missing user or subscription. Returns null for an invalid name. */
 type Provision = (app: AppId, external: string, subject: string) => Promise<UserId | null>
 
-/** Who a subject is, and whether they may do anything at all. */
+/** A subject's user and its state. */
 export interface UserAccess {
   readonly appId: AppId
   readonly userId: UserId
@@ -555,17 +594,20 @@ export interface UserAccess {
   readonly tokensValidAfter: Date | null
 }
 
-// Text that cannot be an id belongs to no user, and may hold characters that Postgres refuses.
+// An invalid id belongs to no user, and may contain characters that Postgres rejects.
 const isPossible = ({ clientId, externalUserId: external }: Subject): boolean =>
   isClientId(clientId) && subjectProblem(external) === null
 
 const unknownUser = (): DomainError => new DomainError('NOT_FOUND', 'the app has no such user')
 
-/** The user with its new state. Deactivation voids every token issued before; activation makes none valid again. */
+/**
+ * Returns the user with its new state. Deactivation ends all earlier tokens; reactivation does not
+ * restore them.
+ */
 function withStatus(user: User, status: UserState | undefined, at: Date): User {
   if (status === undefined || status === user.status) return user
   if (status === 'active') return { ...user, status, deactivatedAt: null }
-  // Tokens carry whole seconds, so those of the current second are void too.
+  // Tokens carry whole seconds, so those of the current second must end, too.
   const validAfter = new Date((Math.floor(at.getTime() / 1000) + 1) * 1000)
   return { ...user, status, deactivatedAt: at, tokensValidAfter: validAfter }
 }

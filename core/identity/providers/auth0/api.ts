@@ -11,7 +11,7 @@ import { type AccessToken, createTokenCache } from './token.ts'
 
 export type ManagementRequest = Pick<HttpRequest, 'method' | 'path' | 'body'>
 
-/** An answer that is neither a temporary failure nor a fault of our own settings. */
+/** A response that is neither a temporary failure nor a fault in our settings. */
 export interface ManagementAnswer {
   readonly status: number
   readonly body: unknown
@@ -30,9 +30,10 @@ const temporary = new Set([408, 425, 429, 500, 502, 503, 504])
 const misconfigured = new Set([401, 403])
 
 /**
- * Auth0's Management API: with a token that is renewed ahead, a few requests at a time, within its rate limits, and
- * repeated after temporary failures as long as the caller's bounds allow. Every request must be safe to repeat. Throws
- * PROVIDER_UNAVAILABLE when there is no answer in time, or none that an operator would not have to see.
+ * Client of Auth0's Management API. Renews its token ahead of expiry, limits concurrent requests,
+ * respects the rate limits, and retries temporary failures within the caller's bounds. Every
+ * request must be safe to repeat. Throws PROVIDER_UNAVAILABLE when no response arrives in time, and
+ * for responses that an operator must fix.
  */
 export function createManagementApi({ config, log }: Auth0Deps) {
   const limited = limitConcurrency({ running, waiting, refusal: () => unavailable() })
@@ -65,7 +66,7 @@ export function createManagementApi({ config, log }: Auth0Deps) {
     return { text, lifetimeSeconds: typeof seconds === 'number' ? seconds : 0 }
   }
 
-  /** Notes, too, how long the answer asks everybody to stay away. */
+  /** Also records the pause that the response demands, for all requests. */
   async function send(request: HttpRequest): Promise<HttpAnswer> {
     const answer = await sendToAuth0(config.url, request)
     if (answer.status !== null && answer.pauseMs !== null)
@@ -73,14 +74,16 @@ export function createManagementApi({ config, log }: Auth0Deps) {
     return answer
   }
 
-  /** Waits until the rate limit has room, if that is within the bounds. */
+  /**
+   * Waits until the rate limit has room. Throws PROVIDER_UNAVAILABLE if that is after the bounds.
+   */
   async function waitForRoom({ until }: CallBounds): Promise<void> {
     for (let ms = pausedUntil - performance.now(); ms > 0; ms = pausedUntil - performance.now()) {
       if (performance.now() + ms > until) {
         note('its rate limit leaves no room')
         throw unavailable()
       }
-      // Not all at once: those who wait have one budget.
+      // Spread the requests, because all waiting requests share one budget.
       await sleep(ms + Math.random() * 200)
     }
     if (performance.now() > until) throw unavailable()
@@ -129,7 +132,7 @@ export type ManagementApi = ReturnType<typeof createManagementApi>
 
 const isTemporary = ({ status }: HttpAnswer): boolean => status === null || temporary.has(status)
 
-/** For the log. */
+/** Describes a response for the log. */
 function describe(answer: HttpAnswer): string {
   if (answer.status === null) return answer.why
   const message = messageOf(answer.body)
@@ -138,7 +141,7 @@ function describe(answer: HttpAnswer): string {
 
 const messageLength = 200
 
-/** What an answer says to people, bounded and on one line. */
+/** Returns the response's error message, shortened, on one line. */
 export function messageOf(body: unknown): string {
   const message = isObject(body) ? textOf(body['message'] ?? body['error_description']) : ''
   return message.replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ').slice(0, messageLength)

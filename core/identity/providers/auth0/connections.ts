@@ -6,7 +6,7 @@ import { type ManagementApi, unavailable } from './api.ts'
 
 export interface Connection {
   readonly name: string
-  /** `auth0` for a database of users, `email` for those who get a code by mail. Begins the ids of users. */
+  /** `auth0` for a user database, `email` for one-time codes by mail. User ids begin with it. */
   readonly strategy: string
   readonly hasUsernames: boolean
   readonly hasPasswords: boolean
@@ -14,7 +14,10 @@ export interface Connection {
 
 const rememberMs = 600_000
 
-/** The connections that users are created in, remembered for ten minutes. Unknown and unusable ones are the operator's fault. */
+/**
+ * Connections in which users are created, cached for ten minutes. An unknown or unusable connection
+ * is the operator's mistake: logs it and throws PROVIDER_UNAVAILABLE.
+ */
 export function createConnections({
   api,
   log,
@@ -58,7 +61,7 @@ function parseConnection(row: JsonObject): Connection | null {
   }
 }
 
-/** By the older option, or by the attributes that replace it. */
+/** Checks the older option and the attributes that replace it. */
 function takesUsernames(options: JsonObject): boolean {
   if (options['requires_username'] === true) return true
   const attributes = isObject(options['attributes']) ? options['attributes'] : {}

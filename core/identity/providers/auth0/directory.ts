@@ -13,8 +13,9 @@ import {
 import { type Connection, createConnections } from './connections.ts'
 
 /**
- * Auth0 as a directory. A user's id there is made by us from the app and the external id, so that a second creation is a
- * conflict, and then the user is read by its id: what the search index knows by then does not matter.
+ * Auth0 as a directory. We derive a user's id from the app and the external id, so a second
+ * creation is a conflict. The user is then read by id, which does not depend on Auth0's delayed
+ * search index.
  */
 export function createAuth0Directory({ config, log }: Auth0Deps): Directory {
   const api = createManagementApi({ config, log })
@@ -47,7 +48,7 @@ export function createAuth0Directory({ config, log }: Auth0Deps): Directory {
     { providerUserId, email }: DirectoryUser,
     bounds: CallBounds,
   ): Promise<boolean> {
-    // The connection is that of the user; naming another one would be refused.
+    // Auth0 uses the user's own connection and refuses another one.
     const body = { email, email_verified: false, verify_email: false }
     const answer = await api({ method: 'PATCH', path: pathOf(providerUserId), body }, bounds)
     if (answer.status === 404) return false
@@ -66,7 +67,7 @@ function allowedConnection({ connections }: Auth0Config, name: string | undefine
   throw new DomainError('REQUEST_INVALID', `connection must be one of: ${connections.join(', ')}`)
 }
 
-/** Nobody knows the password: the user sets one of their own, by the provider's pages. */
+/** A random password that is never stored or shown: users set their own on the provider's pages. */
 const unknownPassword = (): string => newSecret('Aa1!')
 
 function newUserBody(user: NewDirectoryUser, connection: Connection) {
@@ -86,7 +87,10 @@ function newUserBody(user: NewDirectoryUser, connection: Connection) {
   }
 }
 
-/** What the provider says about this user and no other: 4xx. */
+/**
+ * Converts a 4xx response about this user into REQUEST_INVALID. Anything else is
+ * PROVIDER_UNAVAILABLE.
+ */
 function refusalOf({ status, body }: ManagementAnswer): DomainError {
   if (status < 400 || status >= 500 || status === 404) return unavailable()
   const message = messageOf(body)

@@ -1,20 +1,22 @@
 import { parseJson } from '../../../lib/json.ts'
 import { readBounded, reasonOf } from '../../../lib/text/fetch.ts'
 
-/** One answer of Auth0, or why there is none. `why` never holds a credential. */
+/**
+ * A response of Auth0, or the reason why there is no response. `why` never contains a credential.
+ */
 export type HttpAnswer =
   | {
       readonly status: number
-      /** Undefined where it is no JSON. */
+      /** Undefined if the body is not JSON. */
       readonly body: unknown
-      /** How long the answer asks us to stay away; null when it does not. */
+      /** Milliseconds to pause all requests; null if the response demands no pause. */
       readonly pauseMs: number | null
     }
   | { readonly status: null; readonly why: string }
 
 export interface HttpRequest {
   readonly method: 'GET' | 'POST' | 'PATCH'
-  /** Its parts are encoded already. */
+  /** Already percent-encoded. */
   readonly path: string
   readonly body?: Readonly<Record<string, unknown>>
   readonly token?: string
@@ -23,7 +25,10 @@ export interface HttpRequest {
 
 const maxAnswerBytes = 1024 * 1024
 
-/** Sends a request to Auth0 with a time limit and a bounded answer. Follows no redirect. Never throws. */
+/**
+ * Sends a request to Auth0 with a time limit and a bounded response. Does not follow redirects.
+ * Never throws.
+ */
 export async function sendToAuth0(
   origin: string,
   { method, path, body, token, timeoutMs }: HttpRequest,
@@ -54,8 +59,9 @@ export async function sendToAuth0(
 const pauseMaxMs = 60_000
 
 /**
- * Reads how long to stay away: Retry-After in seconds, or until X-RateLimit-Reset, an instant in seconds that is measured
- * from the answer's own Date, because clocks differ. An answer that leaves nothing of the budget counts as a 429.
+ * Reads the pause from Retry-After in seconds, or from X-RateLimit-Reset, a time in Unix seconds.
+ * Compares the latter with the response's Date, because clocks differ. A response that uses up the
+ * budget counts as a 429.
  */
 function pauseOf(status: number, headers: Headers): number | null {
   const isSpent = status === 429 || numberOf(headers, 'x-ratelimit-remaining') === 0

@@ -5,15 +5,15 @@ export interface AccessToken {
   readonly lifetimeSeconds: number
 }
 
-/** The token, or the answer in its place. */
+/** The token, or the failed response. */
 export type TokenAnswer =
   { readonly text: string } | { readonly text: null; readonly answer: HttpAnswer }
 
 const aheadSeconds = 60
 
 /**
- * Remembers an access token until shortly before it expires. Whoever needs one while it is fetched waits for that one
- * request; one that failed is asked for again by the next caller.
+ * Caches an access token until shortly before it expires. Concurrent callers share one request.
+ * After a failure the next caller requests a token again.
  */
 export function createTokenCache(fetchToken: () => Promise<AccessToken | HttpAnswer>) {
   let token: { readonly text: string; readonly until: number } | null = null
@@ -35,7 +35,7 @@ export function createTokenCache(fetchToken: () => Promise<AccessToken | HttpAns
     }))
   }
 
-  /** Forgets a token that was refused, unless another one took its place meanwhile. */
+  /** Discards a refused token, unless it was replaced in the meantime. */
   function discard(refused: string): void {
     if (token?.text === refused) token = null
   }
