@@ -9,7 +9,9 @@ export interface Actor {
   readonly context?: { readonly correlationId: string }
 }
 
-/** An action: who did what to which app, and how it ended. `details` never hold a secret. */
+/**
+ * An action: who did what to which app, and with which result. `details` must not hold a secret.
+ */
 export interface AuditEntry {
   readonly appId: AppId | null
   readonly actor: string
@@ -20,10 +22,10 @@ export interface AuditEntry {
   readonly at: Date
 }
 
-/** Writes the entry. `db` is the transaction of the action, where it has one. */
+/** Writes the entry. `db` is the action's transaction, if it has one. */
 export const audit = (db: Db, entry: AuditEntry): Promise<void> => auditAll(db, [entry])
 
-/** As `audit`, for what an actor did with success. */
+/** Like `audit`, for a successful action. */
 export const auditSuccess = (
   db: Db,
   { actor, ...entry }: Omit<AuditEntry, 'actor' | 'status' | 'correlationId'> & { actor: Actor },
@@ -57,8 +59,9 @@ export async function auditAll(db: Db, entries: readonly AuditEntry[]): Promise<
 const minuteMs = 60_000
 
 /**
- * As `audit`, for what strangers can make happen as often as they like: one entry for each minute, actor, action, outcome
- * and `kind`, whose `details.count` says how often it happened. It has the other facts of the first time.
+ * Like `audit`, for actions that strangers can repeat without limit. Writes one entry per minute,
+ * actor, action, outcome and `kind`, and counts repetitions in `details.count`. Other details are
+ * those of the first occurrence.
  */
 export async function auditRepeated(db: Db, entry: AuditEntry, kind = ''): Promise<void> {
   const minute = Math.floor(entry.at.getTime() / minuteMs)
@@ -83,7 +86,7 @@ export interface OldEntry {
   readonly createdAt: Date
 }
 
-/** Deletes at most `limit` entries that were made before an instant, oldest first, and returns them. */
+/** Deletes and returns at most `limit` entries created before an instant, oldest first. */
 export const deleteOldEntries = (db: Db, before: Date, limit: number): Promise<OldEntry[]> =>
   many<OldEntry>(
     db,

@@ -1,20 +1,22 @@
 import { createBatchLoader } from '../lib/concurrency.ts'
 import { type Db, type Pool, isUnavailable, tx } from '../lib/sql.ts'
 
-/** What one request of a batch is answered: a value, or the error that refuses this request alone. */
+/** The result of one request in a batch: a value, or the error that rejects only this request. */
 export type Reply<Value> = Value | Error
 
 const batchMax = 64
 const concurrency = 2
 
 /**
- * Returns a function that writes one request, and writes the requests of the same turn of the event loop in one
- * transaction: a commit and a few statements for all of them instead of a dozen round trips for each, and a lock that
- * they share is waited for once (bench rows `rest-users`, `rest-credits`, `rest-keys`).
+ * Returns a function that writes one request. Requests made in the same turn of the event loop are
+ * written in one transaction: they share a commit and a few statements instead of a dozen round
+ * trips each, and wait only once for a shared lock (bench rows `rest-users`, `rest-credits`,
+ * `rest-keys`).
  *
- * `write` answers the requests in their order, and has changed nothing for one whose answer is an error. When it throws
- * and the database is well, each request is written again in a transaction of its own, so that none fails for another.
- * It takes its locks in an order that is the same in every batch.
+ * `write` returns replies in the order of the requests. It must not have changed anything for a
+ * request whose reply is an error. If it throws while the database works, each request is written
+ * again in its own transaction, so that no request fails because of another. `write` must take its
+ * locks in the same order in every batch.
  */
 export function createBatchWriter<Request, Value>(
   pool: Pool,

@@ -1,14 +1,14 @@
 import { type Db, maybeOne, sql } from '../lib/sql.ts'
 
-/** A key that one running request has, beyond any transaction. */
+/** A key that one running request holds, independent of any transaction. */
 export interface KeyClaim {
   readonly scope: string
   readonly key: string
-  /** Of the request, so that it ends no claim but its own. */
+  /** Identifies the request, so that it releases only its own claim. */
   readonly claim: string
 }
 
-/** Takes the key until `until`. False while another request has it. */
+/** Takes the key until `until`. Returns false while another request holds it. */
 export async function takeKey(
   db: Db,
   { scope, key, claim }: KeyClaim,
@@ -32,7 +32,7 @@ export async function giveKeyBack(db: Db, { scope, key, claim }: KeyClaim): Prom
     delete from idempotency_claims where scope = ${scope} and key = ${key} and claim = ${claim}`)
 }
 
-/** Deletes at most `limit` claims of requests that were cut off, and returns how many. */
+/** Deletes at most `limit` claims of interrupted requests. Returns their number. */
 export async function deleteOldClaims(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`
     delete from idempotency_claims

@@ -2,8 +2,8 @@ import { type Db, maybeOne, one, sql } from '../lib/sql.ts'
 import { type AppId, appId } from './ids.ts'
 
 /**
- * The app of a public client id, whatever its status: a correction may be due, and the books still count, after
- * the app has ended. Null when there is none.
+ * The app of a public client id; null if there is no such app. Includes apps that have ended,
+ * because a correction may be due and the books still count.
  */
 export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
   const row = await maybeOne<{ app_id: string }>(

@@ -20,7 +20,7 @@ export interface SharedConfig {
   readonly databaseUrl: string
   readonly databasePoolMax: number
   readonly redisUrl: string | undefined
-  /** How long caches elsewhere may honour a permission after it ended. */
+  /** Seconds for which other caches may honour a permission after it ended. */
   readonly revocationBoundSeconds: number
 }
 
@@ -29,19 +29,19 @@ export interface PlatformConfig extends SharedConfig {
   /** Origin under which clients reach the platform API. No trailing slash. */
   readonly publicUrl: string
   readonly issuer: string
-  /** Address of the remote signer for apps that name none of their own. */
+  /** Address of the remote signer for apps without their own. */
   readonly defaultSignerUrl: string
-  /** The key-encryption keys of what is sealed at rest, the current one first. */
+  /** Key-encryption keys for values sealed at rest, the current one first. */
   readonly sealingSecrets: readonly string[]
   readonly peppers: Peppers
   readonly audit: AuditConfig
-  /** What requests to addresses that tenants named may reach beside public hosts. */
+  /** Hosts that core may fetch from for tenants although they are not public. */
   readonly outboundAllow: OutboundAllowance
 }
 
 export interface AuditConfig {
   readonly retentionDays: number
-  /** Where entries are written to before they are deleted; null for nowhere. */
+  /** Folder to which entries are written before they are deleted; null to delete them only. */
   readonly exportDir: string | null
 }
 
@@ -70,7 +70,8 @@ function readOutboundAllow(env: EnvReader): OutboundAllowance {
     meaning:
       'Hosts, addresses and ranges, separated by commas, that core may fetch from although they are not public, when an app names them (its identity provider); loopback ones also by http. All in one, the loopback is among them while HOST is a loopback address.',
   })
-  // Decision 50: what is tried on one machine needs no certificate. Strangers who reach it must not reach its loopback.
+  // Decision 50: trials on one machine need no certificate. If strangers can reach the process,
+  // they must not reach its loopback through it.
   const own = env.isEmbedded && isLoopbackHost(readHost(env)) ? ['127.0.0.0/8', '::1'] : []
   const allowance = parseAllowance([...entries, ...own])
   if (!allowance)

@@ -2,7 +2,10 @@ import { DomainError } from '../../proto/errors.ts'
 import { isUuid } from './ids.ts'
 import { parseInstant } from '../lib/time.ts'
 
-/** The last row of a page of a list by (creation, id). As a keyset it is not shifted by rows that are added or removed. */
+/**
+ * The last row of a page in a list ordered by (creation, id). Added or removed rows do not shift
+ * such a keyset.
+ */
 export interface Cursor {
   readonly createdAt: Date
   readonly id: string
@@ -11,7 +14,7 @@ export interface Cursor {
 export const formatCursor = ({ createdAt, id }: Cursor): string =>
   Buffer.from(`${createdAt.toISOString()} ${id}`).toString('base64url')
 
-/** REQUEST_INVALID for text that `formatCursor` did not return. */
+/** Parses a cursor. Throws REQUEST_INVALID for text that `formatCursor` did not return. */
 export function parseCursor(text: string | undefined): Cursor | null {
   if (text === undefined || text === '') return null
   const [time = '', id = ''] = Buffer.from(text, 'base64url').toString('utf8').split(' ')
@@ -22,7 +25,10 @@ export function parseCursor(text: string | undefined): Cursor | null {
   return { createdAt, id }
 }
 
-/** Removes the extra row that shows whether there are more, and returns the cursor of the last row of the page. */
+/**
+ * Removes the extra row, which shows that there are more, and returns the cursor of the page's last
+ * row.
+ */
 export function page<T extends Cursor>(
   rows: readonly T[],
   limit: number,
@@ -34,7 +40,7 @@ export function page<T extends Cursor>(
 
 export const listMax = 1_000
 
-/** The size of a page; 0 means `listMax`. REQUEST_INVALID above that. */
+/** Parses a page size; 0 means `listMax`. Throws REQUEST_INVALID if it is larger than `listMax`. */
 export function parseLimit(limit: number): number {
   if (limit > listMax)
     throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${listMax}`)

@@ -1,31 +1,37 @@
 import type { Now } from '../lib/time.ts'
 
 /**
- * The time of all processes that share a database (docs/escrow.md, "Time"): the database's clock, which each process counts on by
- * a clock of its own that never jumps.
+ * The common time of all processes that share a database (docs/escrow.md, "Time"): the database's
+ * clock, which each process advances with a monotonic clock of its own.
  */
 export interface DatabaseClock {
   readonly now: Now
-  /** As `now`. Reads the database first when this process may have been suspended, because its count has then stopped. */
+  /**
+   * Like `now`. Reads the database first if this process may have been suspended, because its own
+   * clock stopped meanwhile.
+   */
   current(): Promise<Date>
-  /** Reads the database. A reading that fails leaves the count as it is, and rejects. */
+  /** Reads the database's clock. Rejects on failure, and then changes nothing. */
   measure(): Promise<void>
-  /** When the database's clock last jumped, by its time after the jump; 1970 if it has not. */
+  /** The time of the database's clock after its last jump; 1970 if it has not jumped. */
   jumpedAt(): Date
 }
 
 export interface DatabaseClockOptions {
   readonly read: () => Promise<Date>
-  /** Milliseconds of a clock that never jumps. */
+  /** Milliseconds of a monotonic clock. */
   readonly mono: () => number
-  /** Unix milliseconds of this machine's clock, which is only compared with `mono`. */
+  /**
+   * Unix milliseconds of this machine's clock. Compared with `mono`, and used as the time until the
+   * first measurement.
+   */
   readonly wall: () => number
 }
 
 /** A larger change between two readings is a jump. */
 export const jumpMs = 1_000
 
-/** Shows the machine's clock until it is measured for the first time. */
+/** Returns a clock that shows the machine's time until the first measurement. */
 export function createDatabaseClock({ read, mono, wall }: DatabaseClockOptions): DatabaseClock {
   let offsetMs: number | null = null
   let wallGapMs = 0
@@ -40,7 +46,7 @@ export function createDatabaseClock({ read, mono, wall }: DatabaseClockOptions):
     const at = (await read()).getTime()
     const receivedAt = mono()
     wallGapMs = wall() - receivedAt
-    // Suspended meanwhile, or its wall clock was set: the answer may be old.
+    // The process was suspended meanwhile, or its wall clock was set, so the reading may be old.
     if (Math.abs(wallGapMs - gapBefore) > jumpMs) return readOnce()
     const errorMs = (receivedAt - sentAt) / 2
     const readMs = at - sentAt - errorMs
@@ -59,7 +65,7 @@ export function createDatabaseClock({ read, mono, wall }: DatabaseClockOptions):
   return { now, current, measure, jumpedAt: () => jumped }
 }
 
-/** A clock that no database is read for: a test's. */
+/** A clock that reads no database, for tests. */
 export const clockBy = (now: Now): DatabaseClock => ({
   now,
   current: async () => now(),

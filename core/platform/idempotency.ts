@@ -9,13 +9,13 @@ import type { SealedPlace, Sealing } from './sealing/sealing.ts'
 import { deleteInBatches } from './upkeep.ts'
 
 export interface IdempotentRequest {
-  /** Caller and operation: equal keys of other callers or operations do not collide. */
+  /** Caller and operation. Equal keys in different scopes do not collide. */
   readonly scope: string
-  /** From `parseIdempotencyKey`. */
+  /** Result of `parseIdempotencyKey`. */
   readonly key: string | undefined
-  /** The content of the request: a repetition must have the same. */
+  /** Content of the request. A repetition must have the same content. */
   readonly body: unknown
-  /** Whether the answer holds a secret: it is kept for a day only (decision 51). */
+  /** Whether the reply holds a secret. Such a reply is kept for only a day (decision 51). */
   readonly holdsSecret?: boolean
 }
 
@@ -27,7 +27,10 @@ const claimSeconds = 60
 const dayMs = 86_400_000
 const hourMs = 3_600_000
 
-/** The Idempotency-Key of a request; undefined when it has none. REQUEST_INVALID for a malformed one. */
+/**
+ * The Idempotency-Key of a request; undefined if it has none. Throws REQUEST_INVALID for a
+ * malformed key.
+ */
 export function parseIdempotencyKey(text: string | undefined): string | undefined {
   if (text !== undefined && !keySyntax.test(text)) {
     throw new DomainError(
@@ -38,15 +41,16 @@ export function parseIdempotencyKey(text: string | undefined): string | undefine
   return text
 }
 
-/** A request with what makes its repetition recognisable. */
+/** A request with the data that identifies a repetition. */
 export interface Repeatable {
   readonly idempotency: IdempotentRequest
 }
 
 /**
- * Runs `work` once for a key and stores its answer, in one transaction. A repetition gets the same answer.
- * IDEMPOTENCY_CONFLICT for another body, and while the first request is running. Answers may hold secrets, so they are
- * stored encrypted. Without a key `work` runs in a plain transaction.
+ * Runs `work` once per key and stores its reply in the same transaction. A repetition gets the
+ * original reply. Throws IDEMPOTENCY_CONFLICT for another body, and while the first request is
+ * running. Replies may hold secrets, so they are stored encrypted. Without a key, `work` runs in a
+ * plain transaction.
  */
 export function createIdempotency({
   pool,
@@ -69,9 +73,10 @@ export function createIdempotency({
   }
 
   /**
-   * Runs `work`, which changes something elsewhere before it comes to `each`, for one request with this key at a time, in any
-   * number of processes. An earlier answer comes without it. IDEMPOTENCY_CONFLICT for another body, and while the first
-   * request is running. A process that dies keeps its key for a minute.
+   * Runs `work` for at most one request per key at a time, across processes. Use it if `work`
+   * changes another system before it calls `each`. Returns a stored reply without running `work`.
+   * Throws IDEMPOTENCY_CONFLICT for another body, and while the first request is running. A process
+   * that dies holds its key for a minute.
    */
   async function alone<T>(request: IdempotentRequest, work: () => Promise<T>): Promise<T> {
     const { scope, key } = request
@@ -83,15 +88,18 @@ export function createIdempotency({
     const at = now()
     if (!(await takeKey(pool, own, { at, until: addSeconds(at, claimSeconds) }))) throw inFlight()
     try {
-      // Another one may have ended since, and given the key back.
+      // Another request may have ended since, and released the key.
       return (await earlierReply()) ?? (await work())
     } finally {
-      // It is over by itself where this fails.
+      // If this fails, the claim expires by itself.
       await giveKeyBack(pool, own).catch(() => undefined)
     }
   }
 
-  /** The answer to an earlier request with the key; undefined where there is none yet. IDEMPOTENCY_CONFLICT for another body. */
+  /**
+   * The stored reply for the key; undefined if there is none. Throws IDEMPOTENCY_CONFLICT for
+   * another body.
+   */
   async function replyTo<T>(
     request: IdempotentRequest,
     claim: { readonly scope: string; readonly key: string },
@@ -103,8 +111,8 @@ export function createIdempotency({
   }
 
   /**
-   * As `once`, for the requests of a batch inside its transaction: `work` gets those that are no repetitions, and
-   * answers them in their order. A reply that is an error is not stored.
+   * Like `once`, for a batch of requests inside its transaction. `work` gets the requests that are
+   * not repetitions, and returns replies in their order. An error reply is not stored.
    */
   async function each<Request extends Repeatable, T>(
     db: Db,
@@ -124,7 +132,7 @@ export function createIdempotency({
     return requests.map((request) => replies.get(request) ?? new Error('a request has no reply'))
   }
 
-  /** The replies to repetitions, and the refusals of those whose first request is still running. */
+  /** Replies to repetitions, and errors for requests whose first attempt is still running. */
   async function earlierReplies<Request extends Repeatable, T>(
     db: Db,
     requests: readonly Request[],
@@ -150,7 +158,7 @@ export function createIdempotency({
     return replies
   }
 
-  // `each` wrote the reply with the same T, under a context that no other operation has.
+  // `each` wrote the reply with the same T, in a scope that no other operation uses.
   function replay<T>(stored: StoredReply, request: IdempotentRequest): Reply<T> {
     if (!stored.request_hash.equals(digestOf(request))) {
       return new DomainError(
@@ -177,7 +185,7 @@ export function createIdempotency({
     return [{ scope, key, digest: digestOf(request), sealed, holdsSecret }]
   }
 
-  /** Deletes requests older than 32 days, and earlier the answers that held a secret. */
+  /** Deletes requests older than 32 days, and erases replies with secrets after a day. */
   async function forgetOld(): Promise<void> {
     const at = now().getTime()
     const secretsBefore = new Date(at - secretHours * hourMs)
@@ -206,7 +214,10 @@ const inFlight = (): DomainError =>
     'a request with this Idempotency-Key is still running; try again',
   )
 
-/** Locks the names that no other transaction has locked, until this one ends. Returns them. */
+/**
+ * Locks those names that no other transaction has locked, until this transaction ends. Returns
+ * them.
+ */
 async function lockNames(db: Db, names: readonly string[]): Promise<Set<string>> {
   const rows = await many<{ name: string }>(
     db,
@@ -230,7 +241,7 @@ interface StoredReply {
   readonly created_at: Date
 }
 
-// A statement of its own, because it must see what was committed before the locks were free.
+// A separate statement, because it must see rows committed before the locks were released.
 const find = (db: Db, claims: readonly { scope: string; key: string }[]): Promise<StoredReply[]> =>
   many<StoredReply>(
     db,
@@ -267,7 +278,10 @@ async function insert(db: Db, rows: readonly NewReply[], at: Date): Promise<void
   )
 }
 
-/** The stored answers, for those who seal them under another key-encryption key. A row's name is its scope and key. */
+/**
+ * The stored replies, for re-encryption under another key-encryption key. A row's name is its scope
+ * and key.
+ */
 export const sealedReplies: SealedTable = {
   table: 'idempotency_keys',
 
@@ -304,13 +318,16 @@ export const sealedReplies: SealedTable = {
   },
 }
 
-// Neither holds a space.
+// Neither part holds a space.
 function nameParts(name: string): [scope: string, key: string] {
   const [scope = '', key = ''] = name.split(' ')
   return [scope, key]
 }
 
-/** Erases at most `limit` answers that held a secret, and returns how many. The rows stay, so that nothing is done twice. */
+/**
+ * Erases at most `limit` replies with secrets. Returns their number. The rows stay, so that no
+ * request runs twice.
+ */
 async function eraseSecrets(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`
     update idempotency_keys set sealed_reply = null

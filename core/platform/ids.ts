@@ -4,7 +4,10 @@ import { uuidV7 } from '../lib/crypto.ts'
 import { nameProblem } from '../lib/text/names.ts'
 import { isReadable, unreadableKinds } from '../lib/text/readable.ts'
 
-/** Branded ids with their prefixes (decision 6). Internal ids are UUIDv7; that of a user (`endUserId`) is a UUIDv4. */
+/**
+ * Branded ids with their prefixes (decision 6). Internal ids are UUIDv7; a user's id (`endUserId`)
+ * is a UUIDv4.
+ */
 declare const kind: unique symbol
 export type AppId = string & { readonly [kind]: 'app' }
 export type ClientId = string & { readonly [kind]: 'public-client' }
@@ -30,17 +33,22 @@ export const isUuid = (text: string): boolean => uuid.test(text)
 const anyUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const upperCase = /[A-F]/
 
-/** An event id as it is stored and compared: a UUID is the same in upper case (RFC 9562 section 4); other ids stay. */
+/**
+ * The normal form of an event id for storage and comparison. UUIDs are case-insensitive (RFC 9562
+ * section 4) and become lower case; other ids are unchanged.
+ */
 export const foldEventId = (id: string): string =>
   upperCase.test(id) && anyUuid.test(id) ? id.toLowerCase() : id
 
 export const isClientId = (text: string): text is ClientId => /^app_[0-9a-f]{24}$/.test(text)
-/** Of a client that registered itself (RFC 7591). It stands where OAuth says client_id, and in no path. */
+/**
+ * The id of a client that registered itself (RFC 7591). Used as OAuth client_id, never in a path.
+ */
 export const isRegisteredClientId = (text: string): text is RegisteredClientId =>
   /^dyn_[0-9a-f]{24}$/.test(text)
 export const isM2mClientId = (text: string): text is M2mClientId => /^m2m_[0-9a-f]{24}$/.test(text)
 
-/** Casts of ids from rows of our own tables, which need no check. */
+/** Casts for ids from our own tables, which need no check. */
 export const appId = (text: string): AppId => text as AppId
 export const userId = (text: string): UserId => text as UserId
 export const accountId = (text: string): AccountId => text as AccountId
@@ -50,7 +58,10 @@ export const externalUserId = (text: string): ExternalUserId => text as External
 const utf8 = new TextEncoder()
 const controls = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
 
-/** The problem with `text` as the externalUserId of a user that an integrator creates (decisions 8 and 43); null when there is none. */
+/**
+ * The problem with `text` as the externalUserId of a user that an integrator creates (decisions 8
+ * and 43); null if it is valid.
+ */
 export function newUserProblem(text: string): string | null {
   if (/^(owner|user):/.test(text.trim()))
     return 'externalUserId must not start with owner: or user:'
@@ -60,36 +71,42 @@ export function newUserProblem(text: string): string | null {
 }
 
 /**
- * The problem with `text` as the id of any user; null when there is none. Integrators cannot provision reserved ids, but
- * what is signed for them is metered like anything else.
+ * The problem with `text` as the id of any user; null if it is valid. Accepts reserved ids:
+ * integrators cannot provision them, but tickets signed for them are metered like others.
  */
 export function subjectProblem(text: string): string | null {
   const trimmed = text.trim()
   if (trimmed === '') return 'externalUserId is required'
-  // A UTF-16 code unit is at most three bytes in UTF-8, so most texts need no encoding.
+  // A UTF-16 code unit has at most three bytes in UTF-8, so most texts need no encoding.
   if (trimmed.length * 3 > 200 && utf8.encode(trimmed).length > 200)
     return 'externalUserId must be at most 200 bytes'
   if (controls.test(trimmed)) return 'externalUserId must not contain control characters'
   return null
 }
 
-/** The id of a user of an app, trimmed. REQUEST_INVALID when it can be nobody's. Routes that create users also ask `newUserProblem`. */
+/**
+ * Parses and trims a user id. Throws REQUEST_INVALID if no user can have it. Routes that create
+ * users must also check `newUserProblem`.
+ */
 export function parseExternalUserId(text: string): ExternalUserId {
   const problem = subjectProblem(text)
   if (problem) throw new DomainError('REQUEST_INVALID', problem)
   return text.trim() as ExternalUserId
 }
 
-/** `{clientId}:{externalUserId}`, which the signer binds to a session and repeats in its events. */
+/** `{clientId}:{externalUserId}`. The signer binds it to a session and repeats it in its events. */
 export const authId = (client: string, user: string): string => `${client}:${user}`
 
 const ownerPrefix = 'owner:'
 
-/** The external id of an account as the owner of an app (decision 37). Nobody can create such an id by hand. */
+/**
+ * The external id of an account as the owner of an app (decision 37). Integrators cannot create
+ * such an id.
+ */
 export const ownerSubject = (account: AccountId): ExternalUserId =>
   externalUserId(ownerPrefix + account)
 
-/** Whether a user came by login: the external id of a dashboard account in an app. */
+/** Whether the external id belongs to a user who came by login, a dashboard account. */
 export const isLoginSubject = (external: string): boolean => external.startsWith('user:')
 
 export const isOwnerSubject = (external: string): boolean => external.startsWith(ownerPrefix)

@@ -5,33 +5,41 @@ import type { Log } from '../lib/log.ts'
 const kinds = ['key', 'user', 'access', 'lease', 'token', 'signer'] as const
 
 /**
- * What caches elsewhere must forget: a key, a user (identity and access), the access of a user, or a `token`, which is
- * any other grant that ended, by its id. A `lease` is the id of a user whose leases are to be returned.
+ * An entry that other caches must drop: a key, a user (identity and access), a user's access, or a
+ * `token`, which is the id of any other ended grant. For `lease`, the id is a user whose leases
+ * must be returned.
  */
 export interface Invalidation {
   readonly kind: (typeof kinds)[number]
   readonly id: string
-  /** Unix milliseconds: only what was issued before it has ended; everything when absent. */
+  /** Unix milliseconds. If set, only credentials issued before it have ended; if absent, all. */
   readonly endsBefore?: number
 }
 
 const channel = 'tollgate:invalidations'
 
 export interface InvalidationOptions {
-  /** Two connections, since one that subscribes can do nothing else; null keeps invalidations in this process. */
+  /**
+   * Two connections, because a subscriber cannot run other commands. Null keeps invalidations in
+   * this process.
+   */
   readonly redis: { readonly publisher: Redis; readonly subscriber: Redis } | null
-  /** How long a cache elsewhere may keep an identity: a tombstone of a revoked key or user lives as long. */
+  /**
+   * How long other caches may keep an identity. Tombstones of revoked keys and users live as long.
+   */
   readonly tombstoneSeconds: number
   readonly log: Log
 }
 
 /**
- * Publishes invalidations to every sidecar: directly to those that watch this core, and through Redis to those that
- * watch another. Delivery is best effort: when a message is lost, the time limits of the caches are the bound.
+ * Publishes invalidations to every sidecar: directly to those that watch this core, and through
+ * Redis to those that watch another core. Delivery is best effort: if a message is lost, the
+ * caches' time limits apply.
  */
 export function createInvalidations({ redis, tombstoneSeconds, log }: InvalidationOptions) {
   const local = new EventEmitter<{ invalidation: [Invalidation] }>().setMaxListeners(1_000)
-  // Subscribes on every connection, so that it also works when Redis was away while core started.
+  // Subscribe on every connection, so that it also works if Redis was unavailable when core
+  // started.
   redis?.subscriber.on('ready', () => {
     redis.subscriber
       .subscribe(channel)
@@ -43,12 +51,14 @@ export function createInvalidations({ redis, tombstoneSeconds, log }: Invalidati
   })
 
   async function publish(invalidation: Invalidation): Promise<void> {
-    // Watchers of this core get it at once, even when Redis is away. Getting it twice does no harm.
+    // Watchers of this core receive it at once, even while Redis is unavailable. Receiving it twice
+    // is harmless.
     local.emit('invalidation', invalidation)
     if (!redis) return
     const { kind, id } = invalidation
     try {
-      // A tombstone outlives a lost message. It also drops what was cached after an instant, which core then verifies.
+      // A tombstone outlives a lost message. It also drops entries cached after `endsBefore`, which
+      // core then verifies.
       if (kind === 'key' || kind === 'user' || kind === 'token') {
         await redis.publisher.set(`tollgate:revoked:${id}`, '1', 'EX', tombstoneSeconds)
       }
@@ -58,16 +68,16 @@ export function createInvalidations({ redis, tombstoneSeconds, log }: Invalidati
     }
   }
 
-  /** Tells the sidecars that watch this core, and nobody else. */
+  /** Sends the invalidation only to sidecars that watch this core. */
   const emit = (invalidation: Invalidation): void => void local.emit('invalidation', invalidation)
 
-  /** Calls `listener` for each invalidation until the returned function is called. */
+  /** Calls `listener` for each invalidation. Returns a function that stops this. */
   function watch(listener: (invalidation: Invalidation) => void): () => void {
     local.on('invalidation', listener)
     return () => void local.off('invalidation', listener)
   }
 
-  /** True when Redis answers, or none is configured. */
+  /** Whether Redis answers; also true if it is not configured. */
   const ready = async (): Promise<boolean> =>
     !redis ||
     redis.publisher.ping().then(
@@ -86,7 +96,7 @@ export function createInvalidations({ redis, tombstoneSeconds, log }: Invalidati
 
 export type Invalidations = ReturnType<typeof createInvalidations>
 
-/** Reads an invalidation from JSON; null for anything else. */
+/** Parses an invalidation from JSON. Returns null for other text. */
 export function parseInvalidation(text: string): Invalidation | null {
   try {
     const value: unknown = JSON.parse(text)

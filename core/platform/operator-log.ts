@@ -4,20 +4,25 @@ import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { type AuditEntry, audit, auditRepeated } from './audit.ts'
 
-/** One call of an operator's command that changes something. */
+/** A call by an operator's command that changes something. */
 export interface OperatorCall {
   readonly rpc: string
   readonly request: unknown
-  /** Who the command says runs it, as it was sent. */
+  /** The operator's name as sent by the command. */
   readonly operator: string | undefined
   readonly correlationId: string
-  /** One entry for all calls of a minute with the same subject: for commands that make many. */
+  /**
+   * Whether all calls of a minute with the same subject share one entry. For commands that make
+   * many calls.
+   */
   readonly isRepeated: boolean
-  /** Null when it succeeded. */
+  /** Null if it succeeded. */
   readonly reason: Reason | null
 }
 
-/** Fields of requests that say what was done, and to whom. None of them ever holds a secret. */
+/**
+ * Request fields that identify the action and its subject. None of these fields may hold a secret.
+ */
 const subjects = new Set([
   'accountId',
   'allApps',
@@ -67,8 +72,9 @@ const valueMax = 200
 const operatorSyntax = /^[\p{L}\p{N}._@\\-]{1,128}$/u
 
 /**
- * Writes an entry for each call of an operator that changes something, refused ones too: who, which RPC, of what, and how
- * it ended. An entry that cannot be written is an error in the log and fails no call: the change has happened.
+ * Writes an audit entry for each call of an operator that changes something, including refused
+ * calls: who, which RPC, the subject and the result. If the entry cannot be written, an error is
+ * logged and the call still succeeds, because the change has already happened.
  */
 export function createOperatorLog({ pool, log, now }: { pool: Pool; log: Log; now: Now }) {
   async function record(call: OperatorCall): Promise<void> {
@@ -97,13 +103,16 @@ export function createOperatorLog({ pool, log, now }: { pool: Pool; log: Log; no
 
 export type OperatorLog = ReturnType<typeof createOperatorLog>
 
-/** The actor of an operator's call in the audit log. The name is what the command says and proves nothing. */
+/**
+ * The actor of an operator's call in the audit log. The command chooses the name, so it proves
+ * nothing.
+ */
 export function operatorName(name: string | undefined): string {
   const text = name === undefined ? '' : decoded(name)
   return operatorSyntax.test(text) ? `operator:${text}` : 'operator'
 }
 
-// Metadata is ASCII; names of people are not.
+// Metadata is ASCII, but people's names are not.
 function decoded(name: string): string {
   try {
     return decodeURIComponent(name)

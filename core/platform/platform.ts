@@ -20,10 +20,10 @@ export interface SharedPlatform {
   readonly pool: Pool
   readonly log: Log
   readonly metrics: Metrics
-  /** `time.now`. */
+  /** Same as `time.now`. */
   readonly now: Now
   readonly time: DatabaseClock
-  /** What the clocks of apps show. */
+  /** Clocks of apps. */
   readonly clocks: Clocks
   readonly invalidations: Invalidations
   readonly grants: Grants
@@ -31,7 +31,7 @@ export interface SharedPlatform {
   readonly stopping: AbortSignal
 }
 
-/** Shared by all domains of core: the first argument of every module. */
+/** Shared by all domains of core. The first argument of every module. */
 export interface Platform extends SharedPlatform {
   readonly config: PlatformConfig
   readonly secrets: Secrets
@@ -42,14 +42,17 @@ export interface Platform extends SharedPlatform {
 export interface ProcessDeps {
   readonly log: Log
   readonly metrics: Metrics
-  /** The database's clock by default. */
+  /** Default is the database's clock. */
   readonly now?: Now
 }
 
 const statementTimeoutMs = 10_000
 const measurePauseMs = 1_000
 
-/** Migrates the database and opens what any process of core needs. Rejects with one clear error when it cannot. */
+/**
+ * Migrates the database and opens the resources that every process of core needs. Rejects with one
+ * clear error on failure.
+ */
 export async function openSharedPlatform(
   { databaseUrl, databasePoolMax, redisUrl, revocationBoundSeconds }: SharedConfig,
   { name, log, metrics, now: injectedNow }: ProcessDeps & { readonly name: string },
@@ -79,7 +82,7 @@ export async function openSharedPlatform(
     log,
     pauseMs: measurePauseMs,
     delayed: true,
-    // `ready` reports a database that does not answer.
+    // `ready` reports an unavailable database.
     round: () => time.measure().catch(() => {}),
   })
 
@@ -88,7 +91,10 @@ export async function openSharedPlatform(
     redis: await invalidations.ready(),
   })
 
-  /** Closes the connections. Does not wait longer for a hanging statement: it has its own time limit. */
+  /**
+   * Closes the connections. Waits at most `graceMs`, because a hanging statement has its own time
+   * limit.
+   */
   async function close(graceMs: number): Promise<void> {
     invalidations.stop()
     void measuring.stop()
@@ -105,7 +111,7 @@ const createClock = (pool: Pool): DatabaseClock =>
     wall: Date.now,
   })
 
-/** Opens the platform that core's modules stand on. */
+/** Opens the platform that core's modules use. */
 export async function openPlatform(config: PlatformConfig, deps: ProcessDeps) {
   const { shared, ...rest } = await openSharedPlatform(config, { ...deps, name: 'tollgate-core' })
   const { pool, grants, invalidations, now } = shared
@@ -120,7 +126,7 @@ export async function openPlatform(config: PlatformConfig, deps: ProcessDeps) {
     sealing,
     idempotency: createIdempotency({ pool, sealing, now }),
   }
-  /** Periodic work, as that of a module. */
+  /** Periodic work, like a module's `upkeep`. */
   const upkeep = [platform.idempotency.forgetOld, platform.grants.deleteExpired]
 
   async function close(graceMs: number): Promise<void> {
@@ -133,7 +139,8 @@ export async function openPlatform(config: PlatformConfig, deps: ProcessDeps) {
 
 const redisCommandTimeoutMs = 1_000
 
-// Loads the Redis client on demand, which saves its memory in a process without Redis, above all in a collector.
+// Load the Redis client on demand, which saves memory in a process without Redis, above all in a
+// collector.
 async function openInvalidations(
   url: string | undefined,
   tombstoneSeconds: number,

@@ -3,14 +3,18 @@ import { promisify } from 'node:util'
 import { pepperedHash } from '../lib/crypto.ts'
 
 export interface Peppers {
-  /** The id under which new secrets are stored. */
+  /** Id of the pepper that new secrets are stored with. */
   readonly current: string
   readonly byId: ReadonlyMap<string, Buffer>
 }
 
-/** Hashes client secrets and keys for storage and look-up: HMAC-SHA-256 under a pepper with an id (decision 7). */
+/**
+ * Hashes client secrets and keys for storage and look-up: HMAC-SHA-256 with an identified pepper
+ * (decision 7).
+ */
 export function createSecrets(peppers: Peppers) {
-  // Creates the key objects once: given bytes, node creates one for each hash, which takes ten times as long as the hash.
+  // Create the key objects once. Given bytes, node creates one per hash, which takes ten times as
+  // long as the hash.
   const keys = new Map([...peppers.byId].map(([id, bytes]) => [id, createSecretKey(bytes)]))
 
   function pepper(id: string): KeyObject {
@@ -28,7 +32,7 @@ export function createSecrets(peppers: Peppers) {
     pepperId: peppers.current,
   })
 
-  /** Every form under which an existing secret may be stored: one for each pepper. */
+  /** Every form in which an existing secret may be stored: one per pepper. */
   const candidates = (secret: string): Buffer[] =>
     [...keys.values()].map((value) => pepperedHash(secret, value))
 
@@ -58,7 +62,10 @@ export async function hashPassword(password: string): Promise<string> {
 const phc =
   /^\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{22,64})\$([A-Za-z0-9+/]{43})$/
 
-/** Whether the password is the stored one. Without a usable stored form the answer is no, after the same work. */
+/**
+ * Whether the password matches the stored form. If that is missing or unusable, returns false after
+ * the same amount of work.
+ */
 export async function passwordMatches(password: string, stored: string | null): Promise<boolean> {
   const [
     ,

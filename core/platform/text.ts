@@ -1,7 +1,7 @@
 import { DomainError } from '../../proto/errors.ts'
 import { isReadable, unreadableCharacter } from '../lib/text/readable.ts'
 
-/** A name of 1 to `max` readable characters after trimming. REQUEST_INVALID otherwise. */
+/** Trims and returns a name of 1 to `max` readable characters. Throws REQUEST_INVALID otherwise. */
 export function parseReadable(
   text: string,
   { field, max = 100 }: { field: string; max?: number },

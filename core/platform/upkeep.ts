@@ -3,8 +3,8 @@ import type { Log } from '../lib/log.ts'
 const everyMs = 60_000
 
 /**
- * Runs `steps` one after the other once a minute. A step that fails is logged and does not keep the others from running:
- * credits must expire and keys must rotate although a deletion fails.
+ * Runs `steps` one after another, once a minute. A failed step is logged and does not stop the
+ * others: credits must expire and keys must rotate even if a deletion fails.
  */
 export function startUpkeep(steps: readonly (() => Promise<unknown>)[], log: Log) {
   let running: Promise<void> = Promise.resolve()
@@ -33,9 +33,9 @@ const batchesMax = 100
 const roundMs = 10_000
 
 /**
- * Deletes in short transactions until nothing is left, so that it keeps pace with whatever is added, but at most a hundred
- * thousand rows and ten seconds, so that the other steps get their turn; the next minute goes on. `deleteBatch` deletes at
- * most `limit` rows and returns how many.
+ * Deletes in short transactions until nothing is left, to keep pace with new rows. Stops after a
+ * hundred thousand rows or ten seconds, so that other steps get their turn; the next minute
+ * continues. `deleteBatch` deletes at most `limit` rows and returns their number.
  */
 export async function deleteInBatches(
   deleteBatch: (limit: number) => Promise<number>,

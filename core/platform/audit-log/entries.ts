@@ -5,7 +5,7 @@ export interface AppAuditFilter extends store.AppAuditPage {
   readonly isOldestFirst: boolean
 }
 
-/** A page of the entries of an app; one entry more than the limit when there are more. */
+/** A page of an app's entries. Has one entry more than the limit if there are more. */
 export const listEntries = (
   db: Db,
   { isOldestFirst, ...page }: AppAuditFilter,

@@ -4,7 +4,7 @@ import type { Platform } from '../platform.ts'
 import { createAuditRetention } from './retention.ts'
 import { createAuditRpc } from './rpc.ts'
 
-/** The audit log as a whole: its export for operators, and how long it is kept. */
+/** The audit log: its export for operators, and its retention. */
 export function createAuditModule(platform: Platform) {
   const retention = createAuditRetention(platform, platform.config.audit)
   return {

@@ -9,8 +9,9 @@ import { deleteInBatches } from '../upkeep.ts'
 const daySeconds = 86_400
 
 /**
- * Upkeep: deletes entries that are older than the retention. With a folder, a batch is on disk there before it is deleted:
- * a crash between the two writes it again and loses nothing.
+ * Upkeep: deletes entries older than the retention. If there is a folder, a batch is written to
+ * disk there before it is deleted. A crash between the two writes the batch twice and loses
+ * nothing.
  */
 export function createAuditRetention(
   { pool, now }: { pool: Pool; now: Now },
@@ -30,7 +31,7 @@ export function createAuditRetention(
   return { deleteOld }
 }
 
-/** Appends the entries to one file for each month in which they were made. */
+/** Appends the entries to one file per month of their creation. */
 async function append(dir: string, entries: readonly OldEntry[]): Promise<void> {
   const byMonth = Map.groupBy(entries, ({ createdAt }) => createdAt.toISOString().slice(0, 7))
   if (byMonth.size > 0) await mkdir(dir, { recursive: true, mode: 0o700 })

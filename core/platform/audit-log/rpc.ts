@@ -8,7 +8,7 @@ import { formatCursor, page, parseCursor, parseLimit } from '../cursor.ts'
 import { isClientId } from '../ids.ts'
 import * as store from './store.ts'
 
-// Longer than any statement may take, so that what commits late is not passed over.
+// Longer than any statement may take, so that a late commit is not skipped.
 const settlingSeconds = 15
 
 export function createAuditRpc({ pool, now }: { pool: Pool; now: Now }) {
@@ -43,7 +43,7 @@ function settled(until: Date | null, at: Date): Date {
   return until && until < newest ? until : newest
 }
 
-/** An entry as it is on the wire. */
+/** An entry in wire format. */
 export const renderEntry = (row: store.AuditRow) => ({
   id: row.id,
   actor: row.actor,
@@ -55,7 +55,10 @@ export const renderEntry = (row: store.AuditRow) => ({
   cursor: formatCursor({ createdAt: row.created_at, id: row.id }),
 })
 
-/** The bounds of a page. REQUEST_INVALID for what is neither an instant nor a day, and for a span that ends before it begins. */
+/**
+ * Parses the bounds of a page. Throws REQUEST_INVALID for text that is neither an instant nor a
+ * day, and for a span that ends before it begins.
+ */
 export function parseSpan(span: {
   readonly since?: string | undefined
   readonly until?: string | undefined

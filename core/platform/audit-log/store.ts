@@ -12,7 +12,7 @@ export interface AuditRow {
   created_at: Date
 }
 
-/** Entries at or after `since` and before `until`, in pages that begin after a place. */
+/** Entries at or after `since` and before `until`, in pages that begin after a cursor. */
 export interface AuditPage {
   readonly since: Date | null
   readonly until: Date | null
@@ -25,7 +25,7 @@ export interface AppAuditPage extends AuditPage {
   readonly action: string | null
 }
 
-/** Of an app, newest first; one row more than `limit` when there are more. */
+/** An app's entries, newest first. Returns one row more than `limit` if there are more. */
 export const listNewest = (db: Db, { app, action, ...page }: AppAuditPage): Promise<AuditRow[]> =>
   many<AuditRow>(
     db,
@@ -41,7 +41,7 @@ export const listNewest = (db: Db, { app, action, ...page }: AppAuditPage): Prom
     limit ${page.limit + 1}`,
   )
 
-/** As `listNewest`, the oldest first. */
+/** Like `listNewest`, oldest first. */
 export const listOldest = (db: Db, { app, action, ...page }: AppAuditPage): Promise<AuditRow[]> =>
   many<AuditRow>(
     db,
@@ -61,7 +61,10 @@ export interface ExportedRow extends AuditRow {
   client_id: string | null
 }
 
-/** Of all apps, and what belongs to none, the oldest first; one row more than `limit` when there are more. */
+/**
+ * Entries of all apps and entries without an app, oldest first. Returns one row more than `limit`
+ * if there are more.
+ */
 export const listAll = (db: Db, page: AuditPage): Promise<ExportedRow[]> =>
   many<ExportedRow>(
     db,
@@ -77,7 +80,7 @@ export const listAll = (db: Db, page: AuditPage): Promise<ExportedRow[]> =>
     limit ${page.limit + 1}`,
   )
 
-/** As `listAll`, of one app: its own entries, and those of operators that name it. */
+/** Like `listAll`, for one app: its own entries, and operators' entries that name it. */
 export const listOfClient = (db: Db, clientId: string, page: AuditPage): Promise<ExportedRow[]> =>
   many<ExportedRow>(
     db,

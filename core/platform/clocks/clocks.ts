@@ -5,22 +5,22 @@ import * as store from './store.ts'
 import type { Move } from './store.ts'
 
 /**
- * The clocks of apps (docs/test-clock.md). That of a test app may be ahead of real time, and everything that decides about
- * money of the app goes by it: periods, credits, plans and tickets. Leases, sessions, tokens, limits and the audit log go
- * by real time.
+ * The clocks of apps (docs/test-clock.md). A test app's clock may be ahead of real time. Everything
+ * that decides about the app's money uses it: periods, credits, plans and tickets. Leases,
+ * sessions, tokens, limits and the audit log use real time.
  */
 export interface Clocks {
-  /** By how many milliseconds the clocks of these apps are ahead; without those that are not. */
+  /** Milliseconds by which the clocks of these apps are ahead. Omits apps at real time. */
   ahead(db: Db, of: Iterable<InApp>): Promise<Ahead>
-  /** What an app's clock shows at the real instant `at`. */
+  /** The time on an app's clock at the real instant `at`. */
   timeOf(db: Db, appId: AppId, at: Date): Promise<Date>
-  /** Of those of these apps whose clock was ever moved: all moves, in their order. */
+  /** All moves of these apps' clocks, in order. Omits apps whose clock was never moved. */
   moves(db: Db, of: Iterable<InApp>): Promise<ReadonlyMap<AppId, readonly Move[]>>
 }
 
 export type { Move }
 
-/** How clocks are moved: whoever inserts a move has locked the clock. */
+/** Functions that move clocks. Callers of `insert` must hold the lock. */
 export const clockMoves = {
   lock: store.lockClock,
   insert: store.insertMove,
@@ -44,12 +44,13 @@ export const realTime: Clocks = {
   moves: async () => noMoves,
 }
 
-/** Later by so many milliseconds. */
+/** The instant `ms` milliseconds later. */
 export const later = (at: Date, ms: number): Date => (ms === 0 ? at : new Date(at.getTime() + ms))
 
 /**
- * By how much the clock was ahead for a ticket that was signed at `signedMs` and booked at `bookedMs`, both real: as the
- * moves before the earlier of both made it. It depends on nothing that comes later.
+ * Milliseconds by which the clock was ahead for a ticket signed at `signedMs` and booked at
+ * `bookedMs`, both in real time. Counts only the moves before the earlier of the two, so that later
+ * moves do not change it.
  */
 export function aheadAt(
   moves: readonly Move[],
@@ -60,7 +61,7 @@ export function aheadAt(
 }
 
 export function createClocks(): Clocks {
-  // An app is a test app for ever or never, so this is true for as long as it is kept.
+  // An app never changes between test and real, so a cached value stays true.
   const kinds = new LRUCache<AppId, boolean>({ max: appsMax })
 
   async function testApps(db: Db, of: Iterable<InApp>): Promise<AppId[]> {

@@ -3,13 +3,13 @@ import { type AppId, appId } from '../ids.ts'
 
 /** Writes test_clock_moves. */
 
-/** After `since`, in real time, the clock of an app is ahead by so much. */
+/** After the real instant `since`, an app's clock is ahead by `aheadMs`. */
 export interface Move {
   readonly since: Date
   readonly aheadMs: number
 }
 
-/** Which of these apps there are, and whether each is a test app. */
+/** Whether each of these apps is a test app. Omits apps that do not exist. */
 export async function findKinds(db: Db, apps: readonly AppId[]): Promise<Map<AppId, boolean>> {
   const rows = await many<{ id: string; is_test: boolean }>(
     db,
@@ -18,7 +18,7 @@ export async function findKinds(db: Db, apps: readonly AppId[]): Promise<Map<App
   return new Map(rows.map((row) => [appId(row.id), row.is_test]))
 }
 
-/** By how much the clocks of apps are ahead; without those that are not. */
+/** Milliseconds by which the clocks of these apps are ahead. Omits apps at real time. */
 export async function findAhead(db: Db, apps: readonly AppId[]): Promise<Map<AppId, number>> {
   const rows = await many<{ app_id: string; ahead_ms: bigint }>(
     db,
@@ -31,7 +31,7 @@ export async function findAhead(db: Db, apps: readonly AppId[]): Promise<Map<App
   return new Map(rows.map((row) => [appId(row.app_id), Number(row.ahead_ms)]))
 }
 
-/** The apps whose clocks are ahead, without deleted ones. */
+/** Apps whose clocks are ahead, without deleted apps. */
 export async function listAhead(db: Db): Promise<AppId[]> {
   const rows = await many<{ id: string }>(
     db,
@@ -44,7 +44,7 @@ export async function listAhead(db: Db): Promise<AppId[]> {
   return rows.map(({ id }) => appId(id))
 }
 
-/** All moves of apps, in their order. */
+/** All moves of these apps, in order. */
 export async function listMoves(db: Db, apps: readonly AppId[]): Promise<Map<AppId, Move[]>> {
   const rows = await many<{ app_id: string; since: Date; ahead_ms: bigint }>(
     db,
@@ -63,8 +63,9 @@ export async function listMoves(db: Db, apps: readonly AppId[]): Promise<Map<App
 }
 
 /**
- * Keeps others from moving the clock of an app until the transaction ends. Null unless it is a test app; then how often it
- * was moved, since when it shows what it shows, in milliseconds since 1970, and by how many it is ahead; 0 for never.
+ * Locks an app's clock until the transaction ends. Returns null unless it is a test app; otherwise
+ * the number of moves, the instant of the last move (milliseconds since 1970) and the milliseconds
+ * by which the clock is ahead; both 0 if it was never moved.
  */
 export async function lockClock(
   db: Db,
@@ -89,7 +90,7 @@ export async function lockClock(
   }
 }
 
-/** Whoever writes has locked the clock. */
+/** Inserts a move. The caller must hold the lock of `lockClock`. */
 export async function insertMove(db: Db, app: AppId, { since, aheadMs }: Move): Promise<void> {
   await db.query(sql`
     insert into test_clock_moves (app_id, since, ahead_ms) values (${app}, ${since}, ${aheadMs})`)

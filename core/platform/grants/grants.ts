@@ -5,7 +5,7 @@ import type { Invalidations } from '../invalidations.ts'
 import * as store from './store.ts'
 import { deleteInBatches } from '../upkeep.ts'
 
-/** Why credentials ended, as the audit log names it. */
+/** Reason why credentials ended, as written to the audit log. */
 export type EndCause =
   | 'token_revoked'
   | 'refresh_token_revoked'
@@ -24,14 +24,14 @@ export type EndCause =
   | 'issuer_removed'
   | 'client_deleted'
 
-/** The end of a grant: of everything that descends from it. */
+/** The end of a grant, which ends everything that descends from it. */
 export interface GrantEnd {
   readonly id: string
   readonly cause: EndCause
   readonly at: Date
-  /** Set for a grant that goes on: only what was issued before this instant ends. */
+  /** Set for a grant that continues: only credentials issued before this instant end. */
   readonly endsBefore?: Date
-  /** True when keys can descend from it, which have no end of their own: then its end is never forgotten. */
+  /** True if keys can descend from the grant. They do not expire, so the end is kept forever. */
   readonly forever?: boolean
 }
 
@@ -41,22 +41,26 @@ export interface GrantsDeps {
   readonly now: Now
 }
 
-/** No credential but a key lives longer than this, whatever the settings are: a login that is refreshed for a year. */
+/**
+ * Maximum lifetime of a credential other than a key, for any settings: a login that is refreshed
+ * for a year.
+ */
 const longestLifeSeconds = 366 * 86_400
 const descentMax = 8
 
 /**
- * The ends of grants. A grant is a thing that can end and that credentials descend from: a login, a key, a secret, a
- * session, a JWT, an account, a client, a scope of a client (docs/identity.md, "What a credential descends from").
+ * The ends of grants. A grant is something that can end and from which credentials descend: a
+ * login, a key, a secret, a session, a JWT, an account, a client, a scope of a client
+ * (docs/identity.md, "What a credential descends from").
  */
 export function createGrants({ pool, invalidations, now }: GrantsDeps) {
-  /** The name of this process, by which it knows its own notifications. */
+  /** Id of this process, used to ignore its own notifications. */
   const sender = randomUUID()
 
   /**
-   * Ends grants in the transaction `db`, and publishes that after its commit: to this core's sidecars, through Redis, and
-   * through the database to other cores, which also works when Redis is away. A grant that ended before stays ended; an
-   * instant only moves on.
+   * Ends grants in the transaction `db`. After the commit, publishes the ends to this core's
+   * sidecars, through Redis, and through the database to other cores, which also works while Redis
+   * is unavailable. An ended grant stays ended; `endsBefore` only moves forward.
    */
   async function end(db: Db, ends: readonly GrantEnd[]): Promise<void> {
     if (ends.length === 0) return
@@ -75,11 +79,14 @@ export function createGrants({ pool, invalidations, now }: GrantsDeps) {
     })
   }
 
-  /** Which of `ids` have ended for a credential that was issued at `issuedAt`; and the last instant of their ends. */
+  /**
+   * Which of `ids` have ended for a credential issued at `issuedAt`, and the last instant of their
+   * ends.
+   */
   const findEnds = (db: Db, ids: readonly string[], issuedAt: Date): Promise<store.Ends> =>
     store.findEnds(db, ids, issuedAt)
 
-  /** Upkeep: forgets ends whose descendants are all dead. */
+  /** Upkeep: deletes ends whose descendants have all expired. */
   async function deleteExpired(): Promise<void> {
     const at = now()
     await deleteInBatches((limit) => store.deleteExpiredEnds(pool, at, limit))
@@ -90,27 +97,34 @@ export function createGrants({ pool, invalidations, now }: GrantsDeps) {
 
 export type Grants = ReturnType<typeof createGrants>
 
-/** A key among grants is marked, because calls with what descends from a key count against the key's limits. */
+/**
+ * The grant of a key. The prefix marks keys, because calls with a key's descendants count against
+ * the key's limits.
+ */
 export const keyGrant = (keyId: string): string => `key:${keyId}`
 
-/** The logins of an account up to the moment at which all of them end. The next ones have another number. */
+/**
+ * The grant of an account's logins up to the moment when all of them end. Later logins have another
+ * number.
+ */
 export const loginsGrant = (accountId: string, generation: number): string =>
   `${accountId}:${generation}`
 
-/** A scope of a client, from which everything that has this scope descends. */
+/** The grant of a client's scope, from which everything with this scope descends. */
 export const scopeGrant = (clientId: string, scope: string): string => `${clientId}:${scope}`
 
-/** What a credential descends from that is got with others: all that they descend from. Throws when that is too much. */
+/** Merges the grants from which several credentials descend. Throws if there are too many. */
 export function joinGrants(...lists: readonly (readonly string[])[]): readonly string[] {
   const grants = [...new Set(lists.flat())]
-  // The longest way is key, its token, a device, its token, each with another secret of the backend.
+  // The longest chain is key, its token, a device, its token, each with another secret of the
+  // backend.
   if (grants.length > descentMax) throw new Error('a credential descends from too many others')
   return grants
 }
 
 const keyPrefix = /^key:/
 
-// Sidecars of earlier releases know a key by its bare id, under a kind of its own.
+// Sidecars of earlier releases expect the bare id of a key, with the kind `key`.
 export const toInvalidation = ({ id, endsBefore }: Pick<GrantEnd, 'id' | 'endsBefore'>) => ({
   kind: keyPrefix.test(id) ? ('key' as const) : ('token' as const),
   id: id.replace(keyPrefix, ''),

@@ -9,7 +9,7 @@ import * as store from './store.ts'
 
 export interface ListenerDeps {
   readonly databaseUrl: string
-  /** The name of this process, whose own notifications it does not need. */
+  /** Id of this process, whose own notifications are ignored. */
   readonly sender: string
   readonly invalidations: Pick<Invalidations, 'emit'>
   readonly log: Log
@@ -19,12 +19,13 @@ export interface ListenerDeps {
 const connection = { connectionTimeoutMillis: 5_000, query_timeout: 5_000, keepAlive: true }
 const pingMs = 10_000
 const reconnects: Backoff = { firstMs: 100, lastMs: 5_000 }
-// A transaction may be committed so long after the instant that it wrote; clocks differ a little, too.
+// A transaction may commit this long after the instant that it wrote. Also covers small clock
+// differences.
 const marginSeconds = 60
 
 /**
- * Hears over one connection of its own, from the database, what other cores end, and tells the sidecars that watch this
- * core. After a break it reads from the table what it missed.
+ * Listens on its own database connection for grants that other cores end, and emits them to the
+ * sidecars that watch this core. After a lost connection it reads missed ends from the table.
  */
 export function startListener({ databaseUrl, sender, invalidations, log, now }: ListenerDeps) {
   let client: Client | null = null
@@ -46,7 +47,7 @@ export function startListener({ databaseUrl, sender, invalidations, log, now }: 
     failures = 0
   }
 
-  // A connection that is gone without a word is found before `marginSeconds` have passed.
+  // Detects a silently lost connection before `marginSeconds` have passed.
   function ping(): void {
     const open = client
     open?.query('select 1').catch(() => reopen(open))

@@ -8,7 +8,10 @@ export interface NewEnd {
   readonly expiresAt: Date | null
 }
 
-/** Inserts ends. Of two ends of one grant the earlier stays, unless the later one ends more. */
+/**
+ * Inserts ends. If a grant has ended before, the earlier end stays unless the later one ends more
+ * credentials.
+ */
 export async function insertEnds(db: Db, ends: readonly NewEnd[]): Promise<void> {
   await db.query(sql`
     insert into grant_ends (id, ends_before, cause, ended_at, expires_at)
@@ -25,7 +28,7 @@ export async function insertEnds(db: Db, ends: readonly NewEnd[]): Promise<void>
 
 const channel = 'tollgate_grant_ends'
 
-/** Tells every core that listens, when the transaction is committed: `messages` with the name of the core that sends. */
+/** Notifies every listening core when the transaction commits. `messages` hold the sender's id. */
 export async function notifyEnds(db: Db, messages: readonly string[]): Promise<void> {
   await db.query(sql`
     select pg_notify(${channel}, message) from unnest(${messages}::text[]) as message`)
@@ -49,9 +52,9 @@ export const listEnds = (
   )
 
 export interface Ends {
-  /** Those that have ended for the credential. */
+  /** Grants that have ended for the credential. */
   readonly ended: readonly string[]
-  /** The last instant before which one of them ended, for those that go on; null when there is none. */
+  /** The latest `endsBefore` of those that continue; null if there is none. */
   readonly last: Date | null
 }
 
@@ -67,7 +70,7 @@ export async function findEnds(db: Db, ids: readonly string[], issuedAt: Date): 
   )
 }
 
-/** Deletes at most `limit` ends that nothing alive descends from, and returns how many. */
+/** Deletes at most `limit` ends without living descendants. Returns their number. */
 export async function deleteExpiredEnds(db: Db, at: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`
     delete from grant_ends where id in (

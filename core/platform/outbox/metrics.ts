@@ -1,13 +1,13 @@
 import { Counter, Gauge } from 'prom-client'
 import type { Metrics } from '../../lib/metrics.ts'
 
-/** Read for every scrape. When one rejects, its metric keeps the last value. */
+/** Read at every scrape. If a function rejects, its metric keeps the last value. */
 export interface OutboxFigures {
   readonly rows: () => Promise<{ readonly waiting: number; readonly setAside: number }>
   readonly ageSeconds: () => Promise<number>
 }
 
-/** The metrics of the outbox. Alert on its age and on rows that were set aside. */
+/** Metrics of the outbox. Alert on its age and on rows that were set aside. */
 export function createOutboxMetrics(registry: Metrics, figures: OutboxFigures) {
   const registers = [registry]
   const deliveries = new Counter({

@@ -16,11 +16,14 @@ export interface OutboxDeps {
   readonly metrics: Metrics
   readonly now: Now
   readonly destinations: readonly Destination[]
-  /** Set in tests. */
+  /** For tests. */
   readonly idleMs?: number
 }
 
-/** How a round of deliveries went. `waitMs` is null unless the other system is at fault: then the least pause. */
+/**
+ * The result of a round of deliveries. `waitMs` is the minimum pause if the other system is at
+ * fault, otherwise null.
+ */
 export interface Round {
   readonly claimed: number
   readonly delivered: number
@@ -36,9 +39,9 @@ const retries = { firstMs: 5_000, lastMs: 600_000 }
 const errorLength = 500
 
 /**
- * Delivers what was written to the outbox to other systems, at least once. Any number of cores share the work. A row
- * that the other system refuses is retried with growing pauses and set aside after eight attempts. It holds up no other
- * row.
+ * Delivers outbox rows to other systems at least once. Any number of cores share the work. A row
+ * that the other system refuses is retried with growing pauses, and set aside after eight attempts.
+ * It does not block other rows.
  */
 export function createOutbox({
   pool,
@@ -60,7 +63,10 @@ export function createOutbox({
     },
   })
 
-  /** Claims and delivers rows once. Throws when the database is away; another round claims them when the lease ends. */
+  /**
+   * Claims and delivers rows once. Throws if the database is unavailable; another round claims the
+   * rows when the lease ends.
+   */
   async function round(to: Destination): Promise<Round> {
     const at = now()
     const leaseEnd = new Date(at.getTime() + leaseMs)
@@ -79,7 +85,7 @@ export function createOutbox({
       delivered.map((entry) => entry.id),
     )
     count(to.kind, entries, deliveries)
-    // A row that arrived in part also shows that the other system works.
+    // A partial delivery also shows that the other system works.
     const works = deliveries.some(
       (delivery) =>
         delivery.kind === 'delivered' || delivery.kind === 'refused' || delivery.rest !== undefined,
@@ -143,7 +149,7 @@ export function createOutbox({
     await drain(to)
   }
 
-  /** Delivers what is due for a bounded time. The rest waits for the next start or another core. */
+  /** Delivers due rows for a limited time. Other rows wait for the next start or another core. */
   async function drain(to: Destination): Promise<void> {
     while (to.ready() && !giveUp.signal.aborted) {
       const done = await round(to).catch(afterFailure)
@@ -173,14 +179,17 @@ export function createOutbox({
     clearTimeout(timer)
   }
 
-  /** One round of each destination, for tests and commands. */
+  /** Runs one round of each destination, for tests and commands. */
   const pass = (): Promise<Round[]> =>
     Promise.all(destinations.filter((to) => to.ready()).map(round))
 
   return { start, stop, pass, wake: () => awake.abort() }
 }
 
-/** The least pause in milliseconds that the other system asks for; null when deliveries may go on. */
+/**
+ * The minimum pause in milliseconds that the other system requests; null if deliveries may
+ * continue.
+ */
 function waitOf(deliveries: readonly Delivery[], works: boolean): number | null {
   const later = deliveries.filter((delivery) => delivery.kind === 'later')
   if (later.length === 0) return works ? null : 0

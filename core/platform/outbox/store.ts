@@ -1,7 +1,7 @@
 import { type Db, many, one, sql } from '../../lib/sql.ts'
 import type { Entry, NewEntry, Rest } from './types.ts'
 
-/** Writes entries inside the caller's transaction, so that they are delivered only when it commits. */
+/** Writes entries in the caller's transaction, so that they are delivered only if it commits. */
 export async function enqueue(db: Db, entries: readonly NewEntry[], at: Date): Promise<void> {
   if (entries.length === 0) return
   await db.query(sql`
@@ -14,7 +14,7 @@ export async function enqueue(db: Db, entries: readonly NewEntry[], at: Date): P
 export interface Claim {
   readonly kind: string
   readonly at: Date
-  /** End of the lease: until then no other core claims them. */
+  /** End of the lease. No other core claims the entries before. */
   readonly until: Date
   readonly items: number
   readonly bytes: number
@@ -22,7 +22,10 @@ export interface Claim {
 
 const rowsAtOnce = 500
 
-/** Claims the entries that have been due longest: at least one, within the bounds, none that another core claims. */
+/**
+ * Claims the entries that have been due longest: at least one, within the bounds, and none that
+ * another core has claimed.
+ */
 export async function claim(db: Db, { kind, at, until, items, bytes }: Claim): Promise<Entry[]> {
   const rows = await many<{ id: bigint; payload: Buffer; item_count: number; attempts: number }>(
     db,
@@ -69,7 +72,10 @@ export interface Postponed {
   readonly setAsideAt: Date | null
 }
 
-/** Puts an entry back, for later or for an operator, unless its lease (`held`) has passed to another core. */
+/**
+ * Returns an entry to the queue, or sets it aside for an operator, unless its lease (`held`) has
+ * passed to another core.
+ */
 export async function putBack(
   db: Db,
   { id, dueAt, attempts, error, rest, setAsideAt }: Postponed,
@@ -83,7 +89,7 @@ export async function putBack(
     where id = ${id} and due_at = ${held}`)
 }
 
-/** Makes entries that were set aside due again. Returns how many. */
+/** Makes set-aside entries due again. Returns their number. */
 export async function retrySetAside(db: Db, at: Date): Promise<number> {
   const { rowCount } = await db.query(sql`
     update outbox
@@ -101,7 +107,7 @@ export interface SetAsideRow {
   readonly setAsideAt: Date
 }
 
-/** The rows that were set aside longest ago. */
+/** Set-aside rows, oldest first. */
 export async function listSetAside(db: Db, limit: number): Promise<SetAsideRow[]> {
   const rows = await many<{
     id: bigint
@@ -131,7 +137,7 @@ export async function listSetAside(db: Db, limit: number): Promise<SetAsideRow[]
 
 const countBound = 100_000
 
-/** The number of rows that wait and that were set aside, each counted up to a hundred thousand. */
+/** The numbers of waiting rows and of set-aside rows, each counted up to a hundred thousand. */
 export async function figures(db: Db): Promise<{ waiting: number; setAside: number }> {
   const row = await one<{ waiting: bigint; set_aside: bigint }>(
     db,
@@ -142,7 +148,7 @@ export async function figures(db: Db): Promise<{ waiting: number; setAside: numb
   return { waiting: Number(row.waiting), setAside: Number(row.set_aside) }
 }
 
-/** The creation of the oldest row that waits; null when none does. */
+/** Creation time of the oldest waiting row; null if there is none. */
 export async function waitingSince(db: Db): Promise<Date | null> {
   const row = await one<{ oldest: Date | null }>(
     db,
@@ -151,7 +157,10 @@ export async function waitingSince(db: Db): Promise<Date | null> {
   return row.oldest
 }
 
-/** The number of items of a kind that have not arrived, set aside or not, in at most a hundred thousand rows. */
+/**
+ * The number of undelivered items of a kind, set aside or not, counted in at most a hundred
+ * thousand rows.
+ */
 export async function countItems(db: Db, kind: string): Promise<number> {
   const row = await one<{ items: bigint }>(
     db,

@@ -1,8 +1,8 @@
-/** A row of the outbox: something that another system is to get. */
+/** A row of the outbox, to be delivered to another system. */
 export interface Entry {
   readonly id: bigint
   readonly payload: Buffer
-  /** How many things the payload holds, for metrics. */
+  /** Number of items in the payload, for metrics. */
   readonly itemCount: number
   readonly attempts: number
 }
@@ -13,18 +13,20 @@ export interface NewEntry {
   readonly itemCount: number
 }
 
-/** The part of an entry that has not arrived. */
+/** The undelivered part of an entry. */
 export interface Rest {
   readonly payload: Buffer
   readonly itemCount: number
 }
 
 /**
- * How the delivery of one entry ended. `rest` is the part that has not arrived; absent when nothing has.
- * - `delivered`: all of it arrived.
- * - `refused`: the other system refuses this entry for its content. It is set aside after some attempts.
- * - `failed`: the other system failed on it. This counts as an attempt only when other entries arrive.
- * - `later`: the other system is away or not ready. This counts as no attempt.
+ * The result of delivering one entry. `rest` is the undelivered part; absent if nothing was
+ * delivered.
+ * - `delivered`: all of the entry arrived.
+ * - `refused`: the other system rejects the content. The entry is set aside after several attempts.
+ * - `failed`: the other system failed on the entry. It counts as an attempt only if other entries
+ *   arrive.
+ * - `later`: the other system is unavailable or not ready. It does not count as an attempt.
  */
 export type Delivery =
   | { readonly kind: 'delivered' }
@@ -37,14 +39,17 @@ export type Delivery =
       readonly retryAfterMs?: number
     }
 
-/** Where entries of one kind go. */
+/** The destination of entries of one kind. */
 export interface Destination {
   readonly kind: string
-  /** Bounds of one claim, and so of memory. One entry is always claimed. */
+  /** Limits of one claim, and thus of memory. At least one entry is claimed. */
   readonly itemsAtOnce: number
   readonly bytesAtOnce: number
   /** False while no delivery can succeed. */
   ready(): boolean
-  /** Returns the outcome of each entry, in order, and never throws for a failure of the other system. Must be idempotent. */
+  /**
+   * Returns the outcome of each entry, in order. Must not throw if the other system fails. Must be
+   * idempotent.
+   */
   deliver(entries: readonly Entry[], signal: AbortSignal): Promise<readonly Delivery[]>
 }

@@ -5,7 +5,7 @@ import type { Platform } from '../platform.ts'
 import { type SealedTable, createRewrap } from './rewrap.ts'
 import { createSealingRpc } from './rpc.ts'
 
-/** What operators do with the values that are sealed at rest: the issuer's signing keys, and stored replies. */
+/** RPCs for operators on values sealed at rest: the issuer's signing keys, and stored replies. */
 export function createSealingModule(
   { pool, sealing, now }: Platform,
   { sealedSigningKeys }: { readonly sealedSigningKeys: SealedTable },

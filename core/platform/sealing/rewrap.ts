@@ -4,19 +4,19 @@ import type { Now } from '../../lib/time.ts'
 import { audit } from '../audit.ts'
 import { type SealedPlace, SealError, type Sealing } from './sealing.ts'
 
-/** One sealed value of a table. `name` orders the rows of the table and names this one among them. */
+/** A sealed value of a table. `name` is unique in the table and orders its rows. */
 export interface SealedRow {
   readonly name: string
   readonly place: SealedPlace
   readonly sealed: Buffer
 }
 
-/** A table with sealed values, as its store offers it. */
+/** A table with sealed values, provided by its store. */
 export interface SealedTable {
   readonly table: string
-  /** How many values begin with each head, in hexadecimal; "" for those whose first byte is no version. */
+  /** Number of values per head, in hexadecimal; "" for values whose first byte is not a version. */
   countByHead(db: Db): Promise<readonly { readonly head: string; readonly count: number }[]>
-  /** At most `limit` rows after `after` that begin with another head, in the order of their names. */
+  /** At most `limit` rows after `after`, ordered by name, that begin with another head. */
   rowsToRewrap(
     db: Db,
     page: { readonly head: Buffer; readonly after: string; readonly limit: number },
@@ -34,9 +34,15 @@ export interface RewrapDeps {
 
 const batchMax = 200
 
-/** Moves sealed values to the current key-encryption key, a batch at a time, while the service goes on. */
+/**
+ * Re-encrypts sealed values with the current key-encryption key, a batch at a time, while the
+ * service runs.
+ */
 export function createRewrap({ pool, sealing, tables, now }: RewrapDeps) {
-  /** Seals one batch again. The cursor is empty at the end. REQUEST_INVALID for a cursor that is not from here. */
+  /**
+   * Re-encrypts one batch. The returned cursor is empty at the end. Throws REQUEST_INVALID for a
+   * cursor that this function did not return.
+   */
   async function rewrap(cursor: string, correlationId: string) {
     const { index, after } = parseCursor(cursor, tables.length)
     const table = tables[index]
@@ -78,7 +84,7 @@ export function createRewrap({ pool, sealing, tables, now }: RewrapDeps) {
       at: now(),
     })
 
-  /** How much of each table each key has sealed. */
+  /** Number of values per table and key. */
   async function count() {
     const sealed = []
     for (const { table, countByHead } of tables) {

@@ -1,10 +1,10 @@
 import { createHash, hkdfSync } from 'node:crypto'
 import { seal as encrypt, unseal as decrypt } from '../../lib/crypto.ts'
 
-/** What a sealed value is for: each purpose has a key of its own. */
+/** Purpose of a sealed value. Each purpose has its own key. */
 export type SealingPurpose = 'signing-key' | 'reply' | 'cursor'
 
-/** Where a sealed value belongs. It opens nowhere else. */
+/** Where a sealed value belongs. It cannot be opened for another place. */
 export interface SealedPlace {
   readonly purpose: SealingPurpose
   readonly context: string
@@ -12,7 +12,7 @@ export interface SealedPlace {
 
 const version = 1
 const idBytes = 6
-/** Bytes at the start of a sealed value that say which key-encryption key sealed it. */
+/** Leading bytes of a sealed value, which identify its key-encryption key. */
 export const headBytes = 1 + idBytes
 const info = (text: string): string => `tollgate ${text}`
 
@@ -20,17 +20,18 @@ interface Kek {
   readonly id: string
   readonly head: Buffer
   readonly byPurpose: ReadonlyMap<SealingPurpose, Buffer>
-  /** What sealed everything before there were keys for each purpose. */
+  /** The key of values sealed before each purpose had its own key. */
   readonly whole: Buffer
 }
 
-/** A value that none of the configured key-encryption keys opens. */
+/** No configured key-encryption key opens the value. */
 export class SealError extends Error {}
 
 /**
- * Seals values at rest with AES-256-GCM. `secrets` are the key-encryption keys, the current one first: it seals, and all
- * of them open. The key of each purpose is derived from them (HKDF, RFC 5869), and a sealed value begins with a version
- * and the id of its key-encryption key. Values from before that, which have no id, are opened by trial.
+ * Seals values at rest with AES-256-GCM. `secrets` are the key-encryption keys: the first, current
+ * one seals, and all of them open. The key of each purpose is derived from them (HKDF, RFC 5869). A
+ * sealed value begins with a version and the id of its key-encryption key. Older values have no id
+ * and are opened by trial.
  */
 export function createSealing(secrets: readonly string[]) {
   const keks = secrets.map(kekOf)
@@ -41,7 +42,7 @@ export function createSealing(secrets: readonly string[]) {
   const seal = (plain: Buffer, { purpose, context }: SealedPlace): Buffer =>
     Buffer.concat([current.head, encrypt(plain, keyOf(current, purpose), context)])
 
-  /** Throws a SealError when the key, the purpose or the context differs, or a byte was changed. */
+  /** Throws a SealError if the key, the purpose or the context differs, or a byte was changed. */
   function unseal(sealed: Buffer, { purpose, context }: SealedPlace): Buffer {
     const id = keyIdOf(sealed)
     const kek = id === null ? undefined : byId.get(id)
@@ -54,7 +55,10 @@ export function createSealing(secrets: readonly string[]) {
     )
   }
 
-  /** The id of the configured key whose values begin so, in hexadecimal; null when there is none. */
+  /**
+   * The id of the configured key whose values begin with `head` (hexadecimal); null if there is
+   * none.
+   */
   const idOfHead = (head: string): string | null =>
     keks.find((kek) => kek.head.toString('hex') === head)?.id ?? null
 
@@ -82,7 +86,7 @@ function keyOf(kek: Kek, purpose: SealingPurpose): Buffer {
   return key
 }
 
-/** The id of the key that a value says it was sealed with; null for one that says none. */
+/** The key id in a sealed value's head; null if it has none. */
 const keyIdOf = (sealed: Buffer): string | null =>
   sealed.length >= headBytes && sealed[0] === version
     ? sealed.subarray(1, headBytes).toString('hex')
