@@ -12,14 +12,17 @@ import { type Admission, type Refusal, textOf } from './serve.ts'
 
 export interface AdmissionDeps {
   readonly rolesOf: RoleCheck
-  /** By path, without the first slash. What is not here is open to anyone who reaches the port. */
+  /**
+   * Keyed by path without the leading slash. RPCs without an entry are open to anyone who reaches
+   * the port.
+   */
   readonly admissions: ReadonlyMap<string, Admission>
   refuseUnread(error: unknown, path: string, metadata: Metadata): Refusal
 }
 
 /**
- * Judges each call by its metadata, before its message is read: who has no token, or that of a role without the RPC,
- * cannot make core hold megabytes for them.
+ * Decides about each call by its metadata, before its message is read. Callers without a token, or
+ * whose role lacks the RPC, cannot make core hold megabytes in memory.
  */
 export function createAdmission(deps: AdmissionDeps): ServerInterceptor {
   const { admissions, refuseUnread, rolesOf } = deps
@@ -59,7 +62,7 @@ export function createAdmission(deps: AdmissionDeps): ServerInterceptor {
   }
 }
 
-/** The roles that a token opens; undefined for a wrong one. */
+/** Returns the roles of a token; undefined for an unknown token. */
 export type RoleCheck = (token: string) => ReadonlySet<ServiceRole> | undefined
 
 /** Compares hashes, so that timing reveals nothing about a token. */

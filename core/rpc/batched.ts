@@ -6,11 +6,12 @@ import { type Context, type Rpc, clientIdOf, runGuard } from './serve.ts'
 const callsMax = 200
 
 /**
- * A unary RPC that answers a batch of calls of the RPC `path`, in their order. It saves the gateway, which collects the
- * calls of one turn of its event loop, a gRPC round trip for each (`npm run bench`, row "user-token mint over REST,
- * processor time"); the plain RPC at `path` gives the same answers. Each call has its own credential, and
- * the refusal of one is its answer and no other's. Calls with the same credential for the same app run the guard once.
- * REQUEST_INVALID for more than 200 calls.
+ * A unary RPC that runs a batch of calls of the RPC `path` and returns their replies in order. The
+ * gateway collects the calls of one turn of its event loop, and thus saves a gRPC round trip per
+ * call (`npm run bench`, row "user-token mint over REST, processor time"). The plain RPC at `path`
+ * gives the same replies. Each call has its own credential, and its error affects no other call.
+ * The guard runs once for calls with the same credential and app. Throws REQUEST_INVALID for more
+ * than 200 calls.
  */
 export function batchedRpc<Request, Response, C extends Caller>(
   path: string,

@@ -24,9 +24,14 @@ export interface M2mCaller {
   readonly clientId: ClientId
   readonly m2mClientId: M2mClientId
   readonly scopes: readonly string[]
-  /** Scopes of the app's public client: the bound of the tokens that this client mints (decision 14). */
+  /**
+   * Scopes of the app's public client, which limit the tokens that this client mints (decision 14).
+   */
   readonly publicScopes: readonly string[]
-  /** What ends with the credential of this caller, and so do credentials that it gets (docs/identity.md). */
+  /**
+   * Grants from which this caller's credential descends. Credentials issued to the caller descend
+   * from them, too (docs/identity.md).
+   */
   readonly grants: readonly string[]
 }
 /** An end user. */
@@ -38,14 +43,17 @@ export interface UserCaller {
   readonly externalUserId: ExternalUserId
   readonly scopes: readonly string[]
 }
-/** The tenant of an app, or an M2M client, that creates users of that app at the builder API. */
+/** The tenant of an app, or its M2M client, when creating users of that app at the builder API. */
 export interface ProvisionerCaller {
   readonly kind: 'provisioner'
   readonly appId: AppId
   readonly clientId: ClientId
-  /** Its client id, for the audit log. */
+  /** Client id, for the audit log. */
   readonly name: string
-  /** What ends with the credential of this caller, and so do keys that it gets. */
+  /**
+   * Grants from which this caller's credential descends. Keys issued to the caller descend from
+   * them, too.
+   */
   readonly grants: readonly string[]
 }
 /** A person with a dashboard session. */
@@ -54,7 +62,7 @@ export interface AccountCaller {
   readonly accountId: AccountId
   readonly email: string
   readonly isPlatformAdmin: boolean
-  /** What logins that this person allows descend from. */
+  /** Grants from which the logins that this person allows descend. */
   readonly grants: readonly string[]
 }
 export const roles = ['owner', 'admin', 'viewer'] as const
@@ -69,7 +77,7 @@ export interface MemberCaller {
   readonly role: Role
   readonly isPlatformAdmin: boolean
 }
-/** An unverified Bearer credential, for the RPCs that are about the credential itself. */
+/** An unverified Bearer credential, for RPCs that act on the credential itself. */
 export interface BearerCaller {
   readonly kind: 'bearer'
   readonly token: string
@@ -77,10 +85,13 @@ export interface BearerCaller {
 /** Client credentials that the handler verifies itself, after its other checks. */
 export interface ClientCaller {
   readonly kind: 'client'
-  /** Null when none were sent; throws CREDENTIAL_INVALID. */
+  /** Returns null if no credentials were sent. Throws CREDENTIAL_INVALID for wrong ones. */
   authenticate(): Promise<M2mCaller | null>
 }
-/** Who authenticated a request. A credential becomes a caller once, before any handler. */
+/**
+ * The authenticated sender of a request. A credential becomes a caller once, before any handler
+ * runs.
+ */
 export type Caller =
   | ClientCaller
   | ServiceCaller
@@ -98,45 +109,59 @@ export type Credential =
   | { readonly scheme: 'bearer'; readonly token: string }
   | { readonly scheme: 'malformed' }
 
-/** Turns credentials into callers. Every function throws CREDENTIAL_INVALID or TOKEN_INVALID for a bad one. */
+/**
+ * Turns credentials into callers. Every function throws CREDENTIAL_INVALID or TOKEN_INVALID for an
+ * invalid credential.
+ */
 export interface Authenticator {
   m2mByBasic(pairs: readonly BasicPair[]): Promise<M2mCaller>
   m2mByToken(token: string): Promise<M2mCaller>
   userByToken(token: string): Promise<UserCaller>
-  /** As `userByToken`, also of an issuer that an app trusts: the app `clientId` where one is named, else NOT_FOUND. */
+  /**
+   * Like `userByToken`, but also accepts tokens of issuers that an app trusts. Throws NOT_FOUND if
+   * `clientId` is given and is not the token's app.
+   */
   actorByToken(token: string, clientId: string | undefined): Promise<UserCaller>
-  /** The user whose key of the builder API it is. */
+  /** The user who owns the builder API key. */
   userByBuilderKey(key: string): Promise<UserCaller>
-  /** Who may create users of the app at the builder API. NOT_FOUND for another's app, SCOPE_MISSING. */
+  /**
+   * The caller who may create users of the app at the builder API. Throws NOT_FOUND for another
+   * tenant's app, and SCOPE_MISSING.
+   */
   provisionerByBasic(
     pairs: readonly BasicPair[],
     clientId: string | undefined,
   ): Promise<ProvisionerCaller>
-  /** TOKEN_INVALID when the session is over. */
+  /** Throws TOKEN_INVALID if the session is over. */
   accountBySession(token: string): Promise<AccountCaller>
-  /** Null when the app is unknown or the account may not see it. */
+  /** Null if the app is unknown or the account may not see it. */
   memberOf(account: AccountCaller, clientId: ClientId): Promise<MemberCaller | null>
 }
 
 export interface GuardedRequest {
   readonly credential: Credential
-  /** The app the request names, when it names one. */
+  /** The app that the request names, if any. */
   readonly clientId: string | undefined
-  /** The dashboard session's token, when the gateway sent one. */
+  /** The dashboard session's token, if the gateway sent one. */
   readonly session: string | undefined
 }
 
-/** Lets a request through as a caller of kind `C`, or throws the first refusal in the order of decision 13. */
+/**
+ * Admits a request as a caller of kind `C`, or throws the first error in the order of decision 13.
+ */
 export type Admit<C extends Caller> = (
   request: GuardedRequest,
   authenticator: Authenticator,
 ) => Promise<C>
 
-/** Who may call an RPC: processes of these roles, and of their calls those that `admit` lets through. */
+/** Who may call an RPC: processes with these roles, whose calls `admit` must then accept. */
 export interface Guard<C extends Caller> {
   readonly roles: readonly ServiceRole[]
   readonly admit: Admit<C>
-  /** Whether each call has an entry in the audit log, or one for all of a minute; none without it. */
+  /**
+   * Whether each call gets its own entry in the audit log, or all calls of a minute share one.
+   * Without it, calls are not recorded.
+   */
   readonly operatorLog?: OperatorLogging
 }
 
@@ -144,7 +169,10 @@ export type OperatorLogging = 'each' | 'repeated'
 
 const bearerSyntax = /^[A-Za-z0-9\-._~+/]+=*$/
 
-/** Parses an `authorization` value: schemes in any case, Basic split at its first colon (RFC 7617). */
+/**
+ * Parses an `authorization` value. Schemes are case-insensitive; Basic is split at its first colon
+ * (RFC 7617).
+ */
 export function parseCredential(authorization: string | undefined): Credential {
   if (authorization === undefined || authorization.trim() === '') return { scheme: 'none' }
   const [scheme = '', ...rest] = authorization.trim().split(/ +/)
@@ -164,30 +192,36 @@ function requireOwnApp(caller: M2mCaller | UserCaller, clientId: string | undefi
   if (!isClientId(clientId) || caller.clientId !== clientId) throw noSuchApp()
 }
 
-/** One of our own processes, of one of these roles: its service token is enough. */
+/** One of our own processes with one of these roles. The service token is sufficient. */
 export const serviceCaller = (
   ...roles: readonly [ServiceRole, ...ServiceRole[]]
 ): Guard<ServiceCaller> => ({ roles, admit: async () => ({ kind: 'service' }) })
 
-/** The gateway, on behalf of somebody who needs no credential or whose credential is in the request. */
+/** The gateway, for requests that need no credential or carry it in their message. */
 export const gatewayCaller = (): Guard<ServiceCaller> => serviceCaller('gateway')
 
 /** An operator's command that changes nothing. */
 export const operator = (): Guard<ServiceCaller> => serviceCaller('operator')
 
-/** An operator's command that changes something: its calls have entries in the audit log, however they end. */
+/**
+ * An operator's command that changes something. Its calls are recorded in the audit log, whether
+ * they succeed or fail.
+ */
 export const operatorWrite = (operatorLog: OperatorLogging = 'each'): Guard<ServiceCaller> => ({
   ...operator(),
   operatorLog,
 })
 
-/** Somebody whose credential the gateway forwards. */
+/** A caller whose credential the gateway forwards. */
 const throughGateway = <C extends Caller>(admit: Admit<C>): Guard<C> => ({
   roles: ['gateway'],
   admit,
 })
 
-/** An M2M client by Basic or machine token, of the named app, with `scope`: 401, then 404, then 403. */
+/**
+ * The named app's M2M client by Basic or machine token, with `scope`. Checks in the order 401, 404,
+ * 403.
+ */
 export const m2m = (scope: string): Guard<M2mCaller> =>
   throughGateway(async (request, authenticator) => {
     const caller = await m2mCaller(request.credential, authenticator)
@@ -205,7 +239,10 @@ async function m2mCaller(credential: Credential, authenticator: Authenticator): 
   )
 }
 
-/** The named app's M2M client by Basic only. No credential, or Bearer, is answered 404 like another app (decision 13). */
+/**
+ * The named app's M2M client by Basic only. A missing credential, or Bearer, gets 404 like another
+ * app (decision 13).
+ */
 export const m2mBasic = (): Guard<M2mCaller> =>
   throughGateway(async (request, authenticator) => {
     if (request.credential.scheme !== 'basic') throw noSuchApp()
@@ -214,7 +251,7 @@ export const m2mBasic = (): Guard<M2mCaller> =>
     return caller
   })
 
-/** An M2M client by Basic, of whichever app: at the token endpoint the credential itself names the client. */
+/** Any app's M2M client by Basic. At the token endpoint the credential itself names the client. */
 export const oauthClient = (): Guard<M2mCaller> =>
   throughGateway(async (request, authenticator) => {
     if (request.credential.scheme === 'basic')
@@ -222,7 +259,7 @@ export const oauthClient = (): Guard<M2mCaller> =>
     throw new DomainError('CREDENTIAL_INVALID', 'client authentication failed')
   })
 
-/** Client credentials are optional, and the handler checks other things first. */
+/** Optional client credentials, verified after the handler's other checks. */
 export const optionalOauthClient = (): Guard<ClientCaller> =>
   throughGateway(async (request, authenticator) => ({
     kind: 'client',
@@ -230,7 +267,7 @@ export const optionalOauthClient = (): Guard<ClientCaller> =>
       request.credential.scheme === 'none' ? null : oauthClient().admit(request, authenticator),
   }))
 
-/** An end user by user JWT, of the named app when one is named. */
+/** An end user by user JWT. If an app is named, the user must be of that app. */
 export const endUser = (): Guard<UserCaller> =>
   throughGateway(async (request, authenticator) => {
     if (request.credential.scheme !== 'bearer') {
@@ -241,7 +278,10 @@ export const endUser = (): Guard<UserCaller> =>
     return caller
   })
 
-/** Who creates users of the named app at the builder API: 401, then 404, then 403. */
+/**
+ * The caller who creates users of the named app at the builder API. Checks in the order 401, 404,
+ * 403.
+ */
 export const provisioner = (): Guard<ProvisionerCaller> =>
   throughGateway(async ({ credential, clientId }, authenticator) => {
     if (credential.scheme === 'basic')
@@ -252,7 +292,10 @@ export const provisioner = (): Guard<ProvisionerCaller> =>
     )
   })
 
-/** An end user of the named app at the builder API, by user JWT, trusted issuer's token or `sk_` key as Bearer: 401, then 404. */
+/**
+ * An end user of the named app at the builder API, by user JWT, trusted issuer's token or `sk_` key
+ * as Bearer. Checks in the order 401, 404.
+ */
 export const actor = (): Guard<UserCaller> =>
   throughGateway(async ({ credential, clientId }, authenticator) => {
     if (credential.scheme !== 'bearer')
@@ -270,14 +313,14 @@ export const actor = (): Guard<UserCaller> =>
 
 const builderKeyPrefix = 'sk_'
 
-/** A person with a dashboard session: 401 without one. */
+/** A person with a dashboard session; 401 without one. */
 export const session = (): Guard<AccountCaller> =>
   throughGateway(async (request, authenticator) => {
     if (request.session === undefined) throw new DomainError('TOKEN_INVALID', 'log in first')
     return authenticator.accountBySession(request.session)
   })
 
-/** A platform admin with a dashboard session: 401 without one, 403 for everybody else. */
+/** A platform admin with a dashboard session; 401 without a session, 403 for other accounts. */
 export const platformAdmin = (): Guard<AccountCaller> =>
   throughGateway(async (request, authenticator) => {
     const account = await session().admit(request, authenticator)
@@ -285,7 +328,10 @@ export const platformAdmin = (): Guard<AccountCaller> =>
     throw new DomainError('EDIT_FORBIDDEN', 'only a platform admin may do this')
   })
 
-/** What a session may do with an app: any member reads; owner and admin edit; the owner, and a platform admin, own. */
+/**
+ * Rights of a session in an app: any member reads; owners and admins edit; only owners and platform
+ * admins own.
+ */
 export type Rights = 'read' | 'edit' | 'own'
 
 const holders: Readonly<Record<Rights, readonly Role[]>> = {
@@ -294,7 +340,10 @@ const holders: Readonly<Record<Rights, readonly Role[]>> = {
   own: ['owner'],
 }
 
-/** A member of the named app with those rights: 401 without a session, 404 for an app one may not see, 403. */
+/**
+ * A member of the named app with these rights; 401 without a session, 404 for an invisible app, 403
+ * for missing rights.
+ */
 export const member = (rights: Rights): Guard<MemberCaller> =>
   throughGateway(async (request, authenticator) => {
     const account = await session().admit(request, authenticator)
@@ -312,7 +361,10 @@ export const member = (rights: Rights): Guard<MemberCaller> =>
     return caller
   })
 
-/** As `member`, of routes that only people see: without a session there is nothing, so an M2M client gets 404. */
+/**
+ * Like `member`, for routes that only people see. Without a session the response is 404, also for
+ * an M2M client.
+ */
 export const hiddenMember = (rights: Rights): Guard<MemberCaller> =>
   throughGateway(async (request, authenticator) => {
     if (request.session === undefined) throw noSuchApp()
@@ -320,8 +372,8 @@ export const hiddenMember = (rights: Rights): Guard<MemberCaller> =>
   })
 
 /**
- * The app's M2M client, with `scope` where one is named, or a member with those rights. No credential at all is 404
- * (decision 13).
+ * The app's M2M client, with `scope` if given, or a member with these rights. Without any
+ * credential the response is 404 (decision 13).
  */
 export const m2mOrMember = (
   scope?: string,
@@ -338,7 +390,10 @@ export const m2mOrMember = (
     return caller
   })
 
-/** As `guard`, of a route that is there for its callers alone: a credential that is wrong is 404 as well. */
+/**
+ * Like `guard`, for a route that is visible only to its callers: an invalid credential also gets
+ * 404.
+ */
 export const hidden = <C extends Caller>({ roles, admit }: Guard<C>): Guard<C> => ({
   roles,
   admit: async (request, authenticator) => {
@@ -359,12 +414,13 @@ function requireScope({ scopes }: M2mCaller, scope: string): void {
     throw new DomainError('SCOPE_MISSING', `the client lacks the scope ${scope}`)
 }
 
-/** Adds to a guard that the metering backend is configured and answers. */
+/** Extends a guard with the check that the metering backend is configured and answers. */
 export type RequireMetering = <C extends Caller>(guard: Guard<C>) => Guard<C>
 
 /**
- * Makes `requireMetering`. A caller that passed its guard gets METERING_NOT_CONFIGURED or METERING_UNREACHABLE, which
- * `requireAnswers` throws, before the request is read (decision 4). The figures themselves come from the ledger.
+ * Creates `requireMetering`. `requireAnswers` throws METERING_NOT_CONFIGURED or
+ * METERING_UNREACHABLE after the guard has passed and before the request is read (decision 4). The
+ * figures themselves come from the ledger.
  */
 export const createRequireMetering =
   (requireAnswers: () => Promise<void>): RequireMetering =>
@@ -377,7 +433,7 @@ export const createRequireMetering =
     },
   })
 
-/** Any Bearer credential, which is called `name`; the handler verifies it. */
+/** Any Bearer credential, unverified; the handler verifies it. Error messages call it `name`. */
 export const bearer = (name = 'the API key'): Guard<BearerCaller> =>
   throughGateway(async (request) => {
     if (request.credential.scheme !== 'bearer')
@@ -385,13 +441,13 @@ export const bearer = (name = 'the API key'): Guard<BearerCaller> =>
     return { kind: 'bearer', token: request.credential.token }
   })
 
-/** Names an M2M client in the audit log. */
+/** The M2M client as an actor in the audit log. */
 export const actorOf = (caller: M2mCaller, context: { readonly correlationId: string }): Actor => ({
   name: caller.m2mClientId,
   context,
 })
 
-/** Names an operator in the audit log, as the log of operators' commands does. */
+/** The operator as an actor in the audit log, in the form that `createOperatorLog` uses. */
 export const operatorActor = (context: {
   readonly correlationId: string
   readonly operator?: string | undefined

@@ -6,7 +6,7 @@ export interface ServerConfig {
   readonly host: string
   readonly port: number
   readonly serviceTokens: ServiceTokens
-  /** Plain text without it. */
+  /** TLS settings; plain text if undefined. */
   readonly tls: ServerTls | undefined
 }
 

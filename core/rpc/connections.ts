@@ -5,15 +5,18 @@ import { networkOf } from '../lib/network/addresses.ts'
 import { type OpenedStream, refuseStream, rpcPathOf } from './streams.ts'
 
 export interface ConnectionLimits {
-  /** Connections at the same time. */
+  /** Maximum number of connections. */
   readonly max: number
-  /** Those of strangers: a peer is one until it has shown a service token. The others are kept for known peers. */
+  /**
+   * Maximum number of strangers' connections. A peer is a stranger until it has sent a service
+   * token. The other places are reserved for known peers.
+   */
   readonly maxStrangers: number
-  /** Strangers' connections from one IPv4 address, or one /64 of IPv6. */
+  /** Maximum number of strangers' connections per IPv4 address or IPv6 /64. */
   readonly maxStrangersPerAddress: number
-  /** Streams at the same time on a stranger's connection. */
+  /** Maximum number of concurrent streams on a stranger's connection. */
   readonly maxStrangerStreams: number
-  /** How long a connection may be a stranger's; then it is closed. */
+  /** Milliseconds after which a stranger's connection is closed. */
   readonly strangerMs: number
 }
 
@@ -28,7 +31,7 @@ export const usualConnectionLimits: ConnectionLimits = {
 interface Connection {
   readonly socket: Socket
   readonly peer: string
-  /** The strangers of its address, in the order of arrival. */
+  /** Strangers from the same address, in order of arrival. */
   readonly neighbours: Set<Connection>
   isKnown: boolean
   streams: number
@@ -38,8 +41,9 @@ interface Connection {
 const healthWatch = 'grpc.health.v1.Health/Watch'
 
 /**
- * Keeps strangers from taking core's connections. A connection on which no stream has carried a service token is closed
- * after `strangerMs`, and earlier, the oldest first, when a newer one needs its place.
+ * Keeps strangers from occupying core's connections. A connection on which no stream has carried a
+ * service token is closed after `strangerMs`, or earlier, oldest first, when a newer connection
+ * needs its place.
  */
 export function createConnections(
   limits: ConnectionLimits,
@@ -50,14 +54,17 @@ export function createConnections(
   const strangersByAddress = new Map<string, Set<Connection>>()
   const connectionsBySession = new WeakMap<Http2Session, Connection>()
 
-  /** Admits a connection, perhaps in place of a stranger's. Closes it if known peers have all places. */
+  /**
+   * Admits a connection, and closes a stranger's if necessary. Closes the new one if known peers
+   * have all places.
+   */
   function admit(socket: Socket): void {
     const address = networkOf(socket.remoteAddress ?? '')
     const neighbours = strangersByAddress.get(address) ?? new Set()
     if (neighbours.size >= limits.maxStrangersPerAddress) closeOldest(neighbours)
     if (strangers.size >= limits.maxStrangers) closeOldest(strangers)
     if (connections.size >= limits.max) closeOldest(strangers)
-    // Later, because the TLS handshake begins with this event.
+    // Destroy it later, because the TLS handshake begins with this event.
     if (connections.size >= limits.max) return void setImmediate(() => socket.destroy())
     strangersByAddress.set(address, neighbours)
     add({
@@ -107,7 +114,7 @@ export function createConnections(
     connection.neighbours.delete(connection)
   }
 
-  /** Reads the token of a stranger's stream, and refuses one stream too many. */
+  /** Reads the token of a stranger's stream, and rejects streams beyond the limit. */
   function judgeStream(opened: OpenedStream): void {
     const connection = connectionOf(opened.session)
     if (!connection) return
@@ -155,6 +162,9 @@ export function createConnections(
 const peerOf = ({ remoteAddress, remotePort }: Pick<Socket, 'remoteAddress' | 'remotePort'>) =>
   `${remoteAddress} ${remotePort}`
 
-/** Refuses a stream after grpc-js has received it: grpc-js throws for a stream that is answered before. */
+/**
+ * Rejects a stream after grpc-js has received it. grpc-js throws for a stream that is answered
+ * before.
+ */
 const refuseLater = (stream: ServerHttp2Stream, message: string): void =>
   void setImmediate(() => refuseStream(stream, message))

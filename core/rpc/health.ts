@@ -7,14 +7,17 @@ import { HealthImplementation, protoPath as healthProto } from 'grpc-health-chec
 
 const protoRoot = join(import.meta.dirname, '../../proto')
 
-/** Every contract, for reflection: the files that the code was generated from, and grpc.health.v1. */
+/**
+ * Proto files of all contracts, for reflection: the files that the code was generated from, and
+ * grpc.health.v1.
+ */
 export const protoFiles = readdirSync(protoRoot, { recursive: true, encoding: 'utf8' })
   .filter((file) => file.startsWith('tollgate') && file.endsWith('.proto'))
   .map((file) => file.replaceAll(sep, '/'))
   .toSorted()
 
 export interface Health {
-  /** What grpc.health.v1 answers from now on. */
+  /** Sets the status that grpc.health.v1 returns. */
   set(serving: boolean): void
 }
 
@@ -30,7 +33,8 @@ export function addHealthAndReflection(server: Server): Health {
   return { set: (serving) => health.setStatus('', serving ? 'SERVING' : 'NOT_SERVING') }
 }
 
-// Every type comes with all files of its contract, and reflection decodes them type by type.
+// Every type comes with all files of its contract, and reflection decodes them per type, so keep
+// one type per set of files.
 function oncePerFiles(definition: PackageDefinition): PackageDefinition {
   const types = Object.entries(definition).map(
     ([name, type]) => [filesOf(type), [name, type]] as const,

@@ -10,21 +10,24 @@ export interface ListenerOptions {
   readonly port: number
   readonly tls?: ServerTls | undefined
   readonly log: Log
-  /** Takes a connection that has been accepted, before any TLS handshake. */
+  /** Receives an accepted connection before any TLS handshake. */
   readonly onAccept: (socket: Socket) => void
-  /** Takes a connection, after its TLS handshake where there is one. */
+  /** Receives a connection after its TLS handshake, if there is one. */
   readonly onConnection: (socket: Socket) => void
 }
 
 export interface Listener {
   readonly port: number
-  /** Takes no more connections; resolves when those that stand have ended. */
+  /** Stops accepting connections. Resolves when the existing ones have ended. */
   close(): Promise<void>
 }
 
 const handshakeMs = 10_000
 
-/** Listens for connections to core. Rejects with one clear error for a taken port and for certificates that cannot be used. */
+/**
+ * Listens for connections to core. Rejects with one clear error for an occupied port or unusable
+ * certificates.
+ */
 export async function openListener(options: ListenerOptions): Promise<Listener> {
   const { host, port, tls } = options
   const { server, unwatch } = tls ? createSecureServer(options, tls) : createPlainServer(options)
@@ -81,7 +84,7 @@ function createSecureServer({ onConnection, log }: ListenerOptions, tls: ServerT
 
 const quietMs = 1_000
 
-/** Logs failed handshakes with what to do about them, at most one a second: strangers can cause them. */
+/** Logs failed handshakes with advice, at most one per second because strangers can cause them. */
 function createFailureLog(log: Log) {
   let quietUntil = 0
   let suppressed = 0
@@ -91,7 +94,7 @@ function createFailureLog(log: Log) {
       suppressed++
       return
     }
-    // Set when the caller's certificate was refused, which Node says nowhere else.
+    // Set if the caller's certificate was rejected. Node reports this nowhere else.
     const refusal = socket.authorizationError ? String(socket.authorizationError) : ''
     const code = refusal === '' ? (error.code ?? error.message) : refusal
     const address = socket.remoteAddress

@@ -1,12 +1,13 @@
 import { type OpenedStream, refuseStream, rpcPathOf } from './streams.ts'
 
-/** A flag and the length of the message that follows. */
+/** A flag and the length of the following message. */
 const prefixBytes = 5
 
 /**
- * Bounds the request messages of each RPC by its own measure, where grpc-js has one for a whole server, which must admit
- * the largest message of all. `maxBytesOf` returns the longest message of an RPC, in bytes. A call is refused with
- * RESOURCE_EXHAUSTED by the length that a message announces, before its first byte is kept.
+ * Limits the request messages of each RPC separately, because grpc-js has only one limit per
+ * server, which must admit the largest message. `maxBytesOf` returns the maximum message size of an
+ * RPC in bytes. A call is rejected with RESOURCE_EXHAUSTED by the announced length, before the
+ * first byte of the message is kept.
  */
 export function limitMessages(opened: OpenedStream, maxBytesOf: (path: string) => number): void {
   const { stream } = opened
@@ -15,7 +16,7 @@ export function limitMessages(opened: OpenedStream, maxBytesOf: (path: string) =
   let filled = 0
   let left = 0
 
-  /** Reads a prefix, or skips what is left of a message. Returns how many bytes of the chunk that took. */
+  /** Reads a prefix, or skips the remainder of a message. Returns the number of bytes consumed. */
   function take(chunk: Buffer, from: number): number {
     if (left > 0) {
       const skipped = Math.min(left, chunk.length - from)

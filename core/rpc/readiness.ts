@@ -3,7 +3,7 @@ import type { Readiness } from '../lib/http.ts'
 import { serviceCaller } from './callers.ts'
 import { grpcService, rpc } from './serve.ts'
 
-/** Returns core's readiness to gateways, which may run where core's admin listener cannot be reached. */
+/** Returns core's readiness to gateways, which may be unable to reach core's admin listener. */
 export const readinessService = (ready: Readiness) =>
   grpcService(ReadinessServiceService, {
     getReadiness: rpc(serviceCaller('gateway'), async () => ({

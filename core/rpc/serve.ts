@@ -37,12 +37,12 @@ import type { ServiceRole } from '../lib/core-link/address.ts'
 import { isUnavailable } from '../lib/sql.ts'
 import type { OperatorLog } from '../platform/operator-log.ts'
 
-/** What a handler may know of a call besides its request and caller. */
+/** Data about a call, in addition to its request and caller. */
 export interface Context {
   readonly correlationId: string
-  /** Who the command of an operator says runs it, as it was sent. */
+  /** The operator's name as sent by the command. */
   readonly operator?: string | undefined
-  /** Aborts when the caller has gone or its deadline has passed. */
+  /** Aborts when the caller disconnects or its deadline passes. */
   readonly signal: AbortSignal
 }
 
@@ -57,13 +57,13 @@ export interface Call<Request> {
   readonly credentials: CallCredentials
   readonly context: Context
 }
-/** What is decided of a call by its metadata, before its message is read. */
+/** The rules by which a call is admitted by its metadata, before its message is read. */
 export interface Admission {
-  /** Who may call; nobody else's message is read. */
+  /** Roles that may call. Messages of other callers are not read. */
   readonly roles: readonly ServiceRole[]
-  /** Longest request message in bytes; `smallMessageBytes` where it is not given. */
+  /** Maximum size of a request message in bytes. Default is `smallMessageBytes`. */
   readonly messageMaxBytes?: number
-  /** As the guard says it. */
+  /** See `Guard`. */
   readonly operatorLog?: OperatorLogging | undefined
 }
 // Method syntax, so that handlers of many request types fit into one map.
@@ -78,13 +78,13 @@ export interface StreamRpc<Request, Response> extends Admission {
   ): Promise<void>
 }
 interface FlowControl {
-  /** Resolves when the client has read so far that more may be emitted. */
+  /** Resolves when the client has read enough that more may be emitted. */
   writable(): Promise<void>
 }
-/** What the handler of a stream may know besides. */
+/** Data and functions for the handler of a stream. */
 export interface StreamContext<C extends Caller> extends Context, FlowControl {
   readonly caller: C
-  /** Runs the guard again, as permissions may end during a stream. Throws its refusal. */
+  /** Runs the guard again, because permissions may end during a stream. Throws its error. */
   reauthorize(): Promise<void>
 }
 
@@ -103,9 +103,9 @@ export interface Refusal {
   readonly membersJson: string | undefined
   readonly reply: { readonly code: number; readonly details: string; readonly metadata: Metadata }
 }
-/** What unary RPCs run with. */
+/** Dependencies of unary RPCs. */
 interface Runtime extends ServeDeps {
-  /** Runs and times one call. Logs and returns its refusal instead of throwing it. */
+  /** Runs and times one call. Logs and returns a refusal instead of throwing it. */
   settle<Response>(
     path: string,
     context: Context,
@@ -113,7 +113,9 @@ interface Runtime extends ServeDeps {
   ): Promise<{ response: Response } | Refusal>
 }
 
-/** A unary RPC: the guard runs first and decides who may call; the handler gets only what passed it. */
+/**
+ * A unary RPC. The guard runs first and decides who may call; the handler runs only if it passed.
+ */
 export function rpc<Request, Response, C extends Caller>(
   guard: Guard<C>,
   handler: (request: Request, caller: C, context: Context) => Promise<Response>,
@@ -128,7 +130,7 @@ export function rpc<Request, Response, C extends Caller>(
   }
 }
 
-/** A server-streaming RPC. It ends when the handler's promise settles or the client goes. */
+/** A server-streaming RPC. It ends when the handler's promise settles or the client disconnects. */
 export function streamRpc<Request, Response, C extends Caller>(
   guard: Guard<C>,
   handler: (
@@ -177,7 +179,7 @@ export function clientIdOf(request: unknown): string | undefined {
   return typeof clientId === 'string' ? clientId : undefined
 }
 
-/** The handler map of a generated service: a name that is missing or misspelt does not compile. */
+/** The handlers of a generated service. A missing or misspelt name does not compile. */
 export type Handlers<Service> = {
   [
     Method in keyof Service as string extends Method
@@ -198,7 +200,7 @@ export interface Service {
   readonly handlers: Readonly<Record<string, Rpc<unknown, unknown> | StreamRpc<unknown, unknown>>>
 }
 
-/** Puts handlers to the definition that was generated with their types. */
+/** Combines a service definition with the handlers that have its generated types. */
 export const grpcService = <Server>(
   definition: ServiceDefinition,
   handlers: Handlers<Server>,
@@ -215,7 +217,7 @@ interface NotedCall {
   readonly reason: Reason | null
 }
 
-/** A stream is ended when more messages than this wait for its reader. */
+/** A stream ends if more messages than this wait for its reader. */
 const unreadMax = 10_000
 
 const correlationIdOf = (metadata: Metadata): string =>
@@ -231,7 +233,7 @@ export function textOf(metadata: Metadata, name: string): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** Turns handlers into what grpc-js calls: the one place where calls are timed, refused and logged. */
+/** Turns handlers into functions for grpc-js. Calls are timed, refused and logged only here. */
 export function createBinder(deps: BinderDeps) {
   const seconds = new Histogram({
     name: 'tollgate_core_rpc_duration_seconds',
@@ -242,7 +244,7 @@ export function createBinder(deps: BinderDeps) {
   })
   const runtime: Runtime = { ...deps, settle }
 
-  /** Counts a call whose message is not read. */
+  /** Records a call whose message is not read. */
   function refuseUnread(error: unknown, path: string, metadata: Metadata): Refusal {
     const refusal = refuse(error, path, { correlationId: correlationIdOf(metadata) })
     seconds.observe({ rpc: path, reason: refusal.reason }, 0)
@@ -294,7 +296,9 @@ export function createBinder(deps: BinderDeps) {
     }
   }
 
-  /** Writes what an operator did, before the answer, so that whoever has it finds the entry. */
+  /**
+   * Records an operator's call before the response is sent, so that its recipient finds the entry.
+   */
   const note = (
     path: string,
     logging: OperatorLogging,
@@ -318,7 +322,7 @@ export function createBinder(deps: BinderDeps) {
       let answered = false
       const context: Context = {
         correlationId: correlationIdOf(call.metadata),
-        // Read and created on demand: few handlers look at them.
+        // Read on demand, because few handlers use them.
         get operator() {
           return textOf(call.metadata, operatorHeader)
         },
@@ -326,7 +330,8 @@ export function createBinder(deps: BinderDeps) {
           if (abort) return abort.signal
           const controller = (abort = new AbortController())
           if (call.cancelled) controller.abort()
-          // grpc-js says "cancelled" of an answered call, too, when it closes. An abort then would only cost an error.
+          // grpc-js also emits "cancelled" when an answered call closes. An abort would then only
+          // cost an error.
           else call.on('cancelled', () => answered || controller.abort())
           return controller.signal
         },
@@ -357,7 +362,8 @@ export function createBinder(deps: BinderDeps) {
       const abort = new AbortController()
       call.on('cancelled', () => abort.abort())
       const context = { correlationId: correlationIdOf(call.metadata), signal: abort.signal }
-      // Sends the headers at once: the client learns that it is connected before the first message.
+      // Send the headers at once, so that the client can detect the connection before the first
+      // message.
       call.sendMetadata(new Metadata())
       const emit = (message: Response): void => {
         if (call.writableLength < unreadMax) call.write(message)
@@ -384,7 +390,7 @@ export function createBinder(deps: BinderDeps) {
     }
   }
 
-  /** The handlers of a service as grpc-js calls them. */
+  /** The handlers of a service in the form that grpc-js calls. */
   function bind(
     definition: ServiceDefinition,
     handlers: Service['handlers'],
@@ -401,14 +407,14 @@ export function createBinder(deps: BinderDeps) {
   return { bind, refuseUnread }
 }
 
-/** The path of an RPC by the name of its handler, as logs and metrics say it. */
+/** The path of an RPC by its handler's name, as used in logs and metrics. */
 export const pathOf = (definition: ServiceDefinition, name: string): string =>
   definition[name]?.path.replace(/^\//, '') ?? name
 
 const tooSlow = (): DomainError =>
   new DomainError('UNAVAILABLE', 'the stream was not read fast enough; open it again')
 
-// A database that is away is not a bug: the caller may try again.
+// An unavailable database is not a bug: the caller may try again.
 function domainErrorOf(error: unknown): DomainError {
   return isUnavailable(error)
     ? new DomainError('UNAVAILABLE', 'the database does not answer; try again', { cause: error })

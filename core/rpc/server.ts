@@ -10,17 +10,20 @@ import { limitMessages } from './message-limit.ts'
 import { type Admission, type BinderDeps, type Service, createBinder, pathOf } from './serve.ts'
 import { watchStreams } from './streams.ts'
 
-// Importing takes the largest messages. Each RPC has a bound of its own below this one.
+// Imports have the largest messages. Each RPC has its own limit below this one.
 const messageMaxBytes = 16 * 1024 * 1024
-/** Longest message of an RPC that names no limit of its own: a body of the REST API, which ends at 1 MiB, and its frame. */
+/**
+ * Maximum message size of an RPC without its own limit: a body of the REST API, which is at most 1
+ * MiB, and its frame.
+ */
 export const smallMessageBytes = 1024 * 1024 + 64 * 1024
 const maxStreams = 1_000
 
 export interface GrpcServer {
   readonly port: number
-  /** What grpc.health.v1 answers from now on; NOT_SERVING at first. */
+  /** Sets the status that grpc.health.v1 returns. Initially NOT_SERVING. */
   setServing(serving: boolean): void
-  /** Takes no new calls, lets running ones finish until `graceMs`, then ends them. */
+  /** Stops accepting calls, lets running ones finish within `graceMs`, then ends them. */
   stop(graceMs: number): Promise<void>
 }
 
@@ -28,13 +31,16 @@ export interface ServerDeps extends BinderDeps {
   readonly host: string
   readonly port: number
   readonly serviceTokens: ServiceTokens
-  /** Plain text without it. */
+  /** TLS settings; plain text if undefined. */
   readonly tls?: ServerTls | undefined
-  /** Other bounds of connections, for tests. */
+  /** Other connection limits, for tests. */
   readonly limits?: Partial<ConnectionLimits>
 }
 
-/** Serves `services`, health and reflection on one port. A taken port is one clear error that names CORE_PORT. */
+/**
+ * Serves `services`, health and reflection on one port. Rejects with one clear error that names
+ * CORE_PORT if the port is occupied.
+ */
 export async function startGrpcServer(
   services: readonly Service[],
   deps: ServerDeps,
@@ -50,7 +56,8 @@ export async function startGrpcServer(
   for (const { definition, handlers } of services)
     server.addService(definition, bind(definition, handlers))
   const health = addHealthAndReflection(server)
-  // grpc-js would bind a port itself, but bounds no connections and says nothing of failed handshakes.
+  // grpc-js could bind a port itself, but it does not limit connections or report failed
+  // handshakes.
   const { injectConnection } = server.createConnectionInjector(ServerCredentials.createInsecure())
   const isServiceToken = (token: string): boolean => rolesOf(token) !== undefined
   const connections = createConnections(
@@ -70,7 +77,8 @@ export async function startGrpcServer(
   })
   async function stop(graceMs: number): Promise<void> {
     const closed = listener.close()
-    // Every session is told to end; its callback does not wait for their calls, since Node itself closes the sessions first.
+    // Ask every session to end. The callback does not wait for their calls, because Node closes the
+    // sessions first.
     server.tryShutdown(() => {})
     await Promise.race([closed, sleep(graceMs, undefined, { ref: false })])
     server.forceShutdown()
@@ -79,7 +87,7 @@ export async function startGrpcServer(
   return { port: listener.port, setServing: health.set, stop }
 }
 
-/** What each RPC demands of its callers, by its path. */
+/** The admission rules of each RPC, by path. */
 export function admissionsOf(services: readonly Service[]): Map<string, Admission> {
   const admissions = services.flatMap(({ definition, handlers }) =>
     Object.entries(handlers).map(([name, handler]) => [pathOf(definition, name), handler] as const),

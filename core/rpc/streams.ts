@@ -8,10 +8,13 @@ import {
 import { Duplex } from 'node:stream'
 import { status } from '@grpc/grpc-js'
 
-/** Node announces each stream of HTTP/2 here before any server handles it (Node's documentation, "diagnostics_channel"). */
+/**
+ * Node publishes each HTTP/2 stream here before any server handles it (Node's documentation,
+ * "diagnostics_channel").
+ */
 const channel = 'http2.server.stream.created'
 
-/** A stream of HTTP/2 with its request headers. */
+/** An HTTP/2 stream with its request headers. */
 export interface OpenedStream {
   readonly stream: ServerHttp2Stream
   readonly session: Http2Session
@@ -19,8 +22,8 @@ export interface OpenedStream {
 }
 
 /**
- * Calls `onStream` with each stream of the server on `port`, before the server gets it; streams of other servers of this
- * process are skipped. Returns a function that ends that.
+ * Calls `onStream` with each stream of the server on `port`, before the server receives it. Skips
+ * streams of other servers in this process. Returns a function that stops this.
  */
 export function watchStreams(port: number, onStream: (opened: OpenedStream) => void): () => void {
   const sessions = new WeakMap<Http2Session, boolean>()
@@ -42,15 +45,16 @@ export function watchStreams(port: number, onStream: (opened: OpenedStream) => v
   return () => void unsubscribe(channel, onMessage)
 }
 
-/** The path of an RPC without its first slash. */
+/** The path of an RPC without the leading slash. */
 export const rpcPathOf = ({ headers }: OpenedStream): string => (headers[':path'] ?? '').slice(1)
 
 /**
- * Ends a stream with RESOURCE_EXHAUSTED. A closed stream is cancelled for grpc-js, which then keeps nothing of it. Where
- * an answer has begun, the error code says what its status cannot say any more: gRPC reads it as RESOURCE_EXHAUSTED.
+ * Ends a stream with RESOURCE_EXHAUSTED. For grpc-js a closed stream is cancelled, and its data is
+ * dropped. If the response has already begun, its status can no longer be sent, so the HTTP/2 error
+ * code carries it: gRPC reads that as RESOURCE_EXHAUSTED.
  */
 export function refuseStream(stream: ServerHttp2Stream, message: string): void {
-  // A call that was answered already is read no more.
+  // grpc-js does not read on after it has answered a call.
   if (stream.closed || stream.writableEnded) return
   if (stream.headersSent) return stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM)
   stream.respond(
