@@ -6,8 +6,9 @@ import { addressOf } from '../lib/settings.ts'
 const folder = new URL('./migrations/', import.meta.url)
 
 /**
- * Brings the schema at `url` up to date: numbered files, forward only, one transaction each. It inserts the row first, so
- * that a second process that starts waits, and then has nothing to do. Returns the names of the files that it applied.
+ * Applies the missing migrations to the database at `url`: numbered files, forward only, one
+ * transaction each. Each transaction first inserts the file's row, so that a second starting
+ * process waits and then has nothing to do. Returns the names of the applied files.
  */
 export async function migrate(url: string): Promise<string[]> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: 5_000 })
@@ -18,7 +19,7 @@ export async function migrate(url: string): Promise<string[]> {
     )
   })
   try {
-    // "if not exists" races with itself in Postgres; the lock makes the second starter wait.
+    // "if not exists" races with itself in Postgres; the lock makes the second process wait.
     await client.query(`select pg_advisory_lock(hashtext('tollgate.migrations'))`)
     await client.query(`
       create table if not exists migrations (

@@ -1,4 +1,4 @@
-// The package brings no types; these are of the two functions that are used here.
+// The package has no types. These are of the two functions that we use.
 declare module 'pg-copy-streams' {
   import type { Readable, Writable } from 'node:stream'
   import type { Submittable } from 'pg'

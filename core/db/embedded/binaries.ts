@@ -19,19 +19,19 @@ const require = createRequire(import.meta.url)
 
 export type Binaries = { readonly postgres: string; readonly initdb: string }
 
-/** The loader of programs on Linux with glibc. A system with musl has another one. */
+/** Path of the dynamic loader on Linux with glibc. Systems with musl have another loader. */
 const GLIBC_LOADERS: Record<string, string> = {
   'linux-x64': '/lib64/ld-linux-x86-64.so.2',
   'linux-arm64': '/lib/ld-linux-aarch64.so.1',
 }
 
-/** The copy of the binaries that root makes when other users cannot read those in node_modules. */
+/** Copy of the binaries that root makes if other users cannot read those in node_modules. */
 const SHARED_COPY = '/var/cache/tollgate'
 
 /**
- * Finds PostgreSQL among the optional dependencies. Root runs it as another user; where that user
- * cannot enter node_modules (a project under /root), a copy under /var/cache is used.
- * Throws one line that names DATABASE_URL when there is none for this platform.
+ * Locates PostgreSQL in the optional dependencies. Root runs it as another user; if that user
+ * cannot enter node_modules (a project under /root), uses a copy under /var/cache. Throws a
+ * one-line error that names DATABASE_URL if there are no binaries for this platform.
  */
 export async function locatePostgres(): Promise<Binaries> {
   const directory = packageDirectory()
@@ -62,7 +62,10 @@ function noneFor(platform: string): Error {
   )
 }
 
-/** Creates the symlinks of the libraries, because an install may have blocked the package's script that does. */
+/**
+ * Creates the symlinks of the libraries, because the install may have blocked the package script
+ * that creates them.
+ */
 async function makeSymlinks(directory: string): Promise<void> {
   const list = await readFile(join(directory, 'native', 'pg-symlinks.json'), 'utf8').catch(
     () => '[]',
@@ -79,7 +82,9 @@ async function makeSymlinks(directory: string): Promise<void> {
   }
 }
 
-/** Whether any user may enter every directory down to the binaries, read and run them. */
+/**
+ * Whether any user may enter all directories down to the binaries, and read and run the binaries.
+ */
 async function openToOthers(native: string): Promise<boolean> {
   for (let path = native; path !== dirname(path); path = dirname(path)) {
     if (((await stat(path)).mode & 0o001) === 0) return false
@@ -111,7 +116,7 @@ async function sharedCopy(directory: string): Promise<string> {
       filter: (source) => extname(source) !== '.a',
     })
     await openUp(partial)
-    // Another process may have been first; the copies are equal.
+    // Another process may have been faster; the copies are equal.
     await rename(partial, copy).catch(() => rm(partial, { recursive: true, force: true }))
     await access(copy)
     return copy

@@ -20,21 +20,24 @@ import {
 } from './process.ts'
 
 export type EmbeddedPostgresOptions = {
-  /** Directory of the cluster, its password and its log. Created when missing; used by one process at a time. */
+  /**
+   * Directory of the cluster, its password and its log. Created if missing; used by one process at
+   * a time.
+   */
   readonly dataDir: string
-  /** A free port when absent. */
+  /** Default is a free port. */
   readonly port?: number
   readonly log?: Log
-  /** Further server settings, by their postgresql.conf names. */
+  /** Additional server settings, by their postgresql.conf names. */
   readonly settings?: Readonly<Record<string, string>>
-  /** Called when the server ends before `stop`. */
+  /** Called if the server ends before `stop`. */
   readonly onUnexpectedExit?: (reason: string) => void
 }
 
 export type EmbeddedPostgres = {
-  /** For the service: a role that owns the database and may do nothing outside it. */
+  /** For the service: a role that owns the database and has no rights outside it. */
   readonly url: string
-  /** For whoever keeps the server itself. */
+  /** For administration of the server. */
   readonly superuserUrl: string
   stop: () => Promise<void>
 }
@@ -44,7 +47,7 @@ const SUPERUSER = 'tollgate'
 const START_ATTEMPTS = 5
 const READY_TIMEOUT_MS = 60_000
 
-/** Settings for little memory, with full durability. */
+/** Settings for low memory use with full durability. */
 const SETTINGS = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
@@ -59,10 +62,11 @@ const SETTINGS = {
 }
 
 /**
- * Starts PostgreSQL from the dependencies on `dataDir`, listening on loopback only, and creates the
- * database `tollgate` with its owner, a role that is no superuser. Stops a server first that a killed predecessor left running there. `stop` waits
- * for a clean shutdown and may be called again. Rejects with one clear line when another process
- * uses the directory or this platform has no binaries.
+ * Starts PostgreSQL from the dependencies on `dataDir`, listening only on loopback, and creates the
+ * database `tollgate` with its owner, a role that is not a superuser. First stops a server that a
+ * killed process left running on the directory. `stop` waits for a clean shutdown and may be called
+ * again. Rejects with one clear line if another process uses the directory or this platform has no
+ * binaries.
  */
 export async function startEmbeddedPostgres(
   options: EmbeddedPostgresOptions,
@@ -152,7 +156,7 @@ async function startServer({ cluster, password, settings, port: fixedPort }: Ser
     if (problem === null) return { process, url: urlOf(serviceRole), superuserUrl }
     await process.stop()
     const failure = `${problem}: ${await complaint(cluster.serverLog)}`
-    // Another process took the port meanwhile, or children of a killed predecessor have not ended yet.
+    // Another process took the port meanwhile, or children of a killed process have not ended yet.
     const passing = /Address already in use|pre-existing shared memory block/.test(failure)
     if (attempt === START_ATTEMPTS || !passing) {
       throw new Error(`embedded PostgreSQL did not start: ${failure}`)
@@ -161,7 +165,10 @@ async function startServer({ cluster, password, settings, port: fixedPort }: Ser
   }
 }
 
-/** Waits for the server. Null when the database exists and answers; otherwise why the server did not start. */
+/**
+ * Waits for the server. Returns null when the database exists and answers, otherwise why the server
+ * did not start.
+ */
 async function ready(
   process: PostgresProcess,
   prepare: () => Promise<void>,
@@ -175,7 +182,8 @@ async function ready(
     if (problem === null) return null
     const ended = process.ended()
     if (ended !== null) return ended
-    // Retries while the server does not listen yet, starts up or recovers. Other errors are permanent.
+    // Retry while the server is not listening yet, starts up or recovers. Other errors are
+    // permanent.
     if (!/ECONNREFUSED|starting up|shutting down|not yet accepting|in recovery/.test(problem))
       return problem
     if (Date.now() > deadline) return `no answer within ${READY_TIMEOUT_MS / 1000} s`

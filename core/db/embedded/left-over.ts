@@ -8,8 +8,9 @@ import { shutDown } from './process.ts'
 const run = promisify(execFile)
 
 /**
- * Stops the server that a killed predecessor left running on `directory`, and removes its pid file
- * when that names a process of another kind, which would keep PostgreSQL from starting.
+ * Stops the server that a killed process left running on `directory`. Removes its pid file even if
+ * the pid now belongs to an unrelated process, because the file would keep PostgreSQL from
+ * starting.
  */
 export async function stopLeftOver(directory: string, log: Log): Promise<void> {
   const file = join(directory, 'postmaster.pid')
@@ -24,7 +25,10 @@ export async function stopLeftOver(directory: string, log: Log): Promise<void> {
   await rm(file, { force: true })
 }
 
-/** The working directory of PostgreSQL is its data directory. Without /proc only the name of the process is compared. */
+/**
+ * Whether the process is PostgreSQL on `directory`, which is then its working directory. Without
+ * /proc, compares only the process name.
+ */
 async function serves(pid: number, directory: string): Promise<boolean> {
   if (process.platform === 'linux') {
     const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => null)
@@ -44,7 +48,7 @@ function send(pid: number, signal: NodeJS.Signals | 0): boolean {
   }
 }
 
-/** Waits until the process has ended. Polls, because only a parent is notified. Bounded by the limits of the shutdown. */
+/** Waits until the process has ended, at most 25 s. Polls, because only a parent is notified. */
 async function gone(pid: number): Promise<void> {
   for (let waited = 0; waited < 25_000 && send(pid, 0); waited += 20) {
     await new Promise((resolve) => setTimeout(resolve, 20))

@@ -5,13 +5,13 @@ import type { Binaries } from './binaries.ts'
 
 export type Cluster = {
   readonly directory: string
-  /** The user that root runs the server as; null when this process does not run as root. */
+  /** The user that root runs the server as; null if this process is not root. */
   readonly user: { readonly uid: number; readonly gid: number } | null
   readonly binaries: Binaries
   readonly serverLog: ServerLog
 }
 
-/** The log file of the server and initdb; `from` is the offset of this start's first line. */
+/** Log file of the server and initdb. `from` is the offset of this start's first line. */
 export type ServerLog = {
   readonly path: string
   readonly file: FileHandle
@@ -19,7 +19,7 @@ export type ServerLog = {
 }
 
 export type PostgresProcess = {
-  /** Why it ended, or null while it runs. */
+  /** Returns the reason why the process ended; null while it runs. */
   ended: () => string | null
   onUnexpectedExit: (callback: (reason: string) => void) => void
   stop: () => Promise<void>
@@ -29,7 +29,9 @@ const NOBODY = { uid: 65534, gid: 65534 }
 const LOG_BYTES = 1024 * 1024
 const INITDB_TIMEOUT_MS = 60_000
 
-/** The server does not get the parent's environment, which could redirect it (PGDATA, PGPORT). */
+/**
+ * The parent's environment is not passed on, because it could redirect the server (PGDATA, PGPORT).
+ */
 const ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
 
 /** PostgreSQL's fast and immediate shutdown, then SIGKILL, each with its time limit. */
@@ -40,8 +42,8 @@ const SHUTDOWN = [
 ] as const
 
 /**
- * The user to run as: PostgreSQL refuses to run as root, so root runs it as the cluster's owner, or as
- * `nobody`. Throws when the cluster belongs to another user and this process does not run as root.
+ * The user to run as. PostgreSQL refuses to run as root, so root runs it as the cluster's owner, or
+ * as `nobody`. Throws if the cluster belongs to another user and this process is not root.
  */
 export async function runsAs(directory: string): Promise<Cluster['user']> {
   const uid = process.getuid?.()
@@ -55,7 +57,7 @@ export async function runsAs(directory: string): Promise<Cluster['user']> {
   return null
 }
 
-/** Opens the server's log. Past 1 MiB it starts a new file and keeps the one before. */
+/** Opens the server's log. If it exceeds 1 MiB, starts a new file and keeps the previous one. */
 export async function openServerLog(path: string): Promise<ServerLog> {
   const size = await stat(path).then(
     (file) => file.size,
@@ -72,7 +74,7 @@ export async function complaint({ path, from }: ServerLog): Promise<string> {
   return `${line.slice(0, 500) || 'no reason given'} (${path})`
 }
 
-/** Fills the cluster's empty directory; the superuser's password is read from `passwordFd`. */
+/** Fills the cluster's empty directory. Reads the superuser's password from `passwordFd`. */
 export async function runInitdb(
   cluster: Cluster,
   passwordFd: number,
@@ -101,19 +103,20 @@ export async function runInitdb(
 }
 
 /**
- * Starts the server and a watcher, which reads a pipe from this process and stops the server when the
- * pipe closes. So the server ends with this process even when that is killed.
+ * Starts the server and a watcher, which reads a pipe from this process and stops the server when
+ * the pipe closes. Thus the server also ends when this process is killed.
  */
 export function spawnPostgres(cluster: Cluster, settings: Record<string, string>): PostgresProcess {
   const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  // Forks twice: the server restarts its sessions when a child that it does not know is killed.
+  // Fork twice, because the server restarts its sessions when an unknown child of it is killed.
   const script = '( { read -r _ <&3 || kill -INT $$; } & ); exec "$@" 3<&-'
   const command = [cluster.binaries.postgres, '-D', reachable(cluster), ...flags]
   const { fd } = cluster.serverLog.file
   const child = spawn('/bin/sh', ['-c', script, 'postgres', ...command], {
     ...surroundings(cluster),
     stdio: ['ignore', fd, fd, 'pipe'],
-    // A session of its own, so that Ctrl-C in the terminal reaches only this process, which then stops the server.
+    // A separate session, so that Ctrl-C in the terminal reaches only this process, which then
+    // stops the server.
     detached: true,
   })
   const [, , , watcher] = child.stdio
@@ -123,7 +126,7 @@ export function spawnPostgres(cluster: Cluster, settings: Record<string, string>
   const exited = new Promise<void>((resolve) => {
     const ended = (why: string) => {
       reason ??= why
-      // Tells the watcher that there is nothing left to stop.
+      // The watcher has nothing left to stop.
       if (watcher && 'end' in watcher) watcher.end('\n')
       process.off('exit', interrupt)
       resolve()
@@ -149,7 +152,7 @@ export function spawnPostgres(cluster: Cluster, settings: Record<string, string>
 
 type Send = (signal: NodeJS.Signals) => unknown
 
-/** Sends the signals of the shutdown in turn until `exited` resolves. */
+/** Sends the shutdown signals in turn until `exited` resolves. */
 export async function shutDown(send: Send, exited: Promise<void>): Promise<void> {
   for (const [signal, patienceMs] of SHUTDOWN) {
     send(signal)
@@ -168,9 +171,9 @@ function surroundings({ directory, user }: Cluster) {
 }
 
 /**
- * The path of the directory for the server. When root starts it as another user, that user may not be
- * able to enter a parent directory (a project under /root), but can use the working directory that it
- * was started in, and every process of PostgreSQL stays there.
+ * The directory's path for the server. If root starts it as another user, that user may be unable
+ * to enter a parent directory (a project under /root). It can use the working directory that it was
+ * started in, and all PostgreSQL processes stay there.
  */
 function reachable({ directory, user }: Cluster): string {
   return user !== null && process.platform === 'linux' ? '/proc/self/cwd' : directory

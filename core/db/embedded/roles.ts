@@ -1,12 +1,13 @@
 import { Client, escapeIdentifier, escapeLiteral } from 'pg'
 
 const database = 'tollgate'
-/** What the service logs in as. It owns the database and may do nothing outside it. */
+/** The service's login role. It owns the database and has no rights outside it. */
 export const serviceRole = 'tollgate_service'
 
 /**
- * Creates the database and the role of the service where they are missing, and hands over to it what earlier versions
- * created as the superuser. Rejects with the server's error while it starts up.
+ * Creates the database and the service's role if they are missing, and transfers objects that
+ * earlier versions created as the superuser to that role. Rejects with the server's error while it
+ * starts up.
  */
 export async function prepareDatabase(superuserUrl: string, password: string): Promise<void> {
   await withClient(superuserUrl, 'postgres', async (client) => {
@@ -21,7 +22,7 @@ export async function prepareDatabase(superuserUrl: string, password: string): P
   })
   await withClient(superuserUrl, database, async (client) => {
     await client.query(`alter schema public owner to ${serviceRole}`)
-    // A sequence of a column follows its table.
+    // The sequence of a column follows its table.
     const { rows } = await client.query<{ kind: string; name: string }>(
       `select 'table' as kind, c.oid::regclass::text as name from pg_class c
        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'v', 'm')
