@@ -11,7 +11,10 @@ import { startGrpcServer } from './rpc/server.ts'
 const drainMs = 2_500
 const closeMs = 300
 
-/** Migrates, makes the modules and serves them. Rejects with one clear error when it cannot start. */
+/**
+ * Migrates the database, creates the modules and serves them. Rejects with one clear error if core
+ * cannot start.
+ */
 export async function startCore(config: CoreConfig, deps: ProcessDeps & OutsideParts) {
   const opened = await openPlatform(config.platform, deps)
   const { platform } = opened
@@ -32,7 +35,10 @@ export async function startCore(config: CoreConfig, deps: ProcessDeps & OutsideP
     return partStates(Object.assign(await opened.ready(), ...answers), ['database'])
   }
 
-  /** Tells health checks first, lets running work finish for a bounded time, then closes the connections. */
+  /**
+   * Notifies health checks first, lets running work finish for a limited time, then closes the
+   * connections.
+   */
   async function drain(): Promise<void> {
     server.setServing(false)
     opened.abort()

@@ -24,8 +24,8 @@ export interface CoreConfig {
 }
 
 /**
- * Reads the settings of core, module by module. Collects what is wrong in `env.problems`; the result is only good when
- * there are none.
+ * Reads core's settings, module by module. Collects problems in `env.problems`; the result is valid
+ * only if there are no problems.
  */
 export const readCoreConfig = (env: EnvReader): CoreConfig => ({
   server: readServerConfig(env),

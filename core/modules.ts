@@ -20,23 +20,24 @@ import { createSignerModule, signerCredentials } from './signer/module.ts'
 import { createTokensModule, tokenCredentials } from './tokens/module.ts'
 import { createUsageModule } from './usage/module.ts'
 
-/** Parts of core that stand for somebody outside of it. */
+/** Parts of core that represent external parties. */
 export interface OutsideParts {
-  /** Who takes the money of a deployment; nobody by default. */
+  /** Processor of the deployment's payments. Default is no processor. */
   readonly processor?: PaymentProcessor | undefined
 }
 
-/** Makes every module of core, each after those whose `api` it needs. */
+/** Creates every module of core, each after the modules whose `api` it needs. */
 export function createModules(platform: Platform, config: CoreConfig, outside: OutsideParts) {
   const modules: Module<unknown>[] = []
   function add<Api>(module: Module<Api>): Api {
     modules.push(module)
     return module.api
   }
-  // Made first: metering and plans, which stand before allowances, write to it in their own transactions.
+  // Created first, because metering and plans, which come before allowances, write to it in their
+  // own transactions.
   const resubscribe: Resubscribe = (db, users) => identity.users.resubscribe(db, users)
   const ledger = createLedger({ clocks: platform.clocks, resubscribe })
-  // Made before identity, too, which asks the gate, and metering, which asks for cuts.
+  // Created before identity, which uses the gate, and before metering, which uses the cuts.
   const findOwner = findOwnerUser
   const chainCut: SettingsDeps['chainCut'] = (db, app, since) => chainPrice(db, app, cutItem(since))
   const payers = { findOwner, resubscribe }
