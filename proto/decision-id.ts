@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto'
 
 /**
- * The id of a decision: 24 hexadecimal digits. Eight are its second, so that an id tells whether its
- * record has expired. One says whether the sidecar recorded it. Fifteen are random: a count would tell
- * one tenant how often others are refused.
+ * The id of a decision: 24 hexadecimal digits. Eight are its second, which shows whether its record
+ * has expired. One shows whether the sidecar recorded the decision. Fifteen are random, because a
+ * counter would reveal to one tenant how often others are refused.
  */
 export interface DecisionId {
   /** Unix seconds. */
   readonly second: number
-  /** False when more was to be recorded than the sidecar's limit. */
+  /** False if recording it would have exceeded the sidecar's limit. */
   readonly isRecorded: boolean
 }
 
@@ -22,7 +22,10 @@ let pool = ''
 let used = 0
 let latest = { second: -1, text: '' }
 
-/** A new id for a decision at `ms`, Unix milliseconds. Every refusal has one: digits are made for many at once. */
+/**
+ * Returns a new id for a decision at `ms` (Unix milliseconds). Random digits are generated for many
+ * ids at once, because every refusal has an id.
+ */
 export function newDecisionId(ms: number, isRecorded: boolean): string {
   if (used + randomDigits > pool.length) {
     pool = randomBytes(poolBytes).toString('hex')
@@ -35,7 +38,7 @@ export function newDecisionId(ms: number, isRecorded: boolean): string {
   return latest.text + (isRecorded ? recorded : omitted) + random
 }
 
-/** What an id says; null when it is none. */
+/** Parses an id; null if it is invalid. */
 export function parseDecisionId(id: string): DecisionId | null {
   return syntax.test(id)
     ? { second: parseInt(id.slice(0, 8), 16), isRecorded: id[8] === recorded }

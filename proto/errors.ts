@@ -1,10 +1,11 @@
 /**
- * The one error type and the one table of reasons. A reason crosses gRPC in a trailer, and the gateway makes it a problem
- * document (RFC 9457) or an OAuth error (RFC 6749 section 5.2). The HTTP status follows the reason, never the gRPC code
- * alone. Any other error is a bug: it is logged with its stack, and the answer says nothing about it.
+ * The only error type and the only table of reasons. A reason crosses gRPC in a trailer; the
+ * gateway turns it into a problem document (RFC 9457) or an OAuth error (RFC 6749 section 5.2). The
+ * HTTP status depends on the reason, not on the gRPC code alone. Any other error is a bug: its
+ * stack is logged, and the response reveals nothing about it.
  */
 
-/** The codes of gRPC that reasons use. */
+/** The gRPC codes that reasons use. */
 export const grpc = {
   INVALID_ARGUMENT: 3,
   NOT_FOUND: 5,
@@ -21,10 +22,13 @@ export const grpc = {
 export interface ReasonRow {
   readonly grpc: number
   readonly http: number
-  /** The RFC 6749 / 8693 / 8628 word on token routes. */
+  /** The error code on token routes (RFC 6749, 8693 and 8628). */
   readonly oauth: string
   readonly title: string
-  /** For docs/errors.md and GET /errors/{code}: what happened and what the caller can do, in complete sentences. */
+  /**
+   * Text for docs/errors.md and GET /errors/{code}, in complete sentences: what happened and what
+   * the caller can do.
+   */
   readonly help: string
 }
 
@@ -71,7 +75,8 @@ export const reasons = {
     title: 'Missing scope',
     help: 'The credential is valid and lacks a scope that the route needs. Ask for a token with that scope.',
   },
-  // A client that lacks the scope for a grant type: the error code is that of RFC 6749 section 5.2, the status is 403.
+  // The client lacks the scope for a grant type. The error code is from RFC 6749 section 5.2; the
+  // status is 403.
   CLIENT_SCOPE_MISSING: {
     grpc: grpc.PERMISSION_DENIED,
     http: 403,
@@ -93,11 +98,11 @@ export const reasons = {
     title: 'Origin not allowed',
     help: 'A page of another origin sent the request. Programs that are no browser send no `Origin`; for the pages of a browser the operator lists their origin.',
   },
-  // Every tenant mismatch is 404, against AIP-211, so that nobody can enumerate ids.
+  // Every tenant mismatch is 404, contrary to AIP-211, so that ids cannot be enumerated.
   NOT_FOUND: {
     grpc: grpc.NOT_FOUND,
     http: 404,
-    // No code of RFC 6749: clients that create users on demand look for exactly this word.
+    // Not a code of RFC 6749: clients that create users on demand expect exactly this word.
     oauth: 'not_found',
     title: 'Not found',
     help: 'There is no such resource in this app. Resources of other apps are answered in the same way, so that ids cannot be guessed.',
@@ -187,7 +192,7 @@ export const reasons = {
     title: 'Invalid target',
     help: 'The audience or resource of the request is not the signer. Name the resource that the discovery document names, or leave it out.',
   },
-  // Existing clients expect this code; RFC 8693 would say invalid_request.
+  // Existing clients expect this code; RFC 8693 specifies invalid_request.
   TOKEN_TYPE_UNSUPPORTED: {
     grpc: grpc.INVALID_ARGUMENT,
     http: 400,
@@ -231,7 +236,7 @@ export const reasons = {
     title: 'Allowance used up',
     help: "The user's allowance is used up. The owner of the app can add credit, and the next period includes usage again.",
   },
-  // The activation gate (docs/billing.md). Its reasons are the same words at token routes, too.
+  // The activation gate (docs/billing.md). Its error codes are the same on token routes.
   OWNER_PAYMENT_METHOD_REQUIRED: {
     grpc: grpc.FAILED_PRECONDITION,
     http: 402,
@@ -421,7 +426,7 @@ export const reasons = {
     title: 'Plan cannot be synced',
     help: 'The metering backend cannot have a plan of these terms. Change what the message names, then sync the plan again.',
   },
-  // Between our own processes: a wrong CORE_TOKEN is never the caller's fault.
+  // Between our own processes. A wrong CORE_TOKEN is never the caller's fault.
   SERVICE_TOKEN_INVALID: {
     grpc: grpc.UNAUTHENTICATED,
     http: 503,
@@ -436,7 +441,7 @@ export const reasons = {
     title: 'Service unavailable',
     help: 'A process of the deployment called an RPC that is not for its role, with the token of another role. Only the operator can correct this.',
   },
-  // The sidecar acknowledges no events while it cannot store them.
+  // The sidecar does not acknowledge events while it cannot store them.
   SPOOL_UNAVAILABLE: {
     grpc: grpc.UNAVAILABLE,
     http: 503,
@@ -465,20 +470,20 @@ export type Reason = keyof typeof reasons
 /** The trailer that carries the reason from core to its callers. */
 export const reasonTrailer = 'tollgate-reason'
 
-/** What a problem document says besides its standard members (RFC 9457 section 3.2): a few short values of JSON. */
+/** Additional members of a problem document (RFC 9457 section 3.2): a few short JSON values. */
 export type ProblemMembers = Readonly<Record<string, unknown>>
 
-/** The trailer that carries them. */
+/** The trailer that carries the additional members. */
 export const membersTrailer = 'tollgate-problem-members'
 
-/** As text of a trailer, which is ASCII. */
+/** Members as the text of a trailer, which must be ASCII. */
 export const membersText = (members: ProblemMembers): string =>
   JSON.stringify(members).replaceAll(
     /[\u007f-\uffff]/g,
     (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
   )
 
-/** From the text of a trailer; undefined where there is none. */
+/** Parses members from the text of a trailer; undefined if there are none. */
 export function membersOf(text: unknown): ProblemMembers | undefined {
   if (typeof text !== 'string' || text === '') return undefined
   const members: unknown = JSON.parse(text)
@@ -491,8 +496,8 @@ export function isReason(value: unknown): value is Reason {
 }
 
 /**
- * A refusal that the caller may see: `message` and `members` are public and say what to do; `cause` is for the log. A class,
- * because `instanceof` tells it from other errors.
+ * An error that the caller may see. `message` and `members` are public and include what to do;
+ * `cause` is for the log. A class, so that `instanceof` distinguishes it from other errors.
  */
 export class DomainError extends Error {
   readonly reason: Reason

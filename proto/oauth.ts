@@ -1,4 +1,4 @@
-/** Names that OAuth gives on the wire: grant types and token types. */
+/** Wire names of OAuth: grant types and token types. */
 
 export const GrantType = {
   authorizationCode: 'authorization_code',
@@ -11,7 +11,10 @@ export const GrantType = {
 } as const
 export type GrantType = (typeof GrantType)[keyof typeof GrantType]
 
-/** Grant types (RFC 7591 section 2) of a new app's public client, which are also those that an owner may choose from. */
+/**
+ * Grant types (RFC 7591 section 2) of a new app's public client. An owner may choose among the same
+ * types.
+ */
 export const publicGrantTypes = [
   GrantType.authorizationCode,
   GrantType.refreshToken,
@@ -21,7 +24,7 @@ export const publicGrantTypes = [
 /** Grant types of an app's M2M client. */
 export const m2mGrantTypes = [GrantType.clientCredentials, GrantType.tokenExchange] as const
 
-/** Token types of RFC 8693 section 3, and the two names for API keys. */
+/** Token types of RFC 8693 section 3, and two names for API keys. */
 export const TokenType = {
   accessToken: 'urn:ietf:params:oauth:token-type:access_token',
   jwt: 'urn:ietf:params:oauth:token-type:jwt',

@@ -1,6 +1,6 @@
 /**
- * Every OAuth scope, once. Guards, the lists that clients are created with, the discovery document, the consent page and
- * the sidecar's verifiers refer to these names.
+ * All OAuth scopes. Guards, the lists that clients are created with, the discovery document, the
+ * consent page and the sidecar's verifiers use these names.
  */
 export const Scope = {
   openid: 'openid',
@@ -17,13 +17,16 @@ export const Scope = {
 export type Scope = (typeof Scope)[keyof typeof Scope]
 
 interface ScopeRules {
-  /** The kind of OAuth client that may hold it. */
+  /** The kind of OAuth client that may hold the scope. */
   readonly holder: 'public' | 'm2m'
-  /** Whether a new client of that kind has it. */
+  /** Whether a new client of that kind has the scope. */
   readonly initial: boolean
-  /** Whether a plain client_credentials request may get it, even where the client's row lists it (decision 18). */
+  /**
+   * Whether a plain client_credentials request may get the scope. If false, it may not even if the
+   * client's row lists the scope (decision 18).
+   */
   readonly machine: boolean
-  /** What the consent page says that an application may do with it. */
+  /** Text on the consent page: what the scope lets an application do. */
   readonly consent?: string
 }
 
@@ -63,7 +66,10 @@ export const publicScopes = initialOf('public')
 /** The scopes of a new app's M2M client (decision 18). */
 export const m2mScopes = initialOf('m2m')
 
-/** Scopes that no plain client_credentials request gets: those of sign-in, and those of another grant type. */
+/**
+ * Scopes that plain client_credentials requests never get: those of sign-in, and those of another
+ * grant type.
+ */
 export const neverOfMachine: ReadonlySet<string> = new Set(
   every.filter((scope) => !table[scope].machine),
 )
@@ -72,5 +78,5 @@ const consents = new Map<string, string | undefined>(
   every.map((scope) => [scope, table[scope].consent]),
 )
 
-/** What the consent page says of a scope; the scope's own name where there is no text. */
+/** The consent page's text for a scope; without a text, the scope's name. */
 export const consentText = (scope: string): string => consents.get(scope) ?? scope
