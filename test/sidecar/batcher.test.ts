@@ -4,7 +4,7 @@ import { gatherInFlight, gatherUntilQuiet } from '../../sidecar/batcher.ts'
 import { startCoreDouble } from '../fakes/sidecar-core.ts'
 import { coreToken, until } from './support.ts'
 
-/** Sends that answer when told to. */
+/** Records batches; the test answers them. */
 function recorder() {
   const batches: number[][] = []
   const open: PromiseWithResolvers<number[]>[] = []
@@ -18,8 +18,8 @@ function recorder() {
   return { batches, open, send, answer }
 }
 
-describe('calls that are gathered', () => {
-  it('go at once while nothing is in flight, and together while something is', async () => {
+describe('gathered calls', () => {
+  it('are sent at once without a request in flight, otherwise together', async () => {
     const { batches, send, answer } = recorder()
     const call = gatherInFlight({ send, max: 3 })
     const answers = [1, 2, 3, 4, 5, 6].map(call)
@@ -33,7 +33,7 @@ describe('calls that are gathered', () => {
     expect(await Promise.all(answers)).toEqual([10, 20, 30, 40, 50, 60])
   })
 
-  it('do not wait for the slow answer to a few others', async () => {
+  it('do not wait for a slow answer to others', async () => {
     const { batches, send, answer } = recorder()
     const call = gatherUntilQuiet({ send, max: 3 })
     const answers = [1, 2, 3, 4].map(async (key, index) => {
@@ -51,7 +51,7 @@ describe('calls that are gathered', () => {
     expect(await Promise.all([later, last])).toEqual([50, 60])
   })
 
-  it('fail together, and not those behind them', async () => {
+  it('fail together, but not with later ones', async () => {
     const { open, send, answer } = recorder()
     const call = gatherInFlight({ send, max: 1 })
     const answers = [1, 2].map(call)
@@ -62,12 +62,12 @@ describe('calls that are gathered', () => {
     await expect(answers[1]).resolves.toBe(20)
   })
 
-  it('are refused when core answers another number of them', async () => {
+  it('fail when core answers a different number of calls', async () => {
     const call = gatherUntilQuiet({ send: async () => [], max: 3 })
     await expect(call(1)).rejects.toThrow(/another number/)
   })
 
-  it('cost core a few requests for a thousand keys', async () => {
+  it('need few requests for a thousand keys', async () => {
     const double = await startCoreDouble()
     onTestFinished(double.stop)
     const core = createCoreClient({ target: double.target, token: coreToken })

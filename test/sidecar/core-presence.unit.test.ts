@@ -6,7 +6,7 @@ import { createPresence } from '../../sidecar/core-presence.ts'
 
 const options = { deadlineMs: 800 }
 
-/** Core in the hands of a test: its calls wait until they are answered, fail, or are cancelled. */
+/** A scripted core: its calls wait until the test answers, fails or cancels them. */
 function world() {
   const clock = { ms: 0, work: () => {} }
   const presence = createPresence({
@@ -29,7 +29,7 @@ function world() {
       .catch((error: DomainError) => error.reason)
   const send = () => sendWith(options)
 
-  /** The process runs again after `ms`: first its timers, then what has arrived for it. */
+  /** Runs the process again after `ms`: first its timers, then its arrived data. */
   async function pass(ms: number, arrived: () => void = () => {}): Promise<void> {
     clock.ms += ms
     clock.work()
@@ -51,7 +51,7 @@ const outage = (code: status): DomainError =>
   })
 
 describe('the presence of core', () => {
-  it('ends when no call got an answer by the deadline of one', async () => {
+  it('ends when no call is answered until the deadline of one', async () => {
     const { presence, send, run } = world()
     const answer = send()
     await run(750)
@@ -61,7 +61,7 @@ describe('the presence of core', () => {
     expect(await answer).toBe('UNAVAILABLE')
   })
 
-  it('does not end by a slow call while others are answered', async () => {
+  it('survives a slow call while others are answered', async () => {
     const { presence, waiting, send, run } = world()
     const slow = send()
     await run(400)
@@ -73,7 +73,7 @@ describe('the presence of core', () => {
     expect(presence.isAway()).toBe(false)
   })
 
-  it('does not end while this process does not run', async () => {
+  it('survives a pause of this process', async () => {
     const { presence, waiting, send, pass } = world()
     const answer = send()
     for (let pause = 0; pause < 5; pause++) await pass(1_000)
@@ -82,7 +82,7 @@ describe('the presence of core', () => {
     expect(presence.isAway()).toBe(false)
   })
 
-  it('does not end before an answer that has arrived is read', async () => {
+  it('survives a missed deadline if the answer has arrived unread', async () => {
     const { presence, waiting, send, pass, run } = world()
     const answer = send()
     await run(750)
@@ -106,7 +106,7 @@ describe('the presence of core', () => {
     expect(await decide(null, options)).toBe('answer')
   })
 
-  it('returns with an answer that comes after the silence that ended it', async () => {
+  it('returns with a late answer', async () => {
     const { presence, waiting, run, sendWith } = world()
     const answer = sendWith({ deadlineMs: 3_000 }, 800)
     await run(850)
@@ -116,7 +116,7 @@ describe('the presence of core', () => {
     expect(presence.isAway()).toBe(false)
   })
 
-  it('is waited for no longer than a decision may, while the work goes on', async () => {
+  it('ends a wait in time, while the work continues', async () => {
     const { presence, run } = world()
     const work = Promise.withResolvers<string>()
     const waited = presence.within(work.promise, 800).catch((error: DomainError) => error.reason)
@@ -126,7 +126,7 @@ describe('the presence of core', () => {
     expect(await presence.within(work.promise, 800)).toBe('late')
   })
 
-  it('does not end by a refusal', async () => {
+  it('survives a refusal', async () => {
     const { presence, waiting, send } = world()
     const refused = send()
     waiting[0]?.reject(new DomainError('CONFLICT', 'another process has the id'))

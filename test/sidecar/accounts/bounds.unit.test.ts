@@ -35,28 +35,28 @@ function world(rate: bigint = 1_000_000n * usd, untyped: number | null = null) {
   const unheard = { ms: 0 }
   const bounds = createBounds({ memory, rate: current, untyped, unheardMs: () => unheard.ms })
   const owner: SoldOwner = { authId: 'a:b', latest: null, retailRatio: null }
-  /** The bound in units of a session at a nano-dollar a unit. */
+  /** The bound in units, for a session that costs one nano-dollar per unit. */
   const boundOf = (call: Session, of = owner) => bounds.boundOf(of, call)
   return { memory, bounds, current, owner, boundOf, unheard }
 }
 
-describe('the units that the signer bills', () => {
+describe('unitsOf', () => {
   it.each([
     [start - 6, 0, 6],
     [start - 6, 1, 6],
     [start - 6, 999_999_999, 6],
     [start, 0, 0],
     [start + 5, 0, 0],
-  ] as const)('for a live call since %i s and %i ns are %i', (seconds, nanos, expected) => {
+  ] as const)('since %i s and %i ns before a live call is %i', (seconds, nanos, expected) => {
     expect(unitsOf(session(), prior(seconds, nanos))).toBe(expected)
   })
 
-  it('round a live call up by a nanosecond', () => {
+  it('rounds a live call up at the next nanosecond', () => {
     expect(unitsOf(session({ nanos: 1 }), prior(start - 5))).toBe(6)
     expect(unitsOf(session({ nanos: 123_456_789 }), prior(start - 5, 123_456_789))).toBe(5)
   })
 
-  it('are fixed for the first call, and the longest gap for an unknown one', () => {
+  it('returns fixed units for the first call, and the longest gap for an unknown one', () => {
     expect(unitsOf(session({ sequence: 0 }), null)).toBe(10)
     expect(unitsOf(session({ sequence: 0, type: 'lv2v' }), null)).toBe(1_658_880_000)
     expect(unitsOf(session({ type: 'fixed' }), null)).toBe(1)
@@ -65,7 +65,10 @@ describe('the units that the signer bills', () => {
   })
 })
 
-/** go-livepeer's fee for the units, rounded half away from zero (remote_signer.go), priced as core does. */
+/**
+ * go-livepeer's fee for the units, rounded half away from zero (remote_signer.go), converted to USD
+ * as in core.
+ */
 function ticketCost(
   { price, per, rate }: { price: bigint; per: bigint; rate: bigint },
   units: bigint,
@@ -74,7 +77,7 @@ function ticketCost(
   return (fee * rate + usd - 1n) / usd
 }
 
-describe('a bound', () => {
+describe('boundSince and boundOf', () => {
   const int64 = 2n ** 63n - 1n
   const calls = fc.record({
     price: fc.oneof(fc.bigInt({ min: 1n, max: int64 }), fc.bigInt({ min: 1n, max: 10n ** 6n })),
@@ -98,7 +101,7 @@ describe('a bound', () => {
       Math.trunc(27_648_000 * (Number(gap / 1_000_000_000n) + Number(gap % 1_000_000_000n) / 1e9)),
     )
 
-  it("is never below the ticket's true cost, and never far above", () => {
+  it("never returns less than the ticket's cost, nor much more", () => {
     fc.assert(
       fc.property(calls, ({ price, units, rate, type, gapNanos, nanos, ratio }) => {
         const { bounds, owner } = world(rate)
@@ -133,7 +136,7 @@ describe('a bound', () => {
     )
   })
 
-  it('is exact where a cost is a whole number of nano-dollars', () => {
+  it('is exact when the cost is a whole number of nano-dollars', () => {
     const cents = (dollars: bigint, price: bigint) =>
       world(dollars * usd).boundOf(session({ sequence: 0, type: 'fixed', price }))
     expect(cents(2_500n, 4_000_000_000_000n)).toBe(10_000_000)
@@ -141,29 +144,29 @@ describe('a bound', () => {
     expect(cents(3_000n, 3_333_333_333_334n)).toBe(10_000_001)
   })
 
-  it('is at least one nano-dollar, and refuses what no number counts', () => {
+  it('returns at least one nano-dollar, and Infinity above the largest safe integer', () => {
     const { boundOf } = world(usd)
     expect(boundOf(session({ sequence: 0, price: 1n, units: int64 }))).toBe(1)
     expect(boundOf(session({ sequence: 0, type: 'lv2v', price: int64 }))).toBe(Infinity)
   })
 })
 
-describe('the bound of a call', () => {
+describe('boundOf', () => {
   const at = (sequence: number, seconds: number, change: Partial<Session> = {}) =>
     session({ sequence, seconds: start + seconds, price: 10n ** 9n, ...change })
 
-  it('counts from the first call with the number before', () => {
+  it('counts from the first call with the previous number', () => {
     const { memory, owner, boundOf } = world(usd)
     memory.remember(owner, at(0, 0))
     memory.remember(owner, at(1, 5))
     expect(boundOf(at(2, 12))).toBe(7)
-    // A replay of number 1 does not shorten it: the client has both states.
+    // A replay of number 1 must not shorten it: the client has both states.
     memory.remember(owner, at(1, 9))
     expect(boundOf(at(2, 12))).toBe(7)
     expect(boundOf(at(1, 12))).toBe(12)
   })
 
-  it('counts from the nearest lower number that was seen', () => {
+  it('counts from the nearest known lower number', () => {
     const { memory, owner, boundOf } = world(usd)
     for (const [number, seconds] of [
       [3, 0],
@@ -176,14 +179,14 @@ describe('the bound of a call', () => {
     expect(boundOf(at(3, 100))).toBe('no_prior_call')
   })
 
-  it('does not become shorter when the clock of the signer is set back', () => {
+  it("does not shrink when the signer's clock is set back", () => {
     const { memory, owner, boundOf } = world(usd)
     memory.remember(owner, at(0, 100))
     memory.remember(owner, at(0, 40))
     expect(boundOf(at(1, 101))).toBe(61)
   })
 
-  it('is separate for sessions and users', () => {
+  it('separates sessions and users', () => {
     const { memory, owner, boundOf } = world(usd)
     memory.remember(owner, at(0, 0, { id: 'one' }))
     memory.remember(owner, at(0, 50, { id: 'two' }))
@@ -193,7 +196,7 @@ describe('the bound of a call', () => {
     expect(boundOf(at(1, 60, { id: 'one' }), other)).toBe('no_prior_call')
   })
 
-  it('takes time that was paid in advance once', () => {
+  it('subtracts time paid in advance only once', () => {
     const { memory, owner, boundOf } = world(usd)
     memory.remember(owner, at(0, 0)).paidUntil = start + 11
     expect(boundOf(at(1, 15))).toBe(4)
@@ -201,7 +204,7 @@ describe('the bound of a call', () => {
     expect(boundOf(at(1, 16))).toBe(16)
   })
 
-  it('is at least for the time in which others may have joined the session unheard', () => {
+  it('covers at least the time since core last answered', () => {
     const { memory, owner, boundOf, unheard } = world(usd)
     memory.remember(owner, at(0, 0))
     unheard.ms = 20_001
@@ -209,14 +212,14 @@ describe('the bound of a call', () => {
     expect(boundOf(at(1, 30))).toBe(30)
   })
 
-  it('of a session that others serve is not known here', () => {
+  it('is unknown for a shared session', () => {
     const { memory, owner, boundOf } = world(usd)
     memory.remember(owner, at(0, 0))
     memory.share('9f86d081')
     expect([boundOf(at(1, 7)), boundOf(at(0, 7))]).toEqual(['no_prior_call', 10])
   })
 
-  it('of a call without a type or price is the set one, or there is none', () => {
+  it('uses the configured bound for a call without a type or price, or refuses it', () => {
     const untyped = [{ type: '' as const }, { price: null }, { units: null }]
     for (const change of untyped) {
       expect(world(usd).boundOf(session(change))).toBe('untyped')
@@ -224,15 +227,15 @@ describe('the bound of a call', () => {
     }
   })
 
-  it('needs a rate', () => {
+  it('requires a rate', () => {
     const { boundOf, current } = world()
     current.nanosPerWei = null
     expect(boundOf(session({ sequence: 0 }))).toBe('no_rate')
   })
 })
 
-describe('money on the wire', () => {
-  it('is counted in whole nano-dollars, and as many as a number holds', () => {
+describe('nanosDown', () => {
+  it('rounds down to whole nano-dollars, up to the largest safe integer', () => {
     expect([nanosDown('1999999999'), nanosDown('999999999'), nanosDown('0')]).toEqual([1, 0, 0])
     expect(nanosDown(`1${'0'.repeat(40)}`)).toBe(Number.MAX_SAFE_INTEGER)
     expect(() => nanosDown('-1')).toThrow(/unreadable/)

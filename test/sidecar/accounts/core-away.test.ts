@@ -14,8 +14,8 @@ const statusOf = async (harness: Harness, body: object) =>
 const away = async ({ metrics }: Harness) =>
   /^tollgate_sidecar_core_away(?:\{.*\})? 1$/m.test(await metrics.metrics())
 
-describe('while core is frozen', () => {
-  it('leases pay on, and what is beyond them is refused at once when that is known', async () => {
+describe('while core hangs', () => {
+  it('pays from leases, and refuses other calls at once when core is known to be unavailable', async () => {
     const harness = await startHarness()
     expect(await statusOf(harness, job(0))).toBe(200)
     harness.core.script.frozen = true
@@ -42,7 +42,7 @@ describe('while core is frozen', () => {
 })
 
 describe('while core is down', () => {
-  it('a restart between renewals goes unnoticed, and nothing is reported twice', async () => {
+  it('survives a restart between renewals, and reports each call once', async () => {
     const core = await startCoreDouble()
     const harness = await startHarness({ core })
     expect(await statusOf(harness, job(0))).toBe(200)
@@ -62,7 +62,7 @@ describe('while core is down', () => {
 })
 
 describe('the offline budget', () => {
-  it('pays for known users beyond their leases, each within both budgets, and is reported as such', async () => {
+  it('pays for known users beyond their leases, within both budgets, and reports it as offline', async () => {
     const harness = await startHarness({
       env: { OFFLINE_BUDGET_USER_USD: '0.0075', OFFLINE_BUDGET_USD: '0.0135' },
     })
@@ -87,7 +87,7 @@ describe('the offline budget', () => {
     expect(await statusOf(harness, job(4, 'a', 'sk_live_alice'))).toBe(200)
   })
 
-  it('is for nobody by default', async () => {
+  it('is disabled by default', async () => {
     const harness = await startHarness()
     harness.core.escrow.lendsNothing = true
     expect(await statusOf(harness, job(0))).toBe(200)
@@ -101,7 +101,7 @@ describe('the offline budget', () => {
 })
 
 describe('a sidecar whose id another process has', () => {
-  it('allows nothing, is not ready, says so, and goes on once the id is free', async () => {
+  it('allows nothing, is not ready, logs an error, and recovers once the id is free', async () => {
     const lines: string[] = []
     const log = createLog(
       { level: 'info', name: 'sidecar' },
@@ -116,7 +116,7 @@ describe('a sidecar whose id another process has', () => {
       code: 'authorization_unavailable',
     })
     const complaints = () => lines.filter((line) => line.includes('SIDECAR_ID')).length
-    // The id of a process that was killed is taken for three seconds: no error yet.
+    // Core keeps the id of a killed process for three seconds: no error before that.
     expect(complaints()).toBe(0)
     harness.clock.seconds += 6
     await until(() => complaints() === 1)

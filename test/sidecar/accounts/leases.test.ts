@@ -16,7 +16,7 @@ const holds = (core: CoreDouble) => core.escrow.holds.get('acme:alice')
 const leases = (core: CoreDouble) => holds(core)?.leases.size ?? 0
 const status = async (harness: Harness, body: object) =>
   (await harness.authorize(body)).json['status']
-/** Returns a function for the seconds that have passed since. */
+/** Returns a function that returns the elapsed seconds. */
 function stopwatch(): () => number {
   const started = performance.now()
   return () => (performance.now() - started) / 1000
@@ -25,7 +25,7 @@ const isAway = async ({ metrics }: Harness) =>
   /^tollgate_sidecar_core_away(?:\{.*\})? 1$/m.test(await metrics.metrics())
 
 describe('a lease', () => {
-  it('pays for calls from memory, and core holds what each of them may cost (K24, K25)', async () => {
+  it('pays for calls from memory, and core holds their bounds (K24, K25)', async () => {
     const harness = await startHarness()
     const { core } = harness
     for (let n = 0; n < 3; n++) expect(await status(harness, fixed(n))).toBe(200)
@@ -42,16 +42,16 @@ describe('a lease', () => {
     expect(holds(core)?.pending).toBe(3n * 3_000_000n * 10n ** 9n)
   })
 
-  it('is renewed in the background when half of it is spent', async () => {
+  it('is renewed in the background when half is spent', async () => {
     const harness = await startHarness()
-    // Four calls, of which the third passes the half.
+    // The lease covers four calls, and the third passes the half.
     for (let n = 0; n < 3; n++) await status(harness, fixed(n))
     await until(() => harness.core.calls.lend === 2)
     for (let n = 3; n < 6; n++) expect(await status(harness, fixed(n))).toBe(200)
     expect(harness.core.calls.reserve).toBe(0)
   })
 
-  it('is renewed while it is used, as soon as a third of its time has passed', async () => {
+  it('is renewed while in use, after a third of its time', async () => {
     const harness = await startHarness()
     await status(harness, fixed(0))
     expect(harness.core.calls.lend).toBe(1)
@@ -59,7 +59,7 @@ describe('a lease', () => {
     await until(() => harness.core.calls.lend === 2)
   })
 
-  it('is returned when nobody has used it for ten seconds', async () => {
+  it('is returned after ten unused seconds', async () => {
     const harness = await startHarness()
     await status(harness, fixed(0))
     expect(leases(harness.core)).toBe(1)
@@ -68,7 +68,7 @@ describe('a lease', () => {
     expect(await status(harness, fixed(1))).toBe(200)
   })
 
-  it('is returned at once when core recalls it', async () => {
+  it('is returned when core recalls it', async () => {
     const harness = await startHarness()
     await status(harness, fixed(0))
     expect(leases(harness.core)).toBe(1)
@@ -76,7 +76,7 @@ describe('a lease', () => {
     await until(() => leases(harness.core) === 0)
   })
 
-  it('is returned when the sidecar stops, behind everything that it paid for', async () => {
+  it('is returned when the sidecar stops, after reporting the calls that it paid for', async () => {
     const harness = await startHarness()
     await status(harness, fixed(0))
     await harness.sidecar.stop()
@@ -84,7 +84,7 @@ describe('a lease', () => {
     expect(harness.core.escrow.reports.at(-1)).toMatchObject({ stopped: true })
   })
 
-  it('ends two seconds before core says', async () => {
+  it('ends two seconds before its end in core', async () => {
     const harness = await startHarness()
     const passed = stopwatch()
     await status(harness, fixed(0))
@@ -96,7 +96,7 @@ describe('a lease', () => {
     expect(await status(harness, fixed(2))).toBe(503)
   })
 
-  it('ends by a clock that never jumps', async () => {
+  it('ignores changes of the wall clock', async () => {
     const harness = await startHarness()
     await status(harness, fixed(0))
     for (const wall of [-86_400, 86_400 * 365]) {
@@ -105,7 +105,7 @@ describe('a lease', () => {
     }
   })
 
-  it('ends when the machine was suspended, for which the wall clock went on and the monotonic one did not', async () => {
+  it('ends after a suspension that only the wall clock has counted', async () => {
     const harness = await startHarness()
     const passed = stopwatch()
     await status(harness, fixed(0))
@@ -117,7 +117,7 @@ describe('a lease', () => {
     expect(await status(harness, fixed(2))).toBe(503)
   })
 
-  it('pays for the calls of all keys of its user: with a limited one core lends nothing', async () => {
+  it('pays for the calls of all keys of its user', async () => {
     const harness = await startHarness()
     const { core } = harness
     core.keys.set('sk_live_second', {
@@ -130,7 +130,7 @@ describe('a lease', () => {
     expect(core.calls).toMatchObject({ lend: 1, reserve: 0 })
   })
 
-  it('is dropped when core says that the user was deactivated', async () => {
+  it('is dropped when core deactivates the user', async () => {
     const harness = await startHarness()
     const { core } = harness
     expect(await status(harness, fixed(0))).toBe(200)
@@ -141,7 +141,7 @@ describe('a lease', () => {
   })
 })
 
-describe('a call that no lease covers', () => {
+describe('a call without a covering lease', () => {
   it('is reserved at core, to the last nano-dollar', async () => {
     const harness = await startHarness()
     const { core } = harness
@@ -164,7 +164,7 @@ describe('a call that no lease covers', () => {
       'limit max_price: the price is above the ceiling for this type and application',
     ],
     [429, 'of_tomorrow', 'limit of_tomorrow: it is reached'],
-  ])('is refused with %i for the limit %s that core names, and until when', async (...row) => {
+  ])('is refused with %i for limit %s, with its end', async (...row) => {
     const [expected, limit, reason] = row
     const harness = await startHarness()
     const { escrow } = harness.core
@@ -183,7 +183,7 @@ describe('a call that no lease covers', () => {
     })
   })
 
-  it('is refused with 503 while no rate serves', async () => {
+  it('is refused with 503 without a usable rate', async () => {
     const harness = await startHarness()
     harness.core.script.usdPerEth = null
     const code = async () => (await harness.authorize(fixed(0))).json['code']
@@ -192,7 +192,7 @@ describe('a call that no lease covers', () => {
     expect(await status(harness, fixed(0))).toBe(200)
   })
 
-  it('gets back what another sidecar has and does not need', async () => {
+  it('recalls money that another sidecar does not need', async () => {
     const core = await startCoreDouble()
     onTestFinished(core.stop)
     const [one, two] = [await startHarness({ core }), await startHarness({ core })]
@@ -204,7 +204,7 @@ describe('a call that no lease covers', () => {
     expect(leases(core)).toBe(0)
   })
 
-  it('leaves two sidecars no more than there is between them', async () => {
+  it('shares the balance between two sidecars without exceeding it', async () => {
     const core = await startCoreDouble()
     onTestFinished(core.stop)
     const pair = [await startHarness({ core }), await startHarness({ core })]
@@ -219,7 +219,7 @@ describe('a call that no lease covers', () => {
     expect(replies.filter((reply) => reply === 200)).toHaveLength(33)
   })
 
-  it('that is refused proves the one before it', async () => {
+  it('proves the previous call when it is refused', async () => {
     const harness = await startHarness()
     const { core } = harness
     core.users.set('acme:alice', { micros: 3_001n })
@@ -238,7 +238,7 @@ describe('a session that began at another sidecar', () => {
       ({ boundUsdAttos }) => Math.round(Number(boundUsdAttos) / 1e14) / 1e4,
     )
 
-  it('is bounded by the call before that core knows', async () => {
+  it('is bounded by the prior call in core', async () => {
     const core = await startCoreDouble()
     onTestFinished(core.stop)
     const one = await startHarness({ core })
@@ -247,14 +247,14 @@ describe('a session that began at another sidecar', () => {
     await one.sidecar.stop()
     const two = await startHarness({ core })
     expect(await status(two, call({ SequenceNumber: 2, LastUpdate: second(9) }))).toBe(200)
-    // An older state, and the first call of its number was at the other sidecar.
+    // An older state; the first call with its number was at the other sidecar.
     expect(await status(two, call({ SequenceNumber: 1, LastUpdate: second(20) }))).toBe(200)
     expect(await status(two, call({ SequenceNumber: 2, LastUpdate: second(24) }))).toBe(200)
     await two.sidecar.stop()
     expect(bounds(core)).toEqual([0.03, 0.012, 0.015, 0.06, 0.06])
   })
 
-  it('is asked for at core with each call, at the process that began it, too', async () => {
+  it('requires a request to core for each call, at the first process, too', async () => {
     const core = await startCoreDouble()
     onTestFinished(core.stop)
     const [one, two] = [await startHarness({ core }), await startHarness({ core })]
@@ -262,7 +262,8 @@ describe('a session that began at another sidecar', () => {
     await until(() => core.escrow.authorisations.length === 1)
     await status(two, call({ SequenceNumber: 1, LastUpdate: second(1) }))
     await until(() => core.escrow.authorisations.length === 2)
-    // Both have heard by then: the state of number 1 is old, whoever sees number 1 again.
+    // Both processes know by then that the session is shared, so the state of number 1 counts as
+    // old in both.
     await new Promise((resolve) => setTimeout(resolve, 700))
     await status(one, call({ SequenceNumber: 1, LastUpdate: second(60) }))
     core.escrow.unheardMs = 70_000
@@ -278,7 +279,7 @@ describe('a session that began at another sidecar', () => {
     expect(bounds(harness.core)).toEqual([2.7])
   })
 
-  it('waits half a second for a report that may be under way', async () => {
+  it('waits half a second for a report that may be in flight', async () => {
     const harness = await startHarness()
     harness.core.escrow.unheardMs = 1
     const started = performance.now()
@@ -288,7 +289,7 @@ describe('a session that began at another sidecar', () => {
     expect(bounds(harness.core)).toEqual([2.7])
   })
 
-  it('waits for a report that is under way', async () => {
+  it('waits for a report in flight', async () => {
     const harness = await startHarness()
     harness.core.escrow.unheardMs = 1
     const answer = status(harness, call({ SequenceNumber: 7, LastUpdate: second(7) }))
@@ -300,11 +301,11 @@ describe('a session that began at another sidecar', () => {
     expect(bounds(harness.core)).toEqual([0.021])
   })
 
-  /** A state at a thousandth of the usual price, of which a lease covers many. */
+  /** A state at a thousandth of the usual price; a lease covers many. */
   const cheap = (SequenceNumber: number, seconds: number) =>
     call({ SequenceNumber, LastUpdate: second(seconds), InitialPricePerUnit: 10 ** 9 })
 
-  it('is asked about once, also when its states are repeated and contradict each other', async () => {
+  it('costs one request to core, even for repeated and contradictory states', async () => {
     const harness = await startHarness()
     const { core } = harness
     const repeated = Array.from({ length: 20 }, () => status(harness, cheap(184, 0)))
@@ -324,11 +325,11 @@ describe('a session that began at another sidecar', () => {
     const seconds = core.escrow.authorisations.map(({ boundUsdAttos }) =>
       Math.round(Number(boundUsdAttos) / 3e12),
     )
-    // The unknown call before is at least 900 s older; 184 was first at -100 s.
+    // The unknown prior call is assumed to be 900 s older; 184 was first called at -100 s.
     expect(seconds).toEqual([...Array.from({ length: 20 }, () => 900), 1900, 900, 900, 110, 920])
   })
 
-  it('is asked about once for its calls below those in memory', async () => {
+  it('costs one request for calls below those in memory', async () => {
     const core = await startCoreDouble()
     onTestFinished(core.stop)
     const one = await startHarness({ core })
@@ -338,7 +339,7 @@ describe('a session that began at another sidecar', () => {
     ] as const)
       await status(one, cheap(number, seconds))
     await until(() => core.escrow.authorisations.length === 2)
-    // As if the same process had forgotten the session.
+    // Simulate that the same process had evicted the session.
     const owner = core.escrow.owners.get('9f86d081')
     await one.sidecar.stop()
     const two = await startHarness({ core })
@@ -366,7 +367,7 @@ describe('a session that began at another sidecar', () => {
 describe('a promised window', () => {
   const env = { SIGNING_TTL_SECONDS: '10' }
 
-  it('is paid in advance, with the call that it is promised to', async () => {
+  it('is paid in advance, together with its call', async () => {
     const { authorize, core, sidecar } = await startHarness({ env })
     const { json } = await authorize(call({ LastUpdate: second(0) }))
     expect(json['expiry']).toBe(vectorNow + 10)
@@ -375,7 +376,7 @@ describe('a promised window', () => {
     expect(core.escrow.authorisations[0]?.boundUsdAttos).toBe(nanos(0.063))
   })
 
-  it('is not longer than half of the lease pays for', async () => {
+  it('is limited to what half of the lease pays for', async () => {
     const { authorize, core } = await startHarness({ env })
     core.users.set('acme:alice', { micros: 200_000n })
     // A lease of 0.05: after 0.03 for the first call, half of the rest pays for three seconds.
@@ -387,16 +388,17 @@ describe('a promised window', () => {
     [-2, 10],
     [2, 10],
     [3, 0],
-  ])('by the clock of a signer that is %i s off ours is %i s', async (off, seconds) => {
+  ])("with a signer's clock that is %i s off is %i s", async (off, seconds) => {
     const { authorize } = await startHarness({ env })
     const { json } = await authorize(call({ LastUpdate: second(off) }))
     expect(json['expiry']).toBe(seconds === 0 ? 0 : vectorNow + off + seconds)
   })
 
-  it('is not debited again when the session calls again', async () => {
+  it("is not debited again at the session's next call", async () => {
     const harness = await startHarness({ env })
     const { core, clock } = harness
-    // Ten seconds for the first call, and five windows of eleven: 0.195; twice would be 0.327.
+    // Ten seconds for the first call, and five windows of eleven: 0.195; debited twice it would be
+    // 0.327.
     core.users.set('acme:alice', { micros: 260_000n })
     for (let n = 0; n < 5; n++) {
       const state = {
@@ -407,7 +409,8 @@ describe('a promised window', () => {
       expect([n, await status(harness, call(state))]).toEqual([n, 200])
       const { report } = core.calls
       clock.seconds += 11
-      // A process that has not heard of core takes a call to bill at least as long.
+      // Wait for contact with core, because a call is assumed to bill at least the time since the
+      // last contact.
       await until(() => core.calls.report > report + 1)
     }
   })

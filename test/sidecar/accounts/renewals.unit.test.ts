@@ -14,7 +14,7 @@ import { createVersions } from '../../../sidecar/identity/cached-state.ts'
 const users = 100
 const passMs = 200
 
-/** The leases of a sidecar before a core in the hands of a test. */
+/** The leases of a sidecar with a scripted core. */
 function world(core: Pick<EscrowCore, 'lend' | 'within'>) {
   const clock = { ms: 0 }
   const mono = () => clock.ms
@@ -59,7 +59,7 @@ const noReports = {
 } as unknown as Reports
 
 describe('leases', () => {
-  it('that were opened together are renewed apart from each other, each in its time', async () => {
+  it('are renewed in time and spread over it, even if opened together', async () => {
     let renewals = 0
     const { clock, accounts, leases } = world({
       within: (work) => work,
@@ -86,7 +86,7 @@ describe('leases', () => {
     expect(renewals).toBeLessThan(users * 10)
   })
 
-  it('that core lends after a decision gave up pay for the next one', async () => {
+  it('lent after a decision has given up pay for the next one', async () => {
     const answered = Promise.withResolvers<void>()
     let requests = 0
     const { accounts, leases } = world({

@@ -13,11 +13,14 @@ import { createVersions } from '../../../sidecar/identity/cached-state.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { firstCall } from '../signer-bodies.ts'
 
-/** Core refuses a batch as a whole and the sidecar repeats it, so one bad call would stop all reports for ever. */
+/**
+ * Core refuses a batch as a whole and the sidecar repeats it, so one invalid call would stop all
+ * reports forever.
+ */
 
 const process = { id: 'one', instance: '7b0c2b3e-3f0e-4a53-9a0c-6f1c8b1f2a11' }
 
-/** A sidecar whose reports cross the wire to core's own validation. */
+/** A sidecar whose reports pass through the wire format to core's own validation. */
 function world() {
   const messages: ReportMessage[] = []
   const { escrowService } = createEscrowRpc({
@@ -112,7 +115,7 @@ const state = fc.record(
   { requiredKeys: [] },
 )
 
-it('whatever a sidecar allows, core takes the report of it', async () => {
+it('core accepts the report of any allowed call', async () => {
   let reported = 0
   await fc.assert(
     fc.asyncProperty(state, untypedDollars, text, async (change, untyped, keyId) => {
@@ -130,7 +133,7 @@ it('whatever a sidecar allows, core takes the report of it', async () => {
       const known = bounds.boundOf(account, session)
       const bound =
         typeof known === 'number' ? known : bounds.boundSince({ account, session }, null)
-      // A bound that is no amount is more than anybody has.
+      // An infinite bound exceeds every balance, so the call is never allowed.
       if (bound > Number.MAX_SAFE_INTEGER) return
       const call = { leaseId: '', session, bound, at: 1.5, keyId, isOffline: true }
       reports.add(account, call, memory.remember(account, session))

@@ -65,14 +65,14 @@ function world() {
     isOffline: false,
     ...more,
   })
-  /** Allows a call, by default of a session of its own. */
+  /** Allows a call; by default in its own session. */
   const addTo = (to: Account, call: AllowedCall, state: Partial<Session> = {}): void => {
     const own = { ...session, ...call.session, ...state }
     reports.add(to, { ...call, session: own }, memory.remember(to, own))
   }
   const add = (sequence: number, isOffline = false): void =>
     addTo(account, callOf(sequence, { isOffline }), { id: `s${sequence}` })
-  /** Allows a call of one session, a second after the one before. */
+  /** Allows a call of one session, a second after the previous one. */
   const addNext = (sequence: number, more: Partial<AllowedCall> = {}): void =>
     addTo(account, callOf(sequence, more), { seconds: 1_000 + sequence })
   const sessionsOf = ({ users }: ReportRequest) => users.flatMap(({ sessions }) => sessions)
@@ -118,7 +118,7 @@ describe('a report', () => {
     expect(reports.unreported()).toBe(0)
   })
 
-  it('tells the age of its calls, anew with each try', async () => {
+  it('contains the current age of its calls at each try', async () => {
     const { core, reports, requests, add, sessionsOf } = world()
     add(1)
     core.failures = 1
@@ -130,7 +130,7 @@ describe('a report', () => {
     expect(ages).toEqual([200, 30_000])
   })
 
-  it('contains nothing of calls that were reported before', async () => {
+  it('contains no data of earlier reports', async () => {
     const { accounts, reports, requests, addTo, callOf } = world()
     const states = [
       { id: 'one', sequence: 0, seconds: 1, nanos: 2_000, type: 'live' as const },
@@ -191,14 +191,14 @@ describe('a report', () => {
     )
   })
 
-  it('is one at a time', async () => {
+  it('is sent one at a time', async () => {
     const { reports, requests, add } = world()
     add(1)
     await Promise.all([reports.flush(), reports.flush(), reports.heartbeat()])
     expect(requests).toHaveLength(1)
   })
 
-  it('is sent at once when 250 calls wait, and in parts of two thousand', async () => {
+  it('is sent at once for 250 waiting calls, and in batches of two thousand', async () => {
     const { reports, requests, add, sequences } = world()
     await reports.heartbeat()
     for (let n = 0; n < 4_500; n++) add(n)
@@ -210,7 +210,7 @@ describe('a report', () => {
     expect(requests.flatMap(sequences)).toEqual(Array.from({ length: 4_500 }, (_, n) => n))
   })
 
-  it('carries what belongs to a user in the order in which it happened', async () => {
+  it("keeps the order of a user's calls, refusals and returned leases", async () => {
     const { account, accounts, reports, requests, add, session } = world()
     add(1)
     reports.giveBack(account, leaseOf())
@@ -228,7 +228,7 @@ describe('a report', () => {
     ])
   })
 
-  it('takes the number that core expects when core has forgotten the process', async () => {
+  it("continues with core's number when core has forgotten the process", async () => {
     const { core, reports, requests, add } = world()
     add(1)
     await reports.flush()
@@ -248,14 +248,14 @@ describe('a report', () => {
     expect(reports.isFull()).toBe(true)
   })
 
-  it('tells which sessions another process has joined', async () => {
+  it('passes on sessions that another process has joined', async () => {
     const { core, reports, heard } = world()
     core.shared = ['9f86d081']
     await reports.heartbeat()
     expect(heard.shared).toEqual(['9f86d081'])
   })
 
-  it('tells when core knows of all that was spent offline', async () => {
+  it('signals when core has received all offline calls', async () => {
     const { core, reports, heard, add } = world()
     add(1, true)
     core.failures = 1
@@ -265,7 +265,7 @@ describe('a report', () => {
     expect(heard.reconciled).toBe(1)
   })
 
-  it('that did not arrive goes before any heartbeat: core would take its calls to be known', async () => {
+  it('that got no answer is repeated before any heartbeat', async () => {
     const { core, reports, requests, add } = world()
     core.mono = 1_000
     await reports.heartbeat()
@@ -281,7 +281,7 @@ describe('a report', () => {
     expect([reports.unheardMs(), reports.unreported()]).toEqual([0, 0])
   })
 
-  it('that core refuses is said once in ten seconds, and kept', async () => {
+  it('that core refuses is logged once in ten seconds, and kept', async () => {
     const { core, reports, lines, add } = world()
     core.isStrict = true
     add(1)
@@ -293,7 +293,7 @@ describe('a report', () => {
     expect(reports.unreported()).toBe(0)
   })
 
-  it('is not tried at an id that another process has more loudly than once in ten seconds', async () => {
+  it('logs a conflicting id once in ten seconds', async () => {
     const { core, reports, lines, add } = world()
     core.isTaken = true
     add(1)
@@ -301,7 +301,7 @@ describe('a report', () => {
     expect(lines.filter((line) => line.includes('SIDECAR_ID'))).toHaveLength(2)
   })
 
-  it('that another process has the id is kept, and sent when the id is free', async () => {
+  it('is kept while another process has the id, and sent afterwards', async () => {
     const { core, reports, requests, heard, add } = world()
     core.isTaken = true
     add(1)
@@ -314,7 +314,7 @@ describe('a report', () => {
     expect(requests.at(-1)?.number).toBe(1n)
   })
 
-  it('of a stop is the last one, behind everything else', async () => {
+  it('of a stop is sent last', async () => {
     const { reports, requests, add } = world()
     for (let n = 0; n < 2_500; n++) add(n)
     await reports.stop()
@@ -323,7 +323,7 @@ describe('a report', () => {
     expect(requests.slice(0, -1).every(({ stopped }) => !stopped)).toBe(true)
   })
 
-  it('gives up a stop that core does not answer', async () => {
+  it('gives up a stop when core does not answer', async () => {
     const { core, reports, requests, add } = world()
     add(1)
     core.failures = 100
@@ -332,8 +332,8 @@ describe('a report', () => {
   })
 })
 
-describe('calls of a session that follow each other', () => {
-  it('are one entry with the time and the bound of each', async () => {
+describe('consecutive calls of a session', () => {
+  it('are one entry with the time and bound of each', async () => {
     const { core, reports, requests, addNext, sessionsOf } = world()
     addNext(0)
     core.mono = 50
@@ -354,7 +354,7 @@ describe('calls of a session that follow each other', () => {
     expect((entry?.signedMicros[1] ?? 0n) - (entry?.signedMicros[0] ?? 0n)).toBe(1_000_000n)
   })
 
-  it('wait for ten seconds when the session is known to core', async () => {
+  it('wait for ten seconds when core knows the session', async () => {
     const { core, reports, requests, addNext, numbers } = world()
     addNext(0)
     await reports.flush()
@@ -390,7 +390,7 @@ describe('calls of a session that follow each other', () => {
     ])
   })
 
-  it('are not joined with a replay, which the calls after it do not prove', async () => {
+  it('are not joined with a replay, which later calls do not prove', async () => {
     const { account, reports, requests, addNext, numbers } = world()
     for (const n of [0, 1, 1, 2]) addNext(n)
     reports.takeRuns(account)
@@ -402,7 +402,7 @@ describe('calls of a session that follow each other', () => {
     ])
   })
 
-  it('are separate entries under two leases or two keys', async () => {
+  it('are separate entries for different leases or keys', async () => {
     const { account, reports, requests, addNext, numbers } = world()
     addNext(0)
     addNext(1, { keyId: 'key' })
@@ -490,7 +490,7 @@ describe('calls of a session that follow each other', () => {
     },
   )
 
-  it('are reported with the next flush when core named the one before, not this process', async () => {
+  it('are reported with the next flush when the prior call is known from core only', async () => {
     const { account, memory, reports, requests, addNext, numbers, session } = world()
     memory.extend(account, session.id, { sequence: 6, seconds: 1_006, nanos: 0 })
     addNext(7)
@@ -513,7 +513,7 @@ describe('calls of a session that follow each other', () => {
     ])
   })
 
-  it('make each report and heartbeat contain the age of the oldest that waits', async () => {
+  it('add the age of the oldest waiting call to each report and heartbeat', async () => {
     const { core, reports, requests, addNext } = world()
     addNext(0)
     await reports.flush()
@@ -526,7 +526,7 @@ describe('calls of a session that follow each other', () => {
     expect(requests.map(({ unreportedMs }) => unreportedMs)).toEqual([0n, 0n, 1_500n])
   })
 
-  it('come with the latest instant up to which core has listed shared sessions', async () => {
+  it("repeat core's latest `sharedThrough`", async () => {
     const { core, reports, requests } = world()
     core.sharedThrough = 77n
     await reports.heartbeat()

@@ -7,7 +7,7 @@ import { firstCall } from '../signer-bodies.ts'
 
 const read = (text: string) => readSession(parseObject(text)?.['state'], text)
 
-describe('reading a session', () => {
+describe('readSession', () => {
   it('28: keeps every digit of a price above 2^53', () => {
     const text = JSON.stringify(firstCall()).replace(
       '"InitialPricePerUnit":12000',
@@ -16,7 +16,7 @@ describe('reading a session', () => {
     expect(read(text)?.price).toBe(10_000_000_000_000_001n)
   })
 
-  it('28: does not take the digits of a header that looks like the member', () => {
+  it('28: ignores digits in a header that resembles the member', () => {
     const header = {
       'X-Trap': ['"InitialPricePerUnit":10000000000000003', '\\"InitialPricePerUnit":1'],
     }
@@ -44,7 +44,7 @@ describe('reading a session', () => {
     ['0001-01-01T00:00:00Z', -62_135_596_800, 0],
     ['0000-12-31T23:00:00-01:00', -62_135_596_800, 0],
     ['9999-12-31T23:59:59.999999999Z', 253_402_300_799, 999_999_999],
-  ])('takes %s as the instant %s and %s', (text, seconds, nanos) => {
+  ])('reads %s as the instant %s and %s', (text, seconds, nanos) => {
     expect(read(JSON.stringify(firstCall({ state: { LastUpdate: text } })))).toMatchObject({
       isReadable: true,
       seconds,
@@ -66,7 +66,7 @@ describe('reading a session', () => {
     '0001-01-01T00:00:00+00:01',
     '9999-12-31T23:59:59-00:01',
     '',
-  ])('takes %s as no instant', (text) => {
+  ])('rejects the time %s', (text) => {
     const session = read(JSON.stringify(firstCall({ state: { LastUpdate: text } })))
     expect(session?.isReadable).toBe(false)
   })
@@ -89,11 +89,11 @@ describe('reading a session', () => {
     ['an id that no database holds', { StateID: 'a\u0000b' }],
     ['no number', { SequenceNumber: -1 }],
     ['no time', { LastUpdate: 3 }],
-  ])('tells that a state with %s cannot be settled', (_what, state) => {
+  ])('marks a state with %s as unreadable', (_what, state) => {
     expect(read(JSON.stringify(firstCall({ state })))?.isReadable).toBe(false)
   })
 
-  it('leaves out an application that no database holds', () => {
+  it('drops an application that a database cannot store', () => {
     const app = (App: unknown) => read(JSON.stringify(firstCall({ state: { App } })))?.app
     expect([
       app('acme/echo'),
@@ -117,7 +117,7 @@ describe('reading a session', () => {
     [`${2n ** 256n - 1n}${2n ** 256n - 1n}/${2n ** 256n - 1n}${2n ** 256n - 1n}`, true],
     ['9'.repeat(1_001), false],
     [`${'9'.repeat(1_000)}/`, false],
-  ])('30: takes %s as a balance: %s', (text, expected) => {
+  ])('30: accepts %s as a balance: %s', (text, expected) => {
     expect(isRational(text)).toBe(expected)
   })
 })

@@ -3,12 +3,12 @@ import { firstCall } from '../signer-bodies.ts'
 import type { CoreDouble } from '../../fakes/sidecar-core.ts'
 import { type Reply, startHarness, until, vectorNow, withoutDecision } from '../support.ts'
 
-describe('the price of a plan', () => {
+describe('the retail ratio of a plan', () => {
   const ratio = (times: number): string => `${times}${'0'.repeat(18)}`
   const bounds = (core: CoreDouble): string[] =>
     core.escrow.authorisations.map(({ boundUsdAttos }) => boundUsdAttos)
 
-  it('that core names with a reservation is what the call is bounded by', async () => {
+  it("from a reservation's answer is used to bound the call", async () => {
     const { authorize, core } = await startHarness()
     const state = { InitialPricePerUnit: 10 ** 12 }
     Object.assign(core.escrow, { lendsNothing: true, retailRatioNow: ratio(2) })
@@ -18,7 +18,7 @@ describe('the price of a plan', () => {
     expect((await authorize(firstCall({ state }))).json['status']).toBe(483)
   })
 
-  it('that changes all the time is refused with 503, and nothing is reserved', async () => {
+  it('that changes constantly is refused with 503, and nothing is reserved', async () => {
     const { authorize, core } = await startHarness()
     Object.assign(core.escrow, { lendsNothing: true })
     let times = 2
@@ -32,7 +32,7 @@ describe('the price of a plan', () => {
 })
 
 /** The webhook vectors of docs/signer-protocol.md, by number. */
-describe('the money of a user', () => {
+describe("a user's money", () => {
   it('19: refuses a user without money with 483', async () => {
     const { authorize } = await startHarness()
     const { transport, text } = await authorize(firstCall({ key: 'sk_live_poor' }))
@@ -62,7 +62,7 @@ describe('the money of a user', () => {
     })
   })
 
-  it('21: allows a call that costs exactly what is left, and refuses one nano-dollar more', async () => {
+  it('21: allows a call that costs exactly the balance, and refuses one nano-dollar more', async () => {
     const { authorize, core } = await startHarness({ env: { UNTYPED_CALL_USD: '0.0001' } })
     const untyped = (StateID: string) => authorize(firstCall({ state: { Type: '', StateID } }))
     core.users.set('acme:alice', { micros: 100n })
@@ -73,7 +73,7 @@ describe('the money of a user', () => {
     expect((await authorize(call)).json['status']).toBe(483)
   })
 
-  it('22: allows as many of fifty first calls at the same time as there is money for', async () => {
+  it('22: allows only as many of fifty concurrent first calls as the balance pays for', async () => {
     const { authorize, core } = await startHarness()
     // Ten seconds at 10^12 wei each are 0.03 USD.
     core.users.set('acme:alice', { micros: 300_001n })
@@ -85,7 +85,7 @@ describe('the money of a user', () => {
     expect(statuses.filter((status) => status === 483)).toHaveLength(40)
   })
 
-  it('23: counts a replayed state as a call of its own', async () => {
+  it('23: counts a replayed state as a separate call', async () => {
     const { authorize, core } = await startHarness()
     core.users.set('acme:alice', { micros: 60_001n })
     const replay = (LastUpdate: string) =>
@@ -96,7 +96,7 @@ describe('the money of a user', () => {
     expect(statuses).toEqual([200, 200, 483])
   })
 
-  it('24: lets the signer skip no call of fixed and untyped sessions', async () => {
+  it('24: lets the signer skip no calls of fixed and untyped sessions', async () => {
     const env = { SIGNING_TTL_SECONDS: '10', UNTYPED_CALL_USD: '0.01' }
     const { authorize } = await startHarness({ env })
     for (const Type of ['fixed', '', 'else', 7]) {
@@ -119,13 +119,13 @@ describe('the money of a user', () => {
     })
   })
 
-  it('26: ignores members it does not know', async () => {
+  it('26: ignores unknown members', async () => {
     const { authorize } = await startHarness()
     const state = { AuthPolicy: 'x', AuthMaxPrice: { price: 1 }, ManifestID: 'm' }
     expect((await authorize(firstCall({ state }))).json).toMatchObject({ status: 200, expiry: 0 })
   })
 
-  it('27: decides by the credential and by what is left, with expiry 0, when there is no state', async () => {
+  it('27: decides by the credential and the balance, with expiry 0, without a state', async () => {
     const { authorize, core } = await startHarness()
     const { headers } = firstCall()
     for (const state of [undefined, null, 'x', [], 7, {}]) {
@@ -153,7 +153,7 @@ describe('the money of a user', () => {
     })
   })
 
-  it('30: promises nothing for a hostile balance, and refuses what could never be settled', async () => {
+  it('30: promises nothing for a hostile balance, and refuses states that could never be settled', async () => {
     const env = { SIGNING_TTL_SECONDS: '10' }
     const { authorize } = await startHarness({ env })
     const answer = async (state: object) => (await authorize(firstCall({ state }))).json
@@ -176,7 +176,7 @@ describe('the money of a user', () => {
     }
   })
 
-  it('30: refuses a hostile price like a missing one, with words that say what to set', async () => {
+  it('30: refuses a hostile price like a missing one, with the setting in the reason', async () => {
     const { authorize } = await startHarness()
     for (const state of [
       { InitialPricePerUnit: -1 },
@@ -226,7 +226,7 @@ describe('the price ceiling', () => {
     expect(await priceOf(harness, { Type: '' })).not.toContain('maxPrice')
   })
 
-  it("is the user's where that is lower, for the application that it names", async () => {
+  it("is the user's if lower, for its application", async () => {
     const harness = await startHarness({ env })
     harness.core.escrow.ceilings = [
       { type: 'live', app: 'acme/echo', maxWei: '9000' },
@@ -238,7 +238,7 @@ describe('the price ceiling', () => {
     expect(await priceOf(harness, { Type: 'fixed' })).toContain('"price":900719925474099267,')
   })
 
-  it("is the key's, too, where core reserves the call", async () => {
+  it("is also the key's when core reserves the call", async () => {
     const harness = await startHarness({ env })
     const { escrow } = harness.core
     Object.assign(escrow, { lendsNothing: true })

@@ -8,9 +8,9 @@ import { issuer, newSigningKey, sign } from '../identity/tokens.ts'
 const key = await newSigningKey('k1')
 const free = { AuthID: '' }
 
-/** Mistakes that are easily made in an implementation of the webhook. */
+/** Easy mistakes in an implementation of the webhook. */
 describe('the webhook', () => {
-  it('signals a rejection over HTTP 200 with status in the body, without auth_id; and refuses every caller when WEBHOOK_SECRET is unset', async () => {
+  it('signals a rejection as HTTP 200 without auth_id, and refuses all callers without WEBHOOK_SECRET', async () => {
     const { authorize } = await startHarness()
     const refused = await authorize(firstCall({ key: 'sk_live_unknown' }))
     expect([refused.transport, refused.json['status'], 'auth_id' in refused.json]).toEqual([
@@ -23,7 +23,7 @@ describe('the webhook', () => {
     expect((await closed.authorize(firstCall(), { authorization: 'Bearer ' })).transport).toBe(401)
   })
 
-  it('understands both body shapes, header names in any case, and every transport-secret header', async () => {
+  it('accepts both body formats, header names in any case, and all secret headers', async () => {
     const { authorize } = await startHarness()
     const { headers, state } = firstCall()
     const shapes = [
@@ -44,7 +44,7 @@ describe('the webhook', () => {
     }
   })
 
-  it("returns an expiry of its own, not the token's; caches no failed look-up, and does not fail open", async () => {
+  it('returns its own expiry, does not cache failed lookups, and fails closed', async () => {
     const { authorize, core } = await startHarness()
     core.script.jwks = { keys: [key.jwk] }
     const token = await sign(key, { exp: vectorNow + 3600 })
@@ -56,7 +56,7 @@ describe('the webhook', () => {
     expect((await authorize(firstCall())).json['status']).toBe(200)
   })
 
-  it('trusts no headers without the proxy secret, never falls back to a weaker verifier, accepts neither HS256 nor a token without exp, and accepts signer sessions', async () => {
+  it('ignores headers without the proxy secret, does not fall back, rejects HS256 and tokens without exp, and accepts signer sessions', async () => {
     const harness = await startHarness({ keyShape: null })
     const { authorize, core } = harness
     core.script.jwks = { keys: [key.jwk] }

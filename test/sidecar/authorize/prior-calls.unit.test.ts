@@ -9,7 +9,7 @@ import { createVersions } from '../../../sidecar/identity/cached-state.ts'
 import { firstCall } from '../signer-bodies.ts'
 import { vectorNow } from '../support.ts'
 
-it('reports the calls of a user before it asks core about a session that was forgotten', async () => {
+it("reports the user's calls before it asks core about an evicted session", async () => {
   const steps: string[] = []
   const versions = createVersions({ max: 10 })
   const accounts = createAccounts({ versions, ttlSeconds: 10, max: 10, mono: () => 0 })

@@ -8,7 +8,7 @@ import { type Reply, configOf, post, secret, vectorNow } from '../support.ts'
 import { firstCall } from '../signer-bodies.ts'
 
 const seed = Number(process.env['TEST_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
-/** A long run searches for so many milliseconds in all: FUZZ_MS=300000. */
+/** Total duration of a long search in milliseconds: FUZZ_MS=300000. */
 const fuzzMs = Number(process.env['FUZZ_MS'] ?? 0)
 const searches = 6
 const effort =
@@ -49,7 +49,7 @@ const steering = new Set([480, 481, 482])
 const decide = (body: string | Buffer) =>
   post(`${sidecar.url}/authorize`, body, { authorization: `Bearer ${secret}` })
 
-/** Which laws of property 40 an answer breaks. */
+/** Returns the laws of property 40 that an answer breaks. */
 function broken({ transport, text, json }: Reply): string[] {
   const { status, expiry, auth_id: authId, reason } = json
   const isAllowed = status === 200 && transport === 200
@@ -128,7 +128,7 @@ const whole = fc.record(
   { requiredKeys: [] },
 )
 
-/** The first input, if any, whose answer breaks a law; shrunk. */
+/** Returns the first input, if any, with an answer that breaks a law; shrunk. */
 async function counterexample<T>(inputs: fc.Arbitrary<T>, send: (input: T) => Promise<Reply>) {
   const property = fc.asyncProperty(inputs, async (input) => {
     const laws = broken(await send(input))
@@ -140,7 +140,7 @@ async function counterexample<T>(inputs: fc.Arbitrary<T>, send: (input: T) => Pr
 
 const good = firstCall({ key: 'sk_live_alice' })
 
-/** Times, fractions and prices like those of real states, and their neighbours. */
+/** Times, fractions and prices like those of real states, and similar values. */
 const digits = fc.integer({ min: 1, max: 180 }).map((length) => '7'.repeat(length))
 const real = fc.record({
   ...Object.fromEntries(
@@ -164,8 +164,8 @@ const real = fc.record({
 })
 
 describe('40: any input', { timeout }, () => {
-  it('gets a lawful answer to a good request with a state like a real one', async () => {
-    // An int64 price, whose digits JSON.parse would round.
+  it('gets a lawful answer to a good request with a realistic state', async () => {
+    // An int64 price, which JSON.parse would round.
     const dear = (body: object) =>
       JSON.stringify(body).replace(
         '"InitialPricePerUnit":0,',

@@ -11,7 +11,7 @@ import { secretly } from '../../support/secrecy.ts'
 import { firstCall } from '../signer-bodies.ts'
 import { type Reply, configOf, post, secret } from '../support.ts'
 
-/** A sidecar before a real core, whose users are on plans that were made by HTTP. */
+/** A sidecar with a real core, and users on plans created by HTTP. */
 
 let console: Console
 let sidecar: Sidecar
@@ -45,7 +45,7 @@ const create = (path: string, json: object, by: object = { person }) =>
 const sdxl = { pipeline: 'text-to-image', modelId: 'sdxl' }
 const llm = { pipeline: 'llm', modelId: '*' }
 
-/** A plan without a price of its own, which includes 0.09 USD. */
+/** Creates a plan without its own price that includes 0.09 USD. */
 async function newPlan(terms: object): Promise<string> {
   const { status, body } = await create('/plans', {
     name: randomUUID(),
@@ -61,7 +61,7 @@ async function newPlan(terms: object): Promise<string> {
 
 const byKey = () => ({ authorization: app.basic })
 
-/** A user on the plan. Returns the user's name and key. */
+/** Creates a user on the plan. Returns the user's name and key. */
 async function subscribe(planId: string): Promise<{ user: string; key: string }> {
   const user = `u-${randomUUID()}`
   await console.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: user })
@@ -76,7 +76,7 @@ async function move(user: string, planId: string): Promise<void> {
   const change = { planId, timing: 'immediate' }
   const { status } = await create(`/users/${user}/subscription/change`, change, byKey())
   expect(status).toBe(200)
-  // The new period begins behind the one that has just begun.
+  // Leave the second in which the new period began.
   console.clock.advance(1_000)
 }
 
@@ -99,7 +99,7 @@ const authorize = (key: string, state: object = {}): Promise<Reply> =>
     { authorization: `Bearer ${secret}` },
   )
 
-/** Micro-dollars that are authorised and not yet booked. */
+/** Micro-dollars that are authorised but not booked yet. */
 async function authorised(user: string): Promise<bigint> {
   const { rows } = await console.sql.query<{ micros: bigint }>(
     `select trunc(coalesce(sum(a.bound_attos), 0) / 10::numeric ^ 12)::bigint as micros
@@ -113,7 +113,7 @@ async function authorised(user: string): Promise<bigint> {
 const expectAuthorised = (user: string, micros: bigint): Promise<void> =>
   until(async () => (await authorised(user)) === micros)
 
-describe('what a call is bounded by', () => {
+describe('the bound of a call', () => {
   it.each([
     ['a plan that sells at three times the network price', { overageRateUsd: '0.000003' }, 90_000n],
     [
@@ -133,7 +133,7 @@ describe('what a call is bounded by', () => {
       75_000n,
     ],
     ['a plan without rates', {}, 30_000n],
-  ])('is that of %s', async (_, terms, micros) => {
+  ])('uses the price of %s', async (_, terms, micros) => {
     const { user, key } = await subscribe(await newPlan(terms))
     expect((await authorize(key)).json).toMatchObject({ status: 200 })
     await expectAuthorised(user, micros)
@@ -153,7 +153,7 @@ describe('what a call is bounded by', () => {
 })
 
 describe('a plan without overage', () => {
-  it('refuses with 483 what its included usage does not pay at retail', async () => {
+  it('refuses with 483 a call that its included usage does not cover at retail', async () => {
     const dear = await subscribe(await newPlan({ overageRateUsd: '0.000003' }))
     expect((await authorize(dear.key)).json['status']).toBe(200)
     expect((await authorize(dear.key)).json).toMatchObject({
@@ -172,8 +172,8 @@ describe('a plan without overage', () => {
   })
 })
 
-describe('a plan that sells at zero', () => {
-  it('costs its users nothing, but they must have something left', async () => {
+describe('a plan with price zero', () => {
+  it('costs its users nothing, but requires a balance', async () => {
     const { user, key } = await subscribe(await newPlan({ overageRateUsd: '0' }))
     for (let call = 0; call < 5; call++) expect((await authorize(key)).json['status']).toBe(200)
     await expectAuthorised(user, 0n)
@@ -183,7 +183,7 @@ describe('a plan that sells at zero', () => {
 })
 
 describe("a bundle's ceiling", () => {
-  it('goes to the signer as maxPrice: the highest, in the unit of the session', async () => {
+  it('is sent to the signer as maxPrice: the highest, in the unit of the session', async () => {
     const capabilities = [
       { ...sdxl, maxPricePerUnit: '2000000000000' },
       { ...llm, maxPricePerUnit: '5000000000000' },
@@ -198,7 +198,7 @@ describe("a bundle's ceiling", () => {
     })
   })
 
-  it('is none where a bundle has none', async () => {
+  it('is omitted if one of the bundles has no ceiling', async () => {
     const capabilities = [{ ...sdxl, maxPricePerUnit: '2000000000000' }, llm]
     const { key } = await subscribe(await newPlan({ capabilities }))
     const { json } = await authorize(key)

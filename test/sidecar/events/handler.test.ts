@@ -15,8 +15,8 @@ const push = ({ sidecar }: Harness, body: string | Buffer, headers: Record<strin
 const taken = ({ core }: Harness): string[] =>
   core.script.ingested.map((bytes) => Buffer.from(bytes).toString())
 
-describe('pushing events', () => {
-  it('passes one envelope on, byte for byte, and answers when core has it', async () => {
+describe('POST /events', () => {
+  it('forwards one envelope unchanged, and answers when core has stored it', async () => {
     const harness = await startHarness()
     harness.core.script.ingest = () => ({ tickets: 1, duplicates: 2, ignored: 3, quarantined: 4 })
     const reply = await push(harness, ` ${envelope}\n`, { 'x-correlation-id': 'abc-1' })
@@ -33,7 +33,7 @@ describe('pushing events', () => {
     expect(harness.core.calls.tokens).toContain('core-token-of-these-tests-0123456789')
   })
 
-  it('takes an array, keeping every digit of every element', async () => {
+  it('accepts an array, keeping every digit of every element', async () => {
     const harness = await startHarness()
     const reply = await push(
       harness,
@@ -48,14 +48,14 @@ describe('pushing events', () => {
     expect((await push(harness, '[]')).json).toMatchObject({ accepted: 0, tickets: 0 })
   })
 
-  it('takes lines, also malformed ones, which core quarantines', async () => {
+  it('accepts lines, including malformed ones, which core quarantines', async () => {
     const harness = await startHarness()
     const reply = await push(harness, `${envelope}\r\n\n  \n{"broken":\n${envelope}`)
     expect(reply.json['accepted']).toBe(3)
     expect(taken(harness)).toEqual([envelope, '{"broken":', envelope])
   })
 
-  it('sends more lines than core takes at once in several parts', async () => {
+  it('splits more lines than core accepts into several requests', async () => {
     const harness = await startHarness()
     const lines = Array.from({ length: 2500 }, (_, i) => `{"id":"${i}"}`)
     expect((await push(harness, lines.join('\n'))).json).toMatchObject({
@@ -70,7 +70,7 @@ describe('pushing events', () => {
     expect(taken(harness)).toEqual([...lines, ...fat])
   })
 
-  it('acknowledges nothing while core is away or refuses', async () => {
+  it('acknowledges nothing while core is unavailable or refuses', async () => {
     const harness = await startHarness()
     harness.core.script.ingest = () => {
       throw refuse('UNAVAILABLE')
@@ -131,7 +131,7 @@ describe('pushing events', () => {
   })
 })
 
-describe('splitting a push', () => {
+describe('splitEnvelopes', () => {
   it.each<[string, string[] | null]>([
     ['{"a":"]}\\"["}', ['{"a":"]}\\"["}']],
     ['{\n "a": 1\n}\n', ['{\n "a": 1\n}']],
@@ -146,10 +146,11 @@ describe('splitting a push', () => {
     ['{"a":1}{"b":2}', ['{"a":1}{"b":2}']],
     ['"x"\n"y"', ['"x"', '"y"']],
     ['}', ['}']],
-    // Cut within a text, and a bracket short: the good line after it is an event of its own.
+    // Truncated within a text, and without a closing bracket: the good line that follows is a
+    // separate event.
     ['{"a":"b\n{"c":1,"\\"":""}}', ['{"a":"b', '{"c":1,"\\"":""}}']],
     ['{"a":{\n{"b":1}\n}}', ['{"a":{', '{"b":1}', '}}']],
-  ])('of %s', (body, expected) => {
+  ])('splits %s', (body, expected) => {
     expect(splitEnvelopes(Buffer.from(body))?.envelopes.map(String) ?? null).toEqual(expected)
   })
 })

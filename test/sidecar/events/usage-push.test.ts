@@ -29,7 +29,7 @@ const idOf = (event: string): string => {
 }
 
 describe('a usage push', () => {
-  it('becomes a ticket of its arrival time, with every digit kept', () => {
+  it('becomes a ticket with its arrival time, and keeps every digit', () => {
     const event = pushes().complete(bodyOf())
     const parsed = parseEvent(Buffer.from(event), new Date(at))
     expect(parsed).toMatchObject({
@@ -56,14 +56,14 @@ describe('a usage push', () => {
     ).toContain('"pixels":9007199254740993')
   })
 
-  it('is the same event when it is sent again, over midnight too', () => {
+  it('is the same event when it is sent again, even after midnight', () => {
     const { clock, complete } = pushes()
     const first = complete(bodyOf())
     clock.ms += 5_900
     expect(complete(bodyOf())).toBe(first)
   })
 
-  it('is another event when anything of it differs, and on another day', () => {
+  it('is another event when any part differs, and on another day', () => {
     const day = 86_400_000
     const ids = [
       bodyOf(),
@@ -72,7 +72,7 @@ describe('a usage push', () => {
       bodyOf({ usage_subject: 'bob' }),
     ].map((body) => idOf(pushes().complete(body)))
     expect(new Set([...ids, idOf(pushes(at + day).complete(bodyOf()))]).size).toBe(5)
-    // What another sidecar makes of it on the same day.
+    // Another sidecar creates the same id on the same day.
     expect(idOf(pushes(at - 1_000).complete(bodyOf()))).toBe(ids[0])
   })
 
@@ -83,7 +83,7 @@ describe('a usage push', () => {
       kind: 'ticket',
       ticket: { signedAt: '2026-11-21T10:00:00.500000Z', sessionId: 's1', sequenceNumber: '4' },
     })
-    // Then the day it arrives says nothing.
+    // The day of arrival then has no effect.
     expect(pushes(at + 86_400_000).complete(bodyOf(told))).toBe(complete(bodyOf(told)))
   })
 
@@ -98,11 +98,11 @@ describe('a usage push', () => {
     ['no object', '[1]'],
     ['no JSON', bodyOf().slice(1)],
     ['too much', bodyOf({ note: 'x'.repeat(65_536) })],
-  ])('is not made of %s, which goes to core unchanged', (_what, body) => {
+  ])('is not made from %s, which goes to core unchanged', (_what, body) => {
     expect(pushes().complete(body)).toBe(body)
   })
 
-  it('adds an id to any such object and changes no byte of anything else', () => {
+  it('adds an id to any such object and does not change other input', () => {
     const json = fc.json({ maxDepth: 3 })
     const { complete } = pushes()
     fc.assert(
@@ -129,7 +129,7 @@ describe('a usage push', () => {
 describe('POST /events with usage pushes', () => {
   const caller = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' }
 
-  it('takes one, and its retry, as one event', async () => {
+  it('accepts a push and its retries as one event', async () => {
     const { sidecar, core } = await startHarness()
     for (let attempt = 0; attempt < 3; attempt++) {
       expect((await post(`${sidecar.url}/events`, bodyOf(), caller)).transport).toBe(202)
@@ -138,7 +138,7 @@ describe('POST /events with usage pushes', () => {
     expect(new Set(core.script.ingested.map((bytes) => Buffer.from(bytes).toString())).size).toBe(1)
   })
 
-  it('answers so that the sender repeats after an outage only', async () => {
+  it('makes the sender retry after an outage only', async () => {
     const { sidecar, core } = await startHarness()
     const statuses = []
     statuses.push(

@@ -4,7 +4,7 @@ import { createAdmission } from '../../../sidecar/explain/admission.ts'
 const second = 1_789_380_930_000
 
 describe('a flood of refusals', () => {
-  it('is recorded up to four fifths of the limit, and what is seldom beside it', () => {
+  it('is recorded up to four fifths of the limit, with room for rare kinds', () => {
     const { admit } = createAdmission({ perSecond: 50 })
     const flood = Array.from({ length: 1_000 }, (_, i) =>
       admit('invalid_api_key', '', second + (i % 1_000)),
@@ -16,7 +16,7 @@ describe('a flood of refusals', () => {
     expect(ofAnother).toEqual([true, true, false])
   })
 
-  it('is never recorded beyond the limit, however many kinds it has', () => {
+  it('is never recorded beyond the limit, even with many kinds', () => {
     const { admit } = createAdmission({ perSecond: 50 })
     const admitted = Array.from({ length: 1_000 }, (_, i) => admit('any', `app ${i}`, second))
     expect(admitted.filter(Boolean)).toHaveLength(50)

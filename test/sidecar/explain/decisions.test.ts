@@ -10,7 +10,7 @@ import { type Harness, type Reply, secret, startHarness, until, vectorNow } from
 
 const key = await newSigningKey('k1')
 
-/** The record behind an answer, as core has it. */
+/** Returns the record of an answer from core. */
 async function recordOf({ core }: Harness, { json }: Reply): Promise<Decision> {
   const id = String(json['decision'])
   const find = () => core.script.decisions.find((record) => record.id === id)
@@ -20,7 +20,7 @@ async function recordOf({ core }: Harness, { json }: Reply): Promise<Decision> {
   return record
 }
 
-/** What a record explains, without its headline. */
+/** The explanation of a record, without its headline. */
 const explanationOf = ({ credential, ...record }: Decision): string[] =>
   credential ? explain({ ...record, credential }).slice(1) : []
 
@@ -89,7 +89,7 @@ const refusals: readonly Refused[] = [
     code: 'invalid_token',
     rule: 'token_signature',
     body: bearer(await sign(await newSigningKey('k1'), { exp: vectorNow + 3600 })),
-    // What nobody signed names nobody.
+    // Without a valid signature the token identifies no user.
     says: ['The credential is a token. It led to no user.'],
   },
   {
@@ -159,7 +159,7 @@ const refusals: readonly Refused[] = [
     code: 'rate_unavailable',
     rule: 'rate_unavailable',
     body: firstCall({ key: 'sk_live_alice' }),
-    // Reports tell the rate, too.
+    // Reports also fetch the rate.
     prepare: async ({ core: { script, calls } }) => {
       script.usdPerEth = null
       const reports = calls.report
@@ -217,19 +217,19 @@ describe('a refusal', () => {
     const { status, reason, code, decision } = reply.json
     expect(reply.transport).toBe(200)
     expect(code).toBe(refused.code)
-    // Behind what the signer reads, and nothing else is new.
+    // The id follows the members that the signer reads, and is the only new one.
     expect(reply.text).toBe(JSON.stringify({ status, reason, code, decision }))
     expect(parseDecisionId(String(decision))).toEqual({ second: vectorNow, isRecorded: true })
     const record = await recordOf(harness, reply)
     expect(record).toMatchObject({ status, reason, code, rule: refused.rule, occasion: 'refusal' })
     expect(explanationOf(record)).toEqual(expect.arrayContaining([...refused.says]))
-    // The harness searches logs for secrets; the record is held against them, too.
+    // The harness searches logs for secrets; search the record, too.
     keepLog(JSON.stringify(record))
     for (const hidden of ['sk_live', 'svc_ak_', 'eyJ', secret])
       expect(JSON.stringify(record)).not.toContain(hidden)
   })
 
-  it('tells its figures, where they are from and how old they are', async () => {
+  it('explains its figures, their sources and ages', async () => {
     const harness = await startHarness()
     const { clock, authorize, core } = harness
     core.users.set('acme:alice', { micros: 1_000n })
@@ -264,7 +264,7 @@ describe('a refusal', () => {
     expect(money?.accessAgeMs).toBeLessThan(6_000)
   })
 
-  it('says that core named the call before, in a session that others serve', async () => {
+  it('names core as the source of the prior call in a shared session', async () => {
     const harness = await startHarness()
     const { core, authorize } = harness
     const state = (SequenceNumber: number, LastUpdate: string) =>
@@ -280,7 +280,7 @@ describe('a refusal', () => {
     expect(await source()).toBe('core')
   })
 
-  it('is explained once core is back, when it was made while core was away', async () => {
+  it('made while core was unavailable is explained later', async () => {
     const harness = await startHarness()
     const { core, authorize } = harness
     core.script.failing = true
@@ -292,7 +292,7 @@ describe('a refusal', () => {
 })
 
 describe('a permission', () => {
-  it('carries no id, unless its end user asks for one', async () => {
+  it('carries an id only if its end user requests one', async () => {
     const harness = await startHarness()
     const plain = await harness.authorize(firstCall({ key: 'sk_live_alice' }))
     expect('decision' in plain.json).toBe(false)
@@ -328,7 +328,7 @@ describe('a permission', () => {
     },
   )
 
-  it('carries one for one of DECISION_SAMPLE', async () => {
+  it('carries an id for one in DECISION_SAMPLE', async () => {
     const harness = await startHarness({ env: { DECISION_SAMPLE: '3' } })
     const replies: Reply[] = []
     for (let i = 0; i < 6; i++)
@@ -348,7 +348,7 @@ describe('a permission', () => {
     expect(records.map(({ occasion }) => occasion)).toEqual(['sample', 'sample'])
   })
 
-  it('carries one at LOG_LEVEL=debug, which its log line names', async () => {
+  it('carries an id at LOG_LEVEL=debug, which is also in the log', async () => {
     const lines: string[] = []
     const log = createLog({ level: 'debug', name: 's' }, { write: (line) => void lines.push(line) })
     const { authorize } = await startHarness({ log, env: { LOG_LEVEL: 'debug' } })
@@ -359,7 +359,7 @@ describe('a permission', () => {
 })
 
 describe('a flood of refusals', () => {
-  it('is recorded up to the limit, and says of the rest that it was not', async () => {
+  it('is recorded up to the limit, and the other ids are marked as not recorded', async () => {
     const harness = await startHarness({ env: { DECISION_RECORDS_PER_SECOND: '10' } })
     const { authorize, core, metrics } = harness
     const replies = await Promise.all(Array.from({ length: 100 }, () => authorize({ headers: {} })))
@@ -375,8 +375,8 @@ describe('a flood of refusals', () => {
   })
 })
 
-describe('a sidecar that stops', () => {
-  it('sends the records that wait', async () => {
+describe('a stopping sidecar', () => {
+  it('sends the waiting records', async () => {
     const { authorize, core, sidecar } = await startHarness()
     const { json } = await authorize({ headers: {} })
     await sidecar.stop()

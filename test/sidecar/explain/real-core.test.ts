@@ -44,7 +44,7 @@ afterAll(async () => {
   await core.stop()
 })
 
-/** A user of the app, and a key of theirs. */
+/** Creates a user of the app, with a key. */
 async function newKey(externalUserId: string): Promise<{ apiKey: string; keyId: string }> {
   const m2m = core.as(app.basic)
   await m2m.upsertUser({ clientId: app.clientId, externalUserId })
@@ -63,18 +63,18 @@ const ask = (apiKey: string, state: object = {}): Promise<Reply> =>
 
 const idOf = ({ json }: Reply): string => String(json['decision'])
 
-/** What core tells of a refusal, as soon as it has the record. */
+/** Returns core's explanation of a refusal, as soon as core has the record. */
 async function explanationOf(reply: Reply): Promise<GetDecisionResponse> {
   const decisionId = idOf(reply)
   await until(async () => (await outcome(core.as().getDecision({ decisionId }))) === 'OK')
   const answer = await core.as().getDecision({ decisionId })
-  // The harness searches what it keeps for secrets.
+  // The harness searches the kept log for secrets.
   keepLog(JSON.stringify(answer))
   return answer
 }
 
-describe('a refusal by a sidecar before a real core', () => {
-  it("names key, bound and what remained, to the app's client and to nobody else's", async () => {
+describe('a refusal by a sidecar with a real core', () => {
+  it("shows key, bound and balance to the app's client only", async () => {
     const { apiKey, keyId } = await newKey('ada')
     const reply = await ask(apiKey, { InitialPricePerUnit: 1_000_000_000_000_000 })
     expect(reply.json).toMatchObject({ status: 483, code: 'insufficient_balance' })
@@ -97,7 +97,7 @@ describe('a refusal by a sidecar before a real core', () => {
     expect(await outcome(core.as(other.basic).getAppDecision(own))).toBe('NOT_FOUND')
   })
 
-  it('tells how old the identity was that it took from memory', async () => {
+  it('shows the age of a cached identity', async () => {
     const { apiKey } = await newKey('ben')
     expect((await ask(apiKey)).json['status']).toBe(200)
     core.clock.advance(3_000)
@@ -109,7 +109,7 @@ describe('a refusal by a sidecar before a real core', () => {
     })
   })
 
-  it("names the network cost that the app's owner has not paid, without core for a second", async () => {
+  it("reports the owner's unpaid network cost, without core for a second", async () => {
     const operator = connectCore({ target: core.core.target, token: serviceToken, tls: undefined })
     const owner = { email: '', clientId: app.clientId }
     await operator.replaceNetworkQuota({ ...owner, maxUsdMicros: '0' })
@@ -123,7 +123,7 @@ describe('a refusal by a sidecar before a real core', () => {
     operator.close()
   })
 
-  it('is explained later, when core was away', async () => {
+  it('is explained later, when core was unavailable', async () => {
     const { apiKey } = await newKey('cleo')
     proxy.mode('refuse')
     const reply = await ask(apiKey)

@@ -36,14 +36,14 @@ const fill = (count: number): string[] =>
   })
 
 describe('records of decisions', () => {
-  it('reach core in order, however many', async () => {
+  it('reach core in order, in any number', async () => {
     const ids = fill(1_200)
     await queue.flush()
     expect(sent).toEqual(ids)
     expect(counts).toEqual({ recorded: 1_200 })
   })
 
-  it('wait while core is away, ten thousand of them', async () => {
+  it('wait while core is unavailable, up to ten thousand', async () => {
     fault = new DomainError('UNAVAILABLE', 'core does not answer')
     const ids = fill(9_999)
     await queue.flush()
@@ -56,7 +56,7 @@ describe('records of decisions', () => {
     expect(queue.isFull()).toBe(false)
   })
 
-  it('do not stand behind one that core refuses', async () => {
+  it('do not wait for a batch that core refuses', async () => {
     fault = new DomainError('REQUEST_INVALID', 'no')
     fill(3)
     await queue.flush()

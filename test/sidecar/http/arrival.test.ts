@@ -9,7 +9,7 @@ const caller = { authorization: `Bearer ${secret}` }
 
 /** The webhook vectors of docs/signer-protocol.md, by number. */
 describe('the listener', () => {
-  it('31: decides with a large body, and refuses a huge one without reading all of it', async () => {
+  it('31: decides with a large body, and refuses a huge one without reading it completely', async () => {
     const { authorize, sidecar } = await startHarness()
     const fat = (bytes: number) => firstCall({ headers: { Cookie: ['c'.repeat(bytes)] } })
     expect((await authorize(fat(200 * 1024))).json['status']).toBe(200)
@@ -24,7 +24,7 @@ describe('the listener', () => {
     expect(await chunked.json()).toMatchObject({ status: 431 })
   })
 
-  it('32: takes odd header names, replacement characters and escapes', async () => {
+  it('32: accepts odd header names, replacement characters and escapes', async () => {
     const { authorize } = await startHarness()
     const odd = JSON.stringify(
       firstCall({ headers: { X_under: ['\uFFFD'], 'X-Html': ['<&>'] } }),
@@ -50,7 +50,7 @@ describe('the listener', () => {
     expect((await authorize(firstCall())).json['status']).toBe(200)
   })
 
-  it('takes bodies in any pieces, and many requests of one connection in their order', async () => {
+  it('accepts bodies in any pieces, and answers pipelined requests in order', async () => {
     const { sidecar } = await startHarness()
     const bodies = ['{"authorization":"svc_ak_unknown"}', JSON.stringify(firstCall()), '{', '{}']
     const bytes = bodies
@@ -97,7 +97,7 @@ describe('the listener', () => {
     }
   })
 
-  it('decides nothing when a body never arrives in full', async () => {
+  it('decides nothing when a body never arrives completely', async () => {
     const { sidecar, authorize, core } = await startHarness()
     const socket = connect(sidecar.port, '127.0.0.1')
     const body = JSON.stringify(firstCall())
@@ -157,12 +157,12 @@ describe('the listener', () => {
     )
   })
 
-  it('41: refuses at once what exceeds its bound', async () => {
+  it('41: refuses requests above its limit at once', async () => {
     const { authorize, core } = await startHarness({ env: { AUTHORIZE_MAX_IN_FLIGHT: '2' } })
     core.script.delayMs = 500
     const started = performance.now()
     const busy = [authorize(firstCall()), authorize(firstCall({ key: 'sk_live_alice' }))]
-    // Counted as they arrive; keys are counted as they are answered.
+    // Count requests as they arrive; keys are counted when answered.
     await until(() => core.calls.verifyApiKeys === 2)
     const reply = await authorize(firstCall())
     expect(reply).toMatchObject({ transport: 200, json: { status: 503 } })

@@ -6,8 +6,8 @@ const long = 'whsec_a-secret-that-is-long'
 const short = 'whsec_short'
 const bearer = (text: string) => ({ authorization: `Bearer ${text}` })
 
-describe('the check of a caller', () => {
-  it('refuses the beginning of a secret right after the whole of it', () => {
+describe('createCallerCheck', () => {
+  it('refuses a prefix of a secret right after the whole secret', () => {
     const isKnown = createCallerCheck([long])
     expect(isKnown(bearer(long))).toBe(true)
     expect(isKnown(bearer(long.slice(0, -1)))).toBe(false)
@@ -20,7 +20,7 @@ describe('the check of a caller', () => {
     expect(isKnown(bearer(short))).toBe(true)
   })
 
-  it('reads the scheme in any case, and nothing without it', () => {
+  it('reads the scheme in any case, and requires it', () => {
     const isKnown = createCallerCheck([short])
     for (const scheme of ['Bearer', 'bearer', 'BEARER'])
       expect(isKnown({ authorization: `${scheme} ${short}` })).toBe(true)
@@ -28,7 +28,7 @@ describe('the check of a caller', () => {
       expect(isKnown({ authorization: text })).toBe(false)
   })
 
-  it('knows a secret and nothing else, whatever was presented before', () => {
+  it('accepts only the secrets, independent of earlier requests', () => {
     const isKnown = createCallerCheck([long, short])
     const similar = fc
       .tuple(fc.constantFrom(long, short, long.repeat(9)), fc.nat(maxSecretBytes))
