@@ -51,8 +51,7 @@ beforeAll(async () => {
 afterAll(() => gate?.stop(), 60_000)
 
 /**
- * Pays as one user with sessions of different types, and sometimes replays states. All of them use
- * one signer.
+ * Pays as one user through one signer, in sessions of one type. Sometimes replays states.
  */
 async function payAs({ headers }: GateUser, own: Random, until: number): Promise<void> {
   const signer = signers[own.below(3)]

@@ -179,7 +179,7 @@ describe('a user with one dollar cannot overspend', () => {
 })
 
 describe('a user with one dollar can spend', () => {
-  it('all of it through one signer whose events arrive', async () => {
+  it('the whole balance through one signer with prompt events', async () => {
     const user = await gate.createUser(oneUsd)
     const signer = await gate.startSigner(0, { pricePerUnit: cent, delayMs: 0 })
     expect(await spendAll(signer, user)).toEqual({ signed: 100, status: 483 })

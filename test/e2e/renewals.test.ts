@@ -91,7 +91,7 @@ afterAll(async () => {
   for (const stop of stops.toReversed()) await stop()
 }, 60_000)
 
-/** Creates an app whose Starter plan has periods of a day. */
+/** Creates an app with a Starter plan that has daily periods. */
 async function createApp(target: string, token: string) {
   const operator = connectCore({ target, token })
   const created = await operator
