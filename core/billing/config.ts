@@ -1,12 +1,15 @@
 import type { EnvReader } from '../lib/env.ts'
 
 export const gateModes = ['off', 'log', 'enforce_revenue', 'enforce'] as const
-/** What the activation gate refuses: nothing, nothing but says what it would, what earns money, or all that it should. */
+/**
+ * What the activation gate rejects: nothing (off), nothing but it logs what it would (log), sales,
+ * or sales and new users.
+ */
 export type GateMode = (typeof gateModes)[number]
 
 export interface BillingConfig {
   readonly gateMode: GateMode
-  /** For apps to which nobody gave another cap. */
+  /** Default cap of end users per app. */
   readonly endUserCap: number
 }
 

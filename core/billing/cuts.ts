@@ -10,30 +10,35 @@ export interface CutsDeps {
   readonly now: Now
 }
 
-/** The cut of an app at an instant, in hundredths of a percent; null when none is configured. */
+/** Returns the cut of an app at an instant, in hundredths of a percent; null without a cut. */
 export type CutAt = (app: AppId, instant: Date) => bigint | null
 
 const noticeSeconds = 60
-/** Half of the notice: a clock that is less than the other half behind still reads every cut in time. */
+/**
+ * Half of the notice, so that a core still reads every cut in time if its clock is less than the
+ * other half behind.
+ */
 const freshSeconds = 30
 const appsMax = 10_000
 
 interface Timeline {
-  /** The newest first. */
+  /** Newest first. */
   readonly cuts: readonly Cut[]
-  /** No cut that is not in the list begins before. */
+  /** The list has all cuts that begin before this time. */
   readonly completeUntil: Date
 }
 
 /**
- * The platform's cut of network fees (docs/billing.md). A cut begins a minute after it is set, and is never changed: the cut
- * of an instant that has passed is the same whenever, and by whichever process, it is asked.
+ * The platform's cut of network fees (docs/billing.md). A cut begins a minute after it is set and
+ * never changes. So the cut of a past instant is always the same, in every process.
  */
 export function createCuts({ pool, now }: CutsDeps) {
   const timelines = new LRUCache<AppId, Timeline>({ max: appsMax })
 
   /**
-   * A function that knows the cuts of these apps at every instant up to `until`, which has passed. One query for all apps that are not in the cache; the function itself asks nobody, and throws for other apps.
+   * Returns a function for the cuts of these apps at any instant up to `until`, which must be past.
+   * Runs one query for all apps that are not cached. The returned function does no I/O and throws
+   * for other apps.
    */
   async function load(apps: readonly AppId[], until: Date): Promise<CutAt> {
     const known = new Map<AppId, Timeline>()
@@ -60,15 +65,21 @@ export function createCuts({ pool, now }: CutsDeps) {
     return new Map(apps.map((app) => [app, { cuts: cuts.get(app) ?? [], completeUntil }]))
   }
 
-  /** The cut of one app at one instant. */
+  /** Returns the cut of one app at one instant. */
   const at = async (app: AppId, instant: Date): Promise<bigint | null> =>
     (await load([app], instant))(app, instant)
 
-  /** All cuts of an app, the newest first, those that have not begun included. Reads inside the transaction `db`. */
+  /**
+   * Lists all cuts of an app, newest first, including those that have not begun. Reads in the
+   * transaction `db`.
+   */
   const list = async (db: Db, app: AppId): Promise<readonly Cut[]> =>
     (await store.listCuts(db, [app])).get(app) ?? []
 
-  /** Sets the cut from a minute on, which it returns. The caller has locked the app's settings. */
+  /**
+   * Sets the cut from a minute from now on, and returns that time. The caller has locked the app's
+   * settings.
+   */
   async function set(db: Db, app: AppId, basisPoints: bigint | null): Promise<Date> {
     const at = now()
     const since = addSeconds(at, noticeSeconds)
@@ -80,6 +91,6 @@ export function createCuts({ pool, now }: CutsDeps) {
 
 export type Cuts = ReturnType<typeof createCuts>
 
-/** The cut that holds at an instant; `cuts` are the newest first. */
+/** Returns the cut in force at an instant; `cuts` must be sorted newest first. */
 export const cutOf = (cuts: readonly Cut[], instant: Date): bigint | null =>
   cuts.find(({ since }) => since <= instant)?.basisPoints ?? null

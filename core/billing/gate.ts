@@ -17,26 +17,26 @@ import type { BillingMode, Settings } from './store.ts'
 export interface GateDeps {
   readonly pool: Pool
   readonly mode: GateMode
-  /** For apps to which nobody gave another cap. */
+  /** Default cap of end users per app. */
   readonly endUserCap: number
   readonly publicUrl: string
   readonly ledger: Pick<Ledger, 'readWithin' | 'spendable'>
   readonly processor: PaymentProcessor
-  /** The owner of the app as an end user of it; null while there is none. */
+  /** Returns the app's owner as an end user; null if the owner is not an end user yet. */
   readonly findOwner: (db: Db, app: AppId) => Promise<UserId | null>
   readonly metrics: Metrics
   readonly log: Log
   readonly now: Now
 }
 
-/** The gate's reasons, as proto/errors.ts has them. */
+/** The gate's reasons in proto/errors.ts. */
 export type GateReason =
   | 'OWNER_PAYMENT_METHOD_REQUIRED'
   | 'END_USER_CAP_REACHED'
   | 'STRIPE_CONNECT_REQUIRED'
   | 'STRIPE_CONNECT_PENDING'
 
-/** What a plan is sold for. */
+/** The plan fields that decide whether it is sold. */
 export interface PlanForSale {
   readonly status: string
   /** A decimal. */
@@ -44,18 +44,18 @@ export interface PlanForSale {
   readonly isStarterDefault: boolean
 }
 
-/** One side of the gate as a read shows it. */
+/** State of one side of the gate, for reads. */
 export interface Admission {
-  /** Null: nothing stands against it. */
+  /** Null when the gate is open. */
   readonly reason: GateReason | null
-  /** Whether the gate refuses for that reason, or only says that it would. */
+  /** Whether the gate rejects for that reason or only logs it. */
   readonly isEnforced: boolean
 }
 
 export interface Activation {
-  /** New active end users: the cost side. */
+  /** Cost side: new active end users. */
   readonly provisioning: Admission
-  /** Plans at a price: the revenue side. */
+  /** Revenue side: plans with a price. */
   readonly selling: Admission
 }
 
@@ -68,7 +68,9 @@ interface Denial {
 const notedMs = 60_000
 const notedMax = 10_000
 
-/** The activation gate (docs/billing.md): which apps may have new end users, and which may sell. */
+/**
+ * The activation gate (docs/billing.md): decides which apps may add end users, and which may sell.
+ */
 export function createGate(deps: GateDeps) {
   const { pool, mode, endUserCap, ledger, processor, findOwner, metrics, now } = deps
   const denials = new Counter({
@@ -82,9 +84,10 @@ export function createGate(deps: GateDeps) {
   const isRevenueEnforced = mode === 'enforce' || mode === 'enforce_revenue'
 
   /**
-   * Lets an app have the end users that this transaction made active. OWNER_PAYMENT_METHOD_REQUIRED, or
-   * END_USER_CAP_REACHED when they are more than its cap; the transaction must not commit then. It locks the app's settings,
-   * so that transactions count one after the other: it is the last statement, or what follows takes no lock.
+   * Checks the app's limits after this transaction has activated end users. Throws
+   * OWNER_PAYMENT_METHOD_REQUIRED, or END_USER_CAP_REACHED when the cap is exceeded; the
+   * transaction must then roll back. Locks the app's settings, so that transactions count one after
+   * the other. Call it last, or take no lock afterwards.
    */
   async function requireCost(db: Db, app: AppId): Promise<void> {
     if (mode === 'off') return
@@ -95,7 +98,10 @@ export function createGate(deps: GateDeps) {
     if (reason) await deny(db, { app, reason, ...settings }, isCostEnforced)
   }
 
-  /** Before one end user more is made elsewhere: the refusals of `requireCost`, where it enforces them. */
+  /**
+   * Checks for room before another domain creates one end user. Throws as `requireCost` does, but
+   * only in the mode that enforces it.
+   */
   async function requireRoom(db: Db, app: AppId): Promise<void> {
     if (!isCostEnforced) return
     const settings = await store.findSettings(db, app)
@@ -103,7 +109,10 @@ export function createGate(deps: GateDeps) {
     if (reason) await deny(db, { app, reason, ...settings }, true)
   }
 
-  /** Lets an app sell a plan. STRIPE_CONNECT_REQUIRED or _PENDING for an active plan at a price that no account is paid for. */
+  /**
+   * Checks whether the app may sell a plan. Throws STRIPE_CONNECT_REQUIRED or _PENDING for an
+   * active plan with a price when no account can take the payments.
+   */
   async function requireSelling(db: Db, app: AppId, plan: PlanForSale): Promise<void> {
     if (isSold(plan)) await requireSale(db, app)
   }
@@ -115,7 +124,7 @@ export function createGate(deps: GateDeps) {
     if (reason) await deny(db, { app, reason, ...settings }, isRevenueEnforced)
   }
 
-  /** What the gate would say now, of one end user more and of a plan at a price. */
+  /** Returns what the gate would decide now for one more end user and for a plan with a price. */
   async function read(db: Db, app: AppId, settings: Settings): Promise<Activation> {
     if (mode === 'off') return { provisioning: open, selling: open }
     const [cost, sale] = [
@@ -139,7 +148,7 @@ export function createGate(deps: GateDeps) {
     return active + more > cap ? 'END_USER_CAP_REACHED' : null
   }
 
-  // An owner who is no end user of the app yet has spent nothing of it.
+  // An owner who is not an end user of the app has spent nothing.
   async function isBillable(db: Db, app: AppId): Promise<boolean> {
     const userId = await findOwner(db, app)
     if (userId === null) return true
@@ -170,7 +179,7 @@ export function createGate(deps: GateDeps) {
     })
   }
 
-  /** For whoever knows that the plan is active and has a price. */
+  /** For callers that have checked that the plan is active and has a price. */
   const selling = {
     require: (db: Db, { appId }: { readonly appId: AppId }) => requireSale(db, appId),
   }
@@ -202,7 +211,10 @@ export const details: Readonly<Record<GateReason, string>> = {
     'the connected account may not take payments yet; complete its onboarding',
 }
 
-/** Writes an entry in the audit log for the first denial of each kind in a minute, in its own time: its transaction may roll back. */
+/**
+ * Writes an audit entry for the first denial of each kind per minute. Uses its own transaction,
+ * because the caller's may roll back.
+ */
 function createNotes({ pool, log, now }: Pick<GateDeps, 'pool' | 'log' | 'now'>) {
   const noted = new LRUCache<string, true>({ max: notedMax, ttl: notedMs })
   return ({ app, reason, billingMode }: Denial, isEnforced: boolean): void => {

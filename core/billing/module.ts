@@ -22,11 +22,11 @@ export interface BillingOthers extends Pick<SummaryDeps, 'findOwner' | 'resubscr
   readonly ledger: GateDeps['ledger'] & SummaryDeps['ledger']
   readonly config: BillingConfig
   readonly chainCut: SettingsDeps['chainCut']
-  /** Nobody by default. */
+  /** Default: no processor. */
   readonly processor?: PaymentProcessor | undefined
 }
 
-/** What other domains ask billing, made before all modules. */
+/** Creates the parts of billing that other domains need, before all modules. */
 export function openBilling(
   platform: Platform,
   { config, ledger, processor = unconnectedProcessor, ...others }: BillingOthers,
@@ -56,7 +56,7 @@ interface BillingParts {
   readonly statements: Statements
 }
 
-/** What the platform settles for apps, who may start and sell, and what an app is billed. */
+/** Settings of apps, activation gate, billing summaries, what-ifs and test clocks. */
 export function createBillingModule(
   platform: Platform,
   {
@@ -68,7 +68,7 @@ export function createBillingModule(
       WhatIfDeps,
       'drafts' | 'openTrial'
     > & {
-      /** What is due by the clock of a test app. */
+      /** Does what is due by the clock of a test app. */
       readonly settling: Pick<TestClockDeps, 'ledger' | 'settlePlans'>
     },
 ) {

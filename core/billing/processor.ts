@@ -2,28 +2,28 @@ import { DomainError } from '../../proto/errors.ts'
 import type { Cards } from '../plans/subscriptions/ports.ts'
 import type { AppId } from '../platform/ids.ts'
 
-/** Whether an app's own account at the payment processor is connected, and may take payments. */
+/** State of the connection between an app's own account and the payment processor. */
 export interface Connection {
-  /** `pending`: there is an account that may not take payments yet. */
+  /** `pending`: the account exists but may not take payments yet. */
   readonly status: 'disconnected' | 'pending' | 'connected'
   readonly connectedAt: Date | null
 }
 
 /**
- * Who takes the money. Every function says what is so now; one that does not know throws UNAVAILABLE, so that what is
- * unknown never reads as zero or no.
+ * The payment processor. Every function returns the current state. If the state is unknown it
+ * throws UNAVAILABLE, so that callers never take it for zero or false.
  */
 export interface PaymentProcessor extends Cards {
   readonly connectionOf: (app: AppId) => Promise<Connection>
-  /** Whether the owner of the app is on a paid plan with a card that can be charged. */
+  /** Whether the app's owner is on a paid plan and has a card that can be charged. */
   readonly canChargeOwner: (app: AppId) => Promise<boolean>
-  /** Begins the connection of the app's account; the address to send the owner to. */
+  /** Starts connecting the app's account. Returns the address for the owner. */
   readonly connect: (app: AppId) => Promise<{ readonly url: string }>
-  /** Ends the connection. Without one it changes nothing. */
+  /** Ends the connection, if it exists. */
   readonly disconnect: (app: AppId) => Promise<void>
 }
 
-/** The processor of a deployment that has none: nothing is connected, and nothing can be. */
+/** Stands in for a missing processor: nothing is connected and nothing can be. */
 export const unconnectedProcessor: PaymentProcessor = {
   connectionOf: async () => ({ status: 'disconnected', connectedAt: null }),
   canChargeOwner: async () => false,

@@ -40,7 +40,7 @@ export interface BillingRpcDeps {
   readonly now: Now
 }
 
-/** What an app is billed, and whether it may start and sell. */
+/** Billing of an app, its settings, and the state of its activation gate. */
 export function createBillingRpc({
   pool,
   settings,
@@ -184,7 +184,7 @@ const toAdmission = ({ reason, isEnforced }: Admission): pb.Admission => ({
   isEnforced,
 })
 
-/** What operators settle for apps. */
+/** Settings service for operators. */
 export function createSettingsRpc({ settings }: { readonly settings: BillingSettings }) {
   const billingSettingsService: Handlers<pb.BillingSettingsServiceServer> = {
     readBillingSettings: rpc(operator(), async ({ clientId }: pb.ReadBillingSettingsRequest) => ({

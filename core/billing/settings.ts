@@ -11,17 +11,17 @@ import { type BillingMode, type Cut, type Settings, billingModes } from './store
 export interface SettingsDeps {
   readonly pool: Pool
   readonly cuts: Cuts
-  /** Chains the cut that begins at `since`, inside the transaction that writes it. */
+  /** Chains the cut that begins at `since`, in the transaction that writes it. */
   readonly chainCut: (db: Db, app: AppId, since: Date) => Promise<void>
-  /** The deployment's, for apps to which nobody gave another. */
+  /** The deployment's default cap. */
   readonly endUserCap: number
   readonly now: Now
 }
 
-/** What a platform admin changes. What is absent stays as it is. */
+/** A change by a platform admin. Absent members stay unchanged. */
 export interface SettingsChange {
   readonly billingMode?: BillingMode
-  /** Null: the deployment's. */
+  /** Null resets to the deployment's cap. */
   readonly endUserCap?: number | null
   readonly isPlatformOwned?: boolean
   readonly servesEveryApp?: boolean
@@ -42,9 +42,9 @@ interface SettingsActor {
   readonly correlationId: string
 }
 
-/** What platform admins settle for an app. Each change has an entry in the audit log. */
+/** Settings of an app by platform admins. Each change is recorded in the audit log. */
 export function createSettings({ pool, cuts, chainCut, endUserCap, now }: SettingsDeps) {
-  /** NOT_FOUND for an unknown app. */
+  /** Throws NOT_FOUND for an unknown app. */
   async function read(clientId: string): Promise<AppSettings> {
     return readApp(clientId, await getApp(pool, clientId))
   }
@@ -61,7 +61,7 @@ export function createSettings({ pool, cuts, chainCut, endUserCap, now }: Settin
     }
   }
 
-  /** Changes of one command happen together. NOT_FOUND for an unknown app. */
+  /** Applies all changes of a command together. Throws NOT_FOUND for an unknown app. */
   async function change(
     clientId: string,
     { cut, ...changed }: SettingsChange,
@@ -106,7 +106,7 @@ export function createSettings({ pool, cuts, chainCut, endUserCap, now }: Settin
 
 export type BillingSettings = ReturnType<typeof createSettings>
 
-/** CONFLICT if an app that is not platform-owned is to serve every app. */
+/** Throws CONFLICT for `servesEveryApp` on an app that is not platform-owned. */
 function applyChange(before: Settings, change: Partial<Settings>): Settings {
   const settings = { ...before, ...change }
   if (change.servesEveryApp && !settings.isPlatformOwned)
@@ -124,7 +124,7 @@ export function parseBillingMode(text: string): BillingMode {
   return mode
 }
 
-/** A whole number of users, or `default`, which is null. */
+/** Parses a whole number of users; `default` is null. */
 export function parseCap(text: string): number | null {
   if (text === 'default') return null
   if (/^[1-9][0-9]{0,6}$/.test(text) && Number(text) <= endUserCapMax) return Number(text)
@@ -136,7 +136,7 @@ export function parseCap(text: string): number | null {
 
 const percentSyntax = /^(0|[1-9][0-9]?|100)(?:\.([0-9]{1,2}))?$/
 
-/** A percentage in hundredths of a percent; `none` is null. */
+/** Parses a percentage to hundredths of a percent; `none` is null. */
 export function parsePercent(text: string): bigint | null {
   if (text === 'none') return null
   const [, whole, fraction = ''] = percentSyntax.exec(text) ?? []
@@ -149,6 +149,6 @@ export function parsePercent(text: string): bigint | null {
   return basisPoints
 }
 
-/** Hundredths of a percent as a decimal without trailing zeros; undefined for none. */
+/** Formats hundredths of a percent as a decimal without trailing zeros; undefined for null. */
 export const formatPercent = (basisPoints: bigint | null): string | undefined =>
   basisPoints === null ? undefined : String(Number(basisPoints) / 100)

@@ -3,7 +3,7 @@ import { type AppId, appId } from '../platform/ids.ts'
 
 /** Writes platform_cuts and billing_settings. */
 
-/** The app of a public client id; null when there is none, or it was deleted. */
+/** Returns the app of a public client id; null if it is unknown or the app is deleted. */
 export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
   const row = await maybeOne<{ id: string }>(
     db,
@@ -16,7 +16,7 @@ export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
   return row && appId(row.id)
 }
 
-/** How many end users of an app are active, its owner not counted; at most `max`. */
+/** Counts the active end users of an app, without its owner, up to `max`. */
 export async function countActiveUsers(db: Db, app: AppId, max: number): Promise<number> {
   const { count } = await one<{ count: number }>(
     db,
@@ -30,15 +30,15 @@ export async function countActiveUsers(db: Db, app: AppId, max: number): Promise
 }
 
 export const billingModes = ['owner_rollup', 'merchant'] as const
-/** Who pays for usage: the owner for all users, or users their owner (docs/decisions/56.md). */
+/** Who pays for usage: the owner for all users, or users to the owner (docs/decisions/56.md). */
 export type BillingMode = (typeof billingModes)[number]
 
 export interface Settings {
   readonly billingMode: BillingMode
-  /** Null: the deployment's. */
+  /** Null means the deployment's cap. */
   readonly endUserCap: number | null
   readonly isPlatformOwned: boolean
-  /** The M2M client of this platform-owned app creates users of every app at the builder API. */
+  /** The M2M client of this platform-owned app can create users of every app in the builder API. */
   readonly servesEveryApp: boolean
 }
 
@@ -63,7 +63,7 @@ const defaults: Settings = {
   servesEveryApp: false,
 }
 
-/** The settings of an app; the defaults where nobody changed them. */
+/** Returns the settings of an app, or the defaults. */
 export async function findSettings(db: Db, app: AppId): Promise<Settings> {
   const row = await maybeOne<SettingsRow>(
     db,
@@ -75,7 +75,9 @@ export async function findSettings(db: Db, app: AppId): Promise<Settings> {
   return row === null ? defaults : settingsOf(row)
 }
 
-/** As `findSettings`. Locks the app's row, which is made when there is none, until the transaction ends. */
+/**
+ * Like `findSettings`, but locks the app's row until the transaction ends. Creates a missing row.
+ */
 export async function lockSettings(db: Db, app: AppId, at: Date): Promise<Settings> {
   const lock = () =>
     maybeOne<SettingsRow>(
@@ -107,17 +109,17 @@ export async function saveSettings(
     where app_id = ${app}`)
 }
 
-/** Inserts the settings of a new app that is the platform's own. */
+/** Inserts the settings of a new platform-owned app. */
 export async function insertPlatformOwned(db: Db, app: AppId, at: Date): Promise<void> {
   await db.query(sql`
     insert into billing_settings (app_id, is_platform_owned, updated_at)
     values (${app}, true, ${at})`)
 }
 
-/** The app's cut of network fees from an instant on. */
+/** The app's cut of network fees since an instant. */
 export interface Cut {
   readonly since: Date
-  /** Hundredths of a percent; null when none is configured. */
+  /** Hundredths of a percent; null without a cut. */
   readonly basisPoints: bigint | null
 }
 
@@ -127,7 +129,7 @@ interface CutRow {
   basis_points: string | null
 }
 
-/** The cuts of apps, the newest first. */
+/** Returns the cuts of apps, newest first. */
 export async function listCuts(db: Db, apps: readonly AppId[]): Promise<Map<string, Cut[]>> {
   const rows = await many<CutRow>(
     db,
@@ -146,7 +148,10 @@ export async function listCuts(db: Db, apps: readonly AppId[]): Promise<Map<stri
   return cuts
 }
 
-/** Whoever writes has locked the app's settings. A cut begins after all others of the app. */
+/**
+ * Inserts a cut that begins after all other cuts of the app. The caller has locked the app's
+ * settings.
+ */
 export async function insertCut(
   db: Db,
   app: AppId,

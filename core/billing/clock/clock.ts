@@ -10,18 +10,21 @@ import { type ClockEffects, effectsSince } from './store.ts'
 
 export interface TestClockDeps {
   readonly pool: Pool
-  /** Enter the periods, and expire the credits, of a bounded number of users of one app whose turn it is; return how many. */
+  /**
+   * Enter due periods, and expire due credits, of a bounded number of the app's users. Return the
+   * number of users.
+   */
   readonly ledger: {
     readonly renew: (pool: Pool, at: Date, app: AppId) => Promise<number>
     readonly sweep: (pool: Pool, at: Date, app: AppId) => Promise<number>
   }
-  /** Does what is due of the app's subscriptions and plans. */
+  /** Does what is due for the app's subscriptions and plans. */
   readonly settlePlans: (app: AppId) => Promise<void>
   readonly log: Log
   readonly now: Now
 }
 
-/** Exactly one of both. */
+/** Exactly one of the two must be set. */
 export interface ClockMove {
   readonly to: string | undefined
   readonly advanceSeconds: number | undefined
@@ -42,31 +45,32 @@ export interface AdvancedClock {
   readonly from: Date
   readonly to: Date
   readonly effects: ClockEffects
-  /** Something is still due; upkeep goes on with it. */
+  /** True when something is still due, which upkeep will do. */
   readonly pending: boolean
 }
 
 const dayMs = 86_400_000
-/** All moves together. */
+/** Limit of all moves together. */
 export const aheadMaxMs = 731 * dayMs
 const stepMaxMs = 366 * dayMs
-// Whoever dates a ticket of the app reads all of them.
+// Dating a ticket of the app reads all its moves.
 const movesMax = 10_000
 const answerMs = 15_000
 const upkeepMs = 20_000
 const sweepsMax = 1_000
 
-/** The clocks of test apps (docs/test-clock.md). They only go forwards. */
+/** The clocks of test apps (docs/test-clock.md). They only move forwards. */
 export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClockDeps) {
-  /** CONFLICT for an app that is no test app. */
+  /** Throws CONFLICT unless the app is a test app. */
   async function read(app: AppId): Promise<TestClock> {
     const { aheadMs } = await tx(pool, (db) => lock(db, app))
     return { real: now(), aheadMs }
   }
 
   /**
-   * Moves the clock, then does what became due by it. REQUEST_INVALID for a move that is none, goes back or too far; CONFLICT
-   * for an app that is no test app, and for one whose clock was moved too often. Of two moves at once one follows the other.
+   * Moves the clock, then does what has become due. Throws REQUEST_INVALID for a move that is
+   * invalid, backwards or too far; CONFLICT when the app is not a test app or was moved too often.
+   * Concurrent moves run one after the other.
    */
   async function advance(app: AppId, move: ClockMove, by: ClockActor): Promise<AdvancedClock> {
     const moved = await tx(pool, async (db) => {
@@ -110,7 +114,7 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
     )
   }
 
-  /** False when it takes longer; it then goes on by itself. */
+  /** Returns false when it takes longer than `ms`; it then continues in the background. */
   async function settledWithin(app: AppId, ms: number): Promise<boolean> {
     const end = performance.now() + ms
     const settling = settle(app, end).catch((error: unknown) => {
@@ -120,7 +124,7 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
     return Promise.race([settling, sleep(ms, false, { ref: false })])
   }
 
-  /** Does what is due of an app, until `end`. False when something may be left. */
+  /** Does what is due for an app, until `end`. Returns false when something may be left. */
   async function settle(app: AppId, end: number): Promise<boolean> {
     await settlePlans(app)
     for (const step of [ledger.renew, ledger.sweep])
@@ -133,7 +137,10 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
 
   let lastApp: AppId | null = null
 
-  /** Does what is due of all apps whose clocks are ahead, for a bounded time; the next call goes on behind the last of them. */
+  /**
+   * Does what is due for all apps with clocks ahead of real time, for a bounded time. The next call
+   * continues after the last app.
+   */
   async function upkeep(): Promise<void> {
     const end = performance.now() + upkeepMs
     const apps = await clockMoves.listAhead(pool)
@@ -142,7 +149,7 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
     for (const app of inTurn) {
       if (performance.now() > end) return
       lastApp = app
-      // What fails for one app holds up no other.
+      // A failure in one app must not block the others.
       await settle(app, end).catch((error: unknown) =>
         log.error({ err: error, appId: app }, 'what is due by a test clock failed'),
       )

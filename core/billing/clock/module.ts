@@ -8,7 +8,7 @@ import { findApp } from '../store.ts'
 import { type TestClockDeps, createTestClock } from './clock.ts'
 import { createTestClockRpc } from './rpc.ts'
 
-/** The clocks of test apps. */
+/** Services and upkeep of test clocks. */
 export function testClockParts(deps: TestClockDeps) {
   const clocks = createTestClock(deps)
   const rpc = createTestClockRpc({

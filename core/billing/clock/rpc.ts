@@ -12,7 +12,7 @@ export function createTestClockRpc({
   findApp,
 }: {
   readonly clocks: TestClocks
-  /** NOT_FOUND for an unknown client id. */
+  /** Throws NOT_FOUND for an unknown client id. */
   readonly findApp: (clientId: string) => Promise<AppId>
 }) {
   const testClockService: Handlers<pb.TestClockServiceServer> = {

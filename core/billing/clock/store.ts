@@ -1,12 +1,12 @@
 import { type Db, one, sql } from '../../lib/sql.ts'
 import type { AppId } from '../../platform/ids.ts'
 
-/** Reads what became of an app when its clock was moved. */
+/** Reads the effects of a clock move on an app. */
 
 export interface ClockEffects {
   readonly periodsRenewed: number
   readonly creditsExpired: number
-  /** What was left of them, in atto-dollars. */
+  /** Amount left in the expired credits, in atto-dollars. */
   readonly expired: bigint
   readonly subscriptionsSwitched: number
   readonly planAdjustments: number
@@ -23,7 +23,7 @@ interface EffectsRow {
   over_threshold: number
 }
 
-/** What was booked in an app since its clock showed `to`; before that it showed `from`. */
+/** Returns what a clock move from `from` to `to` has changed in an app. */
 export async function effectsSince(
   db: Db,
   app: AppId,

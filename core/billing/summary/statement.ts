@@ -13,7 +13,7 @@ import {
 } from './summary.ts'
 
 export interface Statement {
-  /** The owner's at the end of the month. */
+  /** The owner's plan at the end of the month. */
   readonly plan: BilledPlan | null
   /** `[start, end)`. */
   readonly period: { readonly start: Date; readonly end: Date }
@@ -21,18 +21,22 @@ export interface Statement {
   /** Every UTC day of the month, in order. */
   readonly days: readonly { readonly day: string; readonly usage: BilledUsage }[]
   readonly overage: Summary['overage']
-  /** Hundredths of a percent; null when none was configured. */
+  /** Hundredths of a percent; null without a cut. */
   readonly cut: bigint | null
 }
 
 type StatementDeps = Required<Omit<SummaryDeps, 'resubscribe'>>
 
 /**
- * The figures of a past UTC month. A month is made of whole hours, so they come from hourly sums alone, which archived
- * months keep; the answer has one row for each day, however many users and tickets there were.
+ * Statements of past UTC months. A month consists of whole hours, so they need only hourly sums,
+ * which archived months keep. A statement has one row per day, regardless of the number of users
+ * and tickets.
  */
 export function createStatements({ pool, cuts, ledger, findOwner, clocks, now }: StatementDeps) {
-  /** CONFLICT while the month goes on by the app's clock, NOT_FOUND when it ended before the app was made. */
+  /**
+   * Throws CONFLICT while the month continues by the app's clock, NOT_FOUND when it ended before
+   * the app was created.
+   */
   async function read(app: AppId, month: string): Promise<Statement> {
     const period = parseMonth(month)
     const at = now()
@@ -75,7 +79,7 @@ export function createStatements({ pool, cuts, ledger, findOwner, clocks, now }:
     const userId = await findOwner(pool, app)
     if (userId === null) return null
     const owner = { appId: app, userId }
-    // Reading the account enters the periods that have begun since.
+    // Reading the account enters periods that have begun since.
     await ledger.read(pool, owner, at)
     return (await store.findPeriod(pool, owner, lastMoment(end)))?.plan ?? null
   }
@@ -107,7 +111,7 @@ const noSums = {
   units: 0n,
 }
 
-/** Every day with its figures. Amounts in USD are rounded so that the days add up to the month. */
+/** Returns every day with its usage. Rounds USD amounts so that the days add up to the month. */
 function daysOf(period: Statement['period'], sums: readonly DaySums[]): Statement['days'] {
   const known = new Map(sums.map((sum) => [sum.day, sum]))
   const days = timelineOf(period, []).map(({ day }) => known.get(day) ?? { ...noSums, day })

@@ -3,9 +3,12 @@ import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 import { type BillingCycle, splitAtHours } from '../../lib/time.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 
-/** Reads what an app is billed. Everything here is written by others. */
+/** Reads the usage and plans that an app is billed for. Other domains write them. */
 
-/** The sums of one UTC day. `cost` and the cut leave out tickets that wait for a rate, which `unpriced` counts. */
+/**
+ * Sums of one UTC day. `cost` and the cut exclude tickets that wait for a rate, which `unpriced`
+ * counts.
+ */
 export interface DaySums {
   /** `YYYY-MM-DD`. */
   readonly day: string
@@ -30,8 +33,9 @@ interface DayRow {
 }
 
 /**
- * The days of `[start, end)` on which something was signed, in order. Whole hours come from their sums and the parts of
- * hours at both ends from tickets, so the cost grows with the hours and not with the tickets.
+ * Returns the days of `[start, end)` with tickets, in order. Uses hourly sums for whole hours, and
+ * tickets for the partial hours at both ends, so that the cost grows with the hours and not with
+ * the tickets.
  */
 export async function sumByDay(
   db: Db,
@@ -43,7 +47,8 @@ export async function sumByDay(
     to,
     edges: [first, second],
   } = splitAtHours({ start, end })
-  // A missing edge is null and reads nothing. Each has its own arm, because the planner folds only constants.
+  // A missing edge is null and reads nothing. Each edge has its own arm, because the planner folds
+  // only constants.
   const rows = await many<DayRow>(
     db,
     sql`
@@ -82,7 +87,7 @@ export async function sumByDay(
   }))
 }
 
-/** When the app was made; null when it is unknown. */
+/** Returns when the app was created; null for an unknown app. */
 export async function findCreation(db: Db, app: AppId): Promise<Date | null> {
   const row = await maybeOne<{ created_at: Date }>(
     db,
@@ -100,7 +105,7 @@ export interface BilledPlan {
   readonly type: 'free' | 'subscription' | 'usage'
   readonly name: string
   readonly status: string
-  /** As given. */
+  /** Text as given. */
   readonly priceAmount: string
   readonly priceCurrency: string
   readonly includedUnits: bigint | null
@@ -143,7 +148,7 @@ export interface OwnerPeriod {
   readonly plan: BilledPlan
 }
 
-/** The period of a user that runs at `at`, with the terms that it began with; null when none was entered. */
+/** Returns the period of a user at `at`, with its terms; null if no period was entered. */
 export async function findPeriod(
   db: Db,
   { appId, userId }: { appId: AppId; userId: UserId },
@@ -180,7 +185,10 @@ export async function findPeriod(
   )
 }
 
-/** The active plan of an app that changed last, with its newest terms: one that the owner made, before Starter and Network Price. */
+/**
+ * Returns the active plan of an app that changed last, with its newest terms. Prefers plans made by
+ * the owner, then Starter, then Network Price.
+ */
 export async function findNewestPlan(db: Db, app: AppId): Promise<BilledPlan | null> {
   const row = await maybeOne<PlanRow>(
     db,

@@ -13,7 +13,7 @@ export interface SummaryDeps {
   readonly pool: Pool
   readonly cuts: Cuts
   readonly ledger: Pick<Ledger, 'read'>
-  /** The owner of the app as an end user of it; null while there is none. */
+  /** Returns the app's owner as an end user; null if the owner is not an end user yet. */
   readonly findOwner: (db: Db, app: AppId) => Promise<UserId | null>
   readonly resubscribe: Resubscribe
   readonly clocks?: Clocks
@@ -29,7 +29,7 @@ export interface Summary {
   /** Every UTC day of the period, in order. */
   readonly timeline: readonly Pick<DaySums, 'day' | 'requests' | 'fee'>[]
   readonly overage: { readonly units: bigint; readonly wei: Wei }
-  /** Hundredths of a percent; null when none is configured. */
+  /** Hundredths of a percent; null without a cut. */
   readonly cut: bigint | null
 }
 
@@ -40,7 +40,7 @@ export interface BilledUsage {
   readonly platformWei: Wei
   readonly ownerWei: Wei
   readonly networkMicros: UsdMicros
-  /** Network fee and cut, rounded once. */
+  /** Network fee plus cut, rounded once. */
   readonly ownerMicros: UsdMicros
   readonly units: bigint
 }
@@ -48,7 +48,7 @@ export interface BilledUsage {
 const dayMs = 86_400_000
 const daysMax = 366
 
-/** What an app is billed in the running period (docs/billing.md). */
+/** Billing summary of an app for the current period (docs/billing.md). */
 export function createSummary({
   pool,
   cuts,
@@ -97,13 +97,15 @@ export function createSummary({
 
 export type BillingSummary = ReturnType<typeof createSummary>
 
-/** The UTC month of an instant. */
+/** Returns the UTC month of an instant. */
 export const calendarMonth = (at: Date): { start: Date; end: Date } => ({
   start: new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth(), 1)),
   end: new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1, 1)),
 })
 
-/** Every UTC day that `[start, end)` touches, at most 366: an end at midnight adds none. */
+/**
+ * Returns every UTC day that `[start, end)` touches, at most 366. An end at midnight adds no day.
+ */
 export function timelineOf(
   { start, end }: { readonly start: Date; readonly end: Date },
   sums: readonly Pick<DaySums, 'day' | 'requests' | 'fee'>[],
@@ -135,7 +137,10 @@ export function usageOf(sums: readonly DaySums[]): BilledUsage {
   }
 }
 
-/** What is used beyond what the plan includes: nothing for a free plan, and where it does not say both numbers. */
+/**
+ * Returns the usage beyond the included units: zero for a free plan, and for a plan without
+ * included units or overage rate.
+ */
 export function overageOf(
   plan: Pick<BilledPlan, 'type' | 'includedUnits' | 'overageRateWei'> | null,
   units: bigint,

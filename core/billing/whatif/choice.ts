@@ -3,7 +3,10 @@ import type { PlanDraft } from '../../plans/offers/service.ts'
 import type { Assignment } from './input.ts'
 import type { ReplayedUser } from './store.ts'
 
-/** Which draft a user would be on: the one of the user, else of the present plan, else of everybody. */
+/**
+ * Chooses the draft for a user: the one assigned to the user, else to the current plan, else the
+ * default.
+ */
 
 export type DraftOf = (user: Pick<ReplayedUser, 'externalUserId' | 'planId'>) => PlanDraft | null
 
@@ -15,7 +18,7 @@ export interface ChoiceFacts {
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
 
-/** REQUEST_INVALID for names that two drafts have, or that nothing has. */
+/** Throws REQUEST_INVALID for a name that two drafts share, and for an unknown name. */
 export function createChoice(assign: Assignment | null, { drafts, plans }: ChoiceFacts): DraftOf {
   const byName = new Map(drafts.map((draft) => [draft.name, draft]))
   if (byName.size < drafts.length) throw invalid('two of plans have the same name')

@@ -1,18 +1,18 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { parseInstant, parseUtcDay } from '../../lib/time.ts'
 
-/** Parses what a what-if is about. REQUEST_INVALID with what is wrong. */
+/** Parses a what-if request. Throws REQUEST_INVALID with the reason. */
 
 export interface WhatIfRange {
-  /** Of signing times; half-open. */
+  /** Range of signing times, half-open. */
   readonly from: Date
   readonly to: Date
 }
 
-/** Who would be on which draft, by its name; null stays on the present plan. */
+/** Names of the drafts for users; null keeps the current plan. */
 export interface Assignment {
   readonly fallback: string | null
-  /** By id or name of the present plan. */
+  /** By id or name of the current plan. */
   readonly byPlan: ReadonlyMap<string, string | null>
   readonly byUser: ReadonlyMap<string, string | null>
 }
@@ -20,7 +20,7 @@ export interface Assignment {
 export interface WhatIfRequest {
   readonly range: WhatIfRange
   readonly plans: readonly Readonly<Record<string, unknown>>[]
-  /** Null where the request has none: everybody would be on its one draft. */
+  /** Null when absent: all users are on the only draft. */
   readonly assign: Assignment | null
 }
 

@@ -9,7 +9,7 @@ import { findApp } from '../store.ts'
 import { createWhatIfRpc } from './rpc.ts'
 import { type WhatIfDeps, createWhatIf } from './whatif.ts'
 
-/** What drafts of plans would have brought. */
+/** Services that replay usage against drafts of plans. */
 export function whatIfServices(deps: WhatIfDeps) {
   const { whatIfService, operatorWhatIfService } = createWhatIfRpc({
     whatIf: createWhatIf(deps),

@@ -8,7 +8,7 @@ import type { WhatIf, WhatIfAnswer } from './whatif.ts'
 
 const ownerSeconds = 60
 const operatorSeconds = 3_600
-// As the gateway's bodies.
+// Same as the gateway's limit for bodies.
 const messageMaxBytes = 1_100_000
 
 export function createWhatIfRpc({
@@ -16,7 +16,7 @@ export function createWhatIfRpc({
   findApp,
 }: {
   readonly whatIf: WhatIf
-  /** NOT_FOUND for an unknown client id. */
+  /** Throws NOT_FOUND for an unknown client id. */
   readonly findApp: (clientId: string) => Promise<AppId>
 }) {
   const whatIfService: Handlers<pb.WhatIfServiceServer> = {

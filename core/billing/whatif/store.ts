@@ -5,12 +5,12 @@ import type { BillingCycle } from '../../lib/time.ts'
 import { type AppId, type UserId, userId } from '../../platform/ids.ts'
 import type { WhatIfRange } from './input.ts'
 
-/** Reads what a what-if replays. Writes nothing, in a transaction that cannot. */
+/** Reads the facts for a replay, in a read-only transaction. */
 
-/** Tickets of one round trip: what is in memory at a time. */
+/** Tickets per round trip, which are in memory at once. */
 const pageSize = 4_000
 
-/** Makes the transaction read one state and refuse every write; each of its statements has `limitMs`. */
+/** Makes the transaction a read-only snapshot. Each statement may take `limitMs`. */
 export async function readOnly(db: Db, limitMs: number): Promise<void> {
   await db.query('set transaction isolation level repeatable read, read only')
   await db.query(
@@ -18,7 +18,7 @@ export async function readOnly(db: Db, limitMs: number): Promise<void> {
   )
 }
 
-/** Until the transaction ends nobody else has the app's turn; false while somebody has. */
+/** Takes the app's advisory lock until the transaction ends. Returns false if it is held. */
 export async function takeTurn(db: Db, app: AppId): Promise<boolean> {
   const { has_turn } = await one<{ has_turn: boolean }>(
     db,
@@ -27,7 +27,7 @@ export async function takeTurn(db: Db, app: AppId): Promise<boolean> {
   return has_turn
 }
 
-/** A ticket as it was booked. */
+/** A ticket as booked. */
 export interface BookedTicket {
   readonly userId: UserId
   readonly eventId: string
@@ -35,7 +35,7 @@ export interface BookedTicket {
   readonly pipeline: string
   readonly modelId: string
   readonly fee: Wei
-  /** Null while it waits for its price. */
+  /** Null while the ticket waits for its price. */
   readonly price: {
     readonly rateId: bigint
     readonly cost: UsdAttos
@@ -57,7 +57,7 @@ interface TicketRow {
   platform_fee_attos: string | null
 }
 
-/** The tickets of an app that were signed in the range, by user and signing time, in pages. */
+/** Yields the app's tickets signed in the range, by user and signing time, in pages. */
 export async function* ticketPages(
   db: Db,
   app: AppId,
@@ -102,7 +102,7 @@ function ticketOf(row: TicketRow): BookedTicket {
   }
 }
 
-/** Rates by their ids. */
+/** Returns rates by their ids. */
 export async function readRates(db: Db, ids: readonly bigint[]): Promise<Map<bigint, EthRate>> {
   const rows = await many<{ id: bigint; usd_attos_per_eth: string }>(
     db,
@@ -111,21 +111,21 @@ export async function readRates(db: Db, ids: readonly bigint[]): Promise<Map<big
   return new Map(rows.map((row) => [row.id, ethRate(BigInt(row.usd_attos_per_eth))]))
 }
 
-/** A user as a replay begins. */
+/** State of a user at the start of a replay. */
 export interface ReplayedUser {
   readonly userId: UserId
   readonly externalUserId: string
   readonly planId: string
   readonly planName: string
   readonly anchorAt: Date
-  /** The period that ran at the start of the range, or else the first one; null without any. */
+  /** The period at the start of the range, else the first period; null without periods. */
   readonly period: {
     readonly start: Date
     readonly cycle: BillingCycle
-    /** It had begun. */
+    /** Whether the period had begun at the start of the range. */
     readonly isRunning: boolean
   } | null
-  /** Those that are there at some time of the range, with what remained when it began. */
+  /** Credits valid at some time in the range, with the amount left at its start. */
   readonly credits: readonly Credit[]
 }
 
@@ -139,7 +139,7 @@ interface UserRow {
   period_cycle: BillingCycle | null
 }
 
-/** Users by their ids. */
+/** Returns users by their ids. */
 export async function readUsers(
   db: Db,
   app: AppId,
@@ -196,7 +196,10 @@ interface CreditRow {
   created_at: Date
 }
 
-/** Credits with what remained of them at the start of the range: today's rest, and what entries took since. */
+/**
+ * Returns credits with the amount left at the start of the range: the current amount plus what
+ * later entries took.
+ */
 async function readCredits(
   db: Db,
   app: AppId,
@@ -246,7 +249,7 @@ const creditOf = (row: CreditRow): Credit => ({
   state: 'new',
 })
 
-/** The app's plans that are not deleted, the oldest first. */
+/** Returns the app's plans that are not deleted, oldest first. */
 export async function planNames(
   db: Db,
   app: AppId,
@@ -257,7 +260,7 @@ export async function planNames(
   )
 }
 
-/** One of these external user ids that no user of the app has; null when there is none. */
+/** Returns one of these external user ids that is unknown in the app; null if all are known. */
 export async function unknownUser(
   db: Db,
   app: AppId,

@@ -1,6 +1,6 @@
 import type { TrialSums, UserOutcome } from './user-replay.ts'
 
-/** Adds up what became of users, in bounded memory: by the plan that they would be on, and in all. */
+/** Sums the results of users in bounded memory, by the plan they would be on and in total. */
 
 export interface Figures {
   /** Retail of the tickets. */
@@ -11,7 +11,7 @@ export interface Figures {
   usersRunOut: number
 }
 
-/** In atto-dollars. */
+/** Amounts are in atto-dollars. */
 export interface WhatIfRow {
   readonly plan: string
   readonly isDraft: boolean
@@ -27,12 +27,12 @@ export interface WhatIfRow {
   same: number
 }
 
-/** A user whose money would have ended. */
+/** A user who would have run out of money. */
 export interface RunOut {
   readonly externalUserId: string
   readonly plan: string
   readonly at: Date
-  /** When it ended as it was booked. */
+  /** When the user ran out as booked. */
   readonly todayAt: Date | null
 }
 

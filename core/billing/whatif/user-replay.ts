@@ -8,23 +8,23 @@ import type { WhatIfRange } from './input.ts'
 import type { BookedTicket, ReplayedUser } from './store.ts'
 
 /**
- * Replays one user's tickets twice: as they were booked, with the credits that were there, and, where a draft is given,
- * on the draft (docs/whatif.md).
+ * Replays one user's tickets twice: as booked, with the user's actual credits; and on the draft, if
+ * given (docs/whatif.md).
  */
 
 export interface ReplayOptions {
   readonly openTrial: OpenTrial
   readonly appId: AppId
   readonly user: ReplayedUser
-  /** Null for a user who stays on the present plan. */
+  /** Null for a user who stays on the current plan. */
   readonly draft: PlanDraft | null
-  /** Ends at the latest now. */
+  /** Ends at the current time at the latest. */
   readonly range: WhatIfRange
 }
 
 export type TrialSums = ReturnType<Trial['sums']>
 
-/** What became of a user, in atto-dollars. */
+/** Result of a user's replay, in atto-dollars. */
 export interface UserOutcome {
   readonly user: ReplayedUser
   readonly draft: PlanDraft | null
@@ -42,7 +42,8 @@ const beginning = new Date(0)
 
 export function replayUser({ openTrial, appId, user, draft, range }: ReplayOptions) {
   const { userId, credits } = user
-  // Money given later cannot pay for what came before it; included usage says itself from when on it pays.
+  // Credit granted during the range must not pay for earlier tickets. Included usage has its own
+  // start time.
   const isLater = ({ kind, createdAt }: Credit): boolean =>
     kind !== 'included' && createdAt > range.from
   const [later, early] = [credits.filter(isLater), credits.filter((credit) => !isLater(credit))]
@@ -74,7 +75,7 @@ export function replayUser({ openTrial, appId, user, draft, range }: ReplayOptio
     drafted?.give({ ...gift })
   }
 
-  /** What happened by then: money given, periods of the draft entered. */
+  /** Applies the events up to this time: granted credits, and new periods of the draft. */
   function advance(ms: number): void {
     while (eventAt <= ms) {
       flush()
@@ -85,7 +86,7 @@ export function replayUser({ openTrial, appId, user, draft, range }: ReplayOptio
     }
   }
 
-  /** Tickets come in the order of signing. */
+  /** Tickets must be added in order of signing. */
   function add(ticket: BookedTicket, rateOf: (id: bigint) => EthRate): void {
     tickets += 1
     const { price, signedMs, eventId, pipeline, modelId } = ticket
@@ -120,7 +121,9 @@ export function replayUser({ openTrial, appId, user, draft, range }: ReplayOptio
 
 export type UserReplay = ReturnType<typeof replayUser>
 
-/** What a ticket sells for on a draft. Network price is what the ticket cost, however that was rounded when it was booked. */
+/**
+ * Returns the price of a ticket on a draft. Network price is the booked cost, with its rounding.
+ */
 function soldAt(
   draft: PlanDraft,
   ticket: BookedTicket,
@@ -142,7 +145,7 @@ function enterPeriods(
 
   const after = ({ end }: Period): Period => periodAt(anchor, draft.cycle, end)
 
-  /** Enters the period that runs at an instant, after the one that is over. */
+  /** Enters the period at this time, after the current one has ended. */
   function enterAt(ms: number): void {
     period = after(period)
     while (period.end.getTime() <= ms) {
@@ -156,8 +159,9 @@ function enterPeriods(
 }
 
 /**
- * What periods are counted from. A draft of the same length goes on with the period that ran, and what was used of its
- * included usage stays used; one of another length begins with the range, as a change of plan does.
+ * Returns the anchor of the periods. A draft with the same cycle continues the current period,
+ * including the used part of its included usage. A draft with another cycle begins with the range,
+ * as a change of plan does.
  */
 function firstPeriod(
   { period, anchorAt, credits }: ReplayedUser,

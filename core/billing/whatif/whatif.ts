@@ -22,13 +22,13 @@ export interface WhatIfDeps {
 
 export interface WhatIfLimits {
   readonly limitSeconds: number
-  /** Aborts when nobody waits for the answer any more. */
+  /** Aborts when the caller no longer waits for the result. */
   readonly signal: AbortSignal
 }
 
 export type WhatIfAnswer = WhatIfSums & WhatIfRange
 
-/** Of one core: each holds a connection and much of a processor. */
+/** Per core: each replay holds a connection and loads a processor. */
 const atOnceMax = 2
 const ratesMax = 50_000
 
@@ -43,8 +43,8 @@ export function createWhatIf({
   let running = 0
 
   /**
-   * REQUEST_INVALID for a request with a fault, and for one that takes longer than its limit; CONFLICT while the app has
-   * another one; UNAVAILABLE while this core has too many.
+   * Throws REQUEST_INVALID for a faulty request, and when the replay exceeds its time limit;
+   * CONFLICT while the app has another replay; UNAVAILABLE while this core runs too many.
    */
   async function tryPlans(
     app: AppId,
@@ -94,13 +94,13 @@ export function createWhatIf({
     })
   }
 
-  /** Periods that have not begun include nothing. */
+  /** Limits the range, because periods that have not begun include nothing. */
   const untilNow = ({ from, to }: WhatIfRange, at: Date): WhatIfRange => ({
     from,
     to: at < to ? at : to,
   })
 
-  /** Tickets come by user; one user is replayed at a time. */
+  /** Tickets are sorted by user; one user is replayed at a time. */
   function createReplays({
     app,
     range,
@@ -179,6 +179,6 @@ const tooSlow = (limitSeconds: number, cause?: unknown): DomainError =>
     { cause },
   )
 
-/** A statement that Postgres ended for its time limit. */
+/** True for a statement that Postgres cancelled after its time limit. */
 const isTimeout = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '57014'
