@@ -30,7 +30,7 @@ export interface SignerOthers {
   readonly tokens: TokensApi
 }
 
-/** Ends the signer that an app brings with the app. Users have none. */
+/** Deletes an app's own signer together with the app. Users have no signers. */
 export const signerCredentials: CredentialIssuer = {
   endOfUser: async () => [],
   endOfApp: async (db, app) => {
@@ -39,7 +39,10 @@ export const signerCredentials: CredentialIssuer = {
   },
 }
 
-/** What sidecars ask: whose credential is this, and may its user spend? And what they answered, and why. */
+/**
+ * Services for sidecars: verification of credentials, access of users, signer secrets, and the
+ * record of decisions.
+ */
 export function createSignerModule(
   { pool, now, invalidations, idempotency, stopping }: Platform,
   { ledger, metering, identity: { users, clients, foreignTokens }, keys, tokens }: SignerOthers,

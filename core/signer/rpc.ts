@@ -8,7 +8,7 @@ import type { Signer } from './service.ts'
 export interface SignerRpcDeps {
   readonly signer: Signer
   readonly invalidations: Invalidations
-  /** Aborts when core drains: watchers are told to go elsewhere. */
+  /** Aborts when core drains, so that watchers reconnect to another core. */
   readonly stopping: AbortSignal
 }
 

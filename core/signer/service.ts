@@ -22,19 +22,19 @@ export interface SignerDeps {
   readonly keys: Keys
   readonly sessions: SignerSessions
   readonly foreignTokens: ForeignTokens
-  /** The newest observation that may still price a ticket now. */
+  /** Returns the newest rate that may still price a ticket now. */
   readonly usableRate: () => Promise<EthRate | null>
-  /** True for a JWT of which something that it descends from has ended. */
+  /** True for a JWT that is revoked or descends from something that has ended. */
   readonly isVoidToken: TokensApi['isVoidToken']
   readonly now: Now
 }
 
 const keysMax = 200
 const rateMs = 1_000
-// A sidecar waits 800 ms in all. Keys that come later are there for the next token.
+// A sidecar waits 800 ms in total. Keys that arrive later are used for the next token.
 const foreignKeysMs = 500
 
-/** Each fault under the name that decisions have for it (docs/signer-protocol.md). */
+/** Maps each fault to its name in decisions (docs/signer-protocol.md). */
 const foreignFaults: Readonly<Record<Fault, string>> = {
   form: 'token_form',
   typ: 'token_form',
@@ -59,7 +59,7 @@ const refused = (fault: string) => ({
 })
 const noRate = { at: -Infinity, value: Promise.resolve<EthRate | null>(null) }
 
-/** What a sidecar knows of a JWT. */
+/** The fields of a JWT that a sidecar has read. */
 interface TokenIds {
   readonly jti: string
   readonly loginId: string
@@ -68,7 +68,7 @@ interface TokenIds {
   readonly issuedAt: bigint
 }
 
-// More than any token of ours has.
+// Above the number in any token of ours.
 const tokenGrantsMax = 32
 
 interface Subject {
@@ -76,7 +76,10 @@ interface Subject {
   readonly userId: UserId
 }
 
-/** Answers a sidecar before the signer signs: the identity behind a credential, and the access of its user. */
+/**
+ * Verifies credentials for sidecars before a call is signed: returns the identity behind a
+ * credential, and its user's access.
+ */
 export function createSigner({
   pool,
   ledger,
@@ -96,7 +99,7 @@ export function createSigner({
     return verified
   }
 
-  /** One answer for each key, in their order; without an identity for one that is not valid. */
+  /** Returns one result per key, in order. An invalid key has no identity. */
   async function verifyApiKeys(presented: readonly string[]) {
     if (presented.length > keysMax)
       throw new DomainError('REQUEST_INVALID', `at most ${keysMax} keys at once`)
@@ -123,7 +126,10 @@ export function createSigner({
     }
   }
 
-  /** As a fault what is wrong with the token, or with its issuer: that is no outage of ours. Provisions an unknown user: signing does. */
+  /**
+   * Returns a fault for an invalid token or a problem of its issuer, which is not an outage of
+   * ours. Provisions an unknown user, because signing does.
+   */
   async function verifyForeign(token: string) {
     const subject = await foreignTokens.verify(token, { waitMs: foreignKeysMs })
     if ('fault' in subject) return refused(foreignFaults[subject.fault])
@@ -142,7 +148,10 @@ export function createSigner({
     }
   }
 
-  /** Provisions an unknown user of a known app: signing does. NOT_FOUND for an unknown app, the reason of the gate when it refuses the user. */
+  /**
+   * Provisions an unknown user of a known app, because signing does. Throws NOT_FOUND for an
+   * unknown app, and the gate's reason when the gate rejects the user.
+   */
   async function access(clientId: string, externalUserId: string) {
     const subjects = await users.admitForeignSubjects([{ clientId, externalUserId }])
     const subject = subjects.get(authId(clientId, externalUserId))
@@ -155,7 +164,7 @@ export function createSigner({
     ledger.readMany(pool, users, now()),
   )
 
-  // A second old at most. The rate changes once a minute, and sidecars only estimate with it.
+  // At most a second old: the rate changes once a minute, and sidecars only estimate with it.
   async function recentRate(): Promise<EthRate | null> {
     const at = now().getTime()
     if (at - rate.at >= rateMs) rate = { at, value: usableRate() }
@@ -181,7 +190,7 @@ export function createSigner({
     }
   }
 
-  // A token whose ids are no UUIDs, or whose grants are no names, was not issued by us.
+  // We never issue a token with an id that is not a UUID, or with an unreadable grant.
   const isRevoked = async (token: TokenIds): Promise<boolean> =>
     !isUuid(token.jti) ||
     (token.loginId !== '' && !isUuid(token.loginId)) ||

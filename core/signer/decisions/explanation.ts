@@ -7,7 +7,7 @@ import type {
   SessionRecord,
 } from './record.ts'
 
-/** A decision in sentences: what was decided, about whom and what, by which figures and rule. */
+/** Explains a decision in sentences: its result, user, call, figures and rule. */
 export function explain(record: DecisionRecord): string[] {
   const { credential, session, money } = record
   return [
@@ -130,17 +130,17 @@ function remainingSentences({ remainingUsdNanos, remainingAgeMs }: MoneyRecord):
   ]
 }
 
-/** Nano-dollars as dollars, without trailing zeros. */
+/** Formats nano-dollars as dollars, without trailing zeros. */
 function usd(nanos: string): string {
   const digits = nanos.padStart(10, '0')
   const fraction = digits.slice(-9).replace(/0+$/, '')
   return `${digits.slice(0, -9)}${fraction && `.${fraction}`}`
 }
 
-/** `0.25 s`, `12.3 s`, `95 s`. */
+/** Formats as `0.25 s`, `12.3 s`, `95 s`. */
 const duration = (ms: number): string => `${Number((ms / 1000).toPrecision(3))} s`
 
-/** The rules of sidecar/authorize/refusals.ts. */
+/** Sentences for the rules of sidecar/authorize/refusals.ts. */
 const rules: Readonly<Record<string, string>> = {
   allowed: 'The credential is valid, and there is money for the dearest that the call can be.',
   missing_credential: 'A call needs an Authorization header: Bearer and one credential.',

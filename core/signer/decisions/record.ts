@@ -1,4 +1,4 @@
-/** What is stored of a decision. Instants are ISO 8601, amounts whole nano-dollars, both as text. */
+/** A stored decision. Instants are ISO 8601; amounts are whole nano-dollars, as text. */
 export interface DecisionRecord {
   readonly id: string
   readonly sidecarId: string
@@ -71,8 +71,8 @@ export interface LeaseRecord {
 const textMax = 512
 
 /**
- * The record as JSON. Texts of callers, such as a session's type, are cut, and lose what Postgres or a
- * terminal cannot take.
+ * Serialises the record as JSON. Truncates texts from callers, such as a session's type, and
+ * replaces characters that Postgres or a terminal cannot handle.
  */
 export const toJson = (record: DecisionRecord): string =>
   JSON.stringify(record, (_, value: unknown) =>

@@ -9,7 +9,7 @@ import * as store from './store.ts'
 
 const retentionDays = 7
 const retentionSeconds = retentionDays * 86_400
-/** Decisions kept of each app, and as many of credentials that led to none. */
+/** Decisions kept per app, and for credentials that lead to no app. */
 const recordsMax = 10_000
 const batchMax = 500
 const listMax = 100
@@ -22,12 +22,12 @@ export interface DecisionsDeps {
   readonly max?: number
 }
 
-/** Keeps why sidecars decided as they did: for seven days, and so many of each app. */
+/** Stores the decisions of sidecars for seven days, up to a maximum per app. */
 export function createDecisions({ pool, now, max = recordsMax }: DecisionsDeps) {
-  // Apps whose decisions this process has added to since it last deleted the oldest.
+  // Apps with new decisions in this process since it last deleted the oldest.
   let grown = new Set<AppId | null>()
 
-  /** Stores records, each once. REQUEST_INVALID when one has no id of ours. */
+  /** Stores records, each once. Throws REQUEST_INVALID when an id is not ours. */
   async function record(records: readonly DecisionRecord[]): Promise<void> {
     if (records.length > batchMax)
       throw new DomainError('REQUEST_INVALID', `at most ${batchMax} decisions at a time`)
@@ -41,7 +41,10 @@ export function createDecisions({ pool, now, max = recordsMax }: DecisionsDeps) 
     for (const app of await store.insertDecisions(pool, rows, now())) grown.add(app)
   }
 
-  /** A decision about a user of the app, or any for null. NOT_FOUND says why there is none. */
+  /**
+   * Returns a decision about a user of the app; null allows any app. The message of NOT_FOUND
+   * explains why the record is missing.
+   */
   async function find(id: string, app: AppId | null): Promise<DecisionRecord> {
     const parsed = parseDecisionId(id)
     if (!parsed)
@@ -51,7 +54,7 @@ export function createDecisions({ pool, now, max = recordsMax }: DecisionsDeps) 
     return decision
   }
 
-  /** The newest decisions of a filter, at most a hundred. */
+  /** Returns the newest decisions of a filter, at most a hundred. */
   async function list(filter: store.DecisionFilter, limit: number): Promise<DecisionRecord[]> {
     if (limit > listMax) throw new DomainError('REQUEST_INVALID', `limit: at most ${listMax}`)
     const texts = [filter.clientId, filter.externalUserId, filter.code]
@@ -73,14 +76,15 @@ export function createDecisions({ pool, now, max = recordsMax }: DecisionsDeps) 
 
 export type Decisions = ReturnType<typeof createDecisions>
 
-// Postgres takes no such text; no record holds it.
+// Postgres rejects such text, so no record contains it.
 const unstorable = /\p{Cc}|\p{Cs}/u
 
-// A token of another issuer may name anything as its client.
+// A token of another issuer may have any text as its client.
 const clientIdOf = ({ credential: { clientId } }: DecisionRecord): string | null =>
   clientId !== undefined && isClientId(clientId) ? clientId : null
 
-// Says only what the id itself says, so that nobody learns of decisions about others.
+// Uses only information from the id itself, so that the caller learns nothing about other apps'
+// decisions.
 function absence({ second, isRecorded }: DecisionId, at: Date): string {
   const instant = new Date(second * 1000)
   if (!isRecorded)

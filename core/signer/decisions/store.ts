@@ -4,12 +4,14 @@ import type { DecisionRecord } from './record.ts'
 
 export interface NewDecision {
   readonly id: string
-  /** The public client id that the credential led to; null for none. */
+  /** Public client id of the credential; null if it led to no app. */
   readonly clientId: string | null
   readonly json: string
 }
 
-/** Inserts the decisions whose ids are new. Returns the apps that have others now; null stands for no app. */
+/**
+ * Inserts the decisions with new ids. Returns the apps with new decisions; null stands for no app.
+ */
 export async function insertDecisions(
   db: Db,
   decisions: readonly NewDecision[],
@@ -30,7 +32,10 @@ export async function insertDecisions(
   return rows.map(({ app_id }) => app_id)
 }
 
-/** A decision about a user of the app; of any app, or none, for null. */
+/**
+ * Returns a decision about a user of the app. With null, returns a decision of any app or without
+ * one.
+ */
 export async function findDecision(
   db: Db,
   id: string,
@@ -46,16 +51,16 @@ export async function findDecision(
   return row && row.record
 }
 
-/** Which decisions are listed; null for all. */
+/** Selects decisions; null matches all. */
 export interface DecisionFilter {
   readonly appId: AppId | null
-  /** A public client id, where the app's own id is not known. */
+  /** Public client id, for callers without the app's own id. */
   readonly clientId: string | null
   readonly externalUserId: string | null
   readonly code: string | null
 }
 
-/** The newest decisions of the filter. */
+/** Returns the newest decisions of the filter. */
 export async function listDecisions(
   db: Db,
   { appId, clientId, externalUserId, code }: DecisionFilter,
@@ -77,7 +82,7 @@ export async function listDecisions(
   return rows.map(({ record }) => record)
 }
 
-/** Deletes at most `limit` decisions, and returns how many. */
+/** Deletes at most `limit` decisions. Returns the number. */
 export async function deleteRecordedBefore(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`
     delete from decisions
@@ -87,7 +92,10 @@ export async function deleteRecordedBefore(db: Db, before: Date, limit: number):
   return rowCount ?? 0
 }
 
-/** Deletes decisions of an app, or of none for null, but not the newest `max`; at most `limit`, and returns how many. */
+/**
+ * Deletes all but the newest `max` decisions of an app, or of no app for null. Deletes at most
+ * `limit` and returns the number.
+ */
 export async function deleteOldest(
   db: Db,
   app: AppId | null,

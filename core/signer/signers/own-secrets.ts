@@ -16,18 +16,18 @@ export interface OwnSecretsDeps {
   readonly now: Now
 }
 
-/** Who makes and ends the secrets of which app. */
+/** The caller that manages the secrets of an app. */
 export interface SecretOwner {
   readonly appId: AppId
   readonly clientId: string
   readonly actor: Actor
-  /** Within it an idempotency key means the same request. */
+  /** Scope of the caller's idempotency keys. */
   readonly idempotencyScope: string
 }
 
 export interface OwnSecretRequest {
   readonly purpose: store.Purpose
-  /** The older secrets of the purpose end after so many seconds; null lets them go on. */
+  /** Seconds until older secrets of the purpose end; null keeps them. */
   readonly overlapSeconds: number | null
   readonly idempotencyKey: string | undefined
 }
@@ -36,13 +36,17 @@ const secretsMax = 5
 const idForm = /^[0-9a-f]{12}$/
 
 /**
- * Secrets of the signer that an app brings, for the app's owners and for operators. The signer is bound to that app alone; it comes to be
- * with the first secret (docs/decisions/53.md). Every change reaches sidecars at once.
+ * Secrets of the app's own signer, for the app's owners and for operators. That signer is bound to
+ * this app only and is created with the first secret (docs/decisions/53.md). Every change reaches
+ * sidecars immediately.
  */
 export function createOwnSecrets({ pool, idempotency, invalidations, now }: OwnSecretsDeps) {
   const list = (app: AppId): Promise<store.OwnSecretRow[]> => store.listOwnSecrets(pool, app, now())
 
-  /** Makes a secret, whose text is in no other answer. CONFLICT when the app has too many of the purpose. */
+  /**
+   * Creates a secret. Only this response contains its text. Throws CONFLICT when the app has too
+   * many secrets of the purpose.
+   */
   async function create(owner: SecretOwner, request: OwnSecretRequest) {
     const { purpose, overlapSeconds, idempotencyKey } = request
     checkOverlap(overlapSeconds)
@@ -89,7 +93,7 @@ export function createOwnSecrets({ pool, idempotency, invalidations, now }: OwnS
     return secret
   }
 
-  /** Ends a secret at once. NOT_FOUND for one that is not the app's own. */
+  /** Ends a secret immediately. Throws NOT_FOUND unless it belongs to the app. */
   async function revoke(owner: SecretOwner, id: string): Promise<void> {
     await tx(pool, async (db) => {
       const purpose = idForm.test(id) ? await store.deleteOwnSecret(db, owner.appId, id) : null

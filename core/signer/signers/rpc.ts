@@ -45,7 +45,7 @@ export function createSignersRpc({ signers }: { signers: Signers }) {
   return { signersService }
 }
 
-/** What owners of an app do with the signer that it brings. */
+/** Own signer service for an app's owners. */
 export function createOwnSignerRpc({ ownSecrets }: { ownSecrets: OwnSecrets }) {
   const ownSignerService: Handlers<pb.OwnSignerServiceServer> = {
     listOwnSecrets: rpc(member('own'), async (_: pb.ListOwnSecretsRequest, caller) => ({
@@ -69,11 +69,11 @@ export function createOwnSignerRpc({ ownSecrets }: { ownSecrets: OwnSecrets }) {
 
 interface OperatorSignerDeps {
   readonly ownSecrets: OwnSecrets
-  /** The app of a public client id. NOT_FOUND when there is none. */
+  /** Returns the app of a public client id. Throws NOT_FOUND for an unknown one. */
   readonly appOf: (clientId: string) => Promise<AppId>
 }
 
-/** What operators do with the signers that apps bring. */
+/** Own signer service for operators. */
 export function createOperatorSignerRpc({ ownSecrets, appOf }: OperatorSignerDeps) {
   const ownerOf = async (clientId: string, context: Context): Promise<SecretOwner> => ({
     appId: await appOf(clientId),

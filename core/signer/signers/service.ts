@@ -20,10 +20,13 @@ export interface AppsOfSigner {
 
 const nameForm = /^[a-z0-9][a-z0-9-]{0,62}$/
 
-/** The longest time for which older secrets go on beside a new one, in seconds. */
+/** Maximum overlap of older secrets with a new one, in seconds. */
 export const overlapMax = 2_592_000
 
-/** Signers with their secrets and apps (docs/decisions/53.md). Every change reaches sidecars at once. */
+/**
+ * Signers with their secrets and apps (docs/decisions/53.md). Every change reaches sidecars
+ * immediately.
+ */
 export function createSigners({ pool, invalidations, now }: SignersDeps) {
   async function create(
     request: AppsOfSigner & { readonly name: string; readonly mayPushEvents: boolean },
@@ -69,7 +72,7 @@ export function createSigners({ pool, invalidations, now }: SignersDeps) {
     })
   }
 
-  /** Runs `work` in a transaction with its audit row, and then tells every sidecar. */
+  /** Runs `work` in a transaction with its audit row, then notifies every sidecar. */
   async function change<T>(action: string, name: string, work: (db: Db) => Promise<T>): Promise<T> {
     const result = await tx(pool, async (db) => {
       const value = await work(db)
@@ -124,7 +127,10 @@ export function createSigners({ pool, invalidations, now }: SignersDeps) {
 
 export type Signers = ReturnType<typeof createSigners>
 
-/** `svc_sg_`, twelve characters that name the secret, and 256 random bits with their checksum. */
+/**
+ * Creates `svc_sg_`, twelve characters that identify the secret, and 256 random bits with a
+ * checksum.
+ */
 export function createSignerSecret(
   purpose: store.Purpose,
 ): store.NewSecret & { readonly text: string } {

@@ -31,7 +31,7 @@ export interface NewSigner {
   readonly mayPushEvents: boolean
 }
 
-/** False when the name is taken. */
+/** Returns false when the name is taken. */
 export async function insertSigner(db: Db, signer: NewSigner, at: Date): Promise<boolean> {
   const { rowCount } = await db.query(sql`
     insert into signers (id, name, all_apps, may_push_events, created_at)
@@ -40,7 +40,7 @@ export async function insertSigner(db: Db, signer: NewSigner, at: Date): Promise
   return rowCount === 1
 }
 
-/** Replaces the apps of a signer. Returns how many of the client ids are those of apps. */
+/** Replaces the apps of a signer. Returns how many of the client ids belong to apps. */
 export async function replaceApps(
   db: Db,
   signer: Pick<NewSigner, 'id' | 'allApps'>,
@@ -62,11 +62,11 @@ export async function replaceApps(
 }
 
 interface LockedSigner extends Pick<SignerRow, 'id' | 'may_push_events'> {
-  /** The app that brings this signer; null for an operator's. */
+  /** The app that owns this signer; null for an operator's signer. */
   readonly app_id: string | null
 }
 
-/** Locks the signer of that name until the transaction ends. */
+/** Locks the signer with this name until the transaction ends. */
 export const lockSigner = (db: Db, name: string): Promise<LockedSigner | null> =>
   maybeOne(
     db,
@@ -94,7 +94,7 @@ export const listSigners = (db: Db, at: Date): Promise<SignerRow[]> =>
     order by s.name`,
   )
 
-/** Every secret that is valid at `at`, with what it opens. */
+/** Returns all secrets valid at `at`, with the apps of their signers. */
 export const listSecrets = (db: Db, at: Date): Promise<SecretRow[]> =>
   many(
     db,
@@ -125,7 +125,7 @@ export async function insertSecret(
     values (${secret.id}, ${signerId}, ${secret.purpose}, ${secret.key}, ${secret.hash}, ${at})`)
 }
 
-/** Ends the secrets of a signer, none later than it would end by itself. */
+/** Ends the secrets of a signer at `endsAt`, or earlier if they already end earlier. */
 export async function endSecrets(db: Db, signerId: string, endsAt: Date): Promise<void> {
   await db.query(sql`
     update signer_secrets
@@ -133,7 +133,7 @@ export async function endSecrets(db: Db, signerId: string, endsAt: Date): Promis
     where signer_id = ${signerId}`)
 }
 
-/** False when there is none of that name. */
+/** Returns false for an unknown name. */
 export async function deleteSigner(db: Db, name: string): Promise<boolean> {
   const { rowCount } = await db.query(sql`
     delete from signers
@@ -146,7 +146,10 @@ interface OwnApp {
   readonly clientId: string
 }
 
-/** Makes the app's own signer where there is none, and locks it. Null for an app that is not active any more. */
+/**
+ * Locks the app's own signer, and creates it if missing. Returns null for an app that is no longer
+ * active.
+ */
 export async function lockOwnSigner(
   db: Db,
   { appId, clientId }: OwnApp,
@@ -179,7 +182,7 @@ export interface OwnSecretRow {
   readonly ends_at: Date | null
 }
 
-/** The secrets of the app's own signer that are valid at `at`. */
+/** Returns the valid secrets of the app's own signer at `at`. */
 export const listOwnSecrets = (db: Db, appId: AppId, at: Date): Promise<OwnSecretRow[]> =>
   many(
     db,
@@ -191,7 +194,10 @@ export const listOwnSecrets = (db: Db, appId: AppId, at: Date): Promise<OwnSecre
     order by x.created_at, x.id`,
   )
 
-/** Ends the secrets of a purpose, none later than it would end by itself, and forgets those that ended before. */
+/**
+ * Ends the secrets of a purpose at `endsAt`, or earlier if they already end earlier. Deletes the
+ * signer's ended secrets.
+ */
 export async function endSecretsOf(
   db: Db,
   { signerId, purpose }: { readonly signerId: string; readonly purpose: Purpose },
@@ -206,7 +212,10 @@ export async function endSecretsOf(
     where signer_id = ${signerId} and purpose = ${purpose}`)
 }
 
-/** Deletes a secret of the app's own signer. Returns what it was for; null when the app has no such secret. */
+/**
+ * Deletes a secret of the app's own signer. Returns its purpose; null when the app has no such
+ * secret.
+ */
 export async function deleteOwnSecret(db: Db, appId: AppId, id: string): Promise<Purpose | null> {
   const row = await maybeOne<{ purpose: Purpose }>(
     db,
@@ -219,7 +228,7 @@ export async function deleteOwnSecret(db: Db, appId: AppId, id: string): Promise
   return row?.purpose ?? null
 }
 
-/** Ends the signer that the app brings, with its secrets. */
+/** Deletes the app's own signer with its secrets. */
 export async function deleteOwnSigner(db: Db, appId: AppId): Promise<void> {
   await db.query(sql`
     delete from signers
