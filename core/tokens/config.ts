@@ -6,15 +6,17 @@ export interface TokensConfig {
   readonly alg: SigningAlgorithm
   readonly userTtlSeconds: number
   readonly machineTtlSeconds: number
-  /** 0: signing keys are rotated by command only. */
+  /** 0 rotates signing keys only by command. */
   readonly signingKeyRotationDays: number
   readonly authorizationCodeTtlSeconds: number
   readonly signer: SignerConfig
   readonly device: DeviceConfig
   readonly login: LoginConfig
-  /** Refuses signer sessions to users without anything left to spend. */
+  /** Whether a user with nothing left to spend is refused a signer session. */
   readonly enforceAllowance: boolean
-  /** Origin of the builder API's edge, for which tokens may be asked; undefined where there is none. */
+  /**
+   * Origin of the builder API's edge, an allowed resource of tokens; undefined if there is no edge.
+   */
   readonly edgeUrl: string | undefined
 }
 
@@ -35,7 +37,7 @@ interface LoginConfig {
   readonly refreshTtlSeconds: number
 }
 
-/** Declares and reads the settings of the issuer and of every way to get a token (decision 10). */
+/** Declares and reads the settings of the issuer and of all grants (decision 10). */
 export const readTokensConfig = (env: EnvReader): TokensConfig => ({
   alg: env.choice('TOKEN_ALG', {
     fallback: 'RS256',

@@ -55,7 +55,10 @@ import {
 import { accountSubject, createSubjects } from './subjects.ts'
 import { createUserTokens } from './user-tokens.ts'
 
-/** Ends logins, signer sessions and devices with their user or app. Identity is created before tokens, so this stands on its own. */
+/**
+ * Ends logins, signer sessions and devices with their user or app. Separate from the module,
+ * because identity is created before tokens.
+ */
 export const tokenCredentials: CredentialIssuer = {
   async endOfUser(db, user, at) {
     await endFamiliesOfUser(db, user, at)
@@ -67,7 +70,7 @@ export const tokenCredentials: CredentialIssuer = {
     await revokeSessionsOfApp(db, app, at)
     await endFamiliesOfApp(db, app, at)
     await deleteDevicesOfApp(db, app)
-    // No ids: caches elsewhere drop the sessions of a deleted app at their own time limit.
+    // No ids: caches in other processes drop a deleted app's sessions at their own time limit.
     return []
   },
 }
@@ -79,7 +82,7 @@ export interface TokensOthers {
   readonly keys: Keys
 }
 
-/** The OAuth issuer: signing keys, JWTs, every grant type, logins, devices and signer sessions. */
+/** The OAuth issuer: signing keys, JWTs, all grant types, logins, devices and signer sessions. */
 export function createTokensModule(platform: Platform, others: TokensOthers) {
   const { clients, accounts, users } = others.identity
   const { signingKeys, rotation, jwts } = createIssuer(platform, others.config)
@@ -145,11 +148,11 @@ function createIssuer({ pool, now, sealing, config: { issuer } }: Platform, conf
   return { signingKeys, rotation, jwts: createJwts({ issuer, signingKeys, pool, now }) }
 }
 
-/** A retired signing key stays published as long as the longest-lived token that it may have signed. */
+/** A retired signing key stays published for the longest lifetime of any token signed with it. */
 const longestTtl = ({ userTtlSeconds, machineTtlSeconds, login, signer }: TokensConfig): number =>
   Math.max(userTtlSeconds, machineTtlSeconds, login.ttlSeconds, signer.ttlSeconds)
 
-/** What several grant types share. */
+/** Parts shared by several grant types. */
 function createParts(
   platform: Platform,
   {
@@ -183,7 +186,7 @@ function createParts(
   }
 }
 
-/** Every OAuth grant, and what happens to tokens after they were issued. */
+/** All OAuth grants, introspection and revocation. */
 function createGrants(
   { config: { revocationBoundSeconds } }: Platform,
   { config: { machineTtlSeconds: ttlSeconds } }: TokensOthers,
@@ -208,7 +211,10 @@ function createGrants(
 
 const keptSeconds = 86_400
 
-/** Upkeep: deletes what expired more than a day ago. Until then a second use of a code or a token is recognised. */
+/**
+ * Upkeep: deletes what expired more than a day ago. Until then a second use of a code or a token is
+ * detected.
+ */
 function deletions({ pool, now }: Platform) {
   const stores = [
     deleteExpiredCodes,

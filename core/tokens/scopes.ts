@@ -3,18 +3,20 @@ import { DomainError } from '../../proto/errors.ts'
 const syntax = /^[\x21\x23-\x5b\x5d-\x7e]+$/
 const maxLength = 1_000
 
-/** The scopes of a space-separated text, each once. */
+/** Splits a space-separated text into scopes, without duplicates. */
 export const splitScopes = (text: string): string[] => [...new Set(text.split(' ').filter(Boolean))]
 
-/** The scopes of `text` that the client still has: an owner may have taken some since. */
+/**
+ * Returns the scopes of `text` that the client still has. The app's owner may have removed some.
+ */
 export const stillAllowed = (text: string, allowed: readonly string[]): string =>
   splitScopes(text)
     .filter((scope) => allowed.includes(scope))
     .join(' ')
 
 /**
- * The scopes of a new token (RFC 6749 section 3.3): all that are requested, or SCOPE_INVALID. Without a request those of
- * `fallback` that are grantable.
+ * Returns the scopes of a new token (RFC 6749 section 3.3). Throws SCOPE_INVALID unless all
+ * requested scopes may be granted. Without a request, returns the grantable scopes of `fallback`.
  */
 export function chooseScopes(
   requested: string | undefined,

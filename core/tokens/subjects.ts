@@ -16,20 +16,26 @@ export interface SubjectsDeps {
   readonly grants: Pick<Grants, 'findEnds'>
 }
 
-/** A valid token together with the active user that it was issued for. */
+/** A valid token with the active user that it was issued for. */
 export interface UserToken {
   readonly jwt: VerifiedJwt
   readonly user: User
   readonly caller: UserCaller
 }
 
-/** The users and clients that tokens stand for, as they are now: they may have been deactivated since the token was issued. */
+/**
+ * Resolves tokens to the current users and clients, which may have been deactivated since the token
+ * was issued.
+ */
 export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
-  /** TOKEN_INVALID unless `token` is a valid user JWT of an active user. */
+  /** Throws TOKEN_INVALID unless `token` is a valid user JWT of an active user. */
   const userToken = async (token: string): Promise<UserToken> =>
     ofJwt(await jwts.verify(token, ['user']))
 
-  /** The user behind a user or signer JWT. TOKEN_INVALID when it is not active, or a deactivation voided the token. */
+  /**
+   * Returns the user of a user or signer JWT. Throws TOKEN_INVALID for an inactive user, and for a
+   * token issued before the user's last deactivation.
+   */
   async function ofJwt(jwt: VerifiedJwt): Promise<UserToken> {
     const client = await clients.findPublic(jwt.clientId)
     const user = client ? await userOf(jwt, client.appId) : null
@@ -50,15 +56,16 @@ export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
     }
   }
 
-  // The subject of a signer JWT is the integrator's id, that of a user JWT is ours (decision 9).
+  // The subject of a signer JWT is the integrator's id; that of a user JWT is ours (decision 9).
   async function userOf(jwt: VerifiedJwt, app: User['appId']): Promise<User | null> {
     if (jwt.use === 'signer') return users.get(app, jwt.sub).catch(noneIfUnknown)
     return isUuid(jwt.sub) ? users.findById(app, userId(jwt.sub)) : null
   }
 
   /**
-   * The active user of a code or an opaque token that was issued at `issuedAt`; null when a deactivation, or the end of
-   * one of `grants`, has voided it. Its tokens are valid after all of those. Reads inside the transaction `db`.
+   * Returns the active user of a code or an opaque token that was issued at `issuedAt`. Returns
+   * null if a deactivation, or the end of one of `grants`, has revoked it. `tokensValidAfter` of
+   * the result covers both. Reads inside the transaction `db`.
    */
   async function findUser(
     db: Db,
@@ -73,8 +80,8 @@ export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
   }
 
   /**
-   * The active user of that external id, created when the app does not have it yet; null when it is not active. The reason
-   * of the gate when it refuses a new user.
+   * Returns the active user with this external id, and creates it if the app does not have it yet.
+   * Returns null for an inactive user. Throws the gate's reason when the gate refuses a new user.
    */
   async function provision(name: {
     clientId: string
@@ -86,10 +93,13 @@ export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
     return user?.status === 'active' ? user : null
   }
 
-  /** The user that a user JWT was issued for. TOKEN_INVALID as `userToken`. */
+  /** Returns the user of a user JWT. Throws TOKEN_INVALID as `userToken` does. */
   const userByToken = async (token: string): Promise<UserCaller> => (await userToken(token)).caller
 
-  /** The M2M client that a machine token was issued to, with the scopes that both have. TOKEN_INVALID otherwise. */
+  /**
+   * Returns the M2M client of a machine token, with the scopes that both have. Throws TOKEN_INVALID
+   * otherwise.
+   */
   async function m2mByToken(token: string): Promise<M2mCaller> {
     const jwt = await jwts.verify(token, ['machine'])
     const caller = await clients.findM2m(jwt.clientId)
@@ -106,7 +116,7 @@ export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
 
 export type Subjects = ReturnType<typeof createSubjects>
 
-// What is not there is no user; a database that does not answer says nothing about it.
+// A missing user means null. Other errors, such as an unavailable database, are rethrown.
 function noneIfUnknown(error: unknown): null {
   if (error instanceof DomainError && ['NOT_FOUND', 'REQUEST_INVALID'].includes(error.reason))
     return null
@@ -116,9 +126,12 @@ function noneIfUnknown(error: unknown): null {
 const later = (one: Date | null, other: Date | null): Date | null =>
   one && other ? (one > other ? one : other) : (one ?? other)
 
-/** The external id of a dashboard account as an end user of an app. Integrators cannot provision such ids (decision 8). */
+/**
+ * Returns an account's external id as an end user. Integrators cannot provision such ids (decision
+ * 8).
+ */
 export const accountSubject = (account: AccountId): string => `user:${account}`
 
-/** The account behind an external id; undefined for the id of an integrator's user. */
+/** Returns the account of an external id; undefined for an integrator's user. */
 export const accountOfSubject = (externalUserId: string): string | undefined =>
   /^user:(.+)$/.exec(externalUserId)?.[1]

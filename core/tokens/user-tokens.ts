@@ -23,11 +23,14 @@ interface ApiKeyExchange {
   readonly scope?: string | undefined
 }
 
-/** User JWTs that no login leads to: minted by the app's backend, or exchanged for an API key. */
+/** User JWTs without a login: minted by the app's backend, or exchanged for an API key. */
 export function createUserTokens(deps: UserTokensDeps) {
   const { ttlSeconds, jwts, users, keys, exchangeAudit } = deps
 
-  /** A user JWT for an active user, with scopes of the app's public client (decision 14). NOT_FOUND for an inactive user. */
+  /**
+   * Mints a JWT for an active user, with scopes of the app's public client (decision 14). Throws
+   * NOT_FOUND for an inactive user.
+   */
   async function mint(
     caller: M2mCaller,
     externalUserId: string,
@@ -41,7 +44,10 @@ export function createUserTokens(deps: UserTokensDeps) {
     )
   }
 
-  /** A user JWT for the owner of a key. CREDENTIAL_INVALID for a key that is not valid, NOT_FOUND for a key of another app. */
+  /**
+   * Exchanges a key for a user JWT of the key's user. Throws CREDENTIAL_INVALID for an invalid key,
+   * NOT_FOUND for another app's key.
+   */
   async function exchangeApiKey(
     { apiKey, clientId, scope: requestedScope }: ApiKeyExchange,
     context: { readonly correlationId: string },

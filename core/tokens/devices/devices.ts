@@ -33,14 +33,15 @@ export interface DevicesDeps {
 export const devicePrefix = 'svc_dc_'
 export const deviceHash = (code: string): Buffer => hash('sha256', code, 'buffer')
 
-/** Devices that wait for a login, and the decision about them (RFC 8628). */
+/** Device logins, and the decisions to approve or deny them (RFC 8628). */
 export function createDevices(deps: DevicesDeps) {
   const { pool, clients, subjects, loginPolicy, ttlSeconds, intervalSeconds, now } = deps
   const { openPerClient, openPerAddress } = deps
 
   /**
-   * Begins the login of a device. CREDENTIAL_INVALID for an unknown client, CLIENT_UNAUTHORIZED without the grant type,
-   * RATE_LIMITED when the client, or the address that asks, has too many undecided codes.
+   * Begins the login of a device. Throws CREDENTIAL_INVALID for an unknown client,
+   * CLIENT_UNAUTHORIZED without the grant type, RATE_LIMITED when the client or the caller's
+   * address has too many undecided codes.
    */
   async function start(request: {
     clientId: string
@@ -62,7 +63,10 @@ export function createDevices(deps: DevicesDeps) {
     return { deviceCode, userCode, expiresIn: ttlSeconds, interval: intervalSeconds }
   }
 
-  /** Anybody may ask for codes, so their number is bounded. Those that expired make room after as long again as they lived. */
+  /**
+   * Limits undecided codes, because requests for codes need no authentication. Deletes undecided
+   * codes one lifetime after their expiry.
+   */
   async function requireRoom(db: Db, owner: { clientId: string; address: string }): Promise<void> {
     await store.lockPending(db, owner)
     await store.deleteUndecided(db, owner, addSeconds(now(), -ttlSeconds))
@@ -101,7 +105,10 @@ export function createDevices(deps: DevicesDeps) {
     throw new DomainError('UNAVAILABLE', 'no user code is free now; try again')
   }
 
-  /** The client and the scopes that a user code stands for. GRANT_INVALID when unknown or used, DEVICE_CODE_EXPIRED. */
+  /**
+   * Returns the client and scopes of a user code. Throws GRANT_INVALID for an unknown or used code,
+   * DEVICE_CODE_EXPIRED for an expired one.
+   */
   async function describe(text: string) {
     const { device, client } = await getOpen(text)
     return {
@@ -128,7 +135,7 @@ export function createDevices(deps: DevicesDeps) {
     return { device, client }
   }
 
-  /** The decision of a person who is logged in. The first decision about a device stands. */
+  /** Records the decision of a logged-in person. Only the first decision about a device counts. */
   async function decide(
     account: AccountCaller,
     request: { userCode: string; action: string },
@@ -160,7 +167,10 @@ export function createDevices(deps: DevicesDeps) {
     return user
   }
 
-  /** Approval by the app's own backend, for a user whose token it holds. The login descends from `grants`. */
+  /**
+   * Approves a device on behalf of the app's own backend, which holds a token of the user. The
+   * login descends from `grants`.
+   */
   async function approveFor(
     user: User,
     request: { userCode: string; clientId: string; grants: readonly string[] },
@@ -197,7 +207,7 @@ export function createDevices(deps: DevicesDeps) {
       return decided
     })
     if (isFirst) return
-    // A repetition of the same decision succeeds; another decision comes too late.
+    // Repeating the same decision succeeds; a different one comes too late.
     const current = await store.findDevice(pool, device.user_code)
     if (current?.status !== to.status || current.user_id !== to.userId) throw unknownCode()
   }
@@ -215,7 +225,10 @@ function newUserCode(): string {
   return `${text.slice(0, half)}-${text.slice(half)}`
 }
 
-/** Reads a user code as people type it: case, dashes and blanks do not count. Null when it cannot be one. */
+/**
+ * Parses a user code as typed by a person: ignores case, dashes and blanks. Returns null for an
+ * impossible code.
+ */
 export function parseUserCode(text: string): string | null {
   const typed = text.slice(0, 64).toUpperCase().replace(/[\W_]/g, '')
   if (typed.length !== 2 * half || [...typed].some((letter) => !letters.includes(letter)))

@@ -5,7 +5,7 @@ import type { Devices } from './devices.ts'
 
 export interface DevicesRpcDeps {
   readonly devices: Devices
-  /** TOKEN_INVALID when the session has ended. */
+  /** Throws TOKEN_INVALID when the session has ended. */
   readonly accountBySession: (token: string) => Promise<AccountCaller>
 }
 

@@ -9,13 +9,13 @@ export interface NewDeviceCode {
   readonly clientId: string
   readonly scope: string
   readonly intervalSeconds: number
-  /** A name of the address that asked; empty when unknown. */
+  /** Name of the requester's address; empty when unknown. */
   readonly address: string
   readonly at: Date
   readonly expiresAt: Date
 }
 
-/** False when another device has that user code. */
+/** Returns false when another device has the user code. */
 export async function insertDeviceCode(db: Db, code: NewDeviceCode): Promise<boolean> {
   const row = await maybeOne(
     db,
@@ -46,7 +46,7 @@ export interface DeviceCodeRow {
   expires_at: Date
 }
 
-/** The device by its user code, which the person types in. */
+/** Finds a device by its user code, which the person types in. */
 export const findDevice = (db: Db, userCode: string): Promise<DeviceCodeRow | null> =>
   maybeOne<DeviceCodeRow>(
     db,
@@ -57,7 +57,7 @@ export const findDevice = (db: Db, userCode: string): Promise<DeviceCodeRow | nu
     where user_code = ${userCode}`,
   )
 
-/** The device by the hash of its device code. Locks the row until the transaction ends. */
+/** Finds a device by the hash of its device code and locks the row until the transaction ends. */
 export const lockDevice = (db: Db, hash: Buffer): Promise<DeviceCodeRow | null> =>
   maybeOne<DeviceCodeRow>(
     db,
@@ -78,7 +78,10 @@ export interface DeviceDecision {
   readonly at: Date
 }
 
-/** pending -> approved or denied. False when the device was decided before or has expired: of two decisions the first counts. */
+/**
+ * pending -> approved or denied. Returns false for an expired or already decided device: the first
+ * decision counts.
+ */
 export async function decideDevice(db: Db, decision: DeviceDecision): Promise<boolean> {
   const row = await maybeOne(
     db,
@@ -100,7 +103,7 @@ export async function notePoll(
     update device_codes set last_polled_at = ${poll.at}, interval_seconds = ${poll.intervalSeconds} where code_hash = ${poll.hash}`)
 }
 
-/** approved -> consumed. False when another poll was first. */
+/** approved -> consumed. Returns false when another poll was first. */
 export async function consumeDevice(
   db: Db,
   device: { hash: Buffer; familyId: string },
@@ -115,13 +118,16 @@ export async function consumeDevice(
   return row !== null
 }
 
-/** Deletes the devices of an app that is deleted. */
+/** Deletes the devices of a deleted app. */
 export async function deleteDevicesOfApp(db: Db, app: AppId): Promise<void> {
   await db.query(sql`
     delete from device_codes where client_id in (select client_id from clients where app_id = ${app})`)
 }
 
-/** Until the transaction ends, nobody else counts and adds codes of that client, or of that address. */
+/**
+ * Locks the client and the address until the transaction ends, so that no other transaction counts
+ * and adds their codes.
+ */
 export async function lockPending(db: Db, { clientId, address }: PendingOwner): Promise<void> {
   for (const name of [`device codes ${clientId}`, `device codes from ${address}`])
     await db.query(sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`)
@@ -132,7 +138,7 @@ interface PendingOwner {
   readonly address: string
 }
 
-/** How many undecided codes are stored, of the client and of the address. Exact only after `lockPending`. */
+/** Counts undecided codes of the client and of the address. Exact only after `lockPending`. */
 export const countPending = (
   db: Db,
   { clientId, address }: PendingOwner,
@@ -145,7 +151,7 @@ export const countPending = (
             where address = ${address} and address <> '' and status = 'pending') as of_address`,
   )
 
-/** Deletes codes of the client or the address that nobody decided about and that expired before that time. */
+/** Deletes undecided codes of the client and the address that expired before `before`. */
 export async function deleteUndecided(
   db: Db,
   { clientId, address }: PendingOwner,
@@ -158,7 +164,9 @@ export async function deleteUndecided(
     where address = ${address} and address <> '' and status = 'pending' and expires_at < ${before}`)
 }
 
-/** Deletes at most `limit` devices whose codes expired before that time. Returns how many there were. */
+/**
+ * Deletes at most `limit` devices with codes that expired before `before`. Returns their number.
+ */
 export async function deleteExpiredDevices(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`delete from device_codes where code_hash in
     (select code_hash from device_codes where expires_at < ${before} limit ${limit})`)

@@ -74,7 +74,8 @@ export function createAuthorizationCodeGrant(deps: AuthorizationCodeDeps) {
       scope,
       nonce: code.nonce,
     }
-    // OpenID Connect Core section 11: a login outlives its access token only when the person was asked for that.
+    // OpenID Connect Core section 11: a login outlives its access token only with the person's
+    // consent to offline_access.
     const isRefreshable =
       client.grantTypes.includes(GrantType.refreshToken) &&
       splitScopes(scope).includes(Scope.offlineAccess)

@@ -45,13 +45,13 @@ export interface BuilderExchangeDeps {
 
 interface Subject {
   readonly subject: SignerSubject
-  /** The expiry of a JWT, in Unix seconds. */
+  /** Expiry of a JWT, in Unix seconds. */
   readonly notAfter: number | undefined
 }
 
 /**
- * The token exchange of the builder API (RFC 8693). Its checks come in the order of docs/builder-api.md, because the first
- * failure decides the answer; an app that does not exist is no check of its own.
+ * Token exchange of the builder API (RFC 8693). The checks run in the order of docs/builder-api.md,
+ * because the first failure decides the response. There is no separate check for a missing app.
  */
 export function createBuilderExchange(deps: BuilderExchangeDeps) {
   const { issuer, clients, provisioners, keys, subjects, foreignSubjects } = deps
@@ -80,7 +80,10 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
     )
   }
 
-  /** Checks the request, then the client's credentials: those of the app's M2M client or of the platform's. */
+  /**
+   * Checks the request, then the client's credentials. Accepts the M2M client of the app, and that
+   * of a platform app.
+   */
   async function authenticate(
     request: ExchangeBuilderTokenRequest,
     credentials: ClientCaller,
@@ -134,7 +137,10 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
 
 export type BuilderExchange = ReturnType<typeof createBuilderExchange>
 
-/** This endpoint takes no scope, so it has no word for one: what may not sign is no subject here. */
+/**
+ * Replaces SCOPE_INVALID with GRANT_INVALID: this endpoint takes no scope, so a subject that may
+ * not sign is invalid.
+ */
 function asUngranted(error: unknown): never {
   if (error instanceof DomainError && error.reason === 'SCOPE_INVALID')
     throw new DomainError('GRANT_INVALID', error.message, { cause: error })

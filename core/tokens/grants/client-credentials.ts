@@ -26,7 +26,10 @@ export interface ClientCredentialsDeps {
 export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
   const { jwts, subjects, owners, users, signerTokens, exchangeAudit, ttlSeconds } = deps
 
-  /** A machine token. Without a requested scope it has every scope of the client that a machine token may have. */
+  /**
+   * Issues a machine token. By default it has all of the client's scopes that a machine token may
+   * have.
+   */
   async function issueMachineToken(
     caller: M2mCaller,
     requestedScope: string | undefined,
@@ -44,8 +47,9 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
   }
 
   /**
-   * A signer JWT of an end user, who is created when the app does not have it yet. CLIENT_SCOPE_MISSING without the scope
-   * sign:mint_user_token, GRANT_INVALID for an inactive user.
+   * Issues a signer JWT of an end user, who is created if the app does not have it yet. Throws
+   * CLIENT_SCOPE_MISSING without the scope sign:mint_user_token, GRANT_INVALID for an inactive
+   * user.
    */
   async function mintSignerToken(
     caller: M2mCaller,
@@ -73,8 +77,9 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
   }
 
   /**
-   * A signer JWT of the app's owner, who is an end user of it (decision 37). SCOPE_INVALID when the app's public client
-   * lacks sign:job; GRANT_INVALID for an app without an owner, or whose owner it has ended.
+   * Issues a signer JWT of the app's owner, who is one of its end users (decision 37). Throws
+   * SCOPE_INVALID when the app's public client lacks sign:job, GRANT_INVALID when the app has no
+   * owner or has deactivated it.
    */
   async function mintOwnerToken(
     caller: M2mCaller,

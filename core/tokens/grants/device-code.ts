@@ -23,7 +23,7 @@ export interface DeviceCodeDeps {
   readonly now: Now
 }
 
-/** RFC 8628 section 3.4: the polling of a device, and its tokens after the approval. */
+/** RFC 8628 section 3.4: polling by a device, and its tokens after approval. */
 export function createDeviceCodeGrant(deps: DeviceCodeDeps) {
   const { clients, subjects, families, loginPolicy, now } = deps
 
@@ -40,7 +40,8 @@ export function createDeviceCodeGrant(deps: DeviceCodeDeps) {
     const device = await store.lockDevice(db, hash)
     if (!device || device.client_id !== client.clientId) return { refusal: unknownCode() }
     if (device.status === 'consumed') {
-      // The code is in a second pair of hands, so its login ends, as RFC 6749 section 10.5 demands for codes.
+      // A second use means that the code has leaked, so end its login, as RFC 6749 section 10.5
+      // requires for codes.
       const { family_id: id, client_id: actor } = device
       return id === null
         ? { refusal: unknownCode() }
@@ -83,7 +84,7 @@ export function createDeviceCodeGrant(deps: DeviceCodeDeps) {
     if (!user || scope === '')
       return { refusal: new DomainError('GRANT_INVALID', 'the user is inactive') }
     const { grants, account_id: account } = device
-    // Without an account the app's own backend vouched for the user.
+    // Without an account, the app's own backend approved the device.
     if (account !== null && !(await loginPolicy.admitsNew(db, client, account)))
       return { refusal: new DomainError('ACCESS_DENIED', 'this account may not use the app') }
     const id = uuidV7(now().getTime())
@@ -102,7 +103,8 @@ export function createDeviceCodeGrant(deps: DeviceCodeDeps) {
       grants,
     }
     const { accountId } = family
-    // A device has no redirect that another program could listen at, and a person clicked for this very login.
+    // A device has no redirect that another program could intercept, and a person approved this
+    // very login.
     const isRefreshable = accountId !== null && client.grantTypes.includes(GrantType.refreshToken)
     return {
       family,

@@ -8,13 +8,16 @@ import { type Actor, type AuditEntry, auditAll } from '../../platform/audit.ts'
 import { createBatchWriter } from '../../platform/batch-writer.ts'
 import type { AppId } from '../../platform/ids.ts'
 
-/** One request for a token, as the audit log names it. */
+/** A token request, with the fields of its audit entry. */
 export interface ExchangeAttempt {
-  /** Null while no app is known. Such an attempt has no entry. */
+  /** Null if the app is unknown. Such an attempt has no audit entry. */
   readonly appId: AppId | null
   readonly action: string
   readonly actor: Actor
-  /** Nobody has authenticated: a refusal is counted and has no entry, because strangers decide how many there are. */
+  /**
+   * Whether no client has authenticated. Refusals are then counted in a metric and not audited,
+   * because strangers can cause any number.
+   */
   readonly isAnonymous?: boolean
 }
 
@@ -25,7 +28,10 @@ export interface ExchangeAuditDeps {
   readonly now: Now
 }
 
-/** Audit entries of token exchanges, granted and refused. An entry that cannot be written fails no exchange. */
+/**
+ * Audit entries of granted and refused token exchanges. A failed write of an entry does not fail
+ * the exchange.
+ */
 export function createExchangeAudit({ pool, log, metrics, now }: ExchangeAuditDeps) {
   const anonymousRefusals = new Counter({
     name: 'tollgate_tokens_anonymous_refusals_total',
@@ -58,7 +64,10 @@ export function createExchangeAudit({ pool, log, metrics, now }: ExchangeAuditDe
     )
   }
 
-  /** Does not wait for the entry, so that a refusal takes the same time for an app that exists as for one that does not. */
+  /**
+   * Does not wait for the entry, so that a refusal takes the same time for existing and missing
+   * apps.
+   */
   function recordRefusal(attempt: ExchangeAttempt, error: unknown): void {
     const reason = error instanceof DomainError ? error.reason : 'INTERNAL'
     if (attempt.isAnonymous === true) anonymousRefusals.inc({ action: attempt.action, reason })
@@ -66,8 +75,9 @@ export function createExchangeAudit({ pool, log, metrics, now }: ExchangeAuditDe
   }
 
   /**
-   * Runs `work` and records how it ended. Work that calls `decided` when nothing can be refused any more has its entry written
-   * while the token is signed: then the entries of requests that were decided together share a statement.
+   * Runs `work` and records its outcome. If `work` calls `decided` once it can no longer be
+   * refused, the entry is written while the token is signed, and concurrent entries share a
+   * statement.
    */
   async function record<T>(
     attempt: ExchangeAttempt,

@@ -14,17 +14,22 @@ export interface ForeignSubjectsDeps {
   readonly now: Now
 }
 
-// A client waits so long for an answer; keys that come later are there for the next one.
+// Maximum time in milliseconds that a client waits for the issuer's keys. Keys that arrive later
+// serve the next request.
 const keysMs = 2_000
 
 /** Tokens of issuers that apps trust, as subject tokens (docs/trusted-issuers.md). */
 export function createForeignSubjects({ issuer, foreignTokens, now }: ForeignSubjectsDeps) {
-  /** Whether a token names another issuer than ours. What is no JWT is left to the rules for ours. */
+  /**
+   * Whether a token names another issuer than ours. Text that is not a JWT follows the rules for
+   * our own tokens.
+   */
   const isForeign = (text: string): boolean => isOfOtherIssuer(text, issuer)
 
   /**
-   * The user that the token stands for, in the app `clientId` where one is named. GRANT_INVALID when it stands for none, UNAVAILABLE
-   * while the keys of its issuer cannot be had. Every refusal comes before the user, whom the token may create.
+   * Returns the user of the token, only in the app `clientId` if it is given. Throws GRANT_INVALID
+   * for an invalid token, UNAVAILABLE when its issuer's keys cannot be loaded. All refusals come
+   * before the user is created.
    */
   async function ownerOf(
     text: string,
@@ -34,7 +39,8 @@ export function createForeignSubjects({ issuer, foreignTokens, now }: ForeignSub
     if ('fault' in foreign) throw refusal(foreign.fault)
     const { trust, grant, publicScopes, expiresAt } = foreign
     requireGranted(publicScopes)
-    // Clocks may differ, but what it is exchanged for would be over before it began.
+    // Clock tolerance may accept an expired token, but the credential issued for it would already
+    // have expired.
     if (expiresAt <= secondsOf(now())) throw refusal('expiry')
     const user = await foreignTokens.provision(foreign)
     if (!user) throw refusal('user')
@@ -44,8 +50,9 @@ export function createForeignSubjects({ issuer, foreignTokens, now }: ForeignSub
   }
 
   /**
-   * The user that the token stands for, in the app `clientId` where one is named: what other apps trust does not matter to it.
-   * TOKEN_INVALID when it stands for none, NOT_FOUND when it stands for one of another app.
+   * Returns the user of the token as a caller, only in the app `clientId` if it is given,
+   * regardless of other apps' trust. Throws TOKEN_INVALID for an invalid token, NOT_FOUND for a
+   * token of another app's user.
    */
   async function callerOf(text: string, clientId: string | null): Promise<UserCaller> {
     const { subject } = await ownerOf(text, clientId).catch(async (error: unknown) => {

@@ -23,7 +23,10 @@ export interface RefreshTokenDeps {
   readonly now: Now
 }
 
-/** RFC 6749 section 6: each token is used once; a second use ends the login (RFC 9700 section 4.14.2). */
+/**
+ * RFC 6749 section 6. Each token can be used once; a second use ends the login (RFC 9700 section
+ * 4.14.2).
+ */
 export function createRefreshTokenGrant(deps: RefreshTokenDeps) {
   const { clients, subjects, families, loginPolicy, now } = deps
 

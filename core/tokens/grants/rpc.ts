@@ -120,7 +120,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
   return { grantService }
 }
 
-/** Token exchange (RFC 8693) at both surfaces, one by one and in batches. */
+/** Token exchange (RFC 8693) of both APIs, as single and batched RPCs. */
 function exchanges({ tokenExchange, builderExchange }: GrantsRpcDeps) {
   const client = optionalOauthClient()
   const path = 'tollgate.tokens.v1.GrantService'

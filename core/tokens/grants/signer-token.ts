@@ -11,9 +11,9 @@ export interface SignerTokensDeps {
   readonly jwts: Jwts
   readonly allowances: Pick<Allowances, 'balanceOf'>
   readonly ttlSeconds: number
-  /** Refuses users without anything left to spend. */
+  /** Whether users with nothing left to spend are refused. */
   readonly enforceAllowance: boolean
-  /** The signer of apps that name none of their own. */
+  /** Signer for apps that do not set their own. */
   readonly defaultSignerUrl: string
 }
 
@@ -23,17 +23,18 @@ export interface SignerSubject {
   readonly clientId: ClientId
   readonly externalUserId: ExternalUserId
   readonly tokensValidAfter: Date | null
-  /** What the token descends from. */
+  /** Ids that the token descends from. */
   readonly grants: readonly string[]
 }
 
-/** Signer JWTs, with the balance and the signer that a signer session names (docs/identity.md). */
+/** Issues signer JWTs, with the balance and the signer's URL (docs/identity.md). */
 export function createSignerTokens(deps: SignerTokensDeps) {
   const { clients, jwts, allowances, ttlSeconds, enforceAllowance, defaultSignerUrl } = deps
 
   /**
-   * What an answer with a signer credential says beside it. SCOPE_INVALID when the app's public client lacks sign:job;
-   * ALLOWANCE_EXHAUSTED when nothing is left and that is enforced.
+   * Returns the balance and signer data that accompany a signer credential. Throws SCOPE_INVALID
+   * when the app's public client lacks sign:job, ALLOWANCE_EXHAUSTED when nothing is left to spend
+   * and `enforceAllowance` is set.
    */
   async function sessionOf(subject: Omit<SignerSubject, 'tokensValidAfter' | 'grants'>) {
     const client = await clients.findPublic(subject.clientId)
@@ -55,8 +56,8 @@ export function createSignerTokens(deps: SignerTokensDeps) {
   }
 
   /**
-   * A signer JWT. Refuses as `sessionOf`. `notAfter` (Unix seconds) is the expiry of the token that it is exchanged for;
-   * `decided` is called when nothing is left but the signature.
+   * Issues a signer JWT. Throws as `sessionOf` does. `notAfter` (Unix seconds) is the expiry of the
+   * exchanged token. Calls `decided` when only the signature is left to do.
    */
   async function issue(
     subject: SignerSubject,
@@ -86,14 +87,16 @@ export type SignerTokens = ReturnType<typeof createSignerTokens>
 const ungranted = (): DomainError =>
   new DomainError('SCOPE_INVALID', `the app does not grant the scope ${Scope.signJob}`)
 
-/** SCOPE_INVALID unless the scopes of the app's public client hold sign:job. */
+/** Throws SCOPE_INVALID unless the scopes of the app's public client include sign:job. */
 export function requireGranted(publicScopes: readonly string[]): void {
   if (!publicScopes.includes(Scope.signJob)) throw ungranted()
 }
 
 const legacyAudiences = ['livepeer-clearinghouse', 'livepeer-remote-signer']
 
-/** TARGET_INVALID unless every audience and resource is one of `accepted`. Final slashes do not count. */
+/**
+ * Throws TARGET_INVALID unless every audience and resource is in `accepted`. Ignores final slashes.
+ */
 export function requireTargets(targets: readonly string[], accepted: readonly string[]): void {
   const trimmed = accepted.map(withoutFinalSlashes)
   if (targets.every((target) => trimmed.includes(withoutFinalSlashes(target)))) return
@@ -103,5 +106,5 @@ export function requireTargets(targets: readonly string[], accepted: readonly st
   )
 }
 
-/** What the audience and resource of a signer JWT may name. */
+/** Allowed audiences and resources of a signer JWT. */
 export const signerTargets = (issuer: string): string[] => [issuer, ...legacyAudiences]

@@ -27,9 +27,9 @@ import {
 
 const keyTypes: readonly string[] = [TokenType.apiKey, TokenType.legacyApiKey]
 const subjectTypes: readonly string[] = [TokenType.jwt, TokenType.accessToken, ...keyTypes]
-/** What the specification of the builder API knows. */
+/** Subject token types in the builder API's specification. */
 export const builderSubjectTypes: readonly string[] = [TokenType.accessToken, ...keyTypes]
-// Also behind the app's id, as keys may be. Other texts may hold the prefix by chance.
+// Also matches after the app's id, as for keys. Other text may contain the prefix by chance.
 const clientSecret = /^(?:app_[0-9a-f]{24}_)?svc_cs_/
 const deviceResource = /^urn:(?:svc|pmth):device_code:(.*)$/
 
@@ -48,13 +48,16 @@ export interface TokenExchangeDeps {
 
 interface Exchange {
   readonly request: ExchangeTokenRequest
-  /** The app in the route, which may not exist; null at the issuer's endpoint. */
+  /** The app in the route, which may be missing; null at the issuer's endpoint. */
   readonly app: { readonly clientId: string } | null
   readonly caller: M2mCaller | null
   readonly attempt: ExchangeAttempt
 }
 
-/** RFC 8693. The checks come in the order of docs/identity.md, because the first failure decides the answer. */
+/**
+ * Token exchange (RFC 8693). The checks run in the order of docs/identity.md, because the first
+ * failure decides the response.
+ */
 export function createTokenExchange(deps: TokenExchangeDeps) {
   const { issuer, clients, keys, subjects, foreignSubjects } = deps
   const { sessions, devices, signerTokens, exchangeAudit, now } = deps
@@ -87,7 +90,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     return choose({ request, app, caller, attempt })
   }
 
-  /** Chooses what the subject token is exchanged for (decision 12). */
+  /** Chooses the kind of credential that is issued for the subject token (decision 12). */
   function choose(exchange: Exchange): Promise<ExchangeTokenResponse> {
     const { request, app, caller, attempt } = exchange
     const userCode = app ? undefined : userCodeOf(request.resources)
@@ -160,7 +163,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     return { ...issued, issuedTokenType: request.requestedTokenType ?? TokenType.accessToken }
   }
 
-  /** Every refusal comes before the user, whom an app-level key may create. */
+  /** All refusals come before the user, because an app-level key may create it. */
   async function keyOwner(
     { subjectToken, scope }: ExchangeTokenRequest,
     parties: Parties,
@@ -184,7 +187,10 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     return { subject: { ...caller, tokensValidAfter, grants }, notAfter: jwt.exp }
   }
 
-  /** The user of a token of an issuer that the app in the route, or of the client, trusts. */
+  /**
+   * Returns the user of a foreign token, by the trust of the route's app or else of the client's
+   * app.
+   */
   async function foreignOwner({ subjectToken, scope }: ExchangeTokenRequest, parties: Parties) {
     const clientId = parties.app?.clientId ?? parties.caller?.clientId ?? null
     requireSigning([Scope.signJob], scope)
@@ -193,14 +199,20 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     return { subject: { ...subject, grants }, notAfter }
   }
 
-  /** GRANT_INVALID unless it is a valid user JWT of that app. A signer JWT is refused: it would renew itself. */
+  /**
+   * Throws GRANT_INVALID unless the token is a valid user JWT of the app. Rejects a signer JWT,
+   * which could otherwise renew itself.
+   */
   async function userOf(token: string, parties: Parties): Promise<UserToken> {
     const userToken = await subjects.userToken(token).catch(asInvalidGrant)
     requireApp(userToken.caller.clientId, parties)
     return userToken
   }
 
-  /** Approves a device for the user of the subject token. The answer holds the subject token itself. */
+  /**
+   * Approves a device for the user of the subject token. The response contains the subject token
+   * itself.
+   */
   async function approveDevice(
     { request, caller, attempt }: Exchange,
     code: string,
@@ -239,7 +251,10 @@ export type TokenExchange = ReturnType<typeof createTokenExchange>
 
 type Parties = Pick<Exchange, 'app' | 'caller'>
 
-/** Checks the request, then the client's credentials: a wrong app is NOT_FOUND only for a client that authenticated. */
+/**
+ * Checks the request, then the client's credentials. Throws NOT_FOUND for a wrong app only after
+ * the client has authenticated.
+ */
 async function authenticate(
   request: ExchangeTokenRequest,
   credentials: ClientCaller,
@@ -252,15 +267,15 @@ async function authenticate(
   return caller
 }
 
-/** The device's user code in the resources; undefined when none of them names a device. */
+/** Returns the device's user code from the resources; undefined if they name no device. */
 const userCodeOf = (resources: readonly string[]): string | undefined =>
   resources
     .map((resource) => deviceResource.exec(resource)?.[1])
     .find((userCode) => userCode !== undefined)
 
 /**
- * The app in the route may be another's, or not exist. Neither matches the subject, so only those who belong to an app
- * learn that it exists (decision 13).
+ * Throws unless the subject belongs to the app. Treats another app and a missing app alike, so that
+ * only an app's own users and clients learn that it exists (decision 13).
  */
 function requireApp(clientId: string, { app, caller }: Parties): void {
   if (app && clientId !== app.clientId) throw noSuchApp()

@@ -24,19 +24,22 @@ export interface JwtsDeps {
 export interface NewToken {
   readonly sub: string
   readonly clientId: string
-  /** The client that got it, where that is one that registered with the app; otherwise `clientId`. */
+  /** Registered client that gets the token. Default is `clientId`. */
   readonly authorizedParty?: string
   readonly externalUserId?: string
   readonly scope: string
   readonly use: 'machine' | 'user' | 'signer'
   readonly ttlSeconds: number
-  /** The latest expiry, in Unix seconds. */
+  /** Latest expiry, in Unix seconds. */
   readonly notAfter?: number
-  /** The user's `tokensValidAfter`. The token is dated no earlier, or it would count as voided by what came before it. */
+  /**
+   * The user's `tokensValidAfter`. `iat` is not before it, because an earlier token would count as
+   * revoked.
+   */
   readonly voidedBefore?: Date | null
   /** The login that the token comes from. */
   readonly familyId?: string
-  /** What else it descends from: ids of which each can end it. */
+  /** Other ids that the token descends from. The token ends with any of these ids. */
   readonly grants?: readonly string[]
 }
 
@@ -60,7 +63,7 @@ export interface VerifiedJwt {
   readonly iat: number
   readonly exp: number
   readonly familyId: string | null
-  /** What it descends from, beside its login. */
+  /** Ids that the token descends from, without its login. */
   readonly grants: readonly string[]
 }
 
@@ -78,7 +81,7 @@ export interface SignedStatement {
   readonly jwk: PublicJwk
 }
 
-/** What descends from a JWT descends from these. */
+/** Returns the ids that credentials issued for this JWT descend from. */
 export const lineageOf = ({ grants, familyId, jti }: VerifiedJwt): readonly string[] => [
   ...grants,
   ...(familyId === null ? [] : [familyId]),
@@ -140,8 +143,9 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
   }
 
   /**
-   * Signs a statement that is no token: its type is none that a token has (RFC 8725 section 3.11), and it has no subject, no
-   * audience and no expiry. Answers the public key, too: it is published only until the last token that it signed expires.
+   * Signs a statement that is not a token: it has a type that no token has (RFC 8725 section 3.11),
+   * and no subject, audience or expiry. Also returns the public key, which is published only until
+   * the last token signed with it expires.
    */
   async function signStatement(kind: StatementKind, claims: object): Promise<SignedStatement> {
     const key = await signingKeys.active()
@@ -151,7 +155,10 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     return { jws, jwk }
   }
 
-  /** The claims of a valid token of this issuer with one of those uses. TOKEN_INVALID otherwise, without the cause. */
+  /**
+   * Returns the claims of a valid token of this issuer with one of `uses`. Otherwise throws
+   * TOKEN_INVALID, without the cause.
+   */
   async function verify(token: string, uses: readonly TokenUse[]): Promise<VerifiedJwt> {
     try {
       const { payload, protectedHeader } = await jwtVerify(
@@ -180,7 +187,10 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     }
   }
 
-  /** The token without scopes that its client has lost. TOKEN_INVALID when something that it descends from has ended. */
+  /**
+   * Removes scopes that the client has lost. Throws TOKEN_INVALID when something that the token
+   * descends from has ended.
+   */
   async function withoutEnded(jwt: VerifiedJwt): Promise<VerifiedJwt> {
     const { clientId, familyId } = jwt
     const ofScopes = jwt.scopes.map((scope) => scopeGrant(clientId, scope))
@@ -202,7 +212,7 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     return state
   }
 
-  /** Whether something that a JWT descends from has ended. */
+  /** Whether something that the JWT descends from has ended. */
   async function isVoidToken(token: TokenEnds): Promise<boolean> {
     const { ended, isLoginLive } = await readState(token)
     return ended.length > 0 || !isLoginLive
@@ -238,9 +248,10 @@ const dsaEncoding = 'ieee-p1363'
 const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
 /**
- * A JWS in compact serialization (RFC 7515 section 3.1), signed in the thread pool by node:crypto. Web Crypto, which jose
- * signs with, costs the main thread half as much again as all other work on a token (`npm run bench`, row
- * "user-token mint over REST, processor time"). jose verifies these tokens in the tests.
+ * Creates a JWS in compact serialization (RFC 7515 section 3.1), signed in the thread pool by
+ * node:crypto. Signing with jose, which uses Web Crypto, would add half to the main-thread time of
+ * all other work on a token (`npm run bench`, row "user-token mint over REST, processor time"). The
+ * tests verify these tokens with jose.
  */
 async function signJws(
   { kid, alg, key }: SigningKey,
@@ -248,8 +259,9 @@ async function signJws(
   claims: object,
 ): Promise<string> {
   const input = `${encoded({ alg, kid, typ })}.${encoded(claims)}`
-  // RFC 7518 sections 3.3 and 3.4: RSASSA-PKCS1-v1_5 with SHA-256; ECDSA with both numbers concatenated.
-  // Node starts an operation with a bare key in a fifth of the time that a key with an option takes.
+  // RFC 7518 sections 3.3 and 3.4: RSASSA-PKCS1-v1_5 with SHA-256; ECDSA with both numbers
+  // concatenated. With a bare key, Node starts the operation in a fifth of the time that it needs
+  // for a key with options.
   const signature = await signAsync(
     'sha256',
     Buffer.from(input),

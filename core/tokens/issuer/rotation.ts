@@ -4,7 +4,7 @@ import { type Now, addSeconds } from '../../lib/time.ts'
 import type { SigningKeys } from './signing-keys.ts'
 import * as store from './store.ts'
 
-/** How long verifiers may keep the key set: what its Cache-Control says. */
+/** Time in seconds for which verifiers may cache the key set (its Cache-Control). */
 export const jwksCacheSeconds = 300
 // Other core processes reload their keys within 30 s, and clocks differ a little.
 const marginSeconds = 60
@@ -15,26 +15,27 @@ export interface KeyRotationDeps {
   readonly signingKeys: SigningKeys
   /** The longest lifetime of a JWT. */
   readonly tokenTtlSecondsMax: number
-  /** 0: keys are rotated by command only. */
+  /** Days between rotations; 0 rotates only by command. */
   readonly everyDays: number
   readonly now: Now
 }
 
 interface RotationRequest {
   readonly actor: string
-  /** Rotates although verifiers may not know the next key yet. */
+  /** Whether to rotate although verifiers may not have the next key yet. */
   readonly force: boolean
-  /** Whether the active key is to be rotated. Checked under the lock. */
+  /** Whether the active key should be rotated. Checked under the lock. */
   readonly isDue: (active: store.KeyState) => boolean
 }
 
-/** Rotation of the issuer's keys, by command and by schedule (decision 11). */
+/** Rotates the issuer's keys, by command and by schedule (decision 11). */
 export function createKeyRotation(deps: KeyRotationDeps) {
   const { pool, signingKeys, tokenTtlSecondsMax, everyDays, now } = deps
 
   /**
-   * Lets the next key sign from now on, keeps the active one published until its last token has expired, and publishes a
-   * new next key. CONFLICT while a verifier may not know the next key yet, unless forced.
+   * Makes the next key active, keeps the old active key published until its last token has expired,
+   * and publishes a new next key. Throws CONFLICT while verifiers may not have the next key yet,
+   * unless `force` is set.
    */
   async function rotate({ force }: { force: boolean }) {
     const rotation = await rotateWhenDue({ actor: 'operator', force, isDue: () => true })
@@ -46,7 +47,10 @@ export function createKeyRotation(deps: KeyRotationDeps) {
     return rotation
   }
 
-  /** Rotates when the active key is old enough. Of several cores that call this at the same time, one rotates. */
+  /**
+   * Rotates when the active key is old enough. Only one of several cores that call this
+   * concurrently rotates.
+   */
   async function rotateIfDue(): Promise<boolean> {
     if (everyDays === 0) return false
     const isDue = (key: store.KeyState) =>
@@ -57,8 +61,8 @@ export function createKeyRotation(deps: KeyRotationDeps) {
   }
 
   /**
-   * Lets a key of the configured algorithm sign from now on, when the active one has another: TOKEN_ALG was changed.
-   * Tokens of before stay valid. Verifiers that know the key set by heart look again at a key id that is new to them.
+   * Makes a key of the configured algorithm active when TOKEN_ALG was changed. Earlier tokens stay
+   * valid. Verifiers with a cached key set fetch it again when they find an unknown key id.
    */
   async function adoptAlgorithm(): Promise<void> {
     const isForeign = ({ alg }: store.KeyState): boolean => alg !== signingKeys.alg
@@ -75,7 +79,7 @@ export function createKeyRotation(deps: KeyRotationDeps) {
   }
 
   async function rotateWhenDue({ actor, force, isDue }: RotationRequest) {
-    // Generated before the lock, because it is slow.
+    // Generate the key before taking the lock, because generation is slow.
     const newKey = await signingKeys.generate('next')
     const rotation = await tx(pool, async (db) => {
       await store.lockRotation(db)
@@ -106,7 +110,7 @@ export function createKeyRotation(deps: KeyRotationDeps) {
 
   const list = () => store.keyStates(pool, now())
 
-  /** Upkeep: rotates when it is due, and deletes keys whose retirement has ended. */
+  /** Upkeep: rotates when due, and deletes retired keys that are no longer needed. */
   async function tend(): Promise<void> {
     await rotateIfDue()
     await store.deleteRetired(pool, now())

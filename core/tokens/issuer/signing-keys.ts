@@ -19,7 +19,7 @@ export interface SigningKeysDeps {
   readonly now: Now
 }
 
-/** A private key as a signature needs it. */
+/** A private key, ready for signing. */
 export interface SigningKey {
   readonly kid: string
   readonly alg: SigningAlgorithm
@@ -41,15 +41,16 @@ const missCooldownMs = 5_000
 const makeKeyPair = promisify(generateKeyPair)
 
 /**
- * The issuer's signing keys: private parts encrypted at rest, exactly one active, the next one published before it signs.
- * Other processes may rotate them, so they are loaded again after 30 seconds.
+ * The issuer's signing keys. Private keys are encrypted at rest. Exactly one key is active, and the
+ * next one is published before it signs. Keys are reloaded after 30 seconds, because other
+ * processes may rotate them.
  */
 export function createSigningKeys({ pool, sealing, alg, now }: SigningKeysDeps) {
   let keySet: KeySet | null = null
   let loading: Promise<KeySet> | null = null
   let missedAt = -Infinity
 
-  /** Creates the active and the next key where there is none, and loads them. */
+  /** Creates the active and the next key if they are missing, and loads the key set. */
   async function prepare(): Promise<void> {
     const rows = await store.publishedKeys(pool, now())
     for (const status of ['active', 'next'] as const) {
@@ -59,7 +60,7 @@ export function createSigningKeys({ pool, sealing, alg, now }: SigningKeysDeps) 
     await reload()
   }
 
-  /** A new key pair, not stored yet. */
+  /** Generates a key pair without storing it. */
   async function generate(status: 'active' | 'next'): Promise<store.NewSigningKey> {
     const kid = randomUUID()
     const pair =
@@ -124,7 +125,10 @@ export function createSigningKeys({ pool, sealing, alg, now }: SigningKeysDeps) 
     }
   }
 
-  /** The key set, loaded again when it is old. Where that fails the old one stays in use. */
+  /**
+   * Returns the key set and reloads it when it is old. If the reload fails, the old set stays in
+   * use.
+   */
   async function current(): Promise<KeySet> {
     if (keySet && now().getTime() - keySet.loadedAt < freshMs) return keySet
     return reload().catch((error: unknown) => {
@@ -136,18 +140,22 @@ export function createSigningKeys({ pool, sealing, alg, now }: SigningKeysDeps) 
   const active = async () => (await current()).active
   const jwks = async () => (await current()).jwks
 
-  /** The public key of that id, or null. An unknown id reloads the key set at most once in five seconds. */
+  /**
+   * Returns the public key by id, or null. Unknown ids reload the key set at most once in five
+   * seconds.
+   */
   async function findPublicKey(kid: string) {
     const at = now().getTime()
     const known = (await current()).publicKeys.get(kid)
     if (known || at - missedAt < missCooldownMs) return known ?? null
     const { publicKeys } = await reload()
-    // Not before: while the database is away nothing is known of the id, which is no refusal.
+    // Set this only after the reload: while the database is unavailable, the id is not known to be
+    // wrong.
     missedAt = at
     return publicKeys.get(kid) ?? null
   }
 
-  /** Loads the key set again now, after a load that is running already. */
+  /** Reloads the key set now, after any load that is already running. */
   async function refresh(): Promise<void> {
     await loading?.catch(() => undefined)
     await reload()

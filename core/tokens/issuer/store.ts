@@ -14,7 +14,10 @@ export interface SigningKeyRow {
   readonly status: 'next' | 'active' | 'retired'
 }
 
-/** The keys that verify or will sign, the active one first. A retired key is among them until its last token has expired. */
+/**
+ * Returns the keys that verify or will sign, active key first. Includes retired keys until their
+ * last token has expired.
+ */
 export async function publishedKeys(db: Db, at: Date): Promise<SigningKeyRow[]> {
   return many<SigningKeyRow>(
     db,
@@ -35,7 +38,10 @@ export interface NewSigningKey {
   readonly at: Date
 }
 
-/** There is one active and one next key: of two processes that start at the same time, the second one's key is dropped. */
+/**
+ * Inserts a key. There is one active and one next key: when two processes start concurrently, the
+ * second one's key is dropped.
+ */
 export async function insertSigningKey(db: Db, key: NewSigningKey): Promise<void> {
   await db.query(sql`
     insert into signing_keys (kid, alg, public_jwk, sealed_private, status, created_at)
@@ -43,7 +49,7 @@ export async function insertSigningKey(db: Db, key: NewSigningKey): Promise<void
     on conflict do nothing`)
 }
 
-/** Takes another key as the next one. The one that it replaces has signed nothing. */
+/** Replaces the next key, which has signed nothing. */
 export async function replaceNext(db: Db, kid: string, key: NewSigningKey): Promise<void> {
   await db.query(sql`delete from signing_keys where kid = ${kid} and status = 'next'`)
   await insertSigningKey(db, key)
@@ -58,7 +64,7 @@ export interface KeyState {
   readonly retire_at: Date | null
 }
 
-/** As `publishedKeys`, with the instants of their states and without the keys themselves. */
+/** Same as `publishedKeys`, with the times of state changes and without the keys themselves. */
 export async function keyStates(db: Db, at: Date): Promise<KeyState[]> {
   return many<KeyState>(
     db,
@@ -70,7 +76,7 @@ export async function keyStates(db: Db, at: Date): Promise<KeyState[]> {
   )
 }
 
-/** Waits for other rotations. Held until the transaction ends. */
+/** Waits for other rotations and locks them out until the transaction ends. */
 export async function lockRotation(db: Db): Promise<void> {
   await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.signing-keys'))`)
 }
@@ -82,7 +88,10 @@ export interface Succession {
   readonly retireAt: Date
 }
 
-/** Retires the active key, then activates the next one: a constraint allows one active key at any time. */
+/**
+ * Retires the active key, then activates the next one, because a constraint allows only one active
+ * key.
+ */
 export async function succeed(db: Db, { from, to, at, retireAt }: Succession): Promise<void> {
   await db.query(sql`
     update signing_keys set status = 'retired', retire_at = ${retireAt} where kid = ${from} and status = 'active'`)
@@ -105,18 +114,18 @@ export async function recordRotation(
   })
 }
 
-/** Deletes retired keys, with their private parts, when no valid token needs them. */
+/** Deletes retired keys and their private keys once no valid token needs them. */
 export async function deleteRetired(db: Db, at: Date): Promise<void> {
   await db.query(sql`delete from signing_keys where status = 'retired' and retire_at <= ${at}`)
 }
 
-/** Where the private part of a signing key is sealed to. */
+/** The place that a private key's sealing is bound to. */
 export const placeOfKey = (kid: string): SealedPlace => ({
   purpose: 'signing-key',
   context: `signing-key:${kid}`,
 })
 
-/** The private parts, for those who seal them under another key-encryption key. */
+/** Private signing keys, for re-encryption under a new key-encryption key. */
 export const sealedSigningKeys: SealedTable = {
   table: 'signing_keys',
 

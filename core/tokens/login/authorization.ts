@@ -63,8 +63,9 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
   const { idTokenHints, loginPolicy, codeTtlSeconds, now } = deps
 
   /**
-   * The client, the scopes and the session of a request. NOT_FOUND and REQUEST_INVALID while the redirect URI is not
-   * trusted; later problems are the `refusal`, which is sent to the redirect URI.
+   * Returns the client, scopes and session of a request. Throws NOT_FOUND or REQUEST_INVALID until
+   * the redirect URI is trusted. Later problems are returned as `refusal`, which is sent to the
+   * redirect URI.
    */
   async function check(request: AuthorizationRequest) {
     const client = await clients.findPublicOrDisabled(request.clientId)
@@ -95,7 +96,10 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     return { client, scopes, session, needsConsent, refusal }
   }
 
-  /** OpenID Connect Core section 3.1.2.1: the person of the hint, or login_required. */
+  /**
+   * OpenID Connect Core section 3.1.2.1: refuses with login_required unless the hint's person is
+   * logged in.
+   */
   async function refuseHint(
     { idTokenHint }: AuthorizationRequest,
     { client, session }: { client: PublicClient; session: LiveSession | null },
@@ -110,7 +114,9 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
       : refuse('login_required', 'somebody else is logged in')
   }
 
-  /** Whoever is logged in must be the person of the hint, and one whom the app lets log in. */
+  /**
+   * Refuses a logged-in person who is not the person of the hint, or who may not log in to the app.
+   */
   async function refusePerson(
     request: AuthorizationRequest,
     { client, session }: { client: PublicClient; session: LiveSession | null },
@@ -132,7 +138,7 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     return scopes.every((scope) => consented.includes(scope))
   }
 
-  /** The session; null when it has ended. */
+  /** Returns the session; null when it has ended. */
   async function findSession(token: string): Promise<LiveSession | null> {
     return accounts.session(token).catch((error: unknown) => {
       if (error instanceof DomainError && error.reason === 'TOKEN_INVALID') return null
@@ -141,9 +147,10 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
   }
 
   /**
-   * Stores the consent of the session's account and issues a short-lived code that can be used once. `consented` when the
-   * person has just consented on our page, which showed `clientVersion` of the client; otherwise the consent must be known,
-   * and the code can reach this client alone.
+   * Stores the consent of the session's account and issues a short-lived, single-use code.
+   * `consented` is set if the person has just consented on our page, which showed `clientVersion`
+   * of the client. Otherwise an earlier consent must cover the scopes, and only this client may be
+   * able to receive the code.
    */
   async function authorize(
     request: AuthorizationRequest,
@@ -194,7 +201,10 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     return code
   }
 
-  /** The end user that stands for the account in the app, created on first use. ACCESS_DENIED when it is not active. */
+  /**
+   * Returns the account's end user in the app, created on first use. Throws ACCESS_DENIED when it
+   * is inactive.
+   */
   async function userOf(
     { publicClientId: clientId }: PublicClient,
     session: LiveSession,
@@ -205,7 +215,10 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     return user.id
   }
 
-  /** The address where the app begins logins of devices. NOT_FOUND when it does not take such logins. */
+  /**
+   * Returns the URL at which the app begins device logins. Throws NOT_FOUND when the app does not
+   * support them.
+   */
   async function initiateLoginUri(clientId: string): Promise<string> {
     const client = await clients.findPublicOrDisabled(clientId)
     if (
@@ -221,20 +234,20 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
   return { check, authorize, initiateLoginUri }
 }
 
-/** What the login of a client that registered gives ends with that client, too. */
+/** A registered client's logins also descend from that client. */
 const lineageOf = (client: PublicClient, { grants }: LiveSession): readonly string[] =>
   isRegisteredClientId(client.clientId) ? joinGrants(grants, [client.clientId]) : grants
 
 /**
- * A hash of what a person consents to in a client that registered itself: the name that they see, and the addresses that
- * codes go to. Null for an app's own client, which only its app changes.
+ * Hashes what a person consents to in a registered client: the displayed name and the redirect
+ * URIs. Returns null for an app's own client, which only the app can change.
  */
 function clientHashOf({ clientId, appName, redirectUris }: PublicClient): Buffer | null {
   if (!isRegisteredClientId(clientId)) return null
   return hash('sha256', JSON.stringify([appName, redirectUris.toSorted()]), 'buffer')
 }
 
-/** Names what the person saw of the client; empty for an app's own client. */
+/** Identifies the client data shown to the person; empty for an app's own client. */
 export const clientVersionOf = (client: PublicClient): string =>
   clientHashOf(client)?.toString('base64url') ?? ''
 
@@ -281,7 +294,7 @@ const refuseScopes = (scopes: readonly string[], client: PublicClient): Refusal 
     ? refuse('invalid_scope', `scope must be of: ${client.scopes.join(' ')}`)
     : null
 
-/** prompt=none demands an answer without any page (OpenID Connect Core section 3.1.2.1). */
+/** prompt=none requires a response without any page (OpenID Connect Core section 3.1.2.1). */
 function refuseSilent(
   prompts: readonly string[],
   { isLoggedIn, needsConsent }: { isLoggedIn: boolean; needsConsent: boolean },
@@ -298,8 +311,8 @@ const promptsOf = (prompt: string | undefined): string[] =>
   (prompt ?? '').split(' ').filter(Boolean)
 
 /**
- * OpenID Connect Core section 11: offline_access that the client may not have is ignored. Clients add it to every request
- * where the issuer's metadata lists it.
+ * Parses the requested scopes. Ignores offline_access if the client may not have it (OpenID Connect
+ * Core section 11), because clients add it to every request when the issuer's metadata lists it.
  */
 function scopesOf(requested: string | undefined, allowed: readonly string[]): string[] {
   if (requested === undefined) return [...allowed]
@@ -310,17 +323,18 @@ function scopesOf(requested: string | undefined, allowed: readonly string[]): st
 }
 
 /**
- * Whether nobody but the client receives what is sent to the URI. Any program of a device can listen at a loopback address
- * or claim a private-use scheme, so there a person must see who asks, each time (RFC 8252 section 8.6).
+ * Whether only the client can receive what is sent to the URI. Any program on a device can listen
+ * at a loopback address or claim a private-use scheme, so the person must confirm the client every
+ * time (RFC 8252 section 8.6).
  */
 const isExclusive = (redirectUri: string): boolean => redirectUri.startsWith('https://')
 
-/** http on a loopback address by number or name: host, port, and what follows. */
+/** http on a loopback address by number or name: host, port, and the rest. */
 const loopback = /^http:\/\/(127\.0\.0\.1|\[::1\]|localhost)(?::\d{1,5})?((?:[/?].*)?)$/
 
 /**
- * Whether `requested` is one of the registered redirect URIs: character by character, except that a loopback URI may have
- * any port (RFC 8252 section 7.3). Neither prefixes nor patterns match.
+ * Whether `requested` is one of the registered redirect URIs. Compares them exactly, except that a
+ * loopback URI may have any port (RFC 8252 section 7.3). Prefixes and patterns never match.
  */
 export function isRegistered(requested: string, registered: readonly string[]): boolean {
   if (registered.includes(requested)) return true

@@ -12,7 +12,7 @@ export interface IdTokenHintsDeps {
   readonly users: Pick<Users, 'findById'>
 }
 
-/** Whom a client means: an ID token that it got earlier, which may have expired. */
+/** Client and subject of an ID token that the client got earlier. The token may have expired. */
 export interface IdTokenHint {
   readonly clientId: string
   readonly subject: string
@@ -20,7 +20,7 @@ export interface IdTokenHint {
 
 /** Reads `id_token_hint` (OpenID Connect Core section 3.1.2.1, RP-Initiated Logout section 4). */
 export function createIdTokenHints({ issuer, signingKeys, users }: IdTokenHintsDeps) {
-  /** Reads an ID token of this issuer, expired or not; null for anything else. */
+  /** Reads an ID token of this issuer, expired or not. Returns null for anything else. */
   async function read(token: string): Promise<IdTokenHint | null> {
     const claims = await verifiedClaims(token)
     if (claims?.['iss'] !== issuer || claims['token_use'] !== 'id') return null
@@ -52,7 +52,9 @@ export function createIdTokenHints({ issuer, signingKeys, users }: IdTokenHintsD
     }
   }
 
-  /** The account that a subject of the client's ID tokens stands for; undefined for an integrator's user. */
+  /**
+   * Returns the account of a subject in the client's ID tokens; undefined for an integrator's user.
+   */
   async function accountOf(
     { appId }: Pick<PublicClient, 'appId'>,
     subject: string,

@@ -12,13 +12,16 @@ export interface LogoutRequest {
   readonly postLogoutRedirectUri?: string | undefined
 }
 
-/** OpenID Connect RP-Initiated Logout 1.0: whose logout it is, and where the browser may go afterwards. */
+/**
+ * OpenID Connect RP-Initiated Logout 1.0: identifies the account, and checks where the browser may
+ * go afterwards.
+ */
 export function createLogouts({ clients, idTokenHints }: LogoutsDeps) {
   async function check(request: LogoutRequest) {
     const hint =
       request.idTokenHint === undefined ? null : await idTokenHints.read(request.idTokenHint)
     const clientId = request.clientId ?? hint?.clientId
-    // RP-Initiated Logout section 2: a client_id that is not the hint's audience makes the hint worthless.
+    // RP-Initiated Logout section 2: ignore the hint if its audience is not client_id.
     const isConfirmed = hint !== null && hint.clientId === clientId
     const client = clientId === undefined ? null : await clients.findPublicOrDisabled(clientId)
     return {

@@ -10,12 +10,12 @@ import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 
 interface ConsentOwner {
   readonly clientId: string
-  /** A hash of what the person saw of a registered client; null for an app's own client. */
+  /** Hash of what the person saw of a registered client; null for an app's own client. */
   readonly clientHash: Buffer | null
   readonly accountId: AccountId
 }
 
-/** The scopes that the account has consented to for that client as it is now. */
+/** Returns the scopes that the account has consented to for the client in its current version. */
 export async function consentedScopes(
   db: Db,
   { clientId, clientHash, accountId }: ConsentOwner,
@@ -29,7 +29,9 @@ export async function consentedScopes(
   return row?.scopes ?? []
 }
 
-/** Adds scopes to those that the account has consented to, or replaces them when the client has changed since. */
+/**
+ * Adds scopes to the account's consent, or replaces the consent if the client has changed since.
+ */
 export async function addConsent(
   db: Db,
   consent: ConsentOwner & { scopes: readonly string[]; at: Date },
@@ -57,7 +59,7 @@ export interface NewCode {
   readonly nonce: string | null
   readonly codeChallenge: string
   readonly authTime: Date
-  /** What its login descends from. */
+  /** Ids that the login descends from. */
   readonly grants: readonly string[]
   readonly at: Date
   readonly expiresAt: Date
@@ -87,7 +89,7 @@ export interface CodeRow {
   consumed_at: Date | null
 }
 
-/** An authorization code. Locks its row until the transaction ends. */
+/** Finds an authorization code and locks its row until the transaction ends. */
 export const lockCode = (db: Db, hash: Buffer): Promise<CodeRow | null> =>
   maybeOne<CodeRow>(
     db,
@@ -105,7 +107,10 @@ export async function consumeCode(db: Db, hash: Buffer, at: Date): Promise<void>
   )
 }
 
-/** Deletes at most `limit` codes that expired before that time; returns how many. A second use of a code is recognised until then. */
+/**
+ * Deletes at most `limit` codes that expired before `before`; returns their number. A second use of
+ * a code is detected until then.
+ */
 export async function deleteExpiredCodes(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`delete from authorization_codes where code_hash in
     (select code_hash from authorization_codes where expires_at < ${before} limit ${limit})`)
@@ -127,7 +132,7 @@ export async function insertFamily(db: Db, family: NewFamily): Promise<void> {
     values (${family.id}, ${family.appId}, ${family.userId}, ${family.grants}, ${family.at}, ${family.expiresAt})`)
 }
 
-/** Ends one login. Returns its app; null when it does not go on. */
+/** Ends a login. Returns its app; null if the login is missing or has already ended. */
 export async function endFamily(db: Db, id: string, at: Date): Promise<AppId | null> {
   const row = await maybeOne<{ app_id: string }>(
     db,
@@ -138,7 +143,7 @@ export async function endFamily(db: Db, id: string, at: Date): Promise<AppId | n
   return row && appId(row.app_id)
 }
 
-/** Ends every login of a user that is deactivated. */
+/** Ends all logins of a deactivated user. */
 export async function endFamiliesOfUser(
   db: Db,
   user: { appId: AppId; id: UserId },
@@ -148,7 +153,7 @@ export async function endFamiliesOfUser(
     update token_families set ended_at = ${at} where app_id = ${user.appId} and user_id = ${user.id} and ended_at is null`)
 }
 
-/** Ends every login of an end user to an app. Returns their ids. */
+/** Ends all logins of an end user to an app. Returns their ids. */
 export async function endFamiliesOf(
   db: Db,
   { appId, externalUserId }: { appId: AppId; externalUserId: string },
@@ -166,14 +171,17 @@ export async function endFamiliesOf(
   return rows.map(({ id }) => id)
 }
 
-/** Ends every login of an app that is deleted. */
+/** Ends all logins of a deleted app. */
 export async function endFamiliesOfApp(db: Db, app: AppId, at: Date): Promise<void> {
   await db.query(
     sql`update token_families set ended_at = ${at} where app_id = ${app} and ended_at is null`,
   )
 }
 
-/** Deletes at most `limit` logins that expired before that time, with their refresh tokens; returns how many. */
+/**
+ * Deletes at most `limit` logins that expired before `before`, with their refresh tokens; returns
+ * their number.
+ */
 export async function deleteExpiredFamilies(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`delete from token_families where id in
     (select id from token_families where expires_at < ${before} limit ${limit})`)
@@ -209,13 +217,13 @@ export interface RefreshTokenRow {
   rotated_at: Date | null
   app_id: string
   user_id: string
-  /** What the login descends from, and when it began. */
+  /** Ids that the login descends from, followed by its start time. */
   grants: string[]
   begun_at: Date
   ended_at: Date | null
 }
 
-/** The refresh token with its family. Locks both rows until the transaction ends. */
+/** Finds a refresh token with its login and locks both rows until the transaction ends. */
 export const lockRefreshToken = (db: Db, hash: Buffer): Promise<RefreshTokenRow | null> =>
   maybeOne<RefreshTokenRow>(
     db,

@@ -24,36 +24,45 @@ export interface TokenFamiliesDeps {
   readonly now: Now
 }
 
-/** One login, with what all of its tokens share. */
+/** One login, with the data that all its tokens share. */
 export interface TokenFamily {
   readonly id: string
   readonly user: User
   readonly clientId: string
-  /** Of the app's own client, by which the access token names the app; `clientId` may have registered itself. */
+  /**
+   * Id of the app's own client, which identifies the app in the access token; `clientId` may be a
+   * registered client.
+   */
   readonly publicClientId: string
-  /** The account that logged in; null when the app's backend vouched for the user. */
+  /** The account that logged in; null if the app's backend approved the login. */
   readonly accountId: string | null
   readonly scope: string
   readonly authTime: Date
   readonly nonce: string | null
-  /** What the login descends from. */
+  /** Ids that the login descends from. */
   readonly grants: readonly string[]
 }
 
 type NewLogin = Pick<TokenFamily, 'id' | 'user' | 'authTime' | 'grants'>
 
-/** How the redemption of a code or a refresh token ends: with tokens, or with a refusal that may also end a login. */
+/**
+ * The outcome of redeeming a code or a refresh token: tokens, or a refusal that may also end a
+ * login.
+ */
 export type Redemption =
   | { readonly family: TokenFamily; readonly refreshToken: string | undefined }
   | { readonly refusal: DomainError }
 
-/** The tokens of interactive logins. Those of one login form a family, which ends as a whole (RFC 9700 section 4.14.2). */
+/**
+ * Tokens of interactive logins. The tokens of one login form a family, which ends as a whole (RFC
+ * 9700 section 4.14.2).
+ */
 export function createTokenFamilies(deps: TokenFamiliesDeps) {
   const { pool, jwts, grants, findAccount, ttlSeconds, refreshTtlSeconds, now } = deps
 
   /**
-   * Redeems in one transaction, and signs the tokens after it. A refusal changes rows too, so it is thrown after the
-   * commit.
+   * Redeems in one transaction, then signs the tokens. Throws a refusal only after the commit,
+   * because it may have changed rows.
    */
   async function redeem(step: (db: Db) => Promise<Redemption>) {
     const redemption = await tx(pool, step)
@@ -61,7 +70,10 @@ export function createTokenFamilies(deps: TokenFamiliesDeps) {
     throw redemption.refusal
   }
 
-  /** Ends a login, with everything that descends from it, and says so in the audit log. Twice is once. */
+  /**
+   * Ends a login with everything that descends from it, and adds an audit entry. Does nothing if it
+   * has already ended.
+   */
   async function end(
     db: Db,
     { id, cause, actor }: { id: string; cause: EndCause; actor: string },
@@ -74,7 +86,9 @@ export function createTokenFamilies(deps: TokenFamiliesDeps) {
     await audit(db, { ...entry, details: { loginId: id, cause } })
   }
 
-  /** As `end`, for a code or a refresh token that was used a second time, and answers with `refusal`. */
+  /**
+   * Same as `end`, for a code or a refresh token that was used a second time. Returns `refusal`.
+   */
   async function endReused(
     db: Db,
     reuse: { id: string; cause: 'code_reused' | 'refresh_token_reused'; actor: string },
@@ -85,8 +99,9 @@ export function createTokenFamilies(deps: TokenFamiliesDeps) {
   }
 
   /**
-   * Begins a family, in the transaction that consumes its code. Returns its expiry. It counts as begun when the person
-   * logged in or decided, not now: an end of all that came before an instant may be committed later than that instant.
+   * Begins a family in the transaction that consumes its code, and returns its expiry. The family
+   * starts at the time of the person's login or decision, not now: a revocation of everything
+   * before some time may be committed later than that time.
    */
   async function begin(db: Db, login: NewLogin): Promise<Date> {
     const { id, user, authTime: at, grants: lineage } = login
@@ -96,7 +111,7 @@ export function createTokenFamilies(deps: TokenFamiliesDeps) {
     return expiresAt
   }
 
-  /** A new refresh token of the family. It expires with the family. */
+  /** Adds a refresh token, which expires with the family. */
   async function addRefreshToken(
     db: Db,
     family: TokenFamily & { accountId: string },
@@ -116,11 +131,14 @@ export function createTokenFamilies(deps: TokenFamiliesDeps) {
     return token
   }
 
-  /** The refresh token's row with its family; null for an unknown token. A wrong checksum costs no look-up. */
+  /**
+   * Finds a refresh token with its family; null for an unknown token. Rejects a wrong checksum
+   * without a look-up.
+   */
   const findRefreshToken = async (token: string): Promise<store.RefreshTokenRow | null> =>
     isSecret(token, refreshPrefix) ? store.findRefreshToken(pool, refreshHash(token)) : null
 
-  /** As `findRefreshToken`, and locks both rows until the transaction ends. */
+  /** Same as `findRefreshToken`, but locks both rows until the transaction ends. */
   const lockRefreshToken = (db: Db, token: string): Promise<store.RefreshTokenRow | null> =>
     store.lockRefreshToken(db, refreshHash(token))
 
@@ -156,7 +174,9 @@ export function createTokenFamilies(deps: TokenFamiliesDeps) {
     return { ...access, idToken, refreshToken }
   }
 
-  /** The claims about the person that the scopes allow (OpenID Connect Core section 5.4). */
+  /**
+   * Returns the claims about the person that the scopes allow (OpenID Connect Core section 5.4).
+   */
   async function personalClaims(
     accountId: string | null,
     scopes: readonly string[],

@@ -34,7 +34,7 @@ const inactive: IntrospectTokenResponse = {
   externalUserId: '',
 }
 
-/** RFC 7662. A token of another app reads as inactive, as an unknown one does. */
+/** RFC 7662. Another app's token is reported as inactive, like an unknown token. */
 export function createIntrospection(deps: IntrospectionDeps) {
   const { pool, jwts, clients, subjects, sessions, families, now } = deps
 

@@ -23,17 +23,20 @@ export interface RevocationDeps {
   readonly now: Now
 }
 
-/** The client that revokes. */
+/** The revoking client. */
 interface Revoker {
   readonly appId: AppId
-  /** Its own; when it authenticated, of both clients of its app. */
+  /** The client's own id; after authentication, the ids of both clients of its app. */
   readonly clientIds: readonly string[]
-  /** Of the app's own client, which may end what registered clients of the app got. */
+  /** Id of the app's own client, which may also end tokens of clients registered with the app. */
   readonly publicClientId: string
   readonly actor: Actor
 }
 
-/** RFC 7009. The answer is the same for every token; only those of the client's own app end, and of a registered client its own. */
+/**
+ * RFC 7009. The response is the same for every token. A client ends only tokens of its own app; a
+ * registered client ends only its own tokens.
+ */
 export function createRevocation(deps: RevocationDeps) {
   const { pool, jwts, clients, sessions, families, keys, grants, now } = deps
 
@@ -87,7 +90,10 @@ export function createRevocation(deps: RevocationDeps) {
     await tx(pool, (db) => families.end(db, end))
   }
 
-  /** Ends a JWT and what was got with it; with a machine token also the keys that were made with it. */
+  /**
+   * Ends a JWT and all credentials obtained with it. For a machine token, also revokes the keys
+   * created with it.
+   */
   async function endJwt({ appId, clientIds, actor }: Revoker, token: string): Promise<void> {
     const claims = await jwts
       .verify(token, ['user', 'signer', 'machine'])
@@ -95,7 +101,7 @@ export function createRevocation(deps: RevocationDeps) {
         if (error instanceof DomainError && error.reason === 'TOKEN_INVALID') return null
         throw error
       })
-    // A token of a registered client names the app, and descends from the client.
+    // A registered client's token names the app, and descends from the registered client.
     const owners = claims ? [claims.clientId, ...claims.grants] : []
     if (!claims || !owners.some((id) => clientIds.includes(id))) return
     const { jti, use } = claims
@@ -117,7 +123,7 @@ export function createRevocation(deps: RevocationDeps) {
   return { revoke }
 }
 
-/** Whether the client got the token, or is its app's own client. */
+/** Whether the token was issued to this client, or the revoker is the app's own client. */
 const mayEnd = (
   { appId, clientIds, publicClientId }: Revoker,
   token: { readonly appId: string; readonly clientId: string },

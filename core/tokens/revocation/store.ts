@@ -1,22 +1,22 @@
 import { type Db, many, prepared, sql } from '../../lib/sql.ts'
 
-/** What of a JWT can end it, and when it was issued. */
+/** Ids that can end a JWT, and its time of issue. */
 export interface TokenEnds {
   readonly ids: readonly string[]
-  /** The login that it came from; null for none. */
+  /** The login that the JWT came from, if any. */
   readonly familyId: string | null
   readonly issuedAt: Date
 }
 
-/** What has become of what a JWT descends from. */
+/** State of the ids that a JWT descends from. */
 export interface TokenState {
-  /** Those of its ids that have ended for it. */
+  /** The ids that have ended for this JWT. */
   readonly ended: readonly string[]
-  /** Whether its login goes on; true for a JWT of no login. */
+  /** Whether the login is still active; true for a JWT without a login. */
   readonly isLoginLive: boolean
 }
 
-/** The states of the JWTs, in their order. */
+/** Returns the states of the JWTs, in the same order. */
 export const findStates = (db: Db, tokens: readonly TokenEnds[]): Promise<TokenState[]> =>
   many(
     db,

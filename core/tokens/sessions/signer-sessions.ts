@@ -25,7 +25,10 @@ export interface SignerSessionsDeps {
   readonly now: Now
 }
 
-/** Opaque signer sessions, which an app's backend gets for a user's token and hands to the caller of the signer. */
+/**
+ * Opaque signer sessions. An app's backend gets one for a user's token and passes it to the
+ * signer's caller.
+ */
 export function createSignerSessions({
   pool,
   users,
@@ -34,7 +37,10 @@ export function createSignerSessions({
   ttlSeconds,
   now,
 }: SignerSessionsDeps) {
-  /** Opens a session for an active user, whose row is locked: a concurrent deactivation ends this session too. */
+  /**
+   * Opens a session for an active user. Locks the user's row, so that a concurrent deactivation
+   * also ends this session.
+   */
   async function open(
     user: User,
     { label, grants: lineage }: { label: string; grants: readonly string[] },
@@ -86,7 +92,10 @@ export function createSignerSessions({
     }
   }
 
-  /** Revokes a session. NOT_FOUND for a session of another user. Returns the instant of its first revocation. */
+  /**
+   * Revokes a session and returns the time of its first revocation. Throws NOT_FOUND for another
+   * user's session.
+   */
   async function revoke(
     caller: M2mCaller,
     request: { externalUserId: string; id: string },
@@ -98,7 +107,7 @@ export function createSignerSessions({
     return revokedAt
   }
 
-  /** As `revoke`, and null where that throws. */
+  /** Same as `revoke`, but returns null instead of throwing NOT_FOUND. */
   async function end(
     user: Pick<User, 'appId' | 'id'>,
     id: string,
@@ -122,7 +131,10 @@ export function createSignerSessions({
     })
   }
 
-  /** The session of that token with its user; null when it is not valid. A wrong checksum costs no look-up. */
+  /**
+   * Returns the session of the token with its user; null for an invalid token. Rejects a wrong
+   * checksum without a look-up.
+   */
   const verify = async (token: string) =>
     isSecret(token, sessionPrefix)
       ? store.findSession(pool, secrets.candidates(token), now())

@@ -17,7 +17,7 @@ export interface NewSignerSession {
   readonly pepperId: string
   readonly scope: string
   readonly label: string
-  /** What the session descends from. */
+  /** Ids that the session descends from. */
   readonly grants: readonly string[]
   readonly at: Date
   readonly expiresAt: Date
@@ -47,7 +47,10 @@ export interface SessionFilter {
   readonly limit: number
 }
 
-/** In order of creation; one row more than `limit` when there are more. */
+/**
+ * Lists sessions in order of creation. Returns up to `limit + 1` rows; the extra row shows that
+ * there are more.
+ */
 export const listSessions = (db: Db, filter: SessionFilter): Promise<SessionRow[]> =>
   many<SessionRow>(
     db,
@@ -63,7 +66,10 @@ export const listSessions = (db: Db, filter: SessionFilter): Promise<SessionRow[
     limit ${filter.limit + 1}`,
   )
 
-/** Revokes a session. Returns the instant of its first revocation; null when the user has no such session. */
+/**
+ * Revokes a session. Returns the time of its first revocation; null when the user has no such
+ * session.
+ */
 export async function revokeSession(
   db: Db,
   session: { appId: AppId; userId: UserId; id: string; at: Date },
@@ -79,7 +85,7 @@ export async function revokeSession(
   return row?.revoked_at ?? null
 }
 
-/** Revokes every session of a user that is deactivated. Returns their ids. */
+/** Revokes all sessions of a deactivated user. Returns their ids. */
 export async function revokeSessionsOfUser(
   db: Db,
   user: { appId: AppId; id: UserId },
@@ -95,21 +101,24 @@ export async function revokeSessionsOfUser(
   return rows.map((row) => row.id)
 }
 
-/** Revokes every session of an app that is deleted. */
+/** Revokes all sessions of a deleted app. */
 export async function revokeSessionsOfApp(db: Db, app: AppId, at: Date): Promise<void> {
   await db.query(
     sql`update signer_sessions set revoked_at = ${at} where app_id = ${app} and revoked_at is null`,
   )
 }
 
-/** Deletes a bounded number of sessions that expired before that time. */
+/** Deletes at most `limit` sessions that expired before `before`. Returns their number. */
 export async function deleteExpiredSessions(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`delete from signer_sessions where (app_id, id) in
     (select app_id, id from signer_sessions where expires_at < ${before} limit ${limit})`)
   return rowCount ?? 0
 }
 
-/** The session with one of these hashes, unless it has ended, its user or app is not active, or the app lost its scope. Records the use, at most once a minute. */
+/**
+ * Finds a session by hash. Returns null if it has ended, if its user or app is inactive, or if the
+ * app lost its scope. Records the use at most once a minute.
+ */
 export async function findSession(db: Db, hashes: readonly Buffer[], at: Date) {
   const row = await maybeOne<{
     id: string
