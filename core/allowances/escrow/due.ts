@@ -1,17 +1,24 @@
 import { addSeconds } from '../../lib/time.ts'
 import type { DueSearch } from './port.ts'
 
-/** Which stored instants a release may compare with the present (docs/escrow.md, "Time"): pure rules. */
+/**
+ * Pure rules for which stored instants a release may compare with the present (docs/escrow.md,
+ * "Time").
+ */
 
-/** The clocks of two cores differ by less, and a jump that no core notices is shorter. */
+/**
+ * Upper limit for the difference between two cores' clocks, and for a jump that no core notices.
+ */
 const skewSeconds = 1
 
-/** An instant later than this is from before a jump of the database's clock. */
+/**
+ * Returns the latest plausible instant. A later one was stored before the database's clock jumped.
+ */
 export const latestPlausible = (at: Date): Date => addSeconds(at, skewSeconds)
 
 /**
- * The stream clocks that count. A later one than now is unknown. An earlier one than the lag after a jump is not that far past
- * anything that was authorised before the jump.
+ * Returns the range of stream clocks that count. A clock later than now is unknown. A clock earlier
+ * than the lag after a jump is not that far past any authorisation from before the jump.
  */
 export const clockRange = ({ at, lagSeconds, jumpedAt }: DueSearch): { from: Date; to: Date } => ({
   from: addSeconds(jumpedAt, lagSeconds),
@@ -20,6 +27,6 @@ export const clockRange = ({ at, lagSeconds, jumpedAt }: DueSearch): { from: Dat
 
 const never = new Date(0)
 
-/** Instants until then are `holdMaxSeconds` old; 1970 while the clock has jumped within this time. */
+/** Returns the instant `holdMaxSeconds` ago, or 1970 if the clock has jumped since. */
 export const idleSince = ({ at, holdMaxSeconds, jumpedAt }: DueSearch): Date =>
   addSeconds(jumpedAt, holdMaxSeconds) <= at ? addSeconds(at, -holdMaxSeconds) : never

@@ -55,7 +55,7 @@ import {
 
 type LimitChecks = typeof limitChecks
 
-/** What lending and holding need of the store; the rest settles and releases. */
+/** The part of the store that lending and holding need. */
 export type GrantingStore = Pick<
   EscrowStore,
   | 'lockSidecar'
@@ -83,11 +83,11 @@ export interface EscrowDeps {
   readonly losses: Pick<Losses, 'end'>
   readonly leaseSeconds: number
   readonly soldRates: FindSoldRates
-  /** Nothing is bounded when absent. */
+  /** If absent, no app is bounded. */
   readonly exposures?: Exposures
 }
 
-/** What the versions of plans sell at that locked accounts are on. */
+/** Finds the rates at which the plan versions of locked accounts sell. */
 export type FindSoldRates = (
   db: Db,
   accounts: readonly Account[],
@@ -103,14 +103,17 @@ export type { AuthorisedCall, RefusedCall, ReportedCalls, ReturnedLease }
 export interface ReserveCall extends AuthorisedCall {
   readonly process: SidecarProcess
   readonly isActive: boolean
-  /** What the bound at network price was multiplied by, scaled by 10^18; null when the sidecar did not say. */
+  /**
+   * Ratio by which the bound at network price was multiplied, scaled by 10^18; null if not sent.
+   */
   readonly soldAt: bigint | null
 }
 
 export interface ReserveAnswer {
   /**
-   * Null when the call is allowed. `price_changed`: its ticket may sell for more than its bound. `not_owner`: another process
-   * has the sidecar's id. `owner_debt_ceiling_reached`: the apps of its owner cost as much as they may (exposure.ts).
+   * Null if the call is allowed. `price_changed`: its ticket may sell for more than its bound.
+   * `not_owner`: another process has the sidecar's id. `owner_debt_ceiling_reached`: the owner's
+   * apps have reached their cost limit (exposure.ts).
    */
   readonly refusal:
     | 'insufficient_balance'
@@ -122,12 +125,12 @@ export interface ReserveAnswer {
     | null
   /** The limit that the call would break. */
   readonly breach: Breach | null
-  /** Price ceilings of the call's user and key. */
+  /** Price ceilings of the call's user, key and plan. */
   readonly ceilings: readonly PriceCeiling[]
-  /** The money is lent elsewhere and was recalled: another try may find it. */
+  /** The money is lent elsewhere and was recalled, so a retry may succeed. */
   readonly isRecalled: boolean
   readonly remaining: UsdAttos
-  /** By how much a bound at network price is to be multiplied, scaled by 10^18. */
+  /** Ratio by which to multiply a bound at network price, scaled by 10^18. */
   readonly retailRatio: bigint
 }
 
@@ -141,28 +144,35 @@ export interface Report extends Progress {
   readonly stopped: boolean
 }
 
-/** A process that was silent for so long may be replaced. */
+/** A process that was silent for this long may be replaced. */
 const silentSeconds = 3
-/** A report or heartbeat is older than its arrival by at most this: a sidecar gives up on it then. */
+/**
+ * A report or heartbeat arrives at most this long after it was sent; the sidecar then gives up on
+ * it.
+ */
 const transitSeconds = 2
-/** The longest time that a call of an unknown session is taken to bill. */
+/** The longest time that a call of an unknown session is assumed to bill. */
 const longestGapSeconds = 900
 /** A sidecar reports a call within this time. */
 const reportSeconds = 10
-/** Longer than a transaction that joins a session: by then the session is among those that are listed. */
+/**
+ * Longer than a transaction that joins a session. After this time, the list of shared sessions
+ * includes it.
+ */
 const joiningSeconds = 15
-/** A process that has missed for so long that a session is shared has no lease any more. */
+/** A process that has not learnt for this long that a session is shared has no lease any more. */
 const sharedSeconds = 600
 
 /**
- * Lends, reserves and takes reports (docs/escrow.md). Every function runs inside the caller's transaction, locks the users
- * that it touches in the order of their ids, and knows no clock: `at` is the time. Its invariant: `lent` and `pending` of an
- * account are the sums over its leases and its pending authorisations, and only allowed calls raise both together.
+ * Lends, reserves and takes reports (docs/escrow.md). Every function runs inside the caller's
+ * transaction, locks users in id order, and takes the time from `at` instead of a clock. Invariant:
+ * `lent` and `pending` of an account are the sums over its leases and its pending authorisations.
+ * Only calls that a sidecar already allowed can raise them beyond what is free.
  */
 export function createEscrow(deps: EscrowDeps) {
   const { store, accounts, losses, leaseSeconds, soldRates, exposures = unbounded } = deps
 
-  /** Opens and renews leases. CONFLICT when another process has the sidecar's id. */
+  /** Opens and renews leases. Throws CONFLICT if another process has the sidecar's id. */
   async function lend(db: Db, { process, calls }: LendRequest, at: Date) {
     if (!(await store.ownsSidecar(db, process))) throw notOwner()
     const { find, leases, ...locked } = await lock(db, calls, { at })
@@ -203,9 +213,9 @@ export function createEscrow(deps: EscrowDeps) {
   }
 
   /**
-   * For how long the other processes that have a lease of a call's user may have allowed calls of the session that are not
-   * known here: since their last contact, or where a process may not know that the session is shared, since its oldest call
-   * that it has not reported.
+   * Computes how long the other processes with a lease of a call's user may have allowed calls of
+   * the session that core does not know: since their last contact or, if a process may not know
+   * that the session is shared, since its oldest unreported call.
    */
   async function findUnheard(db: Db, { process, calls }: LendRequest, leases: Leases) {
     const othersOf = ({ userId }: UserKey) =>
@@ -237,8 +247,8 @@ export function createEscrow(deps: EscrowDeps) {
   }
 
   /**
-   * Holds the bounds of single calls, of any sidecars: all that fit into what is free, in their order. `owners` come from
-   * `noteReservations`.
+   * Holds the bounds of single calls from any sidecars, in order, as far as they fit into what is
+   * free. `owners` is the result of `noteReservations`.
    */
   async function reserve(
     db: Db,
@@ -281,8 +291,8 @@ export function createEscrow(deps: EscrowDeps) {
   }
 
   /**
-   * Notes that sidecars are about to decide with core's help, before the transaction of `reserve`. Returns the processes that
-   * hold their sidecars' ids.
+   * Records, before the transaction of `reserve`, that sidecars are about to decide with core's
+   * help. Returns the processes that hold their sidecars' ids.
    */
   async function noteReservations(
     db: Db,
@@ -297,8 +307,8 @@ export function createEscrow(deps: EscrowDeps) {
   }
 
   /**
-   * Applies the batch that follows the last one of the process, and no other. Also its heartbeat. CONFLICT when another
-   * process has the sidecar's id.
+   * Applies the batch that follows the process's last one, and no other. Every batch counts as a
+   * heartbeat. Throws CONFLICT if another process has the sidecar's id.
    */
   async function report(db: Db, batch: Report, at: Date) {
     const { process, number } = batch
@@ -351,7 +361,7 @@ export function createEscrow(deps: EscrowDeps) {
     return { ...figures, ended, begunByOthers }
   }
 
-  /** The entries of a report, with the tickets that came before it. */
+  /** Takes the entries of a report, with the tickets that came before it. */
   async function takeEntries(
     db: Db,
     { process, calls: reported }: Report,
@@ -369,7 +379,7 @@ export function createEscrow(deps: EscrowDeps) {
     })
   }
 
-  /** Returns the ids of the sessions that another process began. */
+  /** Inserts entries. Returns the ids of those sessions that another process began. */
   async function insertEntries(
     db: Db,
     entries: readonly Entry[],
@@ -387,7 +397,7 @@ export function createEscrow(deps: EscrowDeps) {
     return sessions.flatMap((session) => (session.instance === instance ? [] : session.sessionId))
   }
 
-  /** Locks the account of a user and recalls its leases. */
+  /** Locks a user's account and recalls its leases. */
   async function recall(db: Db, user: UserKey, at: Date): Promise<void> {
     const { find, leases, save } = await lock(db, [user], { at })
     const account = find(user)
@@ -395,7 +405,7 @@ export function createEscrow(deps: EscrowDeps) {
     await save()
   }
 
-  /** What had been released and is lost now; null when nothing is. */
+  /** Proves the preceding calls. Returns the sums of released calls that are lost now, or null. */
   async function prove(
     db: Db,
     { calls, find }: { calls: readonly RefusedCall[]; find: FindAccount },
@@ -405,7 +415,9 @@ export function createEscrow(deps: EscrowDeps) {
     return authorisations.length > 0 ? losses.end(db, { authorisations, find }, at) : null
   }
 
-  /** Locks the users of calls, with their leases. Read after the lock, leases are as new as the accounts. */
+  /**
+   * Locks the users of calls, then reads their leases, so that leases are as new as the accounts.
+   */
   async function lock(
     db: Db,
     calls: readonly UserKey[],
@@ -433,9 +445,9 @@ export function createEscrow(deps: EscrowDeps) {
   }
 
   /**
-   * Opens the rooms of the apps of calls. Comes after other reads, because all users of an owner wait for its row. In a
-   * bounded app a plan with almost no price has bounds at a ratio from which core can derive their network cost.
-   * Returns what was locked, with the rooms.
+   * Opens the rooms of the calls' apps. Must come after other reads, because all users of an owner
+   * wait for its row. In a bounded app, a plan with almost no price uses a ratio from which core
+   * can derive the network cost of its bounds. Returns the locked data with the rooms.
    */
   async function openRooms<Call extends UserKey>(
     db: Db,
@@ -461,7 +473,7 @@ export function createEscrow(deps: EscrowDeps) {
     }
   }
 
-  /** What a lease for the call would hold where money is plenty. */
+  /** What a lease for the call would hold if money were plentiful. */
   const usefulSlice = ({ bound, spending }: LendCall): bigint => {
     const [calls, time] = [bound * 4n, spending * BigInt(leaseSeconds)]
     return calls > time ? calls : time
@@ -495,7 +507,7 @@ const usersOf = (calls: readonly UserKey[]): UserKey[] => [
 const notOwner = (): DomainError =>
   new DomainError('CONFLICT', "another process has this sidecar's id")
 
-/** What a plan allows as price for one unit, whatever the unit of the session. */
+/** A plan's price ceiling per unit, whatever the session's unit. */
 const ceilingsOf = (maxWei: bigint | null | undefined): readonly PriceCeiling[] =>
   maxWei === null || maxWei === undefined
     ? noCeilings
@@ -547,7 +559,10 @@ interface Holding {
 
 const toLimited = (call: AuthorisedCall) => ({ ...call, amount: call.bound })
 
-/** Calls whose tickets came first count by their cost. No ceiling is compared with calls that were allowed. */
+/**
+ * Calls whose tickets came first count by their cost. Price ceilings are not checked, because the
+ * calls were already allowed.
+ */
 const toCounted = ({ call, early, held }: Entry) => ({
   ...call,
   app: '',
@@ -556,7 +571,7 @@ const toCounted = ({ call, early, held }: Entry) => ({
   amount: usdAttos((early?.cost ?? 0n) + (held?.bound ?? 0n)),
 })
 
-/** Moves the bounds of entries from leases to what is pending. Returns sums for metrics. */
+/** Moves the bounds of entries from leases to pending. Returns sums for metrics. */
 function moveBounds(
   entries: readonly Entry[],
   { find, leases, at }: { find: FindAccount; leases: Leases; at: Date },
@@ -577,7 +592,7 @@ function moveBounds(
 
 interface EntryContext {
   readonly find: FindAccount
-  /** The bounds at network price. */
+  /** Returns the bound at network price. */
   readonly networkOf: (call: ReportedCalls) => UsdAttos
   readonly at: Date
 }
@@ -599,6 +614,6 @@ const processKey = ({ id, instance }: SidecarProcess): string => `${instance} ${
 const holdsOf = ({ lent, pending, lendAfter, lateUntil }: Account): string =>
   `${lent} ${pending} ${lendAfter?.getTime()} ${lateUntil?.getTime()}`
 
-// A period was entered, or a credit expired.
+// True if a period was entered or a credit expired.
 const isTouched = ({ entries, credits }: Account): boolean =>
   entries.length > 0 || credits.some(({ state }) => state !== 'stored')

@@ -12,13 +12,13 @@ export interface HoldsDeps {
 }
 
 export interface HoldsRequest {
-  /** Empty for every app. */
+  /** Empty for all apps. */
   readonly clientId: string
-  /** Empty for every user of the app. */
+  /** Empty for all users of the app. */
   readonly externalUserId: string
-  /** Of users; 0 for 100. */
+  /** Number of users; 0 means 100. */
   readonly limit: number
-  /** Of the page before, or empty. */
+  /** From the previous page, or empty. */
   readonly cursor: string
 }
 
@@ -26,11 +26,11 @@ const pageUsers = 100
 const pageMax = 1_000
 const callsOfUser = 100
 
-/** Lists what is held, for operators. */
+/** Lists held money, for operators. */
 export function createHolds({ pool, users, findApp }: HoldsDeps) {
   /**
-   * Leases and pending authorisations by user, in the order of user ids. NOT_FOUND for an unknown app or user,
-   * REQUEST_INVALID for a bad limit or cursor, and for a user without an app.
+   * Lists leases and pending authorisations by user, in user id order. Throws NOT_FOUND for an
+   * unknown app or user, REQUEST_INVALID for a bad limit or cursor, or for a user without an app.
    */
   async function list(request: HoldsRequest) {
     const filter = await filterOf(request)

@@ -4,10 +4,10 @@ import type { UserId } from '../../platform/ids.ts'
 import type { Account } from '../account.ts'
 import type { Lease, LeaseChanges } from './port.ts'
 
-/** After a recall nothing is lent to the user for so long. */
+/** How long nothing is lent to a user after a recall. */
 const recallSeconds = 10
 
-/** The leases of users whose accounts are locked: looks them up and gathers their changes. */
+/** Finds the leases of locked accounts and collects their changes. */
 export function createLeases(stored: readonly Lease[]) {
   const byUser = Map.groupBy(stored, ({ userId }) => userId)
   const opened = new Set<Lease>()
@@ -16,7 +16,7 @@ export function createLeases(stored: readonly Lease[]) {
 
   const of = (user: UserId): Lease[] => byUser.get(user) ?? []
 
-  /** Opens a new lease, or notes that one has changed. */
+  /** Opens a new lease, or records that a lease has changed. */
   function put(lease: Lease): void {
     if (opened.has(lease)) return
     if (of(lease.userId).includes(lease)) changed.add(lease)
@@ -36,8 +36,8 @@ export function createLeases(stored: readonly Lease[]) {
   }
 
   /**
-   * Recalls the user's money from all sidecars when it would cover what is missing. Returns true when it would, also when it
-   * is recalled already.
+   * Recalls the user's money from all sidecars if it would cover `missing`. Returns whether it
+   * would, including when it is already recalled.
    */
   function recall(account: Account, { missing, at }: { missing: bigint; at: Date }): boolean {
     const live = of(account.userId).filter(({ endsAt }) => endsAt > at)
@@ -50,7 +50,7 @@ export function createLeases(stored: readonly Lease[]) {
     return true
   }
 
-  /** Users of whom a lease was recalled here. */
+  /** Returns the users with a lease that was recalled here at `at`. */
   const recalledAt = (at: Date): UserId[] => [
     ...new Set([...changed].filter((lease) => lease.recalledAt === at).map(({ userId }) => userId)),
   ]
@@ -66,5 +66,5 @@ export function createLeases(stored: readonly Lease[]) {
 
 export type Leases = ReturnType<typeof createLeases>
 
-/** What core has lent under a lease and does not know to be used, in atto-dollars. */
+/** Money lent under a lease and not known to be used, in atto-dollars. */
 export const restOf = ({ amount, used }: Lease) => usdAttos(amount - used)

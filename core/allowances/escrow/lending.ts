@@ -7,31 +7,31 @@ import { type Leases, restOf } from './leases.ts'
 import type { Lease, SidecarProcess, UserKey } from './port.ts'
 import { sliceOf } from './slices.ts'
 
-/** One lease, opened or renewed: pure but for the account and the leases that it changes. */
+/** Opens or renews one lease. Changes only the account and the leases passed in. */
 
 export interface LendCall extends UserKey {
-  /** An inactive user is lent nothing. */
+  /** Nothing is lent to an inactive user. */
   readonly isActive: boolean
-  /** The sidecar's open lease, and all that it has debited from it. */
+  /** The sidecar's open lease, and the total debited from it. */
   readonly leaseId: string | null
   readonly used: UsdAttos
-  /** Bound of the call at hand; 0 when it is not known yet. */
+  /** Bound of the current call; 0 if not known yet. */
   readonly bound: UsdAttos
-  /** What the user spends in a second at this sidecar. */
+  /** The user's spending per second at this sidecar. */
   readonly spending: UsdAttos
-  /** A session whose calls the sidecar has not seen, with the number of the call at hand. */
+  /** A session whose calls the sidecar has not seen, with the number of the current call. */
   readonly session: { readonly id: string; readonly sequence: bigint } | null
 }
 
 export interface LentLease {
   readonly id: string
   readonly amount: UsdAttos
-  /** From core's answer on, by the sidecar's clock. */
+  /** How long the sidecar may spend it, by its own clock and counted from before its request. */
   readonly seconds: number
 }
 
 export interface LendAnswer {
-  /** Null: each call is to be reserved. */
+  /** Null if each call must be reserved. */
   readonly lease: LentLease | null
   readonly remaining: UsdAttos
   readonly raise: UsdAttos
@@ -42,26 +42,33 @@ interface Situation {
   readonly account: Account
   readonly leases: Leases
   readonly leaseSeconds: number
-  /** True for a user with limits: each of its calls is reserved. */
+  /** True for a user with limits, whose calls must each be reserved. */
   readonly isLimited: boolean
-  /** What a bound at network price is multiplied by, scaled by 10^18. */
+  /** Ratio by which a bound at network price is multiplied, scaled by 10^18. */
   readonly retailRatio: bigint
-  /** What the app's owner may still cost; null without a bound. */
+  /** The cost that the app's owner may still cause; null without a bound. */
   readonly room: Room | null
   readonly at: Date
 }
 
 /**
- * Core holds a lease for so long after its end, and the sidecar stops 2 s before it: the signer waits 5 s for an answer, so
- * that a sidecar which was frozen between its decision and its answer is covered, too.
+ * Core holds a lease for this long after its end, and the sidecar stops 2 s before its end. The
+ * signer waits 5 s for an answer, so this covers a sidecar that was frozen between its decision and
+ * its answer.
  */
 export const graceSeconds = 6
-/** A call that core reserves is signed by then: the answer's way to the sidecar, and 5 s that the signer waits. */
+/**
+ * A call that core reserves is signed within this time: the answer's way to the sidecar, plus the 5
+ * s that the signer waits.
+ */
 export const reservationSeconds = 10
 /** A lease that cannot be renewed serves until its end, unless less than this is left. */
 const usefulSeconds = 5
 
-/** Opens or renews the lease of a call's user at the sidecar. Recalls money for the call at hand when that is lent elsewhere. */
+/**
+ * Opens or renews the lease of a call's user at the sidecar. If the money for the current call is
+ * lent elsewhere, recalls it.
+ */
 export function lendTo(call: LendCall, situation: Situation): LendAnswer {
   const { account, leases, at } = situation
   const before = account.lent
@@ -83,7 +90,8 @@ function renew(call: LendCall, situation: Situation): LentLease | null {
   if (account.lendAfter !== null && account.lendAfter > at) return null
   const own = leases.of(account.userId).find(({ instance }) => instance === process.instance)
   if (!own) return extend(call, situation, newLease(process, account, situation))
-  // An ended lease is an orphan: unmatched tickets may have lowered it. The sidecar returns it, and gets a new one.
+  // An ended lease is an orphan, and unmatched tickets may have lowered it. The sidecar returns it
+  // and gets a new one.
   return own.recalledAt !== null || own.endsAt <= at ? null : extend(call, situation, own)
 }
 
@@ -91,7 +99,7 @@ function extend(call: LendCall, situation: Situation, lease: Lease): LentLease |
   const { account, leases, leaseSeconds, retailRatio, room, at } = situation
   const rest = usdAttos(lease.amount - usedOf(lease, call))
   const endsAt = addSeconds(at, leaseSeconds + graceSeconds)
-  // The sidecar sells at this ratio from now on, also when the lease only serves until its end.
+  // The sidecar sells at this ratio from now on, even if the lease only serves until its end.
   if (retailRatio < lease.retailRatio) {
     lease.retailRatio = retailRatio
     leases.put(lease)
@@ -100,7 +108,7 @@ function extend(call: LendCall, situation: Situation, lease: Lease): LentLease |
     at: timeOf(account, at),
     until: timeOf(account, endsAt),
   })
-  // What is held must not be held until after the end of its money.
+  // Holds must not outlast the credit that covers them.
   if (uncommitted < 0n) return rest > 0n && rest >= call.bound ? untilItsEnd(lease, at) : null
   const free = room ? least(uncommitted, lendable(room, retailRatio)) : uncommitted
   const slice = sliceOf({ ...call, free, rest, retailRatio }, leaseSeconds)
@@ -116,7 +124,7 @@ function extend(call: LendCall, situation: Situation, lease: Lease): LentLease |
 
 const least = (a: UsdAttos, b: bigint): UsdAttos => (a < b ? a : usdAttos(b))
 
-// A sidecar whose last answer was lost may not know its lease; then core's figure counts.
+// A sidecar that lost its last answer may not know its lease. Core's figure then counts.
 function usedOf(lease: Lease, { leaseId, used }: LendCall): bigint {
   if (leaseId !== lease.id || used < lease.used) return lease.used
   return used < lease.amount ? used : lease.amount
@@ -145,7 +153,10 @@ const newLease = (
   retailRatio,
 })
 
-/** Lowers a lease, and with it what is lent. Returns the part of `amount` that the lease had left. */
+/**
+ * Debits up to `amount` from a lease and from `account.lent`. Returns the part that the lease had
+ * left.
+ */
 export function lower(account: Account, lease: Lease, amount: UsdAttos): UsdAttos {
   const rest = restOf(lease)
   const part = usdAttos(amount < rest ? amount : rest)

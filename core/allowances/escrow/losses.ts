@@ -20,22 +20,30 @@ import { totals } from './session-sums.ts'
 export interface LossesDeps {
   readonly store: Pick<EscrowStore, 'endAuthorisations' | 'addSessions' | 'correctCounts'>
   readonly insertAdjustment: AccountStore['insertAdjustment']
-  /** `write_off` frees what a lost call held, `charge` debits it as an estimate. */
+  /** `write_off` frees what a lost call held; `charge` debits it as an estimate. */
   readonly lostTickets: 'write_off' | 'charge'
 }
 
-/** What ended, by how. */
+/** Sums of the ended authorisations, by end state. */
 export type EndSums = Readonly<Record<EndState, Total>>
 
-/** A ticket that comes within this time after its call was lost or released is told apart from others. */
+/**
+ * A ticket that comes within this time after its call was lost or released is counted separately.
+ */
 export const retentionDays = 30
 const retentionSeconds = retentionDays * 86_400
 
 type FindAccount = (user: UserKey) => Account | undefined
 
-/** Ends authorisations whose ticket has not come: a proven one is lost, another is released (docs/escrow.md). */
+/**
+ * Ends authorisations without a ticket. A proven one is lost, any other is released
+ * (docs/escrow.md).
+ */
 export function createLosses({ store, insertAdjustment, lostTickets }: LossesDeps) {
-  /** Of locked accounts, which the caller saves. Those that were released and are proven now have held nothing since. */
+  /**
+   * Ends authorisations of locked accounts, which the caller saves. An authorisation that was
+   * released before and is now proven holds nothing.
+   */
   async function end(
     db: Db,
     { authorisations, find }: { authorisations: readonly StoredAuthorisation[]; find: FindAccount },
@@ -58,7 +66,7 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
   const stateOf = ({ isProven }: StoredAuthorisation): EndState =>
     isProven ? (lostTickets === 'charge' ? 'charged' : 'lost') : 'released'
 
-  /** Debits the bounds of lost calls, in one adjustment for each user. Returns what each call drew. */
+  /** Debits the bounds of lost calls, in one adjustment per user. Returns what each call drew. */
   async function estimate(
     db: Db,
     { charged, find }: { charged: readonly StoredAuthorisation[]; find: FindAccount },
@@ -89,7 +97,7 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
 
 export type Losses = ReturnType<typeof createLosses>
 
-/** What each call drew of the money that left credits for all of them: the first what it needs, then the next. */
+/** Divides the draws among the calls in order: the first takes its bound, then the next. */
 function shareDraws(
   draws: readonly Draw[],
   calls: readonly StoredAuthorisation[],
@@ -133,7 +141,10 @@ function toSessionChange({ authorisation, state }: EndedAuthorisation): SessionC
   }
 }
 
-/** Limits do not count what is released, perhaps never signed; what is lost was signed. */
+/**
+ * Limits do not count released calls, which were perhaps never signed. Lost calls were signed, so
+ * they count.
+ */
 const toCountChange = ({ authorisation, state }: EndedAuthorisation): CountChange => ({
   ...authorisation,
   from: usdAttos(authorisation.state === 'pending' ? authorisation.bound : 0n),

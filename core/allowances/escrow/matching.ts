@@ -2,7 +2,10 @@ import type { SettlingTickets } from '../../metering/ingest/charges.ts'
 import type { NewAuthorisation } from './port.ts'
 import { type CallOfRun, openCalls } from './reports/runs.ts'
 
-/** How far the time of an event may be from the time in the state of its call, where the signer writes two. */
+/**
+ * The most that the time of an event may differ from the time in its call's state, if the signer
+ * writes two different times.
+ */
 export const approximateMicros = 5_000_000n
 
 interface Ticket extends Pick<NewAuthorisation, 'sessionId' | 'sequence' | 'userId'> {
@@ -10,8 +13,9 @@ interface Ticket extends Pick<NewAuthorisation, 'sessionId' | 'sequence' | 'user
 }
 
 /**
- * The tickets of each authorisation: of the same session and number, and of the same microsecond; for an approximate one the
- * nearest within 5 s; for a run one for each of its calls. Each ticket belongs to one authorisation at most.
+ * Returns the tickets of each authorisation: those with the same session, number and microsecond;
+ * for an approximate authorisation the nearest within 5 s; for a run one per call. Each ticket
+ * belongs to at most one authorisation.
  */
 export function matchEarlyTickets<T extends Ticket>(
   authorisations: readonly NewAuthorisation[],
@@ -46,7 +50,7 @@ function nearest<T extends Ticket>(tickets: readonly T[], micros: bigint): T | u
     )
 }
 
-/** The tickets at these positions, of the same sessions. */
+/** Returns the tickets at these positions, with unchanged `sessions`. */
 export function selectTickets(
   tickets: SettlingTickets,
   positions: readonly number[],

@@ -5,18 +5,20 @@ import type { ReleaseSums } from './release.ts'
 /** Held money of all users. */
 export interface HeldMoney {
   readonly lent: bigint
-  /** The part of it whose leases have ended. */
+  /** The part of `lent` under leases that have ended. */
   readonly orphaned: bigint
   readonly pending: bigint
 }
 
-/** What is read when the metrics are scraped. Each may fail; the figure then stays as it was. */
+/**
+ * Figures that are read when the metrics are scraped. If a read fails, the figure stays as it was.
+ */
 export interface EscrowFigures {
   readonly held: () => Promise<HeldMoney>
   readonly secondsBehind: () => Promise<number>
 }
 
-/** The metrics of lending, holding and releasing. Metrics are floats; no label identifies a tenant. */
+/** Metrics of lending, holding and releasing. They are floats; no label identifies a tenant. */
 export function createEscrowMetrics(registry: Metrics, figures: EscrowFigures) {
   const registers = [registry]
   const counter = (name: string, help: string): Counter => new Counter({ name, help, registers })

@@ -32,7 +32,7 @@ export interface EscrowOthers {
 
 const releasePauseMs = 1_000
 
-/** The part of allowances that lends money to sidecars, holds what they authorise, and releases what no ticket settles. */
+/** Lends money to sidecars, holds what they authorise, and releases what no ticket settles. */
 export function createEscrowModule(platform: Platform, others: EscrowOthers) {
   const { pool, log } = platform
   const { config, ledger, users, metering } = others
@@ -74,7 +74,7 @@ const figuresOf = ({ pool, now }: Platform): EscrowFigures => ({
   secondsBehind: () => secondsBehind(pool, now()),
 })
 
-/** Runs rounds from the start of core to its end. */
+/** Runs rounds while core runs. */
 function repeat(round: LoopOptions['round'], options: Omit<LoopOptions, 'round'>): Lifecycle {
   let loop: Loop | undefined
   return {

@@ -12,18 +12,19 @@ import type { CountChange } from '../limits/enforcement.ts'
 import type { NumberRanges } from './reports/number-ranges.ts'
 
 /**
- * What the escrow keeps (docs/escrow.md), as its rules see it. The rules are in `escrow.ts`, `settlement.ts` and
- * `release.ts`; PostgreSQL is behind `escrowStore` of `store.ts`, and a store in memory behind the model checker of
- * `test/simulation/`. Both pass the same contract test.
+ * The storage that the escrow needs (docs/escrow.md). The rules are in `escrow.ts`, `settlement.ts`
+ * and `release.ts`. `escrowStore` of `store.ts` implements it in PostgreSQL, the model checker of
+ * `test/simulation/` in memory. Both pass the same contract test.
  *
- * Every function runs in the caller's transaction. Whoever changes the holds of a user has locked the user's account
- * first (`lockAccounts`), users in the order of their ids; only a report locks its sidecar's row, before all users.
+ * Every function runs in the caller's transaction. A caller that changes a user's holds must have
+ * locked the user's account first (`lockAccounts`), in user id order. Only a report locks its
+ * sidecar's row, before all users.
  */
 export interface EscrowStore {
   /**
-   * Locks the row of a sidecar for a report and makes it if there is none. When another process had the id, and has
-   * stopped or been silent since `silentSince`, the id passes to this one, with `reportedThrough` 0. Null when another
-   * process is alive.
+   * Locks a sidecar's row for a report, and inserts it if missing. If another process held the id
+   * and has stopped, or was silent since `silentSince`, the id passes to this process with
+   * `reportedThrough` 0. Returns null if the other process is alive.
    */
   lockSidecar(
     db: Db,
@@ -31,80 +32,98 @@ export interface EscrowStore {
     times: { readonly at: Date; readonly silentSince: Date },
   ): Promise<{ readonly reportedThrough: bigint } | null>
   saveSidecar(db: Db, process: SidecarProcess, state: SidecarState): Promise<void>
-  /** True when the process holds its sidecar's id. */
+  /** Whether the process holds its sidecar's id. */
   ownsSidecar(db: Db, process: SidecarProcess): Promise<boolean>
   /**
-   * As `ownsSidecar`, for calls that core is about to reserve: the sidecar's latest decision counts as made at `at` or later.
-   * Runs by itself before the transaction, which would lock the sidecar's row until its end.
+   * Like `ownsSidecar`, for calls that core is about to reserve. Records the sidecar's latest
+   * decision as made at `at` or later. Runs before the transaction, which would otherwise lock the
+   * sidecar's row until its end.
    */
   noteReservation(db: Db, process: SidecarProcess, at: Date): Promise<boolean>
 
-  /** All leases of users, orphans too. */
+  /** Returns all leases of users, including orphans. */
   findLeases(db: Db, users: readonly UserKey[]): Promise<Lease[]>
   saveLeases(db: Db, changes: LeaseChanges): Promise<void>
-  /** Ids of users whose lease of this process is recalled. */
+  /** Returns the users with a recalled lease at this process. */
   findRecalled(db: Db, instance: string): Promise<UserId[]>
 
   /** Inserts authorisations as pending. */
   insertAuthorisations(db: Db, authorisations: readonly NewAuthorisation[]): Promise<void>
-  /** Removes the early tickets of these calls. One answer for each authorisation: its tickets, or null without any. */
+  /**
+   * Removes the early tickets of these calls. Returns for each authorisation its early tickets, or
+   * null if it has no early ticket.
+   */
   takeEarlyTickets(
     db: Db,
     authorisations: readonly NewAuthorisation[],
   ): Promise<readonly (EarlyMatch | null)[]>
-  /** Adds to the totals and prior calls of sessions. Returns those with calls, and which process began them. */
+  /**
+   * Adds to the totals and prior calls of sessions. Returns the sessions with calls, each with the
+   * process that began it.
+   */
   addSessions(db: Db, changes: readonly SessionChange[]): Promise<readonly BegunSession[]>
-  /** What is known of the session of each query; null for an unknown one. A session that another process began is shared, and one that only tickets tell of. */
+  /**
+   * Returns the session of each query; null if unknown. Marks a session as shared if another
+   * process began it. Also returns a session as shared if only its tickets are known.
+   */
   joinSessions(
     db: Db,
     queries: readonly PriorCallQuery[],
     by: { readonly instance: string; readonly at: Date },
   ): Promise<readonly (JoinedSession | null)[]>
-  /** Ids of sessions that this process began, and that another one has shared since `since`. */
+  /** Returns the sessions that this process began and that became shared after `since`. */
   findShared(db: Db, instance: string, since: Date): Promise<string[]>
-  /** What core knows of processes; absent for one whose sidecar's id another process has. */
+  /**
+   * Returns core's contact with each process. Omits a process if another one has its sidecar's id.
+   */
   findContacts(db: Db, instances: readonly string[]): Promise<ReadonlyMap<string, Contact>>
   /**
-   * Sets one unproven authorisation for each different proof to proven, the earliest: pending, or released. Skips a proof whose
-   * call has a booked ticket. Returns those that had been released: they are lost now.
+   * For each different proof, sets the earliest unproven authorisation (pending or released) to
+   * proven. Skips a proof whose call has a booked ticket. Returns those that had been released;
+   * they are lost now.
    */
   prove(db: Db, proofs: readonly Proof[]): Promise<StoredAuthorisation[]>
 
   /**
-   * Matches tickets of locked users with authorisations, at most one for each ticket and the other way round: by session,
-   * number and microsecond; approximate ones by session and number, the nearest within 5 s. In a run each number matches once,
-   * and the last match ends it. The step says what becomes of a
-   * match: with `booked` it is deleted, whatever its state. With `unpriced` it becomes `ticketed`, and pending again where it had
-   * been lost or released. Tickets that are `priced` match only `ticketed` ones, the others only those that are not, and
-   * delete them.
+   * Matches tickets of locked users with authorisations, one to one: by session, number and
+   * microsecond; approximate authorisations by session and number, the nearest within 5 s. In a run
+   * each number matches once, and the last match ends the run. The effect depends on the step:
+   * - `booked` deletes the authorisation, whatever its state.
+   * - `unpriced` sets it to `ticketed`, and to pending again if it was lost or released.
+   * - `priced` matches only `ticketed` authorisations and deletes them. The other steps match only
+   *   those that are not `ticketed`.
    */
   matchTickets(db: Db, tickets: SettlingTickets, step: SettlingStep): Promise<TicketMatches>
-  /** Inserts ticketed authorisations: of tickets that wait for their price, and that matched none. */
+  /** Inserts ticketed authorisations for unmatched tickets that wait for their price. */
   insertTicketed(db: Db, tickets: SettlingTickets, at: Date): Promise<void>
-  /** Inserts tickets whose call may yet be reported. */
+  /** Inserts tickets whose call may still be reported. */
   insertEarlyTickets(db: Db, tickets: SettlingTickets, at: Date): Promise<void>
-  /** Removes the early tickets of users that were booked before `before`, up to `limit`; returns their costs. */
+  /**
+   * Removes up to `limit` early tickets of users that were booked before `before`. Returns their
+   * costs.
+   */
   takeOldEarlyTickets(
     db: Db,
     users: readonly UserKey[],
     old: { readonly before: Date; readonly limit: number },
   ): Promise<readonly (UserKey & { readonly cost: UsdAttos })[]>
-  /** Corrects what limits have counted. */
+  /** Corrects the counts of limits. */
   correctCounts(db: Db, changes: readonly CountChange[]): Promise<void>
   /** Moves the stream clocks of sidecars forward, never back. */
   advanceClocks(db: Db, clocks: ReadonlyMap<string, Date>): Promise<void>
-  /** Forgets stream clocks that are later than `after`. */
+  /** Deletes stream clocks that are later than `after`. */
   forgetClocksAfter(db: Db, after: Date): Promise<void>
 
   /**
-   * Users with authorisations that are due, or with orphans that may be released or have old early tickets; in the order of
-   * ids. Takes no lock.
+   * Returns users with due authorisations, with orphans that may be released, or with orphans and
+   * old early tickets; in id order. Takes no lock.
    */
   findDueUsers(db: Db, due: DueSearch): Promise<UserKey[]>
   /**
-   * Pending authorisations of locked users that are due, the oldest first: the stream clock of their sidecar counts
-   * (`clockRange`) and is `lagSeconds` past them, or their sidecar has allowed nothing for `holdMaxSeconds`. Never a ticketed one.
-   * As many as have `limit` calls, the last one whole.
+   * Returns due pending authorisations of locked users, the oldest first. An authorisation is due
+   * if its sidecar's stream clock counts (`clockRange`) and is `lagSeconds` past it, or if its
+   * sidecar has allowed nothing for `holdMaxSeconds`. Ticketed ones are never due. Stops after
+   * `limit` calls, but returns the last authorisation whole.
    */
   findDueAuthorisations(
     db: Db,
@@ -112,18 +131,19 @@ export interface EscrowStore {
     due: DueSearch,
   ): Promise<StoredAuthorisation[]>
   /**
-   * Of these leases, all past their end, the ids of those that may be released: `lagSeconds` after their end, when no
-   * authorisation of their sidecar from before it is pending, and the stream is not known to stand still. It is while some
-   * authorisation is pending for longer than `lagSeconds`, and no stream clock that counts is that far past the lease's end;
-   * but for `holdMaxSeconds` at most.
+   * Returns the ids of those leases, all past their end, that may be released. A lease may be
+   * released `lagSeconds` after its end, if no authorisation of its sidecar from before its end is
+   * pending, and the stream is not known to be stalled. The stream is stalled while an
+   * authorisation has been pending for longer than `lagSeconds` and no stream clock that counts is
+   * that far past the lease's end. After `holdMaxSeconds`, a stalled stream no longer matters.
    */
   findReleasable(db: Db, leases: readonly Lease[], due: DueSearch): Promise<ReadonlySet<string>>
-  /** Replaces runs by an authorisation for each of their calls. Returns these. */
+  /** Replaces each run by one authorisation per call, and returns these. */
   splitRuns(db: Db, runs: readonly StoredAuthorisation[]): Promise<StoredAuthorisation[]>
   endAuthorisations(db: Db, ended: readonly EndedAuthorisation[], at: Date): Promise<void>
   /**
-   * Forgets up to `limit` authorisations that ended before `endedBefore`, without those that are ticketed, and as many
-   * early tickets that were booked before `bookedBefore`.
+   * Deletes up to `limit` authorisations that ended before `endedBefore`, except ticketed ones, and
+   * up to `limit` early tickets booked before `bookedBefore`.
    */
   forgetOld(
     db: Db,
@@ -146,11 +166,11 @@ export interface SidecarProcess {
 export interface SidecarState {
   readonly seenAt: Date
   readonly reportedThrough: bigint
-  /** When core took a batch with calls; null for one without. */
+  /** When core took the batch, if it had calls; null otherwise. */
   readonly lastAuthorisedAt: Date | null
-  /** Core knows all calls that the process allowed before. */
+  /** Core knows all calls that the process allowed before this instant. */
   readonly completeAt: Date
-  /** The process knows all sessions that were joined until then. */
+  /** The process knows all sessions that were joined up to this instant. */
   readonly sharedThrough: Date
   readonly stopped: boolean
 }
@@ -162,15 +182,15 @@ export interface Lease extends UserKey {
   readonly id: string
   readonly sidecarId: string
   readonly instance: string
-  /** All that was ever lent under it. */
+  /** Total lent under the lease. */
   amount: UsdAttos
-  /** Bounds of the calls that it has covered, as far as they are reported. */
+  /** Sum of the bounds of its reported calls. */
   used: UsdAttos
   readonly createdAt: Date
-  /** By core's clock, its margin included: from here on the lease is an orphan. */
+  /** By core's clock, including the margin. From this instant, the lease is an orphan. */
   endsAt: Date
   recalledAt: Date | null
-  /** The lowest ratio of retail to network price under which it was lent, scaled by 10^18. */
+  /** The lowest ratio of retail to network price at which it was lent, scaled by 10^18. */
   retailRatio: bigint
 }
 
@@ -183,11 +203,14 @@ export interface LeaseChanges {
 /** An allowed call, or a run of calls with successive numbers. */
 export interface NewAuthorisation extends UserKey {
   readonly sessionId: string
-  /** Of a run the highest. */
+  /** For a run, the highest number. */
   readonly sequence: bigint
-  /** The signer's LastUpdate, in microseconds since 1970, rounded down; of a run that of the last call. */
+  /**
+   * The signer's LastUpdate in microseconds since 1970, rounded down; for a run, that of the last
+   * call.
+   */
   readonly signedMicros: bigint
-  /** Absent for one call. */
+  /** Absent for a single call. */
   readonly run?: Run
   readonly sidecarId: string
   readonly keyId: string | null
@@ -195,19 +218,19 @@ export interface NewAuthorisation extends UserKey {
   readonly bound: UsdAttos
   /** The bound at network price. */
   readonly network?: UsdAttos
-  /** Core's time of the decision; of a run that of the first call. */
+  /** Core's time of the decision; for a run, that of the first call. */
   readonly authorisedAt: Date
-  /** Of a run, or of a call that was part of one: core's time of the run's last decision. */
+  /** Core's time of the run's last decision. Set for a run, and for a call split from one. */
   readonly lastAt?: Date
   readonly isApproximate: boolean
   readonly isOffline: boolean
 }
 
-/** By call in the order of numbers, which end with the authorisation's `sequence`. */
+/** Values per call, in number order. The last number is the authorisation's `sequence`. */
 export interface Run {
   readonly micros: readonly bigint[]
   readonly bounds: readonly UsdAttos[]
-  /** The numbers whose ticket has not come. */
+  /** Numbers without a ticket so far. */
   readonly open: NumberRanges
 }
 
@@ -223,54 +246,59 @@ export interface StoredAuthorisation extends NewAuthorisation {
 export interface EndedAuthorisation {
   readonly authorisation: StoredAuthorisation
   readonly state: EndState
-  /** What its estimate drew from credits, as positive amounts; null unless it is charged. */
+  /**
+   * The amounts that its estimate drew from credits, as positive numbers; null unless it is
+   * charged.
+   */
   readonly drawn: readonly Draw[] | null
 }
 
 export interface TicketMatches {
-  /** By session, sidecar, type, key, state, and the UTC day of their authorisation. */
+  /** Grouped by session, sidecar, type, key, state, and UTC day of the authorisation. */
   readonly sums: readonly MatchSum[]
-  /** Positions of tickets that match nothing. */
+  /** Positions of the unmatched tickets. */
   readonly unmatched: readonly number[]
 }
 
-/** Authorisations that tickets matched. */
+/** Sums over authorisations that tickets matched. */
 export interface MatchSum extends SessionKey {
   readonly sessionType: string
-  /** Empty for what `insertTicketed` wrote. */
+  /** Empty for authorisations from `insertTicketed`. */
   readonly sidecarId: string
   readonly keyId: string | null
   readonly state: 'pending' | EndState
   readonly count: number
-  /** Of the authorisations. */
+  /** Sum of the authorisations' bounds. */
   readonly bound: UsdAttos
-  /** What the estimates of charged ones drew. */
+  /** The amounts that charged estimates drew. */
   readonly drawn: readonly Draw[]
-  /** The bounds of charged ones of which that is not known. */
+  /** Sum of the bounds of charged authorisations without recorded draws. */
   readonly undrawn: UsdAttos
-  /** Of their tickets. */
+  /** Cost of the tickets. */
   readonly cost: UsdAttos
   readonly latestAt: Date
-  /** Up to when the tickets of the session's calls have come, as far as they tell. */
+  /**
+   * The tickets of the session's calls have come up to this instant, as far as the matches show.
+   */
   readonly bookedThrough: Date
 }
 
 /** The early tickets of an authorisation. The caller adds them to their session's `ticketed`. */
 export interface EarlyMatch {
   readonly numbers: readonly bigint[]
-  /** How many of them have a price, and their cost; null for none. */
+  /** Number of tickets with a price. `cost` is the sum of the prices, or null without one. */
   readonly priced: number
   readonly cost: UsdAttos | null
 }
 
-/** What a batch adds to a session; the times are the signer's. */
+/** The additions of a batch to a session. */
 export interface SessionChange extends UserKey {
   readonly sessionId: string
   readonly sessionType: string
   readonly at: Date
-  /** Calls that were allowed, for prior calls; empty in a settlement. */
+  /** Allowed calls, to find prior calls, with the signer's times. Empty in a settlement. */
   readonly calls: readonly PriorCall[]
-  /** The process that allowed them; null without calls. */
+  /** The process that allowed the calls; null without calls. */
   readonly instance: string | null
   readonly added: SessionTotals
 }
@@ -280,7 +308,7 @@ export interface BegunSession {
   readonly instance: string
 }
 
-/** Changes of totals, also negative ones. */
+/** Changes of totals; may be negative. */
 export interface SessionTotals {
   readonly authorised: Total
   readonly ticketed: Total
@@ -290,30 +318,32 @@ export interface SessionTotals {
   readonly late: Total
 }
 
-/** When the first call with a number was, by the signer's clock. */
+/** The time of the first call with a number, by the signer's clock. */
 export interface PriorCall {
   readonly sequence: bigint
   readonly seconds: bigint
   readonly nanos: number
 }
 
-/** A session as a process finds it that has not seen it. */
+/** A session, for a process that has not seen it before. */
 export interface JoinedSession {
-  /** Null when no number below is known. */
+  /** Null if no lower number is known. */
   readonly prior: PriorCall | null
-  /** True when another process serves it, too: each call is then to be asked for. */
+  /** True if another process also serves it. Each call must then be requested from core. */
   readonly isShared: boolean
-  /** When a second process joined it; null where that is not known. */
+  /** When a second process joined it; null if unknown. */
   readonly sharedAt: Date | null
 }
 
 export interface PriorCallQuery extends UserKey {
   readonly sessionId: string
-  /** Of the call at hand: the prior call is that of the highest known number below. */
+  /** Number of the current call. The prior call is the one with the highest known lower number. */
   readonly sequence: bigint
 }
 
-/** A call with `sequence + 1` was made, so the call with `sequence` was signed. */
+/**
+ * Proves that the call with `sequence` was signed, because the call with `sequence + 1` was made.
+ */
 export interface Proof extends UserKey {
   readonly sessionId: string
   readonly sequence: bigint
@@ -323,7 +353,10 @@ export interface DueSearch {
   readonly at: Date
   readonly lagSeconds: number
   readonly holdMaxSeconds: number
-  /** When the database's clock last jumped: what is older is not compared with the present (`due.ts`). */
+  /**
+   * When the database's clock last jumped. Older instants are not compared with the present
+   * (`due.ts`).
+   */
   readonly jumpedAt: Date
   readonly limit: number
 }

@@ -32,19 +32,19 @@ export interface ReleaseDeps {
   readonly holdMaxSeconds: number
   readonly leaseSeconds: number
   readonly time: Pick<DatabaseClock, 'now' | 'measure' | 'jumpedAt'>
-  /** Learns, after the commit, what a batch of users got back. */
+  /** Called after the commit with the sums that a batch of users got back. */
   readonly onReleased: (sums: ReleaseSums) => void
 }
 
 export interface ReleaseSums extends EndSums {
-  /** Rests of leases whose sidecar did not return them. */
+  /** Remaining amounts of leases that their sidecar did not return. */
   readonly orphaned: Total
 }
 
-/** Users in one transaction, and authorisations of theirs. */
+/** The most users and authorisations in one transaction. */
 const batchUsers = 200
 const batchAuthorisations = 2_000
-/** A round ends after so many batches; the next one goes on. */
+/** A round ends after this many batches; the next one continues. */
 const batchesMax = 50
 const forgetAtOnce = 5_000
 
@@ -52,15 +52,16 @@ const forgetAtOnce = 5_000
 const measureSeconds = 2
 
 /**
- * Ends holds whose tickets do not come: by the stream's own clock, never by time alone while calls are allowed
- * (docs/escrow.md, "Settlement and release"). Keeps no state, so any number of cores may run it at once.
+ * Ends holds whose tickets do not come. Decides by the stream's own clock, never by time alone
+ * while calls are allowed (docs/escrow.md, "Settlement and release"). Keeps no state, so several
+ * cores may run it at once.
  */
 export function createRelease(deps: ReleaseDeps) {
   const { pool, store, accounts, losses, time } = deps
-  // After a jump, leases from before it seem to end early by as much.
+  // After a jump, older leases may still be in use for this long, although they seem to have ended.
   const unsureSeconds = deps.leaseSeconds + graceSeconds + deps.lagSeconds + measureSeconds
 
-  /** Ends all that is due, then forgets what is old. */
+  /** Ends all due holds, then deletes old rows. */
   async function round(signal?: AbortSignal): Promise<void> {
     await time.measure()
     const due = { ...deps, at: time.now(), jumpedAt: time.jumpedAt(), limit: batchUsers }
@@ -81,7 +82,7 @@ export function createRelease(deps: ReleaseDeps) {
     }
   }
 
-  /** Ends what is due of some users, in the caller's transaction. */
+  /** Ends the due holds of some users, in the caller's transaction. */
   async function releaseUsers(
     db: Db,
     users: readonly UserKey[],
@@ -101,7 +102,7 @@ export function createRelease(deps: ReleaseDeps) {
     return { ...ended, orphaned }
   }
 
-  /** Each call of a run ends by itself: all but the last are proven. */
+  /** Splits runs, because each call ends separately: all but the last are proven. */
   async function splitRuns(
     db: Db,
     dueCalls: readonly StoredAuthorisation[],
@@ -111,14 +112,18 @@ export function createRelease(deps: ReleaseDeps) {
     return [...dueCalls.filter(({ run }) => !run), ...(await store.splitRuns(db, runs))]
   }
 
-  /** Old early tickets lower orphans: their calls were never reported. Then those go that may. */
+  /**
+   * Lowers orphans by old early tickets, whose calls were never reported, then closes the
+   * releasable orphans.
+   */
   async function releaseOrphans(
     db: Db,
     locked: readonly Account[],
     due: DueSearch,
   ): Promise<Total> {
     const byUser = new Map(locked.map((account) => [account.userId, account]))
-    // Also of those who have nothing lent: an orphan without a rest is closed as well.
+    // Includes users with nothing lent, because an orphan without a remaining amount must be
+    // closed, too.
     const leases = await store.findLeases(db, locked)
     const orphans = leases.filter(({ endsAt }) => endsAt <= due.at)
     if (orphans.length === 0) return { count: 0, amount: usdAttos(0n) }

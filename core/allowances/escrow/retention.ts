@@ -11,11 +11,13 @@ export interface RetentionDeps {
   readonly now: Now
 }
 
-/** Forgets rows of the escrow that nothing needs any more. Ended authorisations go with the release that ends others. */
+/**
+ * Deletes rows of the escrow that are no longer needed. The release deletes ended authorisations.
+ */
 export function createRetention({ pool, now }: RetentionDeps) {
   /**
-   * Forgets sidecars that core has not heard of for 30 days, their stream clocks, and sessions as old that are not billed by
-   * time; nothing of which money is held. In batches, as the other upkeep.
+   * Deletes, in batches, sidecars without contact for 30 days, their stream clocks, and sessions of
+   * that age that are not billed by time. Keeps everything with held money.
    */
   async function forgetUnused(): Promise<void> {
     const before = addSeconds(now(), -retentionDays * 86_400)

@@ -13,10 +13,10 @@ import type { SidecarProcess } from './port.ts'
 import { microsOf } from './reports/reporting.ts'
 import type { EscrowService, LendMessage, ReportMessage, ReserveMessage } from './service.ts'
 
-/** One transaction locks all users of a request, so a request is bounded. */
+/** Bounds a request, because one transaction locks all of its users. */
 const callsMax = 1_000
 const entriesMax = 5_000
-/** Core lists the numbers of calls that are reported together. */
+/** Bounds the calls that are reported together, because core lists their numbers. */
 const callsTogetherMax = 100
 const idBytes = 200
 const sessionBytes = 512
@@ -123,7 +123,7 @@ function toLendAnswer(settled: LendAnswer): pb.LendAnswer {
   }
 }
 
-/** Empty for nearly all users. */
+/** Empty for network price, as for nearly all users. */
 const renderRatio = (ratio: bigint): string => (ratio === networkRatio ? '' : ratio.toString())
 
 const emptyLendAnswer: pb.LendAnswer = {
@@ -155,7 +155,7 @@ function toReserveAnswer(settled: ReserveAnswer): pb.ReserveAnswer {
   }
 }
 
-// Sidecars know a subject that is no user by this word.
+// Sidecars use this word for a subject that is not a user.
 const wordOf = (denial: Reason): string =>
   denial === 'NOT_FOUND' ? 'invalid_identity' : denial.toLowerCase()
 
@@ -215,7 +215,7 @@ function parseAttos(name: string, text: string): UsdAttos {
   return usdAttos(value)
 }
 
-/** A bound: a whole number of nano-dollars, at least one. */
+/** Parses a bound: a whole number of nano-dollars, at least one. */
 function parseBound(name: string, text: string): UsdAttos {
   const bound = parseAttos(name, text)
   if (bound < attosPerNano || bound % attosPerNano !== 0n)
@@ -245,10 +245,10 @@ const parseLeaseId = (id: string): string | null => {
   return id === '' ? null : id
 }
 
-/** Identities of other issuers have no key of ours. */
+/** Returns null for identities of other issuers, which have no key here. */
 const parseKeyId = (id: string): string | null => (isUuid(id) ? id : null)
 
-/** Null when it is not said. */
+/** Returns null if the ratio is absent. */
 function parseRatio(text: string | undefined): bigint | null {
   if (text === undefined) return null
   const ratio = text === '' ? networkRatio : parseInteger(text)
@@ -256,7 +256,10 @@ function parseRatio(text: string | undefined): bigint | null {
   return ratio
 }
 
-/** Null for a price that no ceiling can be compared with: a report must not fail by it. */
+/**
+ * Returns null for a price that cannot be compared with a ceiling, so that the report does not
+ * fail.
+ */
 function parsePrice({ priceWei, priceUnits }: pb.Authorisation) {
   const [wei, units] = [parseInteger(priceWei), parseInteger(priceUnits)]
   return wei === null || units === null || units === 0n ? null : { wei, units }
@@ -331,7 +334,7 @@ function parseReport(request: pb.ReportRequest): ReportMessage {
   }
 }
 
-// The instants of Go's time.Time that Postgres keeps as well: the years 1 to 9999.
+// The range of Go's time.Time that Postgres can store, too: the years 1 to 9999.
 const secondsMin = -62_135_596_800n
 const secondsMax = 253_402_300_799n
 const nanosMax = 999_999_999
@@ -352,7 +355,7 @@ type ReserveCallMessage = Omit<
 
 function parseAuthorisation(call: pb.Authorisation): ReserveCallMessage {
   const signed = parseSigned('signed', call.signedSeconds, call.signedNanos)
-  // Not used, but checked as in a report.
+  // Unused, but validated as in a report.
   parseLeaseId(call.leaseId)
   return {
     sessionId: parseText('session_id', call.sessionId, sessionBytes),

@@ -31,7 +31,7 @@ export interface EscrowServiceDeps {
   readonly time: Pick<DatabaseClock, 'current'>
 }
 
-/** A user as sidecars name them. */
+/** A user as identified by a sidecar. */
 interface Subject {
   readonly clientId: string
   readonly externalUserId: string
@@ -65,19 +65,22 @@ export interface ReportMessage {
 const subjectOf = ({ clientId, externalUserId }: Subject): string =>
   authId(clientId, externalUserId)
 
-/** So many Reserve RPCs share a transaction at most. */
+/** The most Reserve RPCs that share a transaction. */
 const groupMax = 64
 const groupsAtOnce = 2
 
 /**
- * The escrow as sidecars reach it: names become users, unknown users of known apps are provisioned, each request is one
- * transaction, and what was recalled is published after its commit.
+ * The escrow as called by sidecars. Resolves names to users, provisions unknown users of known
+ * apps, runs each request in a transaction, and publishes recalled leases after its commit.
  */
 export function createEscrowService(deps: EscrowServiceDeps) {
   const { pool, escrow, users, boundRate, meters, time } = deps
   const publish = createPublisher(deps)
 
-  /** Opens and renews leases; null for a subject that is no user. CONFLICT when another process has the sidecar's id. */
+  /**
+   * Opens and renews leases. An answer is null if the subject is not a user. Throws CONFLICT if
+   * another process has the sidecar's id.
+   */
   async function lend({ process, calls }: LendMessage) {
     const { states, denials } = await users.admitStates(calls)
     const indexed = withUsers(calls, states)
@@ -103,7 +106,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     { batchMax: groupMax, concurrency: groupsAtOnce },
   )
 
-  // One call that cannot be written must not refuse the others of its group.
+  // A call that cannot be stored must not make the other calls of its group fail.
   async function answersTo(messages: readonly ReserveMessage[]) {
     try {
       const answers = await reserveInGroup(messages)
@@ -114,7 +117,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     }
   }
 
-  /** One transaction for many requests. */
+  /** Runs one transaction for many requests. */
   async function reserveInGroup(messages: readonly ReserveMessage[]) {
     const calls = messages.flatMap(({ process, calls: own }) =>
       own.map((call) => ({ ...call, process })),
@@ -144,8 +147,8 @@ export function createEscrowService(deps: EscrowServiceDeps) {
   }
 
   /**
-   * Reserves single calls; requests of one turn of the event loop share a transaction. Null for a subject that is no user.
-   * CONFLICT when another process has the sidecar's id.
+   * Reserves single calls. Requests of one turn of the event loop share a transaction. An answer is
+   * null if the subject is not a user. Throws CONFLICT if another process has the sidecar's id.
    */
   async function reserve(message: ReserveMessage) {
     const answers = await reserveGroup(message)
@@ -154,7 +157,10 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     return answers
   }
 
-  /** Applies a batch of a sidecar, or takes its heartbeat. CONFLICT when another process has the sidecar's id. */
+  /**
+   * Applies a sidecar's batch, or takes its heartbeat. Throws CONFLICT if another process has the
+   * sidecar's id.
+   */
   async function report({ users: reports, ...message }: ReportMessage) {
     const states = await users.resolveStates(reports)
     const known = withUsers(reports, states)
@@ -198,7 +204,8 @@ const createPublisher =
     if (recalled.length === 0) return
     meters.recalled.inc(recalled.length)
     log.info({ users: recalled.length }, 'leases recalled')
-    // Not awaited by an answer for longer than Redis takes; a lost message costs the sidecar its next report.
+    // Waits no longer than Redis takes. If a message is lost, the sidecar learns of the recall from
+    // its next report.
     await Promise.all(recalled.map((id) => invalidations.publish({ kind: 'lease', id })))
   }
 
@@ -219,12 +226,15 @@ const withUsers = <Call extends Subject>(
 const keyOf = ({ appId, userId }: UserAccess): UserKey => ({ appId, userId })
 const activeKey = (user: UserAccess) => ({ ...keyOf(user), isActive: user.status === 'active' })
 
-/** What a call is answered: with its user, or why there is none. */
+/** The result of a call: the answer with its user, or why there is no user. */
 export type Settled<Answer> =
   | { readonly answer: Answer; readonly user: UserAccess }
   | { readonly answer: null; readonly denial: Reason }
 
-/** The answer of each call; without one where there is no user, or none with an account. */
+/**
+ * Returns the results of calls, in order. A call without a user, or without an account, has no
+ * answer.
+ */
 function inOrder<Call extends Subject, Answer>(
   calls: readonly Call[],
   {

@@ -2,18 +2,18 @@ import { usdAttos } from '../../lib/money.ts'
 import type { Total } from '../../metering/ingest/charges.ts'
 import type { PriorCall, SessionChange, SessionTotals } from './port.ts'
 
-/** What changes of one session add up to, and of their calls the first and the last number. */
+/** The sum of one session's changes, with the first and the last number of their calls. */
 export interface SessionSum extends Omit<SessionChange, 'calls'> {
   /** Null in a settlement, which has no calls. */
   readonly start: PriorCall | null
   readonly top: PriorCall | null
-  /** True when several processes served it at once. */
+  /** True if several processes served it at the same time. */
   readonly isShared: boolean
 }
 
 const zero: Total = { count: 0, amount: usdAttos(0n) }
 
-/** Totals of zero but for those in `some`. */
+/** Returns totals that are zero except for those in `some`. */
 export const totals = (some: Partial<SessionTotals>): SessionTotals => ({
   authorised: zero,
   ticketed: zero,
@@ -29,7 +29,7 @@ const plus = (a: Total, b: Total): Total => ({
   amount: usdAttos(a.amount + b.amount),
 })
 
-/** One sum for each session: a statement changes a row once only. */
+/** Adds up changes by session, because a statement can change a row only once. */
 export function sumSessions(changes: readonly SessionChange[]): SessionSum[] {
   const bySession = Map.groupBy(
     changes,
@@ -66,7 +66,10 @@ const addTotals = (a: SessionTotals, b: SessionTotals): SessionTotals => ({
   late: plus(a.late, b.late),
 })
 
-/** The call with the number that goes before all others, the earliest of several with that number. */
+/**
+ * Returns the call whose number goes before all others, or the earliest of several with that
+ * number.
+ */
 function firstOf(
   calls: readonly PriorCall[],
   goesBefore: (a: PriorCall, b: PriorCall) => boolean,
@@ -82,6 +85,6 @@ function firstOf(
   )
 }
 
-/** True when the first of two calls was before the other, by the signer's clock. */
+/** Whether call `a` was before call `b`, by the signer's clock. */
 export const isEarlier = (a: PriorCall, b: PriorCall): boolean =>
   a.seconds < b.seconds || (a.seconds === b.seconds && a.nanos < b.nanos)

@@ -30,10 +30,10 @@ export type SettlementStore = Pick<
   | 'advanceClocks'
 >
 
-/** What the ledger has to write with the accounts that a settlement changed. */
+/** What the ledger must write with the accounts that a settlement changed. */
 export interface Settlement {
   readonly sums: SettlementSums
-  /** Estimates of lost tickets that are given back because their tickets came. */
+  /** Estimates for lost tickets that are given back because the tickets came. */
   readonly givenBack: readonly AccountAdjustment[]
 }
 
@@ -47,13 +47,14 @@ interface Match extends MatchSum {
 }
 
 /**
- * Settles holds by tickets (docs/escrow.md, "Settlement and release"), in the transaction that books or prices the
- * tickets and under the locks of their accounts.
+ * Settles holds by tickets (docs/escrow.md, "Settlement and release"), in the transaction that
+ * books or prices the tickets and under the locks of their accounts.
  */
 export function createSettlement(store: SettlementStore) {
   /**
-   * Takes from accounts what the tickets held, before the tickets are burnt: an estimate that is given back may pay for
-   * them. Null, and not a single statement, when nobody has anything held.
+   * Frees what the tickets held, before the tickets burn credits, because an estimate that is given
+   * back may pay for them. Returns null, without a statement, if no account has holds, late tickets
+   * or unpriced tickets.
    */
   async function settle(
     db: Db,
@@ -78,7 +79,10 @@ export function createSettlement(store: SettlementStore) {
     return { sums: sumMatches(matches), givenBack: giveBackEstimates(byUser, matches, at) }
   }
 
-  /** Tickets whose call is not known: perhaps it is yet to be reported, or its sidecar died before it was. */
+  /**
+   * Handles tickets without a known call: the call may still be reported, or its sidecar died
+   * before reporting it.
+   */
   async function holdUnmatched(
     db: Db,
     byUser: ReadonlyMap<UserId, Account>,
@@ -101,7 +105,10 @@ export function createSettlement(store: SettlementStore) {
     if (ofLent.session.length > 0) await lowerOrphans(db, byUser, { tickets: ofLent, at })
   }
 
-  /** A ticket waits while a lease is open under which its call may be reported; else it lowers what is orphaned. */
+  /**
+   * Stores a ticket as early while an open lease may still report its call. Otherwise lowers
+   * orphans by its cost.
+   */
   async function lowerOrphans(
     db: Db,
     byUser: ReadonlyMap<UserId, Account>,
@@ -126,7 +133,7 @@ export function createSettlement(store: SettlementStore) {
       await store.saveLeases(db, { opened: [], changed: [...changed], closed: [] })
   }
 
-  /** Adds to the totals of sessions, corrects what limits count, and moves the stream clocks. */
+  /** Adds to the totals of sessions, corrects the counts of limits, and moves the stream clocks. */
   async function recordMatches(db: Db, matches: readonly Match[], at: Date): Promise<void> {
     const authorised = matches.filter(({ sidecarId }) => sidecarId !== '')
     if (authorised.length === 0) return
@@ -158,7 +165,7 @@ function accountOf(
 
 const none = usdAttos(0n)
 
-/** Takes up to `cost` from a user's orphans. Returns those that it changed. */
+/** Takes up to `cost` from a user's orphans. Returns the changed leases. */
 export function lowerLeases(account: Account, orphans: readonly Lease[], cost: UsdAttos): Lease[] {
   let open: bigint = cost
   return orphans.filter((lease) => {
@@ -172,7 +179,10 @@ export function lowerLeases(account: Account, orphans: readonly Lease[], cost: U
   })
 }
 
-/** A ticket without a price goes on holding what its call held, and holds it again where that had ended. */
+/**
+ * A ticket without a price keeps holding what its call held, or holds it again if that hold had
+ * ended.
+ */
 function freeHold(account: Account | undefined, { state, step, bound }: Match): void {
   if (!account) return
   if (state === 'pending' && step !== 'unpriced')
@@ -196,7 +206,7 @@ function toSessionChange(match: Match): SessionChange {
     userId,
     sessionId,
     sessionType,
-    // Not now: the index on the time of a session's last call stays as it is.
+    // Not the current time, so that the index on the time of a session's last call stays unchanged.
     at: match.latestAt,
     calls: [],
     instance: null,
@@ -207,7 +217,7 @@ function toSessionChange(match: Match): SessionChange {
   }
 }
 
-/** Limits count a call by its bound until it has a cost, and not at all while it is released. */
+/** Limits count a call by its bound until it has a cost. A released call does not count. */
 function toCountChange(match: Match): CountChange {
   const { appId, userId, sessionId, keyId, state, step, bound, cost, latestAt } = match
   return {
@@ -222,8 +232,8 @@ function toCountChange(match: Match): CountChange {
 }
 
 /**
- * Takes back the estimates of calls whose tickets came: what they drew goes back to the credits, and their overage, which
- * nobody paid, goes.
+ * Takes back the estimates of calls whose tickets came. Returns to the credits what the estimates
+ * drew, and cancels their overage, which was never paid.
  */
 function giveBackEstimates(
   byUser: ReadonlyMap<UserId, Account>,
@@ -251,7 +261,10 @@ function giveBackEstimates(
   })
 }
 
-/** By credit. All of an estimate, as new credit, where what it drew was not recorded. */
+/**
+ * Returns the parts to give back, by credit. If the draws of an estimate were not recorded, all of
+ * its bound becomes a new credit.
+ */
 function partsDrawn(matches: readonly Match[]): Return[] {
   const byCredit = new Map<string, bigint>()
   const add = (creditId: string, amount: bigint): void =>

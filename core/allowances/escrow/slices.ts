@@ -1,30 +1,33 @@
 import { type UsdAttos, networkRatio, usdAttos } from '../../lib/money.ts'
 
-/** How much of a user's money a lease holds: pure policy (docs/escrow.md "Lease"). Amounts are atto-dollars. */
+/**
+ * Pure policy: how much of a user's money a lease holds (docs/escrow.md "Lease"). Amounts are
+ * atto-dollars.
+ */
 
 export interface SliceRequest {
-  /** What is neither lent nor pending; never negative. */
+  /** Money that is neither lent nor pending; never negative. */
   readonly free: UsdAttos
-  /** What the sidecar has left of its lease. */
+  /** The sidecar's remaining amount of its lease. */
   readonly rest: UsdAttos
-  /** Bound of the call at hand; 0 when it is not known yet. */
+  /** Bound of the current call; 0 if not known yet. */
   readonly bound: UsdAttos
-  /** What the user spends in a second at this sidecar. */
+  /** The user's spending per second at this sidecar. */
   readonly spending: UsdAttos
-  /** What a bound at network price is multiplied by, scaled by 10^18. */
+  /** Ratio by which a bound at network price is multiplied, scaled by 10^18. */
   readonly retailRatio?: bigint
 }
 
 const shareOfFree = 4n
 const callsMin = 4n
-/** For calls whose bound is not known yet: 0.05 USD. */
+/** Slice for calls with an unknown bound: 0.05 USD. */
 const callsUnknown = 50_000_000_000_000_000n
 /** A sidecar counts in nano-dollars. */
 const attosPerNano = 1_000_000_000n
 
 /**
- * What the sidecar shall have left after a renewal: at least what it has; null when there shall be no lease, because a
- * quarter of what is free does not cover the call at hand.
+ * Returns what the sidecar should have left after a renewal, never less than it has. Returns null
+ * if there should be no lease, because a quarter of what is free does not cover the current call.
  */
 export function sliceOf(
   { free, rest, bound, spending, retailRatio = networkRatio }: SliceRequest,

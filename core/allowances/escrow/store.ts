@@ -13,7 +13,7 @@ const forgetOld: EscrowStore['forgetOld'] = async (db, { endedBefore, bookedBefo
   await earlyTickets.forgetEarlyTickets(db, bookedBefore, limit)
 }
 
-/** What the escrow keeps, in PostgreSQL. */
+/** The escrow's storage in PostgreSQL. */
 export const escrowStore = {
   ...sidecars,
   ...leases,

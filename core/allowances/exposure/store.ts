@@ -204,7 +204,7 @@ async function heldNetwork(db: Db, owner: OwnerId): Promise<bigint> {
   return BigInt(held)
 }
 
-/** Returns the unpaid network cost. Payments are not collected yet, so all booked cost is unpaid. */
+/** Returns the unpaid network cost. Payments are not collected yet, so all booked cost counts. */
 export async function unpaidNetwork(db: Db, owner: OwnerId, since: Date): Promise<bigint> {
   const { booked } = await one<{ booked: string }>(
     db,

@@ -1,14 +1,14 @@
 import type { Contact } from '../port.ts'
 
-/** What a report or heartbeat contains of the calls that it leaves out. */
+/** The state of calls and sessions that a report or heartbeat does not contain. */
 export interface Progress {
-  /** Age of the oldest call that is in no report yet, in milliseconds; 0 without one. */
+  /** Age of the oldest unreported call in milliseconds; 0 if all calls are reported. */
   readonly unreportedMs: number
-  /** Sessions that were joined until then are known to the process. */
+  /** The process knows all sessions that were joined up to this instant. */
   readonly sharedThrough: Date
 }
 
-/** A process as core knows it after a report at `at`. */
+/** Returns core's knowledge of a process after a report at `at`. */
 export const toContact = ({ unreportedMs, sharedThrough }: Progress, at: Date): Contact => ({
   seenAt: at,
   completeAt: new Date(at.getTime() - unreportedMs),
@@ -16,8 +16,9 @@ export const toContact = ({ unreportedMs, sharedThrough }: Progress, at: Date): 
 })
 
 /**
- * Until when core knows all calls of a session that the process has allowed: until its last contact, where it knows since then
- * that the session is shared, because it reports such calls at once.
+ * Returns the instant up to which core knows all calls of a session that the process allowed. It is
+ * the last contact if the process already knew that the session is shared, because it then reports
+ * such calls at once.
  */
 export const knownUntil = (contact: Contact, sharedAt: Date | null): Date =>
   sharedAt !== null && contact.sharedThrough >= sharedAt ? contact.seenAt : contact.completeAt

@@ -1,4 +1,4 @@
-/** A set of whole numbers as ranges, ascending and apart; both ends belong to a range. */
+/** A set of whole numbers as separate ranges in ascending order; both ends belong to a range. */
 export type NumberRanges = readonly NumberRange[]
 
 export interface NumberRange {
@@ -25,7 +25,7 @@ const removeNumber = (ranges: NumberRanges, number: bigint): NumberRanges =>
         ].filter((range) => range.from <= range.to),
   )
 
-/** As PostgreSQL writes a multirange: `{[0,3),[5,6)}`. */
+/** Formats ranges as a PostgreSQL multirange: `{[0,3),[5,6)}`. */
 export const toMultirange = (ranges: NumberRanges): string =>
   `{${ranges.map(({ from, to }) => `[${from},${to + 1n})`).join(',')}}`
 

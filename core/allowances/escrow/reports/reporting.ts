@@ -15,16 +15,16 @@ import type {
 import { openCalls } from './runs.ts'
 import { totals } from '../session-sums.ts'
 
-/** What reported and reserved calls change: pure but for the account and the leases. */
+/** Applies reported and reserved calls. Changes only the account and the leases passed in. */
 
-/** One allowed call, as core reserves it. */
+/** One allowed call that core reserves. */
 export interface AuthorisedCall extends Omit<
   NewAuthorisation,
   'sidecarId' | 'authorisedAt' | 'lastAt' | 'run'
 > {
-  /** The application of the signer's state. */
+  /** The application in the signer's state. */
   readonly app: string
-  /** Wei for so many units; null when it is not known. */
+  /** Price in wei for `units` units; null if unknown. */
   readonly price: { readonly wei: bigint; readonly units: bigint } | null
   /** The signer's time, to the nanosecond. */
   readonly signed: SignedAt
@@ -33,8 +33,8 @@ export interface AuthorisedCall extends Omit<
 type SignedAt = Omit<PriorCall, 'sequence'>
 
 /**
- * Allowed calls of one session with successive numbers, as their sidecar reports them; `sequence` is the highest. Core
- * computes their times from their ages: a clock of a sidecar may jump.
+ * Allowed calls of one session with successive numbers, as their sidecar reports them; `sequence`
+ * is the highest. Core computes their times from their ages, because a sidecar's clock may jump.
  */
 export interface ReportedCalls extends Omit<
   NewAuthorisation,
@@ -42,22 +42,22 @@ export interface ReportedCalls extends Omit<
 > {
   /** Null for calls from an offline budget. */
   readonly leaseId: string | null
-  /** By call: the signer's time in microseconds, and the bound. */
+  /** Per call: the signer's time in microseconds, and the bound. */
   readonly micros: readonly bigint[]
   readonly bounds: readonly UsdAttos[]
   /** The signer's times of the first and the last call. */
   readonly first: SignedAt
   readonly last: SignedAt
-  /** How long ago they were decided when their sidecar sent the report, in milliseconds. */
+  /** Age of the first and the last decision when the sidecar sent the report, in milliseconds. */
   readonly firstAgeMs: number
   readonly lastAgeMs: number
 }
 
-/** The microsecond of the signer's time, rounded down. */
+/** Returns the signer's time in microseconds, rounded down. */
 export const microsOf = ({ seconds, nanos }: SignedAt): bigint =>
   seconds * 1_000_000n + BigInt(Math.floor(nanos / 1_000))
 
-/** Reported calls as they are held, once it is known when and by whom they were made. */
+/** Converts reported calls to an authorisation of their sidecar, with core's times. */
 export function authorisationOf(
   reported: ReportedCalls,
   { sidecarId, network, at }: { sidecarId: string; network: UsdAttos; at: Date },
@@ -84,7 +84,7 @@ export function authorisationOf(
   return { ...one, lastAt: agoOf(lastAgeMs), run: { micros, bounds, open } }
 }
 
-/** The part of an authorisation whose tickets have not come; null when all have. */
+/** Returns the part of an authorisation without tickets; null if all tickets have come. */
 export function withoutEarly(
   authorisation: NewAuthorisation,
   early: EarlyMatch | null,
@@ -104,11 +104,14 @@ export interface Entry {
   readonly call: ReportedCalls
   readonly authorisation: NewAuthorisation
   readonly early: EarlyMatch | null
-  /** Null when all tickets have come. */
+  /** Null if all tickets have come. */
   readonly held: NewAuthorisation | null
 }
 
-/** Up to when the tickets of a session's calls have come: those of a run in any order. */
+/**
+ * Returns the instant up to which the tickets of a session's calls have come. The tickets of a run
+ * come in any order, so its last call counts only when all have come.
+ */
 export const bookedThrough = ({
   authorisation: { authorisedAt, lastAt },
   held,
@@ -121,7 +124,7 @@ export interface RefusedCall extends UserKey {
 
 export interface ReturnedLease extends UserKey {
   readonly leaseId: string
-  /** All that was debited from it, ever. */
+  /** Total debited from it. */
   readonly used: UsdAttos
 }
 
@@ -131,8 +134,9 @@ interface Situation {
 }
 
 /**
- * Moves the bounds of reported calls from their lease to what is pending, but for what tickets have settled already. Returns
- * what the lease covered. Money is held for all of the bound, whatever the lease still has: the calls were allowed.
+ * Moves the bounds of reported calls from their lease to pending, except what tickets have already
+ * settled. Holds the whole bound even if the lease has less, because the calls were allowed.
+ * Returns what the lease covered.
  */
 export function moveBound(
   { userId, leaseId, bound }: Pick<ReportedCalls, 'userId' | 'leaseId' | 'bound'>,
@@ -146,7 +150,7 @@ export function moveBound(
   return usdAttos(part)
 }
 
-/** True for calls that are reported after their lease ended, or was released. */
+/** True for calls that are reported after their lease ended or was released. */
 export function isLate({ userId, leaseId }: ReportedCalls, leases: Leases, at: Date): boolean {
   const lease = leases.of(userId).find(({ id }) => id === leaseId)
   return leaseId !== null && (!lease || isOrphan(lease, at))
@@ -155,8 +159,8 @@ export function isLate({ userId, leaseId }: ReportedCalls, leases: Leases, at: D
 const isOrphan = ({ endsAt }: Lease, at: Date): boolean => endsAt <= at
 
 /**
- * Closes a lease that its sidecar returns, and frees its rest. When more was debited than was reported, the difference stays
- * lent until the lease's end. Returns what became free.
+ * Closes a lease that its sidecar returns, and frees its remaining amount. If more was debited than
+ * reported, the difference stays lent until the lease's end. Returns the freed amount.
  */
 export function takeBack(returned: ReturnedLease, { account, leases }: Situation): UsdAttos {
   const lease = leases.of(returned.userId).find(({ id }) => id === returned.leaseId)
@@ -172,7 +176,7 @@ export function takeBack(returned: ReturnedLease, { account, leases }: Situation
   return free
 }
 
-/** What a reserved call adds to its session. */
+/** Returns what a reserved call adds to its session. */
 export const sessionChangeOf = (
   call: AuthorisedCall & Pick<NewAuthorisation, 'authorisedAt'> & { readonly instance: string },
 ): SessionChange => ({
@@ -186,7 +190,7 @@ export const sessionChangeOf = (
   added: totals({ authorised: { count: 1, amount: call.bound } }),
 })
 
-/** What reported calls add to their session, with the tickets that came before them. */
+/** Returns what reported calls add to their session, with the tickets that came before them. */
 export const reportedChangeOf = (
   reported: ReportedCalls,
   early: EarlyMatch | null,
@@ -208,11 +212,11 @@ export const reportedChangeOf = (
   }),
 })
 
-/** The lowest number of reported calls. */
+/** Returns the lowest number of reported calls. */
 export const lowestOf = ({ sequence, micros }: ReportedCalls): bigint =>
   sequence - BigInt(micros.length) + 1n
 
-/** A call, allowed or refused, proves that the one with the number before was signed. */
+/** A call, allowed or refused, proves that the call with the previous number was signed. */
 export const proofOf = ({ appId, userId, sessionId, sequence }: RefusedCall): Proof => ({
   appId,
   userId,

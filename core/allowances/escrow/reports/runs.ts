@@ -8,7 +8,7 @@ export interface CallOfRun {
   readonly bound: UsdAttos
 }
 
-/** The calls of an authorisation whose tickets have not come. */
+/** Returns the calls of an authorisation that have no ticket yet. */
 export function openCalls({ sequence, signedMicros, bound, run }: NewAuthorisation): CallOfRun[] {
   if (!run) return [{ sequence, signedMicros, bound }]
   const first = sequence - BigInt(run.micros.length) + 1n

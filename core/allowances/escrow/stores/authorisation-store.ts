@@ -17,7 +17,7 @@ import type {
   TicketMatches,
 } from '../port.ts'
 
-/** Writes authorisations. What the functions promise is in `port.ts`. */
+/** Writes authorisations. The functions are documented in `port.ts`. */
 
 export async function insertAuthorisations(
   db: Db,
@@ -59,12 +59,13 @@ export async function insertAuthorisations(
 /** Sidecars count in nano-dollars. */
 const attosPerNano = 1_000_000_000n
 
-/** How many calls of an authorisation wait for their ticket. */
+/** Returns the number of calls of an authorisation that wait for their ticket. */
 const callsOf = ({ run }: NewAuthorisation): number => (run ? countNumbers(run.open) : 1)
 
 /**
- * Sets one authorisation for each different proof, however often that proof is repeated. Finds each by itself (`lateral`): a join
- * reads all rows of a table whose statistics are older than its rows.
+ * Sets one authorisation for each different proof, even if the proof is repeated. Looks up each by
+ * itself (`lateral`), because a join reads all rows of a table while its statistics are older than
+ * its rows.
  */
 export async function prove(db: Db, proofs: readonly Proof[]): Promise<StoredAuthorisation[]> {
   if (proofs.length === 0) return []
@@ -174,10 +175,11 @@ interface MatchRow {
 }
 
 /**
- * Matches by equality and with runs, then what is left with approximate authorisations.
+ * Matches exact times and runs first, then the other tickets with approximate authorisations.
  *
- * One statement finds, changes and sums: rows of thousands of authorisations would cost more to read than to delete. Each
- * ticket looks its authorisation up in the primary key; `rank` tells tickets with the same key apart.
+ * One statement finds, changes and sums, because reading the rows of thousands of authorisations
+ * would cost more than deleting them. Each ticket looks up its authorisation in the primary key;
+ * `rank` distinguishes tickets with the same key.
  */
 export async function matchTickets(
   db: Db,
@@ -277,7 +279,7 @@ async function matchExact(
   return toMatches(tickets, rows)
 }
 
-/** Splits the runs of these tickets, so that each can wait for its price. */
+/** Splits the runs of these tickets, so that each call can wait for its price. */
 async function splitRunsOf(db: Db, tickets: SettlingTickets): Promise<void> {
   const keys = keysOf(tickets)
   const rows = await many<AuthorisationRow>(
@@ -352,7 +354,7 @@ function toMatches(tickets: SettlingTickets, rows: readonly MatchRow[]): TicketM
   return { sums, unmatched }
 }
 
-/** Reads ids and amounts: `id,id amount,amount`. */
+/** Parses ids and amounts: `id,id amount,amount`. */
 function drawsOf(text: string): Draw[] {
   const [ids = '', amounts = ''] = text.split(' ').map((list) => list.split(','))
   return [...ids].flatMap((creditId, i) =>
@@ -365,7 +367,10 @@ interface Pair {
   id: bigint
 }
 
-/** Of the pairs of tickets and approximate authorisations the nearest first, each ticket and each authorisation once. */
+/**
+ * Pairs tickets with approximate authorisations, the nearest first. Uses each ticket and each
+ * authorisation once.
+ */
 async function matchNear(
   db: Db,
   tickets: SettlingTickets,
@@ -466,7 +471,7 @@ export const endAuthorisations: EscrowStore['endAuthorisations'] = async (db, en
       and a.sequence_number = e.sequence_number and a.signed_micros = e.signed_micros and a.id = e.id`)
 }
 
-/** Up to `limit`. */
+/** Deletes at most `limit` ended authorisations. */
 export async function forgetEnded(db: Db, before: Date, limit: number): Promise<void> {
   await db.query(sql`
     delete from authorisations

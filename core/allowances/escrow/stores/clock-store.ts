@@ -1,7 +1,7 @@
 import { plainArray, textArray } from '../../../lib/copy-sql.ts'
 import { type Db, sql } from '../../../lib/sql.ts'
 
-/** Writes sidecar_clocks. What the functions promise is in `port.ts`. */
+/** Writes sidecar_clocks. The functions are documented in `port.ts`. */
 
 export async function advanceClocks(db: Db, clocks: ReadonlyMap<string, Date>): Promise<void> {
   const inOrder = [...clocks].sort(([a], [b]) => (a < b ? -1 : 1))
@@ -22,7 +22,10 @@ export async function forgetClocksAfter(db: Db, after: Date): Promise<void> {
   await db.query(sql`delete from sidecar_clocks where booked_through > ${after}`)
 }
 
-/** Forgets up to `limit` clocks of forgotten sidecars, those that stand before `before`. Returns how many. */
+/**
+ * Deletes up to `limit` clocks that are earlier than `before` and belong to deleted sidecars.
+ * Returns the number deleted.
+ */
 export async function forgetClocks(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`
     delete from sidecar_clocks

@@ -4,11 +4,11 @@ import { appId, userId } from '../../../platform/ids.ts'
 import { clockRange, idleSince } from '../due.ts'
 import type { EscrowStore } from '../port.ts'
 
-/** Reads what the release is to end, over all users. What the functions promise is in `port.ts`. */
+/** Reads what the release must end, over all users. The functions are documented in `port.ts`. */
 
 /**
- * An early ticket of which no report has come for so long lowers an orphan. A sidecar reports a call within 10 s, and its
- * answer may be under way.
+ * An early ticket without a report for this long lowers an orphan. A sidecar reports a call within
+ * 10 s; the rest covers answers in transit.
  */
 export const earlySeconds = 15
 

@@ -7,7 +7,7 @@ import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts
 import { matchEarlyTickets } from '../matching.ts'
 import type { EarlyMatch, EscrowStore, NewAuthorisation } from '../port.ts'
 
-/** Writes early_tickets. What the functions promise is in `port.ts`. */
+/** Writes early_tickets. The functions are documented in `port.ts`. */
 
 export async function takeEarlyTickets(
   db: Db,
@@ -40,7 +40,7 @@ export async function takeEarlyTickets(
 const lowestNumber = ({ sequence, run }: NewAuthorisation): bigint =>
   run ? sequence - BigInt(run.micros.length) + 1n : sequence
 
-/** Null for no ticket. */
+/** Returns null without tickets. */
 export function toEarlyMatch(
   tickets: readonly { readonly sequence: bigint; readonly cost: UsdAttos | null }[],
 ): EarlyMatch | null {
@@ -128,7 +128,7 @@ export const takeOldEarlyTickets: EscrowStore['takeOldEarlyTickets'] = async (
   }))
 }
 
-/** Up to `limit`. */
+/** Deletes at most `limit` early tickets. */
 export async function forgetEarlyTickets(db: Db, before: Date, limit: number): Promise<void> {
   await db.query(sql`
     delete from early_tickets

@@ -3,11 +3,14 @@ import { type Db, many, one, sql } from '../../../lib/sql.ts'
 import { type AppId, type UserId, appId, userId } from '../../../platform/ids.ts'
 import { appsOf, usersOf } from './key-columns.ts'
 
-/** Reads what is held, for operators and metrics. */
+/** Reads held money, for operators and metrics. */
 
 const attos = (text: string) => usdAttos(BigInt(text))
 
-/** Held money of all users, by the leases and authorisations themselves, which are far fewer than users. */
+/**
+ * Returns the held money of all users, summed over leases and authorisations, which are far fewer
+ * than users.
+ */
 export async function heldMoney(db: Db, at: Date) {
   const row = await one<{ lent: string; orphaned: string; pending: string }>(
     db,
@@ -25,8 +28,9 @@ export async function heldMoney(db: Db, at: Date) {
 }
 
 /**
- * By how many seconds the latest call of a sidecar is past its stream clock, or past its oldest call without a ticket where
- * that is later; the most of all sidecars. It grows only while calls are allowed and no event of theirs comes.
+ * Returns by how many seconds a sidecar's latest call is past its stream clock, or past its oldest
+ * call without a ticket if that is later. Takes the maximum of all sidecars. Grows only while calls
+ * are allowed and their events do not come.
  */
 export async function secondsBehind(db: Db, at: Date): Promise<number> {
   const row = await one<{ seconds: number }>(
@@ -46,15 +50,18 @@ export async function secondsBehind(db: Db, at: Date): Promise<number> {
 }
 
 export interface HolderFilter {
-  /** Null for every app. */
+  /** Null for all apps. */
   readonly appId: AppId | null
-  /** Null for every user. */
+  /** Null for all users. */
   readonly userId: UserId | null
   readonly after: UserId | null
   readonly limit: number
 }
 
-/** Users with a lease or a pending authorisation in the order of their ids; one more than `limit` when there are more. */
+/**
+ * Returns users with a lease or a pending authorisation, in id order. Returns one more than `limit`
+ * if there are more.
+ */
 export async function findHolders(db: Db, { appId: app, ...filter }: HolderFilter) {
   const rows = await many<{
     app_id: string
@@ -98,7 +105,7 @@ export async function findHolders(db: Db, { appId: app, ...filter }: HolderFilte
 
 export type Holder = Awaited<ReturnType<typeof findHolders>>[number]
 
-/** The oldest pending authorisations of each user, up to `limit`. */
+/** Returns the oldest pending authorisations of each user, up to `limit`. */
 export async function findHeldCalls(db: Db, users: readonly Holder[], limit: number) {
   const rows = await many<{
     user_id: string

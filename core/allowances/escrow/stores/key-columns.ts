@@ -2,7 +2,7 @@ import { plainArray, textArray } from '../../../lib/copy-sql.ts'
 import type { SettlingTickets } from '../../../metering/ingest/charges.ts'
 import type { UserKey } from '../port.ts'
 
-/** Columns of keys, as parameters of statements. */
+/** Key columns as parameters of statements. */
 
 interface SessionKey extends UserKey {
   readonly sessionId: string
@@ -17,7 +17,7 @@ export const sessionsOf = (rows: readonly SessionKey[]) =>
   textArray(rows.map((row) => row.sessionId))
 export const numbersOf = (rows: readonly CallKey[]) => plainArray(rows.map((row) => row.sequence))
 
-/** The keys of tickets, each in full. */
+/** Returns the full key of each ticket. */
 export function keysOf(tickets: SettlingTickets) {
   const sessions = tickets.session.flatMap((position) =>
     tickets.sessions.slice(position, position + 1),

@@ -4,7 +4,7 @@ import { type Db, many, prepared, sql } from '../../../lib/sql.ts'
 import { type UserId, appId, userId } from '../../../platform/ids.ts'
 import type { Lease, LeaseChanges, UserKey } from '../port.ts'
 
-/** Writes leases. What the functions promise is in `port.ts`. */
+/** Writes leases. The functions are documented in `port.ts`. */
 
 interface LeaseRow {
   app_id: string

@@ -10,9 +10,9 @@ import type {
 } from '../port.ts'
 import { type SessionSum, sumSessions } from '../session-sums.ts'
 
-/** Writes authorised_sessions. What the functions promise is in `port.ts`. */
+/** Writes authorised_sessions. The functions are documented in `port.ts`. */
 
-/** A change without calls, which is a settlement's, leaves an unknown session unknown. */
+/** A change without calls, from a settlement, does not insert an unknown session. */
 export async function addSessions(
   db: Db,
   changes: readonly SessionChange[],
@@ -195,9 +195,9 @@ export async function findShared(db: Db, instance: string, since: Date): Promise
 }
 
 /**
- * Forgets up to `limit` sessions whose last change was before `before` and of whose calls none is kept. Those that are billed
- * by time stay: who resumes one after months is billed for all of them, and only its prior call tells (docs/escrow.md,
- * "Bounds"). Returns how many.
+ * Deletes up to `limit` sessions that last changed before `before` and have no stored calls.
+ * Sessions billed by time stay: a user who resumes one after months is billed for those months, and
+ * only its prior call gives the right bound (docs/escrow.md, "Bounds"). Returns the number deleted.
  */
 export async function forgetSessions(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`

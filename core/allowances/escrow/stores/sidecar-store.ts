@@ -3,7 +3,7 @@ import { addSeconds } from '../../../lib/time.ts'
 import { latestPlausible } from '../due.ts'
 import type { Contact, SidecarProcess, SidecarState } from '../port.ts'
 
-/** Writes sidecars. What the functions promise is in `port.ts`. */
+/** Writes sidecars. The functions are documented in `port.ts`. */
 
 interface SidecarRow {
   instance: string
@@ -20,7 +20,8 @@ export async function lockSidecar(
   const row =
     (await selectForUpdate(db, process.id)) ?? (await insertSidecar(db, process, times.at))
   if (row.instance === process.instance) return { reportedThrough: row.reported_through }
-  // An instant from before the database's clock was set back proves no life.
+  // An instant from before the database's clock was set back does not prove that the process is
+  // alive.
   const isAlive = row.seen_at >= times.silentSince && row.seen_at <= latestPlausible(times.at)
   if (row.stopped_at === null && isAlive) return null
   await db.query(sql`
@@ -119,7 +120,8 @@ const ownRow = (db: Db, { id, instance }: SidecarProcess) =>
     ),
   )
 
-// So far ahead is the latest decision recorded, so that reservations seldom wait for the report that locks the row.
+// How far in the future the latest decision is recorded, so that reservations seldom wait for the
+// report that locks the row.
 const aheadSeconds = 10
 
 export async function noteReservation(db: Db, process: SidecarProcess, at: Date): Promise<boolean> {
@@ -134,8 +136,8 @@ export async function noteReservation(db: Db, process: SidecarProcess, at: Date)
 }
 
 /**
- * Forgets up to `limit` sidecars that were last heard of before `before`, without those of which something is held: their
- * calls fall due by their rows. Returns how many.
+ * Deletes up to `limit` sidecars without contact since `before`. Keeps those with held money,
+ * because their calls become due by these rows. Returns the number deleted.
  */
 export async function forgetSidecars(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`
