@@ -8,7 +8,10 @@ import { type Real, type RealApp, startReal } from '../gateway/real.ts'
 
 const here = import.meta.dirname
 const modules = join(here, '../../node_modules')
-/** A Python with test/clients/requirements.txt; .ci/services.sh makes one. CI fails where a test is skipped. */
+/**
+ * A Python with test/clients/requirements.txt, set up by .ci/services.sh. CI fails if a test is
+ * skipped.
+ */
 const python = process.env['TEST_PYTHON']
 const round = { externalUserId: 'grace', micros: '5000000', isUnknown: true }
 
@@ -37,7 +40,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true })
 })
 
-/** Runs a program in the directory; throws with all that it wrote when it fails. */
+/** Runs a program in the directory. On failure, throws its whole output. */
 async function run(program: string, ...args: readonly string[]): Promise<string> {
   const env = { ...process.env, PATH: `${dirname(program)}:${process.env['PATH'] ?? ''}` }
   const options = { cwd: directory, env, maxBuffer: 64 * 1024 * 1024 }
@@ -49,8 +52,8 @@ async function run(program: string, ...args: readonly string[]): Promise<string>
   }
 }
 
-describe('a client that is generated from the document', () => {
-  it('compiles and makes a round in TypeScript, without casts', async () => {
+describe('client generated from the document', () => {
+  it('compiles and completes a round in TypeScript without casts', async () => {
     await symlink(modules, join(directory, 'node_modules'))
     await run(process.execPath, join(here, 'generate.mjs'), 'openapi.json', 'api.ts')
     await cp(join(here, 'program.mts'), join(directory, 'program.mts'))
@@ -68,7 +71,7 @@ describe('a client that is generated from the document', () => {
   }, 120_000)
 
   it.skipIf(python === undefined)(
-    'compiles and makes a round in Python, without casts',
+    'compiles and completes a round in Python without casts',
     async () => {
       const bin = dirname(python ?? '')
       await writeFile(join(directory, 'config.yml'), 'literal_enums: true\npost_hooks: []\n')
@@ -86,7 +89,8 @@ describe('a client that is generated from the document', () => {
       expect(await readFile(join(directory, 'program.py'), 'utf8')).not.toMatch(
         /cast\(|: Any|type: ignore/,
       )
-      // Beside the libraries, of whose types it is for the most part; mypy compares it with the sources.
+      // Next to the libraries, because it mostly holds their types. mypy checks it against the
+      // sources.
       const cache = join(bin, '../.mypy_cache')
       await run(join(bin, 'mypy'), '--strict', '--cache-dir', cache, 'program.py')
       const basic = app.basic.replace('Basic ', '')

@@ -1,8 +1,8 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { registerHooks } from 'node:module'
 
-// node generate.mjs DOCUMENT FILE: the types of an OpenAPI document. The generator prints with the API of TypeScript 5,
-// which later ones do not have.
+// node generate.mjs DOCUMENT FILE: writes the types of an OpenAPI document. The generator prints
+// with the API of TypeScript 5, which later versions lack.
 registerHooks({
   resolve: (specifier, context, next) =>
     next(specifier === 'typescript' ? 'typescript-5' : specifier, context),

@@ -1,7 +1,8 @@
 import createClient from 'openapi-fetch'
 import type { paths } from './api.ts'
 
-// A backend's round with the generated types: create a user, mint a token, read the balance. No cast anywhere.
+// A backend's round with the generated types, without casts: create a user, mint a token, read the
+// balance.
 const [baseUrl = '', clientId = '', authorization = ''] = process.argv.slice(2)
 const app = createClient<paths>({ baseUrl, headers: { authorization } })
 
@@ -29,7 +30,7 @@ const refused = await app.POST('/api/v1/apps/{clientId}/users/{externalUserId}/a
   params: { path: { clientId, externalUserId } },
   body: { amountUsdMicros: '5', featureKey: 'nothing' },
 })
-// The code tells the members of the union apart, and a wrong one does not compile.
+// The code discriminates the union, so a wrong code does not compile.
 const isUnknown: boolean = refused.error?.code === 'feature_unknown'
 
 const micros: bigint = BigInt(balance.data.balanceUsdMicros)

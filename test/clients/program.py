@@ -1,4 +1,5 @@
-"""A backend's round with the generated client: create a user, mint a token, read the balance. No cast anywhere."""
+"""A backend's round with the generated client, without casts: create a user, mint a token, read the
+balance."""
 
 import json
 import sys
