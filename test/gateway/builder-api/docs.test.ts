@@ -11,8 +11,8 @@ beforeAll(async () => {
 })
 afterAll(() => builder.stop())
 
-describe('the document of the builder API', () => {
-  it('is OpenAPI 3.1.0, version 1.0.0, with exactly the routes of the specification', () => {
+describe('builder API document', () => {
+  it('is OpenAPI 3.1.0, version 1.0.0, with exactly the specified routes', () => {
     expect(builder.document).toMatchObject({ openapi: '3.1.0', info: { version: '1.0.0' } })
     const paths = Object.entries(asRecord(builder.document['paths'])).flatMap(([path, item]) =>
       Object.keys(asRecord(item)).map((method) => `${method} ${path}`),
@@ -26,7 +26,7 @@ describe('the document of the builder API', () => {
     ])
   })
 
-  it('names the meters that core has', () => {
+  it("lists core's meters", () => {
     const usage = asRecord(asRecord(builder.document['paths'])['/api/v1/apps/{clientId}/usage'])
     expect(asRecord(usage['get'])['parameters']).toContainEqual(
       expect.objectContaining({
@@ -47,7 +47,7 @@ describe('the document of the builder API', () => {
     })
   })
 
-  it('has a page that loads nothing from elsewhere', async () => {
+  it('has a page that loads only its own files', async () => {
     const { status, headers, text } = await builder.ask('GET', '/api/v1/docs/')
     expect(status).toBe(200)
     expect(headers.get('content-security-policy')).toMatch(/^default-src 'none'; script-src 'self'/)
@@ -56,7 +56,7 @@ describe('the document of the builder API', () => {
     for (const source of sources) expect(source).toMatch(/^(?!https?:|\/\/)/)
   })
 
-  it('has a page whose links lead somewhere', async () => {
+  it('has a page with working links', async () => {
     const { text } = await builder.ask('GET', '/api/v1/docs/static/theme/tollgate.js')
     const links = /\[\[.*?\]\]/.exec(text)?.[0] ?? '[]'
     expect(JSON.parse(links)).toEqual([
@@ -68,8 +68,8 @@ describe('the document of the builder API', () => {
   })
 })
 
-describe('the listener', () => {
-  it('says that it is there, in a word', async () => {
+describe('builder API listener', () => {
+  it('answers health checks with one word', async () => {
     const { status, headers, text } = await builder.ask('GET', '/health')
     expect([status, headers.get('content-type'), text]).toEqual([
       200,
@@ -78,7 +78,7 @@ describe('the listener', () => {
     ])
   })
 
-  it('has none of the platform API', async () => {
+  it('has no routes of the platform API', async () => {
     for (const path of ['/api/v1/oidc/jwks', '/api/v1/auth/validate', '/login', '/'])
       expect((await builder.ask('GET', path)).status).toBe(404)
     const { status, headers } = await builder.ask('GET', '/api/v1/apps/app_x/users')

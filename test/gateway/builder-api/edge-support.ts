@@ -7,7 +7,7 @@ export const edge = 'https://edge.example'
 export const page = 'https://page.example'
 export const callback = 'https://client.example/callback'
 
-/** The edge before a real core. */
+/** Starts the edge with a real core. */
 export async function startEdge(env: Readonly<Record<string, string>> = {}) {
   const real = await startReal(
     { EDGE_PUBLIC_URL: edge, ...env },
@@ -17,17 +17,17 @@ export async function startEdge(env: Readonly<Record<string, string>> = {}) {
     },
   )
 
-  /** As a resolver of names would: the origins of the documents are where the listeners are. */
+  /** Replaces name resolution: maps the documents' origins to the listeners. */
   const customFetch = (url: string, init: object = {}): Promise<Response> =>
     fetch(url.replace(edge, real.edgeUrl).replace(publicUrl, real.url), init)
 
-  /** What the app's owner does in the browser: sees the page and allows. */
+  /** Opens the page as the app's owner and allows access. */
   async function allow(app: RealApp, address: URL): Promise<URL> {
     const done = await decide(app, address)
     return new URL(done.headers.get('location') ?? '')
   }
 
-  /** The answer of the consent form. `meanwhile` runs while the page is open. */
+  /** Sends the consent form and returns the answer. `meanwhile` runs while the page is open. */
   async function decide(
     { session: { cookie = '' } }: RealApp,
     address: URL,
@@ -50,7 +50,7 @@ export async function startEdge(env: Readonly<Record<string, string>> = {}) {
     })
   }
 
-  /** An initial access token. */
+  /** Creates an initial access token. */
   async function newToken(
     { clientId }: Pick<RealApp, 'clientId'>,
     more: { usesMax?: number; days?: number } = {},
@@ -60,7 +60,7 @@ export async function startEdge(env: Readonly<Record<string, string>> = {}) {
     return { token: secretly(token), id: registrationToken?.id ?? '' }
   }
 
-  /** Whether the app's logins may be refreshed. */
+  /** Sets whether the app's logins may be refreshed. */
   const setRefreshable = ({ clientId }: RealApp, isRefreshable: boolean) =>
     real.core.sql.query(
       `update clients set scopes = ${isRefreshable ? 'array_append' : 'array_remove'}(scopes, 'offline_access') where client_id = $1`,

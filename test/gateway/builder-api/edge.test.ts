@@ -67,25 +67,25 @@ async function registered(metadata: object = {}) {
   }
 }
 
-describe('the edge', () => {
+describe('edge', () => {
   it('answers a health check', async () => {
     const { status, text } = await ask('GET', '/health')
     expect([status, text]).toEqual([200, 'ok'])
   })
 
-  it('tells a user their usage', async () => {
+  it("returns a user's usage", async () => {
     const { status, body } = await ask('GET', usage(), { authorization: app.userToken })
     expect(status).toBe(200)
     expect(body).toMatchObject({ clientId: app.clientId, actor: 'ada', rows: [] })
   })
 
-  it('is 404 for the user of another app', async () => {
+  it("returns 404 to another app's user", async () => {
     expect((await ask('GET', usage(other.clientId), { authorization: app.userToken })).status).toBe(
       404,
     )
   })
 
-  it('refuses with 401 whatever is no JWT of a user', async () => {
+  it("rejects any credential but a user's JWT with 401", async () => {
     const { apiKey } = await real.core.as(app.basic).createKey({
       clientId: app.clientId,
       externalUserId: 'ada',
@@ -107,7 +107,7 @@ describe('the edge', () => {
     }
   })
 
-  it('takes a key of the builder API on the builder port and refuses it here', async () => {
+  it('rejects a key that works on the builder port', async () => {
     await real.core.as().createTenant({ clientId: app.clientId })
     const created = await fetch(`${real.builderUrl}/api/v1/apps/${app.clientId}/users`, {
       method: 'POST',
@@ -118,7 +118,7 @@ describe('the edge', () => {
     expect(key).toMatch(/^sk_/)
     const headers = { authorization: `Bearer ${key}` }
     expect((await fetch(real.builderUrl + usage(), { headers })).status).toBe(200)
-    // Nobody looks at it: whose it is makes no difference, and what else is wrong does not.
+    // The credential is dropped unread, so neither its app nor other errors change the answer.
     for (const { clientId } of [app, other]) {
       expect((await ask('GET', usage(clientId), headers)).body).toMatchObject({
         status: 401,
@@ -144,7 +144,7 @@ describe('the edge', () => {
     expect(status).toBe(404)
   })
 
-  it('lets pages of its list read answers, and no others', async () => {
+  it('lets only pages of its list read answers', async () => {
     const mine = await ask('OPTIONS', usage(), {
       origin: page,
       'access-control-request-method': 'GET',
@@ -166,7 +166,7 @@ describe('the edge', () => {
 })
 
 describe('registration', () => {
-  it('makes a public client with the scopes that spend nothing', async () => {
+  it('creates a public client with scopes that spend nothing', async () => {
     const client = await registered({ client_name: 'An agent', software_id: 'agent' })
     expect(client).toMatchObject({
       redirect_uris: [callback],
@@ -181,7 +181,7 @@ describe('registration', () => {
     expect(client.id).toMatch(/^dyn_[0-9a-f]{24}$/)
   })
 
-  it('gives scopes of the app that are asked for by name', async () => {
+  it('grants requested scopes of the app', async () => {
     expect(await registered({ scope: 'openid sign:job users:read' })).toMatchObject({
       scope: 'openid sign:job',
     })
@@ -221,17 +221,17 @@ describe('registration', () => {
       ...metadata,
     })
     expect([status, body['error']]).toEqual([400, error])
-    // A refusal uses nothing up.
+    // A refusal does not use up the token.
     expect(await usesOf(token)).toBe(0)
   })
 
-  it('takes no body over 1 MiB', async () => {
+  it('rejects a body over 1 MiB', async () => {
     const answer = await ask('POST', register, {}, { client_name: 'x'.repeat(1024 * 1024) })
     expect(answer.status).toBe(413)
   })
 
-  it('lets an app have so many clients and no more', async () => {
-    // Each with a token of its own: nothing but the app makes them wait for one another.
+  it('limits the clients per app', async () => {
+    // One token each, so that only the app serializes them.
     const tokens = await Promise.all(Array.from({ length: 19 }, () => newToken({}, other)))
     const metadata = { redirect_uris: [callback] }
     const statuses = await Promise.all(
@@ -243,7 +243,7 @@ describe('registration', () => {
     expect(statuses.filter((status) => status === 409)).toHaveLength(3)
   })
 
-  it('refuses a token that is missing, wrong, used up, revoked or over', async () => {
+  it('refuses a missing, wrong, used, revoked or expired token', async () => {
     const metadata = { redirect_uris: [callback] }
     const once = await newToken({ usesMax: 1 })
     const statusWith = async (token: string) =>
@@ -265,7 +265,7 @@ describe('registration', () => {
     real.core.clock.set(at)
   })
 
-  it('is read, replaced and deleted by its own token alone', async () => {
+  it('allows read, replace and delete only with its own token', async () => {
     const client = await registered()
     const theirs = await registered()
     const path = `${register}/${client.id}`
@@ -302,7 +302,7 @@ describe('registration', () => {
     expect((await ask('GET', path, client.headers)).status).toBe(401)
   })
 
-  it('keeps a name that no client may get any more', async () => {
+  it('keeps an existing name that new clients may not use', async () => {
     const client = await registered()
     const old = 'a\u200bb'
     await real.core.sql.query('update registered_clients set name = $2 where client_id = $1', [
@@ -319,7 +319,7 @@ describe('registration', () => {
     expect(await change(old)).toBe(400)
   })
 
-  it('stands in no path, and takes no M2M rights', async () => {
+  it('rejects its id in paths and grants no M2M rights', async () => {
     const { id } = await registered()
     expect((await ask('GET', usage(id), { authorization: app.userToken })).status).toBe(404)
   })
@@ -348,7 +348,7 @@ describe('consent to a registered client', () => {
       ...metadata,
     })
 
-  /** Whether a login goes back with a code and shows no page. */
+  /** Whether a login returns a code without showing a page. */
   async function isSilent(client: Client): Promise<boolean> {
     const { cookie = '' } = app.session
     const answer = await started.customFetch(request(client).href, {
@@ -361,7 +361,7 @@ describe('consent to a registered client', () => {
   it.each([
     ['name', { client_name: 'Your bank' }],
     ['redirect URIs', { redirect_uris: [callback, 'https://other.example/'] }],
-  ])('ends when the %s of the client change', async (_, metadata) => {
+  ])("expires when the client's %s change", async (_, metadata) => {
     const client = await registered()
     await started.allow(app, request(client))
     expect(await isSilent(client)).toBe(true)
@@ -373,7 +373,7 @@ describe('consent to a registered client', () => {
     expect(await isSilent(client)).toBe(true)
   })
 
-  it('is asked for again when the client changes while its page is open', async () => {
+  it('is requested again when the client changes while the page is open', async () => {
     const client = await registered()
     const changeNow = async () => {
       await change(client, { client_name: 'Your “bank” (' })
@@ -385,7 +385,7 @@ describe('consent to a registered client', () => {
   })
 })
 
-describe('a client that follows the metadata alone', () => {
+describe('client that only follows the metadata', () => {
   const customFetch = (url: string, init?: object) => started.customFetch(url, init)
   const via = { [oauth.customFetch]: customFetch } as const
 
@@ -500,7 +500,7 @@ describe('a client that follows the metadata alone', () => {
       scope: 'openid',
       descends_from: expect.arrayContaining([client.client_id]),
     })
-    // It reads, and spends nothing.
+    // It may read but not spend.
     const exchange = await fetch(`${real.builderUrl}/api/v1/apps/${app.clientId}/oidc/token`, {
       method: 'POST',
       body: new URLSearchParams({
@@ -516,7 +516,7 @@ describe('a client that follows the metadata alone', () => {
     })
   })
 
-  it('ends with its registration, and its logins with it', async () => {
+  it('ends its logins with its registration', async () => {
     const { client, tokens } = await logIn()
     const management = secretly(String(client['registration_access_token']))
     const path = `${register}/${client.client_id}`
@@ -525,7 +525,7 @@ describe('a client that follows the metadata alone', () => {
     expect((await askUsage(tokens.access_token)).status).toBe(401)
   })
 
-  it('ends its own token, and no other (RFC 7009)', async () => {
+  it('revokes only its own token (RFC 7009)', async () => {
     const mine = await logIn()
     const theirs = await logIn()
     const token = mine.tokens.access_token
@@ -536,7 +536,7 @@ describe('a client that follows the metadata alone', () => {
     expect((await askUsage(theirs.tokens.access_token)).status).toBe(200)
   })
 
-  it('ends its own login, and no other, and no session of the backend', async () => {
+  it('revokes only its own login, and no backend session', async () => {
     await started.setRefreshable(app, true)
     onTestFinished(async () => void (await started.setRefreshable(app, false)))
     const mine = await logIn(refreshable)
@@ -558,7 +558,7 @@ describe('a client that follows the metadata alone', () => {
     expect(await useSession(session)).toBe('TOKEN_INVALID')
   })
 
-  it('refuses a resource that is none of ours', async () => {
+  it('rejects a foreign resource', async () => {
     const { as } = await discover()
     const { id } = await registered()
     const address = new URL(as.authorization_endpoint ?? '')
@@ -575,7 +575,7 @@ describe('a client that follows the metadata alone', () => {
     expect(answer.headers.get('location')).toContain('error=invalid_target')
   })
 
-  it('is told the same by every document', async () => {
+  it('finds the same metadata in every document', async () => {
     const { as } = await discover()
     for (const path of [
       '/.well-known/oauth-authorization-server',

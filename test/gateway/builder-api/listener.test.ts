@@ -19,19 +19,19 @@ afterEach(() => harness.stop())
 const app = `/api/v1/apps/${clientId}`
 const form = 'grant_type=x&subject_token=y&subject_token_type=z'
 
-describe('the listener of the builder API', () => {
-  it('limits exchanges of an app, in counters that both listeners share', async () => {
+describe('builder API listener', () => {
+  it('limits exchanges per app in counters shared by both listeners', async () => {
     const exchange = (listener: Pick<Harness, 'ask'>) =>
       listener.ask('POST', `${app}/oidc/token`, { form, authorization: null })
     expect((await exchange(harness.builder)).status).toBe(200)
-    // The fake core knows no such app on the platform API. It counts all the same.
+    // On the platform API the fake core answers 404 for the app, but the request still counts.
     expect((await exchange(harness)).status).toBe(404)
     const { status, headers, body } = await exchange(harness.builder)
     expect([status, body['error']]).toEqual([429, 'temporarily_unavailable'])
     expect(headers.get('retry-after')).toBe('30')
   })
 
-  it('lets origins of the app read its answers, and no others', async () => {
+  it("lets only the app's origins read its answers", async () => {
     const usage = `${app}/usage?meter=fee_wei`
     const from = async (origin: string) =>
       (
@@ -42,7 +42,7 @@ describe('the listener of the builder API', () => {
     expect(await from('https://page.example')).toBe('https://page.example')
   })
 
-  it('passes the credential and every parameter on to core', async () => {
+  it('forwards the credential and all parameters to core', async () => {
     await harness.builder.ask(
       'GET',
       `${app}/usage?meter=fee_wei&groupBy=pipeline&groupBy=model_id&from=a&to=b&externalUserId=ada`,
@@ -60,7 +60,7 @@ describe('the listener of the builder API', () => {
     })
   })
 
-  it('says a figure beyond 2^53 with all its digits beside the number', async () => {
+  it('returns figures beyond 2^53 also with all digits', async () => {
     const { body } = await harness.builder.ask('GET', `${app}/usage?meter=fee_wei`, {
       authorization: 'Bearer x',
     })
@@ -68,7 +68,7 @@ describe('the listener of the builder API', () => {
     expect(body['rows']).toMatchObject([{ value: Number(valueExact), valueExact }])
   })
 
-  it('sends exchanges of our own tokens with others, and those of other issuers apart', async () => {
+  it("batches exchanges of our own tokens, but not of other issuers' tokens", async () => {
     const tokenOf = (iss: string) =>
       [{ alg: 'RS256' }, { iss }, {}]
         .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
@@ -85,7 +85,7 @@ describe('the listener of the builder API', () => {
     expect(harness.core.names()).toEqual(['exchangeBuilderToken', 'exchangeBuilderToken'])
   })
 
-  it('is 503 while core does not answer, and never 401', async () => {
+  it('returns 503, never 401, when core does not answer', async () => {
     for (const rpc of ['provisionUser', 'exchangeBuilderToken', 'queryMeter'] as const)
       harness.core.refuse(rpc, 'UNAVAILABLE')
     const statuses = await Promise.all([

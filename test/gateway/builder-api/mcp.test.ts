@@ -27,7 +27,7 @@ afterAll(() => started.stop())
 
 const pathOf = (id: string): string => `/api/v1/apps/${id}/mcp`
 
-/** What a program keeps: here in memory. */
+/** A program's memory of its registration and tokens. */
 function createMemory(registered?: StoredOAuthClientInformation) {
   const kept: {
     client: StoredOAuthClientInformation | undefined
@@ -67,13 +67,13 @@ function createMemory(registered?: StoredOAuthClientInformation) {
   return { kept, provider }
 }
 
-describe('a stock MCP client that knows the address alone', () => {
+describe('stock MCP client that only has the URL', () => {
   const modes = [
     { mode: 'legacy', revision: '2025-11-25' },
     { mode: 'auto', revision: '2026-07-28' },
   ] as const
 
-  /** The client asks for nothing else, so that the initial access token goes in where it registers. */
+  /** Adds the initial access token when registering, because the client cannot send one. */
   function fetchWith(initialAccessToken: string) {
     return (url: string | URL, init: RequestInit = {}) => {
       const headers = new Headers(init.headers)
@@ -83,7 +83,7 @@ describe('a stock MCP client that knows the address alone', () => {
     }
   }
 
-  /** Connects; where a person must log in first, they do. */
+  /** Connects, and logs a person in if necessary. */
   async function connect(
     { kept, provider }: ReturnType<typeof createMemory>,
     mode: 'legacy' | 'auto' = 'legacy',
@@ -111,7 +111,7 @@ describe('a stock MCP client that knows the address alone', () => {
   const askUsage = (client: Client, parameters: Record<string, unknown> = { meter: 'fee_wei' }) =>
     client.callTool({ name: 'query_usage', arguments: parameters })
 
-  it.each(modes)('finds the way and reads usage, in revision $revision', async (row) => {
+  it.each(modes)('discovers the server and reads usage in revision $revision', async (row) => {
     const memory = createMemory()
     const client = await connect(memory, row.mode)
     expect(client.getNegotiatedProtocolVersion()).toBe(row.revision)
@@ -131,7 +131,7 @@ describe('a stock MCP client that knows the address alone', () => {
     expect([isError, structuredContent]).toEqual([undefined, await response.json()])
   })
 
-  it('is told what was wrong with a call', async () => {
+  it('gets the error of a failed call', async () => {
     const client = await connect(createMemory())
     const { isError, content } = await askUsage(client, { meter: 'wishes' })
     const [first] = content
@@ -143,7 +143,7 @@ describe('a stock MCP client that knows the address alone', () => {
     await expect(client.callTool({ name: 'wish' })).rejects.toMatchObject({ code: -32_602 })
   })
 
-  it('refreshes its login where the app lets it', async () => {
+  it('refreshes its login when the app allows it', async () => {
     await started.setRefreshable(app, true)
     onTestFinished(async () => void (await started.setRefreshable(app, false)))
     const { clock } = started.real.core
@@ -157,7 +157,7 @@ describe('a stock MCP client that knows the address alone', () => {
     expect(memory.kept.tokens?.access_token).not.toBe(before)
   })
 
-  it('may be registered beforehand, with an id that somebody enters', async () => {
+  it('uses an id registered in advance', async () => {
     const { token } = await started.newToken(app)
     const response = await started.customFetch(`${edge}/api/v1/oidc/register`, {
       method: 'POST',
@@ -180,7 +180,7 @@ const initialize = (protocolVersion: string) =>
   })
 const call = callOf(new URLSearchParams({ meter: 'fee_wei' }))
 
-describe('the MCP endpoint', () => {
+describe('MCP endpoint', () => {
   interface Sending {
     readonly headers?: Readonly<Record<string, string>>
     readonly text?: string | Uint8Array<ArrayBuffer>
@@ -201,7 +201,7 @@ describe('the MCP endpoint', () => {
       ...(body === undefined ? {} : { body }),
     })
     const answer = await response.text()
-    // A single event is an answer, too.
+    // The answer may also be a single event.
     const [, data = answer] = /^data: (.*)$/m.exec(answer) ?? []
     const isJson = data.startsWith('{')
     return {
@@ -215,12 +215,12 @@ describe('the MCP endpoint', () => {
   const errorOf = ({ body }: { readonly body: Record<string, unknown> }) =>
     asRecord(body['error'] ?? {})['code']
 
-  it.each(['GET', 'DELETE', 'PUT', 'PATCH'])('has no %s', async (method) => {
+  it.each(['GET', 'DELETE', 'PUT', 'PATCH'])('rejects %s', async (method) => {
     const { status, headers } = await send(undefined, { method })
     expect([status, headers.get('allow')]).toEqual([405, 'POST'])
   })
 
-  it('refuses with 401 whatever is no JWT of a user, before it reads the message', async () => {
+  it("returns 401 to any credential but a user's JWT, before reading the message", async () => {
     const refused = [
       app.apiKey,
       app.basic,
@@ -238,13 +238,13 @@ describe('the MCP endpoint', () => {
       }
   })
 
-  it('is 404 for the user of another app, before it reads the message', async () => {
+  it("returns 404 to another app's user, before reading the message", async () => {
     for (const id of [other.clientId, app.m2mClientId])
       expect((await send(undefined, { id, text: '{' })).status).toBe(404)
     expect((await send(ping, { id: '' })).status).toBe(400)
   })
 
-  it('answers pages of its list, and refuses others', async () => {
+  it('answers only pages of its list', async () => {
     const mine = await send(ping, { headers: { origin: page } })
     expect([mine.status, mine.headers.get('access-control-allow-origin')]).toEqual([200, page])
     for (const origin of ['https://evil.example', `${page}.evil.example`, 'null', edge]) {
@@ -269,14 +269,14 @@ describe('the MCP endpoint', () => {
     expect([answer.status, errorOf(answer), answer.body['id']]).toEqual([400, code, null])
   })
 
-  it('refuses what is too large, or of another type', async () => {
+  it('rejects oversized bodies and other types', async () => {
     expect((await send(undefined, { text: ' '.repeat(1_048_577) })).status).toBe(413)
     const headers = { 'content-type': 'text/plain' }
     expect((await send(ping, { headers })).status).toBe(415)
     expect((await send(ping, { headers: { accept: 'application/json' } })).status).toBe(406)
   })
 
-  it('is not overwhelmed by what is nested deeply', async () => {
+  it('survives deep nesting', async () => {
     const deep = '['.repeat(100_000) + ']'.repeat(100_000)
     const text = JSON.stringify(message('tools/call', { name: 'query_usage', arguments: { x: 0 } }))
     const { body } = await send(undefined, { text: text.replace('"x":0', `"x":${deep}`) })
@@ -293,12 +293,12 @@ describe('the MCP endpoint', () => {
     ['2025-11-25', '2025-11-25'],
     ['2025-03-26', '2025-11-25'],
     ['2099-01-01', '2025-11-25'],
-  ])('negotiates: who initializes with %s gets %s', async (wish, protocolVersion) => {
+  ])('negotiates: a client that initializes with %s gets %s', async (wish, protocolVersion) => {
     const { body } = await send(initialize(wish))
     expect(body['result']).toMatchObject({ protocolVersion, capabilities: { tools: {} } })
   })
 
-  it('refuses revisions that it does not speak, and headers that deny the message', async () => {
+  it('rejects unsupported revisions and headers that contradict the message', async () => {
     for (const version of ['2025-03-26', '2099-01-01', 'x']) {
       const headers = { 'mcp-protocol-version': version }
       expect((await send(ping, { headers })).status).toBe(400)
@@ -327,7 +327,7 @@ describe('the MCP endpoint', () => {
     }
   })
 
-  it('knows no other method, and opens no stream', async () => {
+  it('supports no other method and opens no stream', async () => {
     expect(errorOf(await send(message('resources/list')))).toBe(-32_601)
     const { _meta } = call.params
     const listen = message('subscriptions/listen', {
@@ -340,8 +340,8 @@ describe('the MCP endpoint', () => {
   })
 })
 
-describe('the MCP endpoint before a core that fails', () => {
-  it('is 503, tells of nothing inside, and counts each message for the limit', async () => {
+describe('MCP endpoint when core fails', () => {
+  it('returns 503 without internal details and counts each message for the limit', async () => {
     const most = 1_000
     const limits = {
       perAddress: most,

@@ -38,7 +38,7 @@ const rowsOf = async (externalUserId: string): Promise<number> => {
 }
 
 describe('creating a user with an identity provider', () => {
-  it('makes one user there and one here of 200 requests at once, one key, and says 201 once', async () => {
+  it('creates one user there, one here and one key for 200 concurrent requests, with one 201', async () => {
     const answers = await Promise.all(
       Array.from({ length: 200 }, () =>
         create({ externalUserId: 'many', email: 'many@example.com' }),
@@ -53,7 +53,7 @@ describe('creating a user with an identity provider', () => {
     expect(await rowsOf('many')).toBe(1)
   }, 60_000)
 
-  it('is 502 while the provider fails, leaves nothing here, and succeeds when it is repeated', async () => {
+  it('returns 502 when the provider fails, stores nothing and succeeds when repeated', async () => {
     auth0.faults = () => 403
     const json = { externalUserId: 'later', email: 'later@example.com' }
     expect(verdictOf(await create(json))).toBe('502 provider_unavailable')
@@ -75,7 +75,7 @@ describe('creating a user with an identity provider', () => {
     secretly(String(body['apiKey']))
   }, 60_000)
 
-  it('is refused for its caller, its app and its body before the provider is asked', async () => {
+  it('checks caller, app and body before calling the provider', async () => {
     const before = auth0.calls.length
     const post = (clientId: string, authorization: string, json: object) =>
       builder.ask('POST', `/api/v1/apps/${clientId}/users`, { authorization, json })
@@ -88,7 +88,7 @@ describe('creating a user with an identity provider', () => {
     expect(auth0.calls).toHaveLength(before)
   })
 
-  it('is answered again, or refused, for its Idempotency-Key before the provider is asked', async () => {
+  it('replays or refuses an Idempotency-Key before calling the provider', async () => {
     const post = (externalUserId: string, email: string) =>
       builder.ask('POST', `/api/v1/apps/${tenant.clientId}/users`, {
         authorization: tenant.tenantBasic,
@@ -105,7 +105,7 @@ describe('creating a user with an identity provider', () => {
     expect(auth0.calls).toHaveLength(before)
   })
 
-  it('is refused while another request with its Idempotency-Key is at the provider', async () => {
+  it('refuses a second request with the same Idempotency-Key during the first', async () => {
     const post = (externalUserId: string) =>
       builder.ask('POST', `/api/v1/apps/${tenant.clientId}/users`, {
         authorization: tenant.tenantBasic,
@@ -115,7 +115,7 @@ describe('creating a user with an identity provider', () => {
     let others: Promise<string[]> | null = null
     auth0.faults = () => {
       if (others) return 'none'
-      // The provider answers when the others have their answers.
+      // The provider answers only after the others have their answers.
       others = Promise.all([post('left').then(verdictOf), post('right').then(verdictOf)])
       return others
     }
@@ -130,7 +130,7 @@ describe('creating a user with an identity provider', () => {
     expect(body).toEqual(first.body)
   })
 
-  it('is refused by the gate before the provider is asked, and an update is not', async () => {
+  it('applies the gate before calling the provider, except for updates', async () => {
     const full = await builder.newTenant('full')
     const post = (externalUserId: string) =>
       builder.ask('POST', `/api/v1/apps/${full.clientId}/users`, {
@@ -152,7 +152,7 @@ describe('creating a user with an identity provider', () => {
     expect((await post('within')).status).toBe(200)
   })
 
-  it('passes the connection on, and is 400 for one that the provider does not have', async () => {
+  it('forwards the connection, and returns 400 when the provider does not have it', async () => {
     const { status, body } = await create({
       externalUserId: 'mailed',
       email: 'mailed@example.com',

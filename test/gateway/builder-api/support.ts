@@ -6,7 +6,7 @@ import { asRecord, documentChecker } from '../support.ts'
 
 /** An app that is a tenant of the builder API. */
 export interface Tenant extends RealApp {
-  /** Of the tenant, not of the M2M client. */
+  /** The tenant's credential, not the M2M client's. */
   readonly tenantBasic: string
 }
 
@@ -20,7 +20,10 @@ export interface Ask {
 
 const builderEdge = { port: 0, url: 'https://edge.example', corsOrigins: [], perAddress: 600 }
 
-/** The builder API and its edge before a real core. Every answer is held to the builder port's document. */
+/**
+ * Starts the builder API and its edge with a real core. Checks every answer against the builder
+ * port's document.
+ */
 export async function startBuilder(env: Readonly<Record<string, string>> = {}) {
   const real = await startReal(env, {}, { builderEdge })
   const document = asRecord(await (await fetch(`${real.builderUrl}/api/v1/openapi.json`)).json())
@@ -29,11 +32,13 @@ export async function startBuilder(env: Readonly<Record<string, string>> = {}) {
   const ask = (method: string, path: string, options: Ask = {}) =>
     askAt(real.builderUrl, { method, path, options })
 
-  /** Usage at the edge. */
+  /** Queries usage at the edge. */
   const askEdge = (method: string, path: string, options: Ask = {}) =>
     askAt(real.edgeUrl, { method, path, options })
 
-  /** The same as a call of the MCP tool there: its answer, or the refusal that it holds. */
+  /**
+   * Makes the same query as a call of the edge's MCP tool. Returns its answer or the refusal in it.
+   */
   async function askMcp(_method: string, path: string, { authorization = null }: Ask = {}) {
     const { pathname, searchParams } = new URL(path, real.edgeUrl)
     const response = await fetch(real.edgeUrl + pathname.replace(/usage$/, 'mcp'), {
@@ -92,7 +97,7 @@ export const mcpHeaders = {
   'mcp-name': tool,
 }
 
-/** A parameter that is there twice, and groupBy, are lists. */
+/** Returns groupBy, and any repeated parameter, as lists. */
 export function callOf(parameters: URLSearchParams) {
   const list = (name: string) => parameters.getAll(name)
   const entries = [...new Set(parameters.keys())].map((name) => {
@@ -120,6 +125,6 @@ function requestOf({ authorization = null, json, text, form, headers = {} }: Ask
   return { headers: sent, redirect: 'manual', ...(body === undefined ? {} : { body }) }
 }
 
-/** What an answer says in short: its status, and the code of a refusal. */
+/** Returns the status, and the code of a refusal. */
 export const verdictOf = ({ status, body }: Answer): string =>
   status < 300 ? String(status) : `${status} ${String(body['error'])}`

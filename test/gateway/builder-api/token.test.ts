@@ -38,7 +38,7 @@ async function newKey(tenant: Tenant, externalUserId: string): Promise<string> {
 const tokenOf = (clientId: string): string => `/api/v1/apps/${clientId}/oidc/token`
 const unknownApp = (): string => `app_${randomBytes(12).toString('hex')}`
 
-/** 30 USD, of the 5 that Starter includes. */
+/** Spends 30 USD; Starter includes 5. */
 const spend = ({ real: { core } }: Builder, auth_id: string) =>
   core.as().ingestEvents({
     envelopes: [
@@ -61,7 +61,7 @@ const post = (
 const claimsOf = (token: unknown): Record<string, unknown> =>
   asRecord(JSON.parse(Buffer.from(String(token).split('.')[1] ?? '', 'base64url').toString()))
 
-describe('the exchange', () => {
+describe('exchange', () => {
   it.each([
     ['an sk_ key', () => key],
     ['a user JWT', () => jwt],
@@ -91,12 +91,12 @@ describe('the exchange', () => {
       scope: 'sign:job',
       token_use: 'signer',
     })
-    // It ends with the JWT that it was got with; of a key that is said below.
+    // It ends with the JWT from which it came; keys are tested below.
     const origins = subject() === jwt ? [claimsOf(jwt)['jti']] : []
     expect(claimsOf(body['access_token'])['descends_from']).toEqual(expect.arrayContaining(origins))
   })
 
-  it('names the signer of the app and where it lists orchestrators', async () => {
+  it("names the app's signer and its discovery URL", async () => {
     await builder.real.core.sql.query(
       `update apps set dmz_url = 'https://signer.example/'
        where id = (select app_id from clients where client_id = $1)`,
@@ -111,7 +111,7 @@ describe('the exchange', () => {
     })
   })
 
-  it('says false and 0 of a user with nothing left', async () => {
+  it('returns has_access false and balance 0 for an exhausted user', async () => {
     const subject_token = await newKey(mine, 'broke')
     await spend(builder, `${mine.clientId}:broke`)
     const { status, body } = await post({ ...exchange, subject_token })
@@ -120,7 +120,7 @@ describe('the exchange', () => {
     expect(body).toMatchObject({ has_access: false, balance_usd_micros: 0 })
   })
 
-  it('gives a token that ends with the JWT that it was exchanged for', async () => {
+  it('returns a token that expires with the exchanged JWT', async () => {
     const { accessToken: token } = await builder.real.core
       .as(mine.basic)
       .mintUserToken({ clientId: mine.clientId, externalUserId: 'ada' })
@@ -140,7 +140,7 @@ describe('the exchange', () => {
   it.each([
     ["the app's M2M client", () => mine.basic],
     ["the platform's M2M client", () => theirs.basic],
-  ])('takes the credentials of %s', async (_who, authorization) => {
+  ])('accepts the credentials of %s', async (_who, authorization) => {
     if (authorization() === theirs.basic) await own(theirs, true)
     const answer = await post(
       { ...exchange, subject_token: key },
@@ -149,7 +149,7 @@ describe('the exchange', () => {
     secretly(String(answer.body['access_token']))
     expect(verdictOf(answer)).toBe('200')
     await own(theirs, false)
-    // What it is got with may end: the key, and the secret of the client.
+    // It descends from everything that may end: the key and the client's secret.
     const { rows: ends } = await builder.real.core.sql.query<{ id: string }>(
       `select 'key:' || id as id from api_keys where secret_hash = $1
        union all select s.id::text from client_secrets s where s.client_id = $2`,
@@ -161,7 +161,7 @@ describe('the exchange', () => {
     )
   })
 
-  it('takes every name of the signer, with a final slash or without', async () => {
+  it('accepts all names of the signer, with or without a final slash', async () => {
     for (const name of [signer, `${signer}/`, 'livepeer-clearinghouse', 'livepeer-remote-signer']) {
       const answer = await post({ ...exchange, subject_token: key, audience: name, resource: name })
       secretly(String(answer.body['access_token']))
@@ -169,7 +169,7 @@ describe('the exchange', () => {
     }
   })
 
-  it('takes a key with its user before it, and no other user', async () => {
+  it('accepts a key prefixed with its user, and with no other user', async () => {
     const subject = await newKey(mine, 'ada???>>>')
     const digits = subject.slice('sk_'.length)
     const named = (externalUserId: string) =>
@@ -192,12 +192,14 @@ describe('the exchange', () => {
   }
 })
 
-/** Each row has a fault, and those of all rows after it: the first decides. */
+/**
+ * Each row has a fault, plus the faults of all later rows; the first one determines the refusal.
+ */
 const rows: {
   fault: string
   form: Readonly<Record<string, string>>
   verdict: string
-  /** Begins its description, where rows beside it have the same verdict. */
+  /** Start of the error description, if neighbouring rows have the same verdict. */
   says?: string
 }[] = [
   {
@@ -250,9 +252,9 @@ const rows: {
   },
 ]
 
-describe('the order of refusals', () => {
+describe('order of refusals', () => {
   it.each(rows.map((row, index) => ({ ...row, index })))(
-    '$fault decides before all that is wrong after it',
+    'reports $fault before all later faults',
     async ({ index, verdict, says = '' }) => {
       const form = rows.slice(index).reduceRight((later, row) => ({ ...later, ...row.form }), {
         ...exchange,
@@ -269,7 +271,7 @@ describe('the order of refusals', () => {
     },
   )
 
-  it('is the same for a target that is slashes alone, and takes no time', async () => {
+  it('handles a target of only slashes the same way, in little time', async () => {
     const slashes = `${'/'.repeat(300_000)}x`
     for (const target of [{ audience: slashes }, { resource: slashes }])
       expect(verdictOf(await post({ ...exchange, subject_token: key, ...target }))).toBe(
@@ -277,7 +279,7 @@ describe('the order of refusals', () => {
       )
   })
 
-  it('begins with the kind and the size of the body', async () => {
+  it('starts with the type and the size of the body', async () => {
     const json = await builder.ask('POST', tokenOf(mine.clientId), { json: exchange })
     expect(verdictOf(json)).toBe('400 invalid_request')
     for (const headers of [
@@ -311,14 +313,14 @@ describe('the order of refusals', () => {
     ['the tenant, which is no client here', () => mine.tenantBasic],
     ['a Bearer', () => mine.machineToken],
     ['half a pair', () => basicOf('', 'x')],
-  ])('%s is 401 before the tokens are looked at', async (_who, authorization) => {
+  ])('%s gets 401 before the tokens are checked', async (_who, authorization) => {
     const form = { ...exchange, subject_token: 'x', requested_token_type: 'x' }
     const answer = await post(form, { authorization: authorization() })
     expect(verdictOf(answer)).toBe('401 invalid_client')
     expect(answer.headers.get('www-authenticate')).toMatch(/^Basic /)
   })
 
-  it('is counted where nobody has authenticated', async () => {
+  it('counts unauthenticated refusals', async () => {
     const { metrics } = builder.real.core
     const count = async () => {
       const text = await metrics.getSingleMetricAsString('tollgate_tokens_anonymous_refusals_total')
@@ -332,7 +334,7 @@ describe('the order of refusals', () => {
   })
 })
 
-describe('a subject', () => {
+describe('subject', () => {
   it.each([
     ['of another app', () => ({ clientId: theirs.clientId, subject: key })],
     ['at an app that does not exist', () => ({ clientId: unknownApp(), subject: key })],
@@ -349,7 +351,7 @@ describe('a subject', () => {
     expect(verdictOf(answer)).toBe('400 invalid_grant')
   })
 
-  it("that is a key is no client secret for what its user is called, at the platform API's exchange too", async () => {
+  it('is not treated as a client secret when the user part of its key contains cs_', async () => {
     const user = 'ab\u0733\u{1f600}'
     const part = Buffer.from(user).toString('base64url')
     expect(part).toContain('cs_')
@@ -368,7 +370,7 @@ describe('a subject', () => {
     expect(await statusOf(`${mine.clientId}_svc_cs_${digits}`)).toBe(400)
   })
 
-  it('that is a signer JWT is invalid_grant, because it would renew itself', async () => {
+  it('rejects a signer JWT, which could renew itself', async () => {
     const { body } = await post({ ...exchange, subject_token: key })
     const again = await post({
       ...exchange,
@@ -377,7 +379,7 @@ describe('a subject', () => {
     expect(verdictOf(again)).toBe('400 invalid_grant')
   })
 
-  it('whose user was deactivated is invalid_grant', async () => {
+  it("rejects a deactivated user's key and JWT", async () => {
     const subject_token = await newKey(mine, 'gone')
     const name = { clientId: mine.clientId, externalUserId: 'gone' }
     const token = (await builder.real.core.as(mine.basic).mintUserToken(name)).accessToken
@@ -388,7 +390,7 @@ describe('a subject', () => {
       )
   })
 
-  it('whose user is back within the second gives a token that is younger than the deactivation', async () => {
+  it('returns a token newer than the deactivation when its user is reactivated within a second', async () => {
     const { core } = builder.real
     await newKey(mine, 'back')
     const name = { clientId: mine.clientId, externalUserId: 'back' }
@@ -404,7 +406,7 @@ describe('a subject', () => {
     core.clock.advance(500)
   })
 
-  it('is stored as a hash, like other keys', async () => {
+  it('stores its key as a hash, like other keys', async () => {
     const { rowCount } = await builder.real.core.sql.query(
       'select from api_keys where secret_hash = $1 and prefix = $2',
       [storedHash(key), key.slice(0, 9)],
@@ -412,7 +414,7 @@ describe('a subject', () => {
     expect(rowCount).toBe(1)
   })
 
-  it('needs sign:job of the app', async () => {
+  it("needs the app's scope sign:job", async () => {
     const app = await builder.newTenant('mute')
     const subject_token = await newKey(app, 'sue')
     await builder.real.core.sql.query(
@@ -431,7 +433,7 @@ const subjectOf = (bearer: string) => ({
 const flip = (text: string): string => (text.endsWith('0') ? '1' : '0')
 
 describe('with enforcement of allowances', () => {
-  it('a user with nothing left is 402 insufficient_allowance', async () => {
+  it('returns 402 insufficient_allowance to an exhausted user', async () => {
     const strict = await startBuilder({ ENFORCE_ALLOWANCE_ON_EXCHANGE: 'true' })
     try {
       const { clientId, userToken } = await strict.newTenant('strict')

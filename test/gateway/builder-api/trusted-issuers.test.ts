@@ -27,7 +27,7 @@ afterAll(async () => {
   await builder.stop()
 })
 
-/** Trusts the tokens of an issuer that say "web" in `azp`, unless told otherwise. */
+/** Trusts an issuer's tokens; by default those with "web" in `azp`. */
 async function trust(
   tenant: Tenant,
   { issuer = idp.url, clientClaim = 'azp', clientValues = ['web'] } = {},
@@ -68,7 +68,7 @@ const usageAt =
       authorization: `Bearer ${bearer}`,
     })
 
-describe('a token of an issuer that an app trusts', () => {
+describe('token of a trusted issuer', () => {
   it('is exchanged for a signer session at the builder API', async () => {
     const answer = await exchange(await token())
     expect(answer.body).toMatchObject({ token_type: 'Bearer', expires_in: 300, has_access: true })
@@ -79,20 +79,17 @@ describe('a token of an issuer that an app trusts', () => {
   it.each([
     ['builder port', 'ask'],
     ['edge', 'askEdge'],
-  ] as const)(
-    'tells its user its own usage at the %s, and nothing at another app',
-    async (_, at) => {
-      const usage = usageAt(at)
-      const answer = await usage(await token({ sub: 'grace' }))
-      expect(answer.status).toBe(200)
-      expect(answer.body).toMatchObject({ actor: 'grace', subjects: [`${mine.clientId}:grace`] })
-      expect((await usage(await token(), theirs.clientId)).status).toBe(404)
-      expect((await usage(await token({ azp: 'other' }))).status).toBe(401)
-      expect((await usage(await token({ exp: 1 }))).status).toBe(401)
-    },
-  )
+  ] as const)('returns its user only their own usage at the %s', async (_, at) => {
+    const usage = usageAt(at)
+    const answer = await usage(await token({ sub: 'grace' }))
+    expect(answer.status).toBe(200)
+    expect(answer.body).toMatchObject({ actor: 'grace', subjects: [`${mine.clientId}:grace`] })
+    expect((await usage(await token(), theirs.clientId)).status).toBe(404)
+    expect((await usage(await token({ azp: 'other' }))).status).toBe(401)
+    expect((await usage(await token({ exp: 1 }))).status).toBe(401)
+  })
 
-  it('is that of the app in the path, whoever else was first to trust it', async () => {
+  it('belongs to the app in the path, even when another app trusted its issuer first', async () => {
     const late = await builder.newTenant('late')
     await trust(late, { clientValues: ['late'] })
     const both = await token({ azp: ['web', 'late'], sub: 'lin' })
@@ -115,8 +112,8 @@ describe('a token of an issuer that an app trusts', () => {
   })
 })
 
-describe('a provider that hangs', () => {
-  it('holds up no exchange but those of its own tokens', async () => {
+describe('hanging provider', () => {
+  it('delays only exchanges of its own tokens', async () => {
     const iss = `${idp.url}/slow`
     await trust(mine, { issuer: iss })
     idp.state.answers['/slow/keys'] = () => undefined
@@ -137,8 +134,8 @@ describe('a provider that hangs', () => {
   })
 })
 
-describe("a token of the deployment's own issuer", () => {
-  it('is exchanged, and tells its user its own usage, in the app whose id it carries', async () => {
+describe("token of the deployment's own issuer", () => {
+  it("is exchanged, and returns its user's own usage, in the app whose id it contains", async () => {
     const iss = `${idp.url}/deployment`
     const of = (clientId: string) => ({ iss, aud: iss, azp: clientId, scope: 'sign:job' })
     const text = await token({ ...of(mine.clientId), external_user_id: 'mary' })

@@ -20,7 +20,7 @@ beforeAll(async () => {
     })
   await builder.real.core.as().ingestEvents({
     envelopes: [
-      // 0.0003, 0.0003 and 0.0006 micros of a dollar, and one of somebody else.
+      // 0.0003, 0.0003 and 0.0006 micros of a dollar, and a ticket of another user.
       ticket({ sequence_number: 0, computed_fee: '100000', pipeline: 'live', model_id: 'a' }, 60),
       ticket({ sequence_number: 1, computed_fee: '100000', pipeline: 'live', model_id: 'b' }),
       ticket({
@@ -55,14 +55,16 @@ async function newJwt(externalUserId: string): Promise<string> {
   return `Bearer ${secretly(token.accessToken)}`
 }
 
-/** The same rules at both, but for who may ask: keys open the builder port alone. */
+/** The same rules apply to all of them, except that only the builder port accepts keys. */
 const doors = [
   { door: 'the builder port', at: 'ask', newCredential: newKey },
   { door: 'the edge', at: 'askEdge', newCredential: newJwt },
   { door: 'its MCP tool', at: 'askMcp', newCredential: newJwt },
 ] as const
 
-/** Each row has a fault, and those of all rows after it: the first decides. */
+/**
+ * Each row has a fault, plus the faults of all later rows; the first one determines the refusal.
+ */
 const faults: { fault: string; query: string; detail: string }[] = [
   { fault: 'no meter', query: '', detail: 'meter is required' },
   {
@@ -123,7 +125,7 @@ const faults: { fault: string; query: string; detail: string }[] = [
   },
 ]
 
-/** A query that has a fault of every kind from `first` on. */
+/** One fault of each kind after the meter, in the order of the checks. */
 const allFaults = [
   'externalUserId=bob',
   'groupBy=gateway',
@@ -149,7 +151,7 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
     return Array.isArray(body['rows']) ? body['rows'] : []
   }
 
-  describe('a meter', () => {
+  describe('meter', () => {
     it.each([
       ['network_fee_usd_micros', '6000000001'],
       ['network_fee_usd_micros_by_manifest', '6000000001'],
@@ -157,7 +159,7 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
       ['signed_ticket_count', '3'],
       ['fee_wei', '2000000000000200001'],
       ['billable_secs', '21.5'],
-    ])('%s has one sum of the user who asks', async (meter, valueExact) => {
+    ])('%s has one sum for the calling user', async (meter, valueExact) => {
       const { body } = await ask(`?meter=${meter}`, mine.userToken)
       const subject = `${mine.clientId}:ada`
       expect(body).toEqual({
@@ -178,7 +180,7 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
       })
     })
 
-    it('is grouped by each dimension that is named, empty ones and subject left aside', async () => {
+    it('groups by each named dimension, ignoring empty ones and subject', async () => {
       const rows = await rowsOf(
         '?meter=signed_ticket_count&groupBy=pipeline&groupBy=model_id&groupBy=&groupBy=subject',
       )
@@ -200,7 +202,7 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
       ])
     })
 
-    it('is grouped by manifest where the catalogue says so', async () => {
+    it('groups by manifest where the catalogue allows it', async () => {
       const rows = await rowsOf('?meter=fee_wei&groupBy=manifest_id')
       expect(rows.map(({ groupBy, valueExact }) => [groupBy['manifest_id'], valueExact])).toEqual([
         ['m-2', '2000000000000000001'],
@@ -208,12 +210,12 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
       ])
     })
 
-    it('adds up to the same micros however it is grouped', async () => {
+    it('returns the same total in micros for any grouping', async () => {
       const rows = await rowsOf('?meter=network_fee_usd_micros&groupBy=model_id&groupBy=pipeline')
       expect(rows.reduce((sum, { value }) => sum + Number(value), 0)).toBe(6_000_000_001)
     })
 
-    it('has a window from its start on, before its end', async () => {
+    it('includes the start of its window and excludes its end', async () => {
       const now = builder.real.core.clock.now()
       const at = (ms: number) => encodeURIComponent(new Date(now.getTime() + ms).toISOString())
       const count = async (from: number, to: number) =>
@@ -231,17 +233,17 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
       expect((await ask('?meter=fee_wei&from=2026-03-10t14:00:00.5z')).status).toBe(200)
     })
 
-    it('has no rows where nothing was used', async () => {
+    it('returns no rows without usage', async () => {
       expect(await rowsOf('?meter=fee_wei&to=2020-01-01T00:00:00Z')).toEqual([])
     })
 
-    it('takes the name of the user who asks', async () => {
+    it("accepts the calling user's own id", async () => {
       expect(await rowsOf('?meter=fee_wei&externalUserId=ada')).toHaveLength(1)
     })
   })
 
-  describe('the order of refusals', () => {
-    it('begins with an address without a client id', async () => {
+  describe('order of refusals', () => {
+    it('starts with a missing client id in the path', async () => {
       const answer = await builder[at]('GET', '/api/v1/apps//usage', { authorization: null })
       expect(verdictOf(answer)).toBe('400 request_invalid')
     })
@@ -254,7 +256,7 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
       ['a key of the platform API', () => mine.apiKey],
       ['a token that is none', () => 'Bearer a.b.c'],
       ['an sk_ key that is none', () => `Bearer sk_${'x'.repeat(49)}`],
-    ])('is 401 for %s, whatever the app and the query', async (_who, authorization) => {
+    ])('returns 401 for any app and query: %s', async (_who, authorization) => {
       for (const clientId of [mine.clientId, theirs.clientId, unknownApp(), mine.m2mClientId])
         for (const query of ['', '?meter=fee_wei', '?x=1&from=yesterday']) {
           const answer = await ask(query, authorization(), clientId)
@@ -263,14 +265,14 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
         }
     })
 
-    it('is then 404 for another app, like one that does not exist', async () => {
+    it('then returns 404 for another app, as for an unknown one', async () => {
       for (const authorization of [credential, mine.userToken])
         for (const clientId of [theirs.clientId, unknownApp(), mine.m2mClientId])
           for (const query of ['?meter=fee_wei', '?x=1', '?from=yesterday'])
             expect(verdictOf(await ask(query, authorization, clientId))).toBe('404 not_found')
     })
 
-    it.each(faults)('is then 400 for $fault', async ({ query, detail }) => {
+    it.each(faults)('then returns 400 for $fault', async ({ query, detail }) => {
       const answer = await ask(`?${query}`)
       expect(verdictOf(answer)).toBe('400 request_invalid')
       expect(answer.body['detail']).toContain(detail)
@@ -282,12 +284,12 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
       { name: 'groupBy', first: 'meter=fee_wei', detail: 'groupBy "gateway"', from: 1 },
       { name: 'from', first: 'meter=fee_wei', detail: 'from must be', from: 2 },
       { name: 'to', first: 'meter=fee_wei', detail: 'to must be', from: 3 },
-    ])('looks at $name before what comes after it', async ({ first, detail, from }) => {
+    ])('checks $name before later faults', async ({ first, detail, from }) => {
       const query = [first, ...allFaults.slice(from)].join('&')
       expect((await ask(`?${query}`)).body['detail']).toContain(detail)
     })
 
-    it('is 400 for parameters that nobody knows, and for those that may be there once', async () => {
+    it('returns 400 for unknown and for repeated parameters', async () => {
       const unknown = await ask('?meter=fee_wei&user=bob')
       expect(verdictOf(unknown)).toBe('400 request_invalid')
       expect(unknown.body['detail']).toContain(
@@ -300,8 +302,8 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
     })
   })
 
-  describe('a user whose id has a colon', () => {
-    it('may name itself', async () => {
+  describe('user with a colon in the id', () => {
+    it('may pass its own id', async () => {
       const authorization = await newCredential('org:7')
       const answer = await ask('?meter=fee_wei&externalUserId=org:7', authorization)
       expect([answer.status, answer.body['actor']]).toEqual([200, 'org:7'])
@@ -310,7 +312,7 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
 })
 
 describe('without a metering backend', () => {
-  it('is 503 after the app and before the query', async () => {
+  it('returns 503 after checking the app and before the query', async () => {
     const bare = await startBuilder({ METERING_BACKEND: 'none' })
     try {
       const { clientId, userToken } = await bare.newTenant('bare')
@@ -330,8 +332,8 @@ describe('without a metering backend', () => {
 })
 
 describe('with a metering backend that does not answer', () => {
-  it('is 502 after the query, and is not asked for a query that is refused', async () => {
-    // Nobody listens there, so whoever asked would answer 502.
+  it('returns 502 after checking the query, and is not called for an invalid one', async () => {
+    // The port is closed, so a call would answer 502.
     const away = await startBuilder({ OPENMETER_URL: 'http://127.0.0.1:9' })
     try {
       const { clientId, userToken } = await away.newTenant('away')

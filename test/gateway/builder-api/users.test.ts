@@ -24,18 +24,18 @@ const someone = (): string => `someone-${++count}`
 const create = (json: unknown, authorization: string | null = mine.tenantBasic) =>
   builder.ask('POST', usersOf(mine.clientId), { authorization, json })
 
-describe('who may create users', () => {
+describe('authorization to create users', () => {
   it.each([
     ['the tenant', () => mine.tenantBasic],
     ["the app's M2M client", () => mine.basic],
-  ])('is %s', async (_who, authorization) => {
+  ])('accepts %s', async (_who, authorization) => {
     const { status, headers, body } = await create({ externalUserId: someone() }, authorization())
     expect(status).toBe(201)
     expect(headers.get('cache-control')).toBe('no-store')
     secretly(String(body['apiKey']))
   })
 
-  it('is the M2M client of a platform-owned app that serves every app', async () => {
+  it('accepts the M2M client of a platform-owned app that serves every app', async () => {
     const platform = await builder.real.core.newApp({ isCustomer: false })
     const json = { externalUserId: someone(), issueApiKey: false }
     expect(verdictOf(await create(json, platform.basic))).toBe('404 not_found')
@@ -69,7 +69,7 @@ describe('who may create users', () => {
     ['a machine token', () => mine.machineToken],
     ['a user token', () => mine.userToken],
     ['an API key', () => mine.apiKey],
-  ])('is not %s, whatever the path and body', async (_who, authorization) => {
+  ])('returns 401 for any path and body: %s', async (_who, authorization) => {
     for (const clientId of [mine.clientId, theirs.clientId, unknownApp(), mine.m2mClientId]) {
       const answer = await builder.ask('POST', usersOf(clientId), {
         authorization: authorization(),
@@ -80,7 +80,7 @@ describe('who may create users', () => {
     }
   })
 
-  it('answers another app like one that does not exist, before it reads the body', async () => {
+  it('answers another app like an unknown one, before reading the body', async () => {
     for (const authorization of [mine.tenantBasic, mine.basic])
       for (const clientId of [theirs.clientId, unknownApp(), mine.m2mClientId]) {
         const answer = await builder.ask('POST', usersOf(clientId), { authorization, text: '{' })
@@ -89,7 +89,7 @@ describe('who may create users', () => {
       }
   })
 
-  it('needs users:write of an M2M client, after the app and before the body', async () => {
+  it('requires users:write of an M2M client, after checking the app and before the body', async () => {
     const app = await builder.newTenant('scopeless')
     await builder.real.core.sql.query(
       "update clients set scopes = '{users:read}' where client_id = $1",
@@ -109,7 +109,7 @@ const swapped = (): string => {
 }
 
 describe('creating a user', () => {
-  it('answers 201 with the user and its key, then 200 without one', async () => {
+  it('returns 201 with the user and its key, then 200 without a key', async () => {
     const externalUserId = someone()
     const first = await create({ externalUserId, email: 'Ada@Example.com' })
     expect(first.status).toBe(201)
@@ -128,7 +128,7 @@ describe('creating a user', () => {
     expect(second.body).toEqual(user)
   })
 
-  it('issues no key when it shall not, and later when it explicitly shall, once', async () => {
+  it('issues no key when told not to, and one key when later requested', async () => {
     const externalUserId = someone()
     expect((await create({ externalUserId, issueApiKey: false })).body).not.toHaveProperty('apiKey')
     expect((await create({ externalUserId })).body).not.toHaveProperty('apiKey')
@@ -138,7 +138,7 @@ describe('creating a user', () => {
     expect((await create({ externalUserId, issueApiKey: true })).body).not.toHaveProperty('apiKey')
   })
 
-  it('issues none to a user who is inactive, and does not let it in again', async () => {
+  it('issues no key to an inactive user and does not reactivate it', async () => {
     const externalUserId = someone()
     await create({ externalUserId, issueApiKey: false })
     await builder.real.core.as(mine.basic).deactivateUser({
@@ -151,7 +151,7 @@ describe('creating a user', () => {
     expect(body).not.toHaveProperty('apiKey')
   })
 
-  it('keeps the address that a later request leaves out', async () => {
+  it('keeps the address when a later request omits it', async () => {
     const externalUserId = someone()
     const issueApiKey = false
     await create({ externalUserId, issueApiKey, email: 'one@example.com' })
@@ -160,7 +160,7 @@ describe('creating a user', () => {
     expect(body['email']).toBe('two@example.com')
   })
 
-  it('makes one user and one key of 200 requests at once, and says 201 once', async () => {
+  it('creates one user and one key for 200 concurrent requests, with one 201', async () => {
     const externalUserId = someone()
     const answers = await Promise.all(
       Array.from({ length: 200 }, (_, index) =>
@@ -185,7 +185,7 @@ describe('creating a user', () => {
     expect(rows).toEqual([{ keys: 1 }])
   }, 60_000)
 
-  it('answers a repetition with its Idempotency-Key as the first time, key included', async () => {
+  it('replays the answer to a repeated Idempotency-Key, including the key', async () => {
     const externalUserId = someone()
     const ask = {
       authorization: mine.tenantBasic,
@@ -223,7 +223,7 @@ describe('creating a user', () => {
     expect(answer.body['detail']).toContain(detail)
   })
 
-  it('refuses malformed JSON, another type and a body over 1 MiB', async () => {
+  it('rejects malformed JSON, another type and a body over 1 MiB', async () => {
     const authorization = mine.tenantBasic
     const post = (options: object) =>
       builder.ask('POST', usersOf(mine.clientId), { authorization, ...options })
@@ -241,10 +241,10 @@ describe('creating a user', () => {
   })
 })
 
-describe('a tenant', () => {
+describe('tenant', () => {
   const operator = () => builder.real.core.as()
 
-  it('is one app once, and is listed with its secrets', async () => {
+  it('can be created once per app, and is listed with its secrets', async () => {
     const { clientId } = mine
     await expect(operator().createTenant({ clientId })).rejects.toMatchObject({
       reason: 'CONFLICT',
@@ -262,7 +262,7 @@ describe('a tenant', () => {
     })
   })
 
-  it('has old and new secrets for the overlap', async () => {
+  it('accepts old and new secrets during the overlap', async () => {
     const tenant = await builder.newTenant('rotated')
     const { clientId } = tenant
     const { secret } = await operator().rotateTenantSecret({ clientId, overlapSeconds: 60 })
@@ -272,13 +272,13 @@ describe('a tenant', () => {
       return (await builder.ask('POST', usersOf(clientId), { authorization, json })).status
     }
     expect([await status(tenant.tenantBasic), await status(renewed)]).toEqual([200, 200])
-    // Another rotation lets none live longer.
+    // A second rotation does not extend the old secret.
     secretly((await operator().rotateTenantSecret({ clientId, overlapSeconds: 3_600 })).secret)
     builder.real.core.clock.advance(60_000)
     expect([await status(tenant.tenantBasic), await status(renewed)]).toEqual([401, 200])
   })
 
-  it('loses the keys that were issued to a secret that ended at once, unless they are kept', async () => {
+  it('loses keys issued with an immediately ended secret, unless they are kept', async () => {
     const tenant = await builder.newTenant('leaked')
     const { clientId } = tenant
     const keyOf = async (authorization: string) => {
@@ -297,7 +297,7 @@ describe('a tenant', () => {
     const first = await operator().rotateTenantSecret({ clientId, overlapSeconds: 0 })
     expect(first.revokedKeys).toBe(1)
     expect(await works(key)).toBe(401)
-    // Keys have no end of their own, so what ended them is never forgotten.
+    // Keys do not expire, so the record of their end never expires either.
     const { rows } = await builder.real.core.sql.query<{ expires_at: Date | null }>(
       `select e.expires_at from grant_ends e
        where exists (select from api_keys k where k.secret_hash = $1 and e.id = any(k.grants))`,
@@ -315,7 +315,7 @@ describe('a tenant', () => {
     expect(await works(kept)).toBe(200)
   })
 
-  it('is refused like a stranger while it is disabled', async () => {
+  it('is refused like a stranger while disabled', async () => {
     const tenant = await builder.newTenant('paused')
     const { clientId, tenantBasic: authorization } = tenant
     const json = { externalUserId: 'ada', issueApiKey: false }
@@ -339,7 +339,7 @@ describe('a tenant', () => {
     expect(verdictOf(answer)).toBe('401 credential_invalid')
   })
 
-  it('leaves an entry in the audit log of its app for each change', async () => {
+  it("records each change in the app's audit log", async () => {
     const { rows } = await builder.real.core.sql.query(
       `select distinct action from audit_log where action like 'tenant%' order by action`,
     )
@@ -351,7 +351,7 @@ describe('a tenant', () => {
     ])
   })
 
-  it('keeps at most five secrets, and none for longer than a month', async () => {
+  it('keeps at most five secrets, and old ones at most a month', async () => {
     const { clientId } = await builder.newTenant('hoarder')
     for (let made = 1; made < 5; made++)
       secretly((await operator().rotateTenantSecret({ clientId, overlapSeconds: 3_600 })).secret)
