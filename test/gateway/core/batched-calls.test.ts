@@ -18,7 +18,7 @@ const outcomes = async (calls: Promise<unknown>[]) =>
         : one.reason,
   )
 
-it('sends calls of the same time in one RPC, with the credential of each, and gives each its own answer or refusal', async () => {
+it('batches concurrent calls into one RPC, each with its own credential and answer', async () => {
   const batches: BatchedCall<number>[][] = []
   const send = batchCalls<number, string>(async (calls) => {
     batches.push(calls)
@@ -36,7 +36,7 @@ it('sends calls of the same time in one RPC, with the credential of each, and gi
   expect(batches).toEqual([[call(2), call(3), call(4)]])
 })
 
-it('sends calls with long texts in messages of their own, each with its own answer', async () => {
+it('sends calls with long texts in separate messages, each with its own answer', async () => {
   const sizes: number[] = []
   const send = batchCalls<string, number>(async (calls) => {
     sizes.push(calls.length)
@@ -51,7 +51,7 @@ it('sends calls with long texts in messages of their own, each with its own answ
   expect(sizes).toEqual([3, 2])
 })
 
-it('is INTERNAL when an answer is missing, empty or of no known reason', async () => {
+it('throws INTERNAL when an answer is missing, empty or has an unknown reason', async () => {
   const send = batchCalls<number, string>(
     async () => [{}, { refusal: { reason: 'WHIM', details: '' } }],
     bounds,
@@ -60,7 +60,7 @@ it('is INTERNAL when an answer is missing, empty or of no known reason', async (
   expect(await outcomes([1, 2, 3].map((n) => send(call(n))))).toEqual([says, says, says])
 })
 
-it('fails every call of a failed RPC, and not those of the next', async () => {
+it('fails all calls of a failed RPC, but not those of the next', async () => {
   let fails = true
   const send = batchCalls<number, string>(async (calls) => {
     if (fails) throw new DomainError('UNAVAILABLE', 'away')
@@ -74,7 +74,7 @@ it('fails every call of a failed RPC, and not those of the next', async () => {
   expect(await send(call(3))).toBe('back')
 })
 
-it('refuses a call that waited too long, without sending it', async () => {
+it('rejects a call that waited too long, without sending it', async () => {
   const gate = Promise.withResolvers<void>()
   const batches: number[] = []
   const send = batchCalls<number, string>(
@@ -88,7 +88,7 @@ it('refuses a call that waited too long, without sending it', async () => {
   const all = outcomes([1, 2, 3, 4, 5].map((n) => send(call(n))))
   await sleep(500)
   gate.resolve()
-  // Beside one in time there are three more because they were slow.
+  // Four RPCs run, because up to three slow ones do not count towards `concurrency`.
   expect(await all).toEqual([
     ...Array(4).fill('late'),
     'UNAVAILABLE: the service does not answer now',

@@ -6,7 +6,7 @@ import { createMetrics } from '../../../core/lib/metrics.ts'
 import { startGateway } from '../../../gateway/server.ts'
 import { basic, publicUrl, quietEdge, serviceToken } from '../support.ts'
 
-/** What a gateway answers when core's end of the connection does `act` as soon as it is called. */
+/** Returns the gateway's status when core's socket runs `act` once it is called. */
 async function answerWhenCore(act: (socket: Socket) => void): Promise<number> {
   const core = createServer((socket) => {
     socket.on('error', () => {})
@@ -36,12 +36,12 @@ async function answerWhenCore(act: (socket: Socket) => void): Promise<number> {
   }
 }
 
-describe('a call that core does not live to answer', () => {
+describe('call interrupted by core', () => {
   it.each([
     ['resets the connection', (socket: Socket) => void socket.resetAndDestroy()],
     ['closes the connection', (socket: Socket) => void socket.end()],
     ['is no gRPC server', (socket: Socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')],
-  ])('is answered 503 when core %s', async (_, act) => {
+  ])('returns 503 when core %s', async (_, act) => {
     expect(await answerWhenCore(act)).toBe(503)
   })
 })
