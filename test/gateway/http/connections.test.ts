@@ -28,7 +28,7 @@ const listenersOf = ({ gateway }: Harness): [string, string][] => [
   ['edge', gateway.edgeUrl ?? ''],
 ]
 
-/** Opens connections one after the other, in order. */
+/** Opens connections sequentially. */
 async function open(url: string, count: number, text = ''): Promise<Socket[]> {
   const { hostname, port } = new URL(url)
   const sockets: Socket[] = []
@@ -43,7 +43,7 @@ async function open(url: string, count: number, text = ''): Promise<Socket[]> {
   return sockets
 }
 
-/** Requests `/health` on a connection of its own. */
+/** Requests `/health` on its own connection. */
 async function health(url: string): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>()
   request(`${url}/health`, { agent: new Agent() }, (response) => {
@@ -58,8 +58,8 @@ async function health(url: string): Promise<number> {
 const openAmong = (sockets: readonly Socket[]): number =>
   sockets.filter(({ destroyed, readableEnded }) => !destroyed && !readableEnded).length
 
-describe('connections of one address', () => {
-  it('are bounded at each listener, and 2,000 idle ones leave room for others there', async () => {
+describe('connections per address', () => {
+  it('are limited per listener, so that 2,000 idle ones leave room for others', async () => {
     const harness = await startBounded({ max: 10_000, maxPerAddress: 50 })
     for (const [name, url] of listenersOf(harness)) {
       const strangers = await open(url, name === 'platform' ? 2_000 : 100)
@@ -69,7 +69,7 @@ describe('connections of one address', () => {
     }
   }, 30_000)
 
-  it('give up the oldest one whose headers have not arrived', async () => {
+  it('drops the oldest one whose headers have not arrived', async () => {
     const { gateway } = await startBounded({ max: 100, maxPerAddress: 3 })
     const slow = await open(gateway.platformUrl, 3, 'GET /health HTTP/1.1\r\nx-a: ')
     for (const socket of slow) socket.resume()
@@ -77,7 +77,7 @@ describe('connections of one address', () => {
     await expect.poll(() => slow.map(({ destroyed }) => destroyed)).toEqual([true, false, false])
   })
 
-  it('keep those with a running request, and refuse a new one when all are busy', async () => {
+  it('keeps those with a running request, and refuses a new one when all are busy', async () => {
     const { gateway } = await startBounded({ max: 100, maxPerAddress: 2 })
     const head = 'POST /api/v1/oidc/token HTTP/1.1\r\nhost: x\r\nexpect: 100-continue'
     const busy = await open(gateway.platformUrl, 2, `${head}\r\ncontent-length: 100\r\n\r\n`)
@@ -86,7 +86,7 @@ describe('connections of one address', () => {
     expect(openAmong(busy)).toBe(2)
   })
 
-  it('are not bounded behind a trusted proxy', () => {
+  it('are not limited behind a trusted proxy', () => {
     const read = (env: Record<string, string>) => readEdgeConfig(createEnvReader(env)).connections
     expect(read({})).toEqual({ max: 10_000, maxPerAddress: 1_000 })
     expect(read({ TRUSTED_PROXY_HOPS: '1' })).toEqual({ max: 10_000, maxPerAddress: null })
@@ -97,7 +97,7 @@ describe('connections of one address', () => {
 })
 
 describe('connections of all addresses', () => {
-  it('replace the oldest idle one when the listener is full', async () => {
+  it('replaces the oldest idle one when the listener is full', async () => {
     const { gateway } = await startBounded({ max: 3, maxPerAddress: null })
     const idle = await open(gateway.platformUrl, 3)
     for (const socket of idle) socket.resume()

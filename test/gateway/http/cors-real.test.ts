@@ -14,7 +14,7 @@ afterAll(() => real.stop())
 const allowed = async (path: string, origin: string) =>
   (await fetch(real.url + path, { headers: { origin } })).headers.get('access-control-allow-origin')
 
-it("a browser page may read the routes of the app that named it, those of OIDC, and no other app's", async () => {
+it('lets a page read the routes of the app that registered its origin, OIDC routes, but not other apps', async () => {
   const origin = 'https://page.example'
   const users = (app: RealApp) => `/api/v1/apps/${app.clientId}/users`
   const added = await fetch(`${real.url}/api/v1/apps/${mine.clientId}/domains`, {

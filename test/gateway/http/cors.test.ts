@@ -10,7 +10,7 @@ afterAll(() => harness.stop())
 beforeEach(() => harness.core.reset())
 
 let count = 0
-/** An origin that no test has used before. */
+/** Returns an origin that no test has used before. */
 const newOrigin = () => `https://page-${++count}.example`
 const users = `/api/v1/apps/${clientId}/users`
 const preflight = (path: string, origin: string) =>
@@ -27,8 +27,8 @@ const allowedOrigin = ({ headers }: { headers: Headers }) =>
 const checks = () =>
   harness.core.calls.filter(({ rpc }) => rpc === 'checkOrigin').map(({ request }) => request)
 
-describe('a preflight', () => {
-  it('is 204 at every address, known or not, and names no origin that may not call', async () => {
+describe('preflight', () => {
+  it('returns 204 for every path without naming an origin that is not allowed', async () => {
     for (const path of [users, '/api/v1/oidc/token', '/api/v1/openapi.json', '/no/such/route']) {
       const answer = await preflight(path, newOrigin())
       expect([
@@ -41,7 +41,7 @@ describe('a preflight', () => {
     }
   })
 
-  it('says for a day what an allowed origin may send, and never lets cookies come along', async () => {
+  it('is valid for a day for an allowed origin, and never allows cookies', async () => {
     harness.core.answer('checkOrigin', { allowed: true })
     const origin = newOrigin()
     const answer = await preflight(users, origin)
@@ -61,8 +61,8 @@ describe('a preflight', () => {
   })
 })
 
-describe('an answer to a browser', () => {
-  it('may be read by an origin of that app, on both addresses of usage too, asked of core once a minute', async () => {
+describe('answer to a browser', () => {
+  it("is readable for the app's origins, on both usage paths, with one core call a minute", async () => {
     harness.core.answer('checkOrigin', { allowed: true })
     const origin = newOrigin()
     for (const path of [users, users, `/api/v1/builder/apps/${clientId}/usage`]) {
@@ -73,7 +73,7 @@ describe('an answer to a browser', () => {
     expect(checks()).toHaveLength(1)
   })
 
-  it('may be read by the origins of any app on OIDC routes, refusals with it', async () => {
+  it("is readable for any app's origins on OIDC routes, even if refused", async () => {
     harness.core.answer('checkOrigin', { allowed: true })
     const origin = newOrigin()
     const refused = await harness.ask('POST', '/api/v1/oidc/token', {
@@ -84,7 +84,7 @@ describe('an answer to a browser', () => {
     expect(checks()).toEqual([{ clientId: undefined, origin }])
   })
 
-  it("may be read by our own origin everywhere, and by the deployment's where no app is concerned", async () => {
+  it("is readable for our own origin everywhere, and for the deployment's origins outside apps", async () => {
     for (const path of [users, '/api/v1/oidc/jwks', '/health']) {
       expect(
         allowedOrigin(await harness.ask('GET', path, { headers: { origin: publicUrl } })),
@@ -106,13 +106,13 @@ describe('an answer to a browser', () => {
     'x.example',
     'HTTPS://X.EXAMPLE',
     `https://${'a'.repeat(300)}.example`,
-  ])('is not for the origin %s, which no browser sends', async (origin) => {
+  ])('is not readable for the invalid origin %s', async (origin) => {
     harness.core.answer('checkOrigin', { allowed: true })
     expect(allowedOrigin(await harness.ask('GET', users, { headers: { origin } }))).toBeNull()
     expect(checks()).toEqual([])
   })
 
-  it('allows no origin while core is away, and calls core again afterwards', async () => {
+  it('allows no origin while core is unavailable, and calls core again afterwards', async () => {
     const origin = newOrigin()
     harness.core.refuse('checkOrigin', 'UNAVAILABLE')
     expect(allowedOrigin(await harness.ask('GET', users, { headers: { origin } }))).toBeNull()
@@ -121,7 +121,7 @@ describe('an answer to a browser', () => {
     expect(allowedOrigin(await harness.ask('GET', users, { headers: { origin } }))).toBe(origin)
   })
 
-  it('varies with the origin for every caller', async () => {
+  it('varies by origin for every caller', async () => {
     expect((await harness.ask('GET', '/health')).headers.get('vary')).toBe('Origin')
   })
 })

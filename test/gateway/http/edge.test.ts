@@ -29,7 +29,7 @@ const open = async (path: string, init: RequestInit = {}, accept = browser) =>
 const problemOf = (answer: string): unknown =>
   JSON.parse(answer.slice(answer.indexOf('\r\n\r\n') + 4))
 
-describe('an error', () => {
+describe('error', () => {
   it.each([
     ['GET', '/nowhere', 404],
     ['PATCH', users, 405],
@@ -62,7 +62,7 @@ describe('an error', () => {
     },
   )
 
-  it('of core is a page as well, and says nothing of what failed', async () => {
+  it('of core is a page in a browser, without internal details', async () => {
     harness.core.refuse('listUsers', 'INTERNAL', 'secret detail')
     const failed = await open(users, { headers: { authorization: basic } })
     expect([failed.status, (await failed.text()).includes('secret')]).toEqual([500, false])
@@ -72,7 +72,7 @@ describe('an error', () => {
     expect(limited.headers.get('vary')).toContain('Accept')
   })
 
-  it('of a page is a problem document for a client that wants one', async () => {
+  it('of a page is a problem document when the client accepts that', async () => {
     const answer = await open(
       '/login',
       { method: 'POST', body: new URLSearchParams() },
@@ -86,14 +86,14 @@ describe('an error', () => {
     ])
   })
 
-  it('of a token route is JSON for everybody', async () => {
+  it('of a token route is always JSON', async () => {
     const answer = await open('/api/v1/oidc/token', { method: 'POST', body: new URLSearchParams() })
     expect(answer.headers.get('content-type')).toBe('application/json; charset=utf-8')
   })
 })
 
 describe('under https', () => {
-  it('every answer of the public port asks browsers for https', async () => {
+  it('every public answer requires https in browsers', async () => {
     const { platformUrl, builderUrl } = harness.gateway
     const answers = await Promise.all([
       open('/'),
@@ -111,7 +111,7 @@ describe('under https', () => {
     )
   })
 
-  it('only: http is left as it is', async () => {
+  it('http answers have no such header', async () => {
     const plain = await startHarness({ publicUrl: 'http://localhost:8080' })
     const answer = await fetch(`${plain.gateway.platformUrl}/health`)
     expect(answer.headers.get('strict-transport-security')).toBeNull()
@@ -119,7 +119,7 @@ describe('under https', () => {
   })
 })
 
-describe('what is large', () => {
+describe('oversized requests', () => {
   it.each([
     {
       what: 'a long address',
@@ -141,7 +141,7 @@ describe('what is large', () => {
       headers: { 'content-type': 'multipart/form-data; boundary=x' },
       expected: { status: 415, code: 'media_type_unsupported' },
     },
-  ])('is refused: $what', async ({ path = '/health', headers = {}, expected }) => {
+  ])('refuses $what', async ({ path = '/health', headers = {}, expected }) => {
     const answer = await harness.ask('GET', path, { headers, authorization: null })
     expect([answer.status, answer.body]).toMatchObject([expected.status, expected])
   })
@@ -149,13 +149,13 @@ describe('what is large', () => {
   it.each([
     ['an address beyond the parser', `GET /${'x'.repeat(40_000)} HTTP/1.1\r\n\r\n`, 414],
     ['headers beyond the parser', `GET / HTTP/1.1\r\nX: ${'x'.repeat(40_000)}\r\n\r\n`, 431],
-  ])('is answered: %s', async (_, text, status) => {
+  ])('answers %s', async (_, text, status) => {
     const answer = await harness.raw(text)
     expect(Number(answer.split(' ')[1])).toBe(status)
     expect(problemOf(answer)).toMatchObject({ status })
   })
 
-  it('is refused in a body: deep nesting, many fields', async () => {
+  it('refuses deep nesting and many fields in a body', async () => {
     const deep = (levels: number) => `{"a":${'['.repeat(levels)}${']'.repeat(levels)}}`
     const headers = { 'content-type': 'application/json' }
     for (const [levels, code] of [
@@ -175,7 +175,10 @@ describe('what is large', () => {
   })
 })
 
-/** Sends the parts one after the other, with a pause before each; what came back until the other side closed. */
+/**
+ * Sends the parts with a pause before each. Returns everything received until the other side
+ * closes.
+ */
 async function drip(parts: readonly string[], pauseMs: number): Promise<string> {
   const { hostname, port } = new URL(harness.gateway.platformUrl)
   const socket = connect(Number(port), hostname)
@@ -198,8 +201,8 @@ async function drip(parts: readonly string[], pauseMs: number): Promise<string> 
   return received
 }
 
-describe('what is slow', () => {
-  it('is answered 408 and cut: headers, byte by byte', async () => {
+describe('slow requests', () => {
+  it('returns 408 and closes when headers arrive byte by byte', async () => {
     const answer = await drip(
       ['GET /health HTTP/1.1\r\n', ...Array.from({ length: 200 }, () => 'x')],
       50,
@@ -208,7 +211,7 @@ describe('what is slow', () => {
     expect(problemOf(answer)).toMatchObject({ code: 'request_timeout', status: 408 })
   })
 
-  it('is answered 408 and cut: a body that never ends', async () => {
+  it('returns 408 and closes when a body never ends', async () => {
     const head = `POST ${users} HTTP/1.1\r\nHost: x\r\nAuthorization: ${basic}\r\nContent-Length: 1000\r\n\r\n`
     const answer = await drip([head, ...Array.from({ length: 200 }, () => ' ')], 50)
     expect(Number(answer.split(' ')[1])).toBe(408)
@@ -216,7 +219,7 @@ describe('what is slow', () => {
   })
 })
 
-describe('the policy of a page', () => {
+describe('page policy', () => {
   it('names a redirect URI by its parsed parts', () => {
     expect(sourcesOf('https://app.example:8443/cb?x=1;script-src *')).toEqual([
       'https://app.example:8443',
@@ -238,7 +241,7 @@ describe('the policy of a page', () => {
     expect(sourcesOf(uri)).toEqual([])
   })
 
-  it('stays one directive of one source, whatever a tenant registered', () => {
+  it('stays one directive with one source for any registered URI', () => {
     const part = fc.string({
       unit: fc.constantFrom(
         'a',
@@ -273,8 +276,8 @@ describe('the policy of a page', () => {
   })
 })
 
-describe('the log', () => {
-  it('holds a sample of what strangers are refused, and then their number', async () => {
+describe('log', () => {
+  it('samples anonymous refusals, then logs their number', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
     try {
       lines.length = 0
@@ -304,8 +307,8 @@ describe('the log', () => {
 
 const startStrange = () => startHarness({ log })
 
-describe('the start', () => {
-  it('is a page that says what this is and where to go; short names lead there', async () => {
+describe('start page', () => {
+  it('explains the service with links; short names redirect there', async () => {
     const page = await open('/')
     const text = await page.text()
     expect(page.status).toBe(200)
@@ -323,7 +326,7 @@ describe('the start', () => {
     ])
   })
 
-  it('links the metrics of this machine where the visitor sits at it', async () => {
+  it('links the metrics when PUBLIC_URL is on this machine', async () => {
     const local = await startHarness({ publicUrl: 'http://localhost:8080', adminPort: 9091 })
     const text = await (await fetch(local.gateway.platformUrl)).text()
     expect(text).toContain('http://127.0.0.1:9091/metrics')
@@ -331,9 +334,9 @@ describe('the start', () => {
   })
 })
 
-describe('a page on this machine', () => {
+describe('page on loopback', () => {
   it.each(['localhost', '127.0.0.1', '[::1]'])(
-    'works at %s, whichever name PUBLIC_URL has',
+    'works at %s for any loopback name in PUBLIC_URL',
     async (name) => {
       const local = await startHarness({ publicUrl: 'http://localhost:8080' })
       const url = local.gateway.platformUrl
@@ -365,7 +368,7 @@ describe('a page on this machine', () => {
   )
 })
 
-describe('a query about money', () => {
+describe('query about money', () => {
   it.each([
     [
       `/api/v1/builder/apps/${clientId}/usage`,
@@ -374,7 +377,7 @@ describe('a query about money', () => {
     [`/api/v1/builder/apps/${clientId}/usage/balance`, 'asOf, externalUserId'],
     [`/api/v1/apps/${clientId}/users/ada/allowances`, ''],
     ['/api/v1/user/usage/balance', 'asOf'],
-  ])('of %s refuses names that it does not know', async (path, known) => {
+  ])('of %s rejects unknown names', async (path, known) => {
     const answer = await harness.ask('GET', `${path}?externalUserId=ada&externaluserid=ada`)
     expect(answer.status).toBe(400)
     expect(answer.body['detail']).toContain(
@@ -382,7 +385,7 @@ describe('a query about money', () => {
     )
   })
 
-  it('takes externalUserId and its alias userId, not both', async () => {
+  it('accepts externalUserId or its alias userId, not both', async () => {
     for (const name of ['externalUserId', 'userId']) {
       await harness.ask('GET', `/api/v1/builder/apps/${clientId}/usage?${name}=ada`)
       expect(harness.core.last().request).toMatchObject({ userId: 'ada' })

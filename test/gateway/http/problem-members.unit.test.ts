@@ -7,7 +7,7 @@ const bodyOf = (error: DomainError, wire: 'problem' | 'oauth') =>
   renderError({ error, wire, correlationId: 'c', publicUrl: 'https://example.com' }).body
 
 describe('members of a problem document', () => {
-  it('cross a trailer as ASCII and come back as they were', () => {
+  it('survive an ASCII trailer unchanged', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (members) => {
         const text = membersText(members)
@@ -20,11 +20,11 @@ describe('members of a problem document', () => {
     )
   })
 
-  it.each([[undefined], [''], [null], [5], ['null'], ['5']])('are none for %j', (text) => {
+  it.each([[undefined], [''], [null], [5], ['null'], ['5']])('are undefined for %j', (text) => {
     expect(membersOf(text)).toBeUndefined()
   })
 
-  it('stand beside the standard ones and never replace them, and not in an OAuth error', () => {
+  it('never replace the standard ones, and are not in an OAuth error', () => {
     const members = { activeSubscribers: 3, status: 200, code: 'other', correlation_id: 'x' }
     const error = new DomainError('CONFLICT', 'no', { members })
     expect(bodyOf(error, 'problem')).toMatchObject({

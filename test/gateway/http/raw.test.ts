@@ -40,12 +40,12 @@ describe('credentials on the wire', () => {
     expect(harness.core.names()).toEqual([])
   })
 
-  it('both challenges stand in lines of their own', async () => {
+  it('get both challenges, on separate lines', async () => {
     const answer = await send(`GET ${users}`, ['Authorization:'])
     expect(answer.match(/www-authenticate: (Basic|Bearer)/gi)).toHaveLength(2)
   })
 
-  it('are not looked at where none is needed', async () => {
+  it('are ignored on public routes', async () => {
     expect(statusOf(await send('GET /health', ['Authorization: a', 'Authorization: b']))).toBe(200)
   })
 })
@@ -57,7 +57,7 @@ describe('malformed requests', () => {
     `${users}/%E4/keys`,
     `${users}/%C3%28/keys`,
     '/%',
-  ])('answer 400 to the path %s', async (path) => {
+  ])('get 400 for the path %s', async (path) => {
     const answer = await send(`GET ${path}`, [`Authorization: ${basic}`, 'X-Correlation-Id: mine'])
     expect(statusOf(answer)).toBe(400)
     expect(answer).toMatch(/application\/problem\+json/)
@@ -70,13 +70,13 @@ describe('malformed requests', () => {
     ['headers without end', request('GET /health', [`X: ${'x'.repeat(20_000)}`]), 431],
     ['an unknown method', request('BREW /health'), 400],
     ['two lengths', request(`POST ${users}`, ['Content-Length: 1', 'Content-Length: 2'], 'x'), 400],
-  ])('answer %s', async (_, text, status) => {
+  ])('are answered: %s', async (_, text, status) => {
     const answer = await harness.raw(text)
     expect(statusOf(answer)).toBe(status)
     expect(answer).toMatch(/x-correlation-id: /i)
   })
 
-  it('answer 404 to odd methods on unknown paths and 405 on known ones', async () => {
+  it('get 404 for odd methods on unknown paths and 405 on known ones', async () => {
     expect(statusOf(await send('PROPFIND /nowhere'))).toBe(404)
     const answer = await send(`PROPFIND ${users}`)
     expect(statusOf(answer)).toBe(405)
@@ -84,17 +84,17 @@ describe('malformed requests', () => {
   })
 })
 
-describe('a body on the wire', () => {
+describe('body on the wire', () => {
   const auth = `Authorization: ${basic}`
 
-  it('may come without a content type', async () => {
+  it('may have no content type', async () => {
     const body = '{"externalUserId":"a"}'
     expect(
       statusOf(await send(`POST ${users}`, [auth, `Content-Length: ${body.length}`], body)),
     ).toBe(201)
   })
 
-  it('may be absent under a content type where none is needed', async () => {
+  it('may be empty with a content type', async () => {
     const answer = await send(`POST ${users}/a/keys`, [
       auth,
       'Content-Type: application/json',
@@ -124,8 +124,8 @@ describe('a body on the wire', () => {
   })
 })
 
-describe('the builder listener', () => {
-  it('answers all malformed paths in the same way', async () => {
+describe('builder listener', () => {
+  it('answers all malformed paths alike', async () => {
     expect(statusOf(await rawExchange(harness.gateway.builderUrl, request('GET /%zz')))).toBe(400)
   })
 })

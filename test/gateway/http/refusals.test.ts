@@ -13,7 +13,10 @@ beforeEach(() => harness.core.reset())
 const app = `/api/v1/apps/${clientId}`
 const builder = `/api/v1/builder/apps/${clientId}`
 
-/** Every route that core guards, with a good request, a bad one, and the CheckCaller request that it causes. */
+/**
+ * Every route guarded by core, with a valid and an invalid request, and the resulting CheckCaller
+ * request.
+ */
 const guarded: {
   method: string
   path: string
@@ -265,7 +268,7 @@ const guarded: {
   },
 ]
 
-/** The word and status of a refusal whose body is as documented. */
+/** Returns code and status of a refusal, after checking that its body is as documented. */
 function refusal({ status, body, headers }: Answer): [unknown, number] {
   const { type, code, error, correlation_id: correlationId } = body
   const isProblem = headers.get('content-type')?.startsWith('application/problem+json')
@@ -291,7 +294,7 @@ describe.each(guarded)(
     const sendBad = (more: Ask = {}) =>
       harness.ask(method, path + (bad.query ?? ''), { ...bad.ask, ...more })
 
-    it('asks core once and nothing besides when the request is good', async () => {
+    it('makes exactly one core call for a valid request', async () => {
       expect((await send()).status).toBeLessThan(300)
       expect(harness.core.names()).toEqual([rpc])
     })
@@ -305,14 +308,14 @@ describe.each(guarded)(
       ['CONFLICT', 409],
       ['IDEMPOTENCY_CONFLICT', 409],
       ['RATE_LIMITED', 429],
-    ] satisfies [Reason, number][])('passes core’s %s on as %i', async (reason, status) => {
+    ] satisfies [Reason, number][])('forwards core’s %s as %i', async (reason, status) => {
       harness.core.refuse(rpc, reason)
       const answer = await send()
       expect(refusal(answer)).toEqual([wordOf(reason, oauth), status])
       expect(answer.body[oauth ? 'error_description' : 'detail']).toBe(`because of ${reason}`)
     })
 
-    it('names its challenges in a 401', async () => {
+    it('lists its challenges in a 401', async () => {
       harness.core.refuse(rpc, 'TOKEN_INVALID')
       const challenge = (await send()).headers.get('www-authenticate') ?? ''
       expect([/Basic realm=/.test(challenge), /Bearer realm=/.test(challenge)]).toEqual([
@@ -321,7 +324,7 @@ describe.each(guarded)(
       ])
     })
 
-    it('asks about the caller before it finds fault with the request', async () => {
+    it('checks the caller before validating the request', async () => {
       const reason = bad.status === 422 ? 'AMOUNT_INVALID' : 'REQUEST_INVALID'
       expect(refusal(await sendBad())).toEqual([wordOf(reason, oauth), reasons[reason].http])
       expect(harness.core.names()).toEqual(['checkCaller'])
@@ -343,7 +346,7 @@ describe.each(guarded)(
       }
     })
 
-    it('answers 503 when core is away, and 500 without details when core fails', async () => {
+    it('returns 503 when core is unavailable, and 500 without details when core fails', async () => {
       harness.core.fail(rpc, 14)
       const away = await send()
       expect([away.status, away.headers.get('retry-after')]).toEqual([503, '1'])
@@ -361,7 +364,7 @@ describe.each(guarded)(
       }
     })
 
-    it('answers 405 with Allow to another method', async () => {
+    it('returns 405 with Allow for another method', async () => {
       const { status, headers } = await harness.ask('PATCH', path + query, { text: '{' })
       expect(status).toBe(405)
       expect(headers.get('allow')?.split(', ')).toContain(method)
@@ -374,7 +377,7 @@ describe.each(['', '/balance', '/requests', '/stream'].map((path) => `/api/v1/us
   '%s',
   (path) => {
     it.each(['userId', 'endUserId', 'externalUserId', 'external_user_id'])(
-      'may not name a user by %s',
+      'rejects a user named by %s',
       async (name) => {
         const answer = await harness.ask('GET', `${path}?${name}=a`)
         expect(refusal(answer)).toEqual(['request_invalid', 400])
@@ -384,7 +387,7 @@ describe.each(['', '/balance', '/requests', '/stream'].map((path) => `/api/v1/us
   },
 )
 
-describe('a JSON body', () => {
+describe('JSON body', () => {
   const url = `${app}/users`
   const good = '{"externalUserId":"a"}'
   const post = (text: string | Uint8Array<ArrayBuffer>, type: string) =>
@@ -452,7 +455,7 @@ describe('a JSON body', () => {
   })
 })
 
-describe('a grant', () => {
+describe('grant', () => {
   const post = (json: unknown, headers = {}) =>
     harness.ask('POST', `${app}/users/ada/allowances`, { json, headers })
 
@@ -474,11 +477,11 @@ describe('a grant', () => {
     null,
     [],
     {},
-  ])('of %j is 422', async (amountUsdMicros) => {
+  ])('returns 422 for %j', async (amountUsdMicros) => {
     expect(refusal(await post({ amountUsdMicros }))).toEqual(['amount_invalid', 422])
   })
 
-  it('without an amount is 422', async () => {
+  it('returns 422 without an amount', async () => {
     expect(refusal(await post({}))).toEqual(['amount_invalid', 422])
   })
 
@@ -489,22 +492,25 @@ describe('a grant', () => {
     [{ featureKey: 5 }, 'featureKey must be a string'],
     [{ amount: '5' }, 'unknown field amount'],
     [{ ['x'.repeat(300)]: 1 }, `unknown field ${'x'.repeat(64)}`],
-  ])('with %j is 400', async (more, detail) => {
+  ])('returns 400 with %j', async (more, detail) => {
     const answer = await post({ amountUsdMicros: '1', ...more })
     expect(refusal(answer)).toEqual(['request_invalid', 400])
     expect(answer.body['detail']).toMatch(detail)
   })
 
-  it.each(['', 'a b', 'x'.repeat(256), 'ä'])('with the idempotency key %j is 400', async (key) => {
-    const answer = await post({ amountUsdMicros: '1' }, { 'idempotency-key': key })
-    expect([answer.status, answer.body['detail']]).toEqual([
-      400,
-      expect.stringMatching(/^idempotency-key must be 1 to 255 visible ASCII characters/),
-    ])
-  })
+  it.each(['', 'a b', 'x'.repeat(256), 'ä'])(
+    'returns 400 with the idempotency key %j',
+    async (key) => {
+      const answer = await post({ amountUsdMicros: '1' }, { 'idempotency-key': key })
+      expect([answer.status, answer.body['detail']]).toEqual([
+        400,
+        expect.stringMatching(/^idempotency-key must be 1 to 255 visible ASCII characters/),
+      ])
+    },
+  )
 })
 
-describe('an address', () => {
+describe('path', () => {
   it.each([
     '/api',
     '/api/v1',
@@ -513,7 +519,7 @@ describe('an address', () => {
     `${app}/users/a/keys/b`,
     '/API/v1/oidc/jwks',
     '/webhooks/remote-signer',
-  ])('%s is unknown, whatever is sent there', async (path) => {
+  ])('%s is unknown for any method and body', async (path) => {
     expect(refusal(await harness.ask('GET', path))).toEqual(['not_found', 404])
     expect(
       refusal(
@@ -533,12 +539,12 @@ describe('an address', () => {
     expect([status, headers.get('allow')]).toEqual([405, allow])
   })
 
-  it('answers HEAD where it answers GET', async () => {
+  it('answers HEAD like GET', async () => {
     const { status, text } = await harness.ask('HEAD', '/health')
     expect([status, text]).toEqual([200, ''])
   })
 
-  it('of the builder listener answers health in a word, and nothing of the platform API', async () => {
+  it('of the builder listener answers health checks, but not the platform API', async () => {
     const { builderUrl } = harness.gateway
     const health = await fetch(`${builderUrl}/health`)
     expect([health.status, health.headers.get('content-type'), await health.text()]).toEqual([

@@ -23,8 +23,8 @@ const record = {
   deactivatedAt: null,
 }
 
-describe('every call to core', () => {
-  it('carries the service token, the raw credential and the correlation id', async () => {
+describe('core calls', () => {
+  it('carry the service token, the raw credential and the correlation id', async () => {
     await harness.ask('GET', `${app}/users`, { headers: { 'x-correlation-id': 'call-1' } })
     const { metadata } = harness.core.last()
     expect(metadata.get('x-tollgate-service-token')).toEqual([serviceToken])
@@ -32,12 +32,12 @@ describe('every call to core', () => {
     expect(metadata.get('x-correlation-id')).toEqual(['call-1'])
   })
 
-  it('never takes the service token from outside', async () => {
+  it('ignore a service token from outside', async () => {
     await harness.ask('GET', `${app}/users`, { headers: { 'x-tollgate-service-token': 'forged' } })
     expect(harness.core.last().metadata.get('x-tollgate-service-token')).toEqual([serviceToken])
   })
 
-  it.each(['', 'a b', 'x'.repeat(65), 'ä'])('replaces the unfit correlation id %j', async (id) => {
+  it.each(['', 'a b', 'x'.repeat(65), 'ä'])('replace the invalid correlation id %j', async (id) => {
     const { headers } = await harness.ask('GET', '/health', {
       headers: { 'x-correlation-id': id },
     })
@@ -46,7 +46,7 @@ describe('every call to core', () => {
 })
 
 describe('users', () => {
-  it('answers 201 for a new user and 200 for a known one, with the record', async () => {
+  it('returns 201 for a new user and 200 for a known one, with the record', async () => {
     const answer = await harness.ask('POST', `${app}/users`, {
       json: { externalUserId: 'ada', email: ' a@b.c ', walletHint: 1 },
     })
@@ -66,7 +66,7 @@ describe('users', () => {
     ).toBe(200)
   })
 
-  it('folds the case of a status and clears an email that is null', async () => {
+  it('lower-cases a status and clears a null email', async () => {
     const { status, body } = await harness.ask('PUT', `${app}/users`, {
       json: { externalUserId: 'ada', status: 'Inactive', email: null },
     })
@@ -108,7 +108,7 @@ describe('users', () => {
   })
 })
 
-describe('a path', () => {
+describe('path', () => {
   it.each([
     ['a%25b', 'a%b'],
     ['a%2Fb', 'a/b'],
@@ -129,7 +129,7 @@ describe('a path', () => {
 })
 
 describe('keys', () => {
-  it('shows the secret once, beside both names of its id', async () => {
+  it('shows the secret once, with both names of its id', async () => {
     const { status, body, headers } = await harness.ask('POST', `${app}/users/ada/keys`, {
       headers: { 'idempotency-key': 'k!1' },
     })
@@ -157,7 +157,7 @@ describe('keys', () => {
     [{ label: null }, undefined],
     [{ other: true }, undefined],
     [{ label: '' }, undefined],
-  ])('takes the label of %j and forgives the rest', async (json, label) => {
+  ])('accepts the label of %j and ignores the rest', async (json, label) => {
     expect((await harness.ask('POST', `${app}/users/ada/keys`, { json })).status).toBe(201)
     expect(harness.core.last().request).toMatchObject({ label })
   })
@@ -219,11 +219,11 @@ describe('allowances', () => {
     allowances: { ...amounts, hasAccess: true },
   }
 
-  it('are read flat, and nested for existing clients', async () => {
+  it('are flat, and nested for existing clients', async () => {
     expect((await harness.ask('GET', `${app}/users/ada/allowances`)).body).toEqual(detail)
   })
 
-  it('answer a grant with 200, the detail and the grant', async () => {
+  it('answers a grant with 200, the allowance and the grant', async () => {
     const { status, body } = await harness.ask('POST', `${app}/users/ada/allowances`, {
       json: { amountUsdMicros: '250000', featureKey: null },
       headers: { 'idempotency-key': 'once' },
