@@ -35,7 +35,7 @@ import {
 } from '../support.ts'
 
 let harness: Harness
-/** The one that several tests use. */
+/** Shared by several tests. */
 let shared: Harness | undefined
 afterEach(async () => {
   if (harness !== shared) await harness?.stop()
@@ -75,8 +75,8 @@ const from = (address: string, id = 'm2m_1') =>
 const limitHeaders = ({ headers }: { headers: Headers }) =>
   ['limit', 'remaining', 'reset'].map((name) => headers.get(`ratelimit-${name}`))
 
-describe('the edge', () => {
-  it('has a limit of its own for each address, of usage and registration together', async () => {
+describe('edge', () => {
+  it('has its own limit per address, for usage and registration together', async () => {
     at = halfPast
     harness = await startHarness({
       now: () => new Date(at),
@@ -101,8 +101,8 @@ describe('the edge', () => {
   })
 })
 
-describe('the creation of users at the builder API', () => {
-  it('has a limit of its own for each client', async () => {
+describe('user creation at the builder API', () => {
+  it('has its own limit per client', async () => {
     at = halfPast
     harness = await startHarness({
       now: () => new Date(at),
@@ -158,7 +158,7 @@ describe('wrong credentials', () => {
       { right: 'right', wrong: 401, refuse: refuseCaller('queryMeter') },
     ],
     ['keys at the exchange', exchangeKey, { right: 'right', wrong: 400, refuse: refuseSubject }],
-  ])('of %s are limited by address, and do not refuse the right one', async (...row) => {
+  ])('of %s are limited by address, without refusing the right one', async (...row) => {
     const [, attempt, { right, wrong, refuse }] = row
     await limited({ failuresPerAddress: 2 }, { ingestSecret: secret })
     expect((await attempt(right)).status).toBe(200)
@@ -173,7 +173,7 @@ describe('wrong credentials', () => {
     expect((await attempt('d')).status).toBe(wrong)
   })
 
-  it('repeated without end are refused unread, and requests with right ones are not counted', async () => {
+  it('are refused unread after many failures, and right ones are not counted', async () => {
     await limited({ failuresPerClient: 2, perAddress: 1, perClient: 1 })
     for (let i = 0; i < 5; i++) expect((await readUsage('m2m_2')).status).toBe(200)
     harness.core.refuse('queryUsage', 'CREDENTIAL_INVALID')
@@ -184,7 +184,7 @@ describe('wrong credentials', () => {
   })
 })
 
-describe('a JWT', () => {
+describe('JWT', () => {
   const usage = `/api/v1/apps/${clientId}/usage?meter=fee_wei`
   const few = { failuresPerAddress: 2, failuresPerClient: 2 }
   const askUsage = (text: string) =>
@@ -198,7 +198,7 @@ describe('a JWT', () => {
     })
   }
 
-  it('is no failure at a route that limits wrong credentials only', async () => {
+  it('is not counted on a route that limits only wrong credentials', async () => {
     await limited(few)
     harness.core.refuse('queryMeter', 'TOKEN_INVALID')
     for (const text of ['a.b.1', 'a.b.2', 'a.b.3', 'a.b.4', 'a.b.4', 'a.b.4', 'a.b.4'])
@@ -207,7 +207,7 @@ describe('a JWT', () => {
     expect((await askUsage('sk_c')).status).toBe(429)
   })
 
-  it('is a failure at other routes, and known after it has worked', async () => {
+  it('counts as a failure on other routes, and is known after it worked', async () => {
     await startWithEdge()
     const ask = (text: string) => harness.askEdge('GET', usage, { authorization: `Bearer ${text}` })
     expect((await ask('a.b.known')).status).toBe(200)
@@ -227,7 +227,7 @@ describe('a JWT', () => {
     expect((await ask('a.b.known')).status).toBe(429)
   })
 
-  it('counts where the credential is a fixed secret, which may have the same form', async () => {
+  it('counts when the credential is a fixed secret, which may look like one', async () => {
     await limited(few, { ingestSecret: 'ingest.secret.of-at-least-32-characters' })
     const statuses: number[] = []
     for (const text of ['a.b.1', 'a.b.2', 'a.b.3', 'ingest.secret.of-at-least-32-characters']) {
@@ -252,7 +252,7 @@ describe('a JWT', () => {
       await askUsage(key)
       return isStored(key)
     }
-    // The gateway stores keys as soon as it is connected.
+    // The gateway stores keys once it is connected.
     await expect.poll(storesKey, { timeout: 10_000 }).toBe(1)
     const jwts = ['usage', 'edge'].map((name) => `a.b.${name}-${randomUUID()}`)
     const [ofUsage = '', ofEdge = ''] = jwts
@@ -263,8 +263,8 @@ describe('a JWT', () => {
   })
 })
 
-describe('a rate limit', () => {
-  it('tells what is left, then answers 429 in the words of RFC 6749 until the minute is over', async () => {
+describe('rate limit', () => {
+  it('reports what is left, then returns 429 in the format of RFC 6749 until the minute ends', async () => {
     await limited({ perAddress: 3 })
     expect(limitHeaders(await token())).toEqual(['3', '2', '30'])
     expect(limitHeaders(await token())).toEqual(['3', '1', '30'])
@@ -282,7 +282,7 @@ describe('a rate limit', () => {
     expect((await token()).status).toBe(200)
   })
 
-  it('is answered 429 where core checks the caller, and core is not called', async () => {
+  it('returns 429 on routes whose caller core checks, without calling core', async () => {
     await limited({ perAddress: 1 })
     const mint = () =>
       harness.ask('POST', `/api/v1/apps/${clientId}/users/ada/token`, {
@@ -295,7 +295,7 @@ describe('a rate limit', () => {
     expect(harness.core.names()).toEqual(['mintUserToken'])
   })
 
-  it('counts each kind of route separately, and routes without a limit not at all', async () => {
+  it('counts each kind of route separately, and ignores routes without a limit', async () => {
     await limited({ perAddress: 1 })
     expect((await token()).status).toBe(200)
     expect((await token()).status).toBe(429)
@@ -308,7 +308,7 @@ describe('a rate limit', () => {
     expect([list.status, list.headers.get('ratelimit-limit')]).toEqual([200, null])
   })
 
-  it('holds for a client, by Basic and by form, and leaves others alone', async () => {
+  it('applies per client, by Basic and form', async () => {
     await limited({ perClient: 2 })
     expect((await token()).status).toBe(200)
     const form = await harness.ask('POST', '/api/v1/oidc/token', {
@@ -320,7 +320,7 @@ describe('a rate limit', () => {
     expect((await token({ id: 'm2m_2' })).status).toBe(200)
   })
 
-  it('does not count refused requests against the client that they name', async () => {
+  it('does not count refused requests for the client that they name', async () => {
     await limited({ perClient: 2 }, { trustedProxyHops: 1 })
     harness.core.refuse('issueMachineToken', 'CREDENTIAL_INVALID')
     for (let i = 0; i < 5; i++)
@@ -329,19 +329,19 @@ describe('a rate limit', () => {
     expect((await token()).status).toBe(200)
   })
 
-  it('has a tighter bucket for failures in the name of one client at one address', async () => {
+  it('has a lower limit of failures per client and address', async () => {
     await limited({ failuresPerClient: 2 }, { trustedProxyHops: 1 })
     harness.core.refuse('issueMachineToken', 'CREDENTIAL_INVALID')
     const statuses: number[] = []
     for (let i = 0; i < 3; i++) statuses.push((await from('203.0.113.9')).status)
     expect(statuses).toEqual([401, 401, 429])
     expect((await from('203.0.113.9', 'm2m_2')).status).toBe(401)
-    // The client that it named is not locked out elsewhere.
+    // The named client can still authenticate elsewhere.
     harness.core.reset()
     expect((await from('203.0.113.8')).status).toBe(200)
   })
 
-  it('holds for an account that is guessed at, from each address and from all of them', async () => {
+  it('applies to guesses at an account, per address and over all of them', async () => {
     await limited({ failuresPerClient: 2, failuresPerAddress: 3 }, { trustedProxyHops: 1 })
     harness.core.refuse('logIn', 'CREDENTIAL_INVALID')
     const page = `${harness.gateway.platformUrl}/login`
@@ -371,7 +371,7 @@ describe('a rate limit', () => {
     expect(await logIn('203.0.113.3', 'bob@example.com')).toBe(401)
   })
 
-  describe('of logins into one account', () => {
+  describe('logins to one account', () => {
     const page = () => `${harness.gateway.platformUrl}/login`
     const formCookie = async () =>
       (await fetch(page())).headers.getSetCookie()[0]?.split(';')[0] ?? ''
@@ -407,7 +407,7 @@ describe('a rate limit', () => {
       expect(harness.core.names().filter((name) => name === 'logIn')).toHaveLength(20)
     })
 
-    it('lets strangers wait longer and longer, and never for good', async () => {
+    it('makes strangers wait increasingly long, but not forever', async () => {
       await limited({ ...noOther, failuresPerClient: 2 }, { trustedProxyHops: 1 })
       at = Date.parse('2026-03-10T12:00:00.000Z')
       harness.core.refuse('logIn', 'CREDENTIAL_INVALID')
@@ -425,7 +425,7 @@ describe('a rate limit', () => {
       expect((await send(form)).status).toBe(401)
     })
 
-    it('does not keep out a person from a browser that has logged in before', async () => {
+    it('admits a person from a browser that has logged in before', async () => {
       await limited(
         { loginPerAddress: 12, failuresPerAddress: 6, failuresPerClient: 3 },
         { trustedProxyHops: 1 },
@@ -444,7 +444,7 @@ describe('a rate limit', () => {
       expect((await send(form, { cookie: `${cookie}x` })).status).toBe(429)
     })
 
-    it('gives all known browsers of one account the same places', async () => {
+    it('lets all known browsers of an account share the same places', async () => {
       await limited(noOther, { trustedProxyHops: 1 })
       const form = await formCookie()
       const logInAs = async (email: string, cookie = '') => {
@@ -466,7 +466,7 @@ describe('a rate limit', () => {
       expect([second === first, ofBob === first]).toEqual([true, false])
     })
 
-    it('takes no cookie that is forged, of another account or of another purpose', async () => {
+    it('rejects a cookie that is forged, of another account or for another purpose', async () => {
       await limited({ ...noOther, failuresPerClient: 2 }, { trustedProxyHops: 1 })
       const form = await formCookie()
       const [name = '', value = ''] = deviceCookie(await send(form)).split('=')
@@ -496,13 +496,13 @@ describe('a rate limit', () => {
           each,
           429,
         ])
-      // Two of one name: one of them may be planted.
+      // One of two cookies with the same name may be planted.
       const twice = `${name}=${value}; ${name}=${value}`
       expect((await send(form, { cookie: twice })).status).toBe(429)
       expect((await send(form, { cookie: `${name}=${value}` })).status).toBe(401)
     })
 
-    it('is not outlived by a cookie: after its time it is a stranger’s', async () => {
+    it('treats a browser with an expired cookie as a stranger', async () => {
       await limited({ ...noOther, failuresPerClient: 1 }, { trustedProxyHops: 1 })
       at = Date.parse('2026-03-10T12:00:00.000Z')
       const form = await formCookie()
@@ -512,7 +512,7 @@ describe('a rate limit', () => {
       expect([(await send(form)).status, (await send(form, { cookie })).status]).toEqual([401, 429])
     })
 
-    it('holds for a browser that has logged in before, too', async () => {
+    it('also limits a browser that has logged in before', async () => {
       await limited({ ...noOther, failuresPerClient: 3 }, { trustedProxyHops: 1 })
       const form = await formCookie()
       const cookie = deviceCookie(await send(form))
@@ -523,7 +523,7 @@ describe('a rate limit', () => {
     })
   })
 
-  it('is documented where it holds, and nowhere else', async () => {
+  it('is documented only on limited routes', async () => {
     await limited({})
     const paths = asRecord(harness.document['paths'])
     const responses = (path: string, method: string) =>
@@ -533,7 +533,7 @@ describe('a rate limit', () => {
   })
 })
 
-describe('the address of a request', () => {
+describe('address of a request', () => {
   const request = (forwarded: string | undefined, remoteAddress = '10.0.0.1') => ({
     raw: { socket: { remoteAddress }, headers: { 'x-forwarded-for': forwarded } },
   })
@@ -572,7 +572,7 @@ describe('the address of a request', () => {
   })
 })
 
-describe('an address in X-Forwarded-For', () => {
+describe('address in X-Forwarded-For', () => {
   const v4 = fc.ipV4()
   const port = fc.option(fc.integer({ min: 0, max: 65_535 }), { nil: undefined })
   const at = (text: string, portNumber: number | undefined): string =>
@@ -592,7 +592,7 @@ describe('an address in X-Forwarded-For', () => {
     )
   })
 
-  it('is what the trusted proxy wrote, whatever the client sent before it', () => {
+  it('is the one that the trusted proxy wrote, after any client input', () => {
     const invented = fc.array(
       fc.oneof(
         fc.string(),
@@ -624,7 +624,7 @@ describe('an address in X-Forwarded-For', () => {
     )
   })
 
-  it('counts an IPv6 address by its first 64 bits, however it is written', () => {
+  it('counts an IPv6 address by its first 64 bits in any spelling', () => {
     fc.assert(
       fc.property(fc.ipV6(), (address) => {
         const { hostname } = new URL(`http://[${address}]`)
@@ -633,7 +633,7 @@ describe('an address in X-Forwarded-For', () => {
     )
   })
 
-  it('is no address when it is anything else', () => {
+  it('returns undefined for anything else', () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
         const address = parseAddress(text)
@@ -642,7 +642,7 @@ describe('an address in X-Forwarded-For', () => {
     )
   })
 
-  it('that nobody reads is said once, and counted', async () => {
+  it('is reported once and counted when no proxy is configured', async () => {
     const lines: string[] = []
     const log = createLog({ level: 'warn', name: 'gateway' }, { write: (line) => lines.push(line) })
     const metrics = createMetrics('gateway')
@@ -656,7 +656,7 @@ describe('an address in X-Forwarded-For', () => {
 
 const now = () => new Date(at)
 
-/** Every wrong secret is another one; `right` is what core takes. */
+/** Tries a client secret; `right` is the one that core accepts. */
 const guess = (id: string, secret: string, address = '203.0.113.9') =>
   harness.ask('POST', '/api/v1/oidc/token', {
     form: 'grant_type=client_credentials',
@@ -678,9 +678,9 @@ function countsOf(answers: readonly { status: number }[]): Record<number, number
 const many = <T>(count: number, run: (i: number) => Promise<T>): Promise<T[]> =>
   Promise.all(Array.from({ length: count }, (_, i) => run(i)))
 
-// Counters of this process, and where there is Redis also those in it.
+// Counters of this process and, if available, in Redis.
 describe.each([undefined, ...[inject('parts').redisUrl ?? []].flat()])(
-  'guesses in parallel, with counters in %s',
+  'parallel guesses, with counters in %s',
   (redisUrl) => {
     const few = { failuresPerClient: 20, failuresPerAddress: 60 }
     const settings = { ...few, perAddress: 100_000, perClient: 100_000 }
@@ -692,7 +692,7 @@ describe.each([undefined, ...[inject('parts').redisUrl ?? []].flat()])(
       await shared?.stop()
       shared = undefined
     })
-    // Counts in Redis outlive a test, so each has a minute and a client of its own.
+    // Counts in Redis outlive a test, so each test has its own minute and client.
     beforeEach(() => {
       if (shared) harness = shared
       at += 60_000 * (1 + Math.floor(Math.random() * 1e8))
@@ -708,31 +708,31 @@ describe.each([undefined, ...[inject('parts').redisUrl ?? []].flat()])(
       expect(Number(answers.at(-1)?.headers.get('retry-after'))).toBeGreaterThan(0)
     })
 
-    it('of one wrong secret count like others', async () => {
+    it('with the same wrong secret count like others', async () => {
       const answers = await many(200, () => guess(id, 'wrong'))
       expect(countsOf(answers)).toEqual({ 401: 20, 429: 180 })
     })
 
-    it('in ever other names are told to wait, and lock out nobody at their address', async () => {
+    it('under new names have to wait, without locking out others at their address', async () => {
       const [answers, others] = await Promise.all([
         many(300, (i) => guess(`${id}_${i}`, 'wrong')),
         many(20, (i) => guess(`${id}_new_${i}`, right)),
       ])
       expect(countsOf(others)).toEqual({ 200: 20 })
-      // Those that are checked together with right ones may have to wait as well.
+      // Guesses checked together with right secrets may also have to wait.
       expect(countsOf(answers)[401]).toBeLessThanOrEqual(60)
       expect(countsOf(answers)[429]).toBeGreaterThanOrEqual(240)
       expect(answers.every(({ status }) => status === 401 || status === 429)).toBe(true)
       expect((await guess(`${id}_later`, right)).status).toBe(200)
     })
 
-    it('never refuse a credential that has worked, at that address or in that name', async () => {
+    it('never refuse a credential that has worked, at that address or under that name', async () => {
       expect((await guess(id, right)).status).toBe(200)
       await many(100, (i) => guess(id, `wrong-${i}`))
       expect(countsOf(await many(50, () => guess(id, right)))).toEqual({ 200: 50 })
     })
 
-    it('let a right credential through however often it comes at once', async () => {
+    it('admit a right credential for any number of concurrent requests', async () => {
       expect(countsOf(await many(200, () => guess(id, right)))).toEqual({ 200: 200 })
     })
 
@@ -746,8 +746,8 @@ describe.each([undefined, ...[inject('parts').redisUrl ?? []].flat()])(
   },
 )
 
-describe('requests in parallel', () => {
-  it('are counted before they are looked at; guesses take nothing of what others may have', async () => {
+describe('parallel requests', () => {
+  it("are counted before they are processed; guesses do not reduce others' limits", async () => {
     await limited(
       { perAddress: 150, perClient: 10, failuresPerClient: 20, failuresPerAddress: 60 },
       { trustedProxyHops: 1 },
@@ -759,8 +759,8 @@ describe('requests in parallel', () => {
   })
 })
 
-describe('the settings of the edge', () => {
-  it('can switch limits off, and are refused when they are wrong', () => {
+describe('edge settings', () => {
+  it('can turn limits off, and are rejected when invalid', () => {
     expect(readEdgeConfig(createEnvReader({ RATE_LIMITS: 'off' })).limits).toBeNull()
     const env = createEnvReader({
       RATE_LIMITS: 'maybe',
@@ -781,7 +781,7 @@ describe('the settings of the edge', () => {
 })
 
 describe('counters', () => {
-  it('of this process forget when the minute is over', async () => {
+  it('of this process reset when the minute ends', async () => {
     const counters = createCounters({ redisUrl: undefined, log: silentLog(), now })
     expect([
       await counters.add('x'),
@@ -793,7 +793,7 @@ describe('counters', () => {
     expect(await counters.read('x')).toBe(0)
   })
 
-  it('count in a longer window until its end', async () => {
+  it('keep a longer window until its end', async () => {
     at = halfPast
     const counters = createCounters({ redisUrl: undefined, log: silentLog(), now })
     const reserve = async () => (await counters.reserve('x', 600)).sum
@@ -805,14 +805,14 @@ describe('counters', () => {
   })
 })
 
-// Where there is no Redis there are no such tests, and none is skipped.
+// Without Redis these tests do not exist, so none is skipped.
 describe.each([inject('parts').redisUrl ?? []].flat())('counters at %s', (redisUrl) => {
-  it('are shared through Redis, and each key there expires', async () => {
+  it('are shared through Redis, and each key expires', async () => {
     const name = `test-${Math.random()}`
     const [one, two] = [0, 1].map(() => createCounters({ redisUrl, log: silentLog(), now }))
     const probe = new Redis(redisUrl)
     await probe.ping()
-    // Each counts by itself until it is connected.
+    // Each counter is local until it is connected.
     const early = `${name}-early`
     await expect
       .poll(async () => (await one?.add(early)) !== undefined && (await two?.read(early)), {
@@ -832,7 +832,7 @@ describe.each([inject('parts').redisUrl ?? []].flat())('counters at %s', (redisU
     probe.disconnect()
   })
 
-  it('go on in this process while Redis hangs, and wait for it at most once a second', async () => {
+  it('continue in this process while Redis hangs, and wait for it at most once a second', async () => {
     const { hostname, port } = new URL(redisUrl)
     const proxy = await startProxy({ host: hostname, port: Number(port) })
     const counters = createCounters({
