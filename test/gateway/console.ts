@@ -6,7 +6,7 @@ import type { Person } from '../support/people.ts'
 import { type Answer, asRecord, documentChecker, publicUrl } from './support.ts'
 
 export interface RequestOptions {
-  /** The person of the session cookie. */
+  /** The person whose session cookie is sent. */
   readonly person?: Person
   readonly authorization?: string
   readonly json?: unknown
@@ -14,7 +14,7 @@ export interface RequestOptions {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** The gateway before a real core; every answer is checked against the gateway's own document. */
+/** Starts the gateway with a real core. Checks every answer against the gateway's own document. */
 export async function startConsole({
   env,
   ...options
@@ -96,7 +96,7 @@ function requestOf({
   return { headers: sent, ...(body === undefined ? {} : { body }) }
 }
 
-/** What a browser on one of our own pages sends. */
+/** Headers that a browser sends from our own pages. */
 const sessionHeaders = ({ token, csrf }: Person): Record<string, string> => ({
   cookie: `__Host-tollgate_session=${token}`,
   origin: publicUrl,

@@ -16,7 +16,7 @@ import { asRecord, publicUrl, quietEdge } from './support.ts'
 
 export const password = secretly('a long enough password')
 
-/** One app with everything that may call it. */
+/** An app with all its callers' credentials. */
 export interface RealApp {
   readonly clientId: string
   readonly m2mClientId: string
@@ -24,18 +24,18 @@ export interface RealApp {
   readonly machineToken: string
   readonly userToken: string
   readonly apiKey: string
-  /** The headers of its owner's browser. */
+  /** Headers of its owner's browser. */
   readonly session: Readonly<Record<string, string>>
 }
 
 export interface RealPerson {
   readonly accountId: string
   readonly email: string
-  /** The headers of the person's browser. */
+  /** Headers of the person's browser. */
   readonly session: Readonly<Record<string, string>>
 }
 
-/** A gateway before a real core. */
+/** Starts a gateway with a real core. */
 export async function startReal(
   env: Readonly<Record<string, string>> = {},
   parts: OutsideParts = {},
@@ -99,7 +99,7 @@ export async function startReal(
     }
   }
 
-  /** Somebody who is logged in and has no app. */
+  /** Creates a person who is logged in and has no app. */
   async function newPerson(isPlatformAdmin = false): Promise<RealPerson> {
     const email = `${randomUUID()}@example.com`
     const { account } = await unary(people.createAccount.bind(people))(
@@ -137,11 +137,11 @@ export interface Operation {
   readonly body: Record<string, unknown> | null
   readonly form: boolean
   readonly isBodyRequired: boolean
-  /** The statuses that are documented. */
+  /** The documented statuses. */
   readonly statuses: readonly string[]
 }
 
-/** The route table, as the internal document has it. */
+/** Returns the route table from the internal document. */
 export async function operationsOf(url: string, session: Readonly<Record<string, string>>) {
   const document = asRecord(
     await (await fetch(`${url}/api/v1/internal/openapi.json`, { headers: { ...session } })).json(),
@@ -193,7 +193,7 @@ const known: Readonly<Record<string, unknown>> = {
 
 const knownExchange = { ...known, grant_type: GrantType.tokenExchange }
 
-/** A body that the schema permits, as far as names and types tell. */
+/** Returns a body that is valid by names and types. */
 export function sample(schema: Record<string, unknown>): unknown {
   if (schema['type'] === 'array') return []
   if (schema['type'] === 'boolean') return false
@@ -211,7 +211,7 @@ export function sample(schema: Record<string, unknown>): unknown {
   )
 }
 
-/** The path and query of an operation, with every required parameter. */
+/** Returns the operation's path and query, with all required parameters. */
 export function addressFor(
   { path, parameters }: Operation,
   values: Readonly<Record<string, string>>,

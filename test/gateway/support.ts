@@ -16,7 +16,7 @@ export const publicUrl = 'https://svc.example'
 export const serviceToken = secretly('service-token-of-at-least-32-characters')
 export const basic = `Basic ${Buffer.from('m2m_0123456789abcdef01234567:svc_cs_x').toString('base64')}`
 
-/** No limits, no proxies, no other origins, no secret. */
+/** No limits, proxies, other origins or secret. */
 export const quietEdge: EdgeConfig = {
   limits: null,
   redisUrl: undefined,
@@ -30,7 +30,7 @@ export interface Answer {
   readonly status: number
   readonly headers: Headers
   readonly text: string
-  // The bodies are what the tests are about; they are looked at, not trusted.
+  // Tests inspect the body, so its type is open.
   readonly body: Record<string, unknown>
 }
 
@@ -42,7 +42,10 @@ export interface Ask {
   readonly authorization?: string | null
 }
 
-/** A gateway before a scripted core. Every answer it gives is checked against its own OpenAPI document. */
+/**
+ * Starts a gateway with a scripted core. Checks every answer against the gateway's own OpenAPI
+ * document.
+ */
 export async function startHarness(
   deps: Partial<GatewayDeps> & {
     edge?: Partial<EdgeConfig>
@@ -87,7 +90,7 @@ export async function startHarness(
   }
 }
 
-/** Asks a listener, and holds each of its answers to its own document. */
+/** Returns a client of a listener that checks each answer against the listener's document. */
 async function openListener(url: string) {
   const document = asRecord(await (await fetch(`${url}/api/v1/openapi.json`)).json())
   return { document, ask: askerOf(url, await documentChecker(document)) }
@@ -105,7 +108,7 @@ function askerOf(url: string, check: (seen: Seen) => void = () => {}) {
       body: json ? asRecord(JSON.parse(text)) : {},
     }
     expectCommonHeaders(answer)
-    // As it was sent: without dot segments.
+    // The path as sent, without dot segments.
     check({ method, path: new URL(response.url).pathname, answer })
     return answer
   }
@@ -133,7 +136,7 @@ function expectCommonHeaders({ status, headers }: Answer): void {
   if (status >= 400) expect(headers.get('cache-control')).toBe('no-store')
 }
 
-/** Sends bytes as they are; gives what came back until the other side closes. */
+/** Sends raw bytes and returns everything received until the other side closes. */
 export async function rawExchange(url: string, text: string): Promise<string> {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)
@@ -159,7 +162,7 @@ interface Seen {
   readonly answer: Answer
 }
 
-/** Validators of a document's answers, by method, path, status and type. */
+/** Returns validators of a document's answers, by method, path, status and type. */
 export function answerValidators(document: Record<string, unknown>) {
   const ajv = new Ajv({ strict: false })
   addFormats.default(ajv)
@@ -167,7 +170,7 @@ export function answerValidators(document: Record<string, unknown>) {
   for (const [name, schema] of Object.entries(schemas))
     ajv.addSchema({ ...asRecord(localRefs(schema)), $id: name })
   const documented = new Map(responseSchemas(document).map(({ key, schema }) => [key, schema]))
-  // A document has a thousand schemas, and a test needs a few of them.
+  // Compiled on first use: a document has a thousand schemas, and a test needs only a few.
   const validators = new Map<string, (value: unknown) => boolean>()
   return (key: string) =>
     documented.has(key)
@@ -179,8 +182,9 @@ export function answerValidators(document: Record<string, unknown>) {
 }
 
 /**
- * Checks an answer against the document: the operation's response of that status, with the codes that it names. Unless
- * `strict`, a refusal may be any: a scripted core gives reasons that no real one has.
+ * Checks an answer against the document: the operation's response of that status, with the codes
+ * listed there. Unless `strict`, any refusal is accepted, because a scripted core returns reasons
+ * that a real one would not.
  */
 export async function documentChecker(document: Record<string, unknown>, { strict = false } = {}) {
   const anyRefusal = new Ajv({ strict: false, validateFormats: false }).compile({
@@ -202,7 +206,7 @@ export async function documentChecker(document: Record<string, unknown>, { stric
       return expect({ text: answer.text, is: anyRefusal(answer.body) }).toMatchObject({ is: true })
     const validate = validatorOf(`${method} ${template} ${answer.status} ${type}`)
     expect(validate, `${method} ${template} documents ${answer.status} ${type}`).toBeDefined()
-    // The schema of a stream is that of an event's data (stream.test.ts).
+    // The schema of a stream describes an event's data (stream.test.ts).
     if (type === 'text/event-stream') return
     expect(
       validate?.(
@@ -234,7 +238,7 @@ function responseSchemas(document: Record<string, unknown>): Documented[] {
 
 function localRefs(schema: unknown): unknown {
   const text = JSON.stringify(schema, (name, value: unknown) =>
-    // A word of OpenAPI: it says by which member a reader finds the schema of several.
+    // An OpenAPI keyword: the member by which a reader selects one of several schemas.
     name === 'discriminator' ? undefined : value,
   )
   return JSON.parse(text.replaceAll(/"#\/components\/schemas\/([A-Za-z]+)"/g, '"$1#"'))

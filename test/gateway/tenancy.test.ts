@@ -10,7 +10,7 @@ import {
   startReal,
 } from './real.ts'
 
-// Its credential is the subject token in the form.
+// Authenticates by the subject token in its form.
 const byBody = '/api/v1/apps/{clientId}/oidc/token'
 
 let real: Real
@@ -35,7 +35,7 @@ interface Seen {
 const headersOf = ({ headers }: RequestInit): Record<string, string> =>
   Object.fromEntries(new Headers(headers))
 
-/** The answer without what differs between any two answers. */
+/** Returns the answer without the parts that differ between any two answers. */
 async function ask(
   operation: Operation,
   clientId: string,
@@ -56,8 +56,8 @@ async function ask(
 
 const unknownApp = () => `app_${randomBytes(12).toString('hex')}`
 
-describe('every app-scoped route', () => {
-  it('is in the table that this test is made from', () => {
+describe('app-scoped routes', () => {
+  it('are in the table that generates this test', () => {
     expect(scoped.length).toBeGreaterThan(30)
   })
 
@@ -68,7 +68,7 @@ describe('every app-scoped route', () => {
     ["the session of another app's owner", () => mine.session],
     ['nobody', () => ({})],
   ])(
-    "answers %s alike for an app of others, an unknown one, and an id that is no public client's",
+    "answers alike for another app, an unknown one and an id that is not a public client's: %s",
     async (who, credential) => {
       for (const operation of scoped) {
         const named = `${who}: ${operation.method} ${operation.path}`
@@ -84,7 +84,7 @@ describe('every app-scoped route', () => {
     },
   )
 
-  it('lets neither tenant notice the other: nothing was changed by all that', async () => {
+  it('changed nothing for either tenant', async () => {
     const users = await fetch(`${real.url}/api/v1/apps/${theirs.clientId}/users`, {
       headers: { authorization: theirs.basic },
     })
@@ -94,7 +94,7 @@ describe('every app-scoped route', () => {
   })
 })
 
-/** An exchange of that subject token at that app. */
+/** Exchanges the subject token at the app. */
 const exchange = (
   clientId: string,
   subjectToken: string,
@@ -110,7 +110,7 @@ const exchange = (
     }),
   })
 
-describe('the exchange at an app', () => {
+describe('exchange at an app', () => {
   const bearer = (authorization: string) => authorization.replace('Bearer ', '')
 
   it.each([
@@ -132,7 +132,7 @@ describe('the exchange at an app', () => {
       }),
     ],
   ] satisfies [string, number, () => { token: string; headers?: Record<string, string> }][])(
-    'answers %s alike for an app of others and for none',
+    'answers alike for another app and an unknown one: %s',
     async (_who, expected, credential) => {
       const seen = async (clientId: string) => {
         const { token, headers }: { token: string; headers?: Record<string, string> } = credential()
@@ -162,7 +162,10 @@ const median = (times: number[]): number =>
 const rounds = 200
 const tries = 6
 
-/** How long `measure` takes for a foreign app, by an unknown one: medians, until they are alike or it was tried often enough. */
+/**
+ * Returns the ratio of `measure`'s median durations for another app and an unknown one, per
+ * attempt. Stops when they are close or after `tries`.
+ */
 async function timeRatios(measure: (clientId: string) => Promise<unknown>): Promise<number[]> {
   const one = async (clientId: string): Promise<number> => {
     const began = performance.now()
@@ -170,7 +173,7 @@ async function timeRatios(measure: (clientId: string) => Promise<unknown>): Prom
     return performance.now() - began
   }
   const ratios: number[] = []
-  // Another process on the machine may disturb a measurement, not all of them.
+  // Another process may disturb one measurement, but not all of them.
   for (let attempt = 0; attempt < tries; attempt++) {
     const foreign: number[] = []
     const unknown: number[] = []
@@ -189,13 +192,13 @@ async function timeRatios(measure: (clientId: string) => Promise<unknown>): Prom
 
 const distance = (ratios: readonly number[]): number => Math.abs((ratios.at(-1) ?? 0) - 1)
 
-describe('the time of a refusal', () => {
+describe('time of a refusal', () => {
   it.each([
     ['GET', '/api/v1/apps/{clientId}/users'],
     ['POST', '/api/v1/apps/{clientId}/users/{externalUserId}/keys'],
     ['GET', '/api/v1/builder/apps/{clientId}/usage'],
   ])(
-    'of %s %s does not tell a foreign app from an unknown one',
+    'of %s %s does not distinguish another app from an unknown one',
     async (method, path) => {
       const operation = scoped.find((each) => each.method === method && each.path === path)
       if (!operation) throw new Error('no such route')
@@ -209,7 +212,7 @@ describe('the time of a refusal', () => {
     180_000,
   )
 
-  it('of an exchange does not tell it either', async () => {
+  it('of an exchange does not distinguish them either', async () => {
     const token = mine.userToken.replace('Bearer ', '')
     const ratios = await timeRatios(async (clientId) => (await exchange(clientId, token)).text())
     expect(distance(ratios), `ratios of the medians: ${ratios.join(' ')}`).toBeLessThanOrEqual(0.1)
