@@ -11,14 +11,14 @@ function recorded(answer: (asked: readonly number[]) => Promise<void> = async ()
   return { ask, batches }
 }
 
-describe('a batch loader', () => {
-  it('looks up all keys of one turn at once, and answers each call with its own value', async () => {
+describe('createBatchLoader', () => {
+  it('loads all keys of one turn at once, and returns to each call its own value', async () => {
     const { ask, batches } = recorded()
     expect(await Promise.all([1, 2, 3, 2].map(ask))).toEqual([10, 20, 30, 20])
     expect(batches).toEqual([[1, 2, 3, 2]])
   })
 
-  it('never answers from a look-up that began before the call', async () => {
+  it('never serves a call from a look-up that began before it', async () => {
     const gate = Promise.withResolvers<void>()
     const { ask, batches } = recorded(() => gate.promise)
     const first = ask(1)
@@ -29,7 +29,7 @@ describe('a batch loader', () => {
     expect(batches).toEqual([[1], [1]])
   })
 
-  it('goes on beside a slow look-up, with a bounded number of them', async () => {
+  it('starts further look-ups while one is slow', async () => {
     const gate = Promise.withResolvers<void>()
     const { ask, batches } = recorded((asked) =>
       asked.includes(1) ? gate.promise : Promise.resolve(),
@@ -41,7 +41,7 @@ describe('a batch loader', () => {
     expect(await stuck).toBe(10)
   })
 
-  it('keeps the limits of keys in a look-up and of concurrent look-ups', async () => {
+  it('limits the keys in a look-up and the concurrent look-ups', async () => {
     const gate = Promise.withResolvers<void>()
     const batches: (readonly number[])[] = []
     const ask = createBatchLoader(
@@ -64,7 +64,7 @@ describe('a batch loader', () => {
     expect(batches).toEqual([[1, 2], [3, 4], [5]])
   })
 
-  it('allows three slow look-ups beyond the limit, and no more', async () => {
+  it('allows only three slow look-ups beyond the limit', async () => {
     const gate = Promise.withResolvers<void>()
     const { ask, batches } = recorded(() => gate.promise)
     const all = []
@@ -77,7 +77,7 @@ describe('a batch loader', () => {
     expect(batches).toEqual([[1], [2], [3], [4], [5], [6, 7]])
   })
 
-  it('rejects all calls of a batch whose look-up fails, and none of the next', async () => {
+  it('rejects only the calls of a batch whose look-up fails', async () => {
     let fails = true
     const { ask } = recorded(async () => {
       if (fails) throw new Error('down')

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { limitConcurrency } from '../../../core/lib/concurrency.ts'
 import { DomainError } from '../../../proto/errors.ts'
 
-/** OK, or the reason of the refusal. */
+/** 'OK', or the reason of the error. */
 const reasonOf = (work: Promise<unknown>): Promise<string> =>
   work.then(
     () => 'OK',
@@ -12,8 +12,8 @@ const reasonOf = (work: Promise<unknown>): Promise<string> =>
     },
   )
 
-describe('limited concurrency', () => {
-  it('runs so many tasks at once, lets so many wait and refuses the rest', async () => {
+describe('limitConcurrency', () => {
+  it('limits running and waiting tasks and rejects others', async () => {
     const runLimited = limitConcurrency({
       running: 2,
       waiting: 3,

@@ -48,12 +48,12 @@ const row = fc.record({
   small: fc.integer({ min: -(2 ** 31), max: 999_999 }),
   large: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
   yes: fc.boolean(),
-  // Of the years 1970 to 2223, all whose distance to 2000 a double holds with room to spare.
+  // The years 1970 to 2223, whose distance to 2000 a double holds exactly.
   micros: fc.integer({ min: 0, max: 8_000_000_000_000_000 }),
 })
 
-describe('rows for COPY', () => {
-  it('arrive unchanged, whatever they hold', async () => {
+describe('copyRows', () => {
+  it('stores any values unchanged', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(row, { maxLength: 40 }), async (given) => {
         const rows = createRowBuffer(new ArrayBuffer(64))
@@ -98,7 +98,7 @@ describe('rows for COPY', () => {
     )
   })
 
-  it('reject with the error of Postgres, and the connection stays usable', async () => {
+  it('rejects with the Postgres error and leaves the connection usable', async () => {
     const rows = createRowBuffer()
     for (let i = 0; i < 50_000; i++) {
       rows.row(2)
@@ -116,7 +116,7 @@ describe('rows for COPY', () => {
 })
 
 describe('array parameters', () => {
-  it('arrive as the same arrays of the driver do', async () => {
+  it("store the same values as the driver's arrays", async () => {
     const item = fc.record({
       words: row.map(({ words }) => words),
       amount: decimal,
@@ -159,7 +159,7 @@ describe('array parameters', () => {
     )
   })
 
-  it('reject what is not hexadecimal', () => {
+  it('reject text that is not hexadecimal', () => {
     expect(() => uuids(['0190a5c0-0000-7000-8000-00000000000g'])).toThrow('not hexadecimal')
   })
 })

@@ -10,7 +10,7 @@ import {
 
 const faultOf = (reading: JsonReading): string | null => ('fault' in reading ? reading.fault : null)
 
-/** What JSON.parse would return, where it loses nothing. */
+/** The value that JSON.parse would return if it lost nothing. */
 function plain(value: Json): unknown {
   if (isObject(value)) {
     return Object.fromEntries([...value].map(([name, member]) => [name, plain(member)]))
@@ -27,8 +27,8 @@ function parsed(text: string): { readonly value: unknown } | null {
   }
 }
 
-describe('reading JSON exactly', () => {
-  it('reads what JSON.parse reads', () => {
+describe('readExactJson', () => {
+  it('reads the same values as JSON.parse', () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 6 }), fc.constantFrom('', ' ', '\n\t'), (text, space) => {
         const reading = readExactJson(`${space}${text}${space}`)
@@ -37,7 +37,7 @@ describe('reading JSON exactly', () => {
     )
   })
 
-  it('refuses what JSON.parse refuses, and nothing else', () => {
+  it('rejects exactly the texts that JSON.parse rejects', () => {
     const nearly = fc
       .record({
         text: fc.json({ maxDepth: 3 }),
@@ -61,12 +61,12 @@ describe('reading JSON exactly', () => {
       expect(readExactJson(literal)).toEqual({ value: { literal } })
   })
 
-  it('refuses a member that is named twice, even by an escape, and says where', () => {
+  it('rejects a repeated member, even an escaped one, and returns its offset', () => {
     expect(readExactJson('{"a":1,"a":2}')).toEqual({ fault: 'duplicate_member', at: 12 })
     expect(faultOf(readExactJson('{"a":{"b":1,"\\u0062":2}}'))).toBe('duplicate_member')
   })
 
-  it('leaves members that are named twice to a caller who keeps them', () => {
+  it('passes repeated members to a caller who keeps them', () => {
     const keepAll = (members: Map<string, Json>, name: string, value: Json): boolean => {
       const earlier = members.get(name)
       members.set(name, Array.isArray(earlier) ? [...earlier, value] : [value])
@@ -81,7 +81,7 @@ describe('reading JSON exactly', () => {
     )
   })
 
-  it('refuses text that is nested deeper than the limit', () => {
+  it('rejects text nested deeper than the limit', () => {
     const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth)
     expect([32, 33].map((depth) => faultOf(readExactJson(nested(depth))))).toEqual([
       null,

@@ -8,7 +8,7 @@ const two = await newForeignKey('k2')
 const elliptic = await newForeignKey('e1', 'ES256')
 const source = { issuer: 'https://idp.example', jwksUri: 'https://idp.example/keys' }
 
-/** Keys of a provider whose answers, and whose clock, a test sets. */
+/** Keys of a provider. The test controls its responses and the clock. */
 function start(first: readonly ForeignKey[]) {
   const state = {
     keys: first.map(({ jwk }) => jwk) as unknown[],
@@ -37,8 +37,8 @@ function start(first: readonly ForeignKey[]) {
 
 const settled = () => new Promise((resolve) => setImmediate(resolve))
 
-describe('the keys of an issuer', () => {
-  it('verify RS256 and ES256, by kid, or as the only one of their kind', async () => {
+describe('createIssuerKeys', () => {
+  it('verifies RS256 and ES256 by kid, or with the only key of the algorithm', async () => {
     const { isSignedBy } = start([one, elliptic])
     expect(await isSignedBy(one)).toBe(true)
     expect(await isSignedBy(elliptic)).toBe(true)
@@ -48,7 +48,7 @@ describe('the keys of an issuer', () => {
     expect(await ambiguous.isSignedBy(one, { kid: undefined })).toBe(false)
   })
 
-  it('are loaded once for tokens that come together, and once in ten seconds for unknown kids', async () => {
+  it('loads once for concurrent tokens, and once in ten seconds for unknown kids', async () => {
     const { state, isSignedBy } = start([one])
     await Promise.all(Array.from({ length: 20 }, () => isSignedBy(one)))
     expect(state.loads).toBe(1)
@@ -59,7 +59,7 @@ describe('the keys of an issuer', () => {
     expect(state.loads).toBe(2)
   })
 
-  it('follow a rotation', async () => {
+  it('follows a rotation', async () => {
     const { state, isSignedBy } = start([one])
     expect(await isSignedBy(one)).toBe(true)
     state.keys = [two.jwk]
@@ -68,7 +68,7 @@ describe('the keys of an issuer', () => {
     expect(await isSignedBy(one)).toBe(false)
   })
 
-  it('that the provider withdrew are good for five minutes, however long nobody asked', async () => {
+  it('accepts withdrawn keys for five minutes without requests', async () => {
     const { state, isSignedBy } = start([one])
     expect(await isSignedBy(one)).toBe(true)
     state.keys = [two.jwk]
@@ -79,7 +79,7 @@ describe('the keys of an issuer', () => {
     expect(state.loads).toBe(2)
   })
 
-  it('are loaded ahead, beside a token of the fifth minute that does not wait for them', async () => {
+  it('refreshes keys in the background during the fifth minute', async () => {
     const { state, isSignedBy } = start([one])
     expect(await isSignedBy(one)).toBe(true)
     state.at += 239_999
@@ -97,7 +97,7 @@ describe('the keys of an issuer', () => {
     expect(state.loads).toBe(3)
   })
 
-  it('are used on while new ones do not come in time', async () => {
+  it('uses the old keys while new ones do not arrive in time', async () => {
     const { state, isSignedBy } = start([one])
     expect(await isSignedBy(one)).toBe(true)
     state.answer = () => new Promise(() => undefined)
@@ -105,7 +105,7 @@ describe('the keys of an issuer', () => {
     expect(await isSignedBy(one)).toBe(true)
   })
 
-  it('are loaded anew after five minutes, and good for an hour while the provider is away', async () => {
+  it('reloads after five minutes, and keeps keys for an hour while the provider is unavailable', async () => {
     const { state, isSignedBy } = start([one])
     expect(await isSignedBy(one)).toBe(true)
     state.answer = () => Promise.reject(new Error('cannot be reached'))
@@ -128,7 +128,7 @@ describe('the keys of an issuer', () => {
     ['a list', '[]'],
     ['an object without keys', '{}'],
     ['keys that are no list', '{"keys":{}}'],
-  ])('are not replaced by %s', async (_what, text) => {
+  ])('keeps its keys when the response is %s', async (_what, text) => {
     const { state, isSignedBy } = start([one])
     expect(await isSignedBy(one)).toBe(true)
     state.answer = () => Promise.resolve(text)
@@ -139,7 +139,7 @@ describe('the keys of an issuer', () => {
     await expect(start([]).isSignedBy(one)).resolves.toBe(false)
   })
 
-  it('of a provider that hangs hold up its own tokens alone, for a bounded time', async () => {
+  it('delays only the tokens of a provider that hangs, for a limited time', async () => {
     const { state, isSignedBy } = start([one])
     state.answer = () => new Promise(() => undefined)
     const hanging = isSignedBy(one).catch((error: unknown) => String(error))
@@ -151,8 +151,8 @@ describe('the keys of an issuer', () => {
   })
 })
 
-describe('a key set', () => {
-  it('gives up what may not verify, and keeps the rest', async () => {
+describe('readKeySet', () => {
+  it('skips keys that may not verify, and keeps the others', async () => {
     const { jwk } = one
     const weak = { kty: 'RSA', n: 'uJ3YvL1xkzU', e: 'AQAB', kid: 'weak' }
     const others = [

@@ -14,7 +14,7 @@ function logged(fields: object): Record<string, unknown> {
   return JSON.parse(lines.join(''))
 }
 
-it('redacts members with the name of a secret, at any depth of an object, and changes nothing else', () => {
+it('redacts only members with the name of a secret, at any depth of an object', () => {
   const fields = {
     token: 'a',
     deep: { apiKey: 'b', request: { headers: { authorization: 'c' }, cookie: 'd' } },
@@ -35,7 +35,7 @@ it('redacts members with the name of a secret, at any depth of an object, and ch
   expect(fields).toEqual(before)
 })
 
-it('logs an outage of another process without its stack, with its causes', () => {
+it('logs an outage of another process with its causes and without its stack', () => {
   const cause = new Error('connect ECONNREFUSED')
   const { err } = logged({ err: new DomainError('UNAVAILABLE', 'core does not answer', { cause }) })
   expect(err).toMatchObject({ message: 'core does not answer: connect ECONNREFUSED' })
@@ -59,7 +59,7 @@ it('logs an error with its stack and its members, without secrets', () => {
   expect(JSON.stringify(line)).not.toContain('"b"')
 })
 
-it('logs other thrown values as they are, without secrets', () => {
+it('logs other thrown values unchanged, without secrets', () => {
   expect(logged({ err: 'just words' })['err']).toBe('just words')
   expect(logged({ err: undefined })).not.toHaveProperty('err')
   expect(logged({ err: { code: 7, secret: 'b' } })['err']).toEqual({
@@ -68,7 +68,7 @@ it('logs other thrown values as they are, without secrets', () => {
   })
 })
 
-it('writes every line in order, also those right before the process exits or fails', async () => {
+it('writes every line in order, including those right before the process exits or fails', async () => {
   const script = `import { createLog } from './core/lib/log.ts'
     const log = createLog({ level: 'info', name: 'test' })
     log.info('one'); log.info('two')

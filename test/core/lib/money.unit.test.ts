@@ -28,11 +28,11 @@ describe('pricing', () => {
     [128_750_000_000_000_000n, '3000', 386_250_000n],
     [9_262_000_000_000_000n, '3000', 27_786_000n],
     [141_625_000_000_000_000n, '3000', 424_875_000n],
-  ])('%s wei at %s USD are %s micros', (fee, usd, micros) => {
+  ])('prices %s wei at %s USD as %s micros', (fee, usd, micros) => {
     expect(microsUp(priceOf(wei(fee), rate(usd)))).toBe(micros)
   })
 
-  it('keeps amounts far below a micro: 1000 tickets of one wei are one micro when rounded once', () => {
+  it('keeps amounts far below a micro', () => {
     const one = priceOf(wei(1n), rate('3000'))
     expect(one).toBe(3_000n)
     expect(microsUp(usdAttos(one * 1000n))).toBe(1n)
@@ -43,7 +43,7 @@ describe('pricing', () => {
     expect(priceOf(wei(9_007_199_254_740_993n), rate('1'))).toBe(9_007_199_254_740_993n)
   })
 
-  it('leaves out a fraction of an atto-dollar, and a bound never does', () => {
+  it('rounds a price down and a bound up to whole atto-dollars', () => {
     expect(priceOf(wei(1n), rate('0.5'))).toBe(0n)
     expect(priceBound(wei(1n), rate('0.5'))).toBe(1n)
     expect(priceOf(wei(3n), rate('0.5'))).toBe(1n)
@@ -53,7 +53,7 @@ describe('pricing', () => {
 })
 
 describe('rounding', () => {
-  it('goes in its direction, also below zero', () => {
+  it('rounds in its direction, also below zero', () => {
     expect([divFloor(-1n, 2n), divCeil(-1n, 2n), divFloor(1n, 2n), divCeil(1n, 2n)]).toEqual([
       -1n,
       0n,
@@ -62,7 +62,7 @@ describe('rounding', () => {
     ])
   })
 
-  it('makes rows add up to the total that is shown beside them', () => {
+  it('makes rows add up to the displayed total', () => {
     fc.assert(
       fc.property(fc.array(fc.bigInt({ min: 0n, max: 10n ** 24n }), { maxLength: 40 }), (parts) => {
         const shown = microsThatAddUp(parts.map(usdAttos))
@@ -76,7 +76,7 @@ describe('rounding', () => {
     )
   })
 
-  it('rounds consumption up and a balance down, so that together they are what was granted', () => {
+  it('makes rounded consumption and balance add up to the granted amount', () => {
     fc.assert(
       fc.property(
         fc.bigInt({ min: 0n, max: 10n ** 12n }),
@@ -91,29 +91,29 @@ describe('rounding', () => {
   })
 })
 
-describe('text', () => {
+describe('parsing and formatting', () => {
   it.each(['', ' 5', '+5', '-5', '1.0', '0x10', '007', '5 ', '1e3', 'abc', '9'.repeat(31)])(
-    'does not take %j for an integer',
+    'rejects %j as an integer',
     (text) => {
       expect(parseInteger(text)).toBeNull()
     },
   )
 
   it.each(['', '.5', '1.', '-1', '1e3', '01', '1.0000000000000000001', 'NaN', '1,5'])(
-    'does not take %j for a decimal',
+    'rejects %j as a decimal',
     (text) => {
       expect(parseDecimal18(text)).toBeNull()
     },
   )
 
-  it('prints ETH exactly: no trailing zero, no exponent, "0" for nothing', () => {
+  it('formats ETH exactly: no trailing zero, no exponent, "0" for zero', () => {
     expect(formatEth(wei(8_420_000_000_000_000n))).toBe('0.00842')
     expect(formatEth(wei(0n))).toBe('0')
     expect(formatEth(wei(1n))).toBe('0.000000000000000001')
     expect(formatEth(wei(10n ** 18n))).toBe('1')
   })
 
-  it('reads back what it prints', () => {
+  it('parses its own output', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 10n ** 35n }), (value) => {
         expect(parseDecimal18(formatDecimal18(value))).toBe(value)

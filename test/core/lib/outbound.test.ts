@@ -38,7 +38,7 @@ const messageOf = async (work: Promise<string>): Promise<string> =>
     (error: unknown) => (error instanceof Error ? error.message : 'no error'),
   )
 
-describe('an address', () => {
+describe('isPublicAddress', () => {
   it.each([
     '0.0.0.0',
     '10.1.2.3',
@@ -63,16 +63,13 @@ describe('an address', () => {
     '2001:db8::1',
     '2002:7f00:1::',
     'not an address',
-  ])('%s is not public', (address) => {
+  ])('rejects %s', (address) => {
     expect(isPublicAddress(address)).toBe(false)
   })
 
-  it.each(['8.8.8.8', '172.32.0.1', '100.128.0.1', '2606:4700::1111'])(
-    '%s is public',
-    (address) => {
-      expect(isPublicAddress(address)).toBe(true)
-    },
-  )
+  it.each(['8.8.8.8', '172.32.0.1', '100.128.0.1', '2606:4700::1111'])('accepts %s', (address) => {
+    expect(isPublicAddress(address)).toBe(true)
+  })
 })
 
 describe('OUTBOUND_ALLOW', () => {
@@ -86,15 +83,12 @@ describe('OUTBOUND_ALLOW', () => {
     ['10.0.0.5', true, false],
     ['svc.example', true, false],
     ['127.0.0.1', false, false],
-  ])(
-    'holds the loopback by itself, with HOST=%s and isEmbedded=%s: %s',
-    (HOST, isEmbedded, isHeld) => {
-      const env = createEnvReader({ HOST }, { isEmbedded })
-      const { outboundAllow } = readPlatformConfig(env)
-      for (const address of ['127.0.0.1', '::1'])
-        expect(isListed(outboundAllow, { host: address, address })).toBe(isHeld)
-    },
-  )
+  ])('includes the loopback with HOST=%s and isEmbedded=%s: %s', (HOST, isEmbedded, isHeld) => {
+    const env = createEnvReader({ HOST }, { isEmbedded })
+    const { outboundAllow } = readPlatformConfig(env)
+    for (const address of ['127.0.0.1', '::1'])
+      expect(isListed(outboundAllow, { host: address, address })).toBe(isHeld)
+  })
 
   it.each([
     '10.0.0.0/33',
@@ -105,12 +99,12 @@ describe('OUTBOUND_ALLOW', () => {
     'host/8',
     '1.2.3.4/8/8',
     '::1/129',
-  ])('does not take %s', (entry) => {
+  ])('rejects the entry %s', (entry) => {
     expect(parseAllowance([entry])).toBeNull()
   })
 })
 
-describe('a request to an address that a tenant named', () => {
+describe('createOutbound', () => {
   const outbound = (entries: string[], resolve?: (host: string) => Promise<readonly string[]>) =>
     createOutbound({
       allow: allowanceOf(...entries),
@@ -133,7 +127,7 @@ describe('a request to an address that a tenant named', () => {
     expect(await messageOf(outbound([]).fetchText(url))).toContain(why)
   })
 
-  it('reaches by http only the loopback, and only where it is listed', async () => {
+  it('allows http only for the loopback, and only if it is listed', async () => {
     const port = await serve((_, response) => response.end('{}'))
     expect(await outbound(['127.0.0.1']).fetchText(`http://127.0.0.1:${port}/`)).toBe('{}')
     expect(await outbound(['127.0.0.0/8']).fetchText(`http://127.0.0.1:${port}/`)).toBe('{}')
@@ -142,7 +136,7 @@ describe('a request to an address that a tenant named', () => {
     )
   })
 
-  it('judges every address of a name, and connects to what it judged', async () => {
+  it('checks every address of a name, and connects to a checked one', async () => {
     const port = await serve((request, response) => response.end(request.headers.host))
     const names: string[] = []
     const rebinding = async (host: string) => {
@@ -156,7 +150,7 @@ describe('a request to an address that a tenant named', () => {
     expect(await messageOf(mixed.fetchText('https://idp.example/'))).toContain('not a public')
   })
 
-  it('follows no redirect, and reads no more than 64 KiB', async () => {
+  it('follows no redirect, and reads at most 64 KiB', async () => {
     const port = await serve((request, response) => {
       if (request.url === '/moved') response.writeHead(302, { location: '/' }).end()
       else response.end('x'.repeat(65_537))
@@ -168,7 +162,7 @@ describe('a request to an address that a tenant named', () => {
     )
   })
 
-  it('ends after its time, also while an answer trickles', async () => {
+  it('stops after its timeout, even while a response trickles', async () => {
     const port = await serve((_, response) => void response.write('{'))
     const { fetchText } = createOutbound({ allow: allowanceOf('127.0.0.1'), timeoutMs: 100 })
     expect(await messageOf(fetchText(`http://127.0.0.1:${port}/`))).toBe('cannot be reached')

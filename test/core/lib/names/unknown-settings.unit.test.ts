@@ -4,7 +4,7 @@ import { editsBetween, nearest } from '../../../../core/lib/names/did-you-mean.t
 import { settingNames } from '../../../../core/lib/names/setting-names.ts'
 import { unknownSettings } from '../../../../core/lib/names/unknown-settings.ts'
 
-describe('a variable that is no setting', () => {
+describe('unknownSettings', () => {
   it.each([
     ['CORE_TOKN', 'did you mean CORE_TOKEN?'],
     ['DATABSE_URL', 'did you mean DATABASE_URL?'],
@@ -12,7 +12,7 @@ describe('a variable that is no setting', () => {
     ['TOLLGATE_DATADIR', 'did you mean TOLLGATE_DATA_DIR?'],
     ['TOLLGATE_ANYTHING', './tollgate config'],
     ['CORE_TOKEN_BROWSER', './tollgate config'],
-  ])('is reported when it resembles one: %s', (name, hint) => {
+  ])('reports a variable that resembles a setting: %s', (name, hint) => {
     const lines = unknownSettings({ [name]: 'a-value-that-stays-secret' })
     expect(lines).toEqual([expect.stringContaining(hint)])
     expect(lines.join()).toMatch(new RegExp(`^${name} \\(environment\\)`))
@@ -29,20 +29,20 @@ describe('a variable that is no setting', () => {
     'TERM',
     'NODE_OPTIONS',
     'npm_config_cache',
-  ])('is left alone when it is of others: %s', (name) =>
+  ])('ignores a variable of other programs: %s', (name) =>
     expect(unknownSettings({ [name]: 'x' })).toEqual([]),
   )
 
-  it('is none of the settings', () =>
+  it('accepts every setting', () =>
     expect(unknownSettings(Object.fromEntries(settingNames.map((name) => [name, 'x'])))).toEqual(
       [],
     ))
 })
 
-describe('the distance of two names', () => {
+describe('editsBetween and nearest', () => {
   const name = string({ maxLength: 12, unit: constantFrom('A', 'B', '_') })
 
-  it('is 0 for the same, the same both ways, and at most the longer one', () =>
+  it('is 0 only for equal names, symmetric, and at most the longer length', () =>
     assert(
       property(name, name, (a, b) => {
         expect(editsBetween(a, b) === 0).toBe(a === b)

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { domainOf, normalizeEmail } from '../../../../core/lib/text/email.ts'
 
-describe('the normal form of an e-mail address', () => {
+describe('normalizeEmail', () => {
   it.each([
     ['Ada@Example.COM', 'ada@example.com'],
     [' ada@example.com ', 'ada@example.com'],
@@ -11,7 +11,7 @@ describe('the normal form of an e-mail address', () => {
     ['ada@xn--BCHER-kva.example', 'ada@xn--bcher-kva.example'],
     ['ada@ｅxample。com', 'ada@example.com'],
     ['owner@localhost', 'owner@localhost'],
-  ])('of %s is %s', (text, normal) => {
+  ])('normalizes %s to %s', (text, normal) => {
     expect(normalizeEmail(text)).toBe(normal)
   })
 
@@ -41,11 +41,11 @@ describe('the normal form of an e-mail address', () => {
     'ada@exam\u00adple.com',
     `${'a'.repeat(65)}@example.com`,
     `ada@${'a.'.repeat(130)}com`,
-  ])('does not exist for %j', (text) => {
+  ])('returns null for %j', (text) => {
     expect(normalizeEmail(text)).toBeNull()
   })
 
-  it('is ASCII in lower case, and its own normal form', () => {
+  it('returns lower-case ASCII, and leaves a normal form unchanged', () => {
     const part = fc.string({ unit: 'grapheme', maxLength: 20 })
     const ascii = fc.stringMatching(/^[A-Za-z0-9.!#+_-]{1,20}$/)
     fc.assert(

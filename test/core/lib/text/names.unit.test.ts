@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { nameProblem } from '../../../../core/lib/text/names.ts'
 
-describe('a new name', () => {
+describe('nameProblem', () => {
   it.each([
     'ada',
     '7',
@@ -16,7 +16,7 @@ describe('a new name', () => {
     'Registered nurses with care',
     'Register with us',
     'An application without a name',
-  ])('may be %s', (name) => {
+  ])('accepts %s', (name) => {
     expect(nameProblem(name)).toBeNull()
   })
 
@@ -29,13 +29,16 @@ describe('a new name', () => {
     ['a variation selector', 'a\ufe0f', 'U+FE0F'],
     ['a Hangul filler', 'a\u3164', 'U+3164'],
     ['a tag', 'a\u{e0061}', 'U+E0061'],
-  ])('has no %s', (_what, name, code) => {
+  ])('rejects %s', (_what, name, code) => {
     expect(nameProblem(name)).toBe(`must not contain an invisible character (${code})`)
   })
 
-  it.each(['😀', '--', '%', '{}', '…', '\u2800', '\u0301'])('is more than %j', (name) => {
-    expect(nameProblem(name)).toBe('must have a letter or a digit')
-  })
+  it.each(['😀', '--', '%', '{}', '…', '\u2800', '\u0301'])(
+    'rejects %j without a letter or digit',
+    (name) => {
+      expect(nameProblem(name)).toBe('must have a letter or a digit')
+    },
+  )
 
   it.each([
     'Bank (registered with Acme)',
@@ -68,7 +71,7 @@ describe('a new name', () => {
     'registered ᗯith',
     'registered ꮤith',
     'registered Ꮤith',
-  ])('does not read like our own words: %s', (name) => {
+  ])('rejects a name that reads like our own words: %s', (name) => {
     expect(nameProblem(name)).toContain('registered with')
   })
 })

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { isReadable, toReadable, unreadableCharacter } from '../../../../core/lib/text/readable.ts'
 
-describe('text that nobody can read as it stands', () => {
+describe('unreadable text', () => {
   it.each([
     ['\0', 'a NUL character (U+0000)'],
     ['\u0007', 'a control character (U+0007)'],
@@ -18,7 +18,7 @@ describe('text that nobody can read as it stands', () => {
     ['\u202e', 'a bidirectional formatting character (U+202E)'],
     ['\u2066', 'a bidirectional formatting character (U+2066)'],
     ['\u061c', 'a bidirectional formatting character (U+061C)'],
-  ])('is named by its kind and code point: %j', (character, name) => {
+  ])('is reported by kind and code point: %j', (character, name) => {
     expect(isReadable(`a${character}b`)).toBe(false)
     expect(unreadableCharacter(`a${character}b\0`)).toBe(name)
   })
@@ -35,7 +35,7 @@ describe('text that nobody can read as it stands', () => {
     '١٢٣',
     '\u00a0',
     '\ufffd',
-  ])('is not %j', (text) => {
+  ])('excludes %j', (text) => {
     expect([isReadable(text), unreadableCharacter(text), toReadable(text)]).toEqual([
       true,
       null,
@@ -43,7 +43,7 @@ describe('text that nobody can read as it stands', () => {
     ])
   })
 
-  it('is readable once it is cleaned', () => {
+  it('becomes readable by toReadable', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
         expect(isReadable(toReadable(text))).toBe(true)
