@@ -20,7 +20,7 @@ export interface CollectorConfig {
   readonly backend: BackendConfig
 }
 
-/** Reads the settings of the collector, a part of core's. Collects what is wrong in `env.problems`. */
+/** Reads the settings of the collector, a subset of core's. Collects mistakes in `env.problems`. */
 export const readCollectorConfig = (env: EnvReader): CollectorConfig => ({
   platform: readSharedConfig(env),
   metering: readCollectingConfig(env),
@@ -31,15 +31,16 @@ const drainMs = 3_000
 const closeMs = 500
 
 /**
- * Runs the part of core that collects events, alone. It makes the services and not the modules of core: without gRPC,
- * secrets and the issuer the process stays below 150 MB. Rejects with one clear error when it cannot start.
+ * Runs only the part of core that collects events. It creates the services but not core's modules:
+ * without gRPC, secrets and the issuer the process stays below 150 MB. Rejects with one clear error
+ * if it cannot start.
  */
 export async function startCollector(config: CollectorConfig, deps: ProcessDeps) {
   const opened = await openSharedPlatform(config.platform, { ...deps, name: 'tollgate-collector' })
   const { shared } = opened
   const resubscribe: Resubscribe = (db, lost) => users.resubscribe(db, lost)
   const ledger = createLedger({ clocks: shared.clocks, resubscribe })
-  // The collector writes to the outbox what a backend is to get; core delivers it.
+  // The collector writes a backend's data to the outbox; core delivers it.
   const emitter = config.backend.name === 'openmeter' ? createEmitter() : undefined
   const plans = createPlans({
     ledger,
@@ -69,7 +70,10 @@ export async function startCollector(config: CollectorConfig, deps: ProcessDeps)
     return partStates(answers, ['database', 'events'])
   }
 
-  /** Lets the running batch finish, and leaves the consumer group, so that other collectors take over at once. */
+  /**
+   * Lets the current batch finish, and leaves the consumer group, so that other collectors take
+   * over at once.
+   */
   async function stop(): Promise<void> {
     await settlesWithin(metering.stop(), drainMs)
     await opened.close(closeMs)

@@ -1,7 +1,9 @@
 import { readCollectorConfig, startCollector } from './app.ts'
 import { runProcess } from '../lib/process.ts'
 
-/** Loads everything that a collector runs, and exits: that fills Node's compile cache for the next start. */
+/**
+ * Loads all modules of a collector and exits, which fills Node's compile cache for the next start.
+ */
 const loadOnly = '--load-only'
 
 if (process.argv.includes(loadOnly))

@@ -39,7 +39,7 @@ export interface MeteringDeps {
   readonly users: { readonly resolveSubjects: ResolveSubjects }
   /** Queues priced tickets for the metering backend, if there is one. */
   readonly emitter?: Emitter | undefined
-  /** Receives, after the commit and best effort, the users whose balance is used up. */
+  /** Receives, after the commit and best effort, the users with no balance left. */
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
   }

@@ -3,8 +3,8 @@ import { type Clocks, aheadAt } from '../../platform/clocks/clocks.ts'
 import { type ParsedBatch, msOf, putAhead, sessionOf } from './parsed-batch.ts'
 
 /**
- * Dates the tickets of test apps by the clocks of their apps (docs/test-clock.md): once for a batch, when its users are known
- * and before anything is made of its times. `at` is when they are booked.
+ * Moves the tickets of test apps to their apps' clocks (docs/test-clock.md): once per batch, after
+ * its users are known and before its times are used. `at` is when the tickets are booked.
  */
 export async function dateByClocks(
   db: Db,

@@ -12,17 +12,18 @@ import {
 } from './parsed-batch.ts'
 
 /**
- * Deduplicates tickets by their event ids. Each id is a row of `envelopes` with the digest of its event's bytes: the
- * first event with an id becomes a ticket, the same bytes again are a duplicate, other bytes under that id a conflict.
+ * Deduplicates tickets by event id. Each id is a row of `envelopes` with the digest of its event's
+ * bytes: the first event with an id becomes a ticket, the same bytes again are a duplicate, other
+ * bytes with that id a conflict.
  *
- * Gains: new ids are written by COPY, without a look-up first, which would cost as much again (`ingest by COPY` in
- * `npm run bench`). Plain version: a look-up and an insert for each id; test/core/metering/batch/deduplicate.test.ts
- * holds the outcomes against it.
+ * Gains: new ids are written by COPY without a look-up, which would double the cost (`ingest by
+ * COPY` in `npm run bench`). Plain version: a look-up and an insert per id, with which
+ * test/core/metering/batch/deduplicate.test.ts compares the outcomes.
  */
 
-/** Which tickets are new. */
+/** Result of the deduplication of tickets. */
 export interface DeduplicatedTickets {
-  /** Those of the given tickets whose ids are new, in the same order. */
+  /** The given tickets with a new id, in the same order. */
   readonly newTickets: Uint32Array
   /** Indexes of records that repeat an earlier one byte by byte. */
   readonly duplicates: readonly number[]
@@ -30,12 +31,15 @@ export interface DeduplicatedTickets {
   readonly conflicts: readonly number[]
 }
 
-/** The event ids of tickets, ready to be written. */
+/** Event ids of tickets, ready to be written. */
 export interface EventIds {
   readonly tickets: TicketColumns
   /** The tickets, as positions in `tickets`. */
   readonly places: Uint32Array
-  /** The first ticket of each id in the order of the keys. Each writer inserts in this order, so that none deadlock. */
+  /**
+   * The first ticket of each id in key order. Every writer inserts in this order, to prevent
+   * deadlocks.
+   */
   readonly firsts: Uint32Array
   /** The rows of `firsts` for COPY. */
   readonly rows: Buffer
@@ -70,11 +74,14 @@ function encodeRows(
 export function createDeduplicator() {
   let duplicatesExpected = false
 
-  /** True unless ids repeat within the batch, or duplicates came in the batch before. */
+  /** Returns true unless ids repeat within the batch, or the previous batch had duplicates. */
   const areLikelyNew = ({ places, firsts }: EventIds): boolean =>
     !duplicatesExpected && places.length > 0 && firsts.length === places.length
 
-  /** Inserts ids that are expected to be new. Rejects when one is not; the transaction is then of no use. */
+  /**
+   * Inserts ids that are expected to be new. Rejects if one is not; the transaction is then
+   * aborted.
+   */
   async function insertNew(db: Db, { rows }: EventIds): Promise<void> {
     await copyEventIds(db, rows).catch((error: unknown) => {
       duplicatesExpected ||= isUniqueViolation(error)
@@ -82,7 +89,9 @@ export function createDeduplicator() {
     })
   }
 
-  /** Inserts the ids that are new and says what each ticket is. `out` is for rows that must be encoded again. */
+  /**
+   * Inserts the new ids and classifies each ticket. `out` is for rows that must be encoded again.
+   */
   async function insert(db: Db, ids: EventIds, out: RowBuffer): Promise<DeduplicatedTickets> {
     const { places, firsts } = ids
     const earlier = firsts.length === 0 ? noDigests : await insertMissing(db, ids, out)
@@ -93,8 +102,9 @@ export function createDeduplicator() {
   }
 
   /**
-   * Inserts the ids that are missing and returns the digests of the others. COPY is cheapest but fails as a whole on a
-   * single duplicate. Duplicates come in swarms: after a batch that had one, the next batch is looked up first.
+   * Inserts the missing ids and returns the digests of the others. COPY is cheapest, but a single
+   * duplicate fails it as a whole. Duplicates come in groups: after a batch with one, the next
+   * batch looks its ids up first.
    */
   async function insertMissing(
     db: Db,
@@ -123,7 +133,7 @@ export function createDeduplicator() {
   return { areLikelyNew, insertNew, insert }
 }
 
-/** By key; both are 16 characters of a byte each. */
+/** Digest by key; both are 16 characters of one byte each. */
 type Digests = ReadonlyMap<string, string>
 
 const noDigests: Digests = new Map()

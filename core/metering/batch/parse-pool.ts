@@ -17,10 +17,11 @@ import {
 /**
  * Parses batches in a worker thread.
  *
- * Gains: parsing, checking and encoding is the larger part of what ingest computes; in a thread of its own it runs
- * while this thread writes the batch before. The `ingest by COPY` row of `npm run bench` shows it. Plain version:
- * `parseHere`, which parses in this thread; it handles small batches, a process without threads and a worker that fails.
- * test/core/metering/batch/parse-pool.test.ts holds the worker against it.
+ * Gains: parsing, checking and encoding is most of ingest's computation; in a separate thread it
+ * runs while this thread writes the previous batch. The `ingest by COPY` row of `npm run bench`
+ * shows it. Plain version: `parseHere`, which parses in this thread; it handles small batches, a
+ * process without threads and a failed worker. test/core/metering/batch/parse-pool.test.ts compares
+ * the worker with it.
  */
 
 /** A parsed batch with the rows of its tickets. */
@@ -28,7 +29,7 @@ export interface EncodedBatch {
   readonly batch: ParsedBatch
   /** The first parts of the tickets' rows. */
   readonly rows: Buffer
-  /** To be called once, when the rows are no longer needed. */
+  /** Call once, when the rows are no longer needed. */
   readonly release: () => void
 }
 
@@ -37,16 +38,19 @@ interface RecordBytes {
 }
 
 const yieldEvery = 50
-/** From here on a batch is worth another thread; a quiet service never has one. */
+/** Below this size a thread gains nothing, so a quiet service never starts one. */
 const minThreadedRecords = 1_000
 const maxIdleBuffers = 4
 const maxIdleBytes = 32 * 1024 * 1024
-/** The worker's garbage is young and its batches are bounded, so that more memory would gain nothing. */
+/**
+ * The worker's garbage is short-lived and its batches are bounded, so more memory would gain
+ * nothing.
+ */
 const workerLimits = { maxYoungGenerationSizeMb: 32, maxOldGenerationSizeMb: 192 }
 
 export interface ParsePoolOptions {
   readonly log: Log
-  /** False for a process that has little memory and does nothing else. */
+  /** False for a process with little memory that only collects. */
   readonly threads: boolean
   readonly limits: SigningLimits
 }
@@ -114,7 +118,7 @@ export function createParsePool({ log, threads, limits }: ParsePoolOptions) {
     if (idle.length < maxIdleBuffers && memory.byteLength <= maxIdleBytes) idle.push(memory)
   }
 
-  /** Sends a request to the worker, which is started when there is none, and waits for the reply. */
+  /** Sends a request to the worker, starting it if necessary, and waits for the reply. */
   function post(request: ParseRequest): Promise<ParseReply> {
     const current = (worker ??= startWorker())
     return new Promise((resolve, reject) => {
@@ -161,19 +165,22 @@ function startWorker(): Worker {
   return worker
 }
 
-/** What the worker receives. Memory is transferred: copying a batch object by object would cost more than is gained. */
+/**
+ * The request to the worker. Memory is transferred: copying a batch object by object would cost
+ * more than the thread gains.
+ */
 export interface ParseRequest {
   readonly bytes: ArrayBuffer
   /** Where each record ends in `bytes`. */
   readonly ends: Float64Array<ArrayBuffer>
   readonly window: ParsedAt
-  /** Memory for the rows, from an earlier batch. */
+  /** Memory of an earlier batch, to reuse for the rows. */
   readonly memory: ArrayBuffer | null
 }
 
-/** What the worker sends back: the batch without object references between its parts. */
+/** The reply of the worker: the batch without object references between its parts. */
 export interface ParseReply {
-  /** The memory of the request, to be used again. */
+  /** The memory of the request, for reuse. */
   readonly bytes: ArrayBuffer
   /** The memory of the rows. */
   readonly memory: ArrayBuffer
@@ -185,13 +192,13 @@ export interface ParseReply {
   readonly ignored: readonly number[]
 }
 
-/** A session whose payer and feature are positions in the lists of the reply. */
+/** A session with its payer and feature as positions in the lists of the reply. */
 interface PackedSession extends Pick<Session, 'sessionId' | 'manifestId' | 'appName'> {
   readonly payer: number
   readonly feature: number
 }
 
-/** For the worker: the reply with a batch and the memory that goes back. */
+/** Called by the worker. Builds the reply from a batch and the memory to return. */
 export function packBatch(
   { tickets, sessions, features, problems, ignored, payers }: ParsedBatch,
   memory: Pick<ParseReply, 'bytes' | 'memory'>,

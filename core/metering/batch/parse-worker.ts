@@ -3,7 +3,7 @@ import { createRowBuffer } from '../../lib/copy-sql.ts'
 import { type ParseRequest, packBatch } from './parse-pool.ts'
 import { createBatchParser } from './parsed-batch.ts'
 
-/** The thread of a parse pool: parses one batch for each message. */
+/** The thread of a parse pool: parses one batch per message. */
 parentPort?.on('message', ({ bytes, ends, window, memory }: ParseRequest) => {
   const rows = createRowBuffer(memory ?? undefined)
   const parser = createBatchParser(rows, window, ends.length)

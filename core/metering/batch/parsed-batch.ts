@@ -15,24 +15,25 @@ import type { NamedUser, Subject } from './subjects.ts'
 import { writeTicket } from './ticket-row.ts'
 
 /**
- * A batch of events before the database has seen it. Of each ticket only its encoded row (ticket-row.ts) and a few
- * numbers stay, in columns; its texts are released.
+ * A parsed batch of events, independent of the database. Of each ticket, columns keep only its
+ * encoded row (ticket-row.ts) and a few numbers; its texts are released.
  *
- * Gains: no object per ticket survives until its batch is written, so that the garbage collector has nothing to copy.
- * With an object per ticket it took a third of all processor time; the `ingest by COPY` and `memory, collector at full
- * rate` rows of `npm run bench` show it. Plain version: an array of objects with bigint amounts, sorted by comparing
- * ids, which test/core/metering/batch/columns.unit.test.ts holds the columns against.
+ * Gains: no object per ticket survives until its batch is written, so the garbage collector copies
+ * nothing. With an object per ticket it took a third of all processor time; the `ingest by COPY`
+ * and `memory, collector at full rate` rows of `npm run bench` show it. Plain version: an array of
+ * objects with bigint amounts, sorted by comparing ids, with which
+ * test/core/metering/batch/columns.unit.test.ts compares the columns.
  */
 
-/** A user that tickets name, once for all of its tickets in a batch. */
+/** A user named by tickets, one object for all of the user's tickets in a batch. */
 export interface Payer extends NamedUser {
   /** Positions in the batch's `sessions`, by session id. */
   readonly sessions: Map<string, number>
-  /** Null before it is looked up, and for a client id that names no app. */
+  /** Null before the look-up, and for an unknown client id. */
   subject: Subject | null
 }
 
-/** A signer session, once for all of its tickets in a batch. */
+/** A signer session, one object for all of its tickets in a batch. */
 export interface Session {
   readonly payer: Payer
   readonly sessionId: string
@@ -48,7 +49,7 @@ export interface Feature {
 
 /** A record that cannot become a ticket. */
 export interface RecordProblem {
-  /** Of the record in the batch. */
+  /** Index of the record in the batch. */
   readonly index: number
   readonly problem: EventProblem
 }
@@ -59,21 +60,21 @@ export interface ParsedBatch {
   readonly sessions: readonly Session[]
   readonly features: readonly Feature[]
   readonly problems: readonly RecordProblem[]
-  /** Indexes of records whose type is not billed. */
+  /** Indexes of records with a type that is not billed. */
   readonly ignored: readonly number[]
   /** By auth id. */
   readonly payers: ReadonlyMap<string, Payer>
 }
 
-/** When events are parsed, and which signing times are taken then. */
+/** Time of parsing, and limits for signing times relative to it. */
 export interface ParsedAt {
   readonly at: Date
   readonly limits: SigningLimits
 }
 
 /**
- * Parses at most `size` records, one by one, and writes the first parts of their tickets' rows to `rows`. `at` and
- * the limits bound the signing times.
+ * Parses at most `size` records, one by one, and writes the first parts of their tickets' rows to
+ * `rows`. `at` and the limits bound the signing times.
  */
 export function createBatchParser(rows: RowBuffer, { at, limits }: ParsedAt, size: number) {
   const columns = createColumns(size)
@@ -96,7 +97,7 @@ export function createBatchParser(rows: RowBuffer, { at, limits }: ParsedAt, siz
     }
   }
 
-  /** Adds a ticket that is parsed already; `digest` is that of its event's bytes. */
+  /** Adds a parsed ticket; `digest` is that of its event's bytes. */
   function addTicket(index: number, ticket: SignedTicket, digest: string): void {
     const { fee, billableSecs, signedAtMicros } = ticket
     const feature = positionOfFeature(ticket)
@@ -155,19 +156,19 @@ export function createBatchParser(rows: RowBuffer, { at, limits }: ParsedAt, siz
   }
 }
 
-/** The tickets of a batch in the order of their records; a ticket is named by its place in that order. */
+/** The tickets of a batch in record order. A ticket's place is its position in that order. */
 export interface TicketColumns {
   readonly count: number
   readonly numbers: Float64Array<ArrayBuffer>
-  /** For each ticket 16 bytes of its key in `envelopes`, then 16 bytes of the digest of its event. */
+  /** Per ticket: 16 bytes of its key in `envelopes`, then 16 bytes of its event's digest. */
   readonly ids: Uint8Array<ArrayBuffer>
-  /** By ticket: the amounts of those tickets of which an amount does not fit into a double. */
+  /** By place: amounts of tickets with an amount that does not fit into a double. */
   readonly oversized: ReadonlyMap<number, TicketAmounts>
-  /** Of tickets of test apps, by place: by how many milliseconds the app's clock was ahead (`putAhead`). */
+  /** By place: milliseconds by which a test app's clock was ahead (`putAhead`). */
   readonly ahead: Map<number, number>
 }
 
-/** What is summed of a ticket. */
+/** The summed values of a ticket. */
 export interface TicketAmounts {
   readonly fee: Wei
   readonly billableSecs: string
@@ -179,17 +180,17 @@ interface NewTicket extends Pick<TicketAmounts, 'fee' | 'billableSecs'> {
   /** Integers. */
   readonly pixels: string
   readonly sequence: string
-  /** Of its record in the batch. */
+  /** Index of its record in the batch. */
   readonly index: number
   /** Positions in the batch's lists. */
   readonly session: number
   readonly feature: number
-  /** Where the first part of its row begins and ends. */
+  /** Start and end of the first part of its row. */
   readonly from: number
   readonly to: number
   readonly signedAtMicros: number
   readonly eventId: string
-  /** 16 characters, each a byte. */
+  /** 16 characters of one byte each. */
   readonly digest: string
 }
 
@@ -197,7 +198,7 @@ const width = 10
 const idLength = 16
 const bothIds = 2 * idLength
 
-/** Columns with room for `size` tickets. */
+/** Creates columns with room for `size` tickets. */
 export function createColumns(size: number) {
   const numbers = new Float64Array(size * width)
   const ids = new Uint8Array(size * bothIds)
@@ -250,17 +251,17 @@ export const featureOf = (tickets: TicketColumns, place: number): number =>
   number(tickets, place, 2)
 export const fromOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 3)
 export const toOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 4)
-/** When a ticket was signed, by the clock of its app. */
+/** Returns a ticket's signing time by the clock of its app. */
 export const microsOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 5)
 export const msOf = (tickets: TicketColumns, place: number): number =>
   Math.floor(number(tickets, place, 5) / 1000)
-/** By how many milliseconds the clock of its app was ahead. */
+/** Returns the milliseconds by which the app's clock was ahead. */
 export const aheadOf = ({ ahead }: TicketColumns, place: number): number =>
   ahead.size === 0 ? 0 : (ahead.get(place) ?? 0)
-/** When it was signed, by the clock of its signer. */
+/** Returns the signing time by the signer's clock. */
 export const signerMicrosOf = (tickets: TicketColumns, place: number): number =>
   microsOf(tickets, place) - aheadOf(tickets, place) * 1000
-/** Moves a ticket, which has the time of its signer yet, to the clock of its app. */
+/** Moves a ticket from its signer's clock to its app's clock. */
 export function putAhead(tickets: TicketColumns, place: number, aheadMs: number): void {
   if (aheadMs === 0) return
   tickets.numbers[place * width + 5] = microsOf(tickets, place) + aheadMs * 1000
@@ -272,24 +273,27 @@ export const quickPixelsOf = (tickets: TicketColumns, place: number): number =>
   number(tickets, place, 8)
 export const sequenceOf = (tickets: TicketColumns, place: number): bigint =>
   tickets.oversized.get(place)?.sequence ?? BigInt(number(tickets, place, 9))
-/** A bigint only where a double is not exact. */
+/** Returns a bigint only if a double is not exact. */
 export const exactSequenceOf = (tickets: TicketColumns, place: number): number | bigint =>
   tickets.oversized.get(place)?.sequence ?? number(tickets, place, 9)
 export const feeOf = (tickets: TicketColumns, place: number): Wei =>
   tickets.oversized.get(place)?.fee ?? wei(BigInt(number(tickets, place, 6)))
 
-/** Where the key of a ticket begins in `ids`; its digest follows. */
+/** Returns where a ticket's key begins in `ids`; its digest follows. */
 export const keyAt = (place: number): number => place * bothIds
 
 const text = ({ ids }: TicketColumns, from: number): string =>
   Buffer.from(ids.buffer, ids.byteOffset + from, idLength).toString('latin1')
 
-/** 16 characters, each a byte. */
+/** 16 characters of one byte each. */
 export const keyOf = (tickets: TicketColumns, place: number): string => text(tickets, keyAt(place))
 export const digestOf = (tickets: TicketColumns, place: number): string =>
   text(tickets, keyAt(place) + idLength)
 
-/** Below zero when the key of the first ticket comes before that of the second, zero when they are equal. */
+/**
+ * Returns a negative number if the first ticket's key comes before the second's, zero if they are
+ * equal.
+ */
 export function compareKeys({ ids }: TicketColumns, one: number, other: number): number {
   const [a, b] = [keyAt(one), keyAt(other)]
   for (let i = 0; i < idLength; i++) {
@@ -299,10 +303,11 @@ export function compareKeys({ ids }: TicketColumns, one: number, other: number):
   return 0
 }
 
-// 38 bits of a key and 15 of its position in the list fit into a double, and numbers sort many times faster than ids.
+// 38 bits of a key and 15 bits of its list position fit into a double, and numbers sort many times
+// faster than ids.
 const sortable = 2 ** 15
 
-/** Tickets in the order of their keys; those of the same key in the order of their records. */
+/** Sorts tickets by key, those with the same key by record order. */
 export function byKey(tickets: TicketColumns, places: Uint32Array): Uint32Array {
   const inOrder = (a: number, b: number): number => compareKeys(tickets, a, b) || a - b
   if (places.length > sortable) return places.toSorted(inOrder)
@@ -327,27 +332,27 @@ function startOf({ ids }: TicketColumns, place: number): number {
   return high * 2 ** 14 + (((ids[at + 3] ?? 0) << 6) | ((ids[at + 4] ?? 0) >> 2))
 }
 
-/** The first 128 bits of the SHA-256 of an event, as 16 characters of a byte each. */
+/** Returns the first 128 bits of an event's SHA-256, as 16 characters of one byte each. */
 export const digestOfBytes = (bytes: Buffer | string): string =>
   hash('sha256', bytes, 'binary').slice(0, 16)
 
-/** The same from a SHA-256 in hexadecimal. */
+/** Returns the same from a SHA-256 in hexadecimal. */
 export const digestOfHex = (hex: string): string =>
   Buffer.from(hex.slice(0, 32), 'hex').toString('latin1')
 
 const [dash, uuidLength] = [45, 36]
-// After the 1st, 2nd, 3rd and 4th group of a UUID.
+// Positions after the 1st, 2nd, 3rd and 4th group of a UUID.
 const dashes = new Set([8, 13, 18, 23])
 
 /**
- * Writes the 16 bytes of an event's key. A UUID is its own key, and in lower case already (`foldEventId`); any other id
- * is hashed.
+ * Writes the 16 bytes of an event's key. A UUID is its own key, already in lower case
+ * (`foldEventId`); any other id is hashed.
  */
 function writeEventKey(target: Uint8Array, at: number, id: string): void {
   if (!writeUuid(target, at, id)) writeBytes(target, at, digestOfBytes(id))
 }
 
-/** Writes a text whose characters are bytes. */
+/** Writes a text with one byte per character. */
 function writeBytes(target: Uint8Array, at: number, bytes: string): void {
   for (let i = 0; i < bytes.length; i++) target[at + i] = bytes.charCodeAt(i)
 }
@@ -364,7 +369,7 @@ function writeUuid(target: Uint8Array, at: number, text: string): boolean {
   return true
 }
 
-/** The value of a lower-case hexadecimal digit; -1 for any other character. */
+/** Returns the value of a lower-case hexadecimal digit; -1 for any other character. */
 function nibble(code: number): number {
   if (code >= 48 && code <= 57) return code - 48
   return code >= 97 && code <= 102 ? code - 87 : -1

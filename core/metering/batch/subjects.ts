@@ -1,29 +1,35 @@
 import { LRUCache } from 'lru-cache'
 import { type AppId, type UserId, authId, isClientId } from '../../platform/ids.ts'
 
-/** Finds the users that tickets belong to. */
+/** Finds the users of tickets. */
 
-/** The app and the user that a ticket is charged to. */
+/** The app and the user to charge for a ticket. */
 export interface Subject {
   readonly appId: AppId
   readonly userId: UserId
 }
 
-/** How an event names its user. */
+/** A user as named by an event. */
 export interface NamedUser {
   readonly clientId: string
   readonly externalUserId: string
 }
 
-/** Users by auth id. Users of known apps are provisioned when new; those of an unknown app are absent. */
+/** Returns users by auth id. Provisions new users of known apps; omits users of unknown apps. */
 export type ResolveSubjects = (users: readonly NamedUser[]) => Promise<ReadonlyMap<string, Subject>>
 
-/** As many as rating keeps (`maxTimelines`): more than the largest batch can name, so that users who come in turn are found. */
+/**
+ * As many as rating caches (`maxTimelines`): more users than the largest batch can name, so that
+ * users who sign in turn stay cached.
+ */
 const maxSubjects = 100_000
-// A subject never becomes another user. The time only evicts users who have stopped signing.
+// A subject never becomes another user. The TTL only evicts users who stopped signing.
 const ttlMs = 10 * 60_000
 
-/** Caches known subjects. An unknown one is looked up each time, because its app may be created at any moment. */
+/**
+ * Caches known subjects. Looks up an unknown one each time, because its app may be created at any
+ * moment.
+ */
 export function cacheSubjects(resolve: ResolveSubjects): ResolveSubjects {
   const cache = new LRUCache<string, Subject>({ max: maxSubjects, ttl: ttlMs })
 
@@ -49,12 +55,12 @@ interface Payer extends NamedUser {
   subject: Subject | null
 }
 
-/** Sets the subject of each payer, by auth id; null for a client id that names no app. */
+/** Sets the subject of each payer, by auth id; null for an unknown client id. */
 export async function resolvePayers(
   payers: ReadonlyMap<string, Payer>,
   resolve: ResolveSubjects,
 ): Promise<void> {
-  // Text that does not have the form of a client id names no app: it needs no look-up.
+  // Text that is not a valid client id needs no look-up.
   const users = [...payers.values()].filter(({ clientId }) => isClientId(clientId))
   if (users.length === 0) return
   const subjects = await resolve(

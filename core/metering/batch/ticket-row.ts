@@ -7,13 +7,13 @@ import { type Prices, type Sale, type Tariff, pricesOf } from '../rating/tariff.
 import type { Subject } from './subjects.ts'
 
 /**
- * Writes the row of a ticket in the binary format of COPY, in two parts: what the event says, when it is parsed, and
- * what the state of the database decides, when its write is planned.
+ * Writes a ticket's row in the binary COPY format, in two parts: the event's data, when it is
+ * parsed, and the values that depend on the database, when its write is planned.
  *
- * Gains: the fields are written straight into memory that is used again, and the parts that many tickets share are
- * encoded once; the `ingest by COPY` row of `npm run bench` shows it. Plain version: `insert` with the values as
- * text. test/core/lib/copy.test.ts holds the encoding against what Postgres reads from such text, and
- * test/core/metering/ingest/ingest.test.ts reads whole rows back.
+ * Gains: fields are written directly into reused memory, and parts shared by many tickets are
+ * encoded once; the `ingest by COPY` row of `npm run bench` shows it. Plain version: `insert` with
+ * the values as text. test/core/lib/copy.test.ts compares the encoding with Postgres's reading of
+ * such text, and test/core/metering/ingest/ingest.test.ts reads whole rows back.
  */
 export const ticketColumns = [
   'event_id',
@@ -47,7 +47,7 @@ export const ticketColumns = [
   'clock_ms',
 ] as const
 
-/** Writes the first part; the second must follow it. */
+/** Writes the first part of a row. The second must follow. */
 export function writeTicket(rows: RowBuffer, ticket: SignedTicket): void {
   rows.row(ticketColumns.length)
   rows.text(ticket.eventId)
@@ -75,13 +75,13 @@ const idAt = 2 + 4
 const instantBytes = 4 + 8
 const firstBytes = 64 * 1024
 
-/** The event id of a row that begins at `from`. */
+/** Returns the event id of the row that begins at `from`. */
 export function eventIdIn(rows: Buffer, from: number): string {
   const length = rows.readInt32BE(from + 2)
   return rows.toString('utf8', from + idAt, from + idAt + length)
 }
 
-/** Copies the first part of a row with another time of signing. */
+/** Copies the first part of a row with another signing time. */
 export function copyDated(
   out: RowBuffer,
   rows: Buffer,
@@ -93,25 +93,25 @@ export function copyDated(
   out.copy(rows, signedAt + instantBytes, to)
 }
 
-/** The rate that a ticket is priced by. */
+/** The rate that prices a ticket. */
 export interface PricingRate {
   readonly usdAttosPerEth: EthRate
   readonly observedAt: Date
 }
 
-/** What a ticket costs and sells for, and by which rate. */
+/** Cost and prices of a ticket, and their rate. */
 export interface TicketPrice extends Prices {
   readonly rateId: bigint
   readonly rate: PricingRate
 }
 
 const maxPrices = 1_000
-/** Columns that are null without a price, but for the terms. */
+/** Number of columns that are null without a price, excluding the terms. */
 const priceColumns = 6
 
 /**
- * Prices fees by rates and tariffs. The same fee by the same rate and tariff gives the same object, because fees repeat
- * and `restWriter` encodes each price object once.
+ * Prices fees by rates and tariffs. Equal inputs return the same object, because fees repeat and
+ * `restWriter` encodes each price object once.
  */
 export function createPrices() {
   const byTariff = new Map<Tariff, Map<bigint, Map<bigint, TicketPrice>>>()
@@ -128,18 +128,21 @@ export function createPrices() {
   }
 }
 
-/** What the second part of a row is made of. */
+/** Data of a row's second part. */
 export interface TicketRest {
   readonly subject: Subject
   readonly price: TicketPrice | null
   readonly sale: Sale
-  /** Its sequence number had come before in its session. */
+  /** Whether its session already had this sequence number. */
   readonly replayed: boolean
-  /** By how many milliseconds the clock of its app was ahead. */
+  /** Milliseconds by which the app's clock was ahead. */
   readonly aheadMs: number
 }
 
-/** Writes the second parts of a batch's rows; the price of many tickets is encoded once. */
+/**
+ * Returns a function that writes the second parts of a batch's rows. A price shared by many tickets
+ * is encoded once.
+ */
 export function restWriter(
   out: RowBuffer,
   { chargeId, at }: { readonly chargeId: string; readonly at: Date },
@@ -167,7 +170,7 @@ export function restWriter(
       }
     })
 
-  /** Null stands for what nearly all tickets have. */
+  /** Writes null for the value that nearly all tickets have. */
   function optional(amount: bigint, usual: bigint): void {
     if (amount === usual) parts.none()
     else parts.numeric(String(amount))

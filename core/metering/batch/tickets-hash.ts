@@ -7,16 +7,18 @@ import type { Prices, Sale } from '../rating/tariff.ts'
 import type { PricingRate, TicketPrice } from './ticket-row.ts'
 
 /**
- * Hashes what the tickets of a charge cost: the ledger's chain has the hash, so that tickets cannot be exchanged for
- * others of the same sum (docs/money.md, "Chain").
+ * Hashes the costs of a charge's tickets. The ledger's chain includes the hash, so that tickets
+ * cannot be replaced by others with the same sum (docs/money.md, "Chain").
  *
- * Of each ticket 80 bytes, in the order of their keys: the 16 of its key in `envelopes`, the 16 of its event's digest, and
- * as doubles (little-endian): when it was signed in microseconds, its fee by 2^53 and the rest of that, its rate by 2^53
- * and the rest of that, when the rate was observed in milliseconds. Of a ticket that is not simply sold at its cost
- * without a version of a plan 40 more follow, also as doubles: the version's id, what it sells for by 2^53 and the rest of
- * that, the platform's cut by 2^53 and the rest of that. Gains: nothing but these is touched of a ticket, so
- * that the `ingest by COPY` row of `npm run bench` does not show it. Plain version: `hashTickets`, which
- * test/core/metering/batch/tickets-hash.unit.test.ts holds the columns against, and which verifies the books.
+ * Each ticket contributes 80 bytes, in key order: the 16 bytes of its key in `envelopes`, the 16
+ * bytes of its event's digest, and as doubles (little-endian) its signing time in microseconds, the
+ * quotient and remainder of its fee by 2^53, those of its rate, and the time of the rate's
+ * observation in milliseconds. A ticket not sold at cost without a plan version adds 40 bytes, also
+ * as doubles: the version's id, and the quotients and remainders by 2^53 of its retail price and of
+ * the platform's cut. Gains: reads no other data of a ticket, so that the cost is not visible in
+ * the `ingest by COPY` row of `npm run bench`. Plain version: `hashTickets`, with which
+ * test/core/metering/batch/tickets-hash.unit.test.ts compares the columns, and which verifies the
+ * books.
  */
 
 export interface HashedTicket {
@@ -26,7 +28,7 @@ export interface HashedTicket {
   readonly signedAtMicros: number
   readonly fee: Wei
   readonly rate: PricingRate
-  /** Null for a ticket that is simply sold at its cost, without a version of a plan. */
+  /** Null for a ticket sold at cost without a plan version. */
   readonly sale: HashedSale | null
 }
 
@@ -40,7 +42,7 @@ const words = 10
 const saleWords = 5
 const half = 2n ** 53n
 
-/** The hash of tickets, in hexadecimal. */
+/** Hashes tickets; returns hexadecimal. */
 export function hashTickets(tickets: readonly HashedTicket[]): string {
   const inOrder = tickets.toSorted((a, b) => a.key.compare(b.key))
   return hash('sha256', Buffer.concat(inOrder.map(bytesOf)), 'hex')
@@ -72,11 +74,11 @@ export interface PricedTickets {
   readonly places: Uint32Array
   readonly prices: readonly (TicketPrice | null)[]
   readonly sales: readonly Sale[]
-  /** The same tickets in the order of their keys. */
+  /** The same tickets in key order. */
   readonly keyOrder: Uint32Array
 }
 
-/** The hash of each user's tickets that have a price. */
+/** Hashes each user's priced tickets. */
 export function hashByUser(tickets: PricedTickets): Map<UserId, string> {
   const { batch, keyOrder } = tickets
   const positions = positionsByPlace(tickets)
@@ -113,7 +115,7 @@ export function hashByUser(tickets: PricedTickets): Map<UserId, string> {
   )
 }
 
-/** How many words are hashed of a ticket: none without a price. */
+/** Returns the number of hashed words for a ticket: 0 without a price. */
 function wordsOf({ prices, sales }: PricedTickets, i: number): number {
   const price = prices[i]
   if (!price) return 0
@@ -129,7 +131,7 @@ function userAt({ tickets, sessions }: ParsedBatch, place: number): UserId {
   return subject.userId
 }
 
-/** Where each ticket of the batch stands in the lists. */
+/** Returns the list position of each ticket of the batch. */
 function positionsByPlace({ batch, places }: PricedTickets): Uint32Array {
   const positions = new Uint32Array(batch.tickets.count)
   for (let i = 0; i < places.length; i++) positions[places[i] ?? 0] = i
@@ -141,7 +143,7 @@ function ticketWriter({ batch: { tickets }, prices, sales }: PricedTickets, byte
   const [target, numbers] = [new Uint32Array(bytes), new Float64Array(bytes)]
   const rates = new Map<bigint, number[]>()
 
-  /** Both halves of an amount, the high one first. */
+  /** Writes both halves of an amount, the high one first. */
   function amount(at: number, value: bigint): void {
     numbers[at] = value < half ? 0 : Number(value / half)
     numbers[at + 1] = value < half ? Number(value) : Number(value % half)

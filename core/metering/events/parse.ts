@@ -13,14 +13,15 @@ import { foldEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
 import { createShapeCache } from './shape-cache.ts'
 
 /**
- * Parses one event of the signer exactly: first the envelope and its members, below the readers of single values.
+ * Parses one signer event exactly: first the envelope and its members, then single values.
  *
- * The readers of integers, short decimals and instants of the same minute go digit by digit, without a regular
- * expression or a Date. Gains: a third of the time of the plain expressions, in the `ingest by COPY` row of
- * `npm run bench`. Plain version: those expressions, which test/core/metering/events/values.unit.test.ts holds them against.
+ * The parsers of integers, short decimals and instants within the same minute work digit by digit,
+ * without a regular expression or a Date. Gains: they take a third of the time of the plain
+ * expressions, in the `ingest by COPY` row of `npm run bench`. Plain version: those expressions,
+ * with which test/core/metering/events/values.unit.test.ts compares them.
  */
 
-/** Why an event could not become a ticket. */
+/** Reasons why an event could not become a ticket. */
 export const quarantineReasons = [
   'too_large',
   'not_utf8',
@@ -70,11 +71,11 @@ export interface SignedTicket {
   readonly orchAddress: string
   readonly orchUrl: string
   readonly emittedAtMs: number | null
-  /** What the signer says it cost in USD, exactly; nothing is charged by it. */
+  /** The signer's exact statement of the cost in USD. Charges do not use it. */
   readonly statedUsd: string | null
 }
 
-/** What is known of an event that cannot be a ticket. */
+/** The known parts of an event that cannot become a ticket. */
 export interface EventProblem {
   readonly reason: QuarantineReason
   readonly detail: string
@@ -87,30 +88,33 @@ export type ParsedEvent =
   | {
       readonly kind: 'ticket'
       readonly ticket: SignedTicket
-      /** Its id came as a UUID with upper-case letters. */
+      /** Whether the event id was a UUID with upper-case letters. */
       readonly isFolded: boolean
     }
   | { readonly kind: 'ignored' }
   | { readonly kind: 'problem'; readonly problem: EventProblem }
 
-/** The one event type that is billed; every other on the topic is ignored (docs/signer-protocol.md). */
+/** The only billed event type; all others on the topic are ignored (docs/signer-protocol.md). */
 const ticketType = 'create_signed_ticket'
 
-/** Bounds of a ticket: the age and lead of its signing time, and its fee in whole ETH (`TICKET_MAX_...`). */
+/**
+ * Limits of a ticket: age and lead of its signing time, and its fee in whole ETH
+ * (`TICKET_MAX_...`).
+ */
 export interface SigningLimits {
   readonly maxAgeDays: number
   readonly maxAheadSeconds: number
   readonly maxFeeEth: number
 }
 
-/** The defaults of the settings. */
+/** Defaults of the settings. */
 export const usualLimits: SigningLimits = {
   maxAgeDays: 365,
   maxAheadSeconds: 86_400,
   maxFeeEth: 100,
 }
 
-/** For an event that was compared with the limits before. */
+/** Limits for an event that was checked before. */
 export const noLimits: SigningLimits = {
   maxAgeDays: Infinity,
   maxAheadSeconds: Infinity,
@@ -124,9 +128,9 @@ const weiPerEth = 10n ** 18n
 const dayMs = 86_400_000
 
 /**
- * Parses the bytes of one event into a ticket, an event of another type, or a problem with its reason. No input
- * throws, no number passes through a float, and the result depends on nothing but the arguments; `now` and `limits` bound
- * the signing time.
+ * Parses the bytes of one event into a ticket, an event of another type, or a problem with its
+ * reason. Never throws, passes no number through a float, and depends only on the arguments; `now`
+ * and `limits` bound the signing time.
  */
 export function parseEvent(
   bytes: Buffer,
@@ -185,8 +189,9 @@ const isEventId = (id: JsonValue | undefined): id is string =>
   id.isWellFormed()
 
 /**
- * The bytes of an event as they are compared with those of its repeats: `eventId`, which is folded, in lower case where
- * the bytes have it in upper case. The same object where they have not, which is nearly always.
+ * Returns the bytes to compare with those of repeats: if `eventId` is a UUID, with its upper-case
+ * spelling replaced by lower case. Returns the same object if nothing is replaced, as nearly
+ * always.
  */
 export function foldEvent(bytes: Buffer, eventId: string): Buffer {
   if (!isUuid(eventId) || bytes.includes(`"${eventId}"`)) return bytes
@@ -194,7 +199,7 @@ export function foldEvent(bytes: Buffer, eventId: string): Buffer {
   return Buffer.from(text.replace(new RegExp(eventId, 'gi'), eventId), 'latin1')
 }
 
-// Helps an operator to judge the event: its id, its user and its fee, as far as they can be read.
+// Returns the readable parts for an operator's decision: event id, user and fee.
 function readableParts(
   envelope: JsonMembers,
   data: JsonValue | undefined,
@@ -238,14 +243,14 @@ function parseTicket(
 
 /** Returns the bound that a fee exceeds, and what to do about it; null for a fee within it. */
 function aboveMaxFee(fee: Wei, { maxFeeEth }: SigningLimits): string | null {
-  // No setting is below 1 ETH: nearly all fees need no multiplication.
+  // The setting is at least 1 ETH, so nearly all fees need no multiplication.
   if (fee <= weiPerEth || fee <= BigInt(maxFeeEth) * weiPerEth) return null
   const text = String(fee)
   const amount = text.length > 60 ? `a number of ${text.length} digits` : `${formatEth(fee)} ETH`
   return `computed_fee is ${amount}, more than TICKET_MAX_FEE_ETH=${maxFeeEth} allows; raise the setting and redrive the event if the signer did sign it, else discard it`
 }
 
-/** Names the bound that a signing time is beyond; null when it is within. */
+/** Describes the bound that a signing time exceeds; null if it is within both. */
 function outsideWindow({ text, ms }: Instant, window: SigningWindow): string | null {
   const { now, maxAgeDays, maxAheadSeconds } = window
   if (ms < now.getTime() - maxAgeDays * dayMs)
@@ -307,7 +312,8 @@ function assemble({
 const isSessionId = (id: JsonValue | undefined): id is string =>
   typeof id === 'string' && id !== '' && id.length <= maxSessionIdLength && !id.includes('\u0000')
 
-// The signer sends text. A number is accepted only where no JSON library in between can have rounded it.
+// The signer sends text. A number is accepted only if it is small enough that no JSON library can
+// have rounded it.
 function feeOf(value: JsonValue | undefined): Wei | null {
   const text =
     typeof value === 'string' && value.length > 40 ? longInteger(value) : integerText(value)
@@ -318,7 +324,8 @@ function feeOf(value: JsonValue | undefined): Wei | null {
 
 const longInteger = (text: string): string | null => (/^[1-9]\d{40,999}$/.test(text) ? text : null)
 
-// Forks of the signer send the two halves of `auth_id` in members of their own (docs/signer-protocol.md).
+// Forks of the signer send the two halves of `auth_id` as separate members
+// (docs/signer-protocol.md).
 function authIdOf(data: JsonMembers): string {
   const authId = data.get('auth_id')
   if (typeof authId === 'string' && authId !== '') return authId
@@ -338,13 +345,13 @@ const maxSubjects = 10_000
 const subjects = new Map<string, NamedUser>()
 
 /**
- * Splits an auth id into its two ids and caches the answer: a user signs many tickets, and keys of later maps are
- * compared faster when they are the same string object.
+ * Splits an auth id into its two ids. Caches the result: a user signs many tickets, and map keys
+ * compare faster if they are the same string object.
  */
 function subjectOf(authId: string): NamedUser | Fault {
   const known = subjects.get(authId)
   if (known) return known
-  // A slice would keep the whole text of its event in memory; a copy does not.
+  // A slice would keep the whole event text in memory; a copy does not.
   const copy = Buffer.from(authId).toString()
   const subject = readSubject(copy)
   if (Array.isArray(subject)) return subject
@@ -362,7 +369,8 @@ function readSubject(authId: string): NamedUser | Fault {
   return { clientId: authId.slice(0, colon), externalUserId: authId.slice(colon + 1).trim() }
 }
 
-// `base:model` in one member, or the model in a member of its own, which then wins (docs/signer-protocol.md).
+// `base:model` in one member, or the model in a separate member, which then wins
+// (docs/signer-protocol.md).
 function pipelineOf(data: JsonMembers): { pipeline: string; modelId: string } {
   const full = labelText(data.get('pipeline'))
   const colon = full.indexOf(':')
@@ -374,13 +382,13 @@ function pipelineOf(data: JsonMembers): { pipeline: string; modelId: string } {
   }
 }
 
-/** An integer, as a JSON number or a decimal string. */
+/** Reads an integer from a JSON number or a decimal string. */
 export function integerText(value: JsonValue | undefined): string | null {
   const text = isNumber(value) ? value.literal : value
   return typeof text === 'string' && text.length <= 40 && isInteger(text) ? text : null
 }
 
-/** The same as /^-?(?:0|[1-9]\d*)$/, in a third of its time. */
+/** Equals /^-?(?:0|[1-9]\d*)$/, in a third of the time. */
 function isInteger(text: string): boolean {
   const start = text.charCodeAt(0) === minus ? 1 : 0
   if (text.charCodeAt(start) === zero) return text.length === start + 1
@@ -389,14 +397,17 @@ function isInteger(text: string): boolean {
 
 const maxSequence = 2n ** 63n - 2n
 
-/** 0 to 2^63-2, without passing through a float: a Postgres range of bigint must hold its exclusive end, too. */
+/**
+ * Reads 0 to 2^63-2, without a float. The maximum is that low because a Postgres range of bigint
+ * must also hold its exclusive end.
+ */
 export function sequenceText(value: JsonValue | undefined): string | null {
   const text = integerText(value)
   if (text === null || text.startsWith('-')) return null
   return text.length < 19 || BigInt(text) <= maxSequence ? text : null
 }
 
-/** -2^63 to 2^63-1; absent is zero. */
+/** Reads -2^63 to 2^63-1; zero if absent. */
 export function int64Text(value: JsonValue | undefined): string | null {
   const text = value === undefined || value === null ? '0' : integerText(value)
   if (text === null) return null
@@ -407,7 +418,7 @@ export function int64Text(value: JsonValue | undefined): string | null {
 
 const plainZero = (text: string): string => (text === '-0' ? '0' : text)
 
-/** 0 to 2^31-1; absent is zero. */
+/** Reads 0 to 2^31-1; zero if absent. */
 export function int31(value: JsonValue | undefined): number | null {
   const text = int64Text(value)
   const number = Number(text ?? NaN)
@@ -418,7 +429,10 @@ const decimal = /^(-?)(0|[1-9]\d*)(?:\.(\d+))?(?:[eE]([+-]?\d{1,5}))?$/
 const maxWhole = 12
 const maxPlaces = 30
 
-/** A decimal below 10^12 in plain notation, cut after 30 places; absent is zero. Go writes floats as 5.12 or 1e-09. */
+/**
+ * Reads a decimal below 10^12 in plain notation, cut after 30 places; zero if absent. Go writes
+ * floats as 5.12 or 1e-09.
+ */
 export function decimalText(value: JsonValue | undefined): string | null {
   if (value === undefined || value === null) return '0'
   const literal = isNumber(value) ? value.literal : typeof value === 'string' ? value : ''
@@ -434,7 +448,7 @@ function plainDecimal(literal: string): string | null {
   return shifted({ sign, digits: whole + fraction, point: whole.length + Number(exponent) })
 }
 
-/** Up to nine digits, a point, and up to nine more. */
+/** Matches one to nine digits, a point, and one to nine more digits. */
 function isShort(text: string): boolean {
   const at = text.indexOf('.')
   if (at < 1 || at > 9 || text.length > at + 10 || text.length === at + 1) return false
@@ -471,7 +485,7 @@ export interface Instant {
   readonly micros: number
 }
 
-/** RFC 3339 with any fraction and offset, as UTC to the microsecond. */
+/** Parses RFC 3339 with any fraction and offset; returns UTC to the microsecond. */
 export function instantOf(value: JsonValue | undefined): Instant | null {
   return (
     (typeof value === 'string' && value.length <= 60 ? sameMinute(value) : null) ??
@@ -479,11 +493,14 @@ export function instantOf(value: JsonValue | undefined): Instant | null {
   )
 }
 
-/** The minute of the last instant in UTC, up to its colon: most events of a stream are of the same minute. */
+/**
+ * The minute of the last instant in UTC, with its final colon: most stream events share the minute
+ * of the event before.
+ */
 let minute = { text: '', ms: 0 }
 const minuteLength = '2026-01-01T00:00:'.length
 
-/** Null unless the text is a UTC time with a fraction, in the minute of the last instant. */
+/** Parses a UTC time with a fraction in the minute of the last instant; null for any other text. */
 function sameMinute(text: string): Instant | null {
   const start = minuteLength + 3
   const end = text.length - 1
@@ -500,7 +517,7 @@ function sameMinute(text: string): Instant | null {
 
 const [zulu, minus, point, zero] = [90, 45, 46, 48]
 
-/** The decimal digits from `from` to `to` as a number; NaN when a character is not a digit. */
+/** Parses the decimal digits from `from` to `to`; NaN if a character is not a digit. */
 function digitsOf(text: string, from: number, to: number): number {
   let number = 0
   for (let i = from; i < to; i++) {
@@ -535,13 +552,16 @@ function anyInstant(value: JsonValue | undefined): Instant | null {
   return instant(`${utc}.${micros}Z`, ms, Number(micros.slice(3)))
 }
 
-/** Microseconds since 1970 as ISO 8601 UTC with microseconds. */
+/** Formats microseconds since 1970 as ISO 8601 UTC with microseconds. */
 export const microsText = (micros: number): string =>
   new Date(Math.floor(micros / 1000))
     .toISOString()
     .replace('Z', `${String(micros % 1000).padStart(3, '0')}Z`)
 
-/** Milliseconds since 1970; NaN for a time that does not exist, such as the 31st of February or 24:00. */
+/**
+ * Returns milliseconds since 1970; NaN for a time that does not exist, such as the 31st of February
+ * or 24:00.
+ */
 function wallClock(
   parts: Record<'year' | 'month' | 'day' | 'hour' | 'minute' | 'second', string | undefined>,
 ): number {
@@ -549,7 +569,7 @@ function wallClock(
   const [hour, minute, second] = [Number(parts.hour), Number(parts.minute), Number(parts.second)]
   if (month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 59) return NaN
   const midnight = Date.UTC(year, month - 1, day)
-  // Date.UTC turns a day that the month lacks into one of the next month.
+  // Date.UTC moves a nonexistent day into the next month.
   if (day > 28 && new Date(midnight).getUTCDate() !== day) return NaN
   return midnight + ((hour * 60 + minute) * 60 + second) * 1000
 }
@@ -563,8 +583,8 @@ function offsetMs(zone: string): number {
 }
 
 /**
- * Text that is only stored and shown. Other types read as empty; NUL, which Postgres refuses, is replaced; text of more
- * than 256 bytes is shortened.
+ * Reads text that is only stored and shown. Other types become empty; NUL, which Postgres rejects,
+ * is replaced; text longer than 256 bytes is shortened.
  */
 export function labelText(value: JsonValue | undefined): string {
   if (typeof value !== 'string') return ''
@@ -574,7 +594,8 @@ export function labelText(value: JsonValue | undefined): string {
 
 const maxBytes = 256
 
-// Keeps the beginning and appends the hash of the whole, so that two long ids with the same beginning stay different.
+// Keeps the beginning and appends a hash of the whole text, so that two long ids with the same
+// beginning stay different.
 function shortened(text: string): string {
   const bytes = Buffer.from(text)
   if (bytes.length <= maxBytes) return text
@@ -586,11 +607,11 @@ function shortened(text: string): string {
 
 const statedDecimal = /^(?:0|[1-9]\d{0,29})(?:\.\d{1,18})?$/
 
-/** An exact amount in text. A JSON number reads as null: a float may have rounded it. */
+/** Reads an exact amount from text; null for a JSON number, because a float may have rounded it. */
 export const exactDecimal = (value: JsonValue | undefined): string | null =>
   typeof value === 'string' && statedDecimal.test(value) ? value : null
 
-/** A Unix time in milliseconds as decimal text or number (docs/signer-protocol.md). */
+/** Reads a Unix time in milliseconds from decimal text or a number (docs/signer-protocol.md). */
 export function unixMs(value: JsonValue | undefined): number | null {
   const text = integerText(value)
   const ms = text === null ? NaN : Number(text)

@@ -7,20 +7,20 @@ import {
 } from '../../lib/exact-json.ts'
 
 /**
- * A shape cache for JSON objects: the events of one producer name the same members in the same order.
+ * A shape cache for JSON objects: events of one producer have the same members in the same order.
  *
- * Gains: an object of a known shape is compared with the shape byte by byte, and only the values that are asked for
- * become strings. Making, hashing and comparing the names is otherwise half of all parsing; the `ingest by COPY` row of
- * `npm run bench` shows it. Plain version: `readExactJson`. Whatever differs from a known shape in a single byte is left
- * to it, so that the cache accepts nothing else and reads nothing differently.
- * test/core/metering/events/shape-cache.unit.test.ts holds each reading against the plain version.
+ * Gains: an object of a known shape is compared with the shape byte by byte, and only requested
+ * values become strings. Building, hashing and comparing names otherwise takes half of all parsing;
+ * the `ingest by COPY` row of `npm run bench` shows it. Plain version: `readExactJson`, which reads
+ * every object that differs from the known shapes in any byte, so that results never differ.
+ * test/core/metering/events/shape-cache.unit.test.ts compares each result with the plain version.
  */
 interface Shape {
   /** The bytes before each value: `{"id":`, `,"type":`. */
   readonly tokens: readonly Uint8Array[]
-  /** By the value's position: the shape of a value that is an object. */
+  /** By value position: the shape of a nested object, else null. */
   readonly inner: readonly (Shape | null)[]
-  /** The slot of its first value; the others have the slots after it. */
+  /** Slot of the first value; the other values use the following slots. */
   readonly first: number
   readonly members: JsonMembers
 }
@@ -28,13 +28,13 @@ interface Shape {
 const maxShapes = 4
 const maxMembers = 100
 const maxNameLength = 100
-/** The kinds of values. */
+/** Kinds of values. */
 const [ascii, utf8, numeral, nothing, yes, no, members] = [0, 1, 2, 3, 4, 5, 6]
 
 export function createShapeCache() {
   let shapes: readonly Shape[] = []
   let misses = 0
-  // Of the last text: where the value of each slot begins and ends, and its kind.
+  // For the last text, by slot: start, end and kind of the value.
   const [starts, ends] = [new Int32Array(maxMembers), new Int32Array(maxMembers)]
   const kinds = new Uint8Array(maxMembers)
   let bytes: Buffer = Buffer.alloc(0)
@@ -43,8 +43,8 @@ export function createShapeCache() {
   let isAscii = true
 
   /**
-   * Reads an object of a known shape; null for any other text, valid or not. The members are valid until the next
-   * call, which reuses their memory.
+   * Reads an object of a known shape; null for any other text, valid or not. The members are valid
+   * until the next call, which reuses their memory.
    */
   function read(object: Buffer): JsonMembers | null {
     bytes = object
@@ -60,8 +60,8 @@ export function createShapeCache() {
   }
 
   /**
-   * Adds the shape of an object that `readExactJson` read. While nothing fits, only the 1st, 2nd, 4th, 8th ... object
-   * in a row is added, because adding costs more than reading.
+   * Adds the shape of an object that `readExactJson` read. In a series of misses, adds only the
+   * 1st, 2nd, 4th, 8th ... object, because adding costs more than reading.
    */
   function learn(object: JsonObject): void {
     misses += 1
@@ -153,7 +153,7 @@ export function createShapeCache() {
     return isNumber
   }
 
-  /** Reads a string that has neither an escape nor a control character. */
+  /** Reads a string without escapes and control characters. */
   function readString(slot: number): boolean {
     const source = bytes
     let end = at + 1
@@ -173,7 +173,7 @@ export function createShapeCache() {
     return true
   }
 
-  // A number with an exponent is rare and left to the plain version.
+  // Numbers with an exponent are rare; the plain version reads them.
   function passesNumber(): boolean {
     if (bytes[at] === minus) at += 1
     const whole = at
@@ -193,7 +193,7 @@ export function createShapeCache() {
   return { read, learn }
 }
 
-/** Counts the members of an object and of the objects inside it. */
+/** Counts the members of an object and of nested objects. */
 const sizeOf = (object: JsonObject): number =>
   object.size +
   [...object.values()].reduce(

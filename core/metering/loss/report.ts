@@ -8,11 +8,14 @@ import { rangesOf } from '../ingest/session-store.ts'
 
 export interface LossQuery extends Dates {
   readonly cursor?: string | undefined
-  /** 0: as many as one page may hold. */
+  /** 0 means the maximum of a page. */
   readonly limit: number
 }
 
-/** `missing`: the first of the ranges of lost sequence numbers, both ends included; `missingMore` when there are others. */
+/**
+ * `missing` lists the first ranges of lost sequence numbers, both ends included; `missingMore` is
+ * true if there are more.
+ */
 export interface SessionLoss extends Omit<store.SessionLoss, 'missing'> {
   readonly missing: readonly { readonly first: bigint; readonly last: bigint }[]
   readonly missingMore: boolean
@@ -23,7 +26,7 @@ export interface AppReport {
   readonly totals: store.LossSums
   readonly sessions: readonly SessionLoss[]
   readonly nextCursor: string | undefined
-  /** What became of the calls that were allowed. */
+  /** Outcomes of the allowed calls. */
   readonly calls: store.CallSums
   readonly callSessions: readonly store.SessionCalls[]
 }
@@ -33,10 +36,10 @@ export interface LossReport {
   readonly totals: store.LossSums
   /** The most expensive first. */
   readonly apps: readonly store.AppLoss[]
-  /** Of the app that the request names, the newest first; empty in a report on all apps. */
+  /** Sessions of the requested app, the newest first; empty in a report on all apps. */
   readonly sessions: readonly SessionLoss[]
   readonly unattributed: store.Unattributed
-  /** What became of the calls that were allowed: of all, by client id, and by session of the app that the request names. */
+  /** Outcomes of the allowed calls: in total, by client id, and by session of the requested app. */
   readonly calls: store.CallSums
   readonly callsByClient: ReadonlyMap<string | null, store.CallSums>
   readonly callSessions: readonly store.SessionCalls[]
@@ -49,9 +52,12 @@ const figureDays = 7
 const dayMs = 86_400_000
 const defaultDays = 30
 
-/** Reports lost, forked and late tickets: to the owner of an app, to the operator, and as metrics. */
+/** Reports lost, forked and late tickets: to an app's owner, to the operator, and as metrics. */
 export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
-  /** The report of one app: totals of the whole period, and a page of sessions, the newest first. */
+  /**
+   * Returns the report of one app: totals of the whole period, and a page of sessions, the newest
+   * first.
+   */
   async function ofApp(
     appId: AppId,
     { cursor, limit: limitRequested, ...dates }: LossQuery,
@@ -77,7 +83,10 @@ export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
     }
   }
 
-  /** The report of all apps or, with a client id, of one app and its newest sessions. NOT_FOUND for an unknown app. */
+  /**
+   * Returns the report of all apps or, with a client id, of one app and its newest sessions. Throws
+   * NOT_FOUND for an unknown app.
+   */
   async function report(clientId: string | undefined, dates: Dates): Promise<LossReport> {
     const period = parsePeriod(dates, now())
     const appId = clientId === undefined ? null : await store.appOf(pool, clientId)
@@ -98,7 +107,10 @@ export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
     }
   }
 
-  /** For the metrics: sessions that began in the last 7 days, so that a loss that was dealt with disappears in time. */
+  /**
+   * Returns the sums for the metrics. They cover sessions that began in the last 7 days, so that a
+   * resolved loss disappears in time.
+   */
   async function figures(): Promise<store.LossSums> {
     const start = new Date(now().getTime() - figureDays * dayMs)
     return store.sumLoss(pool, { appId: null, start, end: null })
@@ -120,7 +132,7 @@ function toSession({ missing, ...session }: store.SessionLoss): SessionLoss {
   }
 }
 
-/** By `parseDates`; without either end, the last 30 days. */
+/** Parses dates with `parseDates`; without either end, the period is the last 30 days. */
 function parsePeriod(dates: Dates, now: Date): DateRange {
   if (dates.startDate !== undefined || dates.endDate !== undefined) return parseDates(dates)
   return { start: new Date(now.getTime() - defaultDays * dayMs), end: null }
@@ -129,7 +141,7 @@ function parsePeriod(dates: Dates, now: Date): DateRange {
 const formatPosition = ({ startedMicros, userId, sessionId }: store.LossPosition): string =>
   Buffer.from(`${startedMicros} ${userId} ${sessionId}`).toString('base64url')
 
-/** REQUEST_INVALID when it is not one of ours. */
+/** Throws REQUEST_INVALID if the cursor was not created here. */
 function parsePosition(text: string | undefined): store.LossPosition | null {
   if (text === undefined || text === '') return null
   const match = /^(\d{1,16}) (\S{36}) ([^\0]+)$/s.exec(

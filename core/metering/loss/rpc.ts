@@ -48,7 +48,7 @@ export function createLossRpc({
   return { lossService }
 }
 
-// Periods are half-open inside; the API shows their last millisecond (decision 36).
+// Periods are half-open internally; the API shows their last millisecond (decision 36).
 const toPeriod = ({ start, end }: DateRange): pb.LossPeriod => ({
   start: start?.toISOString(),
   end: end ? new Date(end.getTime() - 1).toISOString() : undefined,
@@ -62,7 +62,7 @@ const toTotals = ({ sessions, lost, estimate, forked, late }: LossSums): pb.Loss
   lateCount: String(late),
 })
 
-/** Apps with losses, and after them those with allowed calls only. */
+/** Lists apps with losses, then those with only allowed calls. */
 function toApps({ apps, callsByClient }: LossReport): pb.AppLoss[] {
   const lossy = new Set(apps.map(({ clientId }) => clientId))
   const others = [...callsByClient.keys()].filter((clientId) => !lossy.has(clientId))

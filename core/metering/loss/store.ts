@@ -4,14 +4,14 @@ import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 
 /** Reads lost, forked and late tickets for reports. */
 
-/** Sessions of one app or of all, that began in `[start, end)`; an open side is null. */
+/** Sessions of one app or all apps that began in `[start, end)`; an open bound is null. */
 export interface LossSelection {
   readonly appId: AppId | null
   readonly start: Date | null
   readonly end: Date | null
 }
 
-/** Numbers of sessions with losses and of tickets, and an estimate of what the lost tickets would have cost. */
+/** Numbers of sessions with losses and of tickets, and the estimated cost of the lost tickets. */
 export interface LossSums {
   readonly sessions: bigint
   readonly lost: bigint
@@ -57,7 +57,7 @@ export interface AppLoss extends LossSums {
   readonly clientId: string | null
 }
 
-/** The sums by app, the most expensive first. */
+/** Returns the sums by app, the most expensive first. */
 export async function sumLossByApp(
   db: Db,
   { appId, start, end }: LossSelection,
@@ -85,7 +85,9 @@ export async function sumLossByApp(
   return rows.map((row) => ({ ...toSums(row), clientId: row.client_id }))
 }
 
-/** The position after which a list continues; the instant in microseconds, the precision of its key. */
+/**
+ * The position after which a list continues; the instant in microseconds, the precision of its key.
+ */
 export interface LossPosition {
   readonly startedMicros: bigint
   readonly userId: string
@@ -101,9 +103,9 @@ export interface SessionLoss extends LossPosition {
   readonly forked: bigint
   readonly late: bigint
   readonly lost: bigint
-  /** Null while no ticket of the session has a price. */
+  /** Null if no ticket of the session has a price yet. */
   readonly estimate: UsdMicros | null
-  /** A multirange as Postgres prints it. */
+  /** A multirange as printed by Postgres. */
   readonly missing: string
 }
 
@@ -129,7 +131,9 @@ export interface LossPage {
   readonly ranges: number
 }
 
-/** Sessions with lost or forked tickets, the newest first, each with the first of its missing ranges. */
+/**
+ * Lists sessions with lost or forked tickets, the newest first, each with its first missing ranges.
+ */
 export async function listLossySessions(
   db: Db,
   { appId, start, end }: LossSelection,
@@ -171,7 +175,7 @@ export async function listLossySessions(
   }))
 }
 
-/** What became of calls that were allowed: counts, and amounts rounded up. */
+/** Outcomes of allowed calls: counts, and amounts rounded up. */
 export type CallSums = Readonly<Record<CallOutcome, CallSum>>
 
 const callOutcomes = ['authorised', 'ticketed', 'lost', 'charged', 'released', 'late'] as const
@@ -199,7 +203,7 @@ const toCallSums = (row: CallsRow): CallSums => {
   }
 }
 
-/** Of sessions whose first call was in the period, by app; and of them together. */
+/** Sums the sessions that had their first call in the period, by app and in total. */
 export async function sumCalls(
   db: Db,
   { appId, start, end }: LossSelection,
@@ -239,7 +243,7 @@ export interface SessionCalls {
   readonly calls: CallSums
 }
 
-/** Sessions of an app with lost, charged, released or late calls, the newest first. */
+/** Lists sessions of an app with lost, charged, released or late calls, the newest first. */
 export async function listLossyCalls(
   db: Db,
   { appId, start, end }: LossSelection,
@@ -277,7 +281,7 @@ export async function listLossyCalls(
   }))
 }
 
-/** The app of a public client id. */
+/** Finds the app of a public client id. */
 export async function appOf(db: Db, clientId: string): Promise<AppId | null> {
   const row = await maybeOne<{ app_id: string }>(
     db,
@@ -289,7 +293,7 @@ export async function appOf(db: Db, clientId: string): Promise<AppId | null> {
   return row && appId(row.app_id)
 }
 
-// Beyond this many the exact number says nothing more.
+// The exact number does not matter beyond this.
 const countBound = 1_000_000
 
 export interface Unattributed {
@@ -297,7 +301,7 @@ export interface Unattributed {
   readonly fee: Wei
 }
 
-/** Fees in quarantine without a known user. Counts at most a million events. */
+/** Sums quarantined fees without a known user, over at most a million events. */
 export async function sumUnattributed(db: Db): Promise<Unattributed> {
   const row = await one<{ events: bigint; fee: string }>(
     db,

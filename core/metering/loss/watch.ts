@@ -5,9 +5,9 @@ import { type SessionKey, findLosses } from '../ingest/session-store.ts'
 export interface LossWatchDeps {
   readonly pool: Pool
   readonly now: Now
-  /** How long a ticket may be missing before it is lost. */
+  /** How long a ticket may be missing before it counts as lost. */
   readonly graceSeconds: number
-  /** Called with the number of tickets that are newly lost. */
+  /** Called with the number of newly lost tickets. */
   readonly onLost: (count: bigint) => void
 }
 
@@ -20,12 +20,13 @@ const first: SessionKey = {
 }
 
 /**
- * Finds lost tickets. Sequence numbers of a signer session run from 0 without a hole (docs/signer-protocol.md); a number
- * that is still missing a grace time after it was first missed is lost, until its ticket arrives after all. Keeps no
- * state between rounds, so any number of cores may run it at once.
+ * Finds lost tickets. Sequence numbers of a signer session run from 0 without a hole
+ * (docs/signer-protocol.md); a number still missing one grace time after it was first missed is
+ * lost, until its ticket arrives after all. Keeps no state between rounds, so any number of cores
+ * may run it at once.
  */
 export function createLossWatch({ pool, now, graceSeconds, onLost }: LossWatchDeps) {
-  /** Examines each session that is due once, up to the bound of one round. */
+  /** Examines each due session once, up to the bound of one round. */
   async function round(signal?: AbortSignal): Promise<void> {
     const at = now()
     const before = addSeconds(at, -graceSeconds)

@@ -23,7 +23,10 @@ interface RecordAt {
   readonly at: Date
 }
 
-/** A problem with an event that may be a ticket in itself: its id, user and fee are read from its bytes again. */
+/**
+ * Describes a problem of an event that is valid by itself. Parses its bytes again for its id, user
+ * and fee.
+ */
 export function ticketProblem(
   { records, index, at }: RecordAt,
   of: Pick<EventProblem, 'reason' | 'detail'>,
@@ -46,7 +49,7 @@ export const sameIdOtherBytes = {
   detail: 'another event came under this id before; that one stands',
 } as const
 
-/** A ticket that the database refused with `error`, together with the others of `count` tickets. */
+/** Describes a ticket that the database rejected with `error`, in a part of `count` tickets. */
 export const refusedTicket = (
   error: unknown,
   count: number,
@@ -64,7 +67,7 @@ interface Quarantining {
   readonly at: Date
 }
 
-/** Stores events with their bytes and their problems. */
+/** Stores events with their bytes and problems. */
 export async function quarantine(db: Db, { records, problems, at }: Quarantining): Promise<void> {
   const rows = problems.flatMap(({ index, problem }): store.NewQuarantineEntry[] => {
     const record = records[index]
@@ -86,7 +89,7 @@ export async function quarantine(db: Db, { records, problems, at }: Quarantining
   await store.insertQuarantined(db, rows, at)
 }
 
-/** How many records have each reason. */
+/** Counts the records by reason. */
 export function countReasons(problems: readonly RecordProblem[]): Map<QuarantineReason, number> {
   const counts = new Map<QuarantineReason, number>()
   for (const { problem } of problems)

@@ -7,7 +7,9 @@ interface Waiting {
   readonly fee: bigint
 }
 
-/** Gauges of the events in quarantine without a decision, by reason. They keep their last value when a read fails. */
+/**
+ * Gauges of undecided quarantined events, by reason. They keep their last value if a read fails.
+ */
 export function createQuarantineMetrics(
   registry: Metrics,
   waiting: () => Promise<readonly Waiting[]>,

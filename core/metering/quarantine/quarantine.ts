@@ -23,7 +23,7 @@ export interface QuarantineDeps {
   readonly log: Log
   readonly manualIngest: ManualIngest
   readonly limits: SigningLimits
-  /** REQUEST_INVALID for a user whom the app does not have, and whom nobody may create by hand (decision 43). */
+  /** Throws REQUEST_INVALID for an unknown user that must not be created by hand (decision 43). */
   readonly users: { readonly refuseNewSubject: (user: NamedUser) => Promise<void> }
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
@@ -40,15 +40,16 @@ export interface ListQuery {
   readonly cursor?: string | undefined
 }
 
-/** Reasons for which an event only lacks a known user. */
+/** Reasons that mean only that the user is unknown. */
 const attributable: readonly string[] = ['unattributed', 'unknown_client', 'invalid_subject']
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
 const conflict = (message: string): DomainError => new DomainError('CONFLICT', message)
 
 /**
- * Decisions about events that could not become tickets. An event leaves quarantine once, as a ticket or discarded. A
- * redriven event is deduplicated, priced and charged like any other; its stored bytes never change.
+ * Decisions about events that could not become tickets. An event leaves quarantine once, as a
+ * ticket or discarded. A redriven event is deduplicated, priced and charged like any other; its
+ * stored bytes never change.
  */
 export function createQuarantine({
   pool,
@@ -59,7 +60,7 @@ export function createQuarantine({
   users,
   invalidations,
 }: QuarantineDeps) {
-  /** REQUEST_INVALID for an invalid status, reason, instant or cursor. */
+  /** Throws REQUEST_INVALID for an invalid status, reason, instant or cursor. */
   async function list(query: ListQuery) {
     const limit = parseLimit(query.limit)
     const events = await store.list(pool, {
@@ -78,7 +79,7 @@ export function createQuarantine({
     return { events: items, nextCursor, waiting: await store.waiting(pool) }
   }
 
-  /** NOT_FOUND for an unknown id. */
+  /** Throws NOT_FOUND for an unknown id. */
   async function get(id: string): Promise<store.QuarantinedEvent> {
     const event = isUuid(id) ? await store.find(pool, id) : null
     if (!event) throw new DomainError('NOT_FOUND', 'no such event in quarantine')
@@ -86,8 +87,8 @@ export function createQuarantine({
   }
 
   /**
-   * Attributes an event to a user and redrives it. CONFLICT for an event that names a known user, that is decided
-   * already, or that still cannot become a ticket; NOT_FOUND for an unknown app.
+   * Attributes an event to a user and redrives it. Throws CONFLICT for an event that names a known
+   * user, is already decided or still cannot become a ticket; NOT_FOUND for an unknown app.
    */
   async function attribute(request: {
     id: string
@@ -113,7 +114,9 @@ export function createQuarantine({
     return drive(event, { author, action: 'quarantine_attributed', decision })
   }
 
-  /** Ingests the event again. CONFLICT while it cannot become a ticket, and when it is decided already. */
+  /**
+   * Ingests the event again. Throws CONFLICT if it cannot become a ticket or is already decided.
+   */
   async function redrive(request: { id: string; author: string; underNewId: boolean }) {
     const author = parseAuthor(request.author)
     const event = await get(request.id)
@@ -202,7 +205,7 @@ export function createQuarantine({
     return outcome.exhausted
   }
 
-  // Parses the event as of now: a time that was in the future then may have passed.
+  // Parses the event relative to now: a signing time once too far ahead may be valid now.
   function ticketOf(event: store.QuarantinedEvent, decision: Decision): SignedTicket {
     if (event.byteCount > event.bytes.length)
       throw conflict('only its beginning was kept; it cannot be driven through')

@@ -6,15 +6,21 @@ import {
   readExactJson,
 } from '../../lib/exact-json.ts'
 
-/** What an operator changes of a quarantined event before it is ingested. Its stored bytes do not change. */
+/**
+ * An operator's changes to a quarantined event before it is ingested. Its stored bytes do not
+ * change.
+ */
 export interface Decision {
-  /** The user to charge instead of the one that the event names. */
+  /** The user to charge instead of the one in the event. */
   readonly authId?: string
-  /** A new id, when another event has the id of this one. */
+  /** A new id, if another event has this one. */
   readonly eventId?: string
 }
 
-/** The event with those members replaced; each number keeps its digits. Null for bytes that are no such event. */
+/**
+ * Returns the event with those members replaced; each number keeps its digits. Null if the bytes
+ * are not such an event.
+ */
 export function rewritten(bytes: Buffer, { authId, eventId }: Decision): Buffer | null {
   const read = readExactJson(bytes.toString('utf8'))
   if ('fault' in read || !isObject(read.value)) return null

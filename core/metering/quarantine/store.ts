@@ -1,7 +1,10 @@
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { EventProblem } from '../events/parse.ts'
 
-/** Writes `quarantine`: events that could not become tickets, and what was decided about them. Their bytes never change. */
+/**
+ * Writes `quarantine`: events that could not become tickets, and the decisions about them. Their
+ * bytes never change.
+ */
 
 export const statuses = ['open', 'redriven', 'discarded'] as const
 export type Status = (typeof statuses)[number]
@@ -79,7 +82,7 @@ export interface Filter {
   readonly limit: number
 }
 
-/** The oldest first. */
+/** Lists the oldest first. */
 export async function list(
   db: Db,
   { status, reason, authId, from, to, after, limit }: Filter,
@@ -101,10 +104,10 @@ export async function list(
   return rows.map(fromRow)
 }
 
-// Beyond this many the exact number says nothing more.
+// The exact number does not matter beyond this.
 const countBound = 1_000_000
 
-/** Events without a decision, by reason. Counts at most the million oldest. */
+/** Sums undecided events by reason, over at most the million oldest. */
 export async function waiting(db: Db): Promise<{ reason: string; events: bigint; fee: bigint }[]> {
   const rows = await many<{ reason: string; events: bigint; fee: string }>(
     db,
@@ -123,7 +126,7 @@ export async function waiting(db: Db): Promise<{ reason: string; events: bigint;
 }
 
 export interface QuarantinedEvent extends QuarantineEntry {
-  /** SHA-256 of all of its bytes, in hexadecimal. */
+  /** SHA-256 of all bytes of the event, in hexadecimal. */
   readonly digest: string
   readonly bytes: Buffer
 }
@@ -140,7 +143,7 @@ export async function find(db: Db, id: string): Promise<QuarantinedEvent | null>
   return row && { ...fromRow(row), digest: row.digest.toString('hex'), bytes: row.bytes }
 }
 
-/** Locks an event and returns its status, so that of two decisions the second sees the first. */
+/** Locks an event and returns its status, so that a second decision sees the first. */
 export async function lockStatus(db: Db, id: string): Promise<string | null> {
   const row = await maybeOne<{ status: string }>(
     db,
@@ -173,7 +176,7 @@ export async function resolve(db: Db, resolution: Resolution): Promise<void> {
   if (rowCount !== 1) throw new Error('a locked event is no longer open')
 }
 
-/** An event on its way into quarantine. */
+/** A new event for quarantine. */
 export interface NewQuarantineEntry extends EventProblem {
   readonly id: string
   readonly digest: string
@@ -184,7 +187,7 @@ export interface NewQuarantineEntry extends EventProblem {
   readonly offset: bigint | null
 }
 
-/** Inserts events. The same bytes, delivered again, only count as another delivery. */
+/** Inserts events. A repeated delivery of the same bytes only increases the count of deliveries. */
 export async function insertQuarantined(
   db: Db,
   rows: readonly NewQuarantineEntry[],
@@ -209,7 +212,8 @@ export async function insertQuarantined(
     on conflict (digest) do update set deliveries = quarantine.deliveries + excluded.deliveries`)
 }
 
-// One statement cannot update a row twice: the first of equal rows counts for all of them, the others for none.
+// One statement cannot update a row twice, so the first of equal rows carries the count and the
+// others 0.
 function deliveries(rows: readonly NewQuarantineEntry[]): number[] {
   const totals = Map.groupBy(rows, (row) => row.digest)
   return rows.map((row) => {
@@ -218,7 +222,7 @@ function deliveries(rows: readonly NewQuarantineEntry[]): number[] {
   })
 }
 
-/** How many different events wait in quarantine for a decision. Bounded at a million. */
+/** Counts the distinct undecided events in quarantine, up to a million. */
 export async function countQuarantined(db: Db): Promise<bigint> {
   const row = await one<{ count: bigint }>(
     db,

@@ -72,7 +72,7 @@ export function createTimelines({
   const terms = new LRUCache<bigint, SoldTerms>({ max: maxTerms })
 
   /**
-   * Returns timelines that include the period running at `at`. Users whose period is over first
+   * Returns timelines that include the period running at `at`. Users with an ended period first
    * enter the next one.
    */
   async function current(users: readonly User[], at: Date): Promise<ReadonlyMap<UserId, Timeline>> {
