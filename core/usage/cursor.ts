@@ -4,14 +4,14 @@ import type { SealedPlace, Sealing } from '../platform/sealing/sealing.ts'
 const lengthMax = 4_096
 
 /**
- * Cursors that say where a list or a stream continues. A cursor is sealed, so that a caller cannot forge one, and bound
- * to `context`, so that it is valid for that list only.
+ * Cursors for the position in a list or a stream. A cursor is sealed, so that a caller cannot forge
+ * one, and bound to `context`, so that it is valid for that list only.
  */
 export function createCursors({ seal, unseal }: Sealing) {
   const format = (parts: readonly string[], context: string): string =>
     seal(Buffer.from(JSON.stringify(parts)), placeOf(context)).toString('base64url')
 
-  /** Null without a cursor; REQUEST_INVALID for one that was not made for this context. */
+  /** Returns null without a cursor. Throws REQUEST_INVALID for a cursor from another context. */
   function parse(text: string | undefined, context: string): string[] | null {
     if (text === undefined || text === '') return null
     try {

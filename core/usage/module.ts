@@ -33,7 +33,7 @@ export interface UsageOthers {
   }
 }
 
-/** What was used: sums, single requests and sessions, and the live feed. */
+/** Usage: sums, single requests and sessions, and the live feed. */
 export function createUsageModule(
   platform: Platform,
   { backend, identity: { users, owners }, ledger, plans, cuts }: UsageOthers,

@@ -8,14 +8,16 @@ import {
 } from '../lib/money.ts'
 import type { ChargedRow, Charges, Sums, Totals, UsageRow } from './types.ts'
 
-/** The charges that follow from a network fee. The rows of each figure add up to its total, to the micro. */
+/**
+ * Charges derived from a network fee. The rows of each figure add up to its total, to the micro.
+ */
 
 const attosPerBillionth = 1_000_000_000n
 const networkBillionths = 1_000n
 
 /**
- * USD that end users paid for each micro of network fee, to nine places; the network's price where there is no fee. Tickets
- * of one row may have been sold at different rates.
+ * Returns the USD that end users paid per micro of network fee, to nine places; the network's price
+ * if there is no fee. It is an average: tickets of one row may have been sold at different rates.
  */
 export const retailRateOf = ({ cost, retail }: Pick<Sums, 'cost' | 'retail'>): string => {
   const billionths =
@@ -24,12 +26,12 @@ export const retailRateOf = ({ cost, retail }: Pick<Sums, 'cost' | 'retail'>): s
 }
 
 export interface Terms {
-  /** The app's cut now, which is only shown: each ticket has its own. */
+  /** The app's current cut, only for display: each ticket has its own. */
   readonly cutBasisPoints: bigint | null
   readonly includeRetail: boolean
 }
 
-/** Rows with what they cost, and their total. Without rows the total is zero. */
+/** Adds charges to rows, and computes their total: zero without rows. */
 export function charged(
   rows: readonly UsageRow[],
   terms: Terms,

@@ -5,7 +5,10 @@ import type { Range } from './types.ts'
 const dayMs = 86_400_000
 const daysMax = 3_660
 
-/** By `parseDates`; without either end it is the UTC month of `now` (docs/money.md). */
+/**
+ * Parses dates with `parseDates`; without either end, the range is the UTC month of `now`
+ * (docs/money.md).
+ */
 export function parseHistoryRange(dates: Dates, now: Date): Range {
   if (dates.startDate !== undefined || dates.endDate !== undefined) return parseDates(dates)
   const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()]
@@ -16,8 +19,8 @@ const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 const startOf = (day: string): number => Date.parse(`${day}T00:00:00.000Z`)
 
 /**
- * Every UTC day of a range, in order. An open start is the first day with usage, an open end the last of today and the
- * last day with usage. REQUEST_INVALID for more days than a list should have.
+ * Returns every UTC day of a range, in order. An open start is the first day with usage; an open
+ * end is the later of today and the last day with usage. Throws REQUEST_INVALID for too many days.
  */
 export function daysOf({ start, end }: Range, used: readonly string[], now: Date): string[] {
   const sorted = [...used].sort()

@@ -24,7 +24,7 @@ export interface UsageRpcDeps {
   readonly findUser: UserFinder
   readonly findRules: FindRules
   readonly requireMetering: RequireMetering
-  /** Whether OpenMeter reports usage besides the ledger. */
+  /** Whether OpenMeter also reports usage. */
   readonly openmeterConfigured: boolean
 }
 
@@ -177,7 +177,8 @@ const historyOf = ({
   cursor,
 })
 
-// Micros are rounded once; money and counts are text. The period is echoed as the query wrote it (docs/money.md).
+// Micros are rounded once; money and counts are text. The period repeats the text of the query
+// (docs/money.md).
 function toUsage(
   clientId: string,
   { startDate, endDate }: UsageQuery,
@@ -264,7 +265,7 @@ const toSessionSums = (row: ChargedRow): pb.SessionUsage => ({
 
 const toDay = (row: ChargedRow): pb.DayUsage => ({ ...common(row), date: row.day ?? other })
 
-/** A decimal without the trailing zeros that Postgres prints. */
+/** Removes the trailing zeros that Postgres prints. */
 const plain = (decimal: string): string =>
   decimal.includes('.') ? decimal.replace(/\.?0+$/, '') : decimal
 

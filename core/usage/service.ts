@@ -23,7 +23,7 @@ export interface UsageDeps {
   readonly users: UsageUsers
   readonly clocks?: Clocks
   readonly now: Now
-  /** The platform's cut of an app's fees in hundredths of a percent; null when none is configured. */
+  /** The platform's cut of an app's fees in hundredths of a percent; null without one. */
   readonly platformCut?: (app: AppId) => Promise<bigint | null>
 }
 
@@ -37,7 +37,7 @@ const maxRows = 10_000
 const maxEvents = 1_000
 const noCut = async (): Promise<null> => null
 
-/** Sums over metered tickets. The rows of a report add up to its totals, to the micro. */
+/** Sums metered tickets. The rows of a report add up to its totals, to the micro. */
 export function createUsage({
   pool,
   users,
@@ -47,7 +47,9 @@ export function createUsage({
 }: UsageDeps) {
   const findUser = createUserFinder(users)
 
-  /** REQUEST_INVALID for an invalid date, range or grouping; NOT_FOUND for an unknown user. */
+  /**
+   * Throws REQUEST_INVALID for an invalid date, range or grouping; NOT_FOUND for an unknown user.
+   */
   async function query(appId: AppId, query: UsageQuery, of?: string): Promise<UsageReport> {
     const parsed = parse(query)
     if (parsed.grouping === 'daily_pipeline' && of === undefined) {
@@ -56,7 +58,7 @@ export function createUsage({
     return report(appId, of === undefined ? null : await findUser(appId, of), parsed)
   }
 
-  /** Usage of one user. */
+  /** Returns one user's usage. */
   const queryOwn = async (
     user: { appId: AppId } & KnownUser,
     query: UsageQuery,
@@ -148,7 +150,7 @@ const zeroRow: UsageRow = {
 const isUnknown = (row: UsageRow): boolean =>
   !row.rest && row.sessionId === null && row.userId !== null && row.externalUserId === null
 
-/** Merges the usage of users that no longer exist into one row without a user (docs/money.md). */
+/** Merges the usage of deleted users into one row without a user (docs/money.md). */
 function mergeUnknown(rows: readonly UsageRow[]): UsageRow[] {
   const unknown = rows.filter(isUnknown)
   if (unknown.length === 0) return [...rows]

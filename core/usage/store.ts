@@ -15,7 +15,7 @@ const keysOf: Readonly<Record<Grouping, readonly Key[]>> = {
   day: ['day'],
 }
 
-/** A column by which usage is summed. */
+/** A grouping column for sums of usage. */
 export type Key = 'user_id' | 'pipeline' | 'model_id' | 'day' | 'manifest_id' | 'session_id'
 const keys: readonly Key[] = ['user_id', 'pipeline', 'model_id', 'day', 'manifest_id', 'session_id']
 
@@ -62,19 +62,21 @@ const toRow = (row: Row): UsageRow => ({
 })
 
 /**
- * A selection is read from a common table `selected` (user_id, session_id, manifest_id, pipeline, model_id, requests,
- * unpriced, fee, cost, retail, platform_fee, platform_wei, secs, first_at, last_at), which each of the next three functions begins. Their cost grows with the
- * hours or sessions in the range, never with the tickets of a month.
+ * Each of the next three functions selects usage with a common table `selected` (user_id,
+ * session_id, manifest_id, pipeline, model_id, requests, unpriced, fee, cost, retail, platform_fee,
+ * platform_wei, secs, first_at, last_at). The cost grows with the hours or sessions in the range,
+ * never with the tickets of a month.
  */
 
-/** Whole hours come from their sums, the parts of hours at both ends from tickets. */
+/** Reads whole hours from their sums, and the partial hours at both ends from tickets. */
 function selectedHours({ appId, userId, range }: Selection): Statement {
   const {
     from,
     to,
     edges: [first, second],
   } = splitAtHours(range)
-  // A missing edge is null and reads nothing. Each has its own arm, because the planner folds only constants.
+  // A missing edge is null and reads nothing. Each edge has its own arm, because the planner folds
+  // only constants.
   return sql`
     with selected as (
       select user_id, null::text as session_id, null::text as manifest_id, pipeline, model_id, ticket_count as requests,
@@ -101,12 +103,12 @@ function selectedHours({ appId, userId, range }: Selection): Statement {
     )`
 }
 
-// How many of the latest sessions that began before a range are searched for those that reach into it.
+// How many of the latest sessions that began before a range are checked for overlap with it.
 const earlierMax = 10_000
 
 /**
- * Sessions within the range come from their sums; of those that reach over an end of it, the tickets within it are read.
- * A session that began more than `earlierMax` sessions before the range is left out.
+ * Reads sessions within the range from their sums. Reads the tickets of sessions that extend beyond
+ * the range. Leaves out a session that began more than `earlierMax` sessions before the range.
  */
 function selectedSessions({ appId, userId, range: { start, end } }: Selection): Statement {
   return sql`
@@ -161,7 +163,10 @@ function selectedSessions({ appId, userId, range: { start, end } }: Selection): 
     )`
 }
 
-/** The tickets of one gateway request. It compares ids as text, so that the planner chooses the index on the request id. */
+/**
+ * Selects the tickets of one gateway request. Compares ids as text, so that the planner chooses the
+ * index on the request id.
+ */
 function selectedRequest({
   appId,
   userId,
@@ -182,8 +187,8 @@ function selectedRequest({
 }
 
 /**
- * Sums of a selection by a grouping: at most `limit` rows, the most expensive first, and one row for the rest. Reads all
- * from one snapshot of the database.
+ * Returns sums of a selection by a grouping: at most `limit` rows, the most expensive first, and
+ * one row for the rest. Reads from a single database snapshot.
  */
 export async function sums(
   pool: Pool,
@@ -197,7 +202,10 @@ export async function sums(
   )
 }
 
-/** As `sums`, of a selection that names no gateway request, by any columns but the day beside a session's. */
+/**
+ * Like `sums`, for a selection without a gateway request. Groups by any columns, except the day
+ * together with a session's.
+ */
 export async function sumsBy(
   pool: Pool,
   selection: Selection,
@@ -214,13 +222,13 @@ export async function sumsBy(
 }
 
 /**
- * Runs a query by gateway request. The planner takes an index that knows only of ranges of pages for useless, and would
- * read everything instead.
+ * Runs a query by gateway request without sequential scans: the planner misjudges an index that
+ * stores only page ranges as useless, and would read everything.
  */
 export const inRequest = <T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> =>
   tx(pool, async (db) => {
     await db.query(sql`set local enable_seqscan = off`)
-    // Starting workers would take longer than the few pages.
+    // Starting workers would take longer than reading the few pages.
     await db.query(sql`set local max_parallel_workers_per_gather = 0`)
     return work(db)
   })
@@ -278,7 +286,7 @@ const typeOf = (key: Key): string => (key === 'user_id' ? 'uuid' : 'text')
 const expressionOf = (key: Key): string =>
   key === 'day' ? `to_char(first_at at time zone 'UTC', 'YYYY-MM-DD')` : key
 
-/** Puts `tail` behind `head`, and numbers its holes on from there. */
+/** Appends `tail` to `head` and renumbers its placeholders. */
 export function after(head: Statement, tail: Statement): Statement {
   const shifted = tail.text.replace(
     /\$(\d+)/g,
@@ -323,7 +331,7 @@ function withRest(rows: readonly UsageRow[], [all]: readonly UsageRow[]): UsageR
 
 const places = 30
 
-/** A decimal with at most 30 places, as Postgres writes it, as an integer. */
+/** Converts a Postgres decimal with at most 30 places to an integer scaled by 10^30. */
 function scaled(text: string): bigint {
   const [whole = '0', fraction = ''] = text.split('.')
   return BigInt(whole + fraction.padEnd(places, '0'))

@@ -1,7 +1,7 @@
 import type { AppId, UserId } from '../platform/ids.ts'
 import { type UsdAttos, type UsdMicros, type Wei, usdAttos, wei } from '../lib/money.ts'
 
-/** Instants `[start, end)`; an open side is null. */
+/** Instants `[start, end)`; an open bound is null. */
 export interface Range {
   readonly start: Date | null
   readonly end: Date | null
@@ -23,24 +23,24 @@ export interface Selection {
   readonly appId: AppId
   readonly userId: UserId | null
   readonly range: Range
-  /** Only the tickets of this gateway request. */
+  /** Selects only tickets of this gateway request. */
   readonly requestId: string | null
 }
 
-/** Exact sums over tickets. `cost` leaves out tickets without a rate yet; `unpriced` is their number. */
+/** Exact sums over tickets. `cost` excludes tickets without a rate; `unpriced` is their number. */
 export interface Sums {
   readonly requests: bigint
   readonly unpriced: bigint
   readonly fee: Wei
   readonly cost: UsdAttos
-  /** What end users were charged. */
+  /** Amount charged to end users. */
   readonly retail: UsdAttos
   /** The platform's cut. */
   readonly platformFee: UsdAttos
   readonly platformWei: Wei
 }
 
-/** The sums of both. */
+/** Adds two sums. */
 export const addSums = (a: Sums, b: Sums): Sums => ({
   requests: a.requests + b.requests,
   unpriced: a.unpriced + b.unpriced,
@@ -51,7 +51,10 @@ export const addSums = (a: Sums, b: Sums): Sums => ({
   platformWei: wei(a.platformWei + b.platformWei),
 })
 
-/** The sums of a group of tickets. A member that is not part of the grouping is null; all are in `rest`, the row for all groups beyond the limit. */
+/**
+ * Sums of a group of tickets. A member that is not part of the grouping is null; in `rest`, the row
+ * for all groups beyond the limit, all are null.
+ */
 export interface UsageRow extends Sums {
   readonly rest: boolean
   readonly userId: UserId | null
@@ -68,23 +71,23 @@ export interface UsageRow extends Sums {
   readonly lastAt: Date | null
 }
 
-/** What the network fee becomes for those who pay it. */
+/** Charges that follow from the network fee. */
 export interface Charges {
   readonly micros: UsdMicros
   /** Network fee and platform cut. */
   readonly ownerMicros: UsdMicros
-  /** Their difference. */
+  /** `ownerMicros` minus `micros`. */
   readonly platformMicros: UsdMicros
-  /** What end users are billed; null unless the query includes it. */
+  /** Amount billed to end users; null unless the query includes it. */
   readonly billableMicros: UsdMicros | null
 }
 
-/** A row with its charges, whose micros add up to those of the totals. */
+/** A row with its charges. Micros of rows add up to those of the totals. */
 export type ChargedRow = UsageRow & Charges & { readonly retailRateUsd: string | null }
 
 export interface Totals extends Sums, Charges {
   readonly ownerWei: Wei
-  /** The app's cut now; null when none is configured. Each ticket has that of its time. */
+  /** The app's current cut; null without one. Each ticket has the cut of its time. */
   readonly cutBasisPoints: bigint | null
 }
 
@@ -92,13 +95,13 @@ export interface UsageReport {
   readonly grouping: Grouping
   readonly totals: Totals
   readonly rows: readonly ChargedRow[]
-  /** The tickets of the gateway request that the query names. */
+  /** The tickets of the query's gateway request. */
   readonly events: readonly RequestItem[]
 }
 
 /** One ticket. */
 export interface RequestItem {
-  /** UTC with microseconds, as the ticket's key has it. */
+  /** UTC with microseconds, as in the ticket's primary key. */
   readonly signedAt: string
   readonly eventId: string
   readonly requestId: string
@@ -111,19 +114,19 @@ export interface RequestItem {
   readonly sessionId: string
   readonly sequenceNumber: bigint
   readonly fee: Wei
-  /** These are null while it waits for a rate. */
+  /** These are null while the ticket waits for a rate. */
   readonly cost: UsdAttos | null
   readonly retail: UsdAttos | null
   readonly platformFee: UsdAttos | null
   readonly platformWei: Wei | null
-  /** Null, too, where its prices were fixed elsewhere. */
+  /** Also null if the prices were fixed elsewhere. */
   readonly termsId: bigint | null
   readonly usdAttosPerEth: bigint | null
   readonly billableSecs: string
   readonly pixels: string
 }
 
-/** One signer session, as it stands. */
+/** The current state of one signer session. */
 export interface SessionItem extends Sums {
   /** UTC with microseconds. */
   readonly startedAt: string

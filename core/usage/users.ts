@@ -12,7 +12,10 @@ export interface UsageUsers {
   get(app: AppId, externalUserId: string): Promise<KnownUser>
 }
 
-/** Finds the user that a query names: by endUserId first, then by externalUserId. NOT_FOUND when there is none. */
+/**
+ * Finds the user named in a query: by endUserId first, then by externalUserId. Throws NOT_FOUND for
+ * an unknown user.
+ */
 export const createUserFinder =
   (users: UsageUsers) =>
   async (app: AppId, of: string): Promise<KnownUser> => {

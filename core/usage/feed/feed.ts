@@ -11,7 +11,10 @@ import {
   currentSnapshot,
 } from './store.ts'
 
-/** How far a reader has come: it has all charges committed in `seen`, and of those committed up to `to` all up to `after`. */
+/**
+ * A reader's progress: all charges committed in `seen`, and those committed between `seen` and `to`
+ * with keys up to `after`.
+ */
 export interface Position {
   readonly seen: Snapshot
   readonly to: Snapshot | null
@@ -20,7 +23,7 @@ export interface Position {
 
 export interface Follower extends StreamHolder {
   charge(entry: ChargeEntry, position: Position): void
-  /** The follower has every charge up to this position. */
+  /** Called when the follower has every charge up to this position. */
   arrived(position: Position): void
 }
 
@@ -35,8 +38,8 @@ export interface FeedDeps {
 const pageMax = 1_000
 
 /**
- * Reads new charges once a second, in one query for all followers, and only while there are followers. A failed round is
- * repeated from where the last one ended, so that no follower misses a charge.
+ * Reads new charges once a second while there are followers, in one query for all. A failed round
+ * is repeated from the last position, so that no follower misses a charge.
  */
 export function createFeed({ pool, log, metrics, pollMs = 1_000, bounds }: FeedDeps) {
   const places = createStreamPlaces(bounds)
@@ -52,14 +55,17 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000, bounds }: FeedD
     },
   })
 
-  /** Runs joins and rounds one after the other: a follower that joined during a round would miss a part of it. */
+  /** Runs joins and rounds in sequence: a follower that joined during a round would miss a part. */
   function inOrder<T>(work: () => Promise<T>): Promise<T> {
     const result = queue.then(work)
     queue = result.catch(() => {})
     return result
   }
 
-  /** From the returned snapshot on, `follower` gets every charge. RATE_LIMITED or UNAVAILABLE when too many streams are open. */
+  /**
+   * Sends `follower` every charge after the returned snapshot. Throws RATE_LIMITED or UNAVAILABLE
+   * if too many streams are open.
+   */
   async function join(follower: Follower): Promise<Snapshot> {
     places.take(follower)
     try {

@@ -8,7 +8,7 @@ import type { Cursors } from '../cursor.ts'
 import type { Feed, Follower, Position } from './feed.ts'
 import { type ChargeEntry, type Snapshot, chargesBetween } from './store.ts'
 
-/** A message of a stream: its position and, unless it is a heartbeat, a charge. */
+/** A stream message: its position and, unless it is a heartbeat, a charge. */
 export interface StreamMessage {
   readonly cursor: string
   readonly charge: ChargeEntry | null
@@ -20,9 +20,9 @@ export interface Following {
   readonly userId: UserId | null
   readonly after: string | undefined
   emit(message: StreamMessage): void
-  /** Resolves when the reader has caught up enough for more to be emitted. */
+  /** Resolves when the reader has caught up enough to receive more. */
   writable(): Promise<void>
-  /** Throws when the caller may no longer read. */
+  /** Throws if the caller may no longer read. */
   readmit(): Promise<void>
   readonly signal: AbortSignal
 }
@@ -34,9 +34,11 @@ export interface FollowDeps {
   readonly now: Now
   /** Aborted when core drains. */
   readonly stopping: AbortSignal
-  /** The account that owns an app; null where there is none. */
+  /** Returns the account that owns an app; null without one. */
   readonly ownerOf: (app: AppId) => Promise<string | null>
-  /** Calls back when this user is deactivated or revoked; returns a function that stops it. */
+  /**
+   * Calls back when this user is deactivated or revoked; returns a function that stops watching.
+   */
   readonly watchUser: (user: UserId, changed: () => void) => () => void
   readonly times?: Times
 }
@@ -50,17 +52,23 @@ interface Times {
 const usual: Times = { beatMs: 10_000, readmitMs: 15_000, lifeMs: 3_600_000 }
 const oldestMs = 24 * 3_600_000
 const pageMax = 500
-// Charges that may arrive while older ones are still being sent.
+// Maximum charges held back while older ones are still being sent.
 const backlogMax = 10_000
 
 const tooSlow = (): DomainError =>
   new DomainError('UNAVAILABLE', 'the stream was not read fast enough; open it again')
 
-/** Streams charges from a cursor on. A stream ends after an hour, when core stops, or when its caller may no longer read. */
+/**
+ * Streams charges after a cursor. A stream ends after an hour, when core stops, or when its caller
+ * may no longer read.
+ */
 export function createFollow(deps: FollowDeps) {
   const { feed, cursors, now, stopping, times = usual } = deps
 
-  /** Resolves when the stream has ended. REQUEST_INVALID for an invalid cursor, RATE_LIMITED or UNAVAILABLE when too many are open. */
+  /**
+   * Resolves when the stream has ended. Throws REQUEST_INVALID for an invalid cursor, RATE_LIMITED
+   * or UNAVAILABLE if too many streams are open.
+   */
   async function follow(following: Following): Promise<void> {
     const parts = cursors.parse(following.after, contextOf(following))
     const ended = new AbortController()
@@ -122,12 +130,15 @@ export function createFollow(deps: FollowDeps) {
     }
   }
 
-  /** Sends heartbeats and checks regularly that the caller may still read; returns a function that stops both. */
+  /**
+   * Sends heartbeats and checks regularly that the caller may still read; returns a function that
+   * stops both.
+   */
   function watch(
     { userId, readmit }: Following,
     { writer, fail }: { writer: StreamWriter; fail: (error: unknown) => void },
   ): () => void {
-    // A check that fails for another reason says nothing about the caller.
+    // Ignore checks that fail for a reason unrelated to the caller.
     const check = (): void =>
       void readmit().catch((error: unknown) => {
         if (error instanceof DomainError && reasons[error.reason].http < 500) fail(error)
@@ -154,7 +165,7 @@ interface Sending {
 
 const contextOf = ({ appId }: Following): string => `stream:${appId}`
 
-/** Emits messages with the cursor of the position that they bring the reader to. */
+/** Emits messages with the cursor of the reader's new position. */
 function createStreamWriter(
   following: Following,
   { cursors, now }: Pick<FollowDeps, 'cursors' | 'now'>,
@@ -178,7 +189,7 @@ function createStreamWriter(
 
 type StreamWriter = ReturnType<typeof createStreamWriter>
 
-/** Holds charges of the feed back until `open`, while older ones are replayed. */
+/** Holds back charges of the feed until `open`, while older ones are replayed. */
 function createBacklog(
   { appId, userId, owner }: Following & { readonly owner: string },
   writer: StreamWriter,
@@ -227,13 +238,19 @@ const partsOf = ({ seen, to, after }: Position, at: Date): string[] => [
 
 const snapshotLengthMax = 1_000
 
-/** Cuts a snapshot with very many running transactions to the oldest of them: later charges are sent again. */
+/**
+ * Shortens a snapshot with very many running transactions to its oldest transaction: later charges
+ * are sent again.
+ */
 function short(snapshot: Snapshot): Snapshot {
   const [oldest = ''] = snapshot.split(':')
   return snapshot.length <= snapshotLengthMax ? snapshot : `${oldest}:${oldest}:`
 }
 
-/** Null for a cursor that is too old, or that is ahead of this database because that was restored from a backup. */
+/**
+ * Returns null for a cursor that is too old, or ahead of this database, as after a restore from a
+ * backup.
+ */
 function positionOf(
   parts: readonly string[],
   { since, now }: { since: Snapshot; now: Date },
@@ -244,5 +261,5 @@ function positionOf(
   return { seen, to: to === '' ? null : to, after: xact === '' ? null : { xact, userId, seq } }
 }
 
-/** The first transaction that had not begun when the snapshot was taken. */
+/** Returns the first transaction that had not begun when the snapshot was taken. */
 const endOf = (snapshot: Snapshot): bigint => BigInt(snapshot.split(':')[1] ?? '0')

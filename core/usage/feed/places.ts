@@ -1,25 +1,28 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 
-/** What an open stream counts for. */
+/** The holder of an open stream. */
 export interface StreamHolder {
   readonly appId: AppId
-  /** Null: all users of the app. */
+  /** Null for all users of the app. */
   readonly userId: UserId | null
-  /** The account that owns the app, or the app where it has none. */
+  /** The account that owns the app, or the app if it has no owner. */
   readonly owner: string
 }
 
 export interface StreamBounds {
-  /** Of this process. */
+  /** Maximum in this process. */
   readonly total: number
-  /** Of all apps of one owner, beyond what is reserved for each of them. */
+  /** Maximum for all apps of one owner, in addition to each app's reserved places. */
   readonly perOwner: number
   readonly perApp: number
   readonly perUser: number
-  /** An app has so many whatever its owner's other apps, and other owners, have open. */
+  /**
+   * Places that are free for each app, however many streams its owner's other apps and other owners
+   * have open.
+   */
   readonly reservedPerApp: number
-  /** More than `total`, for what is reserved. */
+  /** Higher than `total`, for the reserved places. */
   readonly totalWithReserved: number
 }
 
@@ -33,8 +36,8 @@ export const streamBounds: StreamBounds = {
 }
 
 /**
- * The places of open streams. Nobody takes them all: an owner has a share, however many apps it is made of, and each app
- * has a few places that its owner's other apps cannot take.
+ * Limits the number of open streams, so that no owner can use all places: an owner has a share for
+ * all its apps, and each app has a few places that its owner's other apps cannot take.
  */
 export function createStreamPlaces(bounds: StreamBounds = streamBounds) {
   const counts = new Map<string, number>()
@@ -47,7 +50,10 @@ export function createStreamPlaces(bounds: StreamBounds = streamBounds) {
     ...(userId === null ? [] : [`user ${appId} ${userId}`]),
   ]
 
-  /** RATE_LIMITED when the user, app or owner has its share; UNAVAILABLE when this process has no more places. */
+  /**
+   * Throws RATE_LIMITED if the user, app or owner has used its share; UNAVAILABLE if this process
+   * has no free places.
+   */
   function take(holder: StreamHolder): void {
     requirePlace(holder)
     total++

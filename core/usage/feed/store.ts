@@ -2,9 +2,9 @@ import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { type Db, many, one, sql } from '../../lib/sql.ts'
 
-/** Charges of the ledger in the order in which they became visible. */
+/** Reads the ledger's charges in the order in which they became visible. */
 
-/** A `pg_snapshot` as text: which transactions had been committed when it was taken. */
+/** A `pg_snapshot` as text: the set of transactions committed when it was taken. */
 export type Snapshot = string
 
 export interface ChargeKey {
@@ -13,7 +13,7 @@ export interface ChargeKey {
   readonly seq: string
 }
 
-/** What the tickets of a charge cost the network, and the platform's cut. */
+/** Network cost of a charge's tickets, and the platform's cut. */
 export interface NetworkCharge {
   readonly cost: UsdAttos
   readonly platformFee: UsdAttos
@@ -24,9 +24,9 @@ export interface ChargeEntry {
   readonly userId: UserId
   readonly externalUserId: string
   readonly chargeId: string
-  /** What the user was charged: retail. */
+  /** Retail price charged to the user. */
   readonly cost: UsdAttos
-  /** Null where not all of its tickets are at hand. */
+  /** Null if some of its tickets cannot be found. */
   readonly network: NetworkCharge | null
   readonly overage: UsdAttos
   readonly balanceAfter: UsdAttos
@@ -36,31 +36,31 @@ export interface ChargeEntry {
   readonly key: ChargeKey
 }
 
-/** The snapshot of what is committed now. */
+/** Returns the snapshot of all currently committed transactions. */
 export const currentSnapshot = async (db: Db): Promise<Snapshot> =>
   (await one<{ snapshot: string }>(db, sql`select pg_current_snapshot()::text as snapshot`))
     .snapshot
 
 export interface Between {
-  /** The snapshot up to which charges were read. */
+  /** Charges up to this snapshot were read already. */
   readonly from: Snapshot
   /** The snapshot up to which to read. */
   readonly to: Snapshot
-  /** The last charge of the page before. */
+  /** The last charge of the previous page. */
   readonly after: ChargeKey | null
   readonly apps: readonly AppId[]
   readonly userId: UserId | null
   readonly limit: number
 }
 
-/** So many tickets of a user, the latest by a charge's time, are searched for those of the charge. */
+/** Maximum tickets to search for those of a charge: the user's latest around the charge's time. */
 const nearTickets = 20_000
 
 const first: ChargeKey = { xact: '0', userId: '00000000-0000-0000-0000-000000000000', seq: '0' }
 
 /**
- * Charges that are committed in `to` and were not in `from`, however long their transactions took: each is between
- * exactly one pair of snapshots that follow each other.
+ * Returns charges that are committed in `to` but were not in `from`, however long their
+ * transactions took. Each charge is between exactly one pair of consecutive snapshots.
  */
 export async function chargesBetween(
   db: Db,

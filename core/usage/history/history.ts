@@ -21,7 +21,7 @@ export interface HistoryDeps {
 
 export interface HistoryQuery extends Dates {
   readonly manifestId: string | undefined
-  /** 0: the default. */
+  /** 0 means the default. */
   readonly limit: number
   readonly cursor: string | undefined
 }
@@ -35,12 +35,15 @@ const limitDefault = 25
 const limitMax = 50
 const idleMs = 5 * 60_000
 
-/** Tickets and sessions one by one, the newest first, in pages that neither skip nor repeat a row. */
+/** Lists tickets and sessions, the newest first, in pages that neither skip nor repeat a row. */
 export function createHistory({ pool, users, sealing, clocks = realTime, now }: HistoryDeps) {
   const findUser = createUserFinder(users)
   const cursors = createCursors(sealing)
 
-  /** REQUEST_INVALID for dates, limit or cursor; NOT_FOUND for an unknown user. `of` narrows to one user. */
+  /**
+   * Throws REQUEST_INVALID for dates, limit or cursor; NOT_FOUND for an unknown user. `of` narrows
+   * to one user.
+   */
   async function requests(
     appId: AppId,
     query: HistoryQuery,
@@ -108,7 +111,7 @@ export function createHistory({ pool, users, sealing, clocks = realTime, now }: 
       JSON.stringify([list, appId, owner?.id, manifestId, startDate, endDate]),
     )
     const before = placeOf(cursors.parse(query.cursor, context))
-    // A list that began in the current month stays in that month, also after the next one has begun.
+    // A list that began in the current month stays in that month, even after the next has begun.
     const range = parseHistoryRange(query, before ? new Date(before.at) : at)
     return {
       at,
@@ -129,7 +132,7 @@ export function createHistory({ pool, users, sealing, clocks = realTime, now }: 
 
 export type History = ReturnType<typeof createHistory>
 
-/** When a session ended: at its last ticket, once it has been idle for five minutes by the clock of its app. */
+/** Returns a session's end: its last ticket, after five idle minutes by the app's clock. */
 const endOf = ({ lastAt }: SessionItem, at: Date): Date | null =>
   at.getTime() - lastAt.getTime() >= idleMs ? lastAt : null
 

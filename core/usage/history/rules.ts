@@ -5,12 +5,15 @@ import type { RequestItem } from '../types.ts'
 
 type SoldItem = Pick<RequestItem, 'termsId' | 'pipeline' | 'modelId'>
 
-/** Which rule of its plan's version each ticket was sold by; null for one that names no version. */
+/**
+ * Returns the rule of the plan version by which each ticket was sold; null for a ticket without a
+ * version.
+ */
 export type FindRules = (
   items: readonly SoldItem[],
 ) => Promise<(item: SoldItem) => PriceRule | null>
 
-/** Reads each version once, however many tickets name it. */
+/** Reads each version once, even if many tickets use it. */
 export const createRuleFinder =
   ({
     pool,

@@ -4,7 +4,10 @@ import { type Db, type Statement, many, sql } from '../../lib/sql.ts'
 import { after } from '../store.ts'
 import type { Range, RequestItem, Selection, SessionItem } from '../types.ts'
 
-/** Single tickets and sessions, the newest first. Each list reads along an index and stops at its limit. */
+/**
+ * Lists single tickets and sessions, the newest first. Each list reads along an index and stops at
+ * its limit.
+ */
 
 /** A position in a list. Instants are text with microseconds, the precision of the keys. */
 export interface Place {
@@ -18,7 +21,7 @@ export interface Page {
   readonly userId: UserId | null
   readonly manifestId: string | null
   readonly range: Range
-  /** The last row of the page before. */
+  /** The last row of the previous page. */
   readonly before: Place | null
   readonly limit: number
 }
@@ -90,7 +93,10 @@ const withNames = (page: Statement, { appId, limit }: { appId: AppId; limit: num
     values: [appId, limit],
   })
 
-/** The tickets of a page: a user's by the key, a manifest's by its sessions, an app's by its latest hours. */
+/**
+ * Returns the tickets of a page: a user's by the primary key, a manifest's by its sessions, an
+ * app's by its latest hours.
+ */
 export async function listRequests(db: Db, page: Page): Promise<RequestItem[]> {
   const tickets =
     page.manifestId !== null
@@ -144,8 +150,8 @@ function ofManifest(page: Page): Statement {
     )`
 }
 
-// Each row of usage_hourly stands for at least one ticket, so `limit` rows of whole hours are enough, besides the hour in
-// which the page begins.
+// Each row of usage_hourly covers at least one ticket, so `limit` rows of whole hours are enough,
+// plus the hour in which the page begins.
 function ofApp(page: Page): Statement {
   const { from, to, at, id } = bounds(page)
   return sql`
@@ -179,7 +185,7 @@ function ofApp(page: Page): Statement {
     )`
 }
 
-/** The tickets of one gateway request, the newest first. Runs inside `inRequest`. */
+/** Returns the tickets of one gateway request, the newest first. Requires `inRequest`. */
 export async function requestEvents(
   db: Db,
   { appId, userId, range: { start, end }, requestId }: Selection,
@@ -237,7 +243,7 @@ const toSession = (row: SessionRow): SessionItem => ({
   pixels: row.pixels,
 })
 
-/** Sessions that began in the range, the latest to begin first. */
+/** Lists sessions that began in the range, the latest start first. */
 export async function listSessions(db: Db, page: Page): Promise<SessionItem[]> {
   const { from, to, at, id } = bounds(page)
   const rows = await many<SessionRow>(
@@ -263,5 +269,5 @@ export async function listSessions(db: Db, page: Page): Promise<SessionItem[]> {
   return rows.map(toSession)
 }
 
-// The lowest id: without a page before, the time alone decides.
+// The lowest id: on the first page only the time decides.
 const zeroUuid = '00000000-0000-0000-0000-000000000000'

@@ -15,7 +15,7 @@ export interface MetersDeps extends Pick<BackendApi, 'meters' | 'requireAnswers'
   readonly now: Now
 }
 
-/** A query as it was sent. What is absent was not sent. */
+/** A query as received. Members that were not sent are absent. */
 export interface MeterQuery {
   readonly meter: string | undefined
   readonly externalUserId: string | undefined
@@ -35,11 +35,14 @@ export interface MeterSum {
 
 const maxRows = 10_000
 
-/** The meters of the catalogue, for the user who presents the credential (docs/builder-api.md). */
+/**
+ * Queries the catalogue's meters for the user who presents the credential (docs/builder-api.md).
+ */
 export function createMeters({ pool, clocks, now, meters, requireAnswers }: MetersDeps) {
   /**
-   * The caller's own usage of one meter. REQUEST_INVALID in the order of docs/builder-api.md, then METERING_FAILED when
-   * the backend does not answer. The figures are those of the ledger.
+   * Returns the caller's own usage of one meter. Throws REQUEST_INVALID in the order of
+   * docs/builder-api.md, then METERING_FAILED if the backend does not answer. The figures come from
+   * the ledger.
    */
   async function query(caller: UserCaller, request: MeterQuery): Promise<MeterSum[]> {
     const meter = parseMeter(meters, request.meter)
@@ -67,7 +70,7 @@ export type Meters = ReturnType<typeof createMeters>
 
 const always: readonly Dimension[] = ['client_id', 'external_user_id']
 
-/** The columns of the dimensions that are not the caller itself. */
+/** Columns of the dimensions that do not identify the caller. */
 const columns: Partial<Record<Dimension, Key>> = {
   pipeline: 'pipeline',
   model_id: 'model_id',
@@ -79,11 +82,14 @@ function textOf(dimension: Dimension, row: UsageRow, caller: UserCaller): string
   if (dimension === 'external_user_id') return caller.externalUserId
   if (row.rest) return 'other'
   const text = { pipeline: row.pipeline, model_id: row.modelId, manifest_id: row.manifestId }
-  // The words of the events that the backend gets (metering/backend/cloud-event.ts).
+  // The same words as in the backend's events (metering/backend/cloud-event.ts).
   return text[dimension] || 'unknown'
 }
 
-/** The values of rows, in their order. Micros are whole, and add up to those of all usage rounded up. */
+/**
+ * Returns the rows' values, in order. Micros are whole, and add up to those of all usage rounded
+ * up.
+ */
 const valuesOf: Readonly<Record<MeterName, (rows: readonly UsageRow[]) => string[]>> = {
   network_fee_usd_micros: (rows) => microsThatAddUp(rows.map(({ cost }) => cost)).map(String),
   network_fee_usd_micros_by_manifest: (rows) =>
@@ -97,7 +103,7 @@ const valuesOf: Readonly<Record<MeterName, (rows: readonly UsageRow[]) => string
 const withoutZeros = (decimal: string): string =>
   decimal.includes('.') ? decimal.replace(/\.?0+$/, '') : decimal
 
-// A sum without a grouping is there also when nothing was used.
+// A sum without a grouping exists even without usage.
 const isUsed = ({ requests }: UsageRow): boolean => requests !== 0n
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
@@ -110,7 +116,8 @@ function parseMeter(meters: readonly Meter[], name: string | undefined): Meter {
   throw invalid(`meter is not a catalog meter; it must be one of: ${names}`)
 }
 
-// Subjects are the client id, a colon and the external id, so an id with a colon reads like another's.
+// Subjects are the client id, a colon and the external id, so an id with a colon looks like another
+// subject.
 function requireSelf({ externalUserId }: UserCaller, named: string | undefined): void {
   if (named === undefined || named === externalUserId) return
   if (named.includes(':')) throw invalid('externalUserId must not contain ":"')
@@ -142,7 +149,7 @@ function parseWindow({ from, to }: Pick<MeterQuery, 'from' | 'to'>): Window {
   return window
 }
 
-// RFC 3339 section 5.6: seconds always, no hour 24, and T and Z of either case.
+// RFC 3339 section 5.6: seconds are required, hour 24 is invalid, T and Z may be of either case.
 const timeOfDay = /T(?:[01]\d|2[0-3]):\d{2}:\d{2}/
 
 function parseTime(name: string, text: string | undefined): Date | null {
@@ -155,7 +162,10 @@ function parseTime(name: string, text: string | undefined): Date | null {
   )
 }
 
-/** An open start is the first usage there is, an open end is now, by the clock of the app. */
+/**
+ * Returns the window. An open start is the first usage, an open end is now, by the clock of the
+ * app.
+ */
 function windowOf(rows: readonly UsageRow[], { start, end }: Window, at: Date) {
   const first = Math.min(...rows.map(({ firstAt }) => firstAt?.getTime() ?? Infinity))
   const from = start ?? new Date(Number.isFinite(first) ? first : at.getTime())

@@ -16,14 +16,14 @@ export interface ExplainDeps {
   readonly pool: Pool
   readonly shareCharge: Ledger['shareCharge']
   readonly plans: Pick<PlansApi, 'readTerms' | 'retailRateOf'>
-  /** The cuts of an app, the newest first. */
+  /** Lists the cuts of an app, the newest first. */
   readonly listCuts: (
     db: Db,
     app: AppId,
   ) => Promise<readonly { readonly since: Date; readonly basisPoints: bigint | null }[]>
 }
 
-/** Which rule of a plan's version decided, and its ratio to the network's price, scaled by 10^18. */
+/** The decisive rule of a plan version, and its ratio to the network's price, scaled by 10^18. */
 export interface ExplainedRule {
   readonly name: PriceRule
   readonly bundleId: string | null
@@ -37,29 +37,29 @@ export interface ExplainedPlan {
   readonly termsId: bigint
 }
 
-/** What a ticket took of credits, and what nothing was left for. */
+/** A ticket's debits from credits, and the amount that no credit covered. */
 export interface Share {
   readonly draws: readonly Draw[]
   readonly overage: bigint
 }
 
 export interface ExplainedCharge extends BookedCharge {
-  /** Those that it drew from, in no order. */
+  /** Credits that the charge drew from, in no order. */
   readonly credits: readonly Credit[]
   /**
-   * The ticket's own part; null where the charge is older than the record of what it drew, or where not all of its tickets
-   * can be found near this one.
+   * The ticket's own part. Null if the charge is older than the record of its draws, or if some of
+   * its tickets cannot be found near this one.
    */
   readonly share: Share | null
 }
 
 export interface ExplainedSale extends BookedSale {
-  /** Both null for a ticket that names no version. */
+  /** Both null for a ticket without a version. */
   readonly plan: ExplainedPlan | null
   readonly rule: ExplainedRule | null
-  /** The platform's cut at signing, in percent scaled by 10^18; null where there was none. */
+  /** The platform's cut at signing, in percent scaled by 10^18; null without one. */
   readonly cut: { readonly percent: bigint; readonly since: Date } | null
-  /** Null where the ledger's entry cannot be found. */
+  /** Null if the ledger has no such entry. */
   readonly charge: ExplainedCharge | null
   readonly period: store.ChargedPeriod | null
 }
@@ -69,14 +69,16 @@ export interface Explanation extends Omit<BookedTicket, 'sale'> {
   readonly sale: ExplainedSale | null
 }
 
-// A charge covers a batch: its tickets were mostly signed within minutes of each other.
+// A charge covers a batch: most of its tickets were signed within minutes of each other.
 const reaches = [15 * 60_000, 86_400_000]
 const maxTickets = 20_000
 const percentScale = 10n ** 16n
 
-/** Explains single tickets from what was booked (docs/receipts.md). Reads only what never changes. */
+/**
+ * Explains single tickets from booked data (docs/receipts.md). Reads only data that never changes.
+ */
 export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDeps) {
-  /** The ticket of an event id, of one app or of any. NOT_FOUND when there is none. */
+  /** Explains the ticket of an event id, in one app or any. Throws NOT_FOUND without one. */
   const explain = (eventId: string, of: AppId | null): Promise<Explanation> =>
     inRequest(pool, async (db) => {
       const ticket = await store.findTicket(db, eventId, of)
@@ -116,7 +118,8 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
     }
   }
 
-  // As core/metering/rating/rating.ts: cuts go by real time, and no signer's clock reaches one of later.
+  // Equals core/metering/rating/rating.ts: cuts use real time, and a signer's clock that is ahead
+  // does not select a later cut.
   async function cutOf(
     db: Db,
     { appId, signedAt, aheadMs }: BookedTicket,
@@ -143,7 +146,7 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
     return { ...charge, credits, share }
   }
 
-  /** By the burn order, from all tickets of the charge. */
+  /** Computes the share by the burn order, from all tickets of the charge. */
   async function sharedBy(
     db: Db,
     ticket: BookedTicket,
@@ -156,7 +159,7 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
     return shares?.find(({ eventId }) => eventId === ticket.eventId) ?? null
   }
 
-  /** All of a charge's tickets; null when they are too many, or too far from each other. */
+  /** Returns all tickets of a charge; null if there are too many, or if they are too far apart. */
   async function ticketsOf(
     db: Db,
     ticket: BookedTicket,
@@ -181,7 +184,10 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
 
 export type Explain = ReturnType<typeof createExplain>
 
-/** Where the charge alone says it: of one ticket, of overage alone, or paid by one credit. */
+/**
+ * Computes the share if the charge alone determines it: it has one ticket, only overage, or one
+ * credit.
+ */
 function simpleShare(
   { ticketCount, overage }: BookedCharge,
   draws: readonly Draw[],

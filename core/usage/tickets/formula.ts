@@ -1,7 +1,10 @@
 import { formatDecimal18, formatEth } from '../../lib/money.ts'
 import type { ExplainedSale, Explanation } from './explain.ts'
 
-/** The price of a ticket as sums that a pocket calculator can repeat, one line for each figure. */
+/**
+ * Returns the price of a ticket as calculations that a pocket calculator can repeat, one line per
+ * figure.
+ */
 export function formulaOf({ fee, sale }: Explanation): string[] {
   const eth = formatEth(fee)
   if (!sale) return [`fee = ${fee} wei = ${eth} ETH, which waits for a rate`]

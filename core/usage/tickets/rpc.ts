@@ -10,7 +10,7 @@ import { formulaOf } from './formula.ts'
 
 export interface TicketRpcDeps {
   readonly explain: Explain['explain']
-  /** The app of a public client id; null when there is none. */
+  /** Returns the app of a public client id; null without one. */
   readonly findApp: (clientId: string) => Promise<AppId | null>
   readonly requireMetering: RequireMetering
 }
@@ -37,7 +37,7 @@ export function createTicketRpc({ explain, findApp, requireMetering }: TicketRpc
   return { ticketService }
 }
 
-/** A ticket as it is answered, and as its receipt states it. */
+/** Formats a ticket for responses and receipts. */
 export const toTicket = (ticket: Explanation): pb.Ticket => ({
   clientId: ticket.clientId,
   eventId: ticket.eventId,

@@ -5,7 +5,7 @@ import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type EthRate, type UsdAttos, type Wei, ethRate, usdAttos, wei } from '../../lib/money.ts'
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 
-/** Reads one ticket with all that it came from. */
+/** Reads a ticket with all data behind its prices. */
 
 export interface BookedTicket {
   readonly appId: AppId
@@ -21,7 +21,7 @@ export interface BookedTicket {
   readonly modelId: string
   /** UTC with microseconds. */
   readonly signedAt: string
-  /** By how many milliseconds the clock of its app, which `signedAt` goes by, was ahead. */
+  /** Milliseconds by which the app's clock, used for `signedAt`, was ahead. */
   readonly aheadMs: number
   readonly receivedAt: Date
   readonly fee: Wei
@@ -40,7 +40,10 @@ export interface BookedSale {
   readonly retail: UsdAttos
   readonly platformFee: UsdAttos
   readonly platformWei: Wei
-  /** Null for tickets from before versions were named, and for those whose prices were fixed elsewhere. */
+  /**
+   * Null for tickets from before versions were recorded, and for tickets with prices fixed
+   * elsewhere.
+   */
   readonly termsId: bigint | null
   readonly planName: string | null
   readonly chargeId: string
@@ -76,8 +79,8 @@ interface TicketRow {
 }
 
 /**
- * The ticket of an event, of one app or of any; null when there is none. Runs inside `inRequest`, and hides the app's id from
- * the planner, which would read all tickets of the app by it.
+ * Returns the ticket of an event, in one app or any; null without one. Requires `inRequest`. Hides
+ * the app's id from the planner, which would otherwise use it to read all tickets of the app.
  */
 export async function findTicket(
   db: Db,
@@ -144,23 +147,23 @@ function toSale(row: TicketRow): BookedSale | null {
 
 const attos = (text: string): UsdAttos => usdAttos(BigInt(text))
 
-/** The charge that tickets name, as the ledger has it. */
+/** A ticket's charge in the ledger. */
 export interface BookedCharge {
   readonly id: string
   readonly seq: bigint
   readonly bookedAt: Date
-  /** In real time; null for an entry from before it was kept. */
+  /** In real time; null for an entry from before this was stored. */
   readonly ratesKnownAt: Date | null
-  /** What credits paid. */
+  /** Amount paid by credits. */
   readonly paid: UsdAttos
   readonly overage: UsdAttos
-  /** Null for an entry that is older than the count. */
+  /** Null for an entry older than the count. */
   readonly ticketCount: number | null
-  /** Null for an entry that is older than the record of what it drew. */
+  /** Null for an entry older than the record of its draws. */
   readonly draws: readonly Draw[] | null
 }
 
-/** Runs inside `inRequest`. */
+/** Requires `inRequest`. */
 export async function findCharge(
   db: Db,
   { appId: app, userId: user }: Owner,
@@ -204,7 +207,10 @@ interface DrawnRow {
   readonly hash: Buffer | null
 }
 
-/** A charge without credits is all overage, unless it is older than its hash. */
+/**
+ * Returns the draws of a charge. Without credits it is all overage, unless it is older than its
+ * hash: then null.
+ */
 function drawsOf({ credit_ids: ids, credit_attos: amounts, hash }: DrawnRow): Draw[] | null {
   if (ids === null) return hash === null ? null : []
   return ids.map((creditId, i) => ({ creditId, amount: attos(amounts?.[i] ?? '0') }))
@@ -215,7 +221,7 @@ interface Owner {
   readonly userId: UserId
 }
 
-/** Credits by their ids, as they were given; what remains of them is left out. */
+/** Returns credits by their ids, as they were given, without their remaining amounts. */
 export async function readCredits(
   db: Db,
   { appId: app, userId: user }: Owner,
@@ -254,7 +260,9 @@ export async function readCredits(
   }))
 }
 
-/** The tickets of a charge that were signed around one of them, among the first `limit` of its user there. */
+/**
+ * Returns a charge's tickets in a time span, from the first `limit` of the user's tickets there.
+ */
 export async function ticketsOfCharge(
   db: Db,
   { appId: app, userId: user }: Owner,
@@ -298,8 +306,9 @@ export interface ChargedPeriod {
 }
 
 /**
- * The period that a ticket was sold in (docs/money.md, "The version of a ticket"): of those that the account had entered before
- * the charge, the last that had begun when it was signed, else the first.
+ * Returns the period in which a ticket was sold (docs/money.md, "The version of a ticket"): of the
+ * periods that the account had entered before the charge, the last that had begun at signing, else
+ * the first.
  */
 export async function periodOf(
   db: Db,
