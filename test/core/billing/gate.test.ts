@@ -41,7 +41,10 @@ const idOf = async ({ clientId }: TestApp): Promise<AppId> =>
 
 let owners = 0
 
-/** An app whose owner is an end user of it, with nothing left when `spent`. */
+/**
+ * Creates an app whose owner is one of its end users. With `spent`, the owner has no allowance
+ * left.
+ */
 async function ownedApp({ spent }: { spent: boolean }): Promise<TestApp> {
   const email = `owner-${(owners += 1)}@example.com`
   const { clientId, m2mClientId, m2mClientSecret } = await core.as().createApp({
@@ -52,7 +55,7 @@ async function ownedApp({ spent }: { spent: boolean }): Promise<TestApp> {
   })
   const basic = `Basic ${Buffer.from(`${m2mClientId}:${m2mClientSecret}`).toString('base64')}`
   const app = { clientId, m2mClientId, secret: m2mClientSecret, basic }
-  // The owner is a user from the first signer token on.
+  // The first signer token makes the owner an end user.
   await core.as(basic).mintOwnerToken()
   return app
 }
@@ -72,8 +75,8 @@ const countActive = async (app: TestApp): Promise<number> =>
 const needsPayment = { reason: 'OWNER_PAYMENT_METHOD_REQUIRED' }
 const capReached = { reason: 'END_USER_CAP_REACHED' }
 
-describe('the cap of end users', () => {
-  it('lets as many be active as it says, of 100 that are created at the same time', async () => {
+describe('end user cap', () => {
+  it('holds when 100 users are created at once', async () => {
     const app = await core.newApp()
     await settle(app, { endUserCap: '7' })
     const names = Array.from({ length: 100 }, (_, i) => `user-${i}`)
@@ -99,7 +102,7 @@ describe('the cap of end users', () => {
     expect(await countActive(app)).toBe(5)
   })
 
-  it('counts active users alone: who is deactivated frees a place, who comes back needs one', async () => {
+  it('frees a place on deactivation and needs one on reactivation', async () => {
     const app = await core.newApp()
     await settle(app, { endUserCap: '1' })
     await create(app, 'ada')
@@ -109,13 +112,13 @@ describe('the cap of end users', () => {
     const again = { clientId: app.clientId, externalUserId: 'ada', status: 'active' }
     await expect(core.as(app.basic).updateUser(again)).rejects.toMatchObject(capReached)
     await expect(core.as(app.basic).upsertUser(again)).rejects.toMatchObject(capReached)
-    // An inactive one takes no place.
+    // An inactive user takes no place.
     await create(app, 'cleo', 'inactive')
     await settle(app, { endUserCap: '2' })
     expect((await core.as(app.basic).updateUser(again)).user?.status).toBe('active')
   })
 
-  it('leaves those who are active alone, when they are more than it says too', async () => {
+  it('does not affect active users when it is lowered below their number', async () => {
     const app = await core.newApp()
     await create(app, 'ada')
     await create(app, 'bob')
@@ -139,15 +142,15 @@ describe('the cap of end users', () => {
   })
 })
 
-describe('an owner who has nothing left and no card', () => {
-  it('can have no new users, and loses none', async () => {
+describe('owner with an empty allowance and no card', () => {
+  it('blocks new users and keeps existing ones', async () => {
     const app = await ownedApp({ spent: true })
     await settle(app, { isPlatformOwned: true })
     await create(app, 'ada')
     await create(app, 'bob')
     await core.as(app.basic).deactivateUser({ clientId: app.clientId, externalUserId: 'bob' })
     await settle(app, { isPlatformOwned: false, endUserCap: '1' })
-    // Payment comes before the cap.
+    // Payment is checked before the cap.
     await expect(create(app, 'cleo')).rejects.toMatchObject(needsPayment)
     await expect(create(app, 'bob', 'active')).rejects.toMatchObject(needsPayment)
     await create(app, 'dora', 'inactive')
@@ -158,7 +161,7 @@ describe('an owner who has nothing left and no card', () => {
     expect(await countActive(app)).toBe(1)
   })
 
-  it('is told with the billing mode and where to act', async () => {
+  it('is reported with billing mode and action URL', async () => {
     const app = await ownedApp({ spent: true })
     await expect(create(app, 'ada')).rejects.toMatchObject({
       ...needsPayment,
@@ -169,7 +172,7 @@ describe('an owner who has nothing left and no card', () => {
     })
   })
 
-  it('is asked wherever a user would be made, but not of a ticket, which has been signed', async () => {
+  it('blocks users that getAccess and lend would create', async () => {
     const app = await ownedApp({ spent: true })
     const zoe = { clientId: app.clientId, externalUserId: 'zoe' }
     await expect(core.as().getAccess(zoe)).rejects.toMatchObject(needsPayment)
@@ -183,7 +186,7 @@ describe('an owner who has nothing left and no card', () => {
     expect(await countActive(app)).toBe(0)
   })
 
-  it('knows what an owner has whose subscription is missing', async () => {
+  it('does not block when only the subscription row is missing', async () => {
     const app = await ownedApp({ spent: false })
     await core.sql.query('delete from subscriptions where app_id = $1', [await idOf(app)])
     core.clock.advance(40 * day)
@@ -191,7 +194,7 @@ describe('an owner who has nothing left and no card', () => {
     expect(await countActive(app)).toBe(1)
   })
 
-  it('goes on when there is money again', async () => {
+  it('allows new users after a grant', async () => {
     const app = await ownedApp({ spent: true })
     await expect(create(app, 'ada')).rejects.toMatchObject(needsPayment)
     const { rows } = await core.sql.query<{ name: string }>(
@@ -204,7 +207,7 @@ describe('an owner who has nothing left and no card', () => {
     expect((await create(app, 'ada')).created).toBe(true)
   })
 
-  it('has the included usage of the period that runs now, whoever reads first', async () => {
+  it('allows new users once the next period begins', async () => {
     const app = await ownedApp({ spent: false })
     const id = await idOf(app)
     const { rows } = await core.sql.query<{ name: string }>(
@@ -220,7 +223,7 @@ describe('an owner who has nothing left and no card', () => {
     expect((await create(app, 'ada')).created).toBe(true)
   })
 
-  it("is unknown where nobody signed in the owner's name, which allows", async () => {
+  it('does not block before the owner is an end user', async () => {
     const { clientId, m2mClientId, m2mClientSecret } = await core.as().createApp({
       name: 'New',
       ownerEmail: 'fresh@example.com',
@@ -233,7 +236,7 @@ describe('an owner who has nothing left and no card', () => {
   })
 })
 
-describe('the mode of the gate', () => {
+describe('ACTIVATION_GATE_MODE', () => {
   const within = async (mode: string) => {
     const app = await ownedApp({ spent: true })
     await settle(app, { endUserCap: '1' })
@@ -252,19 +255,16 @@ describe('the mode of the gate', () => {
     ).rows
   const wouldDeny = { action: 'activation_gate_would_deny', code: 'owner_payment_method_required' }
 
-  it.each(['log', 'enforce_revenue'])(
-    '%s refuses no user, and says what it would',
-    async (mode) => {
-      const app = await within(mode)
-      await expect.poll(() => entries(app)).toEqual([wouldDeny])
-    },
-  )
+  it.each(['log', 'enforce_revenue'])('%s allows users and records the denial', async (mode) => {
+    const app = await within(mode)
+    await expect.poll(() => entries(app)).toEqual([wouldDeny])
+  })
 
-  it('off says nothing', async () => {
+  it('off records nothing', async () => {
     expect(await entries(await within('off'))).toEqual([])
   })
 
-  it('enforce writes what it refused to the audit log', async () => {
+  it('enforce records denials in the audit log', async () => {
     const app = await ownedApp({ spent: true })
     await expect(create(app, 'ada')).rejects.toMatchObject(needsPayment)
     const id = await idOf(app)
@@ -273,7 +273,7 @@ describe('the mode of the gate', () => {
       .toEqual([{ ...wouldDeny, action: 'activation_gate_denied' }])
   })
 
-  it('refuses a start with another word', async () => {
+  it('rejects an unknown mode at start', async () => {
     await expect(startTestCore({ ACTIVATION_GATE_MODE: 'on' })).rejects.toThrow(
       'ACTIVATION_GATE_MODE must be one of off, log, enforce_revenue, enforce',
     )
@@ -308,7 +308,7 @@ describe('selling', () => {
   const required = { reason: 'STRIPE_CONNECT_REQUIRED' }
   const pending = { reason: 'STRIPE_CONNECT_PENDING' }
 
-  it('needs the billing mode merchant and a connected account that may take payments', async () => {
+  it('requires billing mode merchant and a connected account that may take payments', async () => {
     const app = await core.newApp()
     const id = await idOf(app)
     const sell = (gate: Gate) => gate.requireSelling(core.sql, id, plan)
@@ -325,14 +325,14 @@ describe('selling', () => {
     { ...plan, priceAmount: '0' },
     { ...plan, priceAmount: '0.00' },
     { ...plan, isStarterDefault: true },
-  ])('asks nothing of %o', async (free) => {
+  ])('allows %o', async (free) => {
     const id = await idOf(await core.newApp())
     await expect(
       gateWith('disconnected').requireSelling(core.sql, id, free),
     ).resolves.toBeUndefined()
   })
 
-  it('is refused in the modes that say so, of platform-owned apps too', async () => {
+  it('is rejected in the enforcing modes, also for platform-owned apps', async () => {
     const app = await core.newApp()
     await settle(app, { isPlatformOwned: true })
     const id = await idOf(app)
@@ -346,7 +346,7 @@ describe('selling', () => {
       ).rejects.toMatchObject(required)
   })
 
-  it('a card that can be charged stands for an empty allowance', async () => {
+  it('requireCost accepts a chargeable card when the allowance is empty', async () => {
     const app = await ownedApp({ spent: true })
     await expect(create(app, 'ada')).rejects.toMatchObject(needsPayment)
     await expect(

@@ -20,7 +20,7 @@ afterAll(async () => {
   await core.stop()
 })
 
-/** A cut begins this long after it was set. */
+/** Delay between setting a cut and its start. */
 const noticeMs = 60 * second
 
 const unchanged = {
@@ -41,8 +41,8 @@ const appIdOf = async ({ clientId }: TestApp): Promise<AppId> =>
     ])
   ).rows[0]?.app_id as AppId
 
-describe('what the platform settles for an app', () => {
-  it("is the deployment's default until somebody changes it", async () => {
+describe('billing settings of an app', () => {
+  it('default to those of the deployment', async () => {
     const fresh = await core.newApp()
     expect((await operator.readBillingSettings(fresh)).settings).toEqual({
       clientId: fresh.clientId,
@@ -56,7 +56,7 @@ describe('what the platform settles for an app', () => {
     })
   })
 
-  it('changes one by one, and back', async () => {
+  it('change one by one and back', async () => {
     expect(await change({ billingMode: 'merchant' })).toMatchObject({ billingMode: 'merchant' })
     expect(await change({ endUserCap: '3', isPlatformOwned: true })).toMatchObject({
       billingMode: 'merchant',
@@ -68,7 +68,7 @@ describe('what the platform settles for an app', () => {
     expect(await change(back)).toMatchObject({ endUserCap: 10_000, isDefaultCap: true })
   })
 
-  it('let only a platform-owned app serve every app', async () => {
+  it('allow servesEveryApp only for a platform-owned app', async () => {
     await expect(change({ servesEveryApp: true })).rejects.toMatchObject({ reason: 'CONFLICT' })
     const both = { isPlatformOwned: true, servesEveryApp: true }
     expect(await change(both)).toMatchObject(both)
@@ -78,7 +78,7 @@ describe('what the platform settles for an app', () => {
     await change({ isPlatformOwned: false })
   })
 
-  it('writes each change to the audit log', async () => {
+  it('are audited on each change', async () => {
     await change({ endUserCap: '7', platformCutPercent: '12.5' })
     const { rows } = await core.sql.query<{ details: object }>(
       `select details from audit_log where action = 'billing_settings_changed' and details ? 'endUserCap' and details ? 'since'`,
@@ -92,19 +92,19 @@ describe('what the platform settles for an app', () => {
     ...['-1', '100.01', '101', '1e1', '.5', '5.', '10.555', '٣', '', ' 5', '9'.repeat(40)].map(
       (platformCutPercent) => ({ platformCutPercent }),
     ),
-  ])('refuses %o', async (values) => {
+  ])('reject %o', async (values) => {
     const before = await read()
     await expect(change(values)).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
     expect(await read()).toEqual(before)
   })
 
-  it('answers NOT_FOUND for an app that is not there', async () => {
+  it('return NOT_FOUND for an unknown app', async () => {
     await expect(operator.readBillingSettings({ clientId: 'app_nobody' })).rejects.toMatchObject({
       reason: 'NOT_FOUND',
     })
   })
 
-  it('is what the command prints', async () => {
+  it('are set and shown by tollgate billing', async () => {
     vi.stubEnv('CORE_TARGET', core.core.target)
     vi.stubEnv('CORE_TOKEN', serviceToken)
     const written: string[] = []
@@ -119,8 +119,8 @@ describe('what the platform settles for an app', () => {
   })
 })
 
-describe('the platform cut', () => {
-  it('begins a minute after it was set, and shows when', async () => {
+describe('platform cut', () => {
+  it('begins a minute after it is set, and is listed until then', async () => {
     app = await core.newApp()
     const setAt = core.clock.now().getTime()
     const since = new Date(setAt + noticeMs).toISOString()
@@ -132,7 +132,7 @@ describe('the platform cut', () => {
     expect(await read()).toMatchObject({ platformCutPercent: '10', plannedCuts: [] })
   })
 
-  it('tells 0 from none', async () => {
+  it('distinguishes 0 from no cut', async () => {
     for (const [percent, shown] of [
       ['0', '0'],
       ['none', undefined],
@@ -150,21 +150,21 @@ describe('the platform cut', () => {
     await expect(core.sql.query('delete from platform_cuts')).rejects.toThrow('append-only')
   })
 
-  it('begins in the order in which cuts were set, at one instant too', async () => {
+  it('orders cuts set at the same instant', async () => {
     app = await core.newApp()
     await Promise.all(['1', '2', '3'].map((platformCutPercent) => change({ platformCutPercent })))
     const { plannedCuts = [] } = (await read()) ?? {}
     expect(new Set(plannedCuts.map(({ since }) => since)).size).toBe(3)
   })
 
-  it('of a signing time is the same whenever and by whichever core it is asked', async () => {
+  it('is the same for a signing time later and without cache', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(
           fc.record({
             wait: fc.integer({ min: 0, max: 90 }),
             percent: fc.option(fc.integer({ min: 0, max: 10_000 }), { nil: null }),
-            // When a ticket of then was signed.
+            // Seconds from now to the signing time.
             signed: fc.integer({ min: -3_600, max: 0 }),
           }),
           { minLength: 1, maxLength: 6 },

@@ -5,22 +5,22 @@ import { calendarMonth, overageOf, timelineOf } from '../../../core/billing/summ
 const days = (start: string, end: string) =>
   timelineOf({ start: new Date(start), end: new Date(end) }, []).map(({ day }) => day)
 
-describe('the timeline', () => {
-  it('has 29 days in February 2028', () => {
+describe('timelineOf', () => {
+  it('returns 29 days for February 2028', () => {
     const { start, end } = calendarMonth(new Date('2028-02-14T10:00:00Z'))
     expect(timelineOf({ start, end }, [])).toHaveLength(29)
   })
 
-  it('has no day more for an end at midnight', () => {
+  it('adds no day for an end at midnight', () => {
     expect(days('2026-01-31T00:00:00Z', '2026-03-01T00:00:00Z').at(-1)).toBe('2026-02-28')
     expect(days('2026-01-31T12:00:00Z', '2026-02-28T12:00:00Z')).toHaveLength(29)
   })
 
-  it('has at most 366 days', () => {
+  it('returns at most 366 days', () => {
     expect(days('2026-01-01T00:00:00Z', '2036-01-01T00:00:00Z')).toHaveLength(366)
   })
 
-  it('has every UTC day of a period once, in order', () => {
+  it('returns every UTC day of a period once, in order', () => {
     fc.assert(
       fc.property(
         fc.date({ min: new Date('2020-01-01'), max: new Date('2040-01-01'), noInvalidDate: true }),
@@ -38,7 +38,7 @@ describe('the timeline', () => {
   })
 })
 
-describe('overage', () => {
+describe('overageOf', () => {
   const plan = {
     type: 'subscription',
     includedUnits: 100_000n,
@@ -48,7 +48,7 @@ describe('overage', () => {
 
   const beyond = { units: 8_300n, wei: 8_300_000_000_000_000n }
 
-  it('is what goes beyond the quota, at the rate of the plan', () => {
+  it('returns the units beyond the quota, at the rate of the plan', () => {
     expect(overageOf(plan, 108_300n)).toEqual(beyond)
     expect(overageOf({ ...plan, type: 'usage' }, 108_300n)).toEqual(beyond)
     expect(overageOf(plan, 100_000n)).toEqual(none)
@@ -59,7 +59,7 @@ describe('overage', () => {
     ['of a usage plan with a quota alone', { ...plan, type: 'usage', overageRateWei: null }],
     ['of a usage plan with a rate alone', { ...plan, type: 'usage', includedUnits: null }],
     ['without a plan', null],
-  ] as const)('is nothing %s', (_, terms) => {
+  ] as const)('returns zero %s', (_, terms) => {
     expect(overageOf(terms, 108_300n)).toEqual(none)
   })
 })

@@ -51,7 +51,7 @@ interface Use {
   readonly at?: string
 }
 const usd = 10n ** 18n
-/** At the rate of 3,000 dollars: wei for a dollar, which a third makes a little less. */
+/** Wei for a dollar at 3,000 USD per ETH, rounded down. Worth slightly less than a dollar. */
 const dollarWei = usd / 3_000n
 const dollar = dollarWei * 3_000n
 const ticket = ({ user = 'ada', fee = 10n ** 12n, pipeline = 'live', model = 'm', at }: Use = {}) =>
@@ -71,7 +71,7 @@ interface Terms {
   readonly bundles: readonly (readonly [pipeline: string, model: string, rate: string | null])[]
 }
 
-/** The next version of Starter, from long ago on, so that everybody has it from the beginning. */
+/** Inserts the next version of Starter before any user exists, so that all users start with it. */
 async function setStarter({ rate, bundles }: Terms): Promise<void> {
   const { rows } = await world.pool.query<{ plan_id: string; version: number }>(
     `insert into plan_versions (app_id, plan_id, version, type, price_amount, price_currency, included_attos, retail_rate,
@@ -92,7 +92,7 @@ async function setStarter({ rate, bundles }: Terms): Promise<void> {
     )
 }
 
-/** A draft of the same terms. */
+/** A draft with the same terms. */
 const same = ({ rate, bundles }: Terms, included = '5000000') => ({
   name: 'Same',
   type: 'usage',
@@ -105,7 +105,7 @@ const same = ({ rate, bundles }: Terms, included = '5000000') => ({
   })),
 })
 
-/** Every row of every table. */
+/** Reads every row of every table. */
 async function everything(): Promise<Record<string, unknown>> {
   const { rows } = await world.pool.query<{ name: string }>(
     `select c.relname as name from pg_class c where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace order by 1`,
@@ -120,7 +120,7 @@ async function everything(): Promise<Record<string, unknown>> {
   return tables
 }
 
-/** What the tables say of the app, in atto-dollars. */
+/** Sums the stored figures of the app, in atto-dollars. */
 async function booked() {
   const { rows } = await world.pool.query<Record<string, string>>(
     `select count(*)::text as tickets, sum(cost_attos) as cost, sum(coalesce(retail_attos, cost_attos)) as retail,
@@ -148,11 +148,11 @@ const anyUse = fc.record({
   model: fc.constantFrom('m', 'n', 'o'),
 })
 
-describe('a what-if', () => {
+describe('what-if', () => {
   beforeEach(begin)
   afterEach(end)
 
-  it('equals what was booked, to the atto, where the drafts are the present plans', async () => {
+  it('matches the booked figures to the atto when drafts equal the current plans', async () => {
     await fc.assert(
       fc.asyncProperty(
         anyTerms,
@@ -183,7 +183,7 @@ describe('a what-if', () => {
     )
   })
 
-  it('writes nothing, and its transaction could not', async () => {
+  it('writes nothing, in a read-only transaction', async () => {
     await book([{}, { user: 'bob' }])
     const before = await everything()
     await tryPlans({ plans: [same({ rate: '0.000002', bundles: [['image', '*', '0']] })] })
@@ -197,7 +197,7 @@ describe('a what-if', () => {
     ).rejects.toThrow(/read-only/)
   })
 
-  it('tells who pays more and less, by the plan that users would be on', async () => {
+  it('counts users who would pay more, less and the same, by plan', async () => {
     await book([{}, { user: 'bob' }, { user: 'cyd' }, { user: 'dee' }])
     const answer = await tryPlans({
       plans: [
@@ -226,7 +226,7 @@ describe('a what-if', () => {
     expect(answer.total.today.revenue).toBe(4n * cost)
   })
 
-  it('says when the money of a draft would have ended, and what nobody used', async () => {
+  it('reports when users run out of money, and unused included usage', async () => {
     const fee = dollarWei
     const at = (minute: number) => `2026-09-14T10:0${minute}:00Z`
     await book([
@@ -247,7 +247,7 @@ describe('a what-if', () => {
     expect(total.whatIf.unused).toBe(2n * usd - dollar)
   })
 
-  it('gives each period of a draft its included usage', async () => {
+  it('grants the included usage of a draft in each period', async () => {
     const fee = dollarWei
     world.clock.at = new Date('2026-09-14T10:20:00Z')
     await book([{ fee }, { fee }])
@@ -259,12 +259,12 @@ describe('a what-if', () => {
       plans: [{ name: 'Daily', billingCycle: 'daily', includedUsdMicros: '1000000' }],
     })
     expect(runOuts.map(({ externalUserId }) => externalUserId)).toEqual(['ada'])
-    // Periods begin at 10:20, when the user came: on the 14th, the 15th and the 16th.
+    // Periods begin at 10:20, when the user was created: on the 14th, 15th and 16th.
     expect(total.whatIf.included).toBe(3n * usd)
     expect(total.whatIf.unused).toBe(2n * usd - dollar)
   })
 
-  it('leaves out tickets that wait for a price, and counts them', async () => {
+  it('leaves out and counts tickets without a price', async () => {
     world.clock.at = new Date('2026-09-14T22:00:00Z')
     await recordRate(world.pool, '2026-09-14T10:15:00Z')
     await book([{}, { at: '2026-09-14T21:59:00Z' }], false)
@@ -273,7 +273,7 @@ describe('a what-if', () => {
     expect(total.whatIf.revenue).toBe(3_000_000_000_000_000n)
   })
 
-  it('ends with an error that says what to do when it takes too long', async () => {
+  it('rejects a replay that takes too long and suggests a shorter range', async () => {
     await book([{}])
     await expect(
       tryPlans({ plans: [{ name: 'Any' }] }, { limitSeconds: 0.001 }),
@@ -284,8 +284,8 @@ describe('a what-if', () => {
   })
 })
 
-// Nothing of them is written, so that all have one database.
-describe('a what-if', () => {
+// These tests write nothing, so they share a database.
+describe('what-if request', () => {
   beforeAll(begin)
   afterAll(end)
 
@@ -323,14 +323,14 @@ describe('a what-if', () => {
       { plans: [any], assign: { users: { zoe: 'Any' } } },
       /no user of the app/,
     ],
-  ])('is refused %s', async (_, request, message) => {
+  ])('is rejected %s', async (_, request, message) => {
     await expect(tryPlans(request)).rejects.toMatchObject({
       reason: 'REQUEST_INVALID',
       message: expect.stringMatching(message),
     })
   })
 
-  it('is refused while another one of the app runs', async () => {
+  it('is rejected while another what-if of the app runs', async () => {
     const { takeTurn } = await import('../../../core/billing/whatif/store.ts')
     await tx(world.pool, async (db) => {
       expect(await takeTurn(db, world.app.id)).toBe(true)
