@@ -23,8 +23,8 @@ const insert = (count: number, at: Date) =>
 const left = async () =>
   (await core.sql.query<{ n: number }>('select count(*)::int as n from audit_log')).rows[0]?.n
 
-describe('the retention of the audit log', () => {
-  it('deletes 50,000 old entries in one round and keeps what is younger', async () => {
+describe('createAuditRetention', () => {
+  it('deletes 50,000 old entries in one round and keeps younger ones', async () => {
     await insert(50_000, new Date(begin.getTime() - 11 * day))
     await insert(7, new Date(begin.getTime() - 9 * day))
     const { deleteOld } = createAuditRetention(
@@ -35,7 +35,7 @@ describe('the retention of the audit log', () => {
     expect(await left()).toBe(7)
   }, 60_000)
 
-  it('has every entry on disk before it deletes it, in a file for its month that only core reads', async () => {
+  it('writes every entry to a private file of its month before deleting it', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'audit-'))
     onTestFinished(() => rm(folder, { recursive: true }))
     const exportDir = join(folder, 'old')
@@ -57,7 +57,7 @@ describe('the retention of the audit log', () => {
     expect(numbers).toHaveLength(2_500)
   })
 
-  it('deletes nothing that it cannot write', async () => {
+  it('deletes no entry that it cannot write', async () => {
     await insert(3, new Date('2025-01-01T00:00:00.000Z'))
     const { deleteOld } = createAuditRetention(
       { pool: core.sql, now },

@@ -17,7 +17,7 @@ afterEach(async () => {
   await database.drop()
 })
 
-/** Writes notes; `refused` is refused by the writer itself, and `bad` by the database. */
+/** Writes notes. The writer itself rejects `refused`; the database rejects `bad`. */
 async function writeNotes(db: Db, notes: readonly string[]): Promise<(string | DomainError)[]> {
   const good = notes.filter((note) => note !== 'refused')
   await db.query(sql`
@@ -30,14 +30,14 @@ async function writeNotes(db: Db, notes: readonly string[]): Promise<(string | D
 const rows = () =>
   many<{ note: string; tx: bigint }>(pool, sql`select note, tx from notes order by note`)
 
-describe('a batch writer', () => {
-  it('writes what comes at the same time in one transaction, and answers each its own', async () => {
+describe('createBatchWriter', () => {
+  it('writes concurrent requests in one transaction, and returns to each its own reply', async () => {
     const write = createBatchWriter(pool, writeNotes)
     expect(await Promise.all(['a', 'b', 'c'].map(write))).toEqual(['A', 'B', 'C'])
     expect(new Set((await rows()).map(({ tx }) => tx)).size).toBe(1)
   })
 
-  it('refuses one without the others', async () => {
+  it('rejects one request without the others', async () => {
     const write = createBatchWriter(pool, writeNotes)
     const [first, refused, last] = await Promise.allSettled(['a', 'refused', 'b'].map(write))
     expect([first, last]).toMatchObject([{ value: 'A' }, { value: 'B' }])
@@ -45,7 +45,7 @@ describe('a batch writer', () => {
     expect((await rows()).map(({ note }) => note)).toEqual(['a', 'b'])
   })
 
-  it('writes each alone when the database refuses the batch', async () => {
+  it('writes each request alone when the database rejects the batch', async () => {
     const write = createBatchWriter(pool, writeNotes)
     const [first, bad, last] = await Promise.allSettled(['a', 'bad', 'b'].map(write))
     expect([first, last]).toMatchObject([{ value: 'A' }, { value: 'B' }])
@@ -55,7 +55,7 @@ describe('a batch writer', () => {
     expect(new Set(stored.map(({ tx }) => tx)).size).toBe(2)
   })
 
-  it('tries nothing again when the database is away', async () => {
+  it('does not retry when the database is unavailable', async () => {
     let calls = 0
     const write = createBatchWriter<string, string>(pool, async () => {
       calls++

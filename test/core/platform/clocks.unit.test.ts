@@ -2,7 +2,7 @@ import { array, assert, integer, property, record, tuple } from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type Move, aheadAt } from '../../../core/platform/clocks/clocks.ts'
 
-/** Moves in their order: each later, and further ahead, than the one before. */
+/** Moves in order: each is later, and further ahead, than the previous one. */
 const movesOf = (steps: readonly [number, number][]): Move[] => {
   let [since, aheadMs] = [0, 0]
   return steps.map(([wait, step]) => ({
@@ -16,8 +16,8 @@ const steps = array(tuple(integer({ min: 1, max: 50 }), integer({ min: 1, max: 5
 })
 const time = integer({ min: 0, max: 400 })
 
-describe('the clock of a ticket', () => {
-  it('is not changed by moves from its booking on', () => {
+describe('aheadAt', () => {
+  it('ignores moves after the booking', () => {
     assert(
       property(steps, record({ signedMs: time, bookedMs: time }), (all, times) => {
         const moves = movesOf(all)
@@ -27,7 +27,7 @@ describe('the clock of a ticket', () => {
     )
   })
 
-  it('never runs backwards: what is signed and booked later has no earlier time', () => {
+  it('never makes the clock run backwards', () => {
     assert(
       property(steps, time, time, (all, one, other) => {
         const moves = movesOf(all)

@@ -1,11 +1,11 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { type DatabaseClock, createDatabaseClock } from '../../../core/platform/database-clock.ts'
 
-/** Milliseconds, by the clock of the database, of this machine, and by one that never jumps. */
+/** Milliseconds of the database's clock, this machine's clock, and a monotonic clock. */
 const clocks = { database: 0, wall: 0, mono: 0 }
 let readings = 0
 let answerMs = 0
-/** For so long the machine is suspended while it waits for the next answer. */
+/** Milliseconds for which the machine is suspended while it waits for the next response. */
 let suspendedMs = 0
 let clock: DatabaseClock
 const now = (): number => clock.now().getTime()
@@ -36,8 +36,8 @@ beforeEach(async () => {
   await clock.measure()
 })
 
-describe('a database clock', () => {
-  it('shows the time of the database, whatever the clock of the machine does', async () => {
+describe('createDatabaseClock', () => {
+  it("shows the database's time while the machine's clock changes", async () => {
     clocks.wall += 600_000
     pass(3_000)
     expect(now()).toBe(1_003_000)
@@ -46,7 +46,7 @@ describe('a database clock', () => {
     expect([now(), clock.jumpedAt().getTime()]).toEqual([1_003_000, 0])
   })
 
-  it('reads the database before it answers when the machine may have been suspended', async () => {
+  it('reads the database first when the machine may have been suspended', async () => {
     pass(1_000)
     expect((await clock.current()).getTime()).toBe(1_001_000)
     expect(readings).toBe(1)
@@ -58,13 +58,13 @@ describe('a database clock', () => {
     expect(readings).toBe(2)
   })
 
-  it('reads again when the machine was suspended before the answer', async () => {
+  it('reads again when the machine was suspended during a reading', async () => {
     suspendedMs = 60_000
     await clock.measure()
     expect([now(), readings]).toEqual([1_060_000, 3])
   })
 
-  it('reports when the clock of the database jumped, in either direction', async () => {
+  it("reports a jump of the database's clock in either direction", async () => {
     clocks.database += 60_000
     await clock.measure()
     expect([now(), clock.jumpedAt().getTime()]).toEqual([1_060_000, 1_060_000])
@@ -74,7 +74,7 @@ describe('a database clock', () => {
     expect([now(), clock.jumpedAt().getTime()]).toEqual([1_005_000, 1_005_000])
   })
 
-  it('follows drift without a jump, and no reading that is less exact than the difference', async () => {
+  it('follows drift without a jump, and ignores readings less exact than the difference', async () => {
     clocks.database += 900
     await clock.measure()
     expect([now(), clock.jumpedAt().getTime()]).toEqual([1_000_900, 0])
@@ -84,7 +84,7 @@ describe('a database clock', () => {
     expect([now(), clock.jumpedAt().getTime()]).toEqual([1_004_900, 0])
   })
 
-  it('goes on counting when the database does not answer', async () => {
+  it('keeps counting when the database does not answer', async () => {
     const away = createDatabaseClock({
       read: () => Promise.reject(new Error('away')),
       mono: () => clocks.mono,

@@ -24,7 +24,10 @@ async function count(table: string): Promise<number> {
   return rows[0]?.n ?? -1
 }
 
-/** Each table with expiring rows of the platform: fifty thousand expired ones, one that is not, and what empties it. */
+/**
+ * The platform's tables with expiring rows: a statement that inserts fifty thousand expired rows
+ * and a living one, and the function that deletes expired rows.
+ */
 const tables: readonly {
   table: string
   fill: string
@@ -77,9 +80,9 @@ const tables: readonly {
   },
 ]
 
-describe('upkeep keeps pace', () => {
+describe('upkeep', () => {
   for (const { table, fill, empty } of tables)
-    it(`with 50,000 expired rows of ${table} in one round, and keeps what is not expired`, async () => {
+    it(`deletes 50,000 expired rows of ${table} in one round, and keeps others`, async () => {
       await core.sql.query(`delete from ${table}`)
       await core.sql.query(fill, [many, new Date(begin.getTime() - 1_000)])
       await core.sql.query(fill.replaceAll("'g' ||", "'later' ||"), [

@@ -22,8 +22,8 @@ const requestOf = (key: string | undefined, body: unknown = 'a body') => ({
 const claims = async (): Promise<number | null> =>
   (await core.sql.query('select from idempotency_claims')).rowCount
 
-describe('work elsewhere under an Idempotency-Key', () => {
-  it('is done for one request at a time, and for others again when it failed', async () => {
+describe('idempotency.alone', () => {
+  it('runs one request at a time, and runs again after a failure', async () => {
     const one = requestOf('one')
     const seen: string[] = []
     await idempotency.alone(one, async () => {
@@ -38,7 +38,7 @@ describe('work elsewhere under an Idempotency-Key', () => {
     expect(await claims()).toBe(0)
   })
 
-  it('is not done where there is an answer', async () => {
+  it('returns a stored reply without running', async () => {
     const request = requestOf('answered')
     const work = () => idempotency.once(request, async () => 'first')
     expect(await idempotency.alone(request, work)).toBe('first')
@@ -47,7 +47,7 @@ describe('work elsewhere under an Idempotency-Key', () => {
     expect(await outcome(idempotency.alone(other, work))).toBe('IDEMPOTENCY_CONFLICT')
   })
 
-  it('is taken over a minute after a process died, and what comes late ends no claim of others', async () => {
+  it("takes over a claim a minute after its process died, and ignores that process's late end", async () => {
     const request = requestOf('cut off')
     const dead = Promise.withResolvers<string>()
     const cut = idempotency.alone(request, () => dead.promise)
@@ -65,7 +65,7 @@ describe('work elsewhere under an Idempotency-Key', () => {
     expect(await claims()).toBe(0)
   })
 
-  it('is done as often as it is asked for without a key', async () => {
+  it('runs every request without a key', async () => {
     const twice = () =>
       idempotency.alone(requestOf(undefined), () =>
         idempotency.alone(requestOf(undefined), async () => 'inner'),

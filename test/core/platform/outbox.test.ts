@@ -65,7 +65,7 @@ const rows = async () =>
 const delivered: Verdict = () => ({ kind: 'delivered' })
 
 describe('the outbox', () => {
-  it('delivers entries that were committed, and no others', async () => {
+  it('delivers only committed entries', async () => {
     const { outbox, batches } = setUp(delivered)
     await put('a', 'b')
     await expect(
@@ -84,14 +84,14 @@ describe('the outbox', () => {
     expect(await rows()).toEqual([])
   })
 
-  it('claims entries within its bounds, and at least one', async () => {
+  it('claims entries within its limits, and at least one', async () => {
     const { outbox, batches } = setUp(delivered, { itemsAtOnce: 2, bytesAtOnce: 10 })
     await put('1234567', '1234', '12345678901234567890', 'x', 'y', 'z')
     for (let i = 0; i < 5; i++) await outbox.pass()
     expect(batches).toEqual([['1234567'], ['1234'], ['12345678901234567890'], ['x', 'y'], ['z']])
   })
 
-  it('sets a row aside that is refused repeatedly, and delivers the others', async () => {
+  it('sets a repeatedly refused row aside, and delivers the others', async () => {
     const metrics = createMetrics('test')
     const { outbox, batches } = setUp(
       (text) => (text === 'bad' ? { kind: 'refused', why: 'too bad' } : { kind: 'delivered' }),
@@ -117,7 +117,7 @@ describe('the outbox', () => {
     expect(await rows()).toMatchObject([{ attempts: 0, set_aside_at: null }])
   })
 
-  it('counts no attempt while the other system is away, however long', async () => {
+  it('counts no attempt while the other system is unavailable', async () => {
     const metrics = createMetrics('test')
     const { outbox } = setUp(() => ({ kind: 'later', why: 'away' }), { metrics })
     await put('a', 'b')
@@ -132,7 +132,7 @@ describe('the outbox', () => {
     expect(await metrics.metrics()).toMatch(/tollgate_outbox_age_seconds\{.*\} 1200\n/)
   })
 
-  it('counts an attempt of a row that the other system fails on only when other rows arrive', async () => {
+  it('counts an attempt of a failing row only when other rows arrive', async () => {
     const { outbox } = setUp((text) =>
       text === 'ok' ? { kind: 'delivered' } : { kind: 'failed', why: 'answered 500' },
     )
@@ -150,7 +150,7 @@ describe('the outbox', () => {
     expect(await rows()).toMatchObject([{ payload: 'breaks', set_aside_at: expect.any(Date) }])
   })
 
-  it('keeps the part of a row that has not arrived', async () => {
+  it('keeps the undelivered part of a row', async () => {
     const { outbox } = setUp((text) =>
       text === 'ab'
         ? { kind: 'refused', why: 'b', rest: { payload: Buffer.from('b'), itemCount: 1 } }
@@ -172,7 +172,7 @@ describe('the outbox', () => {
     expect(new Set(all).size).toBe(60)
   })
 
-  it('delivers the rows of a core that died when their lease has ended', async () => {
+  it('delivers the rows of a dead core when their lease has ended', async () => {
     const dead = setUp(delivered, { deliver: () => Promise.reject(new Error('killed')) })
     const heir = setUp(delivered)
     await put('a')
@@ -204,13 +204,13 @@ describe('the outbox', () => {
     const began = performance.now()
     await hanging.outbox.stop()
     expect(performance.now() - began).toBeLessThan(2_200)
-    // Somebody else may have it at once.
+    // The rows are free for another core at once.
     const heir = setUp(delivered)
     await heir.outbox.pass()
     expect(heir.batches).toEqual([['c']])
   })
 
-  it('waits while its destination is not ready, and survives a database that is away', async () => {
+  it('waits while its destination is not ready, and survives an unavailable database', async () => {
     let ready = false
     const { outbox, batches } = setUp(delivered, { ready: () => ready })
     await put('a')

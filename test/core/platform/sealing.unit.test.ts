@@ -8,8 +8,8 @@ const secret = fc.string({ minLength: 32, maxLength: 64 })
 const bytes = fc.uint8Array({ maxLength: 200 }).map((array) => Buffer.from(array))
 const place = { purpose: 'reply', context: 'idempotency:x' } as const
 
-describe('what is sealed', () => {
-  it('is opened by whoever has its key, as the current one or an earlier one', () => {
+describe('createSealing', () => {
+  it('opens a value with its key, as the current or an earlier one', () => {
     fc.assert(
       fc.property(
         fc.uniqueArray(secret, { minLength: 2, maxLength: 4 }),
@@ -26,7 +26,7 @@ describe('what is sealed', () => {
     )
   })
 
-  it('opens for no other purpose and at no other place, and not when a byte has changed', () => {
+  it('rejects another purpose, another place and a changed byte', () => {
     const sealing = createSealing(['x'.repeat(32)])
     const sealed = sealing.seal(Buffer.from('secret'), place)
     expect(() => sealing.unseal(sealed, { ...place, purpose: 'cursor' })).toThrow(SealError)
@@ -39,7 +39,7 @@ describe('what is sealed', () => {
     expect(() => sealing.unseal(Buffer.alloc(0), place)).toThrow(SealError)
   })
 
-  it('says which key sealed it, and the error names that', () => {
+  it('identifies the sealing key in the value and in the error', () => {
     const [old, fresh] = [createSealing(['o'.repeat(32)]), createSealing(['n'.repeat(32)])]
     const sealed = old.seal(Buffer.from('secret'), place)
     expect(old.idOfHead(sealed.subarray(0, 7).toString('hex'))).toBe(old.currentId)
@@ -47,7 +47,7 @@ describe('what is sealed', () => {
     expect(() => fresh.unseal(sealed, place)).toThrow(old.currentId)
   })
 
-  it('before keys were derived is opened still, whatever its first byte is', () => {
+  it('opens values from before keys were derived', () => {
     const whole = createHash('sha256').update('x'.repeat(32)).digest()
     const sealing = createSealing(['n'.repeat(32), 'x'.repeat(32)])
     const firsts = new Set<number>()

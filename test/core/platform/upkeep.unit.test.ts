@@ -5,8 +5,8 @@ import { startUpkeep } from '../../../core/platform/upkeep.ts'
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-describe('upkeep', () => {
-  it('runs every step in order once a minute, also after one that fails', async () => {
+describe('startUpkeep', () => {
+  it('runs every step in order once a minute, also after a failed step', async () => {
     const calls: string[] = []
     const step =
       (name: string, isFailing = false) =>
@@ -24,7 +24,7 @@ describe('upkeep', () => {
     expect(calls).toHaveLength(6)
   })
 
-  it('lets a running round finish before it stops, and starts no second one beside it', async () => {
+  it('lets a running round finish before it stops, and starts no second round meanwhile', async () => {
     const gate = Promise.withResolvers<void>()
     let started = 0
     const slow = async () => {
