@@ -11,7 +11,7 @@ let session: ClientHttp2Session
 beforeAll(async () => {
   core = await startTestCore()
   session = connect(`http://${core.core.target}`)
-  // Otherwise core would close the connection after ten seconds.
+  // Sends a token, because core would otherwise close the connection after ten seconds.
   await announce(listUsers, { bytes: 32 * mebibyte, token: serviceToken })
 })
 afterAll(async () => {
@@ -32,7 +32,7 @@ interface Exchange {
   readonly reason: string
 }
 
-/** Announces a message of so many bytes and sends none of them; resolves with the refusal. */
+/** Announces a message of `bytes` bytes without sending it. Resolves with the refusal. */
 async function announce(
   path: string,
   { bytes, token, chunkBytes = 5 }: { bytes: number; token?: string; chunkBytes?: number },
@@ -64,7 +64,7 @@ async function announce(
 }
 
 describe('a call without a token', () => {
-  it('is refused by its metadata, before any of its message', async () => {
+  it('is rejected by its metadata, before its message is read', async () => {
     expect(await announce(listUsers, { bytes: 32 * mebibyte })).toEqual({
       status: '16',
       reason: 'SERVICE_TOKEN_INVALID',
@@ -75,7 +75,7 @@ describe('a call without a token', () => {
     })
   })
 
-  it('takes no memory, 24 of them with 32 MiB each', { timeout: 60_000 }, async () => {
+  it('uses no memory for 24 messages of 32 MiB', { timeout: 60_000 }, async () => {
     const before = process.memoryUsage().rss
     let highest = before
     const timer = setInterval(() => {
@@ -93,7 +93,10 @@ const piece = Buffer.alloc(64 * 1024, 1)
 const drained = (stream: ClientHttp2Stream): Promise<void> =>
   new Promise((resolve) => void stream.once('drain', resolve))
 
-/** Sends a message of so many bytes from one small buffer, to the end; resolves with the reason of the refusal. */
+/**
+ * Sends a complete message of `bytes` bytes from one small buffer. Resolves with the reason of the
+ * refusal.
+ */
 async function sendAll(path: string, bytes: number): Promise<string> {
   const stream = session.request({
     [constants.HTTP2_HEADER_METHOD]: 'POST',
@@ -128,7 +131,10 @@ function framed(message: Buffer): Buffer {
 const cutAt = (bytes: Buffer, cuts: readonly number[]): Buffer[] =>
   [0, ...cuts].map((from, index) => bytes.subarray(from, cuts[index]))
 
-/** Sends chunks as they are, and ends. Resolves with the status, or with the error that closed the stream. */
+/**
+ * Sends the chunks and ends the stream. Resolves with the status, or with the error that closed the
+ * stream.
+ */
 async function sendChunks(path: string, chunks: readonly Buffer[]): Promise<string> {
   const stream = session.request({
     [constants.HTTP2_HEADER_METHOD]: 'POST',
@@ -153,18 +159,18 @@ async function sendChunks(path: string, chunks: readonly Buffer[]): Promise<stri
 }
 
 describe('a message', () => {
-  it('of an RPC is refused by its announced length, when it is longer than 1 MiB and its frame', async () => {
+  it('is rejected when its announced length exceeds 1 MiB and its frame', async () => {
     const refusal = await announce(listUsers, { bytes: smallMessageBytes + 1, token: serviceToken })
     expect(refusal.status).toBe('8')
   })
 
-  it('to the health check is small, too, though it needs no token', async () => {
+  it('is also limited for the health check, which needs no token', async () => {
     expect((await announce(healthCheck, { bytes: 2 * mebibyte })).status).toBe('8')
     expect((await announce(healthCheck, { bytes: 2 * mebibyte, chunkBytes: 1 })).status).toBe('8')
   })
 
-  it('of the longest length is taken, however it is cut', async () => {
-    // Field 15, which the request does not have, with all bytes that are left.
+  it('is accepted at the maximum length in any chunks', async () => {
+    // Field 15, which the request does not have, with all remaining bytes.
     const field = Buffer.from([0x7a, 0xfc, 0xff, 0x43])
     const value = Buffer.alloc(smallMessageBytes - field.length, 'x')
     const body = framed(Buffer.concat([field, value]))
@@ -175,7 +181,7 @@ describe('a message', () => {
     expect(await sent([3, 100_000, 700_001])).toBe('0')
   })
 
-  it('is bounded for itself, and not all messages of a stream together', async () => {
+  it('is limited on its own, not together with others of its stream', async () => {
     const listServices = framed(Buffer.from([0x3a, 0x01, 0x2a]))
     const many = Array.from({ length: 100 }, () => listServices)
     expect(await sendChunks(reflection, many)).toBe('0')
@@ -184,7 +190,7 @@ describe('a message', () => {
     expect(await sendChunks(reflection, [listServices, prefix])).toMatch(/^8$|ENHANCE_YOUR_CALM/)
   })
 
-  it('may be larger where events and tickets come in, and ends there, too', async () => {
+  it('may be larger for events and tickets, up to their own limit', async () => {
     const token = serviceToken
     const ends = [
       await announce(ingest, { bytes: 5 * mebibyte, token }),
@@ -197,7 +203,7 @@ describe('a message', () => {
 })
 
 describe('a connection', () => {
-  it('of a caller that says nothing is closed', { timeout: 30_000 }, async () => {
+  it('is closed when the caller sends nothing', { timeout: 30_000 }, async () => {
     const [, port = ''] = core.core.target.split(':')
     const socket = connectSocket(Number(port), '127.0.0.1')
     const { promise, resolve } = Promise.withResolvers<void>()

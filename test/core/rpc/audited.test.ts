@@ -15,7 +15,7 @@ const nameOf = ({ name }: (typeof methods)[number]): string => name.replace('tol
 const call = (method: (typeof methods)[number], headers: Readonly<Record<string, string>> = {}) =>
   (method.streams ? streamEmpty : callEmpty)(
     { target: core.core.target, service: method.service, method: method.method },
-    // Ends a stream that would go on.
+    // Ends a stream that would otherwise stay open.
     { [serviceTokenHeader]: serviceToken, 'grpc-timeout': '5S', ...headers },
   )
 
@@ -32,7 +32,7 @@ describe('the audit log', () => {
     expect(Object.keys(audited).toSorted()).toEqual(methods.map(nameOf).toSorted())
   })
 
-  it('has an entry for each call of an operator that would change something, and for no other call', async () => {
+  it('has an entry for each changing call of an operator, and for no other call', async () => {
     const expected: unknown[] = []
     for (const method of methods) {
       await core.sql.query('delete from audit_log')
@@ -57,7 +57,7 @@ describe('the audit log', () => {
     expect(expected.length).toBeGreaterThan(20)
   }, 60_000)
 
-  it('takes no name of an operator that is not one', async () => {
+  it('ignores a malformed operator name', async () => {
     const retry = methods.find(({ method }) => method === 'RetryOutbox')
     if (!retry) throw new Error('RetryOutbox is missing')
     for (const name of ['', '%', 'a b', 'x%0Ay', 'x%E2%80%AEy', 'a'.repeat(200)]) {

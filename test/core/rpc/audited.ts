@@ -1,6 +1,7 @@
 /**
- * What each RPC leaves in the audit log: `reads` for nothing to leave, else the actions of its entries, or why it leaves
- * none. A new RPC must have its row here (audited.test.ts).
+ * The audit log entries of each RPC: `reads` if there are none because it only reads, otherwise the
+ * actions of its entries, or the reason why it writes none. A new RPC needs a row here
+ * (audited.test.ts).
  */
 export type Audited =
   | 'reads'
@@ -9,7 +10,7 @@ export type Audited =
   | { readonly not: string }
 
 const as = (...actions: string[]): Audited => ({ as: actions })
-/** By the server itself: who ran which command, of what, and how it ended. */
+/** Recorded by the server itself: who ran which command, on what, and with which result. */
 const operator: Audited = { operator: true }
 const not = (why: string): Audited => ({ not: why })
 

@@ -26,7 +26,7 @@ const healthCheck = '/grpc.health.v1.Health/Check'
 const healthWatch = '/grpc.health.v1.Health/Watch'
 const withToken = { [serviceTokenHeader]: serviceToken }
 
-/** A server with one RPC that answers and one stream that stays open. */
+/** Starts a server with one unary RPC, and one stream that stays open. */
 async function startServer(limits: Partial<ConnectionLimits> = {}): Promise<number> {
   const signer = grpcService<Pick<SignerServiceServer, 'getAccess' | 'watchInvalidations'>>(
     SignerServiceService,
@@ -65,7 +65,7 @@ const unused: Authenticator = {
   memberOf: notAsked,
 }
 
-/** Opens connections one after the other. */
+/** Opens connections one after another. */
 async function open(port: number, count: number): Promise<Socket[]> {
   const sockets: Socket[] = []
   onTestFinished(() => sockets.forEach((socket) => void socket.destroy()))
@@ -81,7 +81,7 @@ async function open(port: number, count: number): Promise<Socket[]> {
 const openAmong = (sockets: readonly Socket[]): number =>
   sockets.filter(({ closed }) => !closed).length
 
-/** A peer that speaks HTTP/2. */
+/** Opens an HTTP/2 connection. */
 async function openSession(port: number): Promise<ClientHttp2Session> {
   const session = connectHttp2(`http://127.0.0.1:${port}`)
   session.on('error', () => {})
@@ -106,7 +106,10 @@ function call(
   return stream
 }
 
-/** Calls an RPC with an empty message; resolves with its status, or with "closed" when the connection ends. */
+/**
+ * Calls an RPC with an empty message. Resolves with its status, or with "closed" if the connection
+ * ends.
+ */
 function statusOf(
   session: ClientHttp2Session,
   path: string,
@@ -124,7 +127,7 @@ function statusOf(
 }
 
 describe('a connection to core', () => {
-  it('is closed when no stream has shown a token in time', async () => {
+  it('is closed when no stream has sent a token in time', async () => {
     const port = await startServer({ strangerMs: 300 })
     const [silent] = await open(port, 1)
     const [stranger, guesser, known] = [
@@ -141,7 +144,7 @@ describe('a connection to core', () => {
     expect(await statusOf(known, getAccess, withToken)).toBe('0')
   })
 
-  it('gets through 2,000 idle ones from its own address', async () => {
+  it('is admitted despite 2,000 idle ones from its address', async () => {
     const port = await startServer()
     const strangers = await open(port, 2_000)
     const peer = await openSession(port)
@@ -152,7 +155,7 @@ describe('a connection to core', () => {
     await expect.poll(() => openAmong([...strangers, ...more])).toBeLessThanOrEqual(100)
   }, 30_000)
 
-  it('of a known peer is never closed for strangers, and strangers leave it places', async () => {
+  it('is never closed for strangers when its peer is known', async () => {
     const port = await startServer({ max: 4, maxStrangers: 2, maxStrangersPerAddress: 10 })
     const peers: ClientHttp2Session[] = []
     for (let i = 0; i < 4; i++) {
@@ -167,7 +170,7 @@ describe('a connection to core', () => {
     for (const peer of peers) expect(await statusOf(peer, getAccess, withToken)).toBe('0')
   })
 
-  it('carries 16 streams before it shows a token, any number afterwards', async () => {
+  it('carries 16 streams before a token, and any number afterwards', async () => {
     const port = await startServer()
     const session = await openSession(port)
     const held = Array.from({ length: 16 }, () => call(session, healthCheck))

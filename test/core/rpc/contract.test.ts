@@ -42,14 +42,14 @@ const at = (service: ServiceDefinition, method: string): Method => ({
 })
 
 describe('the contract', () => {
-  it('is loaded by proto-loader, every file of it', () => {
+  it('can be loaded by proto-loader completely', () => {
     expect(files).toEqual(protoFiles.toSorted())
     expect(files.length).toBeGreaterThan(20)
     expect(methods.length).toBeGreaterThan(20)
   })
 
   it.each(unaryMethods)(
-    '$name answers an empty request or refuses it with a known reason',
+    '$name responds to an empty request, or rejects it with a known reason',
     async ({ service, method }) => {
       const answers = [undefined, app.basic, bearerOf('x'), 'Basic !', ''].map((authorization) =>
         callEmpty(at(service, method), {
@@ -65,7 +65,7 @@ describe('the contract', () => {
   )
 
   it.each(methods)(
-    '$name refuses a caller without the service token, or with a wrong one',
+    '$name rejects a caller with a missing or wrong service token',
     async ({ service, method, streams }) => {
       const ask = streams ? streamEmpty : callEmpty
       for (const headers of [
@@ -102,7 +102,7 @@ describe('health and reflection', () => {
     )
   })
 
-  it('answers a caller without a token like one with a wrong token', async () => {
+  it('gives a missing and a wrong token the same response', async () => {
     const callers = [
       createCaller(core.core.target, null),
       createCaller(core.core.target, 'x'.repeat(40)),
@@ -138,7 +138,7 @@ async function callForMessage(service: ServiceDefinition, method: string): Promi
   return promise.finally(() => client.close())
 }
 
-// proto-loader gives enum values by number unless told otherwise.
+// proto-loader returns enum values as numbers by default.
 const enumNames = (message: unknown): unknown =>
   typeof message === 'object' && message !== null && 'status' in message && message.status === 1
     ? { status: 'SERVING' }

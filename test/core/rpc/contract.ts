@@ -15,7 +15,7 @@ const protoRoot = join(import.meta.dirname, '../../../proto')
 export const files = globSync('tollgate/*/v1/*.proto', { cwd: protoRoot }).toSorted()
 const loaded = loadSync(files, { includeDirs: [protoRoot], longs: String, defaults: true })
 
-/** Every service of the contract, as proto-loader sees it. */
+/** Every service of the contract, as loaded by proto-loader. */
 export const services = Object.entries(loaded).flatMap(([name, definition]) =>
   'format' in definition ? [] : [{ name, definition: definition satisfies ServiceDefinition }],
 )

@@ -18,7 +18,7 @@ beforeAll(async () => {
 })
 afterAll(() => core.stop())
 
-/** The arguments of each grpcurl of the page, as a shell makes them. */
+/** The arguments of each grpcurl call on the page, as a shell splits them. */
 function commandsOfPage(): string[][] {
   const block = /```sh\n(grpcurl[^]*?)```/.exec(page)?.[1] ?? ''
   const text = execFileSync(
@@ -41,7 +41,7 @@ interface Command {
   readonly headers: Readonly<Record<string, string>>
   readonly data: object
   readonly address: string
-  /** A service and its method, or `list`. */
+  /** A service with its method, or `list`. */
   readonly what: string
 }
 
@@ -65,7 +65,7 @@ const reflection = loadSync(
   join(root, 'node_modules/@grpc/reflection/build/proto/grpc/reflection/v1/reflection.proto'),
 )
 
-/** What grpcurl learns by reflection, which needs no token. */
+/** The response of the reflection service, which needs no token. grpcurl uses the same. */
 async function reflect(request: object): Promise<Record<string, unknown>> {
   const definition = serviceOf(reflection, 'grpc.reflection.v1.ServerReflection')
   const { client, metadata } = connectTo(core.core.target, definition, {})
@@ -91,12 +91,12 @@ function serviceOf(loaded: ReturnType<typeof loadSync>, name: string): ServiceDe
   return definition
 }
 
-/** The service as reflection describes it: no file of this repository is read. */
+/** The service as reflection describes it, without reading a file of this repository. */
 async function describeService(name: string): Promise<ServiceDefinition> {
   const { fileDescriptorResponse } = await reflect({ fileContainingSymbol: name })
   const files: unknown = Object(fileDescriptorResponse).fileDescriptorProto
   if (!Array.isArray(files)) throw new Error(`reflection knows no ${name}`)
-  // A FileDescriptorSet is its files, each as field 1.
+  // A FileDescriptorSet consists of its files, each as field 1.
   const set = files.flatMap((file: Buffer) => [
     Buffer.from([0x0a, ...varint(file.length)]),
     Buffer.from(file),
@@ -130,7 +130,7 @@ async function run({ headers, data, what }: Command): Promise<unknown> {
 }
 
 describe('the calls of docs/grpc.md', () => {
-  it('list the services, ask for health and make a user, by reflection alone', async () => {
+  it('list the services, check health and create a user by reflection alone', async () => {
     const [list, health, upsert, ...more] = commandsOfPage().map(parse)
     if (!list || !health || !upsert) throw new Error('the page has fewer than three calls')
     expect(more).toEqual([])
@@ -147,7 +147,7 @@ describe('the calls of docs/grpc.md', () => {
       user: { client_id: app.clientId, external_user_id: 'ada' },
       created: true,
     })
-    // The page's own app is nobody's.
+    // The app on the page does not exist.
     await expect(run(upsert)).rejects.toThrow('no such app')
   })
 })

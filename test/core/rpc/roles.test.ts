@@ -31,7 +31,7 @@ async function rolesOf({ service, method, streams }: (typeof methods)[number]): 
   for (const role of serviceRoles) {
     const { reason } = await call(
       { target: core.core.target, service, method },
-      // Ends a stream that would go on.
+      // Ends a stream that would otherwise stay open.
       { [serviceTokenHeader]: tokenOf(role), 'grpc-timeout': '1S' },
     )
     expect(reason).not.toBe('SERVICE_TOKEN_INVALID')
@@ -41,20 +41,16 @@ async function rolesOf({ service, method, streams }: (typeof methods)[number]): 
 }
 
 describe('a role', () => {
-  it(
-    'calls its own RPCs and no others, as docs/rpc-roles.md says',
-    { timeout: 60_000 },
-    async () => {
-      const rows: string[] = []
-      for (const method of methods) {
-        const roles = await rolesOf(method)
-        expect(roles).not.toEqual([])
-        const marks = serviceRoles.map((role) => (roles.includes(role) ? 'yes' : ''))
-        rows.push(`| ${method.name.replace('tollgate.', '')} | ${marks.join(' | ')} |`)
-      }
-      await expect(pageOf(rows.toSorted())).toMatchFileSnapshot(page)
-    },
-  )
+  it('calls exactly the RPCs of docs/rpc-roles.md', { timeout: 60_000 }, async () => {
+    const rows: string[] = []
+    for (const method of methods) {
+      const roles = await rolesOf(method)
+      expect(roles).not.toEqual([])
+      const marks = serviceRoles.map((role) => (roles.includes(role) ? 'yes' : ''))
+      rows.push(`| ${method.name.replace('tollgate.', '')} | ${marks.join(' | ')} |`)
+    }
+    await expect(pageOf(rows.toSorted())).toMatchFileSnapshot(page)
+  })
 })
 
 const pageOf = (rows: readonly string[]): string => `# Which role calls which RPC
@@ -70,14 +66,14 @@ repository tells.
 ${rows.join('\n')}
 `
 
-describe('the tokens', () => {
+describe('service tokens', () => {
   const read = (env: Readonly<Record<string, string>>) => {
     const reader = createEnvReader(env)
     return { tokens: readServiceTokens(reader), ...reader }
   }
   const [one, other] = ['1'.repeat(32), '2'.repeat(32)]
 
-  it('of CORE_TOKEN alone stand for all roles, with a warning outside embedded mode', () => {
+  it('use CORE_TOKEN for all roles, with a warning outside embedded mode', () => {
     const { tokens, problems, warnings } = read({ CORE_TOKEN: one })
     expect(tokens).toEqual({ gateway: [one], sidecar: [one], collector: [one], operator: [one] })
     expect([problems, warnings]).toEqual([[], [expect.stringContaining('CORE_TOKEN_GATEWAY')]])
@@ -86,13 +82,13 @@ describe('the tokens', () => {
     expect(embedded.warnings).toEqual([])
   })
 
-  it('of a role open nothing else, and CORE_TOKEN no longer opens that role', () => {
+  it('of a role replace CORE_TOKEN and open only that role', () => {
     const { tokens, problems } = read({ CORE_TOKEN: one, CORE_TOKEN_SIDECAR: other })
     expect(tokens).toEqual({ gateway: [one], sidecar: [other], collector: [one], operator: [one] })
     expect(problems).toEqual([])
   })
 
-  it('may be several while one is replaced: core takes all, a process sends the first', () => {
+  it('may be several during a replacement: core accepts all, a process sends the first', () => {
     const env = { CORE_TOKEN_SIDECAR: `${one},${other}` }
     expect(read(env).tokens.sidecar).toEqual([one, other])
     expect(readCoreAddress(createEnvReader(env), 'sidecar').token).toBe(one)
@@ -106,11 +102,11 @@ describe('the tokens', () => {
       { CORE_TOKEN_GATEWAY: one, CORE_TOKEN_SIDECAR: one },
       /^CORE_TOKEN_GATEWAY and CORE_TOKEN_SIDECAR must differ/,
     ],
-  ])('are refused in %o', (env, problem) => {
+  ])('are rejected in %o', (env, problem) => {
     expect(read(env).problems).toEqual([expect.stringMatching(problem)])
   })
 
-  it('of a process without one of its own are a problem that names both settings', () => {
+  it('name both settings when a process has no token', () => {
     const reader = createEnvReader({ CORE_TOKEN_GATEWAY: one })
     readCoreAddress(reader, 'sidecar')
     expect(reader.problems).toEqual([expect.stringMatching(/CORE_TOKEN .*CORE_TOKEN_SIDECAR/)])

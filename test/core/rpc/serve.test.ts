@@ -40,7 +40,7 @@ interface Route {
   readonly name: string
   readonly guard: 'm2m' | 'm2m_basic'
   readonly scope?: string
-  /** A request that the caller may make, but that is malformed, and one for what is not there. */
+  /** A malformed request that the caller may make, and one for a missing resource. */
   readonly malformed?: Call
   readonly missing?: Call
   readonly call: Call
@@ -50,7 +50,7 @@ const credit = { amountUsdMicros: '1', source: 'manual' }
 const ada = 'ada'
 const nobody = 'nobody'
 
-/** Every RPC that names an app, with what its guard demands. */
+/** Every RPC that names an app, with the requirements of its guard. */
 const routes: readonly Route[] = [
   {
     name: 'UpsertUsers',
@@ -244,7 +244,7 @@ const basicRoutes = routes.filter(({ guard }) => guard === 'm2m_basic')
 let core: TestCore
 let app: TestApp
 let other: TestApp
-/** The same app's client without any of the scopes that a route may demand. */
+/** The same app's client without any scope that a route may require. */
 let poor: TestApp
 let machineToken: string
 let userToken: string
@@ -268,7 +268,7 @@ afterAll(() => core.stop())
 const unknownClientId = `app_${'0'.repeat(24)}`
 const wrongSecret = () => basicOf(app.m2mClientId, `${app.secret.slice(0, -1)}_`)
 const unknownClient = () => basicOf(`m2m_${'0'.repeat(24)}`, app.secret)
-/** What is no app of the caller's, each in its way. */
+/** Client ids that are not an app of the caller, in various ways. */
 const notMine = () => [
   other.clientId,
   unknownClientId,
@@ -285,7 +285,7 @@ const reasonsOf = (calls: Promise<unknown>[]) => Promise.all(calls.map(outcome))
 
 describe('401, the credential', () => {
   it.each(m2mRoutes)(
-    '$name refuses none, and every bad one, before anything else',
+    '$name rejects a missing or invalid credential before other checks',
     async ({ call, malformed = call }) => {
       const bad = [
         undefined,
@@ -316,7 +316,7 @@ describe('401, the credential', () => {
     },
   )
 
-  it.each(basicRoutes)('$name refuses a wrong pair', async ({ call, malformed = call }) => {
+  it.each(basicRoutes)('$name rejects a wrong pair', async ({ call, malformed = call }) => {
     for (const clientId of [app.clientId, other.clientId, unknownClientId]) {
       expect(
         await reasonsOf(
@@ -328,7 +328,7 @@ describe('401, the credential', () => {
     }
   })
 
-  it('answers an unknown client and a wrong secret alike', async () => {
+  it('gives an unknown client and a wrong secret the same response', async () => {
     const [one, two] = await Promise.all(
       [wrongSecret(), unknownClient()].map((basic) =>
         refusal(core.as(basic).listUsers({ clientId: app.clientId })),
@@ -337,7 +337,7 @@ describe('401, the credential', () => {
     expect(one?.message).toBe(two?.message)
   })
 
-  it('refuses a secret that has ended', async () => {
+  it('rejects a secret that has ended', async () => {
     const made = await core.newApp()
     await core.sql.query('update client_secrets set expires_at = $1 where client_id = $2', [
       core.clock.now(),
@@ -351,7 +351,7 @@ describe('401, the credential', () => {
 
 describe('404, the tenant', () => {
   it.each(routes)(
-    "$name finds no app but the caller's own, and says the same of all",
+    "$name gives the same response for every app but the caller's own",
     async ({ call, malformed = call }) => {
       for (const authorization of [app.basic, poor.basic]) {
         const ids = notMine().concat(
@@ -373,7 +373,7 @@ describe('404, the tenant', () => {
     ).toEqual(notMine().map(() => 'NOT_FOUND'))
   })
 
-  it.each(basicRoutes)('$name is not found for anything but Basic', async ({ call }) => {
+  it.each(basicRoutes)('$name returns 404 for credentials other than Basic', async ({ call }) => {
     const callers = [undefined, bearerOf(machineToken), bearerOf(userToken), bearerOf('x')]
     const refusals = await Promise.all(
       callers.map((authorization) => refusal(call(core.as(authorization), app.clientId))),
@@ -383,7 +383,7 @@ describe('404, the tenant', () => {
     )
   })
 
-  it('sends the same trailers, and takes about as long, for another app as for an unknown one', async () => {
+  it('sends the same trailers in a similar time for another app and an unknown one', async () => {
     const [foreign, unknown] = [await rawRefusal(other.clientId), await rawRefusal(unknownClientId)]
     expect(foreign.trailers).toEqual(unknown.trailers)
     const times: Record<string, number[]> = { [other.clientId]: [], [unknownClientId]: [] }
@@ -406,7 +406,7 @@ describe('404, the tenant', () => {
 
 describe('403, the scope', () => {
   it.each(m2mRoutes)(
-    '$name refuses a client without $scope, before it looks at the rest',
+    '$name rejects a client without $scope before other checks',
     async ({ call, malformed = call, missing = call, scope = '' }) => {
       const { accessToken } = await core.as(poor.basic).issueMachineToken()
       for (const authorization of [poor.basic, bearerOf(accessToken)]) {
@@ -437,18 +437,18 @@ describe('400, then 404, the request', () => {
     malformed ? [{ name, malformed }] : [],
   )
   it.each(withMalformed)(
-    '$name refuses a malformed request before it looks for what is named',
+    '$name rejects a malformed request before it looks up resources',
     async ({ malformed }) => {
       expect(await outcome(malformed(core.as(app.basic), app.clientId))).toBe('REQUEST_INVALID')
     },
   )
 
   const withMissing = routes.flatMap(({ name, missing }) => (missing ? [{ name, missing }] : []))
-  it.each(withMissing)('$name answers 404 for what does not exist', async ({ missing }) => {
+  it.each(withMissing)('$name returns 404 for a missing resource', async ({ missing }) => {
     expect(await outcome(missing(core.as(app.basic), app.clientId))).toBe('NOT_FOUND')
   })
 
-  it('refuses a check of an unknown kind', async () => {
+  it('rejects a check of an unknown kind', async () => {
     for (const kind of ['', 'M2M', 'dashboard', 'm2m']) {
       expect(await outcome(core.as(app.basic).checkCaller({ clientId: app.clientId, kind }))).toBe(
         'REQUEST_INVALID',
@@ -458,13 +458,13 @@ describe('400, then 404, the request', () => {
 })
 
 describe('a valid credential', () => {
-  it.each(routes)('$name takes Basic', async ({ name, call }) => {
+  it.each(routes)('$name accepts Basic', async ({ name, call }) => {
     expect(await outcome(freshly((made) => call(core.as(made.basic), made.clientId)))).toBe(
       endOf(name),
     )
   })
 
-  it.each(m2mRoutes)('$name takes a machine token', async ({ name, call }) => {
+  it.each(m2mRoutes)('$name accepts a machine token', async ({ name, call }) => {
     const end = freshly(async (made) => {
       const { accessToken } = await core.as(made.basic).issueMachineToken()
       return call(core.as(bearerOf(accessToken)), made.clientId)
@@ -472,17 +472,17 @@ describe('a valid credential', () => {
     expect(await outcome(end)).toBe(endOf(name))
   })
 
-  /** On an app of its own: some RPCs end the user. */
+  /** On a separate app, because some RPCs end the user. */
   async function freshly(work: (made: TestApp) => Promise<unknown>): Promise<unknown> {
     const made = await core.newApp()
     await core.as(made.basic).upsertUser({ clientId: made.clientId, externalUserId: ada })
     return work(made)
   }
 
-  // There is no key to revoke.
+  // The user has no key to revoke.
   const endOf = (name: string): string => (name === 'RevokeKey' ? 'NOT_FOUND' : 'OK')
 
-  it('is accepted with its scheme in upper or lower case and after any blanks', async () => {
+  it('is accepted with its scheme in upper or lower case and after several blanks', async () => {
     const pair = app.basic.slice('Basic '.length)
     const values = [
       `basic ${pair}`,
@@ -523,7 +523,7 @@ describe('a valid credential', () => {
     }
   })
 
-  it('may be one of several secrets that are valid at once', async () => {
+  it('may use any of several valid secrets', async () => {
     const made = await core.newApp()
     await core.sql.query(
       `
@@ -542,7 +542,7 @@ describe('a valid credential', () => {
 })
 
 describe('a user token', () => {
-  it("is the only credential of a user's own RPCs", async () => {
+  it("is the only credential for a user's own RPCs", async () => {
     for (const authorization of [undefined, app.basic, bearerOf(machineToken), bearerOf('x')]) {
       const rpcs = core.as(authorization)
       expect(
@@ -572,7 +572,7 @@ describe('a user token', () => {
 })
 
 describe('the correlation id', () => {
-  it('of the call is in the audit log, and a malformed one is not', async () => {
+  it('is stored in the audit log, unless it is malformed', async () => {
     const client = new UserServiceClient(core.core.target, credentials.createInsecure())
     let userId = ''
     for (const given of ['corr-1.a_B', 'x y', 'x'.repeat(65)]) {
@@ -606,7 +606,7 @@ describe('the correlation id', () => {
 })
 
 describe('stopping', () => {
-  it('lets a running call finish, refuses new ones, and ends within three seconds, however often it is called', async () => {
+  it('lets a running call finish, rejects new ones, and ends within three seconds', async () => {
     const dying = await startTestCore()
     const made = await dying.newApp()
     await dying.as(made.basic).upsertUser({ clientId: made.clientId, externalUserId: ada })
@@ -632,7 +632,7 @@ describe('stopping', () => {
     await dying.stop()
   })
 
-  it('does not wait longer for a call that hangs', async () => {
+  it('stops waiting for a call that hangs', async () => {
     const dying = await startTestCore()
     const made = await dying.newApp()
     await dying.as(made.basic).upsertUser({ clientId: made.clientId, externalUserId: ada })
@@ -646,7 +646,8 @@ describe('stopping', () => {
     const begin = performance.now()
     await dying.core.stop()
     expect(await hanging).toBe('UNAVAILABLE')
-    // It had its time, and was ended then: the database would have let it wait for ten seconds.
+    // The call had its time and was then ended. The database would have let it wait for ten
+    // seconds.
     expect(performance.now() - begin).toBeGreaterThan(2_000)
     expect(performance.now() - begin).toBeLessThan(8_000)
     await blocker.query('rollback')
@@ -667,8 +668,8 @@ describe('stopping', () => {
   })
 })
 
-describe('when PostgreSQL is away', () => {
-  it('answers UNAVAILABLE, and works again without a restart when it is back', async () => {
+describe('when PostgreSQL is unavailable', () => {
+  it('returns UNAVAILABLE, and recovers without a restart', async () => {
     const database = await createDatabase()
     const url = new URL(database.url)
     const proxy = await startProxy({ host: url.hostname, port: Number(url.port) })
@@ -695,7 +696,7 @@ describe('when PostgreSQL is away', () => {
     await rpcs.upsertUser({ clientId: made.clientId, externalUserId: ada })
     expect(await reasonsOf(calls())).toEqual(['OK', 'OK', 'OK', 'OK', 'TOKEN_INVALID', 'OK'])
 
-    // Cut in the middle of what runs, then away.
+    // Cut running calls, then keep the database unavailable.
     const cut = reasonsOf(calls())
     proxy.mode('refuse')
     for (const end of await cut) expect(['OK', 'UNAVAILABLE', 'TOKEN_INVALID']).toContain(end)
@@ -740,7 +741,7 @@ describe('when PostgreSQL is away', () => {
     expect(await outcome(core.as(app.basic).listUsers({ clientId: app.clientId }))).toBe('OK')
   })
 
-  it('ends a call in bounded time when connections hang', async () => {
+  it('ends a call in limited time when connections hang', async () => {
     const database = await createDatabase()
     const url = new URL(database.url)
     const proxy = await startProxy({ host: url.hostname, port: Number(url.port) })
@@ -764,8 +765,8 @@ describe('when PostgreSQL is away', () => {
   })
 })
 
-describe('a stream whose reader does not keep up', () => {
-  it('is ended, so that the messages that wait for it stay bounded', async () => {
+describe('a stream with a slow reader', () => {
+  it('is ended, so that the number of waiting messages is limited', async () => {
     const sent = { count: 0 }
     const done = Promise.withResolvers<void>()
     const deps = {
@@ -815,7 +816,7 @@ describe('a stream whose reader does not keep up', () => {
     await listening.stop(100)
   })
 
-  it('is not ended for a reader that does', async () => {
+  it('is not ended for a reader that keeps up', async () => {
     const all = 30_000
     const deps = {
       host: '127.0.0.1',
@@ -877,7 +878,7 @@ const unused: Authenticator = {
 }
 
 describe('a malformed call', () => {
-  it('is refused without harm: garbage bytes, an unknown method, a message that is too large', async () => {
+  it('is rejected without harm: garbage bytes, an unknown method, a message that is too large', async () => {
     const path = '/tollgate.identity.v1.UserService/ListUsers'
     expect(await rawStatus(path, Buffer.from([0, 0, 0, 0, 2, 0x0a, 0xff]))).not.toBe('0')
     expect(
@@ -915,7 +916,7 @@ async function rawRefusal(clientId: string): Promise<{ trailers: object }> {
   return promise.finally(() => client.close())
 }
 
-/** Sends bytes as a gRPC call; the grpc-status that comes back. */
+/** Sends bytes as a gRPC call. Resolves with the grpc-status. */
 async function rawStatus(path: string, body: Buffer): Promise<string> {
   const session = connectHttp2(`http://${core.core.target}`)
   const stream = session.request({

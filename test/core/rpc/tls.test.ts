@@ -64,7 +64,7 @@ beforeAll(async () => {
   issue('core')
   issue('caller')
   issue('foreign', { by: 'stranger' })
-  // Ended yesterday: OpenSSL takes negative days.
+  // Expired yesterday: OpenSSL accepts negative days.
   issue('expired', { days: '-1' })
 })
 afterAll(async () => {
@@ -89,7 +89,7 @@ async function startSecure(env: Readonly<Record<string, string>> = {}) {
 
 const tlsOf = (env: Readonly<Record<string, string>>) => readClientTls(createEnvReader(env))
 
-/** What an operator's command, and the gateway, say of a call. */
+/** The results of a call by an operator's command and of one by the gateway. */
 async function callsFrom(target: string, env: Readonly<Record<string, string>>) {
   const address = { target, token: serviceToken, tls: tlsOf(env) }
   const command = connectCommand(address)
@@ -111,12 +111,12 @@ async function callsFrom(target: string, env: Readonly<Record<string, string>>) 
 }
 
 describe('TLS between processes', () => {
-  it('serves callers that trust the authority, and demands no certificate unless told to', async () => {
+  it('serves callers that trust the authority, without a client certificate by default', async () => {
     const { target } = await startSecure()
     expect(await callsFrom(target, authority)).toEqual({ command: 'OK', gateway: 'OK' })
   })
 
-  it('leaves room for callers when strangers begin no handshake, or nothing after it', async () => {
+  it('leaves room for callers when strangers start no handshake or send nothing after it', async () => {
     const { target } = await startSecure()
     const [host = '', port] = target.split(':')
     const ca = readFileSync(file('ca.pem'))
@@ -135,21 +135,21 @@ describe('TLS between processes', () => {
       .toBeLessThanOrEqual(100)
   })
 
-  it('refuses a caller that trusts another authority, and says so there', async () => {
+  it('rejects a caller that trusts another authority, with a clear error there', async () => {
     const { target } = await startSecure()
     const ends = await callsFrom(target, { CORE_TLS_CA: file('stranger.pem') })
     expect(ends.command).toContain('from no authority of CORE_TLS_CA')
     expect(ends.gateway).not.toBe('OK')
   })
 
-  it('refuses plain text, and says so in the log', async () => {
+  it('rejects plain text, and logs it', async () => {
     const { target, lines } = await startSecure()
     const ends = await callsFrom(target, {})
     expect(Object.values(ends)).not.toContain('OK')
     await until(() => lines.some((line) => line.includes('one side speaks plain text')))
   })
 
-  it('says what is wrong when TLS meets a core that speaks plain text', async () => {
+  it('rejects TLS calls to a core that uses plain text', async () => {
     const config = configOf({ DATABASE_URL: database.url })
     const core = await startCore(config, {
       log: pino({ level: 'silent' }),
@@ -160,7 +160,7 @@ describe('TLS between processes', () => {
     expect(Object.values(ends)).not.toContain('OK')
   })
 
-  it('reads replaced certificates again, without a restart', { timeout: 40_000 }, async () => {
+  it('reads replaced certificates again without a restart', { timeout: 40_000 }, async () => {
     issue('replaced', { by: 'stranger' })
     const { target } = await startSecure(filesOf('replaced'))
     expect((await callsFrom(target, authority)).command).not.toBe('OK')
@@ -179,7 +179,7 @@ describe('TLS between processes', () => {
 describe('client certificates', () => {
   const required = { CORE_TLS_CLIENT_AUTH: 'require' }
 
-  it('of the authority are let in', async () => {
+  it('of the authority are accepted', async () => {
     const { target } = await startSecure(required)
     const ends = await callsFrom(target, { ...authority, ...filesOf('caller') })
     expect(ends).toEqual({ command: 'OK', gateway: 'OK' })
@@ -189,7 +189,7 @@ describe('client certificates', () => {
     ['none', {}, /demands a client certificate|DID_NOT_RETURN/],
     ['one of another authority', filesOf('foreign'), /from no authority of CORE_TLS_CA/],
     ['an expired one', filesOf('expired'), /has expired/],
-  ])('are demanded: %s is refused, and the log says why', async (_name, files, reason) => {
+  ])('are required: %s is rejected with a reason in the log', async (_name, files, reason) => {
     const { target, lines } = await startSecure(required)
     const ends = await callsFrom(target, { ...authority, ...files })
     expect(Object.values(ends)).not.toContain('OK')
@@ -198,7 +198,10 @@ describe('client certificates', () => {
 })
 
 describe('a sidecar', () => {
-  /** What a sidecar's call says, over a new connection where the last one was refused. */
+  /**
+   * Returns a function that makes a sidecar's call, and the log lines. A rejected connection is
+   * replaced by a new one.
+   */
   async function sidecarTo(target: string, env: Readonly<Record<string, string>>) {
     const lines: string[] = []
     const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) })
@@ -219,7 +222,7 @@ describe('a sidecar', () => {
     const trusted = { CORE_TLS_CA: file('trusted.pem') }
     const { call, lines } = await sidecarTo(target, { ...trusted, ...filesOf('turned') })
     expect(await call()).toBe('refused')
-    // A key alone, without its certificate, changes nothing and is said.
+    // A key alone, without its certificate, is logged and changes nothing.
     issue('turn')
     copyFileSync(file('turn.key'), file('turned.key'))
     await expect.poll(() => lines.join(''), { timeout: 20_000 }).toContain('cannot be used')
