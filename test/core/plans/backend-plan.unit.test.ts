@@ -11,7 +11,7 @@ import { appId, newAppId } from '../../../core/platform/ids.ts'
 const words = ['a', 'b', 'c', 'unknown']
 const pairs = words.flatMap((pipeline) => words.map((modelId) => ({ pipeline, modelId })))
 
-/** Any USD for a micro, in parts of 10^-18. */
+/** USD per micro, in units of 10^-18. */
 const rate = fc.option(fc.bigInt({ min: 0n, max: 10n ** 18n }), { nil: null })
 const bundles = fc.uniqueArray(
   fc.record({
@@ -58,8 +58,8 @@ const counts = ({ filters }: UsageFeature, of: (typeof pairs)[number]): boolean 
   filters === null ||
   (passes(filters.pipeline, of.pipeline) && passes(filters.model_id, of.modelId))
 
-describe('the parts of a plan in the metering backend', () => {
-  it('are disjoint and leave nothing out, each at the rate of rating and with what the plan includes', () => {
+describe('toBackendPlan', () => {
+  it("splits usage into disjoint, complete parts with rating's rates and the included usage", () => {
     fc.assert(
       fc.property(plan, (any) => {
         const { usage } = toBackendPlan(any, 'app_0123456789abcdef01234567')
@@ -78,7 +78,7 @@ describe('the parts of a plan in the metering backend', () => {
     )
   })
 
-  it('of the same plan have the same keys in whatever order its capabilities are', () => {
+  it('derives the same feature keys for any order of bundles', () => {
     fc.assert(
       fc.property(plan, (any) => {
         const { newest } = any

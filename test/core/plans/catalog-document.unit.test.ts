@@ -5,7 +5,7 @@ import { parseCatalog } from '../../../core/plans/catalog/document.ts'
 const pair = (pipeline: string, modelId = '*') => ({ pipeline, modelId })
 const parse = (document: unknown) => parseCatalog(JSON.stringify(document))
 
-describe('a catalogue’s document', () => {
+describe('parseCatalog', () => {
   it.each([
     ['pairs', [pair('a', 'x'), pair('b')]],
     ['pairs in an object', { capabilities: [pair('a', 'x'), { pipeline: 'b' }] }],
@@ -21,7 +21,7 @@ describe('a catalogue’s document', () => {
     ],
     ['models as objects', { pipelines: [{ pipeline: 'a', models: [{ id: 'x' }] }, { id: 'b' }] }],
     ['pairs twice', [pair('a', 'x'), pair('b'), pair('a', 'x'), pair('b')]],
-  ])('may be %s', (_, document) => {
+  ])('accepts %s', (_, document) => {
     expect(parse(document)).toEqual([pair('a', 'x'), pair('b')])
   })
 
@@ -36,11 +36,11 @@ describe('a catalogue’s document', () => {
     ['a control character', ['a\u0007'], /control/],
     ['a long name', ['x'.repeat(201)], /1 to 200 characters/],
     ['too much', Array.from({ length: 10_001 }, (__, i) => `p${i}`), /more than 10000/],
-  ])('may not be %s', (_, document, reason) => {
+  ])('rejects %s', (_, document, reason) => {
     expect(() => parse(document)).toThrow(reason)
   })
 
-  it('is parsed or refused with a reason, whatever it is', () => {
+  it('returns entries or throws a reason for any JSON', () => {
     const outcomeOf = (document: unknown): string => {
       try {
         return `has ${parse(document).length > 0}`

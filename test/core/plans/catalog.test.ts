@@ -26,8 +26,8 @@ beforeEach(async () => {
 const named = () => ({ clientId: app.clientId })
 const pair = (pipeline: string, modelId = '*') => ({ pipeline, modelId })
 
-describe('a manifest', () => {
-  it('is empty until something is excluded, and its version names its content', async () => {
+describe('manifest', () => {
+  it('is empty by default, and its version is a hash of the content', async () => {
     expect((await backend.getManifest(named())).manifest).toEqual({
       capabilities: [],
       excludedCapabilities: [],
@@ -48,7 +48,7 @@ describe('a manifest', () => {
     expect((await owner.putManifest(named())).manifest?.manifestVersion).toBe('empty')
   })
 
-  it('refuses malformed capabilities', async () => {
+  it('rejects malformed capabilities', async () => {
     for (const excludedCapabilities of [
       [pair('')],
       [pair('a', ' ')],
@@ -63,7 +63,7 @@ describe('a manifest', () => {
   })
 })
 
-describe('a discovery profile', () => {
+describe('discovery profile', () => {
   const policy = {
     topN: 10,
     sortBy: 'latency',
@@ -81,7 +81,7 @@ describe('a discovery profile', () => {
     discoveryPolicyJson: discoveryPolicy === null ? '' : JSON.stringify(discoveryPolicy),
   })
 
-  it('is created, read, changed in part and deleted', async () => {
+  it('is created, read, updated and deleted', async () => {
     const { profile } = await owner.createProfile({
       ...named(),
       name: 'Fast',
@@ -118,7 +118,7 @@ describe('a discovery profile', () => {
     ])
   })
 
-  it('has a unique name in its app, whatever its case and also when created concurrently', async () => {
+  it('requires a unique name regardless of case, also under concurrent requests', async () => {
     const made = await atOnce(3, (i) =>
       outcome(owner.createProfile({ ...named(), name: i === 0 ? 'one' : 'ONE' })),
     )
@@ -147,7 +147,7 @@ describe('a discovery profile', () => {
     { filters: { gpuRamGbMin: 9, gpuRamGbMax: 8 } },
     { other: 1 },
     { filters: { constructor: 1 } },
-  ])('refuses the policy %j', async (wrong) => {
+  ])('rejects the policy %j', async (wrong) => {
     const policyJson = JSON.stringify(wrong)
     expect(await outcome(owner.createProfile({ ...named(), name: 'x', policyJson }))).toBe(
       'REQUEST_INVALID',
@@ -163,7 +163,7 @@ describe('a discovery profile', () => {
     ).toBe('REQUEST_INVALID')
   })
 
-  it('refuses a policy that is no object, and a repeated capability', async () => {
+  it('rejects a policy that is not an object, and a repeated capability', async () => {
     for (const policyJson of ['[]', 'null', '5', '{', '"x"', `{"a":"${'x'.repeat(5_000)}"}`]) {
       expect(await outcome(owner.createProfile({ ...named(), name: 'x', policyJson }))).toBe(
         'REQUEST_INVALID',
@@ -180,7 +180,7 @@ describe('a discovery profile', () => {
     ).toBe('REQUEST_INVALID')
   })
 
-  it('of another app is not found', async () => {
+  it('returns NOT_FOUND to another app', async () => {
     const { profile } = await owner.createProfile({ ...named(), name: 'mine' })
     const other = await core.newApp()
     const stranger = manage(core, { session: (await logInTo(core, other, 'owner')).token })
@@ -195,8 +195,8 @@ describe('a discovery profile', () => {
   })
 })
 
-describe('an app-level key', () => {
-  it('is shown once, listed without its secret, revoked once, and stands for the owner', async () => {
+describe('app-level key', () => {
+  it('acts for the owner, shows its secret once, and can be revoked', async () => {
     const made = await owner.createKey({ ...named(), label: 'ci' })
     expect(made.apiKey).toMatch(/^svc_ak_[0-9A-Za-z]{49}$/)
     const { keys } = await owner.listKeys(named())
@@ -222,7 +222,7 @@ describe('an app-level key', () => {
     expect(await outcome(owner.validateKey({ key: made.apiKey }))).toBe('TOKEN_INVALID')
   })
 
-  it('belongs to a subscription of its own app only', async () => {
+  it('can belong only to a subscription of its own app', async () => {
     await core.as(app.basic).upsertUser({ ...named(), externalUserId: 'ada' })
     const {
       rows: [row],
@@ -246,7 +246,7 @@ describe('an app-level key', () => {
     )
   })
 
-  it('is created once for an idempotency key', async () => {
+  it('is created once per idempotency key', async () => {
     const one = await owner.createKey({ ...named(), idempotencyKey: 'k' })
     expect(await owner.createKey({ ...named(), idempotencyKey: 'k' })).toEqual(one)
     expect(await outcome(owner.createKey({ ...named(), idempotencyKey: 'k', label: 'x' }))).toBe(
@@ -254,14 +254,14 @@ describe('an app-level key', () => {
     )
   })
 
-  it('is one of a hundred at most', async () => {
+  it('is limited to a hundred per app', async () => {
     await atOnce(100, () => owner.createKey(named()))
     expect(await outcome(owner.createKey(named()))).toBe('CONFLICT')
   })
 })
 
-describe('the validation of a user’s key', () => {
-  it('succeeds for all forms of the key, and fails when the key or the user has ended', async () => {
+describe('validateKey', () => {
+  it('accepts all forms of a key until the key or user ends', async () => {
     const m2m = core.as(app.basic)
     const { user } = await m2m.upsertUser({ ...named(), externalUserId: 'ada' })
     const one = await m2m.createKey({ ...named(), externalUserId: 'ada' })

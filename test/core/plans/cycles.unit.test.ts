@@ -12,8 +12,8 @@ const cycles = fc.constantFrom<BillingCycle>('daily', 'weekly', 'monthly')
 const show = ({ start, end }: { start: Date; end: Date }) =>
   [start, end].map((instant) => instant.toISOString().slice(0, 10))
 
-describe('periods whose length changes', () => {
-  it('change it where the next period begins, and count on from there', () => {
+describe('periodIn with changes of cycle', () => {
+  it('changes the length when the next period begins, and counts from there', () => {
     const changes: [CycleChange, ...CycleChange[]] = [
       { since: day('2028-01-31'), cycle: 'monthly' },
       { since: day('2028-02-10'), cycle: 'weekly' },
@@ -24,7 +24,7 @@ describe('periods whose length changes', () => {
     expect(at('2028-03-08')).toEqual(['2028-03-07', '2028-03-14'])
   })
 
-  it('do not notice a change that is undone before the period ends, nor lose the 31st by it', () => {
+  it('ignores a change undone before the period ends, and keeps the 31st', () => {
     const changes: [CycleChange, ...CycleChange[]] = [
       { since: day('2027-01-31'), cycle: 'monthly' },
       { since: day('2027-02-03'), cycle: 'daily' },
@@ -36,7 +36,7 @@ describe('periods whose length changes', () => {
     ])
   })
 
-  it('leave no gap, contain their start, and do not depend on when they are asked for', () => {
+  it('returns adjacent periods that contain the instant', () => {
     const instants = fc.date({
       min: day('2024-01-01'),
       max: day('2029-01-01'),
@@ -66,11 +66,11 @@ describe('periods whose length changes', () => {
   })
 })
 
-describe('the anchor of a successor', () => {
+describe('anchorFrom', () => {
   const changes: [CycleChange] = [{ since: day('2028-01-31'), cycle: 'monthly' }]
   const from = { anchor: day('2028-01-31'), changes }
 
-  it('stays where the length stays, so that the 31st survives a change of plan', () => {
+  it('keeps the anchor, and with it the 31st, when the cycle stays the same', () => {
     const anchor = anchorFrom(day('2028-02-29'), from, 'monthly')
     expect(anchor).toEqual(day('2028-01-31'))
     expect(
@@ -78,7 +78,7 @@ describe('the anchor of a successor', () => {
     ).toEqual(['2028-03-31', '2028-04-30'])
   })
 
-  it('is where it begins when the length is another one', () => {
+  it('returns the start of the successor when the cycle changes', () => {
     expect(anchorFrom(day('2028-02-29'), from, 'weekly')).toEqual(day('2028-02-29'))
   })
 })

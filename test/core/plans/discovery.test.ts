@@ -4,7 +4,7 @@ import { connectCore } from '../../../deploy/cli/client.ts'
 import { type Managing, logInTo, manage } from '../../support/people.ts'
 import { type TestApp, type TestCore, outcome, serviceToken, startTestCore } from '../support.ts'
 
-/** The address of the catalogue, which answers what a test says. */
+/** Fake catalogue server; `answer` is its response. */
 let server: Server
 let url: string
 let answer: { status: number; text: string; location?: string }
@@ -64,8 +64,8 @@ const fast = { pipeline: 'live', modelId: 'fast' }
 const countPlans = async () =>
   Number((await core.sql.query('select count(*) from plans')).rows[0].count)
 
-describe('a catalogue at an address', () => {
-  it('decides what plans may name and credit may be bound to', async () => {
+describe('catalogue at CATALOG_URL', () => {
+  it('decides which features plans and credit may name', async () => {
     await start({ CATALOG_URL: url })
     await vi.waitFor(() => expect(requests).toBeGreaterThan(0))
     expect((await read()).read).toEqual({
@@ -78,14 +78,14 @@ describe('a catalogue at an address', () => {
     expect(await naming(fast)).toBe('OK')
     expect(await naming({ ...fast, modelId: '*' })).toBe('OK')
     expect(await naming({ ...fast, modelId: 'slow' })).toBe('REQUEST_INVALID')
-    // PIPELINES has no default beside an address.
+    // PIPELINES has no default when CATALOG_URL is set.
     expect(await naming({ pipeline: 'llm', modelId: '*' })).toBe('REQUEST_INVALID')
     expect(await grant('live:fast')).toBe('OK')
     expect(await grant('live:slow')).toBe('FEATURE_UNKNOWN')
     expect(await grant('llm')).toBe('FEATURE_UNKNOWN')
   })
 
-  it('is 503 while nothing is known, and leaves nothing half-made', async () => {
+  it('returns UNAVAILABLE until its first read, and creates nothing', async () => {
     answer = { status: 500, text: '' }
     await start({ CATALOG_URL: url })
     expect((await read()).read).toMatchObject({ readAt: undefined, error: 'answered 500' })
@@ -94,10 +94,10 @@ describe('a catalogue at an address', () => {
     expect(await naming(fast)).toBe('UNAVAILABLE')
     expect(await grant('live')).toBe('UNAVAILABLE')
     expect(await countPlans()).toBe(before)
-    // What needs no catalogue works.
+    // Requests that need no catalogue still work.
     expect(await naming()).toBe('OK')
     expect(await grant('network_spend')).toBe('OK')
-    // An operator may say what exists meanwhile.
+    // Operators can add offers in the meantime.
     await operator.addOffer({ pipeline: 'live', modelId: '*' })
     expect(await naming(fast)).toBe('OK')
     await operator.removeOffer({ pipeline: 'live', modelId: '*' })
@@ -118,7 +118,7 @@ describe('a catalogue at an address', () => {
       /more than 1048576 bytes/,
     ],
     ['redirects', { status: 302, text: '', location: 'http://169.254.169.254/' }, /redirect/],
-  ])('stays known when the address %s', async (_, broken, reason) => {
+  ])('keeps its entries when the address %s', async (_, broken, reason) => {
     await start({ CATALOG_URL: url })
     const { read: first } = await read()
     core.clock.advance(1_000)
@@ -130,7 +130,7 @@ describe('a catalogue at an address', () => {
     expect(await naming({ ...fast, modelId: 'slow' })).toBe('REQUEST_INVALID')
   })
 
-  it('forgets what the address no longer has', async () => {
+  it('removes entries that the address no longer returns', async () => {
     await start({ CATALOG_URL: url })
     await read()
     answer = { status: 200, text: JSON.stringify(['llm']) }
@@ -142,8 +142,8 @@ describe('a catalogue at an address', () => {
   })
 })
 
-describe('a catalogue of settings', () => {
-  it('is joined by what the app’s own tickets were for, and by nobody else’s', async () => {
+describe('catalogue from settings', () => {
+  it("includes the pipelines and models of the same app's tickets only", async () => {
     await start({ PIPELINES: 'llm,live:fast' })
     const other = await core.newApp()
     await core.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
@@ -176,7 +176,7 @@ describe('a catalogue of settings', () => {
     expect((await operator.refreshOffers({})).read).toBeUndefined()
   })
 
-  it('lists in pages and refuses what no plan can name', async () => {
+  it('lists entries in pages, and rejects offers that no plan can name', async () => {
     await start({})
     for (const modelId of ['a', 'b', 'c']) await operator.addOffer({ pipeline: 'zz', modelId })
     await operator.addOffer({ pipeline: 'zz', modelId: 'a' })

@@ -13,7 +13,7 @@ import { startSidecar } from '../allowances/escrow/granting.ts'
 import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
 import { begin, day, outcome, serviceToken } from '../support.ts'
 
-/** Nothing of the service deletes a subscription. Where one is missing, the next who comes for the user makes it again. */
+/** The service never deletes a subscription. If one is missing, the next access recreates it. */
 
 let world: BooksWorld
 let user: string
@@ -86,7 +86,7 @@ const doors: readonly (readonly [string, () => Promise<unknown>])[] = [
   ['the allowance is read', () => world.as(world.app.basic).getAllowance(named())],
   ['the subscription is read', () => operate((core) => core.readSubscription(named()))],
 ]
-/** What changes a subscription. */
+/** Requests that change a subscription. */
 const changes: typeof doors = [
   [
     'an end of it is asked for',
@@ -114,8 +114,8 @@ const changes: typeof doors = [
   ],
 ]
 
-describe('a user whose subscription is missing', () => {
-  it.each([...doors, ...changes])('has the same one again when %s', async (_, open) => {
+describe('user without a subscription row', () => {
+  it.each([...doors, ...changes])('gets the same subscription back when %s', async (_, open) => {
     const before = await slot()
     expect(before).toMatchObject([{ name: 'Starter', created_at: begin.toISOString() }])
     await lose()
@@ -126,7 +126,7 @@ describe('a user whose subscription is missing', () => {
     await verified()
   })
 
-  it('has it again when they read their own balance', async () => {
+  it('gets it back by reading the own balance', async () => {
     const { accessToken } = await world.as(world.app.basic).mintUserToken(named())
     const before = await slot()
     await lose()
@@ -147,7 +147,7 @@ describe('a user whose subscription is missing', () => {
           subjectTokenType: TokenType.accessToken,
         }),
     ],
-  ])('has the same one again when %s', async (_, open) => {
+  ])('gets the same subscription back when %s', async (_, open) => {
     const { apiKey = '' } = await world.as(world.app.basic).createKey(named())
     const before = await slot()
     await lose()
@@ -156,17 +156,17 @@ describe('a user whose subscription is missing', () => {
     await verified()
   })
 
-  it('goes into another plan at once, from the one that they have again', async () => {
+  it('can change to another plan immediately', async () => {
     const plan = await newPlan('monthly')
     await lose()
     const answer = await change(plan, 'immediate')
     expect(answer.change).toMatchObject({ planId: plan, timing: 'immediate' })
-    // Starter gave 5 USD in the same month.
+    // Starter has already given 5 USD this month.
     expect(await balance()).toBe('2000000')
     await verified()
   })
 
-  it('is, in a trial of plans, on Starter', async () => {
+  it('is on Starter in a what-if', async () => {
     await balance()
     await ticket()
     await lose()
@@ -185,7 +185,7 @@ describe('a user whose subscription is missing', () => {
     await balance()
   })
 
-  it('is in no round that would stop for all: credits end, and the period begins', async () => {
+  it('gets it back from the sweep of expired credits', async () => {
     await lose()
     const ledger = createLedger({ resubscribe: (db, users) => again(db, users) })
     const plans = createPlans({ ledger })
@@ -196,7 +196,7 @@ describe('a user whose subscription is missing', () => {
     await verified()
   })
 
-  it('has it again when a test clock passes the end of a credit, which moves for the others', async () => {
+  it('gets it back when a test clock passes the end of a credit', async () => {
     const trial = await world.newApp({ isTest: true })
     const names = ['ada', 'bob'].map((externalUserId) => ({
       clientId: trial.clientId,
@@ -217,7 +217,7 @@ describe('a user whose subscription is missing', () => {
     await verified()
   })
 
-  it('has one, however many come at once', async () => {
+  it('gets exactly one under concurrent requests', async () => {
     await balance()
     await lose()
     await Promise.all(doors.map(([, open]) => open()))
@@ -232,7 +232,7 @@ describe('a user whose subscription is missing', () => {
   })
 
   it.each(['ends with its period', 'has a successor'])(
-    'is nobody whose subscription %s: the slot is held',
+    'does not include users whose subscription %s',
     async (what) => {
       const [first, second] = [await newPlan('monthly'), await newPlan('monthly')]
       await change(first, 'immediate')
@@ -246,7 +246,7 @@ describe('a user whose subscription is missing', () => {
     },
   )
 
-  it('holds up the sweep of nobody else', async () => {
+  it('does not block the renewal of other users', async () => {
     await lose()
     const other = randomUUID()
     await world.as(world.app.basic).upsertUser({ ...named(), externalUserId: other })
@@ -266,7 +266,7 @@ describe('a user whose subscription is missing', () => {
     expect(await balance()).toBe('5000000')
   })
 
-  it('keeps the period that runs, and is on Starter after it, when it was on another plan', async () => {
+  it('keeps the running period of another plan, then moves to Starter', async () => {
     const id = await newPlan('weekly')
     await change(id, 'immediate')
     const ends = new Date(world.clock.now().getTime() + 7 * day).toISOString()
@@ -276,7 +276,7 @@ describe('a user whose subscription is missing', () => {
     expect(await slot()).toEqual([
       { name: 'Starter', anchor_at: ends, created_at: world.clock.now().toISOString() },
     ])
-    // 0.003 dollars of the running period's.
+    // The ticket took 0.003 USD from the current period's 7 USD.
     expect(await balance()).toBe('6997000')
     world.clock.set(new Date(ends))
     expect(await balance()).toBe('5000000')

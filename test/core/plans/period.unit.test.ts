@@ -8,8 +8,8 @@ const show = ({ start, end }: { start: Date; end: Date }) => [
   end.toISOString(),
 ]
 
-describe('a monthly period', () => {
-  it('begins on the day of the subscription and ends before the same day of the next month', () => {
+describe('monthly period', () => {
+  it('begins on the day of the subscription and ends before that day of the next month', () => {
     expect(show(periodAt(new Date('2026-01-15T10:30:00Z'), 'monthly', day('2026-03-01')))).toEqual([
       '2026-02-15T10:30:00.000Z',
       '2026-03-15T10:30:00.000Z',
@@ -32,7 +32,7 @@ describe('a monthly period', () => {
     ])
   })
 
-  it('contains its start and not its end, and the periods leave no gap', () => {
+  it('contains its start but not its end, and leaves no gap', () => {
     const instants = fc.date({
       min: day('2020-01-01'),
       max: day('2040-01-01'),

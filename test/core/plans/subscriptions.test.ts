@@ -16,13 +16,15 @@ import { startSidecar } from '../allowances/escrow/granting.ts'
 import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
 import { type TestApp, begin, day, outcome, serviceToken, until } from '../support.ts'
 
-/** Changes of plan, with a real ledger: whatever happens in whatever order, nothing is lost and a period is entered once. */
+/**
+ * Changes of plan with a real ledger: no sequence of actions loses money or enters a period twice.
+ */
 
 const usd = 10n ** 18n
 const clocks = createClocks()
 const ledger = createLedger({ clocks })
 
-/** An app with plans that are changed. */
+/** An app with plans to change between. */
 interface Shop {
   readonly app: TestApp
   readonly id: AppId
@@ -82,12 +84,12 @@ const balance = (externalUserId: string, { basic, clientId } = world.app) =>
 const ticket = (authId: string, micros: bigint, signedAt: Date) =>
   world.ingest({
     auth_id: authId,
-    // 3000 USD for one ETH.
+    // 3000 USD per ETH.
     computed_fee: String((micros * 10n ** 12n) / 3_000n),
     current_time: signedAt.toISOString(),
   })
 
-/** Users of whom what they burned, what expired and what remains is not what they were granted. */
+/** Finds users whose grants differ from the sum of consumed, expired and remaining amounts. */
 const wrongSums = () =>
   world.rows(`
     select b.user_id
@@ -99,7 +101,7 @@ const wrongSums = () =>
     where b.granted_attos <> g.granted or b.balance_attos <> g.remaining
       or b.granted_attos <> b.consumed_attos - b.overage_attos + b.expired_attos + b.balance_attos`)
 
-/** Periods of an app whose included usage was given twice, and those that were entered after a later one. */
+/** Finds included usage that an app's users got twice, and periods entered after a later one. */
 const repeats = ({ id }: Shop) =>
   world.rows(
     `select user_id, effective_at
@@ -121,13 +123,15 @@ const expectProof = async (): Promise<void> => {
   expect(text).toContain('the books are right')
 }
 
-/** Sets the included usage of Starter, as an owner does; the request begins to give the difference. */
+/**
+ * Sets the included usage of Starter as an owner does. The request starts to grant the difference.
+ */
 async function setStarter(micros: string): Promise<void> {
   const planJson = JSON.stringify({ includedUsdMicros: micros })
   await operator.changePlan({ clientId: world.app.clientId, planId: starter, planJson })
 }
 
-/** Four cores, as far as the database can tell. */
+/** Four pools, which look like four cores to the database. */
 const renewingPools = (connectionString: string): Pool[] =>
   Array.from({ length: 4 }, () => {
     const pool = createPool({
@@ -140,7 +144,10 @@ const renewingPools = (connectionString: string): Pool[] =>
     return pool
   })
 
-/** Ends connections of `renewingPools` in the middle of transactions until the work is done. Returns how many. */
+/**
+ * Terminates connections of `renewingPools` during transactions until the work is done. Returns
+ * their number.
+ */
 async function whileKilling(work: () => Promise<unknown>): Promise<number> {
   let kills = 0
   const over = new AbortController()
@@ -171,7 +178,7 @@ const raisesBy = (pool: Pool): Promise<number> =>
     now: world.clock.now,
   }).raiseStarters()
 
-describe('any changes of plan, tickets, sweeps and idle times', () => {
+describe('random plan changes, tickets, sweeps and waits', () => {
   const action = fc.oneof(
     { weight: 4, arbitrary: fc.record({ do: fc.constant('wait' as const), hours: fc.nat(900) }) },
     {
@@ -224,7 +231,7 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
   })
   type Move = typeof move extends fc.Arbitrary<infer T> ? T : never
 
-  /** Moves the clock of a test app; what is due is done when it is answered. */
+  /** Moves the clock of a test app. All due work is done when the call returns. */
   async function moveClock({ clientId }: TestApp, { hours }: Move): Promise<void> {
     const advance = { to: undefined, advanceSeconds: hours * 3_600 }
     const { advanced } = await operator.moveTestClock({ clientId, move: advance })
@@ -267,7 +274,8 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
       plan.version++
       const included = usdAttos(BigInt(step.included) * usd)
       const terms = { ...freeTerms, billingCycle: step.cycle, included }
-      // A version of the very millisecond in which a period began is another one to verify than to the ledger.
+      // For a version made in the same millisecond as a period, verify and the ledger choose
+      // differently.
       world.clock.advance(1)
       const since = await clocks.timeOf(world.sql, id, world.clock.now())
       await insertVersion(
@@ -278,7 +286,7 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
     }
   }
 
-  it('lose nothing at any instant, and are proved by verify', async () => {
+  it('keep correct sums at every step, and pass verify', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(action, { minLength: 5, maxLength: 25 }), async (steps) => {
         const user = await newUser()
@@ -293,7 +301,7 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
     )
   }, 240_000)
 
-  it('lose nothing while the clock of a test app is moved, which enters each period once', async () => {
+  it('keep correct sums and enter each period once while a test clock moves', async () => {
     const steps = fc.array(
       fc.oneof({ weight: 3, arbitrary: action }, { weight: 2, arbitrary: move }),
       {
@@ -318,7 +326,7 @@ describe('any changes of plan, tickets, sweeps and idle times', () => {
     )
   }, 120_000)
 
-  it('end in the same periods in whatever order others looked on the way', async () => {
+  it('end in the same periods regardless of reads in between', async () => {
     const [plan] = [await newPlan({ billingCycle: 'monthly', included: usdAttos(2n * usd) })]
     const users = await Promise.all([newUser(), newUser(), newUser()])
     const start = world.clock.now()
@@ -365,7 +373,7 @@ describe('included usage of free plans', () => {
     world.clock.set(new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + months, dayOfMonth)))
   }
 
-  it('is given once in a calendar month, whatever a user changes to and back', async () => {
+  it('is granted once per calendar month, across any plan changes', async () => {
     inMonth(1, 3)
     const user = await newUser()
     const given = BigInt((await left(user)) ?? '0')
@@ -389,7 +397,7 @@ describe('included usage of free plans', () => {
     await expectProof()
   })
 
-  it('is given once in a calendar day or week where that is the cycle, also by what was scheduled', async () => {
+  it('is granted once per calendar day or week of the cycle, also after a scheduled change', async () => {
     inMonth(1, 10)
     const user = await newUser()
     const daily = await newPlan({ included: usdAttos(usd), billingCycle: 'daily' })
@@ -405,7 +413,7 @@ describe('included usage of free plans', () => {
   })
 })
 
-describe('a raised Starter plan', () => {
+describe('raised Starter plan', () => {
   const raises = () => raisesBy(world.sql)
   async function newestVersion(): Promise<number> {
     const [row] = await world.rows(
@@ -414,7 +422,7 @@ describe('a raised Starter plan', () => {
     )
     return Number(row?.['version'])
   }
-  /** By somebody who died right after. */
+  /** Inserts a version like a core that dies right afterwards. */
   async function include(dollars: bigint): Promise<void> {
     const terms = { ...freeTerms, type: 'usage', included: usdAttos(dollars * usd) } as const
     const version = (await newestVersion()) + 1
@@ -424,7 +432,7 @@ describe('a raised Starter plan', () => {
   beforeAll(() => setStarter('5000000'))
   const left = async (user: string) => (await balance(user)).balance?.remainingUsdMicros
 
-  it('gives everybody the difference at once, once, whoever gives it and how often', async () => {
+  it('grants the difference once per user under concurrent raises', async () => {
     const users = await Promise.all([newUser(), newUser(), newUser()])
     const other = await newUser()
     await operator.switchSubscription({
@@ -448,7 +456,7 @@ describe('a raised Starter plan', () => {
     expect(gained).toHaveLength(users.length)
     await expectSums()
     await expectProof()
-    // Whoever comes now has it from the start.
+    // New users have the full amount from the start.
     const late = await newUser()
     expect(await left(late)).toBe('8000000')
     world.clock.advance(2 * 60_000)
@@ -457,7 +465,7 @@ describe('a raised Starter plan', () => {
     expect(await world.rows('select 1 from starter_raises where finished_at is null')).toEqual([])
   })
 
-  it('takes nothing away when it includes less, until the next period', async () => {
+  it('keeps the current amount until the next period when it includes less', async () => {
     const user = await newUser()
     world.clock.advance(1_000)
     const before = await left(user)
@@ -474,7 +482,7 @@ describe('a raised Starter plan', () => {
     await expectProof()
   })
 
-  it('begins with the change: whoever asks next has it', async () => {
+  it('takes effect with the change', async () => {
     const users = await Promise.all(Array.from({ length: 130 }, newUser))
     world.clock.advance(1_000)
     const before = BigInt((await left(users[0] ?? '')) ?? '0')
@@ -484,7 +492,8 @@ describe('a raised Starter plan', () => {
       const balances = await Promise.all(users.map(left))
       return balances.filter((each) => each !== more).length
     }
-    // The first hundred in the request, the others behind it: nobody waits for the upkeep of the minute.
+    // The request raises the first hundred users and a background task the others, before the next
+    // upkeep.
     await until(async () => (await lacking()) === 0)
     await raises()
     expect(await lacking()).toBe(0)
@@ -492,7 +501,7 @@ describe('a raised Starter plan', () => {
     await expectProof()
   })
 
-  it('is given once to each, whoever is killed on the way', async () => {
+  it('grants the difference once per user when cores are killed', async () => {
     const users = await Promise.all(Array.from({ length: 300 }, newUser))
     world.clock.advance(1_000)
     const before = BigInt((await left(users[0] ?? '')) ?? '0')
@@ -522,7 +531,7 @@ describe('a raised Starter plan', () => {
     await expectProof()
   })
 
-  it('is proved by verify when the user changes plans in the same millisecond', async () => {
+  it('passes verify when the user changes plans in the same millisecond', async () => {
     await setStarter('5000000')
     world.clock.advance(day)
     const user = await newUser()
@@ -543,8 +552,8 @@ describe('a raised Starter plan', () => {
   })
 })
 
-describe('what a sidecar was lent', () => {
-  it('is recalled when the plan changes at once, so that nothing is authorised that another plan does not cover', async () => {
+describe('lease of a sidecar', () => {
+  it('is recalled when the plan changes immediately', async () => {
     const user = await newUser()
     const of = { clientId: world.app.clientId, externalUserId: user }
     const change = { ...of, idempotencyKey: undefined }
@@ -566,7 +575,7 @@ describe('what a sidecar was lent', () => {
     const again = { leaseId: lease?.id ?? '' }
     expect((await sidecar.lend(world.app, user, again)).lease).toBeUndefined()
     await sidecar.report(world.app, user, { returned: [{ ...again, usedUsdAttos: '0' }] })
-    // Nothing is lent to somebody from whom nothing was recalled: the next call finds a lease at once.
+    // A user without a lease needs no recall: the next call gets a lease immediately.
     const other = await newUser()
     await operator.switchSubscription({
       ...change,
@@ -580,8 +589,8 @@ describe('what a sidecar was lent', () => {
   })
 })
 
-describe('periods that end at once', () => {
-  it('are each entered once by four cores whose connections are killed, and by readers beside them', async () => {
+describe('periods that end at the same time', () => {
+  it('are entered once while connections of four cores are killed', async () => {
     const users = await Promise.all(Array.from({ length: 400 }, newUser))
     const [{ ends } = { ends: '' }] = await world.rows(
       `select max(period_end) as ends from balances b join end_users u on u.id = b.user_id
@@ -619,7 +628,7 @@ describe('periods that end at once', () => {
 })
 
 describe('tollgate subscription', () => {
-  it('changes, ends, keeps and shows the plan of a user, and says what became of it', async () => {
+  it('changes, cancels, resumes and shows a subscription', async () => {
     const user = await newUser()
     const plan = (await newPlan({ included: usdAttos(usd) })).id
     const of = ['--app', world.app.clientId, '--user', user]

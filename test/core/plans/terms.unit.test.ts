@@ -22,7 +22,7 @@ const bundle = (pipeline: string, modelId: string, text: string | null): PricedB
   retailRate: text === null ? null : rate(text),
 })
 
-describe('the retail rate of a ticket', () => {
+describe('retailRateOf', () => {
   const rules = retailRules({
     retailRate: rate('0.0000012'),
     bundles: [
@@ -35,7 +35,7 @@ describe('the retail rate of a ticket', () => {
   it.each([
     { job: ['text-to-image', 'sdxl'], rule: 'bundle', ratio: '2' },
     { job: ['text-to-image', 'flux'], rule: 'pipeline', ratio: '0' },
-    // The name of every model is no model.
+    // A ticket with model `*` matches no model bundle.
     { job: ['text-to-image', '*'], rule: 'pipeline', ratio: '0' },
     { job: ['live', 'fast'], rule: 'bundle', ratio: '1.5' },
     { job: ['live', 'slow'], rule: 'plan', ratio: '1.2' },
@@ -43,7 +43,7 @@ describe('the retail rate of a ticket', () => {
     { job: ['', ''], rule: 'plan', ratio: '1.2' },
     { job: ['constructor', '__proto__'], rule: 'plan', ratio: '1.2' },
   ])(
-    'of $job is that of the $rule: $ratio',
+    'returns the $rule rate for $job: $ratio',
     ({ job: [pipeline = '', modelId = ''], ...expected }) => {
       const { rate: ratio, ...other } = retailRateOf({ rules }, { pipeline, modelId })
       const bundleOf: Readonly<Record<string, string>> = { bundle: modelId, pipeline: '*' }
@@ -56,7 +56,7 @@ describe('the retail rate of a ticket', () => {
     },
   )
 
-  it('is the network’s where no rate is set', () => {
+  it('returns network price when no rate is set', () => {
     const none = retailRules({ retailRate: null, bundles: [bundle('live', '*', null)] })
     expect(retailRateOf({ rules: none }, { pipeline: 'live', modelId: 'x' })).toEqual({
       rate: networkRate,
@@ -70,7 +70,7 @@ describe('the retail rate of a ticket', () => {
     })
   })
 
-  it('is that of the first bundle in the order of the rules, whatever the order of bundles', () => {
+  it('picks the most specific bundle for any order of bundles', () => {
     const word = fc.constantFrom('a', 'b', 'c')
     const named = fc.record({
       pipeline: word,
@@ -102,7 +102,7 @@ describe('the retail rate of a ticket', () => {
   })
 })
 
-describe('a retail rate as text', () => {
+describe('parseRetailRate', () => {
   it.each([
     ['0', '0'],
     ['0.0000020', '0.000002'],
@@ -110,7 +110,7 @@ describe('a retail rate as text', () => {
     ['1', '1'],
     ['1.000000000000000000000000', '1'],
     ['0.000000000000000001', '0.000000000000000001'],
-  ])('%s is %s', (text, normal) => expect(formatDecimal18(rate(text))).toBe(normal))
+  ])('parses %s as %s', (text, normal) => expect(formatDecimal18(rate(text))).toBe(normal))
 
   it.each([
     ['an exponent', '1e-7'],
@@ -133,9 +133,9 @@ describe('a retail rate as text', () => {
     ['hexadecimal', '0x1'],
     ['a word', 'NaN'],
     ['a long text', `0.${'0'.repeat(100)}`],
-  ])('refuses %s', (_, text) => expect(parseRetailRate(text)).toBeNull())
+  ])('rejects %s', (_, text) => expect(parseRetailRate(text)).toBeNull())
 
-  it('survives being printed', () => {
+  it('parses every formatted rate', () => {
     fc.assert(
       fc.property(fc.bigInt(0n, 10n ** 18n), fc.nat(20), (value, zeros) => {
         const text = formatDecimal18(value)
@@ -146,7 +146,7 @@ describe('a retail rate as text', () => {
   })
 })
 
-describe('the key of a plan’s name', () => {
+describe('nameKey', () => {
   it.each([
     ['Pro', 'pro'],
     [' Pro  Plus ', 'pro plus'],
@@ -159,14 +159,14 @@ describe('the key of a plan’s name', () => {
     ['STRASSE 1', 'straße 1'],
     ['ΟΔΟΣ', 'οδοσ'],
     ['İ', 'i̇'],
-  ])('of %s is that of %s', (one, other) => expect(nameKey(one)).toBe(nameKey(other)))
+  ])('equates %s and %s', (one, other) => expect(nameKey(one)).toBe(nameKey(other)))
 
   const isOne = (name: string): boolean => {
     const key = nameKey(name)
     return [key, name.toUpperCase(), name.toLowerCase()].every((other) => nameKey(other) === key)
   }
 
-  it('is stable, and the same in upper and in lower case', () => {
+  it('is stable and ignores case', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (name) => {
         expect(isOne(name)).toBe(true)
@@ -174,7 +174,7 @@ describe('the key of a plan’s name', () => {
     )
   })
 
-  it('is stable for each character that has a case', () => {
+  it('is stable for every character that has a case', () => {
     const cased = Array.from({ length: 0x11_0000 - 0x800 }, (_, at) =>
       String.fromCodePoint(at < 0xd800 ? at : at + 0x800),
     ).filter((letter) => letter.toUpperCase() !== letter.toLowerCase())
