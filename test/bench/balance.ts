@@ -5,7 +5,7 @@ import { userName } from './tickets.ts'
 
 const pairs = 100
 
-/** What GetBalance does, for a user with many tickets and one with few, in turn. */
+/** Reads balances as GetBalance does, alternately for a user with many tickets and one with few. */
 export async function balanceRead(bench: Bench): Promise<Finding[]> {
   const rounds = bench.quick ? 10 : 20
   const { core, large: crowd, many, few } = await bench.history()
@@ -21,7 +21,7 @@ export async function balanceRead(bench: Bench): Promise<Finding[]> {
       ofMany.push(await time(0))
       ofFew.push(await time(crowd.users - 1))
     }
-    // The first rounds warm the code.
+    // The first rounds warm up the code.
     if (round < 0) continue
     large.push(median(ofMany))
     small.push(median(ofFew))

@@ -3,8 +3,8 @@ import { listen } from '../../core/lib/http.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
 
 /**
- * The least that any webhook on node:http must do: read the body, parse it, answer. The answer is
- * the constant of the first argument. Time-outs are the sidecar's, because they show in the
+ * Does the minimum of any webhook on node:http: reads the body, parses it and answers with the
+ * constant in the first argument. Its time-outs are the sidecar's, because they appear in the
  * headers.
  */
 const constant = process.argv[2] ?? '{}'

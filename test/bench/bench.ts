@@ -43,9 +43,8 @@ import { verifyBooks } from './verify.ts'
 import { whatIf } from './whatif.ts'
 
 /**
- * `npm run bench`: how good it is, as ratios to baselines that run beside it in short alternating
- * rounds, because absolute figures say more about the machine than about the program. Ends with 1
- * when a target is missed.
+ * `npm run bench`: measures ratios to baselines, in short alternating rounds, because absolute
+ * figures depend more on the machine than on the program. Exits with 1 if a target is missed.
  */
 const rows: Readonly<Record<string, Row>> = {
   'paid-call': paidCall,
@@ -97,8 +96,7 @@ const stops: (() => Promise<void>)[] = []
 let stopping: Promise<void> | null = null
 
 /**
- * Ends everything that was started, the last first. What cannot be stopped keeps nothing else from
- * stopping.
+ * Stops everything that was started, in reverse order. A failed stop does not prevent the others.
  */
 function stopAll(): Promise<void> {
   stopping ??= (async () => {
@@ -155,7 +153,7 @@ async function run(bench: Bench, names: readonly string[]): Promise<Finding[]> {
   return findings
 }
 
-// A row that breaks is missed, and takes no other row's figures with it.
+// A row that fails counts as missed; other rows keep their figures.
 const failure =
   (name: string) =>
   (error: unknown): Finding[] => {

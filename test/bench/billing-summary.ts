@@ -10,7 +10,7 @@ import { median, pairedRatio } from './stats.ts'
 import { count } from './table.ts'
 import { userName } from './tickets.ts'
 
-/** Inside the generated month, and a period of which both ends are in the middle of an hour. */
+/** Within the generated month. The period starts and ends in the middle of an hour. */
 const now = (): Date => new Date(`${month}-15T12:00:00Z`)
 const period = {
   start: new Date(`${month}-01T10:30:00.250Z`),
@@ -18,10 +18,11 @@ const period = {
 }
 
 /**
- * The billing summary of an app with a million tickets in its month by that of one with a hundredth of them at the same
- * hours; and the sums of a period that begins and ends within hours, whose tickets of those two hours are read one by one,
- * so that they grow with the tickets of an hour. That has no target: how many are read besides depends on how far the
- * generated ones are from the order in which they were signed.
+ * Compares the billing summary of an app with a million tickets in the month with that of an app
+ * with a hundredth of them, in the same hours. Also compares the sums of a period that starts and
+ * ends within hours: the tickets of those two hours are read one by one, so the time grows with the
+ * tickets of an hour. This has no target, because the number of other tickets read depends on how
+ * far the generated rows are out of signing order.
  */
 export async function billingSummary(bench: Bench): Promise<Finding[]> {
   const rounds = bench.quick ? 10 : 30
@@ -49,7 +50,7 @@ export async function billingSummary(bench: Bench): Promise<Finding[]> {
   }
   const compare = async (read: (app: Habit) => Promise<void>) => {
     const [many, few]: [number[], number[]] = [[], []]
-    // The first rounds warm the code and the pages.
+    // The first rounds warm up code and pages.
     for (let round = -3; round < rounds; round++) {
       const [ofMany, ofFew] = [await time(() => read(large)), await time(() => read(small))]
       if (round < 0) continue
@@ -80,7 +81,7 @@ export async function billingSummary(bench: Bench): Promise<Finding[]> {
 const hours = 720
 const ticketsOf = ({ perHour }: Habit): number => hours * perHour
 
-/** An app whose one user has some `tickets` in the month. */
+/** Creates an app with one user, who has about `tickets` tickets in the month. */
 async function newApp(core: ReturnType<typeof wireCore>, tickets: number): Promise<Habit> {
   const caller = await core.createApp()
   const userId = await core.userId(caller, userName(0))

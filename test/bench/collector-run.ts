@@ -5,7 +5,7 @@ import { answerQuestions } from './helper.ts'
 import { createTopic } from './tickets.ts'
 
 /**
- * The collector alone in a process, so that what it leaves behind weighs on nothing that is measured afterwards.
+ * Runs the collector in a separate process, so that its garbage does not affect later measurements.
  * Arguments: database, client id, events for one user.
  */
 const [url = '', clientId = '', forOne = '0'] = process.argv.slice(2)
@@ -14,7 +14,7 @@ const core = wireCore(url)
 const feed = createFeed()
 const metering = core.createCollecting(feed.source)
 await metering.start()
-// One event in a thousand and one is the other user's.
+// One event in 1,001 belongs to the other user.
 const topic = createTopic({ clientId, pick: (n) => (n % 1001 === 0 ? 1 : 0) })
 
 answerQuestions({}, async () => {

@@ -11,7 +11,7 @@ const root = join(import.meta.dirname, '../..')
 const startMs = 60_000
 const produced = 1_000
 
-/** A topic of the run's own on a real broker, and a way to write to it. */
+/** Creates a topic for this run on a real broker. Returns its name and a function that fills it. */
 export async function openTopic(bench: Bench, brokers: readonly string[], partitions: number) {
   const topic = `tollgate-bench-${process.pid}-${Date.now()}`
   const connection = { clientId: 'tollgate-bench', bootstrapBrokers: [...brokers], timeout: 30_000 }
@@ -32,7 +32,10 @@ export async function openTopic(bench: Bench, brokers: readonly string[], partit
     return partition
   }
 
-  /** Writes `count` events, in turn to each partition. Returns where each partition ends when all are acknowledged. */
+  /**
+   * Writes `count` events to the partitions in turn. Returns the end of each partition after all
+   * are acknowledged.
+   */
   async function fill(events: Topic, count: number): Promise<readonly number[]> {
     for (const batch of events.batches(count, produced)) {
       await producer.send({
@@ -51,7 +54,7 @@ export interface CollectorProcess {
   stop(): Promise<void>
 }
 
-/** Runs `tollgate collector`, as an operator does, and waits until it collects. */
+/** Runs `tollgate collector` as an operator does, and waits until it collects. */
 export async function startCollectorProcess(
   bench: Bench,
   settings: Readonly<Record<string, string>>,

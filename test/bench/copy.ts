@@ -5,9 +5,8 @@ import { Client } from 'pg'
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams'
 
 /**
- * The baseline of ingest: plain COPY of rows that are tickets into a table with the same columns
- * and nothing else, no index, no constraint but "not null", on the same server, in one go on one
- * connection.
+ * The baseline of ingest: plain COPY of ticket rows into a table with the same columns but no index
+ * and no constraint except "not null", on the same server, at once and on one connection.
  */
 export async function openCopy(url: string) {
   const client = new Client({ connectionString: url })
@@ -15,7 +14,7 @@ export async function openCopy(url: string) {
   await client.query('create table copied (like tickets)')
   let rows: Buffer[] = []
 
-  /** Keeps the text of `count` tickets, so that making it is not part of what is timed. */
+  /** Keeps the text of `count` tickets, so that producing it is not timed. */
   async function prepare(count: number): Promise<void> {
     rows = []
     const stream = client.query(
@@ -26,7 +25,7 @@ export async function openCopy(url: string) {
     rows = inChunks(Buffer.concat(rows))
   }
 
-  /** Seconds to copy them, committed. */
+  /** Returns the seconds to copy and commit them. */
   async function time(): Promise<number> {
     await client.query('truncate copied')
     const started = performance.now()

@@ -27,17 +27,16 @@ import { createUsage } from '../../core/usage/service.ts'
 import { m2mScopes, publicScopes } from '../../proto/scopes.ts'
 
 const statementTimeoutMs = 10_000
-// More than any run can spend: what is measured is charging, not refusing.
+// More than any run can spend, so that charges are measured and not refusals.
 const included = usdMicros(10n ** 12n)
 
 /**
- * Core's services on the database at `url`, wired as core/app.ts wires them, without a network in
- * between.
+ * Wires core's services on the database at `url` as core/app.ts does, without a network between.
  */
 export function wireCore(url: string) {
   const log = silentLog()
   const pool = createPool({ url, max: 8, name: 'tollgate-bench', statementTimeoutMs })
-  // The database is dropped under connections that are idle.
+  // The database is dropped while idle connections are open.
   pool.on('error', () => undefined)
   const ledger = createLedger()
   const plans = createPlans({ ledger })
@@ -79,7 +78,7 @@ export function wireCore(url: string) {
     now,
   })
 
-  /** A new app and the caller that its own M2M client would be. */
+  /** Creates an app. Returns the caller for its own M2M client. */
   async function createApp(): Promise<M2mCaller> {
     const { id, clientId, m2mClientId } = await apps.create({
       name: 'Bench',
@@ -98,7 +97,7 @@ export function wireCore(url: string) {
     }
   }
 
-  /** The collector as it runs in production, at a fixed rate and on another stream. */
+  /** Creates the collector as in production, with a fixed rate and another stream. */
   function createCollecting(eventSource: EventSource) {
     const config = readMeteringConfig(createEnvReader({ RATE_FIXED: '3000' }))
     const metrics = createMetrics('bench')
@@ -117,7 +116,7 @@ export function wireCore(url: string) {
     })
   }
 
-  /** The user of that name, created when new. */
+  /** Returns the id of the user with that name, and creates the user if needed. */
   async function userId({ appId }: M2mCaller, name: string): Promise<UserId> {
     const upserted = await users.upsert(
       appId,

@@ -11,14 +11,14 @@ export interface Deployed {
   readonly coreTarget: string
   readonly coreToken: string
   corePid(): number
-  /** Processor time so far, in milliseconds. */
+  /** Returns the processor time so far, in milliseconds. */
   coreCpuMs(): Promise<number>
   gatewayCpuMs(): Promise<number>
 }
 
 const secret = (): string => newSecret('')
 
-/** Core and gateway as processes of their own, as an operator runs them, on a new database. */
+/** Starts core and gateway as separate processes on a new database, as an operator runs them. */
 export async function startDeployed(bench: Bench): Promise<Deployed> {
   const server = await bench.server()
   const [core = 0, coreAdmin = 0, platform = 0, builder = 0, gatewayAdmin = 0] = await freePorts(5)
@@ -62,7 +62,7 @@ export async function startDeployed(bench: Bench): Promise<Deployed> {
   }
 }
 
-/** Processor time so far of the process whose metrics are at `adminUrl`, in milliseconds. */
+/** Returns the processor time so far of the process with metrics at `adminUrl`, in milliseconds. */
 export async function cpuMsOf(adminUrl: string): Promise<number> {
   const response = await fetch(`${adminUrl}/metrics`, {
     signal: AbortSignal.timeout(5_000),

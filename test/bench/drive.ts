@@ -3,7 +3,7 @@ import { type Socket, connect } from 'node:net'
 
 export interface Drive {
   readonly port: number
-  /** Whole HTTP requests; sent in turn. */
+  /** Complete HTTP requests, sent in turn. */
   readonly requests: readonly Buffer[]
   readonly count: number
   readonly connections: number
@@ -13,9 +13,9 @@ const success = /^HTTP\/1\.1 (?:20[01]|304) /
 const lengthHeader = /\r\ncontent-length: (\d+)\r\n/i
 
 /**
- * Requests a second over raw keep-alive connections, one request at a time on each. Only the status
- * and the length of an answer are read, because what this costs is taken from the service, which
- * shares the machine with it. Rejects at the first answer that is neither 200, 201 nor 304.
+ * Returns the requests per second over raw keep-alive connections, with one open request on each.
+ * Reads only the status and the length of an answer, because the service shares the machine with
+ * this process. Rejects on the first answer other than 200, 201 or 304.
  */
 export async function drive({ port, requests, count, connections }: Drive): Promise<number> {
   const sockets = await Promise.all(Array.from({ length: connections }, () => open(port)))
@@ -35,7 +35,7 @@ export async function drive({ port, requests, count, connections }: Drive): Prom
 
   function use(socket: Socket): void {
     let head = ''
-    // Of an answer whose head is read: bytes that are still to come.
+    // Bytes of the body that are still missing; null while the head is read.
     let left: number | null = null
     socket.on('data', (chunk: Buffer) => {
       if (left === null) {

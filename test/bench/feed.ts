@@ -11,7 +11,7 @@ export function createFeed() {
   let consumed = Promise.withResolvers<void>()
   let opened = false
 
-  /** Returns when the collector has committed all `count` records of `batches`. */
+  /** Returns after the collector has committed all `count` records of `batches`. */
   function take(batches: Iterable<StreamRecord[]>, count: number): Promise<void> {
     left = count
     consumed = Promise.withResolvers()
@@ -35,14 +35,14 @@ export function createFeed() {
   }
 
   async function open(): Promise<EventSession> {
-    // A batch that failed is not delivered again here, so that no figure after it would mean anything.
+    // This feed does not deliver a failed batch again, so later figures would be meaningless.
     if (opened) consumed.reject(new Error('the collector broke off'))
     opened = true
     return { next, committed, close }
   }
 
-  // Rejects the promise itself. A race with another promise would keep every batch reachable, and the
-  // garbage collector would take longer the longer the bench runs.
+  // Rejects the promise itself. A race with another promise would keep every batch reachable, so
+  // garbage collection would slow down with the length of the bench.
   async function close(): Promise<void> {
     pending.promise.catch(() => undefined)
     pending.reject(new Error('the session is closed'))

@@ -1,27 +1,27 @@
 import { fork, spawnSync } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 
-/** What a helper answers: figures by name. */
+/** Figures by name, as a helper answers. */
 export type Figures = Readonly<Record<string, number>>
 
 export interface Helper {
-  /** Its first line, which it printed when it was ready. */
+  /** Its first message, sent when it was ready. */
   readonly ready: Figures
-  /** One question at a time. Rejects when the helper has ended. */
+  /** Asks one question at a time. Rejects if the helper has exited. */
   ask(question: object): Promise<Figures>
   stop(): Promise<void>
 }
 
 export interface HelperOptions {
-  /** The program, beside this file. */
+  /** Path of the program, relative to this file. */
   readonly program: string
   readonly args: readonly string[]
   readonly nodeOptions?: readonly string[]
-  /** Keeps it on this core, counted from 0, where the machine has it and `taskset`. */
+  /** Pins it to this processor core, counted from 0, if the machine has that core and `taskset`. */
   readonly core?: number
 }
 
-/** Starts a program of its own process, so that its processor time and memory are its own. */
+/** Starts a program in a separate process, so that its processor time and memory are separate. */
 export async function startHelper({
   program,
   args,
@@ -54,21 +54,23 @@ export async function startHelper({
       return answered
     },
     stop: () => {
-      // A helper ends when its line to us does, so one that we leave behind by a crash ends as
-      // well.
+      // A helper exits when its channel to us closes, so helpers also end if this process crashes.
       if (child.connected) child.disconnect()
       return ended.promise
     },
   }
 }
 
-/** Keeps all threads of a process on one core. Without it a server's own threads use the others. */
+/**
+ * Pins all threads of a process to one processor core. Otherwise a server's other threads use the
+ * other cores.
+ */
 export function pin(pid: number, core: number): void {
   if (core < availableParallelism())
     spawnSync('taskset', ['--all-tasks', '--cpu-list', '--pid', String(core), String(pid)])
 }
 
-/** A figure that must be there. */
+/** Returns a figure. Throws if it is missing. */
 export function figure(figures: Figures, name: string): number {
   const value = figures[name]
   if (value === undefined) throw new Error(`the figure ${name} is missing`)
@@ -83,7 +85,9 @@ function isFigures(message: unknown): message is Figures {
   )
 }
 
-/** The helper's side: says that it is ready, then answers questions until the line is closed. */
+/**
+ * Runs in the helper: reports that it is ready, then answers questions until the channel closes.
+ */
 export function answerQuestions(
   ready: Figures,
   answer: (question: unknown) => Promise<Figures>,
@@ -101,7 +105,7 @@ export function answerQuestions(
   process.send?.(ready)
 }
 
-/** Processor time of this process so far, in milliseconds. */
+/** Returns the processor time of this process so far, in milliseconds. */
 export function cpuMs(): number {
   const { user, system } = process.cpuUsage()
   return (user + system) / 1000

@@ -12,15 +12,15 @@ export interface Crowd {
   readonly caller: M2mCaller
   readonly tickets: number
   readonly users: number
-  /** Hours with usage, of all users together. */
+  /** Hours with usage, over all users. */
   readonly hours: number
 }
 
 export interface History {
   readonly core: Wired
-  /** Its user 0 has nearly all of the tickets, its last user a thousand. */
+  /** User 0 has nearly all tickets, the last user a thousand. */
   readonly large: Crowd
-  /** The same users at the same hours, with a hundredth of the tickets. */
+  /** The same users and hours, with a hundredth of the tickets. */
   readonly small: Crowd
   readonly many: number
   readonly few: number
@@ -30,7 +30,7 @@ const monthHours = 720
 const others = 200
 const otherHours = 100
 
-/** Generates a month of tickets for two apps, without sending them through a collector. */
+/** Generates a month of tickets for two apps, without a collector. */
 export async function makeHistory(bench: Omit<Bench, 'million' | 'history'>): Promise<History> {
   const total = bench.quick ? 1_000_000 : 10_000_000
   const url = await (await bench.server()).create()
@@ -46,7 +46,8 @@ export async function makeHistory(bench: Omit<Bench, 'million' | 'history'>): Pr
   return { core, large: large.crowd, small: small.crowd, many: large.most, few: large.least }
 }
 
-// Ten tickets in eleven are one user's; the last of the others has a thousand, or as few as its hours allow.
+// Ten of eleven tickets belong to one user. The last of the others has a thousand, or as few as its
+// hours allow.
 async function crowd(core: Wired, total: number) {
   const caller = await core.createApp()
   const habit = async (user: number, hours: number, perHour: number): Promise<Habit> => ({

@@ -12,9 +12,9 @@ const chunk = 10_000
 const sidecarInstance = randomUUID()
 const bound = usdAttos(10n ** 15n)
 
-/** Holds money for tickets that are about to be booked, as the reports of sidecars would have. */
+/** Holds money for tickets that will be booked, as sidecar reports do. */
 export function createHolds(pool: Pool) {
-  /** One pending authorisation for each event. Their users must be there. */
+  /** Inserts one pending authorisation per event. The users must exist. */
   async function authorise(batches: readonly StreamRecord[][]): Promise<void> {
     const users = await usersByAuthId(pool)
     const at = new Date()
@@ -26,7 +26,7 @@ export function createHolds(pool: Pool) {
     await pool.query('vacuum analyze authorisations, authorised_sessions')
   }
 
-  /** Throws unless every authorisation was settled. */
+  /** Throws unless every authorisation is settled. */
   async function check(): Promise<void> {
     const { rows } = await pool.query(
       `select (select count(*) from authorisations) as open, (select sum(pending_attos) from balances)::text as pending,

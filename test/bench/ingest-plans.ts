@@ -11,15 +11,18 @@ import { createTopic } from './tickets.ts'
 
 const bundlesOfPlan = 10
 
-/** Users whose sessions run at a time, as many as `ingest` has; of a session come so many batches. */
+/**
+ * Users with open sessions at a time, as many as in `ingest`. A session lasts for
+ * `batchesOfSession` batches.
+ */
 const activeUsers = 1_000
 const batchesOfSession = 6
 
 /**
- * As `ingest`, but each user is on one of many plans, each with a rate of its own and bundles, so
- * that tickets are sold by the version of their user's plan. Of the subscribers a thousand are
- * active at a time, a sixth of them anew with each batch, of whom the collector knows nothing yet.
- * Beside it, without a target: each ticket is of another user, so that tickets share nothing.
+ * Like `ingest`, but each user is on one of many plans with its own rate and bundles, so tickets
+ * are priced by the plan version of their user. A thousand subscribers are active at a time. Each
+ * batch replaces a sixth of them with users that the collector has not cached. A second figure,
+ * without a target: each ticket belongs to another user, so that tickets share no work.
  */
 export async function ingestPlans(bench: Bench): Promise<Finding[]> {
   const [rounds, tickets, users, plans] = bench.quick
@@ -38,7 +41,7 @@ export async function ingestPlans(bench: Bench): Promise<Finding[]> {
   let pick = inTurn
   const topic = createTopic({ clientId, pick: (n) => pick(n) })
 
-  /** Seconds to ingest; every start of the collector knows nothing of users yet. */
+  /** Returns the seconds to ingest, per round. The collector starts without cached users. */
   async function collect(
     of: number,
     { whose, times = 1, before }: { whose: Pick; times?: number; before?: () => Promise<void> },
@@ -60,7 +63,7 @@ export async function ingestPlans(bench: Bench): Promise<Finding[]> {
     return seconds
   }
 
-  // Makes the users; then they are on the plans, as if they had begun with them.
+  // Creates the users, then puts them on the plans as if they had started there.
   await collect(users, { whose: inTurn })
   await sell(core.pool, plans)
   const copy = await openCopy(url)
@@ -103,10 +106,10 @@ export async function ingestPlans(bench: Bench): Promise<Finding[]> {
   ]
 }
 
-/** The user of the nth event. */
+/** Returns the user of the nth event. */
 type Pick = (n: number) => number
 
-/** The part of this thread's processor time in which `work` rates. */
+/** Returns the share of this thread's processor time that `work` spends on rating. */
 async function rateShare(work: () => Promise<unknown>): Promise<number> {
   const session = new Session()
   session.connect()
@@ -117,7 +120,7 @@ async function rateShare(work: () => Promise<unknown>): Promise<number> {
   session.disconnect()
   const nodes = new Map(profile.nodes.map((node) => [node.id, node]))
   const rates = new Set<number>()
-  // A node comes before its children.
+  // A node precedes its children.
   for (const { id, callFrame, children = [] } of profile.nodes) {
     if (ratingFiles.test(callFrame.url)) rates.add(id)
     if (rates.has(id)) for (const child of children) rates.add(child)
@@ -135,7 +138,7 @@ async function rateShare(work: () => Promise<unknown>): Promise<number> {
 const ratingFiles =
   /core\/(metering\/rating\/|allowances\/period-store|plans\/(terms|offers)|billing\/cuts)/
 
-/** Plans that sell at rates of their own, and every user in a period of one of them. */
+/** Creates plans with different rates, and puts every user in a period of one of them. */
 async function sell(pool: Pool, plans: number): Promise<void> {
   const db = await pool.connect()
   try {
@@ -178,7 +181,7 @@ async function sell(pool: Pool, plans: number): Promise<void> {
   }
 }
 
-/** Throws unless tickets were sold at retail. */
+/** Throws unless tickets were priced at retail. */
 async function check(pool: Pool): Promise<void> {
   const { rows } = await pool.query<{ sold: bigint }>(
     'select count(*) as sold from tickets where retail_attos is not null',

@@ -12,9 +12,9 @@ import { createTopic } from './tickets.ts'
 const userCount = 1_000
 
 /**
- * Durable ingest by plain COPY: everything from the bytes of the events to the committed tickets,
- * hourly sums, ledger entries, balances and offsets, through the real collector; against the same
- * rows into a bare table.
+ * Compares durable ingest with plain COPY: the real collector, from the bytes of events to
+ * committed tickets, hourly sums, ledger entries, balances and offsets, with the same rows copied
+ * into a bare table.
  */
 export async function ingest(bench: Bench): Promise<Finding[]> {
   const [rounds, tickets] = bench.quick ? [3, 20_000] : [5, 180_000]
@@ -26,7 +26,7 @@ export async function ingest(bench: Bench): Promise<Finding[]> {
   const copy = await openCopy(url)
   bench.defer(copy.stop)
 
-  // The first round makes the users, warms the code and leaves the rows for the baseline.
+  // The first round creates the users, warms up the code and leaves the rows for the baseline.
   await collector.time(tickets, anybody)
   await copy.prepare(tickets)
   await copy.time()
@@ -47,7 +47,7 @@ export async function ingest(bench: Bench): Promise<Finding[]> {
   return findings(times, tickets)
 }
 
-/** The user of the nth event. */
+/** Returns the user of the nth event. */
 type Pick = (n: number) => number
 
 const anybody: Pick = () => Math.floor(Math.random() * userCount)
@@ -63,8 +63,7 @@ async function collect({ core, bench }: { core: ReturnType<typeof wireCore>; ben
   const topic = createTopic({ clientId, pick: (n) => pick(n) })
 
   /**
-   * Seconds from the first batch being there to the last being committed; the events are made
-   * before.
+   * Returns the seconds from the first batch to the commit of the last. Creates the events before.
    */
   async function time(
     tickets: number,

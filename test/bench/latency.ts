@@ -12,8 +12,8 @@ const tickMs = 25
 const giveUpMs = 120_000
 
 /**
- * From the broker's acknowledgement of an event to the balance that has it, at half of the rate at which the same
- * process works off a backlog on the same machine right before.
+ * Measures the time from the broker's acknowledgement of an event to its balance, at half of the
+ * rate at which the same process has just worked off a backlog on the same machine.
  */
 export async function latency(bench: Bench): Promise<Finding[]> {
   if (bench.kafka === null) {
@@ -53,10 +53,10 @@ export async function latency(bench: Bench): Promise<Finding[]> {
   ]
 }
 
-/** Where each partition is when everything that was written to it is consumed. */
+/** Offset of each partition after everything written to it is consumed. */
 type Ends = readonly number[]
 
-/** Events a second, from the first that are consumed to the last. */
+/** Returns events per second, from the first consumed ones to the last. */
 async function rateOf(core: Wired, ends: Ends): Promise<number> {
   const total = sum(ends)
   let first: { readonly at: number; readonly consumed: number } | null = null
@@ -71,7 +71,7 @@ async function rateOf(core: Wired, ends: Ends): Promise<number> {
 
 const sum = (ends: Ends): number => ends.reduce((all, end) => all + end, 0)
 
-/** The committed offset of each partition: balances include everything before it. */
+/** Returns the committed offset of each partition: balances include everything before it. */
 async function consumedOf({ pool }: Wired): Promise<Ends> {
   const { rows } = await pool.query<{ partition: number; consumed: number }>(
     'select partition, next_offset::integer as consumed from stream_offsets order by partition',
@@ -82,11 +82,14 @@ async function consumedOf({ pool }: Wired): Promise<Ends> {
 
 interface Watching {
   readonly seconds: number
-  /** Sends one tick's events; where the partitions end when they are acknowledged. */
+  /** Sends one tick's events. Returns the ends of the partitions after their acknowledgement. */
   readonly send: () => Promise<Ends>
 }
 
-/** Sends at an even pace; the seconds that the last of each tick's events took from its acknowledgement on. */
+/**
+ * Sends at an even pace. Returns, per tick, the seconds from the acknowledgement to the balance of
+ * its last event.
+ */
 async function watch(core: Wired, { seconds, send }: Watching): Promise<number[]> {
   const waiting: { readonly ends: Ends; readonly at: number }[] = []
   const delays: number[] = []

@@ -5,30 +5,33 @@ import { answerQuestions, cpuMs } from './helper.ts'
 import { quantile } from './stats.ts'
 
 /**
- * Sends prepared requests over raw keep-alive connections, one at a time on each. Every answer to
- * one kind of request is of the same length here, so that answers are counted by bytes and nothing
- * is parsed: this process must not be what is measured. It never sleeps while it runs: waking a
- * sleeping process on the same machine is part of the other's write, costs as much as a third of a
- * request there, and falls upon the slower server only, whose load sleeps. No real signer is woken
- * by the sidecar's own processor. It takes the requests once, then runs as often as asked.
+ * Sends prepared requests over raw keep-alive connections, with one open request on each. All
+ * answers to one kind of request have the same length, so that answers are counted by bytes and not
+ * parsed: this process must not dominate the measurement. It never sleeps during a run: waking a
+ * sleeping process on the same machine is part of the other's write, costs up to a third of a
+ * request, and would affect only the slower server, whose load sleeps. A real signer is not woken
+ * by the sidecar's own processor. Takes the requests once, then runs as often as asked.
  */
 interface Run {
   readonly port: number
   readonly count: number
   readonly connections: number
-  /** The first request's place among those that were taken; 0 when absent. */
+  /** Index of the first request. Default is 0. */
   readonly first?: number
-  /** Requests a second, whatever the answers take; as fast as they are answered when absent. */
+  /**
+   * Requests per second, independent of the answers. By default each answer triggers the next
+   * request.
+   */
   readonly perSecond?: number
-  /** The status in the answers; 200 when absent. */
+  /** Expected status in the answers. Default is 200. */
   readonly status?: number
-  /** Puts a key that was never used before into each request. */
+  /** Whether each request gets a key that was never used before. */
   readonly newKeys?: boolean
 }
 
 interface Connection {
   readonly socket: Socket
-  /** When its request was due, by performance.now(). */
+  /** Time when its request was due, by performance.now(). */
   due: number
   /** Bytes of the answer that have not arrived. */
   missing: number
@@ -77,7 +80,7 @@ async function run(options: Run) {
     else idle.push(connection)
   }
 
-  // A request that waits for a connection waits since it was due.
+  // The delay of a request includes its wait for a connection.
   function sendDue(): void {
     const now = performance.now()
     while (sent < count && idle.length > 0) {
@@ -118,7 +121,7 @@ function withNewKey(template: Buffer): Buffer {
   return request
 }
 
-/** How long an answer is, and whether one begins with the status that is expected. */
+/** Returns the length of an answer, and a function that checks the expected status. */
 async function shapeOf({ port, first = 0, status = 200 }: Run) {
   const socket = await open(port)
   let text = ''
@@ -131,7 +134,7 @@ async function shapeOf({ port, first = 0, status = 200 }: Run) {
   }
   socket.destroy()
   const body = text.indexOf('\r\n\r\n') + 4
-  // A decision says its status in the body; of any other answer it is the line's own.
+  // A decision has its status in the body, any other answer in the status line.
   const start = text.startsWith(decision, body) ? `${decision}${status}` : `HTTP/1.1 2`
   const at = text.startsWith(decision, body) ? body : 0
   const expected = Buffer.from(start)

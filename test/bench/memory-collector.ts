@@ -10,7 +10,9 @@ const userCount = 1_000
 const partitions = 12
 const giveUpMs = 300_000
 
-/** The most that `tollgate collector` ever holds while it works off a backlog as fast as it can. */
+/**
+ * Measures the maximum memory of `tollgate collector` while it works off a backlog at full speed.
+ */
 export async function collectorMemory(bench: Bench): Promise<Finding[]> {
   if (bench.kafka === null) {
     bench.say(
@@ -66,7 +68,7 @@ async function consumedOf(pool: ReturnType<typeof wireCore>['pool']): Promise<nu
   return rows[0]?.consumed ?? 0
 }
 
-/** What the kernel counts as the most that a process ever had resident. */
+/** Returns the maximum resident size of a process, as counted by the kernel. */
 async function highWaterMiB(pid: number): Promise<number> {
   const [, kib = 'NaN'] = /VmHWM:\s+(\d+)/.exec(await readFile(`/proc/${pid}/status`, 'utf8')) ?? []
   return Number(kib) / 1024

@@ -10,7 +10,7 @@ import { count as inWords } from './table.ts'
 
 const idleMs = 5_000
 
-/** Resident memory of all in one when nothing happens, without the processes of its database. */
+/** Measures the resident memory of the idle all-in-one service, without its database processes. */
 export async function idleMemory(bench: Bench): Promise<Finding[]> {
   const service = await startAllInOne(bench)
   await sleep(idleMs)
@@ -28,7 +28,9 @@ export async function idleMemory(bench: Bench): Promise<Finding[]> {
   ]
 }
 
-/** Resident memory of all in one after logins with a password, and requests that read and write. */
+/**
+ * Measures the resident memory of the all-in-one service after password logins, reads and writes.
+ */
 export async function busyMemory(bench: Bench): Promise<Finding[]> {
   const [logins, requests] = bench.quick ? [500, 25_000] : [2_000, 100_000]
   const service = await startAllInOne(bench)
@@ -50,7 +52,7 @@ export async function busyMemory(bench: Bench): Promise<Finding[]> {
   ]
 }
 
-/** As many at a time as core hashes passwords. */
+/** As many as core hashes passwords in parallel. */
 const loginsAtOnce = 2
 const timeoutMs = 10_000
 
@@ -83,7 +85,7 @@ async function logIn({ quickstart }: Running, count: number): Promise<void> {
 const userCount = 200
 const callers = 64
 
-/** Of ten requests one creates a user, two add credit, five read a balance and two the key set. */
+/** Of ten requests, one creates a user, two add credit, five read a balance and two the key set. */
 async function sendRequests({ quickstart }: Running, count: number): Promise<void> {
   const { platformUrl, clientId, m2mClientId, m2mClientSecret } = quickstart
   const port = Number(new URL(platformUrl).port)

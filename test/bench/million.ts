@@ -8,12 +8,12 @@ export interface Million {
   readonly url: string
   readonly core: Wired
   readonly caller: M2mCaller
-  /** Tickets of the user with many and of the one with few. */
+  /** Tickets of the user with many; `few` are those of the other user. */
   readonly many: number
   readonly few: number
 }
 
-/** Takes a million tickets of one user, and a thousand of another, through the real collector. */
+/** Collects a million tickets of one user and a thousand of another through the real collector. */
 export async function collectMillion(bench: Omit<Bench, 'million' | 'history'>): Promise<Million> {
   const many = bench.quick ? 200_000 : 1_000_000
   const url = await (await bench.server()).create()

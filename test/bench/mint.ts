@@ -8,13 +8,13 @@ import { median, pairedRatio } from './stats.ts'
 import { count } from './table.ts'
 
 const userCount = 200
-// Enough that core always has a signature to make while others come and go.
+// Enough that core always has a signature to make.
 const connections = 256
 const mints = 6_000
 
 /**
- * User tokens minted over REST, by the signatures that the machine can make at all. Both have all
- * cores to themselves; the service shares them with its database and with the load.
+ * Compares user tokens minted over REST with the machine's maximum rate of signatures. Each has all
+ * cores during its rounds; the service shares them with its database and with the load.
  */
 export async function userTokenMint(bench: Bench): Promise<Finding[]> {
   const rounds = bench.quick ? 5 : 11

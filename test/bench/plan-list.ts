@@ -9,21 +9,22 @@ const [many, few] = [1_000, 10]
 const bundlesOfPlan = 3
 
 /**
- * The list of an app with many plans by that of one with few, whole and when the caller has it already, one request at a
- * time: what an answer takes must grow with little but its bytes.
+ * Compares the list of an app with many plans with that of an app with few, complete and unchanged
+ * (304), one request at a time. Apart from its bytes, an answer must hardly depend on the number of
+ * plans.
  */
 export async function planList(bench: Bench): Promise<Finding[]> {
   const [rounds, count] = bench.quick ? [6, 40] : [12, 100]
   const deployed = await startDeployed(bench)
   const apps = { many: await sellingApp(deployed, many), few: await sellingApp(deployed, few) }
   const port = deployed.platformPort
-  /** Milliseconds of an answer. */
+  /** Returns the milliseconds per answer. */
   const time = async (request: Buffer): Promise<number> =>
     1000 / (await drive({ port, requests: [request], count, connections: 1 }))
   const findings: Finding[] = []
   for (const kind of ['whole', 'unchanged'] as const) {
     const [large, small]: [number[], number[]] = [[], []]
-    // The first rounds warm the code.
+    // The first rounds warm up the code.
     for (let round = -2; round < rounds; round++) {
       const [ofMany, ofFew] = [await time(apps.many[kind]), await time(apps.few[kind])]
       if (round < 0) continue
@@ -41,7 +42,7 @@ export async function planList(bench: Bench): Promise<Finding[]> {
   return findings
 }
 
-/** Requests for the list of a new app with so many plans. */
+/** Returns requests for the plan list of a new app with `plans` plans. */
 async function sellingApp({ operator, databaseUrl, platformPort }: Deployed, plans: number) {
   const { clientId, m2mClientId, m2mClientSecret } = await operator.createApp({
     name: 'Bench',
@@ -68,7 +69,7 @@ async function sellingApp({ operator, databaseUrl, platformPort }: Deployed, pla
   }
 }
 
-/** As many as it has by itself, and the others. */
+/** Adds plans to the app's own two, up to `plans`. */
 async function addPlans(url: string, clientId: string, plans: number): Promise<void> {
   const pool = createPool({ url, max: 1, name: 'tollgate-bench', statementTimeoutMs: 0 })
   const names = `from plans p join clients c using (app_id) where c.client_id = '${clientId}' and p.name_key ~ '^p[0-9]+$'`

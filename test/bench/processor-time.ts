@@ -1,20 +1,20 @@
 import { readFileSync, readdirSync } from 'node:fs'
 
-// What `getconf CLK_TCK` answers on every Linux that Node runs on.
+// `getconf CLK_TCK` is 100 on every Linux that Node supports.
 const ticksPerSecond = 100
 
 interface ProcessStat {
   readonly parent: number
   readonly ownMs: number
-  /** Of children that have ended. */
+  /** Time of children that have exited. */
   readonly childrenMs: number
 }
 
-/** Figures of /proc (proc(5)); null when the process has ended. */
+/** Reads figures from /proc (proc(5)); null if the process has exited. */
 function statOf(pid: number): ProcessStat | null {
   const text = readText(`/proc/${pid}/stat`)
   if (text === null) return null
-  // The second field is the program's name, which may contain anything.
+  // The second field is the program's name, which may contain any character.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   const ms = (field: number): number => (Number(fields[field]) * 1000) / ticksPerSecond
   return { parent: Number(fields[1]), ownMs: ms(11) + ms(12), childrenMs: ms(13) + ms(14) }
@@ -28,12 +28,15 @@ function readText(path: string): string | null {
   }
 }
 
-/** Processor time of a process so far, in milliseconds, of all its threads. */
+/** Returns the processor time of a process so far, over all threads, in milliseconds. */
 export const processMs = (pid: number): number => statOf(pid)?.ownMs ?? 0
 
 export const parentOf = (pid: number): number => statOf(pid)?.parent ?? 0
 
-/** Processor time of a PostgreSQL server by kind of process, in milliseconds, without the backend `except`. */
+/**
+ * Returns the processor time of a PostgreSQL server by kind of process, in milliseconds, without
+ * the backend `except`.
+ */
 export function postgresMs(postmaster: number, except: number): ReadonlyMap<string, number> {
   const byKind = new Map<string, number>()
   const add = (kind: string, ms: number): void =>
@@ -41,7 +44,7 @@ export function postgresMs(postmaster: number, except: number): ReadonlyMap<stri
   const own = statOf(postmaster)
   if (!own) throw new Error('PostgreSQL does not run on this machine')
   add('postmaster', own.ownMs)
-  // What has ended was mostly a backend, whose time must not seem to be given back.
+  // Processes that have exited were mostly backends; without their time the sum would decrease.
   add('backends', own.childrenMs)
   for (const pid of readdirSync('/proc').map(Number)) {
     const stat = pid > 0 && pid !== except ? statOf(pid) : null

@@ -9,7 +9,10 @@ import { count } from './table.ts'
 const chunk = 2_000
 const day = 86_400_000
 
-/** The sweep that enters the periods of users whose periods end at once: users in a second, by one core. */
+/**
+ * Measures how many users per second one core's sweep takes into their next period, when all
+ * periods end at once.
+ */
 export async function renewals(bench: Bench): Promise<Finding[]> {
   const users = bench.quick ? 20_000 : 100_000
   const server = await bench.server()

@@ -6,18 +6,21 @@ import type { Bench, Finding } from './row.ts'
 import { middleHalf, quantile } from './stats.ts'
 
 const giveUpMs = 10_000
-/** Where Redis is down, a request that ends something waits a second for it; its effect does not. */
+/**
+ * With Redis down, a request that ends a credential waits a second for Redis; its effect does not.
+ */
 const workers = 12
 
-/** A credential that the sidecar allows, and the request that ends it. */
+/** A credential that the sidecar allows, and a function that ends it. */
 interface Revocable {
   readonly credential: string
   readonly end: () => Promise<unknown>
 }
 
 /**
- * From the request that ends a credential at one core until the sidecar of another core refuses it, where there is no
- * Redis, and where it is configured and down: the end reaches the other core through the database.
+ * Measures the time from the request that ends a credential at one core until the sidecar of
+ * another core refuses it. Redis is either down or not configured, so the end reaches the other
+ * core through the database.
  */
 export async function revocation(bench: Bench): Promise<Finding[]> {
   const [port] = await freePorts(1)
@@ -62,9 +65,9 @@ async function measure(bench: Bench, variant: Variant): Promise<Finding[]> {
 
 type Deployed = Awaited<ReturnType<typeof start>>
 
-/** Seconds from the request until the first refusal. */
+/** Returns the seconds from the request to the first refusal. */
 async function delayOf({ authorize }: Deployed, { credential, end }: Revocable): Promise<number> {
-  // A sidecar that has just started answers 503 until its core does.
+  // A new sidecar answers 503 until its core answers.
   for (let status: unknown, tries = 0; status !== 200; tries++) {
     status = await authorize(credential)
     if (tries > 200) throw new Error(`the sidecar does not allow it: ${String(status)}`)
@@ -82,7 +85,7 @@ async function delayOf({ authorize }: Deployed, { credential, end }: Revocable):
   }
 }
 
-/** Two cores on one database; the gateway has one of them, the sidecar the other. */
+/** Starts two cores on one database, one for the gateway and one for the sidecar. */
 async function start(bench: Bench, env: Variant['env']) {
   const names = ['CORE', 'CORE_ADMIN', 'FAR', 'FAR_ADMIN', 'PLATFORM', 'BUILDER', 'GATEWAY_ADMIN']
   const all = [...names, 'SIDECAR', 'SIDECAR_ADMIN']

@@ -14,22 +14,22 @@ export interface Finding {
   readonly detail: string
 }
 
-/** What a row may use. Parts start when the first row asks for them and stop with the run. */
+/** Shared parts for the rows. Each starts on first use and stops at the end of the run. */
 export interface Bench {
   readonly quick: boolean
-  /** Rows that can print where the time goes. */
+  /** Whether rows print a profile of the time they measure. */
   readonly profile: boolean
-  /** The brokers of a Kafka to run on; null where there is none. */
+  /** Brokers of an available Kafka, or null. */
   readonly kafka: readonly string[] | null
-  /** A Redis to run on; null where there is none. */
+  /** URL of an available Redis, or null. */
   readonly redis: string | null
-  /** A PostgreSQL that hands out migrated databases of the run's own. */
+  /** A PostgreSQL that creates migrated databases for this run. */
   server(): Promise<Server>
-  /** A database with a million tickets behind one user, and what collecting them took. */
+  /** A database in which one user has a million tickets. */
   million(): Promise<Million>
   /** A database with ten million generated tickets in a month. */
   history(): Promise<History>
-  /** Runs `stop` when the run ends, however it ends. */
+  /** Runs `stop` at the end of the run, also after a failure. */
   defer(stop: () => Promise<void>): void
   say(line: string): void
 }

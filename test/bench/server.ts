@@ -9,13 +9,13 @@ export interface Server extends Cluster {
 }
 
 /**
- * The PostgreSQL of `databaseUrl`, or the embedded one exactly as the service configures it, durable
- * writes and all. What the run creates there is dropped by `stop`.
+ * Uses the PostgreSQL at `databaseUrl`, or else the embedded one exactly as the service configures
+ * it, with durable writes. `stop` drops what the run created there.
  */
 export async function openServer(databaseUrl: string | undefined): Promise<Server> {
   if (databaseUrl) return { ...(await openCluster(databaseUrl)), kind: 'external' }
   const directory = await mkdtemp(join(tmpdir(), 'tollgate-bench-'))
-  // Root's PostgreSQL runs as another user, who must be able to enter.
+  // If this process is root, PostgreSQL runs as another user, which needs access to the directory.
   await chmod(directory, 0o711)
   const postgres = await startEmbeddedPostgres({ dataDir: join(directory, 'postgres') })
   const remove = async (): Promise<void> => {

@@ -8,30 +8,29 @@ import { type Quickstart, readQuickstart } from '../../deploy/all-in-one/data-di
 import type { Bench } from './row.ts'
 
 const root = join(import.meta.dirname, '../..')
-/** Runs what `npm start` runs, without npm, so that the process is ours. */
+/** The command behind `npm start`, without npm, so that the process is our direct child. */
 export const startCommand = [process.execPath, 'deploy/tollgate.mjs', 'start']
 const readyMs = 60_000
 const stopMs = 15_000
 
 export interface Running {
   readonly pid: number
-  /** Seconds from the command to the moment at which every part was ready. */
+  /** Seconds from the command until every part was ready. */
   readonly readySeconds: number
   readonly quickstart: Quickstart
   stop(): Promise<void>
 }
 
-/** A data directory for all in one that is removed with the run. */
+/** Creates a data directory for the all-in-one service; the end of the run removes it. */
 export async function newDataDir(bench: Bench): Promise<string> {
   const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-bench-'))
   bench.defer(() => rm(dataDir, { recursive: true, force: true }))
   return dataDir
 }
 
-/** What a service runs on. */
 export interface ServiceParts {
   readonly dataDir: string
-  /** An embedded PostgreSQL when absent. */
+  /** An embedded PostgreSQL if absent. */
   readonly databaseUrl?: string
 }
 
@@ -43,7 +42,7 @@ export async function startService(
 ): Promise<Running> {
   const started = performance.now()
   const [program = '', ...args] = command
-  // A group of its own, so that a signal reaches what npm has started as well.
+  // A separate process group, so that signals also reach the children of npm.
   const child = spawn(program, args, {
     cwd: root,
     env: environment(dataDir, databaseUrl),
@@ -83,8 +82,8 @@ function environment(dataDir: string, databaseUrl: string | undefined): Record<s
 }
 
 /**
- * Waits for the first words of the welcome; rejects with the output when the program ends
- * without it.
+ * Waits for the first output of the welcome. Rejects with the error output if the program exits
+ * before.
  */
 async function greeted({ stdout, stderr }: ChildProcess): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()

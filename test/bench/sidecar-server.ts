@@ -5,7 +5,7 @@ import { readSidecarConfig } from '../../sidecar/config.ts'
 import { startSidecar } from '../../sidecar/server.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
 
-/** The real sidecar alone in a process. Its settings are its argument, as JSON. */
+/** Runs the real sidecar in a separate process. The argument has its settings as JSON. */
 const settings: Record<string, string> = JSON.parse(process.argv[2] ?? '{}')
 const reader = createEnvReader({
   SIDECAR_PORT: '0',
@@ -18,7 +18,7 @@ const metrics = createMetrics('sidecar')
 const log = createLog({ level: config.logLevel, name: 'sidecar', file: '/dev/null' })
 const sidecar = await startSidecar(config, { log, metrics })
 
-/** Decisions so far whose identity came from `source`. */
+/** Returns the decisions so far with an identity from `source`. */
 async function decisionsFrom(source: string): Promise<number> {
   const decisions = await metrics.getSingleMetric('tollgate_sidecar_decisions_total')?.get()
   return (decisions?.values ?? [])

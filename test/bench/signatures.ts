@@ -3,12 +3,13 @@ import { promisify } from 'node:util'
 
 const signAsync = promisify(sign)
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
-// Header and claims of a user token, in base64url.
+// As long as the header and claims of a user token in base64url.
 const signingInput = Buffer.alloc(760, 'x')
 
 /**
- * Signatures a second that the machine can make at all: of a text as long as a token's, with a key of the issuer's size, in
- * every thread that node has for it, and nothing else.
+ * Returns the machine's maximum rate of signatures per second: over a text as long as a token's,
+ * with a key of the issuer's size, in all threads that node uses for signatures, without other
+ * work.
  */
 export async function signatures(count: number): Promise<number> {
   const started = performance.now()

@@ -13,9 +13,9 @@ const connections = 50
 const appends = 300
 
 /**
- * Events acknowledged with 202, each pushed alone and forced to disk before, by a plain file to
- * which the same events are appended with an fsync each. Above 1 is what group commit brings, less
- * what HTTP costs.
+ * Compares events acknowledged with 202, each pushed alone and synced to disk first, with a plain
+ * file to which the same events are appended with an fsync each. The ratio is the gain from group
+ * commit less the cost of HTTP.
  */
 export async function spool(bench: Bench): Promise<Finding[]> {
   const secret = newSecret('whsec_')
@@ -23,7 +23,7 @@ export async function spool(bench: Bench): Promise<Finding[]> {
   bench.defer(() => rm(folder, { recursive: true, force: true }))
   const core = await startCoreDouble()
   bench.defer(async () => core.stop())
-  // About what a commit takes, so that events are forwarded in batches as they really are.
+  // About the duration of a commit, so that events are forwarded in realistic batches.
   core.script.delayMs = 5
   const start = async (program: string, args: string[]): Promise<Helper> => {
     const helper = await startHelper({ program, args })
@@ -91,7 +91,7 @@ function requestOf(secret: string): string {
   )
 }
 
-/** As large as the signer's (docs/signer-protocol.md). */
+/** Returns an event as large as the signer's (docs/signer-protocol.md). */
 const eventOf = (): string =>
   JSON.stringify({
     id: randomUUID(),

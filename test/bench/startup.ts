@@ -4,7 +4,10 @@ import { median, middleHalf } from './stats.ts'
 
 const command = ['npm', 'start', '--silent']
 
-/** `npm start`, already installed, to ready: on nothing, and on what an earlier start has left. */
+/**
+ * Measures `npm start` of an installed project until it is ready: with an empty data directory and
+ * with that of an earlier start.
+ */
 export async function startup(bench: Bench): Promise<Finding[]> {
   const rounds = bench.quick ? 1 : 3
   const times = { empty: [] as number[], old: [] as number[] }

@@ -1,4 +1,4 @@
-/** The middle of the sorted values; the mean of the two middle ones when their number is even. */
+/** Returns the median: the middle value, or the mean of the two middle values. */
 export function median(values: readonly number[]): number {
   return quantile(values, 0.5)
 }
@@ -8,13 +8,13 @@ export interface Spread {
   readonly high: number
 }
 
-/** The middle half of the values: what is left of a busy machine's outliers. */
+/** The middle half of the values, which excludes outliers of a busy machine. */
 export const middleHalf = (values: readonly number[]): Spread => ({
   low: quantile(values, 0.25),
   high: quantile(values, 0.75),
 })
 
-/** The value below which that share of the values lies. */
+/** Returns the value below which `share` of the values lie. */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b)
   const place = (sorted.length - 1) * share
@@ -29,8 +29,8 @@ export interface Ratio {
 }
 
 /**
- * The middle of the ratios of neighbours. Each round is divided by the one beside it, so that a
- * machine that is busy for some rounds slows both sides of the same ratios.
+ * Returns the median of the ratios of paired rounds. A machine that is busy for some rounds slows
+ * both sides of the same ratios.
  */
 export function pairedRatio(above: readonly number[], below: readonly number[]): Ratio {
   const ratios = above.map((value, i) => value / (below[i] ?? NaN))

@@ -2,7 +2,7 @@ import { type Finding, isMet } from './row.ts'
 
 const head = ['row', 'measured', 'middle half', 'target', 'result', 'figures']
 
-/** The findings as aligned columns. */
+/** Formats the findings as aligned columns. */
 export function table(findings: readonly Finding[]): string {
   const lines = [head, ...findings.map(lineOf)]
   const widths = head.map((_, column) =>
@@ -39,5 +39,5 @@ function lineOf(finding: Finding): string[] {
 const withUnit = (value: number, unit: Finding['unit']): string =>
   unit === 'MB' ? `${value.toFixed(0)} MB` : `${value.toFixed(2)}${unit && ` ${unit}`}`
 
-/** `12,345`. */
+/** Formats a number as `12,345`. */
 export const count = (value: number): string => Math.round(value).toLocaleString('en-US')

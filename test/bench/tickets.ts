@@ -14,11 +14,11 @@ interface Session {
   lastMs: number
 }
 
-/** The externalUserId of the user with this number. */
+/** Returns the externalUserId of the user with this number. */
 export const userName = (user: number): string => `user-${user}`
 
 /**
- * A topic's worth of `create_signed_ticket` events of live sessions, as the signer writes them
+ * Generates `create_signed_ticket` events of live sessions as the signer writes them
  * (docs/signer-protocol.md, "Signed ticket"). `pick` returns the user of the nth event.
  */
 export function createTopic({ clientId, pick }: { clientId: string; pick: (n: number) => number }) {
@@ -85,7 +85,10 @@ export function createTopic({ clientId, pick }: { clientId: string; pick: (n: nu
     return { source, ...place, bytes, producedAtMs: Date.now() }
   }
 
-  /** The next `count` records, in batches of at most `size`, each made when it is read. */
+  /**
+   * Yields the next `count` records in batches of at most `size`. Each batch is made when it is
+   * read.
+   */
   function* batches(count: number, size: number): Generator<StreamRecord[]> {
     for (let left = count; left > 0; left -= size) {
       yield Array.from({ length: Math.min(left, size) }, record)

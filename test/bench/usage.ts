@@ -4,8 +4,8 @@ import { median, pairedRatio } from './stats.ts'
 import { count } from './table.ts'
 
 /**
- * Month totals by user, for an app with many tickets and one with a hundredth of them: the same
- * users at the same hours, so that what differs is how much happens in an hour.
+ * Compares month totals by user for an app with many tickets and one with a hundredth of them. The
+ * users and hours are the same, so only the tickets per hour differ.
  */
 export async function usageMonth(bench: Bench): Promise<Finding[]> {
   const rounds = bench.quick ? 10 : 30
@@ -26,7 +26,7 @@ export async function usageMonth(bench: Bench): Promise<Finding[]> {
   const [many, few]: [number[], number[]] = [[], []]
   for (let round = -3; round < rounds; round++) {
     const [ofMany, ofFew] = [await time(large), await time(small)]
-    // The first rounds warm the code and the pages.
+    // The first rounds warm up code and pages.
     if (round < 0) continue
     many.push(ofMany)
     few.push(ofFew)

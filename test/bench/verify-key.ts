@@ -14,7 +14,7 @@ import { median, pairedRatio } from './stats.ts'
 import { count } from './table.ts'
 
 const keyCount = 200
-// Enough that core has always something to do while others come and go.
+// Enough that core always has work.
 const inFlight = 128
 
 type Callback = (error: ServiceError | null) => void
@@ -26,9 +26,9 @@ interface Sample {
 }
 
 /**
- * Key verifications by the RPC that a sidecar asks when it does not know a key, by calls of the
- * same server that do nothing: the health check. One client, one connection, the same number under
- * way. The processor time of the server's process stands beside it.
+ * Compares key verifications, by the RPC that a sidecar calls for an unknown key, with calls of the
+ * same server that do nothing: the health check. Both use one client, one connection and the same
+ * number of open calls. The processor time of the server's process is shown in addition.
  */
 export async function apiKeyVerify(bench: Bench): Promise<Finding[]> {
   const rounds = bench.quick ? 5 : 11
@@ -69,7 +69,7 @@ function findings(verified: readonly Sample[], empty: readonly Sample[]): Findin
   ]
 }
 
-/** Calls a second. */
+/** Returns calls per second. */
 async function rate(ask: Ask, calls: number): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   let sent = 0
@@ -121,7 +121,7 @@ async function prepare(bench: Bench): Promise<Parts> {
   }
 }
 
-// HealthCheckRequest without a service, and an answer that nobody reads (grpc.health.v1).
+// HealthCheckRequest without a service; the response is ignored (grpc.health.v1).
 const nothing = Buffer.alloc(0)
 const checkHealth = (client: Client, metadata: Metadata, done: Callback): ClientUnaryCall =>
   client.makeUnaryRequest(

@@ -10,11 +10,14 @@ import { planReads } from '../../core/plans/offers/reads.ts'
 import { priceReads } from '../../core/plans/prices/chain.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
 
-/** What `tollgate verify` makes core do, alone in a process: its memory is its own. Arguments: database, client id. */
+/**
+ * Runs core's part of `tollgate verify` in a separate process, to measure its memory separately.
+ * Arguments: database, client id.
+ */
 const [url = '', clientId = ''] = process.argv.slice(2)
 
 const pageSize = 4_000
-// What verify compares with each other, by the app.
+// The tables that verify compares, per app.
 const tables = [
   'tickets',
   'ledger_entries',
@@ -49,7 +52,7 @@ async function verify(): Promise<number> {
   return differences
 }
 
-/** Reads all rows that verify needs, in pages and once each, and does nothing with them. */
+/** Reads all rows that verify needs, in pages and once each, without using them. */
 async function read(): Promise<number> {
   let rows = 0
   await tx(pool, async (db) => {
@@ -70,7 +73,7 @@ async function read(): Promise<number> {
   return rows
 }
 
-/** What the kernel counts as the most that this process ever had resident. */
+/** Returns the maximum resident size of this process, as counted by the kernel. */
 async function highWaterMiB(): Promise<number> {
   const [, kib = 'NaN'] = /VmHWM:\s+(\d+)/.exec(await readFile('/proc/self/status', 'utf8')) ?? []
   return Number(kib) / 1024

@@ -4,17 +4,17 @@ import { median, pairedRatio } from './stats.ts'
 import { count } from './table.ts'
 
 /**
- * `tollgate verify` over the tickets of nearly one user, the worst case for its memory: its time by that of reading the
- * same rows once, and the most that its process ever held.
+ * Runs `tollgate verify` over the tickets of almost one user, the worst case for its memory.
+ * Compares its time with reading the same rows once, and measures the maximum size of its process.
  */
 export async function verifyBooks(bench: Bench): Promise<Finding[]> {
   const rounds = bench.quick ? 2 : 3
   const { url, caller, many, few } = await bench.million()
-  // With a small heap the figure is what it needs, and not what a collector that has room leaves lying.
+  // A small heap, so that the figure is what verify needs, without garbage not yet collected.
   const nodeOptions = ['--max-semi-space-size=8', '--max-old-space-size=64']
   const args = [url, caller.clientId]
   const run = () => startHelper({ program: 'verify-run.ts', args, nodeOptions })
-  // A process for each side: what one leaves behind weighs on nothing of the other.
+  // One process per side, so that neither side's garbage affects the other.
   const [reader, verifier] = [await run(), await run()]
   bench.defer(reader.stop)
   bench.defer(verifier.stop)

@@ -19,7 +19,10 @@ const draft = {
   capabilities: [{ pipeline: 'live', modelId: '*', retailRateUsd: '0.000001333333333333' }],
 }
 
-/** A month of an app's tickets on a draft, by reading the same columns of them in the same order. */
+/**
+ * Compares pricing a month of an app's tickets by a draft with reading the same columns in the same
+ * order.
+ */
 export async function whatIf(bench: Bench): Promise<Finding[]> {
   const rounds = bench.quick ? 3 : 10
   const { core, large } = await bench.history()

@@ -7,7 +7,7 @@ import { median, pairedRatio } from '../stats.ts'
 import { count as inWords } from '../table.ts'
 import { type People, openPeople } from './people.ts'
 
-// As for minted tokens (`mint.ts`): enough that core always has a signature to make while others come and go.
+// As for minted tokens (`mint.ts`): enough that core always has a signature to make.
 const connections = 256
 
 interface Door {
@@ -22,8 +22,9 @@ interface Sample {
 }
 
 /**
- * Signer sessions for users' credentials over HTTP, with balance, access and an entry in the audit log, by the signatures
- * that the machine can make at all. The service shares the cores with its database and with the load.
+ * Exchanges users' credentials for signer sessions over HTTP, with balance, access and an audit log
+ * entry. Compares the rate with the machine's maximum rate of signatures. The service shares the
+ * cores with its database and with the load.
  */
 export async function tokenExchange(bench: Bench): Promise<Finding[]> {
   const [rounds, count] = bench.quick ? [4, 1_000] : [11, 4_000]
@@ -38,7 +39,7 @@ export async function tokenExchange(bench: Bench): Promise<Finding[]> {
   }
   const signed: number[] = []
   const samples = doors.map((): Sample[] => [])
-  // The first round warms the code.
+  // The first round warms up the code.
   for (let round = -1; round < rounds; round++) {
     const perSecond = await signatures(2_000)
     const exchanged: Sample[] = []

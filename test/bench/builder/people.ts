@@ -4,22 +4,22 @@ import type { Bench } from '../row.ts'
 
 const userCount = 100
 
-/** Users of one app behind core and gateway as processes of their own, each with a key and a token. */
+/** Users of one app, each with a key and a token; core and gateway run as separate processes. */
 export interface People {
   readonly deployed: Deployed
   readonly clientId: string
   readonly names: readonly string[]
-  /** As the builder API gives them out. */
+  /** API keys as the builder API returns them. */
   readonly keys: readonly string[]
-  /** New user JWTs, which are good for five minutes only. */
+  /** Mints new user JWTs, which are valid for only five minutes. */
   mintTokens(): Promise<string[]>
-  /** Processor time so far of core and gateway, in milliseconds. */
+  /** Returns the processor time of core and gateway so far, in milliseconds. */
   cpuMs(): Promise<number>
 }
 
 const all = new WeakMap<Bench, Promise<People>>()
 
-/** The people of this run, made by the first row that needs them. */
+/** Returns the people of this run; the first call creates them. */
 export function openPeople(bench: Bench): Promise<People> {
   const people = all.get(bench) ?? start(bench)
   all.set(bench, people)

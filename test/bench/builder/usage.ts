@@ -13,8 +13,8 @@ const connections = 16
 const perSecond = 50
 
 /**
- * How long the slowest of a hundred queries of the builder API's usage takes, by that of reads of a balance: the same users
- * with the same tokens, each with a month of usage, at the same even pace.
+ * Compares the p99 of usage queries at the builder API with that of balance reads: the same users
+ * and tokens, a month of usage each, the same even pace.
  */
 export async function builderUsage(bench: Bench): Promise<Finding[]> {
   const [rounds, count] = bench.quick ? [4, 200] : [9, 500]
@@ -25,7 +25,7 @@ export async function builderUsage(bench: Bench): Promise<Finding[]> {
   const usage = await loadOf(bench, builderPort, usageOf)
   const balance = await loadOf(bench, platformPort, '/api/v1/user/usage/balance')
   const [sums, reads]: [number[], number[]] = [[], []]
-  // The first rounds warm the code and the pages.
+  // The first rounds warm up code and pages.
   for (let round = -2; round < rounds; round++) {
     const tokens = await people.mintTokens()
     const [read, sum] = [await balance(tokens, count), await usage(tokens, count)]
@@ -46,7 +46,7 @@ export async function builderUsage(bench: Bench): Promise<Finding[]> {
   ]
 }
 
-/** A month of usage of every user. */
+/** Generates a month of usage for every user. */
 async function generateMonth({ deployed, names }: People): Promise<void> {
   const pool = createPool({
     url: deployed.databaseUrl,
@@ -70,7 +70,10 @@ async function generateMonth({ deployed, names }: People): Promise<void> {
 
 type Load = (tokens: readonly string[], count: number) => Promise<number>
 
-/** Sends `count` requests with the tokens in turn, at an even pace; the 99th of a hundred delays, in milliseconds. */
+/**
+ * Returns a function that sends `count` requests at an even pace, with the tokens in turn, and
+ * returns the p99 of their delays in milliseconds.
+ */
 async function loadOf(bench: Bench, port: number, path: string): Promise<Load> {
   const load = await startHelper({ program: 'load.ts', args: [] })
   bench.defer(load.stop)

@@ -19,8 +19,9 @@ const folder = join(import.meta.dirname, '../../../node_modules', name)
 const credentialCount = 1_000
 
 /**
- * The same requests to the other identity webhook that speaks this protocol. It keeps no balance
- * and checks a token anew for every call; both run in the same Node, each on the same core.
+ * Sends the same requests to the sidecar and to the other identity webhook for this protocol. The
+ * other one keeps no balance and verifies a token on every call. Both run in the same version of
+ * Node, on the same processor core in turn.
  */
 export async function besideOther(bench: Bench): Promise<Finding[]> {
   if (!existsSync(folder)) {
@@ -50,7 +51,7 @@ interface Mode {
   readonly mode: string
   readonly atLeast: number
   readonly credentials: readonly string[]
-  /** What the other one needs in this mode. */
+  /** Settings of the other webhook in this mode. */
   readonly settings: object
 }
 

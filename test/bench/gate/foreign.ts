@@ -8,7 +8,10 @@ import { newTokens } from './tokens.ts'
 const tokenCount = 1_000
 const issuer = 'https://idp.example'
 
-/** Decisions about tokens of an issuer that an app trusts, once they were seen, by decisions about our own. */
+/**
+ * Compares decisions about tokens of a trusted issuer, after their first use, with decisions about
+ * our own tokens.
+ */
 export async function authorizeForeign(bench: Bench): Promise<Finding[]> {
   const gate = await openGate(bench)
   const sidecar = await gate.sidecar({
@@ -21,7 +24,7 @@ export async function authorizeForeign(bench: Bench): Promise<Finding[]> {
   const count = bench.quick ? 10_000 : 30_000
   const measureOf = (tokens: readonly string[]) => async () => {
     await load.ask(requestsOf(tokens))
-    // Our own are remembered for a minute only, so that each round begins with a look-up of each.
+    // Our own tokens are cached for only a minute, so each round begins with a look-up of each.
     await measure({ load, server: sidecar, count: tokens.length })
     return measure({ load, server: sidecar, count })
   }
@@ -34,7 +37,9 @@ export async function authorizeForeign(bench: Bench): Promise<Finding[]> {
   return [processorFinding(pair, { name, atLeast: 0.9, beside: 'our own JWT' })]
 }
 
-/** Tokens of as many users, which `core` takes for those of an issuer that an app trusts. */
+/**
+ * Creates one token for each of `count` users. `core` accepts them as tokens of a trusted issuer.
+ */
 async function newForeignTokens(core: CoreDouble, count: number): Promise<string[]> {
   const { privateKey } = await generateKeyPair('RS256')
   const at = Math.floor(Date.now() / 1000)

@@ -6,7 +6,7 @@ import { clientId, connections, openGate, portOf, requestsOf } from './parts.ts'
 
 const userCount = 10_000
 
-/** Resident memory of a sidecar that has seen a million keys, each once. */
+/** Resident memory of a sidecar after a million keys, each used once. */
 export async function authorizeMemory(bench: Bench): Promise<Finding[]> {
   const count = bench.quick ? 250_000 : 1_000_000
   const gate = await openGate(bench)

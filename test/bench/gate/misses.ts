@@ -8,9 +8,9 @@ const warmUp = 2_000
 const herd = 1_000
 
 /**
- * Decisions about keys that the process meets for the first time, by a server that only reads, parses and
- * answers: known to Redis, then to core alone. Each key is used once, so that no memory of this
- * process can answer.
+ * Compares decisions about keys that are new to the process with answers of a server that only
+ * reads, parses and answers. First the keys are known to Redis, then only to core. Each key is used
+ * once, so that this process cannot have cached it.
  */
 export async function authorizeMisses(bench: Bench): Promise<Finding[]> {
   const gate = await openGate(bench)
@@ -36,7 +36,7 @@ function roundsOf({ quick }: Bench) {
   return { rounds, count, total: rounds * count }
 }
 
-/** All keys are of one user, so that nothing but the identity is missing. */
+/** All keys belong to one user, so that only the identity is missing. */
 async function redisHits(bench: Bench, gate: Gate, url: string): Promise<Finding> {
   const rounds = roundsOf(bench)
   const keys = gate.newKeys(warmUp + rounds.total, 'user-of-many-keys')
@@ -53,7 +53,7 @@ async function redisHits(bench: Bench, gate: Gate, url: string): Promise<Finding
   const wanted = { name: 'Redis hit', atLeast: 0.5 }
   const finding = await compare({ gate, sidecar: reader, keys, ...rounds, ...wanted })
   const misses = rpcsOf(gate.core) - before
-  // A machine that is busy misses the time-out of a few commands.
+  // On a busy machine a few Redis commands time out.
   if (misses > keys.length / 20) throw new Error(`${misses} of ${keys.length} were asked of core`)
   await reader.stop()
   return finding
@@ -84,7 +84,7 @@ async function compare({ gate, sidecar, keys, rounds, count, name, atLeast }: Mi
   return processorFinding(pair, { name: `authorize-misses, ${name}`, atLeast })
 }
 
-/** A thousand new keys at the same moment: what core is asked of them together. */
+/** Counts core's RPCs for a thousand new keys at the same moment. */
 async function gathered({ core, load, newKeys }: Gate, sidecar: Helper): Promise<Finding> {
   await load.ask(requestsOf(newKeys(herd)))
   const before = rpcsOf(core)

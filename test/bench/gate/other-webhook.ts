@@ -8,9 +8,9 @@ import { listen } from '../../../core/lib/http.ts'
 import { answerQuestions, cpuMs } from '../helper.ts'
 
 /**
- * The other identity webhook of this protocol, alone in a process: the package's own routes behind
- * node:http, with the least that joins the two, and without a balance. Its argument is JSON:
- * the signer's secret, the issuer, and the keys with their users or the issuer's public keys.
+ * Runs the other identity webhook for this protocol in a separate process: the package's own routes
+ * behind node:http, with minimal glue and without a balance. The argument is JSON: the signer's
+ * secret, the issuer, and either the keys with their users or the issuer's public keys.
  */
 interface Settings {
   readonly secret: string

@@ -16,40 +16,45 @@ import {
 } from './paid-call-session.ts'
 
 /**
- * Calls of payment sessions that go on, over raw keep-alive connections: each call has the state
- * that the answer before left, and each allowed one leaves a ticket, which is pushed as a signer
- * pushes it. A session has one call under way, as its client has. Unlike load.ts this process sleeps
- * between calls, because core and the database need its processor; it goes before them, where it
- * may, so that its own waits are no part of what it measures.
+ * Sends the calls of continuing payment sessions over raw keep-alive connections. Each call has the
+ * state of the previous answer, and each allowed call produces a ticket, which is pushed as a
+ * signer pushes it. A session has one open call, like its client. Unlike load.ts this process
+ * sleeps between calls, because core and the database need its processor. It raises its priority,
+ * if permitted, so that its own waits are not measured.
  */
 export type LoadQuestion = OpenSessions | CallRun | PushRun
 
-/** New sessions in place of those of the same name. */
+/** Opens new sessions, which replace those with the same name. */
 interface OpenSessions {
   readonly open: string
   readonly secret: string
   readonly payers: readonly Payer[]
   readonly count: number
-  /** The number of the first call; 0 when absent. */
+  /** Number of the first call. Default is 0. */
   readonly sequence?: number
 }
 
 interface CallRun {
   readonly calls: number
-  /** The name of the sessions. */
+  /** Name of the sessions. */
   readonly of: string
-  /** Connections are spread over them, and each session changes from one to the next with every call. */
+  /**
+   * Ports of the servers. Connections are spread over them, and each session uses the next server
+   * for each call.
+   */
   readonly ports: readonly number[]
   readonly connections: number
-  /** Calls a second, whatever the answers take; as fast as they are answered when absent. */
+  /**
+   * Calls per second, independent of the answers. By default each answer triggers the next call.
+   */
   readonly perSecond?: number
-  /** Each client sends the state again that it has sent before. */
+  /** Whether each client sends the same state again. */
   readonly repeats?: boolean
-  /** What becomes of the tickets: pushed while calls go on, kept for a later push, or forgotten. */
+  /** Use of the tickets: pushed while calls continue, kept for a later push, or forgotten. */
   readonly tickets: 'pushed' | 'kept' | 'forgotten'
 }
 
-/** Pushes the tickets that were kept. */
+/** Pushes the kept tickets. */
 interface PushRun {
   readonly push: number
 }
@@ -62,11 +67,11 @@ const retryMs = 100
 
 let secret = ''
 const sessionsByName = new Map<string, PaymentSession[]>()
-/** Tickets to push; one that is kept becomes an event when it is pushed, which is faster now. */
+/** Tickets to push. A kept call becomes an event when it is pushed, which saves time now. */
 const signed: (SignedCall | string)[] = []
 const agent = new Agent({ keepAlive: true })
 
-/** What core answered to pushes; `pushes` that were repeated. */
+/** Core's answers to pushes; `repeats` counts repeated pushes. */
 type PushCounts = Record<'tickets' | 'duplicates' | 'quarantined' | 'ignored' | 'repeats', number>
 const noPushes = (): PushCounts => ({
   tickets: 0,
@@ -80,20 +85,23 @@ interface Connection {
   readonly socket: Socket
   readonly lane: Lane
   session: PaymentSession | null
-  /** When its request was due, by performance.now(). */
+  /** Time when its request was due, by performance.now(). */
   due: number
   received: string
 }
 
-/** One server: its connections without a request, and the sessions whose next call goes to it. */
+/** One server: its idle connections, and the sessions that make their next call there. */
 interface Lane {
   readonly idle: Connection[]
   waiting: PaymentSession[]
-  /** How many of `waiting` have been taken. */
+  /** Number of entries of `waiting` that have been taken. */
   taken: number
 }
 
-/** The session that has waited longest, and a connection for its call; null while either is missing. */
+/**
+ * Takes the session that has waited longest and a connection for its call; null if either is
+ * missing.
+ */
 function nextCall(lane: Lane): { session: PaymentSession; connection: Connection } | null {
   const session = lane.waiting[lane.taken]
   const connection = session && lane.idle.pop()
@@ -124,13 +132,13 @@ async function run(options: CallRun): Promise<Figures> {
   const finished = Promise.withResolvers<void>()
   const delays = new Float64Array(calls)
   const statuses = new Map<number, number>()
-  /** When calls were due that wait for a connection. */
+  /** Due times of calls that wait for a connection. */
   const late: number[] = []
   let sent = 0
   let answered = 0
   let feeWei = 0
 
-  /** False while no session or no connection is free. */
+  /** Returns false if no session or no connection is free. */
   function send(lane: Lane, due: number): boolean {
     const call = nextCall(lane)
     if (!call) return false
@@ -182,7 +190,7 @@ async function run(options: CallRun): Promise<Figures> {
     feeWei += call.feeWei
   }
 
-  // A request that waits for a connection waits since it was due.
+  // The delay of a request includes its wait for a connection.
   function sendDue(): void {
     const now = performance.now()
     const due = ((now - started) * (perSecond ?? 0)) / 1000
@@ -233,7 +241,9 @@ async function run(options: CallRun): Promise<Figures> {
 
 const statusMember = '"status":'
 
-/** The status of the decision in a whole answer, or of the answer itself; null while bytes are missing. */
+/**
+ * Returns the status of the decision, or else of the HTTP answer; null if the answer is incomplete.
+ */
 function statusOf(text: string): number | null {
   const end = text.indexOf('\r\n\r\n')
   if (end < 0) return null
@@ -251,7 +261,7 @@ async function open(port: number): Promise<Socket> {
   return socket
 }
 
-/** Pushes what waits at an even pace until `signal`, and then all that is left. */
+/** Pushes waiting tickets at an even pace until `signal` aborts, then the rest. */
 async function pushWhile(port: number, signal: AbortSignal): Promise<PushCounts> {
   const counts = noPushes()
   while (!signal.aborted || signed.length > 0) {
@@ -261,7 +271,10 @@ async function pushWhile(port: number, signal: AbortSignal): Promise<PushCounts>
   return counts
 }
 
-/** Pushes the first tickets as one request, and again until it is taken. Returns how many. */
+/**
+ * Pushes the first tickets in one request, and repeats it until it is accepted. Returns their
+ * number.
+ */
 async function pushSome(port: number, counts: PushCounts): Promise<number> {
   const batch: string[] = []
   for (let bytes = 0; batch.length < maxEnvelopes && bytes < maxPushBytes;) {
@@ -337,7 +350,7 @@ const isPush = (question: unknown): question is PushRun => isObject(question) &&
 try {
   setPriority(-10)
 } catch {
-  // Only a superuser may.
+  // Needs superuser rights.
 }
 answerQuestions({}, async (question) => {
   if (isRun(question)) return run(question)

@@ -9,7 +9,7 @@ import type { Bench } from '../row.ts'
 import { loadCore, serverCore } from './parts.ts'
 import type { Payer } from './paid-call-session.ts'
 
-/** Attos of a wei at RATE_FIXED. */
+/** Atto-dollars per wei at RATE_FIXED. */
 export const attosPerWei = 3_000n
 const usersAtOnce = 32
 
@@ -23,7 +23,7 @@ export interface Circle {
   readonly operator: Deployed['operator']
   readonly payers: readonly Payer[]
   readonly sidecar: Sidecar
-  /** Another sidecar beside the first. */
+  /** Starts a second sidecar. */
   secondSidecar(): Promise<Sidecar>
   sidecars(): readonly Sidecar[]
   usage(): Usage
@@ -33,7 +33,7 @@ export interface Sidecar extends RunningProcess {
   readonly port: number
 }
 
-/** All processes that a paid call goes through, but Kafka: signers push their events. */
+/** Starts all processes of a paid call except Kafka: signers push their events. */
 export async function openCircle(bench: Bench, userCount: number): Promise<Circle> {
   const deployed = await startDeployed(bench)
   const secret = newSecret('whsec_')
@@ -104,7 +104,7 @@ async function newSidecar(bench: Bench, { deployed, secret, id }: SidecarParts):
   return { ...running, port }
 }
 
-/** Users of a new app who have more than a run can spend, and a key each. */
+/** Creates users in a new app, each with a key and more money than a run can spend. */
 async function createPayers(
   { operator, platformPort }: Deployed,
   count: number,
@@ -148,10 +148,10 @@ async function post(
   return answer
 }
 
-/** What `now` has used since `before`, in microseconds of each of `calls`. */
+/** Returns the time used since `before`, in microseconds per call. */
 export const usedUs = (before: Usage, now: Usage, calls: number): Map<string, number> =>
   new Map([...now].map(([kind, ms]) => [kind, ((ms - (before.get(kind) ?? 0)) * 1000) / calls]))
 
-/** The sum without the kinds of `except`. */
+/** Returns the sum without the kinds in `except`. */
 export const totalOf = (used: Usage, ...except: readonly string[]): number =>
   [...used].reduce((sum, [kind, us]) => (except.includes(kind) ? sum : sum + us), 0)

@@ -6,8 +6,9 @@ import { type Usage, usedUs } from './paid-call-parts.ts'
 import type { Run } from './paid-call-run.ts'
 
 /**
- * The time between two renewals of a lease, with which its calls are reported. A sidecar ends connections that are open for
- * ten seconds without a request, and few of those of the load have one.
+ * The window fits the time between two renewals of a lease, which carry the reports of its calls. A
+ * sidecar closes connections that have had no request for ten seconds, and few connections of the
+ * load have one.
  */
 const [warmMs, windowMs] = [1_000, 7_500]
 
@@ -17,8 +18,8 @@ interface Window {
 }
 
 /**
- * What a call takes while calls go on: a round of its own would open sessions and leases again. Idle backends
- * publish late, at both ends of the window alike.
+ * Measures the cost of a call while calls continue, because separate rounds would open sessions and
+ * leases again. Idle backends publish their figures late, at both ends of the window alike.
  */
 export async function observe(
   { circle, call }: Run,
@@ -35,7 +36,7 @@ export async function observe(
   return { used, writes: written }
 }
 
-/** Prints what each step takes of each process, and what it writes, for a call. */
+/** Prints the time per call of each step and process, and the rows that each step writes. */
 export async function profile(bench: Bench, run: Run, perSecond: number) {
   const print = (name: string, { used, writes }: Window): void =>
     bench.say(
@@ -64,7 +65,7 @@ export const difference = (all: Usage, part: Usage): Usage =>
 /** Rows written so far by table and kind, transactions and bytes of write-ahead log. */
 type Writes = ReadonlyMap<string, number>
 
-/** As the backends have published them: a busy one does so every second. */
+/** Reads what the backends have published; a busy backend publishes every second. */
 async function readWrites(pool: Pool): Promise<Writes> {
   const { rows } = await pool.query<{ name: string; value: number }>(
     `select relname || ' ' || kind as name, sum(n)::double precision as value
@@ -80,11 +81,11 @@ async function readWrites(pool: Pool): Promise<Writes> {
   return new Map(rows.map(({ name, value }) => [name, value]))
 }
 
-/** What was written between two readings, for each of `calls`. */
+/** Returns the writes per call between two readings. */
 const writesEach = (before: Writes, now: Writes, calls: number): Writes =>
   new Map([...now].map(([name, value]) => [name, (value - (before.get(name) ?? 0)) / calls]))
 
-/** Lines for people, the most first. */
+/** Formats the writes for people, the largest first. */
 const describeWrites = (writes: Writes): string[] =>
   [...writes]
     .filter(([, each]) => each >= 0.001)

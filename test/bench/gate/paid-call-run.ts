@@ -10,11 +10,11 @@ import type { Payer } from './paid-call-session.ts'
 import { issuer } from './tokens.ts'
 
 export const userCount = 2_000
-// As many keys as fit into the argument of a process.
+// As many keys as fit into one process argument.
 const peerKeys = 1_000
 const settledMs = 30_000
 
-/** The circle beside a bare server and the peer, after every part has done everything once. */
+/** Starts the circle, a bare server and the peer, and uses every part once. */
 export async function openRun(bench: Bench) {
   const circle = await openCircle(bench, userCount)
   const { load, sidecar, secret, payers, pool, operator } = circle
@@ -31,7 +31,7 @@ export async function openRun(bench: Bench) {
   await ask({ open: 'own', secret, payers, count: userCount })
   const sum = { allowed: 0, feeWei: 0n }
 
-  /** Calls of the sidecar; throws when one is refused. */
+  /** Sends calls to the sidecar. Throws if one is refused. */
   async function call(options: CallOptions): Promise<Figures> {
     const figures = await tryCall(options)
     if (figure(figures, 'allowed') !== options.calls)
@@ -39,7 +39,7 @@ export async function openRun(bench: Bench) {
     return figures
   }
 
-  /** Calls that may be refused. */
+  /** Sends calls that may be refused. */
   async function tryCall(options: CallOptions): Promise<Figures> {
     const figures = await ask({ of: 'own', ports: [sidecar.port], connections, ...options })
     note(figures)
@@ -49,13 +49,13 @@ export async function openRun(bench: Bench) {
   function note(figures: Figures): void {
     sum.allowed += figures['allowed'] ?? 0
     sum.feeWei += BigInt(figures['feeWei'] ?? 0)
-    // A push that is repeated may have been booked before.
+    // A repeated push may have been booked before.
     const isDouble = figures['duplicates'] && !figures['repeats']
     if (isDouble || figures['quarantined'] || figures['ignored'])
       throw new Error(`tickets were not booked: ${JSON.stringify(figures)}`)
   }
 
-  /** Pushes the tickets that were kept, and waits until all are settled. */
+  /** Pushes the kept tickets and waits until all are settled. */
   async function push(): Promise<void> {
     note(await ask({ push: sidecar.port }))
     await settle()
@@ -76,7 +76,10 @@ export async function openRun(bench: Bench) {
     return rows[0]?.pending ?? ''
   }
 
-  /** Throws unless each allowed call was charged once, and nothing is held when the sidecars are gone. */
+  /**
+   * Throws unless each allowed call was charged once and no hold remains after the sidecars have
+   * stopped.
+   */
   async function check(): Promise<void> {
     await settle()
     for (const one of circle.sidecars()) {
@@ -104,7 +107,7 @@ export async function openRun(bench: Bench) {
     bench.say(`paid-call: each of ${inWords(sum.allowed)} calls was charged once, nothing is held`)
   }
 
-  // Every session begins, and every part has done everything once.
+  // Begins every session and uses every part once.
   await call({ calls: 3 * userCount, perSecond: 1_000, tickets: 'pushed' })
   await settle()
   await call({ calls: 4 * userCount, tickets: 'kept' })
@@ -148,7 +151,7 @@ async function startServer(bench: Bench, program: string, arg: string): Promise<
   return helper
 }
 
-/** `status503: 17, ...` */
+/** Formats refusals as `status503: 17, ...`. */
 export const refusalsIn = (figures: Figures): string =>
   Object.entries(figures)
     .filter(([name]) => name.startsWith('status') && name !== 'status200')

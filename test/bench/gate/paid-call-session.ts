@@ -1,41 +1,41 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 
-/** Wei for seven seconds, so that fees are fractions. */
+/** Wei per seven seconds, so that fees are fractions. */
 const price = 85_714_285_714
 const pricedSeconds = 7
-/** What the first call of a session bills. */
+/** Seconds billed by the first call of a session. */
 const firstSeconds = 10
 const orchestrator = '0x5bE44e23041E93CDF9bCd5A0968524e104e38ae1'
 const zone = '000000000'
 
 export interface Payer {
   readonly credential: string
-  /** `client:user` as the webhook answers it. */
+  /** `client:user`, as in the webhook's answer. */
   readonly authId: string
 }
 
-/** A payment session as its client and the signer carry it on. Changed in place. */
+/** A payment session as its client and the signer continue it. Changed in place. */
 export interface PaymentSession {
   readonly payer: Payer
   readonly id: string
   readonly pmSession: string
   readonly manifest: string
-  /** The number of the next call. */
+  /** Number of the next call. */
   sequence: number
   authId: string
-  /** When the last allowed call was signed; the next one's own time while it is under way. */
+  /** Time of the last allowed call; `next` is the time of the open call. */
   last: SignedAt | null
   next: SignedAt
   request: RequestTemplate
 }
 
-/** A signer's time, in milliseconds and as it writes it. */
+/** Time of a signature, in milliseconds and in the signer's format. */
 interface SignedAt {
   readonly ms: number
   readonly text: string
 }
 
-/** One request, and where in it the parts are that change with every call. */
+/** One request, with the positions of the parts that change with every call. */
 interface RequestTemplate {
   readonly bytes: Buffer
   readonly nonceAt: number
@@ -49,7 +49,7 @@ interface RequestTemplate {
 const hex = (bytes: number): string => randomBytes(bytes).toString('hex')
 const never: SignedAt = { ms: 0, text: '' }
 
-/** A session whose next call has the number `sequence`. */
+/** Creates a session; its next call has the number `sequence`. */
 export function newSession(payer: Payer, secret: string, sequence = 0): PaymentSession {
   const session = {
     payer,
@@ -64,7 +64,10 @@ export function newSession(payer: Payer, secret: string, sequence = 0): PaymentS
   return { ...session, request: newRequest(session, secret) }
 }
 
-/** The bytes of the next call, signed now. They are the session's own and change with its next call. */
+/**
+ * Returns the bytes of the next call, signed now. The buffer belongs to the session and changes
+ * with its next call.
+ */
 export function signCall(session: PaymentSession, secret: string): Buffer {
   const digits = String(session.sequence)
   if (
@@ -81,18 +84,18 @@ export function signCall(session: PaymentSession, secret: string): Buffer {
   return bytes
 }
 
-/** An allowed call, of which a ticket was signed. */
+/** An allowed call with a signed ticket. */
 export interface SignedCall {
   readonly session: PaymentSession
   readonly sequence: number
-  /** When the call before was signed; null of the first. */
+  /** Time of the previous call; null for the first. */
   readonly last: SignedAt | null
   readonly next: SignedAt
   readonly seconds: number
   readonly feeWei: number
 }
 
-/** The webhook has allowed the call, and the session goes on. */
+/** Records that the webhook has allowed the call, and advances the session. */
 export function acceptCall(session: PaymentSession): SignedCall {
   const { sequence, last, next } = session
   const elapsed = last ? secondsBetween(last, next) : firstSeconds
@@ -106,20 +109,23 @@ let second = 0
 let prefix = ''
 let counter = 0
 
-/** RFC 3339 with nine places, later than any before. */
+/** Returns the time as RFC 3339 with nine decimal places, later than any previous one. */
 function timeNow(): SignedAt {
   const ms = Date.now()
   if (Math.floor(ms / 1000) !== second) {
     second = Math.floor(ms / 1000)
     prefix = new Date(second * 1000).toISOString().slice(0, 20)
   }
-  // Go leaves trailing zeros out, so the last place is never one.
+  // Go omits trailing zeros, so the last digit is never zero.
   counter = (counter + 1) % 90_000
   const places = String((ms % 1000) * 1_000_000 + counter * 10 + 1)
   return { ms, text: `${prefix}${zone.slice(places.length)}${places}Z` }
 }
 
-/** As in docs/signer-protocol.md; a balance is a fraction of the tickets' odds, of so many digits on each side. */
+/**
+ * As in docs/signer-protocol.md: a balance is a fraction of the tickets' odds, with this many
+ * digits in numerator and denominator.
+ */
 const balanceDigits = 165
 const denominator = `7${'3'.repeat(balanceDigits - 1)}`
 
@@ -174,7 +180,7 @@ const cost = ((): string => {
   return `${scaled / places}.${String(scaled % places).padStart(10, '0')}`
 })()
 
-/** The event of a ticket, as the signer writes it. */
+/** Returns the event of a ticket as the signer writes it. */
 export function eventOf({ session, sequence, last, next, seconds, feeWei }: SignedCall): string {
   const { payer, id, pmSession, manifest } = session
   const before = last ?? next

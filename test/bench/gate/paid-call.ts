@@ -15,8 +15,8 @@ const rates = [
 type Rate = (typeof rates)[number]
 
 /**
- * What a paid call costs: decision, report, ticket and settlement of sessions that go on, through
- * all processes and the database. The load's own time is left out.
+ * Measures the cost of a paid call: decision, report, ticket and settlement in continuing sessions,
+ * through all processes and the database. Excludes the load's own time.
  */
 export async function paidCall(bench: Bench): Promise<Finding[]> {
   const run = await openRun(bench)
@@ -41,7 +41,10 @@ function noteTail(tail: Tail, figures: Figures): void {
   tail.p99.push(figure(figures, 'p99Ms'))
 }
 
-/** Processor time in windows while calls go on; then rounds by turns of the bare server, the peer, decisions and paid calls. */
+/**
+ * Measures processor time in windows while calls continue, then alternates rounds of the bare
+ * server, the peer, decisions and paid calls.
+ */
 async function atRate(bench: Bench, run: Run, rate: Rate): Promise<Finding[]> {
   const { perSecond } = rate
   const used = await useAtRate(bench, run, perSecond)
@@ -118,7 +121,7 @@ async function tailsAtRate(bench: Bench, run: Run, perSecond: number) {
   return tails
 }
 
-/** `sidecar 38, core 120, PostgreSQL 260 us`. */
+/** Formats usage as `sidecar 38, core 120, PostgreSQL 260 us`. */
 function describeUsage(samples: readonly Usage[]): string {
   const part = (name: string, us: (usage: Usage) => number): string =>
     `${name} ${median(samples.map(us)).toFixed(0)}`
@@ -129,7 +132,7 @@ function describeUsage(samples: readonly Usage[]): string {
   ].join(', ')} us`
 }
 
-/** As many decisions as 64 connections get, of 2,000 sessions. */
+/** Measures the maximum rate of decisions on 64 connections with 2,000 sessions. */
 async function saturated(bench: Bench, run: Run): Promise<Finding[]> {
   const [rounds, calls] = bench.quick ? [1, 20_000] : [3, 50_000]
   const tail = newTail()
@@ -162,7 +165,7 @@ async function saturated(bench: Bench, run: Run): Promise<Finding[]> {
   ]
 }
 
-/** Calls that the sidecar knows too little about to decide by itself. */
+/** Measures calls that the sidecar cannot decide alone. */
 async function cases(bench: Bench, { circle, ask, tryCall, push }: Run): Promise<Finding[]> {
   const { sidecar, secret, payers } = circle
   const calls = (bench.quick ? 1 : 4) * userCount

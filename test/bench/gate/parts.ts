@@ -7,24 +7,29 @@ import { bodyOf, requestOf } from './signer-call.ts'
 export const secret = newSecret('whsec_')
 export const clientId = 'app_0123456789abcdef01234567'
 export const connections = 64
-/** The core of the servers under test, and that of the load. */
+/** Processor cores of the servers under test and of the load. */
 export const [serverCore, loadCore] = [1, 0]
 
-// More than a run can spend: what is measured is allowing, not refusing.
+// More than a run can spend, so that allowed calls are measured and not refusals.
 const micros = 10n ** 12n
 
 export interface Gate {
   readonly core: CoreDouble
   readonly load: Helper
-  /** A sidecar at the double of core, on a core of its own. */
+  /** Starts a sidecar that uses the double of core, on its own processor core. */
   sidecar(settings?: Readonly<Record<string, string>>, core?: number): Promise<Helper>
-  /** A server that does the least any webhook must, and answers as the sidecar does about `credential`. */
+  /**
+   * Starts a server that does a webhook's minimum and answers like the sidecar about `credential`.
+   */
   bare(sidecar: Helper, credential: string): Promise<Helper>
-  /** New keys that core knows, each of another user unless they are all of `user`. */
+  /** Creates keys that core knows, each for another user unless `user` is given. */
   newKeys(count: number, user?: string): string[]
 }
 
-/** What the rows of the gate share: a double of core in this process, a load, and servers beside it. */
+/**
+ * Starts the parts that the rows of the gate share: a double of core in this process, and a load.
+ * Returns functions that start servers.
+ */
 export async function openGate(bench: Bench): Promise<Gate> {
   const core = await startCoreDouble()
   bench.defer(async () => core.stop())
@@ -68,7 +73,7 @@ export async function openGate(bench: Bench): Promise<Gate> {
 export const requestsOf = (credentials: readonly string[]): string[] =>
   credentials.map((credential) => requestOf(secret, credential))
 
-/** Body of the answer about a credential. */
+/** Returns the body of the answer about a credential. */
 export async function answerAbout(server: Helper, credential: string): Promise<string> {
   const response = await fetch(`http://127.0.0.1:${portOf(server)}/authorize`, {
     method: 'POST',
@@ -81,7 +86,7 @@ export async function answerAbout(server: Helper, credential: string): Promise<s
 
 export const portOf = (server: Helper): number => figure(server.ready, 'port')
 
-/** All RPCs that the double has answered; `verifyApiKey` counts the keys in them. */
+/** Counts all RPCs that the double has answered. Leaves out `verifyApiKey`, which counts keys. */
 export function rpcsOf({ calls: { verifyApiKey: _keys, ...calls } }: CoreDouble): number {
   const counts: unknown[] = Object.values(calls)
   return counts.reduce<number>((sum, count) => (typeof count === 'number' ? sum + count : sum), 0)

@@ -1,6 +1,7 @@
-// A signer as its webhook sees it: payments at a time as fast as they are answered, each with a call
-// by a new http.Client on the default transport, which keeps two idle connections a host. What the
-// signer does besides is stood for by one signature that is checked and three that are made.
+// Simulates a signer from the webhook's point of view: concurrent payments, each as soon as the
+// previous one is answered. Each makes one call with a new http.Client on the default transport,
+// which keeps two idle connections per host. One verified and three new signatures represent the
+// signer's other work.
 package main
 
 import (

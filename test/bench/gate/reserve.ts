@@ -19,8 +19,8 @@ const perSecond = 1_000
 const deadlineMs = 5_000
 
 /**
- * Reservations of single calls at core, at an even rate whatever the answers take, on core's own
- * process and its database: what the last cents of a balance cost a payment.
+ * Measures reservations of single calls at an even rate, independent of the answers, with core in a
+ * separate process and its database: the delay of a payment from the last cents of a balance.
  */
 export async function reserve(bench: Bench): Promise<Finding[]> {
   const seconds = bench.quick ? 4 : 20
@@ -57,7 +57,7 @@ async function openEscrow(bench: Bench): Promise<Reserve> {
   const callReserve = unary(escrow.reserve.bind(escrow))
   const callReport = unary(escrow.report.bind(escrow))
   const sidecar = { id: 'bench', instance: randomUUID() }
-  // Core provisions a user whom it does not know.
+  // Core creates unknown users in `getAccess`.
   for (let n = 0; n < userCount; n++)
     await getAccess({ clientId, externalUserId: userOf(n) }, options)
   const beat = () => callReport(ReportRequest.fromPartial({ sidecar }), options)
@@ -101,12 +101,12 @@ function requestOf({ sidecar, clientId, n }: Payment): ReserveRequest {
   return { sidecar, calls: [{ clientId, externalUserId: userOf(n), authorisation }] }
 }
 
-// A call that misses its deadline counts with what it took.
+// A call that misses its deadline counts with its elapsed time.
 function overlook(error: unknown): void {
   if (!(error instanceof DomainError) || error.reason !== 'UNAVAILABLE') throw error
 }
 
-/** Seconds from when each call was due to its answer. */
+/** Returns the seconds from each call's due time to its answer. */
 async function atEvenRate(count: number, call: Reserve): Promise<number[]> {
   const delays: number[] = []
   const done: Promise<void>[] = []

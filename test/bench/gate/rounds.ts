@@ -7,7 +7,7 @@ import { connections, portOf } from './parts.ts'
 export interface Sample {
   readonly cpuUs: number
   readonly perSecond: number
-  /** How much of a core the load took. */
+  /** Share of a processor core that the load used. */
   readonly loadShare: number
 }
 
@@ -19,7 +19,7 @@ export interface Round {
   readonly status?: number
 }
 
-/** Sends `count` requests, and says what each took of the server's processor. */
+/** Sends `count` requests. Returns the processor time of the server per request, and the rate. */
 export async function measure({ load, server, ...run }: Round): Promise<Sample> {
   const before = figure(await server.ask({}), 'cpuMs')
   const figures = await load.ask({ connections, ...run, port: portOf(server) })
@@ -37,7 +37,7 @@ export interface Pair {
   readonly subject: readonly Sample[]
 }
 
-/** Rounds of both by turns, so that a machine that is busy for a while slows neighbours alike. */
+/** Alternates rounds of both, so that a busy machine slows neighbouring rounds alike. */
 export async function alternate(
   rounds: number,
   baseline: (round: number) => Promise<Sample>,
@@ -53,13 +53,13 @@ export async function alternate(
 
 export interface Wanted {
   readonly name: string
-  /** Null without a target. */
+  /** Null if there is no target. */
   readonly atLeast: number | null
-  /** What the baseline is. */
+  /** Name of the baseline in the detail. Default is `bare`. */
   readonly beside?: string
 }
 
-/** The baseline's processor time for a request by the subject's. */
+/** Ratio of the baseline's processor time per request to the subject's. */
 export function processorFinding(pair: Pair, { name, atLeast, beside = 'bare' }: Wanted): Finding {
   const [other, own] = [timesOf(pair.baseline), timesOf(pair.subject)]
   return {
@@ -71,7 +71,7 @@ export function processorFinding(pair: Pair, { name, atLeast, beside = 'bare' }:
   }
 }
 
-/** The same by requests a second, which say as much about the load and the machine. */
+/** Ratio of requests per second, which also depends on the load and the machine. */
 export function throughputFinding({ baseline, subject }: Pair, name: string): Finding {
   const [other, own] = [ratesOf(baseline), ratesOf(subject)]
   const share = median([...baseline, ...subject].map(({ loadShare }) => loadShare))

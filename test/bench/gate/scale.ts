@@ -17,7 +17,9 @@ import { measure } from './rounds.ts'
 const userCount = 10_000
 const perSecond = 4_000
 
-/** What two sidecars decide by what one does, and how often core is asked while many users are active. */
+/**
+ * Compares two sidecars with one, and counts core's RPCs per decision while many users are active.
+ */
 export async function authorizeScale(bench: Bench): Promise<Finding[]> {
   const gate = await openGate(bench)
   await gate.load.ask(requestsOf(gate.newKeys(userCount)))
@@ -25,7 +27,7 @@ export async function authorizeScale(bench: Bench): Promise<Finding[]> {
   return [await askedOfCore(bench, gate, one), await twoByOne(bench, gate, one)]
 }
 
-/** Core's RPCs for a decision, while every user calls every few seconds. */
+/** Counts core's RPCs per decision while every user calls every few seconds. */
 async function askedOfCore({ quick }: Bench, { core, load }: Gate, server: Helper) {
   const seconds = quick ? 10 : 40
   await measure({ load, server, count: userCount })
@@ -44,9 +46,9 @@ async function askedOfCore({ quick }: Bench, { core, load }: Gate, server: Helpe
 }
 
 /**
- * Decisions a second of processor time of two processes, each on a core of its own and both at work,
- * by those of one that works alone. The load shares the cores here, so decisions a second would
- * measure the load.
+ * Compares decisions per second of processor time: two busy processes on separate cores with one
+ * process alone. The load shares the cores here, so decisions per second of wall time would measure
+ * the load.
  */
 async function twoByOne(bench: Bench, gate: Gate, one: Helper): Promise<Finding> {
   const [rounds, count] = bench.quick ? [5, 10_000] : [9, 30_000]

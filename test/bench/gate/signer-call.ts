@@ -1,4 +1,6 @@
-/** A request of the signer for a decision about `credential`, with the body of its first call. */
+/**
+ * Returns the signer's request for a decision about `credential`, with the body of its first call.
+ */
 export function requestOf(secret: string, credential: string): string {
   const body = bodyOf(credential)
   return (
@@ -8,7 +10,7 @@ export function requestOf(secret: string, credential: string): string {
   )
 }
 
-/** The first call of a live session, as the signer writes it (docs/signer-protocol.md). */
+/** Returns the first call of a live session as the signer writes it (docs/signer-protocol.md). */
 export const bodyOf = (credential: string): string =>
   JSON.stringify({
     headers: {

@@ -15,8 +15,8 @@ const source = join(import.meta.dirname, 'payments.go')
 const atATime = 16
 
 /**
- * Payments a second behind a signer's client in Go, by those behind a webhook that only nods: what
- * the gate costs where it stands.
+ * Compares payments per second of a signer's client in Go: with the sidecar as webhook, and with a
+ * webhook that always allows.
  */
 export async function behindSigner(bench: Bench): Promise<Finding[]> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-bench-'))

@@ -3,10 +3,10 @@ import { SignJWT, exportJWK, generateKeyPair } from 'jose'
 import type { CoreDouble } from '../../fakes/sidecar-core.ts'
 import { clientId } from './parts.ts'
 
-/** The issuer of a sidecar that is told no PUBLIC_URL. */
+/** The issuer of a sidecar without PUBLIC_URL. */
 export const issuer = 'http://localhost:8080/api/v1/oidc'
 
-/** Signer JWTs of as many users, whose key `core` then publishes. */
+/** Creates signer JWTs for `count` users. `core` then publishes their key. */
 export async function newTokens(core: CoreDouble, count: number): Promise<string[]> {
   const { publicKey, privateKey } = await generateKeyPair('RS256', { extractable: true })
   const jwk = { ...(await exportJWK(publicKey)), kid: 'bench', alg: 'RS256', use: 'sig' }

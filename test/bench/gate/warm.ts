@@ -8,20 +8,21 @@ import { newTokens } from './tokens.ts'
 
 const credentialCount = 10_000
 const tokenCount = 1_000
-// Few, because a refusal lives for five seconds only, and a busy machine looks them up again.
+// Few, because a refusal is cached for only five seconds, and a busy machine would look it up
+// again.
 const unknownCount = 200
 
 /**
- * Warm decisions of the real sidecar by a server that only reads, parses and answers. What is
- * compared is the processor time that the *server's* process takes for a request: it says how many
- * requests a core can answer, and hardly moves when others use the machine, while requests per
- * second share two cores with the load itself and with whatever else runs. These are shown beside
- * it. Without a target: core is a double here and no session goes on, so `paid-call` is the row that
- * counts.
+ * Compares warm decisions of the real sidecar with answers of a server that only reads, parses and
+ * answers. Measures the processor time of the *server's* process per request: it determines how
+ * many requests a core can answer, and hardly changes when others use the machine. Requests per
+ * second also depend on the load and other processes on the two cores; they are shown in addition.
+ * There is no target, because core is a double here and no session continues: `paid-call` is the
+ * row that counts.
  */
 export async function authorizeWarm(bench: Bench): Promise<Finding[]> {
   const gate = await openGate(bench)
-  // A round must not meet an identity that has run out.
+  // No identity must expire during a round.
   const sidecar = await gate.sidecar({
     IDENTITY_TTL_SECONDS: '3600',
     REVOCATION_BOUND_SECONDS: '3660',
@@ -83,7 +84,7 @@ interface Counts {
   readonly count: number
 }
 
-// An entry that runs out within a round is looked up again; a few of those change nothing.
+// An entry that expires within a round is looked up again; a few of those do not matter.
 function requireMemory({ name, before, after, count }: Counts): void {
   const hits = figure(after, 'memory') - figure(before, 'memory')
   if (hits < count * 0.97) throw new Error(`${name}: only ${hits} of ${count} came from memory`)
@@ -98,7 +99,7 @@ interface TailOptions {
 
 const perSecond = 4_000
 
-/** The slowest hundredth when requests come evenly, whatever the answers take. */
+/** Measures the p99 at an even rate, independent of the answers. */
 async function tail({ bench, gate: { load }, bare, sidecar }: TailOptions): Promise<Finding> {
   const [rounds, seconds] = bench.quick ? [3, 1] : [7, 2]
   const run = async (server: Helper): Promise<number> => {

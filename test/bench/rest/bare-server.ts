@@ -5,9 +5,10 @@ import { answerQuestions, cpuMs } from '../helper.ts'
 import { type Insert, insertLike } from './insert-like.ts'
 
 /**
- * The least that a service on fastify must do for the same answers: no callers, no checks, no log. A read is one
- * prepared statement; a write makes the same rows in one transaction, a prepared statement for each. Arguments: the
- * database, and the ids of the app and of a user who has what every user has.
+ * Does the minimum of a service on fastify for the same answers: no callers, no checks, no log. A
+ * read is one prepared statement; a write inserts the same rows in one transaction, with a prepared
+ * statement for each. Arguments: the database, the id of the app, and the id of a user with the
+ * usual rows.
  */
 const [url = '', appId = '', userId = ''] = process.argv.slice(2)
 // As many connections as core has.

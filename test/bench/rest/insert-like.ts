@@ -4,8 +4,8 @@ import { type Pool, type PoolClient, escapeIdentifier } from 'pg'
 export type Insert = (db: PoolClient, fresh: readonly unknown[]) => Promise<void>
 
 /**
- * An insert, as a prepared statement, of rows like the one that `where` finds: the same values in the same columns but
- * in those that each row has for itself. So the baseline writes what the service writes, whatever columns there are.
+ * Returns a prepared insert of rows like the one that `where` finds: the same values in all columns
+ * except `fresh`. Thus the baseline writes what the service writes, with any set of columns.
  */
 export async function insertLike(
   pool: Pool,

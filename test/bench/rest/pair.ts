@@ -6,22 +6,25 @@ import { newDataDir, startCommand, startService } from '../service.ts'
 
 const userCount = 200
 
-/** All in one and a bare fastify on the same database. */
+/** The all-in-one service and a bare fastify on the same database. */
 export interface RestPair {
   readonly port: number
   readonly adminUrl: string
   readonly clientId: string
   readonly bare: Helper
-  /** Names of users of the service; and our ids of users that only the bare server changes. */
+  /**
+   * External ids of the service's users; `bareUsers` are our ids of users that only the bare server
+   * changes.
+   */
   readonly users: readonly string[]
   readonly bareUsers: readonly string[]
-  /** A whole HTTP request, with the credential of the app. */
+  /** Returns a complete HTTP request with the app's credential. */
   request(line: string, body?: string, idempotencyKey?: string): Buffer
 }
 
 const pairs = new WeakMap<Bench, Promise<RestPair>>()
 
-/** The pair of this run, started by the first row that needs it. */
+/** Returns the pair of this run; the first call starts it. */
 export function openRest(bench: Bench): Promise<RestPair> {
   const pair = pairs.get(bench) ?? start(bench)
   pairs.set(bench, pair)
@@ -82,7 +85,7 @@ async function readIds(url: string, pattern: string): Promise<{ appId: string; i
   return { appId: rows[0]?.app_id ?? '', ids: rows.map(({ id }) => id) }
 }
 
-/** Makes whole HTTP requests with this Authorization header. */
+/** Returns a function that builds complete HTTP requests with this Authorization header. */
 export function requestsOf(authorization: string): RestPair['request'] {
   return (line, body = '', idempotencyKey) => {
     const key = idempotencyKey === undefined ? '' : `Idempotency-Key: ${idempotencyKey}\r\n`

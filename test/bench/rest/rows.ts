@@ -12,9 +12,9 @@ const callers = 64
 interface Comparison {
   readonly name: string
   readonly atLeast: number
-  /** How many requests a round sends to each side. */
+  /** Requests per round to each side. */
   readonly count: number
-  /** `count` requests: to the service, and to the bare server for the same. */
+  /** Returns `count` requests to the service, and the equivalent requests to the bare server. */
   readonly requests: (pair: RestPair) => { readonly service: Requests; readonly bare: Requests }
 }
 type Requests = (count: number) => Buffer[]
@@ -25,8 +25,9 @@ interface Sample {
 }
 
 /**
- * Requests a second to all in one by those of a bare fastify that does the same to the same database, with 64 callers of
- * one app; and, because others may use the machine, the processor time that each server's process takes for a request.
+ * Compares requests per second of the all-in-one service with a bare fastify that does the same on
+ * the same database, with 64 callers of one app. Also compares processor time per request, because
+ * other processes may use the machine.
  */
 const compare =
   ({ name, atLeast, count, requests }: Comparison): Row =>
@@ -40,7 +41,7 @@ const compare =
     const ofService = (): Promise<Sample> =>
       sample({ port: pair.port, cpuMs: () => cpuMsOf(pair.adminUrl), requests: service(count) })
     const [below, above]: [Sample[], Sample[]] = [[], []]
-    // The first rounds warm the code.
+    // The first rounds warm up the code.
     for (let round = -2; round < rounds; round++) {
       const [one, other] = [await ofBare(), await ofService()]
       if (round < 0) continue
@@ -87,10 +88,10 @@ const inTurn =
   (count) =>
     Array.from({ length: count }, (_, i) => request(names[i % names.length] ?? ''))
 
-// Targets of users, credits and keys: three times 0.21, 0.20 and 0.25, as measured when each was a transaction and an RPC
-// of its own; balances were at 0.10 then, the key set at 0.07.
+// Targets of users, credits and keys: three times 0.21, 0.20 and 0.25, measured when each request
+// was a separate transaction and RPC. At that time balances had 0.10 and the key set 0.07.
 
-/** A user's balance, by a read of one row. */
+/** A user's balance, compared with a read of one row. */
 export const restBalance = compare({
   name: 'rest-balance, by bare fastify and one statement',
   atLeast: 0.25,
@@ -103,7 +104,7 @@ export const restBalance = compare({
   }),
 })
 
-/** A user who is new, by the same inserts. */
+/** A new user, compared with the same inserts. */
 export const restUsers = compare({
   name: 'rest-users, by bare fastify and the same inserts',
   atLeast: 0.63,
@@ -115,7 +116,7 @@ export const restUsers = compare({
   },
 })
 
-/** A credit under an Idempotency-Key, by the same inserts and the same change of the balance. */
+/** A credit with an Idempotency-Key, compared with the same inserts and the same balance update. */
 export const restCredits = compare({
   name: 'rest-credits, by bare fastify and the same inserts',
   atLeast: 0.6,
@@ -131,12 +132,12 @@ export const restCredits = compare({
   },
 })
 
-/** A new key of a user, by the same inserts. */
+/** A new key for a user, compared with the same inserts. */
 export const restKeys = compare({
   name: 'rest-keys, by bare fastify and the same inserts',
   atLeast: 0.75,
   count: 1_000,
-  // At most 50 keys of a user in all rounds, who may have 100.
+  // At most 50 keys per user over all rounds; the limit is 100.
   requests: ({ clientId, users, request }) => {
     const body = json({ label: 'bench' })
     return {
@@ -148,7 +149,7 @@ export const restKeys = compare({
   },
 })
 
-/** The key set, by a static answer of the same length. */
+/** The key set, compared with a static answer of the same length. */
 export const restStatic = compare({
   name: 'rest-static: JWKS, by a static answer of bare fastify',
   atLeast: 0.7,
@@ -159,7 +160,7 @@ export const restStatic = compare({
   }),
 })
 
-/** The discovery document, by the same. */
+/** The discovery document, compared with the same static answer. */
 export const restDiscovery = compare({
   name: 'rest-static: discovery, by a static answer of bare fastify',
   atLeast: 0.7,
