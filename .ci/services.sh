@@ -1,19 +1,19 @@
-# Starts the real services that the tests can run against: PostgreSQL, Redis, Kafka and Keycloak, on
-# free loopback ports, with their files in a temporary directory.
+# Starts real services for the tests: PostgreSQL, Redis, Kafka and Keycloak, on free loopback ports,
+# with their files in a temporary directory.
 #
-#   source .ci/services.sh          # starts what is not given, sets the TEST_* variables below
+#   source .ci/services.sh          # starts missing services, sets the TEST_* variables below
 #   npm test                        # now also runs the end-to-end tests against the real parts
-#   tollgate_stop_services          # stops what was started and removes its files
+#   tollgate_stop_services          # stops the started services and removes their files
 #
 # Sets TEST_DATABASE_URL, TEST_REDIS_URL, TEST_KAFKA_BROKERS, TEST_KEYCLOAK_URL with
-# TEST_KEYCLOAK_ADMIN (name:password), TEST_PYTHON (and TEST_CHROMIUM when Chromium is there). One that
-# is already set is left alone and nothing is started for it. Needs Node, Java 17 and Maven; PostgreSQL
-# and Redis are installed with apt-get when they are missing. What Maven fetches is kept in
-# ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE) for the next time. PostgreSQL's files are in
-# TOLLGATE_DATABASES instead where that is set; whoever sets it removes them.
+# TEST_KEYCLOAK_ADMIN (name:password), TEST_PYTHON (and TEST_CHROMIUM if Chromium is installed). If
+# a variable is already set, it stays and its service is not started. Needs Node, Java 17 and Maven.
+# Installs PostgreSQL and Redis with apt-get if they are missing. Caches Maven's downloads in
+# ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE). If TOLLGATE_DATABASES is set, PostgreSQL's files are
+# there, and the caller must remove them.
 #
-# Keycloak takes longest. With TOLLGATE_KEYCLOAK_LATER=1 it boots beside whatever comes next, until
-# tollgate_await_keycloak.
+# Keycloak starts slowest. With TOLLGATE_KEYCLOAK_LATER=1 it starts in the background; call
+# tollgate_await_keycloak before its first use.
 
 tollgate_ci_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
@@ -27,7 +27,7 @@ tollgate_free_port() {
     console.log(s.address().port); s.close() })'
 }
 
-# tollgate_wait_port NAME PORT PID LOG: until the port answers, at most 60 s.
+# tollgate_wait_port NAME PORT PID LOG: waits until the port accepts connections, at most 60 s.
 tollgate_wait_port() {
   local _
   for _ in $(seq 1 300); do
@@ -39,11 +39,11 @@ tollgate_wait_port() {
   tollgate_fail "$1 did not start; the end of its log is above"
 }
 
-# tollgate_spawn NAME COMMAND...: runs a service in a session of its own and keeps its pid.
+# tollgate_spawn NAME COMMAND...: runs a service in a new session and stores its pid.
 tollgate_spawn() {
   local name="$1"
   shift
-  # In a subshell, where there is no job control, setsid does not fork and $! is the service.
+  # A subshell has no job control, so setsid does not fork and $! is the service.
   (
     setsid nohup "$@" >"$TOLLGATE_SERVICES/$name.log" 2>&1 </dev/null &
     echo $! >"$TOLLGATE_SERVICES/$name.pid"
@@ -65,7 +65,7 @@ tollgate_apt_install() {
   }
 }
 
-# The newest PostgreSQL server on the machine that Debian's packages put there.
+# Prints the newest PostgreSQL server installed from Debian's packages.
 tollgate_postgres_bin() {
   find /usr/lib/postgresql -maxdepth 3 -path '*/bin/postgres' 2>/dev/null | sort -V | tail -n 1
 }
@@ -73,7 +73,7 @@ tollgate_postgres_bin() {
 tollgate_start_postgres() {
   [ -z "${TEST_DATABASE_URL:-}" ] || return 0
   local server bin data password port unprivileged=()
-  # PostgreSQL refuses to run as root, so root runs it as nobody.
+  # PostgreSQL refuses to run as root, so root runs it as uid 65534.
   [ "$(id -u)" != 0 ] || unprivileged=(setpriv --reuid 65534 --regid 65534 --clear-groups)
   server="$(tollgate_postgres_bin)"
   if [ -z "$server" ]; then
@@ -94,7 +94,7 @@ tollgate_start_postgres() {
     tollgate_fail "initdb failed"
     return 1
   }
-  # Nothing here outlives the run, so nothing waits for the disk.
+  # The data does not outlive the run, so no write waits for the disk.
   tollgate_spawn postgres "${unprivileged[@]}" env -C "$data" "$bin/postgres" -D "$data" \
     -p "$port" -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
     -c synchronous_commit=off -c full_page_writes=off -c max_connections=200 -c jit=off \
@@ -157,7 +157,7 @@ PROPERTIES
   export TEST_KAFKA_BROKERS="127.0.0.1:$port"
 }
 
-# The provider boots by itself: nothing here waits for it.
+# Starts Keycloak without waiting for it.
 tollgate_start_keycloak() {
   [ -z "${TEST_KEYCLOAK_URL:-}" ] || return 0
   local port password
@@ -168,12 +168,12 @@ tollgate_start_keycloak() {
   export TEST_KEYCLOAK_URL="http://127.0.0.1:$port" TEST_KEYCLOAK_ADMIN="admin:$password"
 }
 
-# tollgate_answers URL: whether it answers with 2xx.
+# tollgate_answers URL: succeeds if the URL answers with 2xx.
 tollgate_answers() {
   node -e 'fetch(process.argv[1]).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))' "$1"
 }
 
-# Until Keycloak answers: at most four minutes, for it may still have to be fetched.
+# Waits until Keycloak answers, at most four minutes, because Maven may have to fetch it first.
 tollgate_await_keycloak() {
   [ -e "$TOLLGATE_SERVICES/keycloak.pid" ] || return 0
   local pid _
@@ -187,7 +187,7 @@ tollgate_await_keycloak() {
   tollgate_fail "Keycloak did not start; the end of its log is above"
 }
 
-# The Python of the test of generated clients: a virtual environment that is kept for the next time.
+# Creates a cached virtual environment of Python for the test of generated clients.
 tollgate_python() {
   [ -z "${TEST_PYTHON:-}" ] || return 0
   local wanted="$tollgate_ci_dir/../test/clients/requirements.txt" home
@@ -205,11 +205,11 @@ tollgate_python() {
   export TEST_PYTHON="$home/bin/python"
 }
 
-# Starts whatever is not given. Fails as a whole, with a line that says what is missing.
+# Starts all missing services. Fails if one fails, with a line that names it.
 tollgate_start_services() {
   TOLLGATE_SERVICES="${TOLLGATE_SERVICES:-$(mktemp -d /tmp/tollgate-services.XXXXXX)}"
   export TOLLGATE_SERVICES
-  # Root's services run as another user, who must be able to enter.
+  # If this is root, PostgreSQL runs as another user, which needs access to the directory.
   chmod 711 "$TOLLGATE_SERVICES"
   tollgate_start_keycloak
   tollgate_start_postgres && tollgate_start_redis && tollgate_start_kafka && tollgate_python || return 1
@@ -217,15 +217,15 @@ tollgate_start_services() {
   [ ! -x /usr/bin/chromium ] || export TEST_CHROMIUM="${TEST_CHROMIUM:-/usr/bin/chromium}"
 }
 
-# Stops what tollgate_start_services started: politely, then for good after 10 s.
+# Stops the services of tollgate_start_services, with SIGKILL after 10 s.
 tollgate_stop_services() {
   local name pid _
   [ -n "${TOLLGATE_SERVICES:-}" ] || return 0
   for name in keycloak kafka redis postgres; do
     [ -e "$TOLLGATE_SERVICES/$name.pid" ] || continue
     pid="$(cat "$TOLLGATE_SERVICES/$name.pid")"
-    # Each service leads a process group of its own; QUIT is PostgreSQL's immediate shutdown, and
-    # nothing of it is kept.
+    # Each service leads its own process group. QUIT is PostgreSQL's immediate shutdown, which is
+    # enough because its data is removed.
     if [ "$name" = postgres ]; then
       kill -QUIT "$pid" 2>/dev/null || true
     else

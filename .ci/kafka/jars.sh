@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the directory that holds the broker's jars, fetched by Maven when they are not there yet. The
-# directory appears whole or not at all; it is kept in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE).
+# Prints the directory with the broker's jars, in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE).
+# Fetches them with Maven if they are missing; the directory is created atomically.
 
 set -euo pipefail
 pom="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/pom.xml"
@@ -11,7 +11,7 @@ if [ ! -d "$jars" ]; then
   mkdir -p "$cache"
   partial="$(mktemp -d "$jars.XXXXXX")"
   trap 'rm -rf "$partial"' EXIT
-  # One Maven at a time writes to ~/.m2.
+  # Only one Maven at a time may write to ~/.m2.
   flock "$cache/maven.lock" mvn -B -q -f "$pom" dependency:copy-dependencies \
     -DincludeScope=runtime -DoutputDirectory="$partial" >"$partial.log" 2>&1 </dev/null || {
     tail -n 15 "$partial.log" >&2
@@ -20,7 +20,7 @@ if [ ! -d "$jars" ]; then
     exit 1
   }
   rm -f "$partial.log"
-  # Whoever comes second finds it there.
+  # Fails if another process was faster; its directory is as good.
   mv -T "$partial" "$jars" 2>/dev/null || true
 fi
 echo "$jars"

@@ -50,9 +50,7 @@ beforeAll(async () => {
 }, 240_000)
 afterAll(() => gate?.stop(), 60_000)
 
-/**
- * Pays as one user through one signer, in sessions of one type. Sometimes replays states.
- */
+/** Pays as one user through one signer, in sessions of one type. Sometimes replays states. */
 async function payAs({ headers }: GateUser, own: Random, until: number): Promise<void> {
   const signer = signers[own.below(3)]
   const type = own.pick(['live', 'fixed', 'fixed', 'live'])
