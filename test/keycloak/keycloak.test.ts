@@ -10,7 +10,10 @@ import { laterCall } from '../sidecar/signer-bodies.ts'
 import { configOf, post, secret } from '../sidecar/support.ts'
 import { type Realm, briefSeconds, createRealm } from '../support/keycloak.ts'
 
-/** What a door says to a token: its HTTP status, and at the sidecar the one that the signer hands on. */
+/**
+ * HTTP status that each endpoint returns for a token; at the sidecar, the status for the signer's
+ * caller.
+ */
 interface Doors {
   readonly builder: number
   readonly platform: number
@@ -54,7 +57,10 @@ afterAll(async () => {
 })
 beforeEach(() => real.core.clock.advance(second))
 
-/** Keycloak's tokens are of today, and so must be a price of one ETH. */
+/**
+ * Keycloak issues tokens for the current date, so the clock and the price of one ETH must be
+ * current, too.
+ */
 async function moveToToday(): Promise<void> {
   const { clock, sql } = real.core
   clock.set(new Date())
@@ -69,7 +75,7 @@ const send = async (url: string, init: RequestInit) => {
   return { status: response.status, body: asRecord(await response.json()) }
 }
 
-/** The app's trusted issuers, with the session of its owner. */
+/** Calls the app's trusted issuer routes with its owner's session. */
 const manage = (path: string, body: object) =>
   send(`${real.url}/api/v1/apps/${app.clientId}/trusted-issuers${path}`, {
     method: 'POST',
@@ -79,7 +85,7 @@ const manage = (path: string, body: object) =>
 
 const check = async (token: string) => (await manage('/check', { token })).body
 
-/** As the subject token of an exchange, at the listener `url`. */
+/** Sends the token as the subject token of an exchange at `url`. */
 const exchange = (url: string, token: string, type: string = TokenType.accessToken) =>
   send(`${url}/api/v1/apps/${app.clientId}/oidc/token`, {
     method: 'POST',
@@ -118,13 +124,15 @@ async function knock(token: string): Promise<Doors> {
   }
 }
 
-/** The tests are steps of one story: the clock only goes forward, and the realm is gone in the end. */
+/**
+ * The tests depend on each other: the clock only moves forward, and the last one removes the realm.
+ */
 describe('a realm of Keycloak', () => {
-  it('is nothing to an app that does not trust it', async () => {
+  it('is rejected by an app that does not trust it', async () => {
     expect(await knock(await realm.userToken())).toEqual(refused)
   })
 
-  it('is trusted by its issuer and client, and the check says what a token becomes', async () => {
+  it("is trusted by issuer and client, and the check reports the token's user", async () => {
     const rules = {
       issuer: realm.issuer,
       clientClaim: 'azp',
@@ -142,7 +150,7 @@ describe('a realm of Keycloak', () => {
     expect(rulesBroken(checked)).toEqual([])
   })
 
-  it('opens every door to its user and to a service account', async () => {
+  it('gives access to its user and to a service account at every endpoint', async () => {
     const token = await realm.userToken()
     expect(await knock(token)).toEqual(all(200))
     expect(await exchange(real.builderUrl, token)).toMatchObject({
@@ -163,14 +171,14 @@ describe('a realm of Keycloak', () => {
     expect(await knock(service)).toEqual(all(200))
   })
 
-  it('opens none to a token of another client, or of another realm', async () => {
+  it("gives no access to another client's or another realm's token", async () => {
     const other = await realm.userToken('other-web')
     expect(await knock(other)).toEqual(refused)
     expect(rulesBroken(await check(other))).toEqual(['client'])
     expect(await knock(await otherRealm.userToken())).toEqual(refused)
   })
 
-  it('opens none to a token that has expired', async () => {
+  it('gives no access to an expired token', async () => {
     const brief = await realm.userToken('brief-web')
     expect(await knock(brief)).toEqual(all(200))
     // Clocks may differ by a minute.
@@ -179,19 +187,19 @@ describe('a realm of Keycloak', () => {
     expect(rulesBroken(await check(brief))).toEqual(['expiry'])
   })
 
-  it('rotates its keys, and tokens of the old and the new key are good', async () => {
+  it('rotates its keys, and tokens of the old and the new key stay valid', async () => {
     const old = await realm.userToken()
     expect(await knock(old)).toEqual(all(200))
     await realm.rotateKeys()
     const fresh = await realm.userToken()
     expect(kidOf(fresh)).not.toBe(kidOf(old))
-    // An unknown key is looked for at most every ten seconds.
+    // An unknown key causes at most one load in ten seconds.
     real.core.clock.advance(10 * second)
     expect(await knock(fresh)).toEqual(all(200))
     expect(await knock(old)).toEqual(all(200))
   })
 
-  it('is known by its old keys for an hour after it disappeared, and then is unavailable', async () => {
+  it('is served from cached keys for an hour after it disappears, then is unavailable', async () => {
     const token = await realm.userToken()
     expect(await knock(token)).toEqual(all(200))
     await realm.remove()
@@ -206,7 +214,7 @@ describe('a realm of Keycloak', () => {
 const kidOf = (token: string): unknown =>
   asRecord(JSON.parse(Buffer.from(token.split('.')[0] ?? '', 'base64url').toString()))['kid']
 
-/** The rules of a check that the token does not pass. */
+/** The rules of a check that the token breaks. */
 function rulesBroken(check: Record<string, unknown>): unknown[] {
   const rules = Array.isArray(check['rules']) ? check['rules'].map(asRecord) : []
   expect(rules).not.toEqual([])

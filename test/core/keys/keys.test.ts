@@ -39,7 +39,7 @@ const revoke = (keyId: string, externalUserId = 'ada') =>
 const verify = (apiKey: string) => outcome(core.as().verifyApiKey({ apiKey }))
 const secretOf = (apiKey: string): string => apiKey.slice(app.clientId.length + 1)
 
-describe('the use of a key after its end', () => {
+describe('a revoked key', () => {
   const entries = async (keyId: string) => {
     const { rows } = await core.sql.query<{ status: string }>(
       "select status from audit_log where action = 'api_key_refused' and actor = $1",
@@ -48,7 +48,7 @@ describe('the use of a key after its end', () => {
     return rows.map(({ status }) => status)
   }
 
-  it('is in the audit log, once an hour', async () => {
+  it('adds at most one audit entry an hour for its uses', async () => {
     const { keyId, apiKey } = await createKey()
     expect(await verify(apiKey)).toBe('OK')
     await revoke(keyId)
@@ -63,7 +63,7 @@ describe('the use of a key after its end', () => {
 })
 
 describe('a key', () => {
-  it('is refused beyond a hundred, also when many come at once, and to no one else', async () => {
+  it('is limited to a hundred per user, also under concurrent calls', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
     const [ada, bob] = await Promise.all([
       atOnce(110, () => outcome(createKey())),
@@ -74,7 +74,7 @@ describe('a key', () => {
     expect(bob).toEqual(bob.map(() => 'OK'))
   })
 
-  it('names its app and is shown once', async () => {
+  it('names its app and is returned only once', async () => {
     const created = await createKey({ label: 'laptop' })
     expect(created.apiKey).toMatch(new RegExp(`^${app.clientId}_svc_ak_[0-9A-Za-z]{49}$`))
     expect(created).toMatchObject({
@@ -97,7 +97,7 @@ describe('a key', () => {
     ])
   })
 
-  it('is verified in all three forms', async () => {
+  it('is accepted in all forms', async () => {
     const { apiKey, keyId } = await createKey()
     const secret = secretOf(apiKey)
     const bare = secret.slice('svc_ak_'.length)
@@ -112,7 +112,7 @@ describe('a key', () => {
     }
   })
 
-  it('is refused with another app, mistyped, or when it is a secret of another kind', async () => {
+  it('is rejected with another app, when mistyped, and as another kind of secret', async () => {
     const { apiKey } = await createKey()
     const other = await core.newApp()
     const secret = secretOf(apiKey)
@@ -137,10 +137,10 @@ describe('a key', () => {
       expect([form.slice(0, 90), await verify(form)]).toEqual([form.slice(0, 90), 'TOKEN_INVALID'])
   })
 
-  it('costs no look-up when its checksum is wrong', async () => {
+  it('is rejected without a look-up when its checksum is wrong', async () => {
     const { apiKey } = await createKey()
     const last = apiKey.at(-1) === '0' ? '1' : '0'
-    // What would look a key up fails from here on.
+    // Without the table, any look-up fails.
     await core.sql.query('alter table api_keys rename to api_keys_away')
     try {
       expect(await verify(apiKey.slice(0, -1) + last)).toBe('TOKEN_INVALID')
@@ -152,7 +152,7 @@ describe('a key', () => {
     expect(await verify(apiKey)).toBe('OK')
   })
 
-  it('records its use, at most once a minute', async () => {
+  it('records its use at most once a minute', async () => {
     const { apiKey } = await createKey()
     const lastUsed = async () => (await listKeys()).keys[0]?.lastUsedAt
     const first = core.clock.now().toISOString()
@@ -171,14 +171,14 @@ describe('a key', () => {
     ['bidirectional controls, replaced', 'a\u202eb', 'a b'],
     ['half a character, replaced', `${'x'.repeat(99)}😀`, `${'x'.repeat(99)}\ufffd`],
     ['nothing', '', ''],
-  ])('takes %s', async (_what, label, stored) => {
+  ])('stores %s as the label', async (_what, label, stored) => {
     expect((await createKey({ label })).label).toBe(stored)
     expect((await listKeys()).keys[0]?.label).toBe(stored)
   })
 })
 
-describe('revoking a key', () => {
-  it('ends it at once, and keeps the first instant', async () => {
+describe('revokeKey', () => {
+  it('ends the key immediately and keeps the first revocation time', async () => {
     const { apiKey, keyId } = await createKey()
     const at = core.clock.now().toISOString()
     const first = await revoke(keyId)
@@ -195,7 +195,7 @@ describe('revoking a key', () => {
     expect((await listKeys()).keys).toMatchObject([{ status: 'revoked', revokedAt: at }])
   })
 
-  it('works for an inactive user, and keeps the first instant', async () => {
+  it('accepts a key of an inactive user and keeps its revocation time', async () => {
     const { keyId } = await createKey()
     await m2m.deactivateUser({ clientId: app.clientId, externalUserId: 'ada' })
     const at = core.clock.now().toISOString()
@@ -203,7 +203,7 @@ describe('revoking a key', () => {
     expect(await revoke(keyId)).toMatchObject({ revokedAt: at })
   })
 
-  it('finds no key of another user, of another app, or with a malformed id', async () => {
+  it("returns NOT_FOUND for another user's or app's key and for a malformed id", async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
     const other = await core.newApp()
     const theirs = core.as(other.basic)
@@ -224,8 +224,8 @@ describe('revoking a key', () => {
   })
 })
 
-describe('listing keys', () => {
-  it('shows the keys of one user in order of creation, and no secret', async () => {
+describe('listKeys', () => {
+  it("lists one user's keys in order of creation, without secrets", async () => {
     const created = [await createKey()]
     core.clock.advance(1)
     created.push(await createKey())
@@ -238,7 +238,7 @@ describe('listing keys', () => {
     for (const { apiKey } of created) expect(listing).not.toContain(secretOf(apiKey).slice(0, 20))
   })
 
-  it('goes on after a cursor', async () => {
+  it('continues after a cursor', async () => {
     await atOnce(5, () => createKey())
     const first = await m2m.listKeys({ clientId: app.clientId, externalUserId: 'ada', limit: 3 })
     const rest = await m2m.listKeys({
@@ -251,22 +251,22 @@ describe('listing keys', () => {
     expect(rest.nextCursor).toBeUndefined()
   })
 
-  it('finds no unknown or inactive user', async () => {
+  it('returns NOT_FOUND for an unknown or inactive user', async () => {
     expect(await outcome(listKeys('nobody'))).toBe('NOT_FOUND')
     await m2m.deactivateUser({ clientId: app.clientId, externalUserId: 'ada' })
     expect(await outcome(listKeys())).toBe('NOT_FOUND')
   })
 })
 
-describe('creating a key with an Idempotency-Key', () => {
-  it('answers the same secret again, and creates one key', async () => {
+describe('createKey with an Idempotency-Key', () => {
+  it('replays the same secret and creates one key', async () => {
     const first = await createKey({ idempotencyKey: 'k-1', label: 'a' })
     core.clock.advance(day - 1)
     expect(await createKey({ idempotencyKey: 'k-1', label: 'a' })).toEqual(first)
     expect((await listKeys()).keys).toHaveLength(1)
   })
 
-  it('creates one key for twenty concurrent calls, which get the same answer or a conflict', async () => {
+  it('creates one key for twenty concurrent calls', async () => {
     const ended = await atOnce(20, () =>
       createKey({ idempotencyKey: 'k-1' }).then(
         ({ apiKey }) => apiKey,
@@ -279,7 +279,7 @@ describe('creating a key with an Idempotency-Key', () => {
     expect(await verify(String([...answers][0]))).toBe('OK')
   })
 
-  it('refuses a repeat while the first is running', async () => {
+  it('rejects a repeat while the first call is running', async () => {
     const blocker = await core.sql.connect()
     await blocker.query('begin')
     await blocker.query(`select 1 from end_users where external_user_id = 'ada' for update`)
@@ -292,7 +292,7 @@ describe('creating a key with an Idempotency-Key', () => {
     expect(await createKey({ idempotencyKey: 'k-1' })).toEqual(created)
   })
 
-  it('refuses another body', async () => {
+  it('rejects another body', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
     await createKey({ idempotencyKey: 'k-1' })
     expect(await outcome(createKey({ idempotencyKey: 'k-1', label: 'x' }))).toBe(
@@ -304,7 +304,7 @@ describe('creating a key with an Idempotency-Key', () => {
     expect((await listKeys()).keys).toHaveLength(1)
   })
 
-  it('gets its answer for 24 hours, because that holds a secret, and makes no second key later', async () => {
+  it('replays the secret for 24 hours and creates no second key later', async () => {
     const created = await createKey({ idempotencyKey: 'k-1' })
     const idempotency = createIdempotency({
       pool: core.sql,
@@ -327,7 +327,7 @@ describe('creating a key with an Idempotency-Key', () => {
     expect((await listKeys()).keys).toHaveLength(1)
   })
 
-  it('does not collide with the same Idempotency-Key in another app or for another operation', async () => {
+  it('does not collide with another app or operation', async () => {
     const other = await core.newApp()
     const theirs = core.as(other.basic)
     await theirs.upsertUser({ clientId: other.clientId, externalUserId: 'ada' })
@@ -350,7 +350,7 @@ describe('creating a key with an Idempotency-Key', () => {
     ).toBe('OK')
   })
 
-  it('stores nothing of a refused request', async () => {
+  it('stores nothing for a rejected request', async () => {
     expect(await outcome(createKey({ externalUserId: 'bob', idempotencyKey: 'k-1' }))).toBe(
       'NOT_FOUND',
     )
@@ -364,13 +364,13 @@ describe('creating a key with an Idempotency-Key', () => {
     ['a b', 'with a blank'],
     ['é', 'not ASCII'],
     ['a\u0000', 'with a NUL'],
-  ])('refuses the key %j: %s', async (idempotencyKey) => {
+  ])('rejects the Idempotency-Key %j: %s', async (idempotencyKey) => {
     expect(await outcome(createKey({ idempotencyKey }))).toBe('REQUEST_INVALID')
   })
 })
 
-describe('the most keys a user may have', () => {
-  it('holds for concurrent calls, and allows another key after a revocation', async () => {
+describe('the limit of keys per user', () => {
+  it('holds under concurrent calls and frees a place after a revocation', async () => {
     await atOnce(95, () => createKey())
     const ends = await atOnce(20, () => outcome(createKey()))
     expect(ends.filter((end) => end === 'OK')).toHaveLength(5)
@@ -382,8 +382,8 @@ describe('the most keys a user may have', () => {
   })
 })
 
-describe('what is stored', () => {
-  it('holds no secret in clear anywhere in the database', async () => {
+describe('the database', () => {
+  it('contains no secret in plain text', async () => {
     const { apiKey } = await createKey({ idempotencyKey: 'k-1' })
     await verify(apiKey)
     const machine = await m2m.issueMachineToken()
@@ -394,7 +394,7 @@ describe('what is stored', () => {
     const bare = secretOf(apiKey).slice('svc_ak_'.length)
     const everything = await dump()
     expect(everything).toContain(storedHash(secretOf(apiKey)).toString('hex'))
-    // The shown prefix of a key is public; what follows it is not.
+    // The displayed prefix of a key is public; the rest is not.
     const secrets = [
       bare,
       bare.slice(6, 26),
@@ -416,7 +416,7 @@ describe('what is stored', () => {
   })
 })
 
-/** Every row of every table as text; bytea comes out in hex. */
+/** Returns every row of every table as text, with bytea in hex. */
 async function dump(): Promise<string> {
   const { rows: tables } = await core.sql.query<{ name: string }>(
     `select format('%I.%I', schemaname, tablename) as name from pg_tables where schemaname not in ('pg_catalog', 'information_schema')`,

@@ -26,17 +26,17 @@ const rows = async (): Promise<number> =>
   (await core.sql.query('select count(*)::int as n from device_codes')).rows[0].n
 
 describe('a flood of device requests', () => {
-  it('leaves as many rows as an address, and a client, may have, however parallel and however long', async () => {
+  it('is limited per address and per client, also under concurrent calls', async () => {
     const [one, two] = [await core.newApp(), await core.newApp()]
     const fromOne = await atOnce(60, () => outcome(start(one.clientId, 'here')))
     expect(fromOne.filter((reason) => reason === 'OK')).toHaveLength(15)
     expect(new Set(fromOne)).toEqual(new Set(['OK', 'RATE_LIMITED']))
-    // The bound of an address holds over all clients.
+    // The limit of an address applies across all clients.
     expect(await outcome(start(two.clientId, 'here'))).toBe('RATE_LIMITED')
     const fromMany = await atOnce(60, (index) => outcome(start(one.clientId, `there-${index}`)))
     expect(fromMany.filter((reason) => reason === 'OK')).toHaveLength(25)
     expect(await rows()).toBe(40)
-    // Another client, from another address, is not touched by it.
+    // Another client at another address is not affected.
     expect(await outcome(start(two.clientId, 'elsewhere'))).toBe('OK')
     for (let round = 0; round < 3; round++) {
       core.clock.advance(1_201 * second)
@@ -45,7 +45,7 @@ describe('a flood of device requests', () => {
     }
   })
 
-  it('makes room again, and a code that was decided takes none', async () => {
+  it('does not count decided codes', async () => {
     const app = await core.newApp()
     await atOnce(15, () => start(app.clientId, 'full'))
     await core.sql.query("update device_codes set status = 'denied' where client_id = $1", [
@@ -55,13 +55,13 @@ describe('a flood of device requests', () => {
   })
 })
 
-describe('a deletion in batches', () => {
+describe('deleteInBatches', () => {
   it.each([
     [0, 1],
     [999, 1],
     [2_500, 3],
     [5_000_000, 100],
-  ])('of %i rows takes %i', async (stored, expected) => {
+  ])('deletes %i rows in %i batches', async (stored, expected) => {
     let [left, batches] = [stored, 0]
     await deleteInBatches(async (limit) => {
       const deleted = Math.min(left, limit)

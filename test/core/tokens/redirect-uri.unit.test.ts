@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { isRegistered } from '../../../core/tokens/login/authorization.ts'
 
-describe('a redirect URI', () => {
+describe('isRegistered', () => {
   it.each([
     ['http://127.0.0.1:5/cb', 'http://127.0.0.1/cb', true],
     ['http://localhost:5/cb', 'http://localhost:9/cb', true],
@@ -12,7 +12,7 @@ describe('a redirect URI', () => {
     ['http://127.0.0.1.evil.example/cb', 'http://127.0.0.1/cb', false],
     ['https://app.example:444/cb', 'https://app.example/cb', false],
     ['http://app.example:81/cb', 'http://app.example/cb', false],
-  ])('%s, where %s is registered: %s', (requested, registered, expected) => {
+  ])('compares %s with the registered %s: %s', (requested, registered, expected) => {
     expect(isRegistered(requested, [registered])).toBe(expected)
   })
 })

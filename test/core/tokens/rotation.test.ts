@@ -47,7 +47,10 @@ async function keySet(rpcs: Rpcs): Promise<JSONWebKeySet> {
   }
 }
 
-/** A verifier that fetches the key set when its copy is five minutes old, and never because a key is unknown. */
+/**
+ * A verifier that fetches the key set only when its copy is five minutes old, never because of an
+ * unknown key.
+ */
 function verifier(sources: readonly Rpcs[]) {
   let held: { at: number; keys: JSONWebKeySet } | null = null
   let turn = 0
@@ -65,8 +68,8 @@ function verifier(sources: readonly Rpcs[]) {
   }
 }
 
-describe('rotating the signing keys', () => {
-  it('lets the next key sign, keeps the retired one published, and creates a new next one', async () => {
+describe('rotateSigningKeys', () => {
+  it('activates the next key, keeps the retired one published and creates a new next key', async () => {
     const before = await states()
     expect(before.map(({ status }) => status)).toEqual(['active', 'next'])
     core.clock.advance(minutes(7))
@@ -82,7 +85,7 @@ describe('rotating the signing keys', () => {
     expect(kidOf((await mint(core.as(app.basic))).accessToken)).toBe(activeKid)
   })
 
-  it('is refused until every verifier can know the next key, unless forced', async () => {
+  it('is rejected until every verifier can have the next key, unless forced', async () => {
     core.clock.advance(minutes(5))
     const refused = await refusal(core.as().rotateSigningKeys())
     expect(refused).toMatchObject({
@@ -93,13 +96,13 @@ describe('rotating the signing keys', () => {
     expect(kidOf((await mint(core.as(app.basic))).accessToken)).toBe(activeKid)
   })
 
-  it('removes the retired key from the set when its last token has expired, and its private part from the database', async () => {
+  it('deletes the retired key when its last token has expired', async () => {
     core.clock.advance(minutes(7))
     const [old] = await states()
     await core.as().rotateSigningKeys()
     const { keys } = await core.as().listSigningKeys()
     const retireAt = new Date(keys.find(({ status }) => status === 'retired')?.retireAt ?? '')
-    // The longest token, the longest cache of the key set, and a minute.
+    // The longest token lifetime, the cache time of the key set, and one minute.
     expect(retireAt.getTime()).toBe(core.clock.now().getTime() + (3_600 + 300 + 60) * second)
     core.clock.set(new Date(retireAt.getTime() - second))
     expect((await keySet(core.as())).keys.map(({ kid }) => kid)).toContain(old?.kid)
@@ -107,7 +110,7 @@ describe('rotating the signing keys', () => {
     expect((await keySet(core.as())).keys.map(({ kid }) => kid)).not.toContain(old?.kid)
   })
 
-  it('is written into the audit log without an app', async () => {
+  it('adds an audit entry without an app', async () => {
     core.clock.advance(minutes(7))
     const { activeKid } = await core.as().rotateSigningKeys()
     const { rows } = await core.sql.query(
@@ -116,7 +119,7 @@ describe('rotating the signing keys', () => {
     expect(rows).toEqual([{ app_id: null, actor: 'operator', to: activeKid }])
   })
 
-  it('lets another core accept a key that it has not loaded before, without waiting', async () => {
+  it('lets another core accept an unknown key immediately', async () => {
     const other = await core.startAnother()
     await core.as().rotateSigningKeys({ force: true })
     await core.as().rotateSigningKeys({ force: true })
@@ -124,13 +127,13 @@ describe('rotating the signing keys', () => {
     expect(await outcome(other.as(bearerOf(accessToken)).getOwnBalance())).toBe('OK')
   })
 
-  it('is serialised when many calls come at the same time', async () => {
+  it('runs once under concurrent calls', async () => {
     const other = await core.startAnother()
     core.clock.advance(minutes(7))
     const outcomes = await atOnce(6, (index) =>
       outcome((index % 2 ? core : other).as().rotateSigningKeys()),
     )
-    // The first makes a next key that is too young for the others.
+    // The first rotation creates a next key that is too young for the others.
     expect(outcomes.filter((each) => each === 'OK')).toHaveLength(1)
     expect(outcomes.filter((each) => each === 'CONFLICT')).toHaveLength(5)
     const { rows } = await core.sql.query(
@@ -144,8 +147,8 @@ describe('rotating the signing keys', () => {
   })
 })
 
-describe('1,000 tokens of two cores while the keys rotate three times', () => {
-  it('all verify, at once and until their last second, at a verifier that caches the key set for five minutes', async () => {
+describe('1,000 tokens of two cores during three rotations', () => {
+  it('all verify until their last second with a key set cached for five minutes', async () => {
     const other = await core.startAnother()
     const cores = [core.as(), other.as()]
     const verify = verifier(cores)
@@ -172,8 +175,8 @@ describe('1,000 tokens of two cores while the keys rotate three times', () => {
   })
 })
 
-describe('the schedule', () => {
-  it('rotates when the active key is old enough, and only one of two cores does it', async () => {
+describe('the rotation schedule', () => {
+  it('rotates once on two cores when the active key is old enough', async () => {
     const sealing = createSealing(['sealing-key-of-the-core-tests-0123456789'])
     const rotationOf = (everyDays: number) => {
       const shared = { pool: core.sql, now: core.clock.now }
@@ -195,8 +198,8 @@ describe('the schedule', () => {
   })
 })
 
-describe('another TOKEN_ALG on a database that has keys', () => {
-  it('lets a key of that algorithm sign at once, and keeps the tokens of before valid', async () => {
+describe('a changed TOKEN_ALG', () => {
+  it('activates a key of the new algorithm and keeps older tokens valid', async () => {
     const before = await mint(core.as(app.basic))
     const old = await states()
     const changed = await core.startAnother({ TOKEN_ALG: 'ES256' })
@@ -224,7 +227,7 @@ describe('another TOKEN_ALG on a database that has keys', () => {
         issuer,
         currentDate: core.clock.now(),
       })
-      // Both cores take both: each looks again at a key id that it does not know.
+      // Both cores accept both tokens: each reloads its keys for an unknown key id.
       for (const rpcs of [changed.as(bearerOf(accessToken)), core.as(bearerOf(accessToken))])
         expect(await outcome(rpcs.checkCaller({ kind: 'user' }))).toBe('OK')
       core.clock.advance(6 * second)
@@ -235,7 +238,7 @@ describe('another TOKEN_ALG on a database that has keys', () => {
     expect(rows).toEqual([{ actor: 'TOKEN_ALG' }])
   })
 
-  it('changes nothing at the next start, and once where two cores start together', async () => {
+  it('changes nothing at the next start, and adds keys once when two cores start together', async () => {
     const [one] = await atOnce(2, () => core.startAnother({ TOKEN_ALG: 'ES256' }))
     const kids = (await one?.as().listSigningKeys())?.keys.map(({ kid }) => kid)
     const later = await core.startAnother({ TOKEN_ALG: 'ES256' })

@@ -41,7 +41,7 @@ async function open(user: string): Promise<string> {
   return (await core.as(app.basic).exchangeToken(request)).accessToken
 }
 
-/** What core's watchers hear from now on. */
+/** Returns the messages that core's watchers receive from now on. */
 async function watch(): Promise<string[]> {
   const heard: string[] = []
   const client = new SignerServiceClient(core.core.target, credentials.createInsecure())
@@ -55,7 +55,7 @@ async function watch(): Promise<string[]> {
     ({ kind, id }: { kind: string; id: string }) => void heard.push(`${kind} ${id}`),
   )
   stream.on('error', () => undefined)
-  // Nothing tells that the watch stands but what it hears.
+  // The watch is known to be open only when it has received a message.
   await until(async () => {
     const { grant } = await core
       .as(app.basic)
@@ -65,8 +65,8 @@ async function watch(): Promise<string[]> {
   return heard
 }
 
-describe('an opaque signer session', () => {
-  it('names its user, the allowance and its expiry', async () => {
+describe('a signer session', () => {
+  it('returns its user, allowance and expiry', async () => {
     const token = await open('ada')
     const { identity, access, expiresAt, scope } = await core.as().verifySignerSession({ token })
     expect(identity).toMatchObject({ clientId: app.clientId, externalUserId: 'ada' })
@@ -77,7 +77,7 @@ describe('an opaque signer session', () => {
     ])
   })
 
-  it('is stored by hash alone', async () => {
+  it('is stored only as a hash', async () => {
     const token = await open('ada')
     const { rows } = await core.sql.query('select id from signer_sessions where token_hash = $1', [
       storedHash(token),
@@ -89,7 +89,7 @@ describe('an opaque signer session', () => {
     expect(all.map(({ text }) => text).join()).not.toContain(token)
   })
 
-  it('ends after a day, when it is revoked and with its user, and watchers are notified', async () => {
+  it('ends after a day, when revoked, and with its user, and notifies watchers', async () => {
     const heard = await watch()
     const idOf = async (token: string) =>
       (await core.as().verifySignerSession({ token })).identity?.keyId ?? ''
@@ -108,7 +108,7 @@ describe('an opaque signer session', () => {
     expect(await outcome(core.as().verifySignerSession({ token: late }))).toBe('TOKEN_INVALID')
   })
 
-  it('of another app cannot be ended or listed', async () => {
+  it('cannot be revoked or listed by another app', async () => {
     const other = await core.newApp()
     await open('ada')
     const [session] = (await core.as(app.basic).listSignerSessions(nameOf('ada'))).sessions
@@ -120,7 +120,7 @@ describe('an opaque signer session', () => {
     expect(await outcome(core.as(other.basic).listSignerSessions(nameOf('ada')))).toBe('NOT_FOUND')
   })
 
-  it('leaves an audit entry when it is opened, refused and revoked', async () => {
+  it('adds audit entries when opened, refused and revoked', async () => {
     const wrong = {
       subjectToken: 'x.y.z',
       subjectTokenType: accessToken,
@@ -133,7 +133,7 @@ describe('an opaque signer session', () => {
       select distinct action, status from audit_log where action like 'signer_session%' order by action, status`)
       return rows.map(({ action, status }) => `${action} ${status}`)
     }
-    // The entry of a refusal is written after the answer.
+    // The audit entry of a refusal is written after the response.
     await until(async () => (await entries()).length === 3)
     expect(await entries()).toEqual([
       'signer_session_revoked success',
@@ -143,7 +143,7 @@ describe('an opaque signer session', () => {
   })
 })
 
-describe('an exchange for a user with nothing left', () => {
+describe('an exchange for a user with nothing left to spend', () => {
   const exchange = async (to: ReturnType<TestCore['as']>, poor: TestApp) => {
     const user = { clientId: poor.clientId, externalUserId: 'poor' }
     await core.as(poor.basic).upsertUser(user)
@@ -158,7 +158,7 @@ describe('an exchange for a user with nothing left', () => {
     })
   }
 
-  it('answers that there is no access, unless that is enforced', async () => {
+  it('returns hasAccess false, and ALLOWANCE_EXHAUSTED when that is enforced', async () => {
     const poor = await core.newApp({ starterUsdMicros: '0' })
     expect((await exchange(core.as(), poor)).session).toMatchObject({
       hasAccess: false,
@@ -169,8 +169,8 @@ describe('an exchange for a user with nothing left', () => {
   })
 })
 
-describe('exchanges that come together', () => {
-  it('are judged each by its own token and credential, and each has its entry', async () => {
+describe('concurrent exchanges', () => {
+  it('use their own token and credential and have one audit entry each', async () => {
     const other = await core.newApp()
     const names = ['one', 'two', 'three', 'four']
     await Promise.all(names.map((name) => core.as(app.basic).upsertUser(nameOf(name))))
@@ -221,7 +221,7 @@ describe('exchanges that come together', () => {
     })
   })
 
-  it('do not fail for ids that no token has', async () => {
+  it('do not fail for impossible ids', async () => {
     const known = { jti: crypto.randomUUID(), issuedAt: 1n }
     const checks = ['\0', 'a name'].map((grant) =>
       core.as().checkToken({ ...known, grants: [grant] }),

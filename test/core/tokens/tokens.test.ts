@@ -67,7 +67,7 @@ const verified = async (token: string) =>
 const now = () => Math.floor(core.clock.now().getTime() / 1000)
 
 describe('a user token', () => {
-  it('carries the claims of an access token of this issuer and verifies against the key set', async () => {
+  it('carries the claims of an access token and verifies with the key set', async () => {
     const { users } = await m2m.listUsers({ clientId: app.clientId })
     const { accessToken, ...rest } = await mint()
     expect(rest).toEqual({ tokenType: 'Bearer', expiresIn: 300, scope: 'sign:job' })
@@ -91,7 +91,7 @@ describe('a user token', () => {
     expect(decodeJwt((await mint()).accessToken).jti).not.toBe(payload.jti)
   })
 
-  it('is valid until its last second and not longer', async () => {
+  it('is valid until its last second', async () => {
     const { accessToken } = await mint()
     core.clock.advance(299 * second)
     expect(await useUser(accessToken)).toBe('OK')
@@ -99,7 +99,7 @@ describe('a user token', () => {
     expect(await useUser(accessToken)).toBe('TOKEN_INVALID')
   })
 
-  it('is exchanged for a key too, for the user that the key belongs to', async () => {
+  it("is issued for a key, for the key's user", async () => {
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     const exchanged = await core.as(bearerOf(apiKey)).exchangeApiKey({ clientId: app.clientId })
     expect(exchanged).toMatchObject({
@@ -115,7 +115,7 @@ describe('a user token', () => {
     expect(await useUser(exchanged.accessToken)).toBe('OK')
   })
 
-  it('is minted in a batch, each for its own credential and as if it were alone', async () => {
+  it("is minted in a batch with each call's own credential", async () => {
     const other = await core.newApp()
     await core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: 'ada' })
     const call = (
@@ -163,7 +163,7 @@ describe('a user token', () => {
     expect(decodeJwt(again ?? '').jti).not.toBe(decodeJwt(mine ?? '').jti)
   })
 
-  it('is not minted in too large a batch or without the service token; an empty batch is no error', async () => {
+  it('is rejected in too large a batch and without the service token', async () => {
     const one = {
       request: { clientId: app.clientId, externalUserId: 'ada', scope: undefined },
       authorization: app.basic,
@@ -183,7 +183,7 @@ describe('a user token', () => {
     stranger.close()
   })
 
-  it('is not minted for a user of another app or an unknown one', async () => {
+  it("is not minted for another app's user or an unknown user", async () => {
     const other = await core.newApp()
     const ends = [
       m2m.mintUserToken({ clientId: other.clientId, externalUserId: 'ada' }),
@@ -219,7 +219,7 @@ describe('a machine token', () => {
     expect(await useMachine(accessToken)).toBe('TOKEN_INVALID')
   })
 
-  it('has the scopes that were requested and that the client still has', async () => {
+  it('has the requested scopes that the client still has', async () => {
     const { accessToken, scope } = await m2m.issueMachineToken({ scope: 'users:read' })
     expect(scope).toBe('users:read')
     const machine = core.as(bearerOf(accessToken))
@@ -233,7 +233,7 @@ describe('a machine token', () => {
     expect(await outcome(machine.listUsers({ clientId: app.clientId }))).toBe('SCOPE_MISSING')
   })
 
-  it('never has a scope of sign-in or signing, even when the client has it', async () => {
+  it('never has sign-in or signing scopes, even when the client has them', async () => {
     await core.sql.query(
       `update clients set scopes = scopes || array['openid', 'sign:job'] where client_id = $1`,
       [app.m2mClientId],
@@ -246,7 +246,7 @@ describe('a machine token', () => {
     }
   })
 
-  it('is issued to the right id and secret only, sent as Basic', async () => {
+  it('is issued only for the right id and secret, sent as Basic', async () => {
     const { accessToken } = await m2m.issueMachineToken()
     const wrong = [
       undefined,
@@ -259,7 +259,7 @@ describe('a machine token', () => {
       expect(await outcome(core.as(authorization).issueMachineToken())).toBe('CREDENTIAL_INVALID')
   })
 
-  it('is invalid when its client has ended', async () => {
+  it('is invalid when its client is deleted', async () => {
     const { accessToken } = await m2m.issueMachineToken()
     await core.sql.query('delete from clients where client_id = $1', [app.m2mClientId])
     expect(await useMachine(accessToken)).toBe('TOKEN_INVALID')
@@ -287,7 +287,7 @@ describe('scopes', () => {
     ['SIGN:JOB', 'SCOPE_INVALID'],
     ['sign:job '.repeat(200), 'SCOPE_INVALID'],
     ['é\u0000', 'SCOPE_INVALID'],
-  ])('refuses %j', async (scope, reason) => {
+  ])('rejects %j', async (scope, reason) => {
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     expect(await outcome(mint(scope))).toBe(reason)
     expect(
@@ -298,7 +298,7 @@ describe('scopes', () => {
     ).toBe(reason)
   })
 
-  it('are those of the public client, and none when it has none', async () => {
+  it('default to sign:job if the public client has it', async () => {
     await core.sql.query(`update clients set scopes = '{openid}' where client_id = $1`, [
       app.clientId,
     ])
@@ -306,7 +306,7 @@ describe('scopes', () => {
     expect(await outcome(mint('sign:job'))).toBe('SCOPE_INVALID')
   })
 
-  it('are refused before the user is looked up', async () => {
+  it('are checked before the user is looked up', async () => {
     expect(
       await outcome(
         m2m.mintUserToken({ clientId: app.clientId, externalUserId: 'nobody', scope: 'admin' }),
@@ -315,8 +315,8 @@ describe('scopes', () => {
   })
 })
 
-describe('exchanging a key', () => {
-  it('refuses all invalid keys alike, whatever app is named', async () => {
+describe('exchangeApiKey', () => {
+  it('rejects all invalid keys alike, for any app', async () => {
     const { apiKey, keyId } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     await m2m.revokeKey({ clientId: app.clientId, externalUserId: 'ada', keyId })
     const unknown = `app_${'0'.repeat(24)}`
@@ -337,7 +337,7 @@ describe('exchanging a key', () => {
     }
   })
 
-  it('finds neither another app nor an unknown one with a valid key', async () => {
+  it('returns NOT_FOUND for another app and an unknown app', async () => {
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     const other = await core.newApp()
     const refusals = await Promise.all(
@@ -354,7 +354,7 @@ describe('a forged token', () => {
   const claims = async (use: 'user' | 'machine') =>
     decodeJwt((await (use === 'user' ? mint() : m2m.issueMachineToken())).accessToken)
   const activeKid = async () => decodeProtectedHeader((await mint()).accessToken).kid ?? ''
-  /** Those that work, as a user's or as a machine's. */
+  /** Returns the tokens that are accepted as a user's or a machine's token. */
   async function accepted(tokens: readonly string[]): Promise<string[]> {
     const works = await Promise.all(
       tokens.map(async (token) => {
@@ -366,7 +366,7 @@ describe('a forged token', () => {
   }
   const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
-  it('is refused without a signature (alg none)', async () => {
+  it('is rejected without a signature (alg none)', async () => {
     const [kid, user, machine] = [
       await activeKid(),
       encode(await claims('user')),
@@ -379,7 +379,7 @@ describe('a forged token', () => {
     expect(await accepted(tokens)).toEqual([])
   })
 
-  it('is refused when the public key signs it as a shared secret', async () => {
+  it('is rejected when the public key is used as a shared secret', async () => {
     const kid = await activeKid()
     const jwk = (await jwks()).keys.find((key) => key.kid === kid)
     const pem = await exportSPKI(
@@ -392,7 +392,7 @@ describe('a forged token', () => {
     expect(await accepted(tokens)).toEqual([])
   })
 
-  it('is refused when another key signs it, under our kid, an unknown one, or none', async () => {
+  it('is rejected when another key signs it, with our kid, an unknown kid or no kid', async () => {
     const { privateKey } = await generateKeyPair('RS256')
     const headers = [
       {},
@@ -413,7 +413,7 @@ describe('a forged token', () => {
     expect(await accepted(tokens)).toEqual([])
   })
 
-  it('is refused with a key of its own in its header', async () => {
+  it('is rejected with its own key in the header', async () => {
     const { privateKey, publicKey } = await generateKeyPair('RS256', { extractable: true })
     const jwk = createPublicKey({ key: await exportSPKI(publicKey) }).export({ format: 'jwk' })
     const token = await new SignJWT(await claims('user'))
@@ -422,7 +422,7 @@ describe('a forged token', () => {
     expect(await accepted([token])).toEqual([])
   })
 
-  it('is refused when a part is cut, changed or swapped', async () => {
+  it('is rejected when a part is cut, changed or swapped', async () => {
     const [header = '', payload = '', signature = ''] = (await mint()).accessToken.split('.')
     const raised = encode({ ...(await claims('user')), scope: 'admin' })
     const machine = (await m2m.issueMachineToken()).accessToken.split('.')
@@ -443,7 +443,7 @@ describe('a forged token', () => {
     expect(await accepted(bad)).toEqual([])
   })
 
-  it('is refused when it has another use', async () => {
+  it('is rejected for another use', async () => {
     const { accessToken: user } = await mint()
     const { accessToken: machine } = await m2m.issueMachineToken()
     expect(await useMachine(user)).toBe('TOKEN_INVALID')
@@ -451,7 +451,7 @@ describe('a forged token', () => {
     expect(await useUser(app.secret)).toBe('TOKEN_INVALID')
   })
 
-  it('is refused when another issuer with the same keys signed it', async () => {
+  it('is rejected when another issuer with the same keys signed it', async () => {
     const foreign = await core.startAnother({ PUBLIC_URL: 'https://other.example' })
     const { accessToken } = await foreign
       .as(app.basic)
@@ -462,7 +462,7 @@ describe('a forged token', () => {
     await foreign.core.stop()
   })
 
-  it('is refused before its time', async () => {
+  it('is rejected before its nbf', async () => {
     const { accessToken } = await mint()
     core.clock.advance(-5 * second)
     expect(await useUser(accessToken)).toBe('TOKEN_INVALID')
@@ -470,8 +470,8 @@ describe('a forged token', () => {
   })
 })
 
-describe('a token that our own key has signed', () => {
-  /** A token as core signs it, with what `change` makes of its claims. */
+describe('a token signed by our own key', () => {
+  /** Signs a token as core does, with claims changed by `change`. */
   async function signed(
     use: 'user' | 'machine',
     change: (claims: JWTPayload) => JWTPayload,
@@ -494,7 +494,7 @@ describe('a token that our own key has signed', () => {
       .sign(key)
   }
 
-  it('is accepted when nothing is changed', async () => {
+  it('is accepted without changes', async () => {
     expect(await useUser(await signed('user', (claims) => claims))).toBe('OK')
     expect(await useMachine(await signed('machine', (claims) => claims))).toBe('OK')
   })
@@ -518,11 +518,11 @@ describe('a token that our own key has signed', () => {
       (name) => [`without ${name}`, without(name)] as const,
     ),
   ]
-  it.each(changes)('is refused %s', async (_what, change) => {
+  it.each(changes)('is rejected %s', async (_what, change) => {
     expect(await useUser(await signed('user', change))).toBe('TOKEN_INVALID')
   })
 
-  it('is refused with another use than the RPC takes, or another type', async () => {
+  it('is rejected with another use or another type', async () => {
     expect(await useMachine(await signed('machine', withClaims({ token_use: 'user' })))).toBe(
       'TOKEN_INVALID',
     )
@@ -539,7 +539,7 @@ describe('a token that our own key has signed', () => {
     )
   })
 
-  it('allows no more than its client may do, whatever its scope claim', async () => {
+  it("allows only its client's scopes", async () => {
     await core.sql.query(`update clients set scopes = '{users:write}' where client_id = $1`, [
       app.m2mClientId,
     ])
@@ -550,7 +550,7 @@ describe('a token that our own key has signed', () => {
 })
 
 describe('signing keys', () => {
-  it('are one active and one next when two cores start on an empty database, and both cores accept both', async () => {
+  it('are created once when two cores start on an empty database', async () => {
     const database = await createDatabase()
     const [one, two] = await Promise.all([
       startTestCore({ DATABASE_URL: database.url }),
@@ -578,13 +578,13 @@ describe('signing keys', () => {
     await database.drop()
   })
 
-  it('publish no private member, and are sealed in the table', async () => {
+  it('are published without private members and sealed in the table', async () => {
     const { rows } = await core.sql.query<{ public_jwk: object; sealed_private: Buffer }>(
       'select public_jwk, sealed_private from signing_keys',
     )
     for (const { public_jwk, sealed_private } of rows) {
       expect(Object.keys(public_jwk).toSorted()).toEqual(['alg', 'e', 'kid', 'kty', 'n', 'use'])
-      // DER of PKCS #8 begins with a sequence and names rsaEncryption.
+      // DER of PKCS #8 begins with a sequence and contains the OID of rsaEncryption.
       expect(sealed_private.includes(Buffer.from('2a864886f70d010101', 'hex'))).toBe(false)
     }
     for (const key of (await core.as().getJwks()).keys) {
@@ -600,13 +600,13 @@ describe('signing keys', () => {
     }
   })
 
-  it('stop the start with one clear error when they were sealed under another KEY_ENCRYPTION_KEY', async () => {
+  it('stop the start with a clear error when sealed under another KEY_ENCRYPTION_KEY', async () => {
     await expect(
       core.startAnother({ KEY_ENCRYPTION_KEY: 'quite-another-sealing-key-0123456789-abc' }),
     ).rejects.toThrow(/^KEY_ENCRYPTION_KEY does not open/)
   })
 
-  it('may be of ES256', async () => {
+  it('support ES256', async () => {
     const es = await startTestCore({ TOKEN_ALG: 'ES256' })
     const app = await es.newApp()
     const { accessToken } = await es.as(app.basic).issueMachineToken()
@@ -622,7 +622,7 @@ describe('signing keys', () => {
     await es.stop()
   })
 
-  it('that another core has rotated are found without a restart', async () => {
+  it('are reloaded after a rotation by another core', async () => {
     const { keys } = await core.as().getJwks()
     await core.sql.query(
       "begin; update signing_keys set status = 'retired', retire_at = now() + interval '1000 days' where status = 'active'; update signing_keys set status = 'active' where status = 'next'; commit",

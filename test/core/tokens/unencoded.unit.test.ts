@@ -20,7 +20,7 @@ const signingKeys = {
   refresh: notCalled,
 }
 
-/** A token of our own issuer, signed with its key. */
+/** Signs a token with our issuer's key. */
 const signed = (typ: string, claims: object, header: object): Promise<string> =>
   new SignJWT({ iss: issuer, sub: 'ada', client_id: 'app', jti: 'j', ...claims })
     .setProtectedHeader({ alg: 'RS256', kid: 'k', typ, ...header })
@@ -28,9 +28,9 @@ const signed = (typ: string, claims: object, header: object): Promise<string> =>
     .setExpirationTime('5m')
     .sign(privateKey)
 
-describe('a token of our own with an unencoded payload (b64)', () => {
-  it('is refused as an access token before anything is looked up', async () => {
-    // Nothing listens on this port: a look-up fails.
+describe('a token of our issuer with an unencoded payload (b64)', () => {
+  it('is rejected as an access token before any look-up', async () => {
+    // Nothing listens on this port, so any look-up fails.
     const pool = new Pool({ host: '127.0.0.1', port: 1 })
     const jwts = createJwts({ issuer, signingKeys, pool, now: () => new Date() })
     const token = (header: object) =>
@@ -43,7 +43,7 @@ describe('a token of our own with an unencoded payload (b64)', () => {
     })
   })
 
-  it('is refused as an id_token_hint', async () => {
+  it('is rejected as an id_token_hint', async () => {
     const hints = createIdTokenHints({ issuer, signingKeys, users: { findById: notCalled } })
     const token = (header: object) => signed('JWT', { aud: 'app', token_use: 'id' }, header)
     expect(await hints.read(await token({}))).toEqual({ clientId: 'app', subject: 'ada' })
