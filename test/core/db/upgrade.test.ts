@@ -7,7 +7,9 @@ import { createDatabase } from '../../support/postgres.ts'
 import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
 import { begin, day, serviceToken } from '../support.ts'
 
-/** A database of before plans had names, versions and prices of their own (0035 to 0037), and what becomes of it. */
+/**
+ * Upgrades a database from before plans had names, versions and prices of their own (0035 to 0037).
+ */
 
 const lastBefore = '0034'
 const folder = new URL('../../../core/db/migrations/', import.meta.url)
@@ -54,7 +56,7 @@ async function connectTo(url: string): Promise<Client> {
 
 type Columns = ReadonlyMap<string, readonly string[]>
 
-/** Of every table, with its partitions as one, the columns that somebody writes. */
+/** The writable columns of every table. Partitions count as part of their table. */
 async function columnsOf(db: Client): Promise<Columns> {
   const { rows } = await db.query<{ name: string; columns: string[] }>(
     `select c.relname as name, array_agg(quote_ident(a.attname) order by a.attname) as columns
@@ -72,7 +74,7 @@ interface TableState {
   readonly hash: string | null
 }
 
-/** How many rows every table has, and a hash of what these columns hold. */
+/** The number of rows of every table, and a hash of the values in these columns. */
 async function photograph(db: Client, columns: Columns): Promise<Map<string, TableState>> {
   const states = new Map<string, TableState>()
   for (const [name, own] of columns) {
@@ -86,8 +88,8 @@ async function photograph(db: Client, columns: Columns): Promise<Map<string, Tab
 }
 
 /**
- * Fills the old database with what a service wrote that had no more than it: users in their second period, one of whom has
- * spent more than there was, one with credit, one without anything. Returns their balances.
+ * Fills the old database with the data of a service of that version: users in their second period,
+ * one who has overspent, one with credit, one without any. Returns their balances.
  */
 async function fill(target: Client): Promise<unknown[]> {
   const writer = await startBooks()
@@ -116,7 +118,10 @@ async function fill(target: Client): Promise<unknown[]> {
   }
 }
 
-/** Network Price is of after 0034, and so is the chain of this ledger, which has retail prices in it. */
+/**
+ * The Network Price plan and the chain of this ledger, whose entries contain retail prices, were
+ * added after 0034.
+ */
 const asItWas: Readonly<
   Record<string, { where?: string; values?: Readonly<Record<string, string>> }>
 > = {
@@ -156,25 +161,25 @@ async function copyTo(target: Client, source: Client): Promise<void> {
   await target.query('set session_replication_role = origin')
 }
 
-describe('a database of before plans had versions of their own', () => {
-  it('has rows in what is changed', () => {
+describe('upgrade of a database without plan versions', () => {
+  it('starts with rows in the changed tables', () => {
     const sizes = ['plans', 'plan_versions', 'subscriptions', 'periods', 'grants', 'tickets'].map(
       (name) => before.get(name)?.count,
     )
     expect(sizes).toEqual([1, 1, 3, 6, 7, 3])
   })
 
-  it('loses nothing: whatever stood in a column stands in it', () => {
+  it('keeps the values of all columns', () => {
     expect([...after].filter(([name, state]) => !isSame(state, before.get(name)))).toEqual([])
   })
 
-  it('answers what it answered, and its books are right', async () => {
+  it('returns the same balances and verifies its books', async () => {
     world.clock.set(new Date(begin.getTime() + 40 * day))
     expect(await balancesOf()).toEqual(balances)
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
-  it('goes on: tickets, the next period, another plan', async () => {
+  it('accepts tickets, a new period and another plan', async () => {
     world.clock.set(new Date(begin.getTime() + 41 * day))
     const signedAt = world.clock.now().toISOString()
     const auth = (user: string) => `${app.clientId}:${user}`

@@ -13,7 +13,8 @@ let root: string
 let dataDir: string
 
 beforeEach(async () => {
-  // Made with mode 0700: root's PostgreSQL, which runs as another user, must still get in.
+  // The directory has mode 0700, but root's PostgreSQL, which runs as another user, must be able to
+  // enter it.
   root = await mkdtemp(join(tmpdir(), 'tollgate-embedded-'))
   dataDir = join(root, 'postgres')
 })
@@ -24,7 +25,9 @@ afterEach(async () => {
   await rm(root, { recursive: true, force: true })
 })
 
-/** Starts it in another process, which then does what `after` says. Resolves with its URL. */
+/**
+ * Starts PostgreSQL in another process, which then runs the code `after`. Resolves with its URL.
+ */
 async function startElsewhere(after: string): Promise<{ url: string; child: ChildProcess }> {
   const code = `
     const { startEmbeddedPostgres } = await import(${JSON.stringify(module)})
@@ -49,7 +52,7 @@ async function query(url: string, text: string): Promise<unknown[]> {
   }
 }
 
-/** The processes that work in the cluster's directory, by name. */
+/** Ids of processes with this name that work in the cluster's directory. */
 async function processes(name: string): Promise<number[]> {
   const found: number[] = []
   for (const pid of await readdir('/proc')) {
@@ -65,8 +68,8 @@ async function serverPid(): Promise<number | null> {
   return Number(content.split('\n')[0]) || null
 }
 
-describe('the embedded PostgreSQL', () => {
-  it('keeps its data over a restart, and stops once however often stop is called', async () => {
+describe('startEmbeddedPostgres', () => {
+  it('keeps its data over a restart, and stops once if stop is called several times', async () => {
     const first = await startEmbeddedPostgres({ dataDir })
     await query(first.url, 'create table kept as select 42 as answer')
     await Promise.all([first.stop(), first.stop()])
@@ -77,7 +80,7 @@ describe('the embedded PostgreSQL', () => {
     await expect(query(second.url, 'select 1')).rejects.toThrow('ECONNREFUSED')
   })
 
-  it('lets the service log in as the owner of its database, who may do nothing beside it', async () => {
+  it('gives the service a role that owns only its database', async () => {
     const { url, stop } = await startEmbeddedPostgres({ dataDir })
     const [role] = await query(
       url,
@@ -92,7 +95,7 @@ describe('the embedded PostgreSQL', () => {
     await stop()
   })
 
-  it('hands over what earlier versions created as the superuser', async () => {
+  it('transfers objects that earlier versions created as the superuser', async () => {
     const first = await startEmbeddedPostgres({ dataDir })
     await query(
       first.superuserUrl,
@@ -112,7 +115,7 @@ describe('the embedded PostgreSQL', () => {
     await stop()
   })
 
-  it('waits for the disk, and refuses clients without the password', async () => {
+  it('enables fsync, and rejects clients without the password', async () => {
     const { url, stop } = await startEmbeddedPostgres({ dataDir })
     expect(await query(url, 'show fsync')).toEqual([{ fsync: 'on' }])
     const stranger = Object.assign(new URL(url), { password: 'guess' })
@@ -120,7 +123,7 @@ describe('the embedded PostgreSQL', () => {
     await stop()
   })
 
-  it('ends with its process when that is killed, and loses nothing it acknowledged', async () => {
+  it('ends when its process is killed, and keeps acknowledged data', async () => {
     const { url, child } = await startElsewhere('setInterval(() => {}, 1000)')
     await query(url, 'create table kept as select 42 as answer')
     child.kill('SIGKILL')
@@ -130,7 +133,7 @@ describe('the embedded PostgreSQL', () => {
     await next.stop()
   })
 
-  it('ends with its process when that exits without stopping it', async () => {
+  it('ends when its process exits without stopping it', async () => {
     const { child } = await startElsewhere('process.exit(3)')
     await once(child, 'exit')
     await vi.waitFor(async () => expect(await processes('postgres')).toEqual([]), 10_000)
@@ -150,7 +153,7 @@ describe('the embedded PostgreSQL', () => {
     await next.stop()
   })
 
-  it('refuses a second process on its directory and names the first', async () => {
+  it('rejects a second process on its directory and names the first', async () => {
     const { url, child } = await startElsewhere('setInterval(() => {}, 1000)')
     await expect(startEmbeddedPostgres({ dataDir })).rejects.toThrow(
       `${dataDir} is in use by process ${child.pid}`,
@@ -158,13 +161,13 @@ describe('the embedded PostgreSQL', () => {
     expect(await query(url, 'select 1 as alive')).toEqual([{ alive: 1 }])
   })
 
-  it('refuses a second start in the same process', async () => {
+  it('rejects a second start in the same process', async () => {
     const { stop } = await startEmbeddedPostgres({ dataDir })
     await expect(startEmbeddedPostgres({ dataDir })).rejects.toThrow(`process ${process.pid}`)
     await stop()
   })
 
-  it('does not mistake another process with a recorded pid for the holder of the lock or a server', async () => {
+  it('ignores recorded pids that now belong to unrelated processes', async () => {
     const first = await startEmbeddedPostgres({ dataDir })
     await first.stop()
     await writeFile(join(dataDir, 'tollgate.pid'), `${process.ppid} 1\n`)
@@ -182,7 +185,7 @@ describe('the embedded PostgreSQL', () => {
     await stop()
   })
 
-  it('says in one line why it cannot start', async () => {
+  it('explains in one line why it cannot start', async () => {
     const settings = { shared_buffers: 'none' }
     const failure = startEmbeddedPostgres({ dataDir, settings })
     await expect(failure).rejects.toThrow(/^embedded PostgreSQL did not start: .*shared_buffers.*$/)
@@ -190,7 +193,7 @@ describe('the embedded PostgreSQL', () => {
     await stop()
   })
 
-  it('names DATABASE_URL where there are no binaries for the platform', async () => {
+  it('names DATABASE_URL if there are no binaries for the platform', async () => {
     const arch = vi.spyOn(process, 'arch', 'get').mockReturnValue('mips')
     await expect(startEmbeddedPostgres({ dataDir })).rejects.toThrow(
       'no embedded PostgreSQL for linux-mips: set DATABASE_URL',
