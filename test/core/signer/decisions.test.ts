@@ -21,8 +21,8 @@ const keep = async (...decisions: ReturnType<typeof decisionOf>[]): Promise<void
   await core.as().recordDecisions({ decisions })
 }
 
-describe('a recorded decision', () => {
-  it('is read as it was sent, with its explanation', async () => {
+describe('recorded decision', () => {
+  it('is returned as sent, with its explanation', async () => {
     const sent = decisionOf(now(), acme.clientId)
     await keep(sent)
     const { decision, explanation } = await core.as().getDecision({ decisionId: sent.id })
@@ -41,7 +41,7 @@ describe('a recorded decision', () => {
     ])
   })
 
-  it('is stored once, however often it is sent', async () => {
+  it('is stored once when sent repeatedly', async () => {
     const sent = decisionOf(now(), acme.clientId)
     await keep(sent, sent)
     await keep({ ...sent, code: 'other' })
@@ -49,7 +49,7 @@ describe('a recorded decision', () => {
     expect(decision?.code).toBe('insufficient_balance')
   })
 
-  it('takes any text of a caller, without its control characters', async () => {
+  it('accepts any text of a caller, without control characters', async () => {
     const sent = decisionOf(now(), 'no app\u0000', {
       session: DecisionSession.fromPartial({
         id: 'a\u0000b',
@@ -63,15 +63,15 @@ describe('a recorded decision', () => {
     expect(decision?.session?.type.length).toBeLessThanOrEqual(512)
   })
 
-  it('is refused without an id of ours, and among too many', async () => {
+  it('is rejected with an invalid id, or in a batch that is too large', async () => {
     const sent = decisionOf(now(), acme.clientId)
     expect(await outcome(keep({ ...sent, id: 'x' }))).toBe('REQUEST_INVALID')
     expect(await outcome(keep(...Array<typeof sent>(501).fill(sent)))).toBe('REQUEST_INVALID')
   })
 })
 
-describe('the decisions of an app', () => {
-  it("are read with its client's credential, and not with another's", async () => {
+describe('decisions of an app', () => {
+  it('are visible to its own client only', async () => {
     const other = await core.newApp()
     const sent = decisionOf(now(), acme.clientId)
     await keep(sent)
@@ -88,7 +88,7 @@ describe('the decisions of an app', () => {
     expect(foreign.message).toBe((await refusal(absent)).message)
   })
 
-  it('do not contain those without an app, which only operators read', async () => {
+  it('exclude decisions without an app, which only operators can read', async () => {
     const sent = decisionOf(now(), acme.clientId, {
       credential: DecisionCredential.fromPartial({ kind: 'missing' }),
     })
@@ -101,8 +101,8 @@ describe('the decisions of an app', () => {
   })
 })
 
-describe('the list of decisions', () => {
-  it('has the newest first, of all apps or one, of a user, with a code', async () => {
+describe('list of decisions', () => {
+  it('returns the newest first, filtered by app, user and code', async () => {
     const other = await core.newApp()
     const sent = [
       decisionOf(now(), other.clientId),
@@ -132,11 +132,11 @@ describe('the list of decisions', () => {
   })
 })
 
-describe('a decision without a record', () => {
+describe('missing decision', () => {
   const absence = async (decisionId: string): Promise<string> =>
     (await refusal(core.as().getDecision({ decisionId }))).message
 
-  it('is told from one that its sidecar did not record, one that expired, and text that is no id', async () => {
+  it('is explained: unknown, not recorded, expired or invalid id', async () => {
     const at = now().getTime()
     expect(await absence(newDecisionId(at, true))).toMatch(/^there is no record/)
     expect(await absence(newDecisionId(at, false))).toMatch(/was not recorded/)
@@ -146,7 +146,7 @@ describe('a decision without a record', () => {
 })
 
 describe('upkeep', () => {
-  it('deletes decisions after seven days, and of each app all but the newest', async () => {
+  it('deletes decisions after seven days, and all but the newest of each app', async () => {
     const decisions = createDecisions({ pool: core.sql, now, max: 3 })
     const kept = async (ids: readonly string[]): Promise<number> => {
       const { rows } = await core.sql.query('select id from decisions where id = any($1)', [ids])
@@ -177,7 +177,7 @@ describe('upkeep', () => {
     expect([await kept(first), await kept(none), await kept(theirs)]).toEqual([0, 0, 2])
   })
 
-  it('deletes the decisions of an app that is deleted', async () => {
+  it('deletes the decisions of a deleted app', async () => {
     const gone = await core.newApp()
     const sent = decisionOf(now(), gone.clientId)
     await keep(sent)

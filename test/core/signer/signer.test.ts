@@ -45,7 +45,7 @@ interface Watcher {
   close(): void
 }
 
-/** Watches as a sidecar does; resolves when core has taken the call. */
+/** Watches like a sidecar. Resolves when core has accepted the call. */
 async function watch(target: string = core.core.target): Promise<Watcher> {
   const client = new SignerServiceClient(target, credentials.createInsecure())
   const metadata = new Metadata()
@@ -82,8 +82,8 @@ const access = async (externalUserId: string, clientId = app.clientId) => {
   return given
 }
 
-describe('asking for access', () => {
-  it('provisions an unknown user of a known app with the Starter allowance, once', async () => {
+describe('getAccess', () => {
+  it('provisions an unknown user once, with the Starter allowance', async () => {
     const answers = await atOnce(20, () => access('ada'))
     expect(new Set(answers.map(({ userId }) => userId)).size).toBe(1)
     expect(answers[0]).toEqual({
@@ -101,7 +101,7 @@ describe('asking for access', () => {
   })
 
   it.each(['owner:somebody', 'user:somebody', 'ada\u202e'])(
-    'makes no user of the name %j, and finds the one that exists',
+    'creates no user named %j, but finds an existing one',
     async (name) => {
       const ask = () =>
         outcome(core.as().getAccess({ clientId: app.clientId, externalUserId: name }))
@@ -119,7 +119,7 @@ describe('asking for access', () => {
     },
   )
 
-  it('finds no unknown app, no id of another kind, and no impossible user id', async () => {
+  it('returns NOT_FOUND for unknown apps, other ids and invalid user ids', async () => {
     const ids = [
       `app_${'0'.repeat(24)}`,
       app.m2mClientId,
@@ -139,7 +139,7 @@ describe('asking for access', () => {
     expect((await m2m.listUsers({ clientId: app.clientId })).users).toEqual([])
   })
 
-  it('reports that a user is inactive, and from when on tokens are valid', async () => {
+  it('reports an inactive user, and the time since which tokens are valid', async () => {
     const { userId } = await access('ada')
     await m2m.deactivateUser({ clientId: app.clientId, externalUserId: 'ada' })
     const next = BigInt(Math.floor(core.clock.now().getTime() / 1000) + 1)
@@ -148,15 +148,15 @@ describe('asking for access', () => {
     expect(await access('ada')).toMatchObject({ active: true, tokensValidAfter: next, userId })
   })
 
-  it('counts grants at once', async () => {
+  it('includes a new grant', async () => {
     await access('ada')
     await m2m.createGrant({ clientId: app.clientId, externalUserId: 'ada', amountUsdMicros: '1' })
     expect(await access('ada')).toMatchObject({ remainingUsdAttos: '5000001000000000000' })
   })
 })
 
-describe('verifying a key', () => {
-  it('names the user and their access', async () => {
+describe('verifyApiKey', () => {
+  it('returns the user and their access', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
     const { apiKey, keyId } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     const { identity, access: may } = await core.as().verifyApiKey({ apiKey })
@@ -165,13 +165,13 @@ describe('verifying a key', () => {
       externalUserId: 'ada',
       userId: may?.userId,
       keyId,
-      // The secret that it was made with.
+      // The client secret that created the key.
       grants: [expect.any(String)],
     })
     expect(may).toEqual(await access('ada'))
   })
 
-  it('answers each of many keys as it answers one, in their order', async () => {
+  it('returns one result per key, in order', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
     const ada = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
@@ -185,14 +185,14 @@ describe('verifying a key', () => {
     expect(answers).toEqual([nothing, answer, nothing, answer])
   })
 
-  it('verifies at most two hundred keys at once', async () => {
+  it('accepts at most 200 keys', async () => {
     const verify = (count: number) =>
       core.as().verifyApiKeys({ apiKeys: Array.from({ length: count }, () => 'x') })
     expect((await verify(200)).answers).toHaveLength(200)
     expect(await refusal(verify(201))).toMatchObject({ reason: 'REQUEST_INVALID' })
   })
 
-  it('refuses all invalid keys alike', async () => {
+  it('rejects all invalid keys with the same error', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     const unknown = (await core.newApp()).clientId
@@ -208,8 +208,8 @@ describe('verifying a key', () => {
   })
 })
 
-describe('watching invalidations', () => {
-  it('receives a revoked key, a deactivated user with every key, and changed access, and nothing from before', async () => {
+describe('watchInvalidations', () => {
+  it('sends revoked keys, deactivated users and changed access, but no earlier events', async () => {
     const { userId } = await access('ada')
     const named = { clientId: app.clientId, externalUserId: 'ada' }
     const [first, other, third] = [
@@ -237,7 +237,7 @@ describe('watching invalidations', () => {
     )
   })
 
-  it('receives nothing for requests that were refused or changed nothing', async () => {
+  it('sends nothing for requests that are rejected or change nothing', async () => {
     const { userId } = await access('ada')
     const named = { clientId: app.clientId, externalUserId: 'ada' }
     const watcher = await watch()
@@ -254,7 +254,7 @@ describe('watching invalidations', () => {
     expect(watcher.heard.slice(before).filter(({ id }) => id === userId)).toEqual([])
   })
 
-  it('ends without an error when core stops, which takes less than three seconds', async () => {
+  it('ends without error within three seconds when core stops', async () => {
     const other = await core.startAnother()
     const streams = await atOnce(5, () => watch(other.core.target))
     const begin = performance.now()
@@ -263,7 +263,7 @@ describe('watching invalidations', () => {
     expect(await Promise.all(streams.map(({ ended }) => ended))).toEqual(streams.map(() => 'OK'))
   })
 
-  it('leaves nothing behind when watchers go', async () => {
+  it('serves new watchers after others have disconnected', async () => {
     const many = await atOnce(30, () => watch())
     for (const watcher of many) watcher.close()
     expect(await Promise.all(many.map(({ ended }) => ended))).toEqual(many.map(() => 'UNAVAILABLE'))
@@ -274,7 +274,7 @@ describe('watching invalidations', () => {
   })
 })
 
-// Two cores speak through Redis; without one there is nothing to tell.
+// Two cores communicate through Redis, so these tests need one.
 describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
   let shared: TestCore
   let two: Awaited<ReturnType<TestCore['startAnother']>>
@@ -284,7 +284,7 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
   })
   afterAll(() => shared.stop())
 
-  it('reaches the watchers of another core, and leaves tombstones as long as caches may keep identities', async () => {
+  it('reaches watchers of another core, and stores tombstones as long as caches keep identities', async () => {
     const app = await shared.newApp()
     const rpcs = shared.as(app.basic)
     const named = { clientId: app.clientId, externalUserId: 'ada' }
@@ -331,7 +331,7 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
     redis.disconnect()
   })
 
-  it('starts and works without it, and subscribes as soon as it is there', async () => {
+  it('starts without Redis, and subscribes once it is available', async () => {
     const target = new URL(url)
     const proxy = await startProxy({ host: target.hostname, port: Number(target.port) })
     proxy.mode('refuse')
@@ -349,7 +349,8 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
 
     proxy.mode('pass')
     const before = watcher.heard.length
-    // Its two connections come back one after the other; what is said until then is lost, within the caches' bound.
+    // The two connections recover one after the other. Messages until then are lost, within the
+    // caches' bound.
     await until(async () => {
       await shared.as(app.basic).createGrant({ ...named, amountUsdMicros: '1' })
       return watcher.heard

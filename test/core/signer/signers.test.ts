@@ -40,7 +40,7 @@ async function startOwnSidecar(env: Readonly<Record<string, string>> = {}) {
   const config = sidecarConfigOf({
     CORE_TARGET: core.core.target,
     CORE_TOKEN: serviceToken,
-    // Until the sidecar knows a new secret, each try is a guess.
+    // Until the sidecar receives a new secret, it counts each try as a guess.
     SIGNER_ADDRESSES: '127.0.0.1',
     ...env,
   })
@@ -74,8 +74,8 @@ async function keyOf(owner: TestApp): Promise<string> {
   return apiKey
 }
 
-describe('a signer', () => {
-  it('gets decisions about users of its own apps only, and pushes their events only', async () => {
+describe('signer', () => {
+  it('gets decisions and pushes events for its own apps only', async () => {
     const { credentials } = await operator.createSigner({ name: 'one', ...mine() })
     const { secret = '', eventsSecret = '' } = credentials ?? {}
     const sidecar = await startOwnSidecar()
@@ -95,12 +95,12 @@ describe('a signer', () => {
       403,
       `this signer pushes no events of the app ${other.clientId}`,
     ])
-    // Each secret opens its own route.
+    // Each secret opens only its own route.
     expect((await sidecar.push(secret, app.clientId)).transport).toBe(401)
     expect((await sidecar.authorize(eventsSecret, key)).transport).toBe(401)
   })
 
-  it('is told to sidecars as it changes: apps, new secrets, its end', async () => {
+  it('reaches sidecars with every change: apps, secrets and removal', async () => {
     const { credentials } = await operator.createSigner({ name: 'two', ...mine() })
     const secret = credentials?.secret ?? ''
     const sidecar = await startOwnSidecar()
@@ -120,7 +120,7 @@ describe('a signer', () => {
     await until(async () => (await sidecar.authorize(nextSecret, key)).transport === 401)
   })
 
-  it('is listed without its secrets, which are stored as their HMAC', async () => {
+  it('is listed without its secrets, which are stored as HMAC', async () => {
     const { credentials } = await operator.createSigner({ name: 'three', ...mine() })
     const { signers } = await operator.listSigners({})
     expect(signers.find(({ name }) => name === 'three')).toMatchObject({
@@ -139,13 +139,13 @@ describe('a signer', () => {
     ['an unknown app', { clientIds: ['app_unknown'] }, 'NOT_FOUND'],
     ['no app', { clientIds: [] }, 'REQUEST_INVALID'],
     ['apps and all apps', { allApps: true }, 'REQUEST_INVALID'],
-  ])('is refused for %s', async (_name, change, reason) => {
+  ])('is rejected for %s', async (_name, change, reason) => {
     if (reason === 'CONFLICT') await operator.createSigner({ name: 'taken', ...mine() })
     const ends = await outcome(operator.createSigner({ name: 'four', ...mine(), ...change }))
     expect(ends).toBe(reason)
   })
 
-  it('that does not exist cannot be changed', async () => {
+  it('returns NOT_FOUND when it does not exist', async () => {
     const ends = await Promise.all([
       outcome(operator.rotateSigner({ name: 'nobody', overlapSeconds: 0 })),
       outcome(operator.setSignerApps({ name: 'nobody', allApps: true, clientIds: [] })),
@@ -155,7 +155,7 @@ describe('a signer', () => {
   })
 })
 
-describe('the signer that an app brings', () => {
+describe("an app's own signer", () => {
   const managing = async (role: 'owner' | 'admin' | 'viewer' = 'owner', of = app) =>
     manage(core, { session: (await logInTo(core, of, role)).token })
   const fresh = async () => {
@@ -163,7 +163,7 @@ describe('the signer that an app brings', () => {
     return { one, owner: await managing('owner', one) }
   }
 
-  it('gets decisions about users of that app only, and pushes their events only', async () => {
+  it('gets decisions and pushes events for that app only', async () => {
     const { one, owner } = await fresh()
     const { clientId } = one
     const { secret, details } = await owner.createSignerSecret({ clientId, purpose: 'decisions' })
@@ -178,7 +178,7 @@ describe('the signer that an app brings', () => {
     })
     expect((await sidecar.push(events.secret, clientId)).transport).toBe(202)
     expect((await sidecar.push(events.secret, other.clientId)).transport).toBe(403)
-    // Each secret opens its own route.
+    // Each secret opens only its own route.
     expect((await sidecar.push(secret, clientId)).transport).toBe(401)
     expect((await sidecar.authorize(events.secret, key)).transport).toBe(401)
 
@@ -187,7 +187,7 @@ describe('the signer that an app brings', () => {
     expect((await sidecar.push(events.secret, clientId)).transport).toBe(202)
   })
 
-  it('changes secrets with an overlap, for one purpose at a time', async () => {
+  it('rotates secrets with an overlap, one purpose at a time', async () => {
     const { one, owner } = await fresh()
     const { clientId } = one
     const make = (purpose: string, overlapSeconds?: number) => {
@@ -211,7 +211,7 @@ describe('the signer that an app brings', () => {
     ])
   })
 
-  it('has at most five secrets of a purpose, also when many are made at once', async () => {
+  it('has at most five secrets per purpose, also under concurrent requests', async () => {
     const { one, owner } = await fresh()
     const { clientId } = one
     const make = (purpose: string) => outcome(owner.createSignerSecret({ clientId, purpose }))
@@ -219,12 +219,12 @@ describe('the signer that an app brings', () => {
     expect(ends.filter((end) => end === 'CONFLICT')).toHaveLength(3)
     expect(await make('events')).toBe('OK')
     expect((await owner.listSignerSecrets({ clientId })).secrets).toHaveLength(6)
-    // With an overlap of nothing there is room again.
+    // An overlap of 0 makes room.
     const request = { clientId, purpose: 'decisions', overlapSeconds: 0 }
     expect(await outcome(owner.createSignerSecret(request))).toBe('OK')
   })
 
-  it('shows a secret to a repeated request again, and to nobody else', async () => {
+  it('shows a secret again only for the same idempotency key', async () => {
     const { one, owner } = await fresh()
     const request = { clientId: one.clientId, purpose: 'decisions', idempotencyKey: 'once' }
     const { secret } = await owner.createSignerSecret(request)
@@ -243,7 +243,7 @@ describe('the signer that an app brings', () => {
     expect(JSON.stringify(entries)).not.toContain(secret)
   })
 
-  it('is its own: operators see it, and cannot bind it to another app', async () => {
+  it('is visible to operators, who cannot bind it to another app', async () => {
     const { one, owner } = await fresh()
     await owner.createSignerSecret({ clientId: one.clientId, purpose: 'decisions' })
     const { signers } = await operator.listSigners({})
@@ -277,7 +277,7 @@ describe('the signer that an app brings', () => {
     ['an admin', 'EDIT_FORBIDDEN', () => managing('admin')],
     ['a viewer', 'EDIT_FORBIDDEN', () => managing('viewer')],
     ['the owner of another app', 'NOT_FOUND', () => managing('owner', other)],
-  ])('is not for %s', async (_who, reason, who) => {
+  ])('rejects %s', async (_who, reason, who) => {
     const { clientId } = app
     const owner = await managing()
     const { details } = await owner.createSignerSecret({ clientId, purpose: 'events' })
@@ -288,7 +288,7 @@ describe('the signer that an app brings', () => {
       await outcome(rpcs.createSignerSecret({ clientId, purpose: 'decisions' })),
       await outcome(rpcs.revokeSignerSecret({ clientId, id })),
     ]).toEqual([reason, reason, reason])
-    // Nor can a secret be ended from an app of one's own.
+    // The owner of another app cannot revoke the secret, either.
     const others = await managing('owner', other)
     expect(await outcome(others.revokeSignerSecret({ clientId: other.clientId, id }))).toBe(
       'NOT_FOUND',
@@ -300,14 +300,14 @@ describe('the signer that an app brings', () => {
     ['an unknown purpose', { purpose: 'all' }],
     ['a negative overlap', { overlapSeconds: -1 }],
     ['an overlap of more than 30 days', { overlapSeconds: 2_592_001 }],
-  ])('has no secret with %s', async (_name, change) => {
+  ])('rejects %s', async (_name, change) => {
     const request = { clientId: app.clientId, purpose: 'decisions', ...change }
     expect(await outcome((await managing()).createSignerSecret(request))).toBe('REQUEST_INVALID')
   })
 })
 
 describe('EVENTS_SECRET', () => {
-  it('opens /events in place of WEBHOOK_SECRET', async () => {
+  it('opens /events instead of WEBHOOK_SECRET', async () => {
     const eventsSecret = 'a-secret-for-events-only-0123456789'
     const sidecar = await startOwnSidecar({ EVENTS_SECRET: eventsSecret })
     expect((await sidecar.push(eventsSecret, app.clientId)).transport).toBe(202)
