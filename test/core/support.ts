@@ -29,7 +29,7 @@ import { createDatabase } from '../support/postgres.ts'
 import { secretly } from '../support/secrecy.ts'
 
 export const serviceToken = secretly('service-token-of-the-core-tests-0123456789')
-/** One token for all roles, as CORE_TOKEN alone means it. */
+/** One token for all roles, as with CORE_TOKEN alone. */
 export const serviceTokens = {
   gateway: [serviceToken],
   sidecar: [serviceToken],
@@ -38,7 +38,7 @@ export const serviceTokens = {
 }
 export const issuer = 'https://svc.example/api/v1/oidc'
 export const pepper = secretly('pepper-of-the-core-tests-0123456789-abcdef')
-/** Not on a whole second, so that what is rounded shows. */
+/** Not on a whole second, so that rounding shows. */
 export const begin = new Date('2026-03-10T12:00:00.250Z')
 
 export interface Clock {
@@ -60,21 +60,24 @@ export function createClock(start: Date = begin): Clock {
   }
 }
 
-/** Sessions of this database that wait for a lock. Other databases of the server belong to other tests. */
+/**
+ * Sessions of this database that wait for a lock. Other databases of the server belong to other
+ * tests.
+ */
 export const lockWaits =
   "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 export const second = 1_000
 export const day = 86_400_000
 
-/** Core's settings as its environment gives them, on a fixed rate of 3000 USD for one ETH. */
+/** Core's settings from an environment, with a fixed rate of 3000 USD per ETH. */
 export function configOf(env: Readonly<Record<string, string>>): CoreConfig {
   const reader = createEnvReader({
     CORE_PORT: '0',
     CORE_TOKEN: serviceToken,
     PUBLIC_URL: 'https://svc.example',
     RATE_FIXED: '3000',
-    // Apps of tests sell and grow; test/core/billing says what the gate refuses.
+    // Apps in tests sell and grow without the gate, which test/core/billing covers.
     ACTIVATION_GATE_MODE: 'off',
     UNPAID_NETWORK_USD: '1000000000',
     APP_CREATION: 'accounts',
@@ -89,29 +92,32 @@ export function configOf(env: Readonly<Record<string, string>>): CoreConfig {
   return config
 }
 
-/** For a core whose tickets may have to wait: 3000 USD were observed as it began, and nothing else is. */
+/**
+ * Settings for a core whose tickets may have to wait: it starts with an observed rate of 3000 USD,
+ * and observes no other.
+ */
 export const observedRate = { RATE_FIXED: '', RATE_URLS: 'http://127.0.0.1:9' }
 
 export interface TestCore {
   readonly core: Core
   readonly clock: Clock
   readonly databaseUrl: string
-  /** Of the first core. */
+  /** Metrics of the first core. */
   readonly metrics: Metrics
-  /** The tests' own way into the database. */
+  /** The tests' own database connections. */
   readonly sql: Pool
   /** Every RPC, called with this Authorization value. */
   as(authorization?: string): Rpcs
-  /** An app to which every account may log in, unless the policy is another one. */
+  /** Creates an app to which every account may log in, unless another policy is given. */
   newApp(options?: AppOptions & { loginPolicy?: string }): Promise<TestApp>
-  /** Another core on the same database and clock. */
+  /** Starts another core on the same database and clock. */
   startAnother(
     env?: Readonly<Record<string, string>>,
   ): Promise<{ core: Core; as(authorization?: string): Rpcs }>
   stop(): Promise<void>
 }
 
-/** A core on a database of its own and a clock that the test moves. */
+/** Starts a core on its own database, with a clock that the test moves. */
 export async function startTestCore(
   env: Readonly<Record<string, string>> = {},
   parts: OutsideParts = {},
@@ -173,7 +179,7 @@ export async function startTestCore(
 
 export interface AppOptions {
   readonly starterUsdMicros?: string
-  /** It has a clock (docs/test-clock.md). */
+  /** Whether the app has a clock (docs/test-clock.md). */
   readonly isTest?: boolean
   readonly isCustomer?: boolean
 }
@@ -204,7 +210,7 @@ export const basicOf = (id: string, secret: string): string =>
   `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`
 export const bearerOf = (token: string): string => `Bearer ${token}`
 
-/** How core stores a secret under the tests' pepper. */
+/** The stored form of a secret with the tests' pepper. */
 export const storedHash = (secret: string): Buffer =>
   createHmac('sha256', pepper).update(secret).digest()
 
@@ -213,7 +219,7 @@ export interface Caller {
   close(): void
 }
 
-/** Speaks to core over gRPC as our own processes do. */
+/** Calls core over gRPC as our own processes do. */
 export function createCaller(target: string, token: string | null = serviceToken): Caller {
   const insecure = credentials.createInsecure()
   const clients = {
@@ -296,7 +302,7 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
     tokens.MintUserTokensRequest.fromPartial({}),
     to.tokens.mintUserTokens.bind(to.tokens),
   )
-  /** One call, made as one of many. */
+  /** Makes one call as part of a batch. */
   const amongOthers =
     <Request extends object, Response>(
       empty: Request,
@@ -533,7 +539,7 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
   }
 }
 
-/** How a call ended: the reason of its refusal, or OK. */
+/** The result of a call: the reason of its refusal, or OK. */
 export async function outcome(call: Promise<unknown>): Promise<Reason | 'OK'> {
   try {
     await call
@@ -544,7 +550,7 @@ export async function outcome(call: Promise<unknown>): Promise<Reason | 'OK'> {
   }
 }
 
-/** Everything a caller sees of a refusal. */
+/** The error of a refused call, as the caller receives it. */
 export async function refusal(call: Promise<unknown>): Promise<DomainError> {
   const error: unknown = await call.then(
     () => null,
@@ -554,11 +560,11 @@ export async function refusal(call: Promise<unknown>): Promise<DomainError> {
   throw new Error('the call was not refused', { cause: error })
 }
 
-/** Runs `work` so often at once; the results in the order of the calls. */
+/** Runs `work` concurrently, `times` times. Returns results in the order of the calls. */
 export const atOnce = <T>(times: number, work: (index: number) => Promise<T>): Promise<T[]> =>
   Promise.all(Array.from({ length: times }, (_, index) => work(index)))
 
-/** Waits until `check` holds; throws after ten seconds. */
+/** Waits until `check` holds. Throws after ten seconds. */
 export async function until(check: () => boolean | Promise<boolean>): Promise<void> {
   const end = Date.now() + 10_000
   while (!(await check())) {
@@ -569,12 +575,12 @@ export async function until(check: () => boolean | Promise<boolean>): Promise<vo
 
 export interface Proxy {
   readonly port: number
-  /** `refuse` closes everything, `hang` takes connections and answers nothing, `pass` forwards again. */
+  /** `refuse` closes everything, `hang` accepts connections without answering, `pass` forwards. */
   mode(mode: 'pass' | 'refuse' | 'hang'): void
   stop(): void
 }
 
-/** A TCP way to `target` that a test can break. */
+/** Starts a TCP proxy to `target` that a test can interrupt. */
 export async function startProxy(target: { host: string; port: number }): Promise<Proxy> {
   let current: 'pass' | 'refuse' | 'hang' = 'pass'
   const open = new Set<Socket>()
