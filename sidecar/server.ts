@@ -146,7 +146,7 @@ function createPartList() {
   }
 
   // Require core only until its first answer: leases outlive an outage, but at first there are
-  // none.
+  // no leases.
   let isBegun = false
   async function ready(): Promise<Parts> {
     const each = await Promise.all(parts.map((part) => part.ready?.()))

@@ -79,7 +79,7 @@ export function unitsOf(session: Session, from: FirstCall | null, leastMs = 0): 
   return Math.max(pixelsSince(from, session), Math.ceil(leastMs * pixelsPerMs))
 }
 
-/** Stands in for a prior call that core does not know: assumes the longest gap. */
+/** Replaces a prior call that core does not know: assumes the longest gap. */
 export const longestBefore = ({ seconds, nanos }: FirstCall): FirstCall => ({
   sequence: 0,
   seconds: seconds - longestGap,
@@ -94,7 +94,7 @@ const isPriced = ({ type, price, units }: Session): boolean =>
 export const unitsPerSecond = (type: 'live' | 'lv2v'): number =>
   type === 'live' ? 1 : pixelsPerSecond
 
-/** The user whose calls are bounded. */
+/** The user of a bounded call. */
 export interface SoldOwner extends SessionOwner {
   /**
    * Highest ratio of retail to network price in the user's plan, scaled by 10^18. The highest,

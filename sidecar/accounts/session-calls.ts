@@ -23,7 +23,7 @@ export interface SessionCalls extends RunMemory {
    * if not paid. Used up by the first call with a higher number.
    */
   paidUntil: number
-  /** Highest number whose refusal was reported; -1 before the first. */
+  /** Highest number with a reported refusal; -1 before the first. */
   refused: number
   /** True once a call was allowed in this process. */
   hasCalls: boolean

@@ -13,7 +13,7 @@ export interface ExplanationsOptions {
   readonly queue: Pick<RecordQueue, 'add' | 'isFull'>
   /** Maximum records per second. */
   readonly perSecond: number
-  /** Records one in `sample` permissions; 0 for none. */
+  /** Records one in `sample` permissions; 0 disables sampling. */
   readonly sample: number
   readonly metrics: Pick<SidecarMetrics, 'countRecords'>
   /** Unix milliseconds. */

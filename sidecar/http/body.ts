@@ -40,7 +40,7 @@ export const declaredLength = ({ headers }: IncomingMessage): number =>
   Number(headers['content-length'] ?? 0)
 
 /**
- * Ends an exchange whose answer is written but whose body is not needed. Lets the sender finish for
+ * Ends an exchange after its answer was written, without using the body. Lets the sender finish for
  * a second, so that it reads the answer instead of a reset; then closes the connection.
  */
 export function drainAndEnd(request: IncomingMessage, response: ServerResponse): void {

@@ -2,9 +2,9 @@ import { isObject, parseObject } from '../../core/lib/json.ts'
 import type { Apps } from './signers.ts'
 
 /**
- * Returns the app of the first event that belongs to none of `apps`; null without one. Core
- * receives an event without an app, and charges no user for it, and one with a repeated member, and
- * quarantines it.
+ * Returns the app of the first event outside `apps`; null without one. An event without an
+ * app goes to core, which charges no user for it; so does one with a repeated member, which core
+ * quarantines.
  */
 export function foreignApp(envelopes: readonly Buffer[], apps: Apps): string | null {
   if (apps === null) return null

@@ -5,7 +5,7 @@ import { crc32 } from 'node:zlib'
  * The format of a segment: consecutive records. A record is a header of 36 bytes and one unchanged
  * envelope.
  *
- *      0  4  magic bytes; none of them occurs in UTF-8, so no text contains them
+ *      0  4  magic bytes, which never occur in UTF-8, so no text contains them
  *      4  4  length of the envelope
  *      8  8  when it was spooled, in milliseconds since 1970
  *     16  8  its number: each spool counts its events from 1

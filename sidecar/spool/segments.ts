@@ -79,8 +79,8 @@ export function createSegments(options: SegmentsOptions) {
   }
 
   /**
-   * Resolves when the events are on disk. When it throws, none of them is; further writes may be
-   * tried.
+   * Resolves when the events are on disk. When it throws, no event of this call is on disk;
+   * further writes may be tried.
    */
   async function write(bytes: Buffer, events: number): Promise<void> {
     if (writing && writing.segment.size + bytes.length > segmentBytes) await retire()

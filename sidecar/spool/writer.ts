@@ -138,7 +138,7 @@ export function createCapacity({ maxBytes, usedBytes, probe, log }: CapacityOpti
     if (why === 'disk') timer ??= setInterval(() => void probeDisk(), probeEveryMs).unref()
   }
 
-  /** Returns the error that answers pushes whose write failed. */
+  /** Returns the error for pushes after a failed write. */
   function onWriteFailed(error: unknown): DomainError {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
     setFull('disk')

@@ -21,8 +21,8 @@ function start(env: Record<string, string>) {
   return { child, output, exit: once(child, 'exit') }
 }
 
-describe('the settings', () => {
-  it('are read with all their problems at once', () => {
+describe('readSidecarConfig', () => {
+  it('reports all problems at once', () => {
     const env = createEnvReader({
       SIDECAR_PORT: 'x',
       CORE_TOKEN: 'short',
@@ -56,7 +56,7 @@ describe('the settings', () => {
 })
 
 describe('the sidecar alone', () => {
-  it('reports every problem in a line of its own and exits 1', async () => {
+  it('reports each problem in a separate line and exits 1', async () => {
     const { output, exit } = start({ SIDECAR_PORT: 'x', CORE_TOKEN: 'short' })
     expect((await exit)[0]).toBe(1)
     expect(output.stderr).toBe(
@@ -81,7 +81,7 @@ describe('the sidecar alone', () => {
       SIDECAR_PORT: '0',
       SIDECAR_ADMIN_PORT: '0',
       ADMIN_HOST: '127.0.0.2',
-      // Whoever listens where core does by default is not this test's business.
+      // Avoid core's default port, where another process may listen.
       CORE_TARGET: '127.0.0.1:1',
       CORE_TOKEN: 'x'.repeat(32),
     })
@@ -105,7 +105,7 @@ describe('the sidecar alone', () => {
 })
 
 describe('the metrics', () => {
-  it('count decisions by code, identity and money, and tell what core lent', async () => {
+  it('count decisions by code, identity and money, and show the lent money', async () => {
     const { authorize, metrics } = await startHarness()
     const state = { InitialPricePerUnit: 10 ** 12 }
     const usdOn = (page: string, name: string) =>
@@ -113,7 +113,8 @@ describe('the metrics', () => {
         new RegExp(`^tollgate_sidecar_${name}_usd_total(?:\\{.*\\})? (.+)$`, 'm').exec(page)?.[1],
       )
     await authorize(firstCall({ key: 'sk_live_alice', state }))
-    // Ten seconds at 10^12 wei each are 0.03 USD; core lends four calls, and more when half of them are spent.
+    // Ten seconds at 10^12 wei each are 0.03 USD; core lends four calls, and more when half of them
+    // are spent.
     expect(usdOn(await metrics.metrics(), 'lent')).toBeCloseTo(0.12, 6)
     for (const key of ['sk_live_alice', 'sk_live_poor']) await authorize(firstCall({ key, state }))
     const page = await metrics.metrics()

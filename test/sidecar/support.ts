@@ -16,7 +16,7 @@ export const coreToken = secretly('core-token-of-these-tests-0123456789')
 /** 2026-09-14T10:15:30Z, the clock of the vectors. */
 export const vectorNow = 1_789_380_930
 
-/** The fixture's keys are not ours; they are recognised by their prefix and have no checksum. */
+/** The vectors' keys have another format: recognised by their prefix, without a checksum. */
 const fixtureKeys: KeyShape = {
   looksLikeKey: (text) => text.startsWith('sk_live_'),
   isWellFormed: () => true,
@@ -25,7 +25,7 @@ const fixtureKeys: KeyShape = {
 export interface Harness {
   readonly core: CoreDouble
   readonly sidecar: Sidecar
-  /** `wall` is what the wall clock shows beyond the seconds that passed. */
+  /** `wall` shifts the wall clock against the elapsed seconds. */
   readonly clock: { seconds: number; wall: number }
   readonly metrics: ReturnType<typeof createMetrics>
   authorize(body: unknown, headers?: Record<string, string>): Promise<Reply>
@@ -39,7 +39,10 @@ export interface HarnessOptions {
   readonly bounds?: RequestBounds
 }
 
-/** A sidecar on a free port, whose core double has the users of the vectors in docs/signer-protocol.md. */
+/**
+ * Starts a sidecar on a free port, with a core double that has the users of the vectors in
+ * docs/signer-protocol.md.
+ */
 export async function startHarness({
   env = {},
   core: ownCore,
@@ -102,7 +105,7 @@ function provision({ keys, users }: CoreDouble): void {
   users.set('tenant_a:user_42', { micros: 5_000_000n })
 }
 
-/** The text of an answer without the id of its decision, which every refusal has. */
+/** Returns the answer's text without the decision id, which every refusal has. */
 export const withoutDecision = (text: string): string =>
   text.replace(/,"decision":"[0-9a-f]{24}"(?=\}$)/, '')
 
@@ -128,7 +131,7 @@ export async function post(
   return send(url, { headers, body, method: 'POST' })
 }
 
-/** One exchange over a real socket. `json` is {} when the answer is not an object. */
+/** Sends one request over a real socket. `json` is {} when the answer is not an object. */
 export async function send(
   url: string,
   options: Sent & { headers?: Record<string, string>; body?: string | Buffer },
@@ -171,7 +174,7 @@ function objectFrom(text: string): Record<string, unknown> {
   }
 }
 
-/** Waits for a state of the world, at most ten seconds. */
+/** Waits until the condition is true, at most ten seconds. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   const deadline = performance.now() + 10_000
   while (!(await condition())) {

@@ -6,7 +6,7 @@ const caller = { authorization: `Bearer ${secret}` }
 
 /** The webhook vectors of docs/signer-protocol.md, by number. */
 describe('the caller', () => {
-  it('1: allows the happy path with the identity, and promises exactly SIGNING_TTL_SECONDS', async () => {
+  it('1: allows the happy path with the identity, for exactly SIGNING_TTL_SECONDS', async () => {
     const { authorize, core } = await startHarness({ env: { SIGNING_TTL_SECONDS: '10' } })
     const { transport, text, headers } = await authorize(firstCall())
     expect(transport).toBe(200)
@@ -22,7 +22,7 @@ describe('the caller', () => {
     expect([...core.calls.tokens]).toEqual(['core-token-of-these-tests-0123456789'])
   })
 
-  it('2: refuses a caller without the right secret before any look-up', async () => {
+  it('2: refuses a caller without the right secret before any lookup', async () => {
     const { authorize, core } = await startHarness()
     const wrong: Record<string, string>[] = [
       {},
@@ -46,7 +46,7 @@ describe('the caller', () => {
     }
   })
 
-  it('4: accepts the old secret while it is rotated and not afterwards', async () => {
+  it('4: accepts the old secret during a rotation only', async () => {
     const during = await startHarness()
     expect(
       (await during.authorize(firstCall(), { authorization: `Bearer ${oldSecret}` })).json[
@@ -61,7 +61,7 @@ describe('the caller', () => {
     expect((await unset.authorize(firstCall(), { authorization: 'Bearer ' })).transport).toBe(401)
   })
 
-  it('5: refuses a secret that differs in its last byte and trims blanks', async () => {
+  it('5: refuses a secret that differs in its last byte, and trims blanks', async () => {
     const { authorize } = await startHarness()
     expect(
       (await authorize(firstCall(), { authorization: `Bearer ${secret.slice(0, -1)}c` })).transport,
@@ -71,7 +71,7 @@ describe('the caller', () => {
     ).toBe(200)
   })
 
-  it('6: does not look at Content-Type', async () => {
+  it('6: ignores Content-Type', async () => {
     const { authorize } = await startHarness()
     const foreign = await authorize(firstCall(), { ...caller, 'content-type': 'application/foo' })
     expect(foreign.json['status']).toBe(200)
@@ -96,7 +96,7 @@ describe('the caller', () => {
     }
   })
 
-  it('35: answers its routes only', async () => {
+  it('35: answers only its own routes', async () => {
     const { sidecar, core } = await startHarness()
     const get = await send(`${sidecar.url}/authorize`, { method: 'GET' })
     expect([get.transport, get.headers.allow]).toEqual([405, 'POST'])
@@ -112,7 +112,7 @@ describe('the caller', () => {
       { status: 'ok', parts: { core: 'ok' } },
     ])
     core.stop()
-    // What core has lent still pays for calls.
+    // Money that core has lent still pays for calls.
     const readyz = () => send(`${sidecar.url}/readyz`, { method: 'GET' })
     await until(async () => (await readyz()).json['status'] === 'degraded')
     expect((await readyz()).transport).toBe(200)

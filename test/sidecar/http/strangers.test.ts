@@ -10,8 +10,8 @@ import { post, secret, startHarness } from '../support.ts'
 const wrong = { authorization: 'Bearer a-guess-at-the-webhook-secret-0123456' }
 const right = { authorization: `Bearer ${secret}` }
 
-describe('guesses at the webhook secret', () => {
-  it('are limited by address, all routes together, and then no secret is compared for a minute', async () => {
+describe('wrong webhook secrets', () => {
+  it('are limited by address across all routes, and block it for a minute', async () => {
     const { authorize, sidecar, clock, core, metrics } = await startHarness({
       env: { WEBHOOK_GUESSES_PER_MINUTE: '3' },
     })
@@ -29,7 +29,7 @@ describe('guesses at the webhook secret', () => {
     expect((await authorize(firstCall(), right)).transport).toBe(200)
   })
 
-  it('of others never lock out an address that sent the right one', async () => {
+  it('never lock out an address that sent the right one', async () => {
     const { authorize } = await startHarness({ env: { WEBHOOK_GUESSES_PER_MINUTE: '3' } })
     expect((await authorize(firstCall(), right)).transport).toBe(200)
     for (let i = 0; i < 10; i++) await authorize(firstCall(), wrong)
@@ -44,20 +44,20 @@ describe('guesses at the webhook secret', () => {
     expect((await authorize(firstCall(), right)).transport).toBe(200)
   })
 
-  it('are not counted where no secret is sent', async () => {
+  it('are not counted when no secret is sent', async () => {
     const { authorize } = await startHarness({ env: { WEBHOOK_GUESSES_PER_MINUTE: '1' } })
     for (let i = 0; i < 3; i++) expect((await authorize(firstCall(), {})).transport).toBe(401)
     expect((await authorize(firstCall(), right)).transport).toBe(200)
   })
 })
 
-describe('the settings', () => {
+describe('readSidecarConfig', () => {
   it.each([
     [{ WEBHOOK_SECRET: 'short' }, /^WEBHOOK_SECRET .*at least 32.*openssl rand/],
     [{ CACHE_KEY: 'short' }, /^CACHE_KEY .*at least 32/],
     [{ SIGNER_ADDRESSES: '10.0.0.0/33' }, /^SIGNER_ADDRESSES: 10.0.0.0\/33 is no address/],
     [{ SIGNER_ADDRESSES: 'signer.example' }, /^SIGNER_ADDRESSES: signer.example is no address/],
-  ])('refuse %o', (env, problem) => {
+  ])('refuses %o', (env, problem) => {
     const reader = createEnvReader({ CORE_TOKEN: 'x'.repeat(32), ...env })
     readSidecarConfig(reader)
     expect(reader.problems).toEqual([expect.stringMatching(problem)])
@@ -94,7 +94,7 @@ describe('a connection', () => {
     expect(received).toMatch(/^HTTP\/1\.1 408 /)
   })
 
-  it('replaces the oldest idle one of its address when that is full', async () => {
+  it('replaces the oldest idle one when its address has reached the limit', async () => {
     const { sidecar, authorize } = await startHarness({
       env: { SIDECAR_MAX_CONNECTIONS_PER_ADDRESS: '2' },
     })
@@ -106,7 +106,7 @@ describe('a connection', () => {
     newer.destroy()
   })
 
-  it('of SIGNER_ADDRESSES is never replaced', async () => {
+  it('from SIGNER_ADDRESSES is never replaced', async () => {
     const { sidecar, authorize } = await startHarness({
       env: {
         SIDECAR_MAX_CONNECTIONS_PER_ADDRESS: '2',
@@ -126,7 +126,7 @@ describe('a connection', () => {
 describe('an entry of the shared cache', () => {
   const entries = createCacheEntries('a-secret-that-all-sidecars-share-0123')
 
-  it('is opened under its own name with the right key only', () => {
+  it('can be opened with its own name and the right key only', () => {
     const entry = entries.sign('one', '{"a":1}')
     expect(entries.open('one', entry)).toBe('{"a":1}')
     expect(entries.open('other', entry)).toBeNull()

@@ -54,11 +54,11 @@ const ask = async (user: string, state: object) => {
 }
 const typed = () => ({ ...firstCall().state, LastUpdate: core.clock.now().toISOString() })
 
-describe('the webhook, of a user that the activation gate does not let be made', () => {
+describe('the webhook with an enforced activation gate', () => {
   it.each([
     ['with a session', typed],
     ['without one', () => ({})],
-  ])("says the gate's code %s, and allows those who are there", async (_, state) => {
+  ])("refuses a new user with the gate's code, and allows existing ones, %s", async (_, state) => {
     await operator.replaceBillingSettings({
       clientId: app.clientId,
       endUserCap: '1',

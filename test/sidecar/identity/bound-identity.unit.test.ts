@@ -23,8 +23,8 @@ function bind(identity: VerifiedIdentity) {
   return bound
 }
 
-describe('the answer of an identity', () => {
-  it('is the JSON of its members, and as long as it says', () => {
+describe('answerOf', () => {
+  it('renders the JSON of its members, with the right length', () => {
     const names = fc.oneof(fc.string({ minLength: 1 }), fc.string({ minLength: 1, unit: 'binary' }))
     const ceilings = fc.constantFrom(
       '',
@@ -50,8 +50,8 @@ describe('the answer of an identity', () => {
   })
 })
 
-describe('the API key of an identity', () => {
-  it('is that of a key and of what was got with it, and none for what only looks like one', () => {
+describe('bindIdentity', () => {
+  it('finds the API key of a key and of a token exchanged for it, and ignores similar grants', () => {
     expect(bind(key).apiKeyId).toBe(key.keyId)
     const exchanged = { keyId: 'a-jti', issuedAt: 1, grants: ['a-jti', 'key:' + key.keyId] }
     expect(bind({ ...key, ...exchanged }).apiKeyId).toBe(key.keyId)
@@ -59,7 +59,7 @@ describe('the API key of an identity', () => {
       expect(bind({ ...key, grants }).apiKeyId).toBe('')
   })
 
-  it('ends with its own id where a verifier of the operator names no other', () => {
+  it("uses the identity's own id as the only grant when a custom verifier returns no others", () => {
     const { grants: _, ...own } = key
     expect(bind(own).grants).toEqual([key.keyId])
     expect(bind({ ...own, keyId: null }).grants).toEqual([])

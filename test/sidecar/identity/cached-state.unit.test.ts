@@ -8,7 +8,7 @@ import type { Verdict } from '../../../sidecar/identity/verifiers/verifier.ts'
 const now = () => new Date(1_000_000)
 
 describe('a bounded map', () => {
-  it('evicts what was set longest ago', () => {
+  it('evicts the entries set longest ago', () => {
     const map = createBoundedMap<number>({ max: 3 })
     for (const [name, value] of [
       ['a', 1],
@@ -24,7 +24,7 @@ describe('a bounded map', () => {
     expect([map.get('a'), map.size()]).toEqual([undefined, 2])
   })
 
-  it('holds at most its limit, and most of it', () => {
+  it('stays below its limit, but close to it', () => {
     const map = createBoundedMap<number>({ max: 100 })
     for (let i = 0; i < 10_000; i++) {
       map.set(`k${i}`, i)
@@ -35,11 +35,11 @@ describe('a bounded map', () => {
   })
 })
 
-describe('an account that was evicted', () => {
+describe('an evicted account', () => {
   const versions = createVersions({ max: 10 })
   const accounts = createAccounts({ versions, ttlSeconds: 10, max: 2, mono: () => 0 })
 
-  it('is not spent from by an identity that still refers to it', async () => {
+  it('is replaced before an identity that still refers to it may spend', async () => {
     let verified = 0
     const verify = async (): Promise<Verdict> => {
       verified++
@@ -80,7 +80,7 @@ describe('an account that was evicted', () => {
     ])
   })
 
-  it('is never one with a lease, which a second account could spend again', () => {
+  it('never has a lease, which a second account could spend again', () => {
     const alice = accounts.accountOf('acme:alice')
     alice.returning = 1
     for (const other of ['acme:bob', 'acme:carol', 'acme:dave']) accounts.accountOf(other)

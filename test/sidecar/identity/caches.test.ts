@@ -31,7 +31,7 @@ describe.each(urls)('the cache in Redis', (url) => {
   })
 })
 
-describe('the Redis cache without a Redis', () => {
+describe('the cache without a running Redis', () => {
   it('fails at once and never prevents a decision', async () => {
     const away = 'redis://127.0.0.1:1'
     const cache = createRedisCache({ url: away, log: silentLog() })
@@ -65,13 +65,13 @@ describe.each(urls)('several sidecars on one Redis', (url) => {
         (await first.sidecar.ready())['redis'] === 'ok' &&
         (await second.sidecar.ready())['redis'] === 'ok',
     )
-    // Until both have their links, each link that comes up makes what was read before stale.
+    // Wait for both links of each sidecar, because each new link makes earlier reads stale.
     await sleep(100)
     const body = firstCall({ key })
     return { core, first, second, key, keyId, body }
   }
 
-  it('look a key up once between them', async () => {
+  it('look up a key once in total', async () => {
     const { core, first, second, body } = await pair()
     expect((await first.authorize(body)).json['status']).toBe(200)
     await sleep(50)
@@ -89,7 +89,7 @@ describe.each(urls)('several sidecars on one Redis', (url) => {
     expect((await second.authorize(body)).json['status']).toBe(401)
   })
 
-  it('take no entry from Redis that is forged, of another key or old', async () => {
+  it('reject a forged entry, an old one, and one of another key', async () => {
     const { core, first, key, body } = await pair()
     const other = `sk_live_${randomUUID()}`
     core.keys.set(other, { clientId: 'acme', externalUserId: 'bob', keyId: randomUUID() })
@@ -100,7 +100,7 @@ describe.each(urls)('several sidecars on one Redis', (url) => {
     const nameOf = (text: string): string => `tollgate:identity:${fingerprint(text)}`
     await until(async () => (await client.exists(nameOf(key), nameOf(other))) === 2)
     const [own, others] = await client.mget(nameOf(key), nameOf(other))
-    // As it stands, other sidecars take it: no look-up more.
+    // Other sidecars accept the unchanged entry without another lookup.
     const calls = core.calls.verifyApiKey
     const reader = await startHarness({ core, env: redis })
     await until(async () => (await reader.sidecar.ready())['redis'] === 'ok')
@@ -123,7 +123,7 @@ describe.each(urls)('several sidecars on one Redis', (url) => {
     }
   })
 
-  it('take an entry for no longer than it says, whoever puts it back', async () => {
+  it('reject an expired entry that was written again', async () => {
     const core = await startCoreDouble()
     onTestFinished(core.stop)
     const key = `sk_live_${randomUUID()}`
@@ -145,7 +145,7 @@ describe.each(urls)('several sidecars on one Redis', (url) => {
     expect((await reader.authorize(firstCall({ key }))).json['status']).toBe(401)
   })
 
-  it('drop the entry that a message on the channel names', async () => {
+  it('drop the entry named in a message on the channel', async () => {
     const { core, first, key, keyId, body } = await pair()
     await first.authorize(body)
     core.keys.delete(key)
@@ -175,8 +175,8 @@ describe('an invalidation of access without Redis', () => {
   })
 })
 
-describe('an outage of both links of invalidations', () => {
-  it('makes everything stale that was read before it', async () => {
+describe('an outage of both invalidation links', () => {
+  it('makes all earlier reads stale', async () => {
     const core = await startCoreDouble()
     const { authorize } = await startHarness({ core })
     const body = firstCall()
@@ -191,7 +191,7 @@ describe('an outage of both links of invalidations', () => {
 })
 
 describe('versions', () => {
-  it('make entries stale that were read before, and no others', () => {
+  it('make only earlier reads of the invalidated id stale', () => {
     const versions = createVersions({ max: 2 })
     const before = versions.current()
     expect(versions.isStale('a', before)).toBe(false)
@@ -204,7 +204,7 @@ describe('versions', () => {
     expect(versions.isStale('a', versions.current())).toBe(false)
   })
 
-  it('that are evicted make everything older stale', () => {
+  it('make all earlier reads stale after an eviction', () => {
     const versions = createVersions({ max: 2 })
     const before = versions.current()
     for (const id of ['a', 'b', 'c']) versions.invalidate(id)

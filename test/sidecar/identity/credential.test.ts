@@ -24,7 +24,7 @@ describe('the credential', () => {
     expect(json).toMatchObject({ status: 200, auth_id: 'acme:alice', expiry: 0 })
   })
 
-  it('10: demands the scheme in the header map, and not in the field', async () => {
+  it('10: requires the scheme in the header map, but not in the field', async () => {
     const { authorize } = await startHarness()
     const { state } = firstCall()
     for (const value of ['sk_live_alice', 'Basic c2s6eA==', 'Bearer', 'Bearer a b', 'Bearer "x"']) {
@@ -48,7 +48,7 @@ describe('the credential', () => {
     expect((await authorize(both)).json['auth_id']).toBe('acme:alice')
   })
 
-  it('11: takes a string for a list of one and nothing from an empty one', async () => {
+  it('11: accepts a string as a list of one, and treats an empty one as missing', async () => {
     const { authorize } = await startHarness()
     const status = async (value: unknown) =>
       (await authorize(firstCall({ headers: { Authorization: value } }))).json['status']
@@ -71,7 +71,7 @@ describe('the credential', () => {
     expect((await authorize(same)).json['status']).toBe(200)
   })
 
-  it('13: never looks at Signer-Auth-Id', async () => {
+  it('13: ignores Signer-Auth-Id', async () => {
     const { authorize } = await startHarness()
     const { json } = await authorize(oddCall(['Bearer sk_live_tenant']))
     expect(json).toMatchObject({ status: 200, auth_id: 'tenant_a:user_42', expiry: 0 })
@@ -89,7 +89,7 @@ describe('the credential', () => {
     )
   })
 
-  it('15: never hands out the expiry of a JWT', async () => {
+  it('15: never returns the expiry of a JWT', async () => {
     const { authorize, core, clock } = await startHarness({ env: { SIGNING_TTL_SECONDS: '10' } })
     const key = await newSigningKey('k1')
     core.script.jwks = { keys: [key.jwk] }
@@ -102,7 +102,7 @@ describe('the credential', () => {
     })
   })
 
-  it('16: allows for a minute of clock skew, and lets the signer skip no call beyond the token', async () => {
+  it("16: tolerates a minute of clock skew, and lets the signer skip no call after the token's expiry", async () => {
     const { authorize, core } = await startHarness({ env: { SIGNING_TTL_SECONDS: '10' } })
     const key = await newSigningKey('k1')
     core.script.jwks = { keys: [key.jwk] }
@@ -114,7 +114,7 @@ describe('the credential', () => {
     expect(await decide(vectorNow + 4)).toMatchObject({ status: 200, expiry: vectorNow + 4 })
   })
 
-  it('17: looks an unknown key up once for a hundred calls', async () => {
+  it('17: looks up an unknown key once for a hundred calls', async () => {
     const { authorize, core, clock } = await startHarness()
     const body = firstCall({ key: 'sk_live_nobody' })
     const replies = await Promise.all(Array.from({ length: 100 }, () => authorize(body)))
@@ -127,7 +127,7 @@ describe('the credential', () => {
     expect(core.calls.verifyApiKey).toBe(2)
   })
 
-  it('18: refuses a revoked key as soon as core has said so', async () => {
+  it('18: refuses a revoked key as soon as the revocation arrives', async () => {
     const { authorize, core } = await startHarness()
     const body = firstCall({ key: 'sk_live_alice' })
     expect((await authorize(body)).json['status']).toBe(200)
@@ -137,7 +137,7 @@ describe('the credential', () => {
     expect((await authorize(firstCall())).json['status']).toBe(200)
   })
 
-  it('33: carries every user id through, and refuses what would not survive', async () => {
+  it('33: passes every user id unchanged, and refuses ids that would not survive', async () => {
     const { authorize, core } = await startHarness()
     const decide = async (externalUserId: string) => {
       const key = `sk_live_${core.keys.size}`

@@ -7,7 +7,7 @@ const key = await newSigningKey('f1')
 const issuer = 'https://idp.example'
 const trust = 'issuer:0198c2a4-7d1e-7b3a-9c5f-000000000001:1'
 
-/** A token of an issuer that an app trusts, which core knows. */
+/** A token of an issuer that an app trusts, known to core. */
 async function withToken(options: { seconds?: number; env?: Record<string, string> } = {}) {
   const { seconds = 3600, env = {} } = options
   const harness = await startHarness({ env })
@@ -32,7 +32,7 @@ const decide = async ({ authorize }: Harness, token: string) =>
   (await authorize(laterCall(token, { AuthID: '' }))).json
 
 describe('a token of an issuer that an app trusts', () => {
-  it('stands for the user that core names, and costs one look-up', async () => {
+  it('identifies the user named by core, and costs one lookup', async () => {
     const { ask, core } = await withToken()
     expect(await ask()).toMatchObject({
       status: 200,
@@ -43,7 +43,7 @@ describe('a token of an issuer that an app trusts', () => {
     expect(core.calls.verifyForeignToken).toBe(1)
   })
 
-  it('is asked for once by calls that come together', async () => {
+  it('is looked up once for concurrent calls', async () => {
     const { ask, core } = await withToken()
     await Promise.all(Array.from({ length: 20 }, ask))
     expect(core.calls.verifyForeignToken).toBe(1)
@@ -66,7 +66,7 @@ describe('a token of an issuer that an app trusts', () => {
     },
   )
 
-  it('is refused from its end on, and asked for again when a key would be', async () => {
+  it("is refused after its end, and looked up again after a key's lifetime", async () => {
     const short = await withToken({ seconds: 10 })
     expect(await short.ask()).toMatchObject({ status: 200 })
     short.core.foreign.clear()
@@ -96,7 +96,7 @@ describe('a token of an issuer that an app trusts', () => {
     expect(await decide(harness, token)).toMatchObject({ status, code })
   })
 
-  it('costs core no second look-up for five seconds when it was refused', async () => {
+  it('costs no second lookup for five seconds after a refusal', async () => {
     const harness = await withToken()
     const token = await sign(key, harness.claims, { typ: 'at+jwt' })
     for (let i = 0; i < 3; i++)
@@ -107,7 +107,7 @@ describe('a token of an issuer that an app trusts', () => {
     expect(harness.core.calls.verifyForeignToken).toBe(2)
   })
 
-  it('that no issuer could have written does not get as far as core', async () => {
+  it('that no issuer could have written is not sent to core', async () => {
     const harness = await withToken()
     const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
     const claims = part({ iss: issuer, sub: 'user_42', exp: vectorNow + 60 })
@@ -128,7 +128,7 @@ describe('a token of an issuer that an app trusts', () => {
     expect(harness.core.calls.verifyForeignToken).toBe(0)
   })
 
-  it('is answered with 503 while core is away, and known after that', async () => {
+  it('is answered with 503 while core is unavailable, and accepted after that', async () => {
     const { ask, core } = await withToken()
     core.script.failing = true
     expect(await ask()).toMatchObject({ status: 503 })
@@ -136,7 +136,7 @@ describe('a token of an issuer that an app trusts', () => {
     expect(await ask()).toMatchObject({ status: 200 })
   })
 
-  it('is void when it is older than the end of its tokens, and refused for a deactivated user', async () => {
+  it("is void if issued before its user's tokens were revoked, and refused for a deactivated user", async () => {
     const voided = await withToken()
     const tokensValidAfter = BigInt(vectorNow)
     voided.core.users.set('tenant_a:user_42', { micros: 5_000_000n, tokensValidAfter })

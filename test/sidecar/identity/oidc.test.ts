@@ -22,7 +22,7 @@ const decide = async ({ authorize }: Harness, token: string) =>
   (await authorize(laterCall(token, bob))).json
 
 describe('a token of our own issuer', () => {
-  it('is accepted from a user and from a signer, and only from those', async () => {
+  it('is accepted from a user or a signer only', async () => {
     const harness = await withKey()
     for (const token_use of ['user', 'signer']) {
       expect(await decide(harness, await sign(key, { token_use }))).toMatchObject({
@@ -57,14 +57,14 @@ describe('a token of our own issuer', () => {
     })
   })
 
-  it('is accepted with a slash behind the issuer', async () => {
+  it('is accepted with a slash after the issuer', async () => {
     const harness = await withKey()
     expect(
       await decide(harness, await sign(key, { iss: `${issuer}/`, aud: `${issuer}/` })),
     ).toMatchObject({ status: 200 })
   })
 
-  it('is refused when its signature, or its algorithm, is not right', async () => {
+  it('is refused with a wrong signature or algorithm', async () => {
     const harness = await withKey()
     const token = await sign(key)
     const other = await newSigningKey('k1')
@@ -75,7 +75,7 @@ describe('a token of our own issuer', () => {
     expect(await decide(harness, 'a.b.c')).toMatchObject({ status: 401 })
   })
 
-  it('needs the scope sign:job', async () => {
+  it('requires the scope sign:job', async () => {
     const harness = await withKey()
     for (const scope of [undefined, '', 'openid', 'sign:jobs', 'xsign:job']) {
       expect(await decide(harness, await sign(key, { scope }))).toMatchObject({
@@ -88,7 +88,7 @@ describe('a token of our own issuer', () => {
     })
   })
 
-  it('names its app by client_id, whichever client got it, and never by its audience', async () => {
+  it('identifies its app by client_id, for any azp, and never by its audience', async () => {
     const harness = await withKey({ CLAIM_CLIENT_ID: 'team' })
     for (const azp of [undefined, 'tenant_a', 'dyn_0123456789abcdef01234567'])
       for (const team of [undefined, 'tenant_b'])
@@ -101,7 +101,7 @@ describe('a token of our own issuer', () => {
     expect(await decide(harness, userless)).toMatchObject({ status: 403, code: 'invalid_identity' })
   })
 
-  it('of a client that registered itself is accepted as things are by default', async () => {
+  it('is accepted from a self-registered client by default', async () => {
     const harness = await withKey()
     const token = await sign(key, { azp: 'dyn_0123456789abcdef01234567', token_use: 'user' })
     expect(await decide(harness, token)).toMatchObject({
@@ -110,7 +110,7 @@ describe('a token of our own issuer', () => {
     })
   })
 
-  it("is void when it is older than the end of its user's tokens, also when it is in the cache", async () => {
+  it("is void if issued before its user's tokens were revoked, even when cached", async () => {
     const harness = await withKey()
     const token = await sign(key)
     expect(await decide(harness, token)).toMatchObject({ status: 200 })
@@ -160,7 +160,7 @@ describe('the keys of our own issuer', () => {
     expect(harness.core.calls.getJwks).toBe(2)
   })
 
-  it('that cannot be loaded are answered as a fault, not as an invalid token', async () => {
+  it('cause a fault when they cannot be loaded, not an invalid token', async () => {
     const harness = await withKey()
     harness.core.script.failing = true
     expect(await decide(harness, await sign(key))).toMatchObject({
@@ -178,7 +178,7 @@ describe('a token of a foreign issuer', () => {
     onTestFinished(idp.stop)
     return idp
   }
-  /** A long answer: in one piece of white space, as JSON may have it. */
+  /** A long answer: padded with white space, which JSON allows. */
   const long =
     (document: object): Answer =>
     (_, response) =>
@@ -203,7 +203,7 @@ describe('a token of a foreign issuer', () => {
     expect(await decide(harness, await sign(key))).toMatchObject({ status: 200 })
   })
 
-  it('may have the types that identity providers write, and no other; ours is at+jwt alone', async () => {
+  it('may have the types that identity providers write; our own must have at+jwt', async () => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign)
     const harness = await withKey({ JWT_ISSUER: idp.url, JWT_AUDIENCE: 'tollgate' })
@@ -250,7 +250,7 @@ describe('a token of a foreign issuer', () => {
     })
   })
 
-  it('names its user by e-mail address only when the issuer has verified the address', async () => {
+  it('identifies its user by a verified e-mail address only', async () => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign)
     const harness = await withKey({ JWT_ISSUER: idp.url, CLAIM_USAGE_SUBJECT: 'email' })
@@ -266,7 +266,7 @@ describe('a token of a foreign issuer', () => {
       expect(await decide(harness, await tokenOf(word))).toMatchObject({ status: 401 })
   })
 
-  it('is accepted ten seconds after its issuer was away', async () => {
+  it('is accepted ten seconds after an outage of its issuer', async () => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign)
     idp.state.answers = { '': (_, response) => response.writeHead(500).end() }
@@ -285,7 +285,7 @@ describe('a token of a foreign issuer', () => {
     ['names somebody who logged in with us', { external_user_id: 'user:0198c2a4' }],
     ['names a user with a mark that turns text', { external_user_id: 'a\u202eb' }],
     ['is for another audience', { aud: 'api://shop' }],
-  ])('that %s is for core, which knows what apps trust', async (_what, claims) => {
+  ])('that %s is verified by core, which knows the trusts of apps', async (_what, claims) => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign)
     const harness = await withKey({ JWT_ISSUER: idp.url })
@@ -315,7 +315,7 @@ describe('a token of a foreign issuer', () => {
     expect(harness.core.calls.verifyForeignToken).toBe(2)
   })
 
-  it('is known by one of the first 64 keys of its issuer', async () => {
+  it('is verified with one of the first 64 keys of its issuer', async () => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign)
     const others = Array.from({ length: 64 }, (_, i) => ({ ...key.jwk, kid: `other-${i}` }))
@@ -328,7 +328,7 @@ describe('a token of a foreign issuer', () => {
     expect(await decide(harness, token)).toMatchObject({ status: 200 })
   })
 
-  it('costs its issuer one load in ten seconds, whatever keys are made up, and none after an hour without keys', async () => {
+  it('costs its issuer one load in ten seconds, and fails after an hour without keys', async () => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign)
     const harness = await withKey({ JWT_ISSUER: idp.url })

@@ -16,7 +16,7 @@ async function withKey(env: Record<string, string> = {}): Promise<Harness> {
 const status = async ({ authorize }: Harness, token: string) =>
   (await authorize(laterCall(token, { AuthID: '' }))).json['status']
 
-/** Returns once the sidecar receives invalidations; core's counters are then at zero again. */
+/** Resolves once the sidecar receives invalidations, with core's `checkToken` counter reset. */
 async function listening(env: Record<string, string> = {}): Promise<Harness> {
   const harness = await withKey(env)
   const jti = randomUUID()
@@ -29,9 +29,9 @@ async function listening(env: Record<string, string> = {}): Promise<Harness> {
   return harness
 }
 
-describe('a token that was revoked', () => {
+describe('a revoked token', () => {
   it.each(['jti', 'sid', 'descends_from'])(
-    'is refused at once when core says so of its %s, and no other is',
+    'is refused at once when its %s is revoked, and others are not',
     async (claim) => {
       const harness = await withKey()
       const id = randomUUID()
@@ -55,7 +55,7 @@ describe('a token that was revoked', () => {
   })
 
   it.each(['the client', 'the scope'])(
-    'is refused when %s ended after it was issued, and a later one is not',
+    'is refused when %s ended after its issue, and a later one is not',
     async (what) => {
       const harness = await listening()
       const older = await sign(key, { jti: randomUUID(), iat: vectorNow - 10 })
@@ -75,21 +75,21 @@ describe('a token that was revoked', () => {
     expect(await status(harness, await sign(key, { jti: randomUUID() }))).toBe(503)
   })
 
-  it('is checked at core again when it is too old to be judged locally', async () => {
+  it('is checked at core again when it is too old to decide locally', async () => {
     const harness = await listening({ ACCESS_TTL_SECONDS: '60' })
     harness.clock.seconds = vectorNow + 600
     const jti = randomUUID()
     const token = await sign(key, { jti, iat: vectorNow + 550, exp: vectorNow + 3600 })
     expect([await status(harness, token), await status(harness, token)]).toEqual([200, 200])
     expect(harness.core.calls.checkToken).toBe(0)
-    // Its end is lost on the way.
+    // The invalidation of its end is lost.
     harness.core.revoked.add(jti)
     harness.clock.seconds += 310
     expect(await status(harness, token)).toBe(401)
   })
 })
 
-describe('a token that was issued while invalidations are received', () => {
+describe('a token issued while invalidations are received', () => {
   it('needs no call to core', async () => {
     const harness = await listening()
     harness.clock.seconds = vectorNow + 120
@@ -100,7 +100,7 @@ describe('a token that was issued while invalidations are received', () => {
 })
 
 describe('the list of revoked tokens', () => {
-  it('is kept in bounded memory; core is asked about what was evicted', async () => {
+  it('has bounded memory, and asks core after an eviction', async () => {
     const lookups: string[] = []
     const core = { checkToken: async ({ jti }: { jti: string }) => lookups.push(jti) > 0 }
     let at = vectorNow

@@ -17,7 +17,7 @@ async function harnessWithSession(seconds = 86_400) {
 }
 
 describe('an opaque signer session', () => {
-  it('stands for the user it was opened for, and is looked up at core once', async () => {
+  it('identifies its user, and is looked up at core once', async () => {
     const { ask, core } = await harnessWithSession()
     const first = await ask()
     expect(first.json).toMatchObject({
@@ -37,7 +37,7 @@ describe('an opaque signer session', () => {
     await until(async () => (await ask()).json['status'] === 401)
   })
 
-  it('is refused from its expiry on, however long keys are cached', async () => {
+  it('is refused after its expiry, even if keys are cached longer', async () => {
     const { ask, core, token, clock } = await harnessWithSession(10)
     expect((await ask()).json['status']).toBe(200)
     core.sessions.delete(token)
@@ -47,7 +47,7 @@ describe('an opaque signer session', () => {
     expect((await ask()).json['status']).toBe(401)
   })
 
-  it('with a wrong checksum costs core no look-up', async () => {
+  it('with a wrong checksum costs no lookup', async () => {
     const { authorize, core } = await harnessWithSession()
     const answer = await authorize(bearer(`svc_ss_${'a'.repeat(49)}`))
     expect(answer.json).toMatchObject({ status: 401, code: 'invalid_api_key' })

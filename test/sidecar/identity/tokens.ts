@@ -3,7 +3,7 @@ import { vectorNow } from '../support.ts'
 
 export const issuer = 'http://localhost:8080/api/v1/oidc'
 
-/** A signing key with its public part as core would publish it. */
+/** Returns a signing key, with its public part as published by core. */
 export async function newSigningKey(kid: string, alg: 'RS256' | 'ES256' = 'RS256') {
   const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true })
   const jwk = { ...(await exportJWK(publicKey)), kid, alg, use: 'sig' }
@@ -16,7 +16,7 @@ export interface TokenKey {
   readonly privateKey: CryptoKey
 }
 
-/** A signer JWT for tenant_a:user_42, valid for an hour; a claim that is undefined is left out. */
+/** Signs a signer JWT for tenant_a:user_42, valid for an hour. Omits undefined claims. */
 export function sign(
   key: TokenKey,
   claims: Record<string, unknown> = {},

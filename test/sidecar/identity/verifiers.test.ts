@@ -11,8 +11,8 @@ import { issuer, newSigningKey, sign } from './tokens.ts'
 
 const clientId = 'app_0123456789abcdef01234567'
 
-describe('a key of ours', () => {
-  it('is accepted bare, composite and as the secret alone, and mistyped refused without a look-up', async () => {
+describe('our own key', () => {
+  it('is accepted bare, composite and as the secret alone, and refused without a lookup when mistyped', async () => {
     const { authorize, core } = await startHarness({ keyShape: null })
     const key = newSecret('svc_ak_')
     const forms = [key, `${clientId}_${key}`, key.slice('svc_ak_'.length)]
@@ -41,7 +41,7 @@ describe('a key of ours', () => {
     expect(core.calls.verifyApiKey).toBe(3)
   })
 
-  it('of the builder API is accepted alone and behind a user whose name has a "_" in it', async () => {
+  it('of the builder API is accepted alone and after a user name that contains "_"', async () => {
     const { authorize, core } = await startHarness({ keyShape: null })
     const key = newSecret('sk_')
     const [, digits = ''] = key.split('_')
@@ -62,7 +62,7 @@ describe('a key of ours', () => {
     expect(core.calls.verifyApiKey).toBe(3)
   })
 
-  it('is not assumed for a credential of an unknown shape', async () => {
+  it('is not assumed for a credential of an unknown form', async () => {
     const { authorize, core } = await startHarness()
     expect((await authorize(firstCall({ key: 'whatever' }))).json).toMatchObject({
       status: 401,
@@ -73,7 +73,7 @@ describe('a key of ours', () => {
 })
 
 describe('the mode', () => {
-  it('api_key takes no token, and oidc no key', async () => {
+  it('api_key refuses tokens, and oidc refuses keys', async () => {
     const signingKey = await newSigningKey('k1')
     const token = await sign(signingKey, { client_id: 'acme', external_user_id: 'alice' })
     for (const [mode, accepted, refused] of [
@@ -87,7 +87,7 @@ describe('the mode', () => {
     }
   })
 
-  it('custom loads a module, whose fault is 503 without details', async () => {
+  it('custom loads a module, and answers its fault with 503 without details', async () => {
     const path = join(tmpdir(), `verifier-${randomUUID()}.mjs`)
     writeFileSync(
       path,
@@ -111,7 +111,7 @@ describe('the mode', () => {
     )
   })
 
-  /** A sidecar with a custom verifier of that body, and how often it ran. */
+  /** Starts a sidecar with a custom verifier of that body, and counts its runs. */
   async function withCustom(body: string) {
     const path = join(tmpdir(), `verifier-${randomUUID()}.mjs`)
     writeFileSync(
@@ -139,7 +139,7 @@ describe('the mode', () => {
     return { askAs, runs: () => module.runs }
   }
 
-  it('custom tells requests with one credential apart by the headers that it reads, at once and later', async () => {
+  it('custom distinguishes requests with one credential by the headers it reads', async () => {
     const { askAs } = await withCustom(`
       const [tenant] = presentation.headers['X-Tenant']
       if (tenant === 'away') throw new Error('away')
@@ -156,7 +156,7 @@ describe('the mode', () => {
     for (const [i, tenant] of tenants.entries()) expect(await askAs(tenant)).toBe(answers[i])
   })
 
-  it('custom is asked once for a credential where it reads no headers', async () => {
+  it('custom verifies a credential once if it reads no headers', async () => {
     const { askAs, runs } = await withCustom(
       `return presentation.credential.text === 'shared-by-all' ? yes('acme', 'alice') : null`,
     )
@@ -221,7 +221,7 @@ describe('trusted headers', () => {
     expect(await guess('d')).toMatchObject({ status: 403, code: 'invalid_identity' })
   })
 
-  it('are told apart when they come at once with one credential', async () => {
+  it('are verified separately for concurrent requests with one credential', async () => {
     const { authorize } = await startHarness({ env })
     const users = ['alice', 'bob', 'carol', 'dave']
     const answers = await Promise.all(
@@ -236,7 +236,7 @@ describe('trusted headers', () => {
         }),
       ),
     )
-    // Whoever has no money is named in no answer.
+    // A refusal for lack of money contains no user.
     const named = answers.map(({ json }) => json['auth_id'] ?? json['code'])
     expect(named).toEqual([
       'acme:alice',
@@ -246,7 +246,7 @@ describe('trusted headers', () => {
     ])
   })
 
-  it.each(['api_key', 'oidc'])('mean nothing in the mode %s', async (mode) => {
+  it.each(['api_key', 'oidc'])('are ignored in the mode %s', async (mode) => {
     const { authorize } = await startHarness({
       env: { TRUSTED_PROXY_SECRET: proxySecret, IDENTITY_AUTH_MODE: mode },
     })
@@ -272,11 +272,11 @@ describe('trusted headers', () => {
       return (await authorize({ headers: sent, state })).json
     }
 
-    it('count beside the secret of the proxy', async () => {
+    it("are accepted with the proxy's secret", async () => {
       expect(await ask(headers)).toMatchObject({ status: 200, auth_id: 'acme:alice' })
     })
 
-    it("claim nothing without it: the integrators' SDK sends them with its Bearer", async () => {
+    it("are ignored without the secret: the integrators' SDK sends them with its Bearer", async () => {
       expect(await ask({ ...unproven, ...ofTenant, ...key })).toMatchObject({
         status: 200,
         auth_id: 'acme:alice',
@@ -284,7 +284,7 @@ describe('trusted headers', () => {
       expect(await ask(unproven)).toMatchObject({ status: 401, code: 'missing_credential' })
     })
 
-    it('decide before the credential, also when they are refused', async () => {
+    it('take precedence over the credential, even when refused', async () => {
       expect(await ask({ ...headers, ...ofTenant, ...key })).toMatchObject({
         status: 200,
         auth_id: 'tenant_a:user_42',
@@ -296,7 +296,7 @@ describe('trusted headers', () => {
         })
     })
 
-    it('are remembered under no credential, and no credential for them', async () => {
+    it('are not cached under a credential, nor the credential under them', async () => {
       const { authorize } = await startHarness({ env: composite })
       const idOf = async (sent: object) =>
         (await authorize({ headers: sent, state: undefined })).json['auth_id']
@@ -305,14 +305,14 @@ describe('trusted headers', () => {
       expect(await idOf(key)).toBe('acme:alice')
     })
 
-    it('claim nothing where no proxy has a secret', async () => {
+    it('are ignored when no proxy secret is configured', async () => {
       expect(await ask({ ...headers, ...ofTenant, ...key }, {})).toMatchObject({
         status: 200,
         auth_id: 'acme:alice',
       })
     })
 
-    it('want a secret that is long enough', async () => {
+    it('require a secret that is long enough', async () => {
       await expect(startHarness({ env: { TRUSTED_PROXY_SECRET: 'short' } })).rejects.toThrow(
         /TRUSTED_PROXY_SECRET must have at least 32 characters/,
       )

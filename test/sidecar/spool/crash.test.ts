@@ -13,7 +13,7 @@ const crashes = 5
 const senders = 6
 
 describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
-  it('loses no event that it acknowledged: core gets each once by its id, byte for byte', async () => {
+  it('loses no acknowledged event: core receives each unchanged, once by its id', async () => {
     const random = createRandom(seed)
     const sidecar = await startSpoolingSidecar({ SPOOL_DIR: await newFolder() })
     const { core, push } = sidecar
@@ -38,7 +38,7 @@ describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
       }
     }
 
-    // Core comes and goes, so that there is always something on the spool and something in flight.
+    // Let core fail at random, so that some events are always spooled and some in flight.
     async function disturb(): Promise<void> {
       while (!load.isOver) {
         core.script.failing = random.chance(0.5)
@@ -78,7 +78,7 @@ describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
 })
 
 describe('a second sidecar on the same folder', () => {
-  it('ends with one line that names the first, and leaves it alone; after a kill the next one starts', async () => {
+  it('exits with one line that names the first, and starts after a kill', async () => {
     const directory = await newFolder()
     const first = await startSpoolingSidecar({ SPOOL_DIR: directory })
     await expect(startSpoolingSidecar({ SPOOL_DIR: directory })).rejects.toThrow(
@@ -93,13 +93,13 @@ describe('a second sidecar on the same folder', () => {
     expect(await next.push('{"id":"2"}')).toMatchObject({ status: 202 })
   }, 120_000)
 
-  it('starts at once after a kill, also where another process has the pid of the first now', async () => {
+  it('starts at once after a kill, even if another process has reused the pid', async () => {
     const directory = await newFolder()
     const first = await startSpoolingSidecar({ SPOOL_DIR: directory })
     first.core.script.failing = true
     expect(await first.push('{"id":"1"}')).toMatchObject({ status: 202 })
     await first.process.kill()
-    // What the lock says of the first when this test's own process has got its pid.
+    // Simulate that this test's process has got the pid of the first.
     const lock = join(directory, 'tollgate.pid')
     const [pid, startedAt] = (await readFile(lock, 'utf8')).trim().split(' ')
     expect([pid, startedAt]).toEqual([

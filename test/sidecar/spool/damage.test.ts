@@ -14,7 +14,10 @@ const records = (of: readonly string[], sequence = 1): Buffer =>
     { sequence, place: 0 },
   )
 
-/** What a spool makes of a segment with these bytes, and how many damages it counts. */
+/**
+ * Returns the envelopes that a spool forwards from a segment with these bytes, and the damage it
+ * counts.
+ */
 async function outcomeOf(
   bytes: Buffer,
 ): Promise<{ envelopes: string[]; damaged: number; directory: string }> {
@@ -29,7 +32,7 @@ async function outcomeOf(
 }
 
 describe('a spool whose process was killed', () => {
-  it('loses nothing but the record that was being written, at whatever byte', async () => {
+  it('loses only the record that was being written', async () => {
     const [before, last] = [records(texts.slice(0, 2)), records(texts.slice(2), 3)]
     for (let cut = 0; cut < last.length; cut++) {
       const { envelopes, damaged } = await outcomeOf(Buffer.concat([before, last.subarray(0, cut)]))
@@ -38,14 +41,14 @@ describe('a spool whose process was killed', () => {
     expect((await outcomeOf(Buffer.concat([before, last]))).envelopes).toEqual(texts)
   })
 
-  it('treats zeros that a power cut left at the end as unwritten', async () => {
+  it('ignores zeros that a power cut left at the end', async () => {
     const { envelopes, damaged } = await outcomeOf(
       Buffer.concat([records(texts), Buffer.alloc(5_000)]),
     )
     expect([damaged, ...envelopes]).toEqual([0, ...texts])
   })
 
-  it('goes on at the acknowledged position, and at the start when that is unknown', async () => {
+  it('continues at the acknowledged position, and at the start when that is unknown', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.delayMs = 5
     const first = await startSpool({ directory, receiver })
@@ -77,7 +80,7 @@ describe('a spool whose process was killed', () => {
 })
 
 describe('a damaged spool', () => {
-  it('sets aside the record that is broken, whichever byte of it is, and forwards all others', async () => {
+  it('sets aside the broken record, and forwards all others', async () => {
     const [before, broken, behind] = texts.map((text, i) => records([text], 1 + i))
     if (!before || !broken || !behind) throw new Error('three records')
     for (let at = 0; at < broken.length; at++) {
@@ -92,7 +95,7 @@ describe('a damaged spool', () => {
     }
   })
 
-  it('finds the records behind any damage, and never takes damage for an event', async () => {
+  it('finds the records after any damage, and never forwards damage as an event', async () => {
     const envelope = fc.oneof(
       fc.json(),
       fc.string(),
@@ -119,14 +122,14 @@ describe('a damaged spool', () => {
     )
   })
 
-  it('finds the records behind damage that is larger than one read', async () => {
+  it('finds the records after damage that is larger than one read', async () => {
     const { envelopes, damaged } = await outcomeOf(
       Buffer.concat([records(['a']), Buffer.alloc(3_000_000, 0xf5), records(['b'], 2)]),
     )
     expect([damaged, ...envelopes]).toEqual([1, 'a', 'b'])
   })
 
-  it('gives up a segment that cannot be read, keeps its file, and goes on', async () => {
+  it('gives up an unreadable segment, keeps its file, and continues', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.away = true
     const spool = await startSpool({ directory, receiver })

@@ -5,8 +5,8 @@ import { createCapacity, createSpoolWriter } from '../../../sidecar/spool/writer
 import { startSpoolingSidecar } from './process.ts'
 import { newFolder, until } from './support.ts'
 
-// $0 is the folder. A file system of its own ends with the process; without the right to make one
-// it is a limit on the size of a file, which fails in the same place with another code.
+// $0 is the folder. A private file system ends with the process. Without the right to mount one,
+// use a limit on the file size, which fails in the same place with another code.
 const mounted = 'mount -t tmpfs -o size=2m tmpfs "$0" && exec "$@"'
 const limited = 'ulimit -f 400; exec "$@"'
 
@@ -39,8 +39,8 @@ const disk = mayMount()
 
 const event = (n: number): string => JSON.stringify({ id: `event-${n}`, fill: 'x'.repeat(30_000) })
 
-describe('a sidecar whose disk is full', () => {
-  it(`stops acknowledging, says so (${disk.code}), and takes events again when there is room`, async () => {
+describe('a sidecar with a full disk', () => {
+  it(`refuses events with ${disk.code}, and accepts them again when there is space`, async () => {
     const directory = await newFolder()
     const sidecar = await startSpoolingSidecar(
       { SPOOL_DIR: directory, SPOOL_MAX_BYTES: String(64 * 1024 * 1024) },
@@ -62,7 +62,7 @@ describe('a sidecar whose disk is full', () => {
       detail: expect.stringContaining(`the disk of the spool is full (${disk.code})`),
     })
     expect(acknowledged.length).toBeGreaterThan(3)
-    // Where each file alone is limited the next one has room again.
+    // If each file is limited separately, the next one has space again.
     const ready = await fetch(`${url}/readyz`)
     expect(await ready.json()).toMatchObject({
       parts: { spool: disk.stays ? 'degraded' : 'ok' },
@@ -82,8 +82,8 @@ describe('a sidecar whose disk is full', () => {
   }, 120_000)
 })
 
-describe('a write that fails', () => {
-  it('rejects every push that waited for it, and no other', async () => {
+describe('a failed write', () => {
+  it('rejects only the pushes that waited for it', async () => {
     let fault: NodeJS.ErrnoException | null = null
     let written = 0
     const capacity = createCapacity({
@@ -119,7 +119,7 @@ describe('a write that fails', () => {
     )
     expect(capacity.isFull()).toBe(true)
     fault = null
-    // Although nobody sends any more.
+    // The capacity must recover without further pushes.
     await until(() => !capacity.isFull())
     await Promise.all([append(), append()])
     expect(written).toBe(3)

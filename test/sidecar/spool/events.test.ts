@@ -11,8 +11,8 @@ const envelopes = ({ core }: Harness): string[] =>
 const startSpooling = async (env: Record<string, string> = {}) =>
   startHarness({ env: { SPOOL_DIR: await newFolder(), ...env } })
 
-describe('pushing events to a sidecar with a spool', () => {
-  it('is answered with 202 while core is away, and core gets them when it is back', async () => {
+describe('POST /events with a spool', () => {
+  it('is answered with 202 while core is unavailable, and delivered later', async () => {
     const harness = await startSpooling()
     harness.core.script.failing = true
     const reply = await push(harness, '{"id":"1"}\n{"id":"2"}\nnot json')
@@ -23,7 +23,7 @@ describe('pushing events to a sidecar with a spool', () => {
     expect(envelopes(harness)).toEqual(['{"id":"1"}', '{"id":"2"}', 'not json'])
   })
 
-  it('is refused with 503 when the spool is full, and /readyz says so until there is room', async () => {
+  it('is refused with 503 when the spool is full, and /readyz reports it until there is space', async () => {
     const harness = await startSpooling({ SPOOL_MAX_BYTES: String(8 * 1024 * 1024) })
     const readyz = async () => (await send(`${harness.sidecar.url}/readyz`, { method: 'GET' })).json
     expect(await readyz()).toEqual({
@@ -47,7 +47,7 @@ describe('pushing events to a sidecar with a spool', () => {
       status: 'degraded',
       parts: { core: 'ok', escrow: 'ok', spool: 'degraded' },
     })
-    // Payments are decided all the same.
+    // Payments are still decided.
     expect((await harness.authorize({ headers: {}, state: {} })).transport).toBe(200)
     harness.core.script.failing = false
     await until(() => envelopes(harness).length === 8)
@@ -55,7 +55,7 @@ describe('pushing events to a sidecar with a spool', () => {
     expect((await push(harness, large)).transport).toBe(202)
   })
 
-  it('is refused as a whole when there are too many', async () => {
+  it('is refused as a whole with too many events', async () => {
     const harness = await startSpooling()
     const reply = await push(harness, '1\n'.repeat(10_001))
     expect([reply.transport, reply.json['detail']]).toEqual([413, expect.stringMatching(/10000/)])
@@ -76,7 +76,7 @@ describe('pushing events to a sidecar with a spool', () => {
 })
 
 describe('the signer in direct mode', () => {
-  it('is acknowledged at once, whatever core does', async () => {
+  it('is acknowledged at once, even during an outage of core', async () => {
     const harness = await startSpooling()
     const sink = directSink({ url: harness.sidecar.url, secret })
     const events = Array.from({ length: 2_500 }, () => {

@@ -9,7 +9,10 @@ import { type Receiver, createReceiver, filesOf, newFolder, startSpool, until } 
 const lost = 'tollgate_sidecar_spool_lost_records_total'
 const lostBytes = 'tollgate_sidecar_spool_lost_bytes_total'
 
-/** A folder with a spool that was stopped: of the groups of events core has taken the first ones. */
+/**
+ * Creates a folder with a stopped spool. The first `forwarded` groups of events are delivered to
+ * core.
+ */
 async function spoolOf(groups: readonly (readonly string[])[], forwarded = 0) {
   const [directory, receiver] = [await newFolder(), createReceiver()]
   const spool = await startSpool({ directory, receiver, maxBytes })
@@ -44,8 +47,8 @@ async function restart({ directory, receiver }: { directory: string; receiver: R
 
 const recordOf = (text: string): number => headerBytes + text.length
 
-describe('a spool whose acknowledged events are damaged', () => {
-  it('tells of a cut end that was acknowledged, and keeps what is left of it', async () => {
+describe('a spool with damaged acknowledged events', () => {
+  it('reports a truncated acknowledged end, and keeps its rest', async () => {
     const spool = await spoolOf([['one'], ['two', 'three']])
     const [file = ''] = await filesOf(spool.directory, '.events')
     const bytes = await readFile(file)
@@ -61,7 +64,7 @@ describe('a spool whose acknowledged events are damaged', () => {
     expect(await restart(spool)).toMatchObject({ lost: 0 })
   })
 
-  it('tells of events that left no byte: a file cut between two, and one that is gone', async () => {
+  it('reports events without a trace: a file cut between two, and a missing file', async () => {
     const cut = await spoolOf([['one'], ['two', 'three']])
     const [file = ''] = await filesOf(cut.directory, '.events')
     await truncate(file, recordOf('one'))
@@ -71,7 +74,7 @@ describe('a spool whose acknowledged events are damaged', () => {
     expect(await restart(gone)).toMatchObject({ atStart: 3, lost: 3, envelopes: [] })
   })
 
-  it('says nothing of a write that was never acknowledged', async () => {
+  it('does not report a write that was never acknowledged', async () => {
     const spool = await spoolOf([['one']])
     const [file = ''] = await filesOf(spool.directory, '.events')
     const bytes = await readFile(file)
@@ -80,7 +83,7 @@ describe('a spool whose acknowledged events are damaged', () => {
     expect(await filesOf(spool.directory, '.damaged')).toEqual([])
   })
 
-  it('tells of damage that comes while it runs', async () => {
+  it('reports damage that occurs while it runs', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.away = true
     const spool = await startSpool({ directory, receiver, maxBytes })
@@ -96,7 +99,7 @@ describe('a spool whose acknowledged events are damaged', () => {
     expect(await spool.figure(lostBytes)).toBe(recordOf('two'))
   })
 
-  it('reports a loss once, however often it starts before core is back', async () => {
+  it('reports a loss once, even after several starts without core', async () => {
     const spool = await spoolOf([['one'], ['two'], ['three']])
     const [file = ''] = await filesOf(spool.directory, '.events')
     const bytes = await readFile(file)
@@ -114,7 +117,7 @@ describe('a spool whose acknowledged events are damaged', () => {
     expect(await restart(spool)).toMatchObject({ lost: 0, envelopes: ['one', 'three'] })
   })
 
-  it('bounds the disk that damaged bytes take', async () => {
+  it('limits the disk used by damaged bytes', async () => {
     const spool = await spoolOf([['x'.repeat(40_000)], ['two']])
     const [file = ''] = await filesOf(spool.directory, '.events')
     const bytes = await readFile(file)
@@ -124,7 +127,7 @@ describe('a spool whose acknowledged events are damaged', () => {
     expect(await filesOf(spool.directory, '.damaged')).toEqual([])
   })
 
-  it('forwards or reports every acknowledged event, and invents none, whatever is flipped or cut', async () => {
+  it('forwards or reports every acknowledged event after any damage, and invents no event', async () => {
     const groups = fc.array(
       fc.array(
         fc.integer({ min: 0, max: 900 }).map((length) => 'e'.repeat(length)),
@@ -180,8 +183,8 @@ async function spoil(directory: string, { file, from, length, how }: Damage): Pr
   await writeFile(path, how === 'end' ? bytes.subarray(0, at) : Buffer.concat(left))
 }
 
-describe('a spool of before events had numbers', () => {
-  it('is read on from its position, with what is written after it', async () => {
+describe('a spool without event numbers, from an earlier release', () => {
+  it('is read from its position on, including later writes', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     const records = ['one', 'two'].map(unnumbered)
     await writeFile(join(directory, '000000000001.events'), Buffer.concat(records))

@@ -8,13 +8,13 @@ export interface SpoolingSidecar {
   readonly process: RunningProcess
   readonly url: string
   readonly adminUrl: string
-  /** Status and text of the answer; null when there was none. */
+  /** Status and text of the answer; null without one. */
   push(body: string): Promise<{ status: number; text: string; retryAfter: string | null } | null>
 }
 
 const answerMs = 5_000
 
-/** A sidecar in a process of its own with a spool, before a core double in this one. */
+/** Starts a sidecar with a spool in a separate process, connected to a core double in this one. */
 export async function startSpoolingSidecar(
   env: Readonly<Record<string, string>>,
   wrap?: readonly string[],

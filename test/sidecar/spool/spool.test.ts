@@ -9,7 +9,7 @@ const events = (from: number, to: number): string[] =>
   Array.from({ length: to - from }, (_, i) => event(from + i))
 
 describe('the spool', () => {
-  it('passes events on in order, byte for byte, and leaves nothing behind', async () => {
+  it('forwards events unchanged and in order, and leaves no files', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     const spool = await startSpool({ directory, receiver })
     await spool.store('{"a":\n1}', '', '"\ud83d\ude00"', 'not json')
@@ -26,7 +26,7 @@ describe('the spool', () => {
     expect(await filesOf(directory, '')).toEqual([join(directory, 'position')])
   })
 
-  it('takes events while core is away, reports their number and age, and sends them when it is back', async () => {
+  it('accepts events while core is unavailable, reports their number and age, and sends them later', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     const spool = await startSpool({ directory, receiver })
     receiver.script.away = true
@@ -45,7 +45,7 @@ describe('the spool', () => {
     expect(await spool.figure('tollgate_sidecar_spool_events')).toBe(0)
   })
 
-  it('keeps unacknowledged events for the next start, and starts while core is away', async () => {
+  it('keeps unacknowledged events for the next start, and starts without core', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.away = true
     const first = await startSpool({ directory, receiver })
@@ -61,7 +61,7 @@ describe('the spool', () => {
     expect(receiver.envelopes).toEqual(events(0, 200))
   })
 
-  it('drains while it stops, and never hangs on a core that does not answer', async () => {
+  it('drains while it stops, and does not hang when core does not answer', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     const first = await startSpool({ directory, receiver })
     receiver.script.delayMs = 50
@@ -79,7 +79,7 @@ describe('the spool', () => {
     await until(() => receiver.envelopes.length === 301)
   })
 
-  it('sets aside the one event that core refuses, and only that', async () => {
+  it('sets aside only the event that core refuses', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.refuses = (text) => text === event(7)
     const spool = await startSpool({ directory, receiver })
@@ -116,7 +116,7 @@ describe('the spool', () => {
 describe('a full spool', () => {
   const large = (n: number): string => event(n, 100_000)
 
-  it('refuses events and reports that, and takes events again when core has acknowledged enough', async () => {
+  it('refuses events and reports that, and recovers when core has acknowledged enough', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.away = true
     const spool = await startSpool({ directory, receiver })
@@ -140,7 +140,7 @@ describe('a full spool', () => {
     expect(receiver.envelopes).toEqual(Array.from({ length: count + 1 }, (_, n) => large(n)))
   })
 
-  it('starts in that state too, and drains', async () => {
+  it('can be started when full, and drains', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.away = true
     const first = await startSpool({ directory, receiver })

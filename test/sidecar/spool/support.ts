@@ -8,14 +8,16 @@ import { createMetrics } from '../../../core/lib/metrics.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import { openSpool } from '../../../sidecar/spool/spool.ts'
 
-/** A folder that goes with the test. */
+/** Creates a folder that is removed after the test. */
 export async function newFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-spool-'))
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   return folder
 }
 
-/** Core as the spool sees it: takes envelopes unless it is away, and keeps them in order. */
+/**
+ * A core double for the spool: accepts envelopes unless it is unavailable, and keeps them in order.
+ */
 export function createReceiver() {
   const all: string[] = []
   const batches: number[] = []
@@ -42,7 +44,7 @@ export interface Opening {
   readonly log?: Log
 }
 
-/** A spool that delivers to a receiver; it is stopped with the test at the latest. */
+/** Starts a spool that delivers to a receiver and is stopped after the test at the latest. */
 export async function startSpool({
   directory,
   receiver,
@@ -73,7 +75,7 @@ export async function startSpool({
   return { store, stop, figure, isFull: spool.isFull }
 }
 
-/** Waits for a state of the world for as long as a forwarder may pause, and then some. */
+/** Waits until the condition is true, longer than a forwarder may pause. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   const deadline = performance.now() + 15_000
   while (!(await condition())) {
