@@ -87,7 +87,7 @@ function charge(of: Account, ...tickets: TicketCharge[]): void {
 const left = (of: Account) =>
   Object.fromEntries(of.credits.map((credit) => [credit.id, credit.remaining]))
 
-describe('burning', () => {
+describe('burn', () => {
   it('takes included usage first, then by priority, expiry, creation and id', () => {
     const a = account()
     addCredit(a, creditOf('late', 10n, { expiresAt: minutes(900) }), start)
@@ -105,7 +105,7 @@ describe('burning', () => {
     expect(left(a)).toEqual({ included: 0n, first: 0n, soon: 0n, late: 3n, never: 10n })
   })
 
-  it('books as overage what no allowance covers, and the balance never goes below zero', () => {
+  it('books uncovered cost as overage and keeps the balance at zero', () => {
     const a = account()
     addCredit(a, creditOf('g', 5n), start)
     charge(a, ticket(6n))
@@ -129,7 +129,7 @@ describe('burning', () => {
     expect(left(a)).toEqual({ model: 6n, pipeline: 6n, all: 6n })
   })
 
-  it("judges a credit's expiry by the time of the ticket, not of its arrival", () => {
+  it("checks a credit's expiry by the signing time of the ticket", () => {
     const a = account()
     addCredit(a, creditOf('short', 10n, { expiresAt: minutes(2) }), start)
     charge(
@@ -141,7 +141,7 @@ describe('burning', () => {
     expect(a.overage).toBe(3n)
   })
 
-  it('does not let the included usage of one period pay for another', () => {
+  it('does not let included usage pay for another period', () => {
     const a = account()
     addCredit(a, creditOf('january', 10n, { kind: 'included', expiresAt: minutes(1000) }), start)
     enterPeriod(a, {
@@ -170,7 +170,7 @@ describe('burning', () => {
   })
 })
 
-describe('an account after any history', () => {
+describe('an account after a random history', () => {
   const steps = fc.array(
     fc.oneof(
       fc.record({
@@ -230,7 +230,7 @@ describe('an account after any history', () => {
     return a
   }
 
-  it('adds up: granted + adjusted = balance + (consumed - overage) + expired, to the last atto-dollar', () => {
+  it('keeps granted + adjusted = balance + (consumed - overage) + expired, to the atto-dollar', () => {
     fc.assert(
       fc.property(steps, (history) => {
         const a = play(history)
@@ -243,7 +243,7 @@ describe('an account after any history', () => {
     )
   })
 
-  it('has the balance that its entries fold to and its credits hold, numbered without gaps', () => {
+  it('has a balance equal to its entries and its credits, and no gap in its numbers', () => {
     fc.assert(
       fc.property(steps, (history) => {
         const a = play(history)
@@ -257,7 +257,7 @@ describe('an account after any history', () => {
     )
   })
 
-  it('never lets more be spent than what is in effect', () => {
+  it('never has more in effect than its balance', () => {
     fc.assert(
       fc.property(steps, fc.nat(200), (history, at) => {
         const a = play(history)
@@ -270,7 +270,7 @@ describe('an account after any history', () => {
   })
 })
 
-describe('tickets of a batch', () => {
+describe('burn with several tickets', () => {
   const instants = fc.nat(20)
   const features = fc.constantFrom<(string | null)[]>(null, null, null, 'network_spend', 'live')
   const credits = fc.array(
@@ -324,7 +324,7 @@ describe('tickets of a batch', () => {
     return a
   }
 
-  it('burn as one to the same result as one by one, whatever ends or begins between them', () => {
+  it('burns tickets as one with the same result as one by one', () => {
     fc.assert(
       fc.property(credits, tickets, instants, (terms, many, periodFrom) => {
         const [charged] = userCharges(
@@ -333,7 +333,8 @@ describe('tickets of a batch', () => {
           ),
         )
         if (!charged) throw new Error('no charge')
-        // One credit ends late and one is bound to a feature, so nothing burns as one.
+        // The added credit ends between the tickets and is bound to a feature, so nothing burns as
+        // one.
         const oneByOne = { ...charged, from: new Date(0), to: minutes(10_000) }
         const mixed = [
           ...terms,
@@ -358,7 +359,7 @@ describe('tickets of a batch', () => {
     )
   })
 
-  it('are not looked at one by one when every credit pays for all of them', () => {
+  it('does not list the tickets when every credit pays for all tickets', () => {
     const [charged] = userCharges([
       ticket(3n),
       ticket(4n, { eventId: 'other', signedAt: minutes(5), pipeline: 'fixed' }),
@@ -384,13 +385,13 @@ describe('expire', () => {
     })
   const until = { until: minutes(90), at: minutes(90) }
 
-  it('keeps a credit that ended while the calls of its time hold money', () => {
+  it('keeps an ended credit while calls from before its end hold money', () => {
     const held = { ...account(), pending: usdAttos(60n), credits: [included('a', 0)] }
     expire(held, until)
     expect(held.credits[0]).toMatchObject({ remaining: 100n, expiredAt: null })
   })
 
-  it('expires it when other credits pay for what is held', () => {
+  it('expires an ended credit when other credits cover the holds', () => {
     const covered = {
       ...account(),
       pending: usdAttos(60n),
@@ -400,7 +401,7 @@ describe('expire', () => {
     expect(covered.credits[0]).toMatchObject({ remaining: 0n, expiredAt: minutes(90) })
   })
 
-  it('does not count the next period, which pays for no call from before', () => {
+  it('does not count the included usage of the next period, which cannot pay for earlier calls', () => {
     const rolled = {
       ...account(),
       pending: usdAttos(60n),
@@ -422,7 +423,7 @@ describe('held money', () => {
     return a
   }
 
-  it('is not free, nor is money that ends before the call may be signed, or that is bound to a feature', () => {
+  it('is not free, like money that ends before the call is signed or is bound to a feature', () => {
     const times = (until: number) => ({ at: minutes(1), until: minutes(until) })
     expect(freeAt(holding(3n, 4n), times(2))).toBe(23n)
     expect(freeAt(holding(3n, 4n), times(11))).toBe(3n)
@@ -432,7 +433,7 @@ describe('held money', () => {
     expect(unheldAt(holding(3n, 4n), minutes(1))).toBe(23n)
   })
 
-  it('is never taken by a debit: what is bound goes, and of the rest what is free', () => {
+  it('is never taken by a debit', () => {
     const a = holding(15n, 10n)
     const debit = { id: 'd', amount: usdAttos(-100n), at: minutes(1) }
     expect(adjust(a, { ...debit, feature: null })).toBe(95n)
@@ -442,7 +443,7 @@ describe('held money', () => {
     expect(unheldAt(a, minutes(1))).toBe(0n)
   })
 
-  it('keeps a credit from expiring while the tickets of its calls may come', () => {
+  it('keeps a credit from expiring while tickets for its calls may come', () => {
     const a = holding(5n, 10n)
     const ends = { until: minutes(30), at: minutes(30) }
     expire(a, ends)

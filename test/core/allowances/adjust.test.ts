@@ -59,7 +59,7 @@ const head = async () =>
 const attos = (micros: number) => `${micros}000000000000`
 
 describe('tollgate adjust', () => {
-  it("gives money that is spent like a grant's and counted as none", async () => {
+  it('gives money that can be spent and does not count as granted', async () => {
     expect((await run('--usd-micros', '250000', '--reason', 'outage of 9 March')).text).toMatch(
       new RegExp(`^[\\w-]{36}  0\\.25 USD; ${user} has 5\\.25 USD now\n$`),
     )
@@ -74,7 +74,7 @@ describe('tollgate adjust', () => {
         .map(({ amountUsdMicros, source }) => `${source} ${amountUsdMicros}`)
         .toSorted(),
     ).toEqual(['manual 250000', 'plan_adjustment 5000000'])
-    // 1.7e15 wei are 5.10 USD: all of what was included, and of the adjustment.
+    // 1.7e15 wei are 5.10 USD: all of the included usage, and 0.10 of the adjustment.
     await spend(`${user}-1`, '1700000000000000')
     expect(await balance()).toMatchObject({
       balanceUsdMicros: '150000',
@@ -88,7 +88,7 @@ describe('tollgate adjust', () => {
     })
   })
 
-  it('takes money from what burns first, and says who did it and why', async () => {
+  it('takes money in burn order and records the author and the reason', async () => {
     await m2m.createGrant({ ...who(), amountUsdMicros: '1000000' })
     expect(
       (await run('--usd-micros', '-5500000', '--reason', 'a price was too low')).text,
@@ -112,7 +112,7 @@ describe('tollgate adjust', () => {
     ).toEqual([{ actor: 'operator:grace', reason: 'a price was too low' }])
   })
 
-  it('refuses to take more than there is, unless the rest may be overage', async () => {
+  it('refuses to take more than the balance unless the rest may be overage', async () => {
     expect((await run('--usd-micros=-5000001', '--reason', 'r')).text).toBe(
       'tollgate: only 5000000 of these USD micros are there to be taken; the rest could be booked as overage\n',
     )
@@ -129,7 +129,7 @@ describe('tollgate adjust', () => {
     expect(await balance()).toMatchObject({ balanceUsdMicros: '0', hasAccess: false })
   })
 
-  it('leaves money alone that is bound to a feature, unless it corrects a ticket of that feature', async () => {
+  it('takes feature-bound money only to correct a ticket of that feature', async () => {
     await m2m.createGrant({ ...who(), amountUsdMicros: '900000', featureKey: 'fixed' })
     await spend(`${user}-f`, '100000000000000', { pipeline: 'fixed' })
     await adjust('-5000000', { uncovered: 'overage' })
@@ -140,8 +140,8 @@ describe('tollgate adjust', () => {
     expect(await balance()).toMatchObject({ featureBalances: bound('700000') })
   })
 
-  it('gives back for a ticket what it cost, and no more', async () => {
-    // 10^9 wei are 3 micros, and 7 wei less than one.
+  it('gives back at most what a ticket cost', async () => {
+    // 10^9 wei are 3 micros; the other 7 wei are less than one.
     await spend(`${user}-t`, '1000000007')
     expect(await outcome(adjust('5', { eventId: `${user}-t` }))).toBe('CONFLICT')
     await adjust('3', { eventId: `${user}-t` })
@@ -166,9 +166,10 @@ describe('tollgate adjust', () => {
       )
     ).map(({ kind, feature_key, remaining_attos }) => [kind, feature_key, remaining_attos])
 
-  it('gives back what was burned, in that order and to the credits that it came from, and no overage', async () => {
+  it('gives back to the credits that paid, in burn order, and gives back no overage', async () => {
     await m2m.createGrant({ ...who(), amountUsdMicros: '1000003', featureKey: 'live' })
-    // 5 USD are included, 1.000003 for this pipeline; 7.000011 are charged, together with another ticket of 0.3.
+    // 5 USD are included, plus 1.000003 for this pipeline. 7.000011 are charged, together with
+    // another ticket of 0.3.
     const at = (ms: number) => new Date(begin.getTime() + ms).toISOString()
     const of = (id: string, fee: string, [sequence_number = 0, ms = 0]: readonly number[]) => ({
       id,
@@ -205,7 +206,7 @@ describe('tollgate adjust', () => {
     })
   })
 
-  it('gives back what an ended credit paid as a credit for the same feature', async () => {
+  it('gives back a credit for the same feature when the one that paid has ended', async () => {
     await spend(`${user}-old`, '777777777777')
     world.clock.set(new Date(begin.getTime() + 40 * 86_400_000))
     await adjust('2333', { eventId: `${user}-old` })
@@ -217,7 +218,7 @@ describe('tollgate adjust', () => {
     world.clock.set(begin)
   })
 
-  it('is done once under its key, and refuses the key for something else', async () => {
+  it('replays the result for a repeated key and rejects the key for another request', async () => {
     const twice = await atOnce(2, () =>
       adjust('7', { idempotencyKey: `k-${user}` }).catch(() => null),
     )
@@ -227,7 +228,7 @@ describe('tollgate adjust', () => {
     expect(await outcome(adjust('8', { idempotencyKey: `k-${user}` }))).toBe('IDEMPOTENCY_CONFLICT')
   })
 
-  it('never loses a correction that comes with others and with spend', async () => {
+  it('loses no correction among concurrent corrections and charges', async () => {
     await Promise.all([
       ...Array.from({ length: 10 }, (_, i) =>
         adjust(String(i % 2 === 0 ? 1_000 : -400), { idempotencyKey: `${user}-${i}` }),
@@ -241,14 +242,14 @@ describe('tollgate adjust', () => {
     })
   })
 
-  it('opens the period that has begun before it corrects', async () => {
+  it('enters the running period before it corrects', async () => {
     world.clock.set(new Date(begin.getTime() + 40 * 86_400_000))
     await adjust('-1000000')
     expect(await balance()).toMatchObject({ balanceUsdMicros: '4000000' })
     world.clock.set(begin)
   })
 
-  it('refuses malformed amounts, reasons and users', async () => {
+  it('rejects malformed requests and unknown apps and users', async () => {
     for (const amount of [
       '0',
       '',
@@ -275,12 +276,12 @@ describe('tollgate adjust', () => {
     expect((await tollgate('adjust', '--help')).text).toContain('tollgate adjust [--app APP]')
   })
 
-  it('leaves books that verify', async () => {
+  it('leaves books that pass verify', async () => {
     await tollgate('rebuild')
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
-  it('never edits: adjustments cannot be changed or deleted', async () => {
+  it('rejects updates and deletes of adjustments', async () => {
     await adjust('1')
     await expect(world.sql.query('update adjustments set amount_attos = 2')).rejects.toThrow(
       'adjustments is append-only',

@@ -102,7 +102,7 @@ async function ticket({
   }
 }
 
-/** Returns the users that have nothing left. */
+/** Returns the users without money left. */
 async function charge(tickets: readonly TicketCharge[]) {
   const at = core.clock.now()
   const facts = { id: randomUUID(), at, ratesKnownAt: at }
@@ -143,8 +143,8 @@ async function includedGrants(externalUserId = 'ada'): Promise<number> {
   return rowCount ?? 0
 }
 
-describe('the Starter allowance', () => {
-  it('is there from the start and stands among the grants', async () => {
+describe('Starter allowance', () => {
+  it('exists from the start and is listed among the grants', async () => {
     const read = await allowance()
     expect(read).toEqual({
       externalUserId: 'ada',
@@ -178,7 +178,7 @@ describe('the Starter allowance', () => {
     })
   })
 
-  it('may be nothing, and then a grant is everything', async () => {
+  it('may be zero, so that grants are the only money', async () => {
     app = await core.newApp({ starterUsdMicros: '0' })
     m2m = core.as(app.basic)
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
@@ -206,8 +206,8 @@ describe('the Starter allowance', () => {
   })
 })
 
-describe('granting', () => {
-  it('adds to what is there and leaves the Starter allowance as it is', async () => {
+describe('createGrant', () => {
+  it('adds a grant and leaves the Starter allowance unchanged', async () => {
     const { allowance: after, grant: made } = await grant({
       source: 'promo',
       featureKey: 'text-to-image',
@@ -256,12 +256,12 @@ describe('granting', () => {
     '5\u0000',
     '9'.repeat(31),
     '1000000000000001',
-  ])('refuses the amount %j', async (amountUsdMicros) => {
+  ])('rejects the amount %j', async (amountUsdMicros) => {
     expect(await outcome(grant({ amountUsdMicros }))).toBe('AMOUNT_INVALID')
     expect(await balance()).toMatchObject({ lifetimeGrantedUsdMicros: '5000000' })
   })
 
-  it('takes the largest amount again and again, to the micro', async () => {
+  it('accepts the largest amount repeatedly, exact to the micro', async () => {
     const { rows } = await core.sql.query('select app_id from clients where client_id = $1', [
       app.clientId,
     ])
@@ -280,14 +280,14 @@ describe('granting', () => {
   })
 
   it.each(['trial', 'manual', 'promo', 'plan_adjustment'])(
-    'takes the source %s',
+    'accepts the source %s',
     async (source) => {
       expect((await grant({ source })).grant?.source).toBe(source)
     },
   )
 
   it.each(['', 'Manual', 'topup', 'manual ', 'manual\u0000'])(
-    'refuses the source %j',
+    'rejects the source %j',
     async (source) => {
       expect(await outcome(grant({ source }))).toBe('REQUEST_INVALID')
     },
@@ -301,7 +301,7 @@ describe('granting', () => {
     ['upscale', 'upscale'],
     [' text-to-image:sdxl ', 'text-to-image:sdxl'],
     [`live:${'x'.repeat(123)}`, `live:${'x'.repeat(123)}`],
-  ])('takes the featureKey %j as %j', async (featureKey, kept) => {
+  ])('stores the featureKey %j as %j', async (featureKey, kept) => {
     expect((await grant({ featureKey })).grant?.featureKey).toBe(kept)
   })
 
@@ -316,7 +316,7 @@ describe('granting', () => {
     'a\u0000',
     'network_spend:live',
   ])(
-    'refuses the featureKey %j, which the catalogue has not, with those that it has',
+    'rejects the featureKey %j, which the catalogue lacks, and lists known ones',
     async (featureKey) => {
       const refusal = grant({ featureKey })
       expect(await outcome(refusal)).toBe('FEATURE_UNKNOWN')
@@ -325,7 +325,7 @@ describe('granting', () => {
     },
   )
 
-  it('refuses features that the app excludes, and models where the catalogue names single ones', async () => {
+  it('rejects features and models that the app excludes', async () => {
     await core.sql.query(
       `insert into manifests (app_id, excluded, updated_at)
        select app_id, '[{"pipeline":"live","modelId":"flux"},{"pipeline":"upscale","modelId":"*"}]', now()
@@ -337,7 +337,7 @@ describe('granting', () => {
     expect((await grant({ featureKey: 'live:sdxl' })).grant?.featureKey).toBe('live:sdxl')
   })
 
-  it("is for a user who is there, of the caller's app", async () => {
+  it('rejects unknown users and users of another app', async () => {
     const other = await core.newApp()
     await core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: 'theirs' })
     expect(await outcome(grant({ externalUserId: 'nobody' }))).toBe('NOT_FOUND')
@@ -345,7 +345,7 @@ describe('granting', () => {
     expect((await m2m.listUsers({ clientId: app.clientId })).users).toHaveLength(1)
   })
 
-  it('shows the user the same by their own token', async () => {
+  it('shows users the same balance through their own token', async () => {
     await grant()
     const { accessToken } = await m2m.mintUserToken({
       clientId: app.clientId,
@@ -355,8 +355,8 @@ describe('granting', () => {
   })
 })
 
-describe('granting with an Idempotency-Key', () => {
-  it('grants once and answers the same again, even after the balance has moved', async () => {
+describe('createGrant with an Idempotency-Key', () => {
+  it('grants once and replays the original response, even after the balance changed', async () => {
     const first = await grant({ idempotencyKey: 'g-1' })
     await spend({ micros: 7n })
     await grant()
@@ -364,7 +364,7 @@ describe('granting with an Idempotency-Key', () => {
     expect(await balance()).toMatchObject({ lifetimeGrantedUsdMicros: '5500000' })
   })
 
-  it('grants once when twenty callers come at once, through two cores', async () => {
+  it('grants once for twenty concurrent callers of two cores', async () => {
     const two = await core.startAnother()
     const ends = await atOnce(20, (index) =>
       (index % 2 === 0 ? m2m : two.as(app.basic))
@@ -390,14 +390,14 @@ describe('granting with an Idempotency-Key', () => {
     { source: 'promo' },
     { featureKey: 'live' },
     { externalUserId: 'bob' },
-  ])('refuses another body: %j', async (other) => {
+  ])('rejects another body: %j', async (other) => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
     await grant({ idempotencyKey: 'g-1' })
     expect(await outcome(grant({ idempotencyKey: 'g-1', ...other }))).toBe('IDEMPOTENCY_CONFLICT')
     expect(await balance()).toMatchObject({ lifetimeGrantedUsdMicros: '5250000' })
   })
 
-  it('answers each of many that come at once with its own figures', async () => {
+  it('answers each concurrent request with its own figures', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
     const answers = await Promise.all([
       grant({ amountUsdMicros: '1', idempotencyKey: 'a' }),
@@ -416,14 +416,14 @@ describe('granting with an Idempotency-Key', () => {
     expect(await grant({ amountUsdMicros: '5', idempotencyKey: 'b' })).toEqual(answers[4])
   })
 
-  it('grants twice without one', async () => {
+  it('grants twice without a key', async () => {
     await Promise.all([grant(), grant()])
     expect(await balance()).toMatchObject({ lifetimeGrantedUsdMicros: '5500000' })
   })
 })
 
-describe('spending', () => {
-  it('burns the included usage first, then the credits in order of creation', async () => {
+describe('charge', () => {
+  it('burns included usage first, then credits in order of creation', async () => {
     for (const amountUsdMicros of ['10', '20']) {
       core.clock.advance(second)
       await grant({ amountUsdMicros })
@@ -439,7 +439,7 @@ describe('spending', () => {
     await expectSoundBooks()
   })
 
-  it('takes one micro more than there is as overage', async () => {
+  it('books a micro beyond the balance as overage', async () => {
     const exhausted = await spend({ micros: 5_000_001n })
     expect(exhausted).toEqual([(await accountOf()).userId])
     expect(await balance()).toMatchObject({
@@ -464,7 +464,7 @@ describe('spending', () => {
     })
   })
 
-  it('gives no access for money that is bound to a feature, which stands beside the balance', async () => {
+  it('gives no access for feature-bound money and shows it separately', async () => {
     const asked = async () =>
       (await core.as().getAccess({ clientId: app.clientId, externalUserId: 'ada' })).access
         ?.remainingUsdAttos
@@ -488,7 +488,7 @@ describe('spending', () => {
     expect(await asked()).toBe((7n * micro).toString())
   })
 
-  it('lets a grant that is bound to a feature pay for that feature only', async () => {
+  it('lets a feature-bound grant pay only for its feature', async () => {
     await spend({ micros: 5_000_000n })
     for (const featureKey of ['text-to-image', 'text-to-image:flux', 'network_spend']) {
       core.clock.advance(1)
@@ -506,7 +506,7 @@ describe('spending', () => {
     await expectSoundBooks()
   })
 
-  it('shows consistent figures while others spend', async () => {
+  it('returns consistent figures during concurrent charges', async () => {
     const reads: Promise<{
       balanceUsdMicros: string
       consumedUsdMicros: string
@@ -533,8 +533,8 @@ describe('spending', () => {
   })
 })
 
-describe('the next period', () => {
-  it('gives the included usage anew, lets the old expire, keeps grants, and counts from zero', async () => {
+describe('entering the next period', () => {
+  it('renews included usage, expires the old one, keeps grants and resets consumption', async () => {
     await grant()
     await spend({ micros: 5_100_000n })
     expect(await balance()).toMatchObject({
@@ -559,7 +559,7 @@ describe('the next period', () => {
     await expectSoundBooks()
   })
 
-  it('does not carry unused usage over', async () => {
+  it('does not carry over unused included usage', async () => {
     await spend({ micros: 1n })
     core.clock.advance(month)
     expect(await balance()).toMatchObject({
@@ -571,7 +571,7 @@ describe('the next period', () => {
     await expectSoundBooks()
   })
 
-  it('is entered once by callers of two cores that read, grant, spend and sweep at once', async () => {
+  it('happens once for concurrent reads, grants, charges and sweeps of two cores', async () => {
     const two = await core.startAnother()
     core.clock.advance(month)
     const tickets = await Promise.all(Array.from({ length: 6 }, () => ticket({ micros: 1n })))
@@ -599,7 +599,7 @@ describe('the next period', () => {
     await two.core.stop()
   })
 
-  it('skips periods without any activity', async () => {
+  it('skips periods without activity', async () => {
     core.clock.advance(400 * day)
     expect(await balance()).toMatchObject({
       balanceUsdMicros: '5000000',
@@ -611,7 +611,7 @@ describe('the next period', () => {
   })
 
   it.each(['first', 'after the balance was read'])(
-    'lets a late ticket of the last period use what that period included: %s',
+    'lets a late ticket use the included usage of its own period: %s',
     async (when) => {
       const late = new Date(core.clock.now().getTime() + 5 * day)
       core.clock.advance(month)
@@ -628,7 +628,7 @@ describe('the next period', () => {
   )
 })
 
-/** The time after which nothing of an ended period is expected any more, and the sweep that books it. */
+/** Advances the clock past the time for late tickets, then sweeps. */
 async function lateTicketsAreThrough(): Promise<void> {
   core.clock.advance(quarterHour)
   while ((await ledger.sweep(core.sql, core.clock.now())) > 0) {
@@ -636,8 +636,8 @@ async function lateTicketsAreThrough(): Promise<void> {
   }
 }
 
-describe('the sweep', () => {
-  it('books expired amounts of inactive users, once', async () => {
+describe('sweep', () => {
+  it('books expired amounts of inactive users once', async () => {
     await spend({ micros: 1n })
     core.clock.advance(month + quarterHour)
     expect(await ledger.sweep(core.sql, core.clock.now())).toBeGreaterThan(0)
@@ -650,14 +650,14 @@ describe('the sweep', () => {
   })
 })
 
-describe('the books', () => {
+describe('ledger tables', () => {
   const attempt = (sql: string, values: unknown[]) =>
     core.sql.query(sql, values).then(
       () => 'done',
       (error: Error) => error.message,
     )
 
-  it('refuse to be rewritten', async () => {
+  it('reject updates and deletes', async () => {
     await grant()
     const { userId: id } = await accountOf()
     const entries = [
@@ -690,7 +690,7 @@ describe('the books', () => {
     expect(await attempt(`delete from end_users where id = $1`, [id])).toMatch(/append-only/)
   })
 
-  it('refuse what does not add up', async () => {
+  it('reject amounts that do not add up', async () => {
     const { userId: id } = await accountOf()
     expect(
       await attempt(`update balances set granted_attos = granted_attos + 1 where user_id = $1`, [
@@ -710,7 +710,7 @@ describe('the books', () => {
     ).toMatch(/grants_remaining_within/)
   })
 
-  it('keep what each charge changes out of indexes, which it would rewrite', async () => {
+  it('have no index on columns that each charge changes', async () => {
     const { rows } = await core.sql.query(`
       select indexname
       from pg_indexes
@@ -809,7 +809,7 @@ describe('the books', () => {
     for (const name of users) {
       expect(await topupOf(name)).toBe((granted.get(name) ?? 0n) * micro)
       const shown = await allowance(name)
-      // Each figure is rounded down by itself.
+      // Each figure is rounded down separately.
       const parts = [
         shown.balanceUsdMicros,
         ...shown.featureBalances.map((one) => one.balanceUsdMicros),
@@ -822,7 +822,7 @@ describe('the books', () => {
     }
   }
 
-  /** Does each step's acts at once, in an app of its own. */
+  /** Runs the acts of each step concurrently, in a new app. */
   async function runHistory(
     steps: readonly { readonly advanceMs: number; readonly acts: readonly (Act | Move)[] }[],
     options: AppOptions,
@@ -841,7 +841,7 @@ describe('the books', () => {
     return sums
   }
 
-  it(`are the fold of their entries after any concurrent history (TEST_SEED=${seed})`, async () => {
+  it(`equal the sums of their entries after any concurrent history (TEST_SEED=${seed})`, async () => {
     await fc.assert(
       fc.asyncProperty(historyOf(act), async (steps) => {
         const sums = await runHistory(steps, {})
@@ -852,7 +852,7 @@ describe('the books', () => {
     )
   }, 120_000)
 
-  it(`are so too while the clock of a test app is moved (TEST_SEED=${seed})`, async () => {
+  it(`equal them while the clock of a test app is moved (TEST_SEED=${seed})`, async () => {
     const acts = fc.oneof({ weight: 5, arbitrary: act }, { weight: 1, arbitrary: move })
     await fc.assert(
       fc.asyncProperty(historyOf(acts), async (steps) => {
@@ -873,7 +873,7 @@ async function topupOf(externalUserId: string): Promise<bigint> {
   return BigInt(rows[0]?.topup_attos ?? '-1')
 }
 
-/** Invariants 2, 3 and 7 of every account of the database, by SQL: what each query finds is wrong. */
+/** Checks the invariants of every account in the database by SQL. Each query returns violations. */
 async function expectSoundBooks(): Promise<void> {
   const checks = {
     'a head is the fold of its entries': `

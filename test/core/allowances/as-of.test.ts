@@ -53,7 +53,7 @@ type Step =
   | { readonly do: 'late'; readonly micros: number; readonly minutes: number }
   | { readonly do: 'bind'; readonly micros: number; readonly featureKey: string }
 
-/** What money may be bound to; the last stands for all spend. */
+/** Features that money may be bound to. The last one is all spend. */
 const features = ['live', 'text-to-image', 'text-to-image:other', 'network_spend']
 
 const steps: Arbitrary<Step[]> = array(
@@ -94,7 +94,7 @@ async function take(user: string, step: Step, turn: number): Promise<void> {
   }
   if (step.do === 'spend' || step.do === 'late') {
     const signed = world.clock.now().getTime() - (step.do === 'late' ? step.minutes * minute : 0)
-    // A micro is a third of 10^9 wei; rounded up to the wei it is spent to within an atto-dollar of the micro.
+    // A micro is a third of 10^9 wei. The fee is rounded up to a whole wei.
     const fee = (BigInt(step.micros) * 10n ** 9n + 2n) / 3n
     return void (await world.ingest({
       auth_id: `${world.app.clientId}:${user}`,
@@ -116,8 +116,8 @@ async function take(user: string, step: Step, turn: number): Promise<void> {
   })
 }
 
-describe('the balance as of a past instant', () => {
-  it('is what was answered then, whatever came later, and live when it is now', async () => {
+describe('getBalance with asOf', () => {
+  it('returns the balance of that time, and the live balance for the present', async () => {
     await assert(
       asyncProperty(steps, async (history) => {
         const user = await newUser()
@@ -128,7 +128,7 @@ describe('the balance as of a past instant', () => {
           const answered = await balance(user)
           read.push({ asOf: at(), answered })
           expect(await balance(user, at())).toEqual({ ...answered, asOf: at() })
-          // An instant at which nothing happened, asked for the first time when it is past.
+          // An instant without a booking, requested for the first time after it has passed.
           pass(7)
           const asOf = new Date(world.clock.now().getTime() - 3).toISOString()
           between.push({ asOf, answered: await balance(user, asOf) })
@@ -143,7 +143,7 @@ describe('the balance as of a past instant', () => {
     )
   }, 120_000)
 
-  it('changes with an entry, at the instant it was booked', async () => {
+  it('changes with an entry at its booking time', async () => {
     const user = await newUser()
     const came = at()
     pass(minute)
@@ -172,7 +172,7 @@ describe('the balance as of a past instant', () => {
     })
   })
 
-  it('counts what a ticket of the past costs from when it was booked, not from when it was signed', async () => {
+  it('counts a ticket from when it was booked, not from when it was signed', async () => {
     const user = await newUser()
     const signed = at()
     pass(5 * minute)
@@ -194,7 +194,7 @@ describe('the balance as of a past instant', () => {
     })
   })
 
-  it('does not change with a late ticket of a period that has ended', async () => {
+  it('stays unchanged after a late ticket of an ended period', async () => {
     const user = await newUser()
     const signed = new Date(world.clock.now().getTime() + 5 * day).toISOString()
     pass(32 * day)
@@ -213,7 +213,7 @@ describe('the balance as of a past instant', () => {
     expect(answered).toMatchObject({ balanceUsdMicros: '5000000' })
   })
 
-  it('is booked after an answer, also by a clock that is behind', async () => {
+  it('stays unchanged after a booking by a clock that is behind', async () => {
     const user = await newUser()
     pass(minute)
     const asOf = new Date(world.clock.now().getTime() - 1).toISOString()
@@ -225,12 +225,12 @@ describe('the balance as of a past instant', () => {
     expect(await balance(user)).toMatchObject({ balanceUsdMicros: '5000017' })
   })
 
-  it('lets included usage end with its period, booked or not', async () => {
+  it('ends included usage with its period, booked or not', async () => {
     const user = await newUser()
     const start = world.clock.now().getTime()
     pass(70 * day)
     const between = new Date(start + 45 * day).toISOString()
-    // Nobody had opened the second period by then: by the time of booking there was nothing.
+    // The second period had not been entered by then, so by booking time there was no money.
     expect(await balance(user, between)).toMatchObject({
       balanceUsdMicros: '0',
       hasAccess: false,
@@ -243,7 +243,7 @@ describe('the balance as of a past instant', () => {
     })
   })
 
-  it('is refused before the user existed, in the future, and for malformed instants', async () => {
+  it('rejects malformed and future instants, and those before the user existed', async () => {
     const user = await newUser()
     pass(1)
     expect(await outcome(m2m.getBalance({ ...who(user), asOf: begin.toISOString() }))).toBe(
@@ -272,7 +272,7 @@ describe('the balance as of a past instant', () => {
     expect(await outcome(m2m.getBalance({ ...who('nobody'), asOf: at() }))).toBe('NOT_FOUND')
   })
 
-  it('is shown to users about themselves', async () => {
+  it('returns users their own balance', async () => {
     const user = await newUser()
     const came = at()
     const { accessToken } = await m2m.mintUserToken(who(user))
@@ -287,7 +287,7 @@ describe('the balance as of a past instant', () => {
     expect((await own.getOwnBalance()).balance).toMatchObject({ balanceUsdMicros: '5000001' })
   })
 
-  it('leaves books that verify', async () => {
+  it('leaves books that pass verify', async () => {
     await tollgate('rebuild')
     expect((await tollgate('verify')).text).toContain('the books are right')
   })

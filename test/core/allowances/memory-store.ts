@@ -5,10 +5,10 @@ import { type BillingCycle, periodAt } from '../../../core/lib/time.ts'
 import type { UserId } from '../../../core/platform/ids.ts'
 import type { MemoryDatabase } from './escrow/memory-database.ts'
 
-/** A user's balance row and open credits. Replaced, never changed. */
+/** A user's balance row and open credits. Replaced, never modified. */
 export type StoredAccount = Omit<Account, 'entries' | 'periods'>
 
-/** What a user's subscription includes, period after period. */
+/** What a user's subscription includes in each period. */
 export interface MemoryTerms {
   readonly userId: UserId
   readonly anchorAt: Date
@@ -18,10 +18,10 @@ export interface MemoryTerms {
   readonly includedAttos: bigint
 }
 
-/** The ledger's accounts in memory: for the model checker. */
+/** In-memory accounts of the ledger, for the model checker. */
 export function createMemoryAccountStore({ set }: MemoryDatabase) {
   const accounts = new Map<string, StoredAccount>()
-  /** Terms of users' subscriptions; whoever opens an account writes them first. */
+  /** Terms of users' subscriptions. Must be set before an account is opened. */
   const terms = new Map<string, MemoryTerms>()
 
   const read = (users: readonly { readonly userId: string }[]): Account[] =>
@@ -85,7 +85,7 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
     usersToExpire,
     lockDue: async (_db, at, { limit }) =>
       [...accounts.values()].filter(({ periodEnd }) => periodEnd <= at).slice(0, limit),
-    // An adjustment's own row is for people; what it changes is in the account.
+    // An adjustment's own row is only for people; its effect is in the account.
     insertAdjustment: async () => {},
     rebuildBalance: async () => {
       throw new Error('a balance in memory is not rebuilt')
