@@ -54,14 +54,14 @@ async function consent(browser: Browser, action: string, request = path()) {
   return browser.post('/oidc/consent', { ...fields, action })
 }
 
-describe('an authorization request', () => {
-  it('goes through login and consent back to the application, with code, state and iss', async () => {
+describe('authorization request', () => {
+  it('leads through login and consent back to the application, with code, state and iss', async () => {
     const browser = pages.browser()
     const first = await browser.get(path())
     expect([first.status, first.location?.pathname]).toEqual([303, '/login'])
     const login = await browser.get(`/login${first.location?.search ?? ''}`)
     expect(login.text).toContain('An app')
-    // Browsers hold the redirects that follow a form against form-action.
+    // Browsers also apply form-action to redirects after a form.
     expect(login.headers.get('content-security-policy')).toContain(
       "form-action 'self' https://app.example;",
     )
@@ -85,7 +85,7 @@ describe('an authorization request', () => {
     })
   })
 
-  it('hands out a code that is stored as a hash, with everything its redemption needs', async () => {
+  it('stores the code as a hash, with everything needed to redeem it', async () => {
     const done = await consent(await loggedIn(), 'approve')
     const code = done.location?.searchParams.get('code') ?? ''
     const { rows } = await pages.sql.query(
@@ -106,7 +106,7 @@ describe('an authorization request', () => {
     })
   })
 
-  it('asks for consent once, and again for more', async () => {
+  it('requires consent once, and again for more scopes', async () => {
     const browser = await loggedIn()
     await consent(browser, 'approve', path({ scope: 'openid' }))
     const again = await browser.get(path({ scope: 'openid' }))
@@ -124,7 +124,7 @@ describe('an authorization request', () => {
     expect((await pages.sql.query('select 1 from consents')).rowCount).toBe(0)
   })
 
-  it('is consented to only on our own page', async () => {
+  it('accepts consent only from our own page', async () => {
     const browser = await loggedIn()
     const { fields } = await browser.get(path())
     const form = { ...fields, action: 'approve' }
@@ -140,7 +140,7 @@ describe('an authorization request', () => {
     expect((await browser.post('/oidc/consent', { ...form, action: 'maybe' })).status).toBe(400)
   })
 
-  it('is answered at the alias too', async () => {
+  it('is also answered at the alias', async () => {
     const { status } = await pages.browser().get(path().replace('/auth?', '/authorize?'))
     expect(status).toBe(303)
   })
@@ -161,7 +161,7 @@ describe('an authorization request', () => {
     ).toBe(400)
   })
 
-  it('ends for a user whom the app has ended', async () => {
+  it('is denied for a user whom the app has deactivated', async () => {
     const browser = await loggedIn()
     await consent(browser, 'approve')
     await pages.sql.query("update end_users set status = 'inactive', deactivated_at = now()")
@@ -170,7 +170,7 @@ describe('an authorization request', () => {
   })
 })
 
-describe('an untrusted request', () => {
+describe('untrusted request', () => {
   it.each([
     ['an unknown client', { client_id: 'app_ffffffffffffffffffffffff' }, 404],
     ['a machine client', { client_id: 'm2m_ffffffffffffffffffffffff' }, 404],
@@ -188,13 +188,13 @@ describe('an untrusted request', () => {
     ],
     ['a loopback URI over https', { redirect_uri: 'https://127.0.0.1:5555/cb' }, 400],
     ['a loopback URI without a port', { redirect_uri: 'http://127.0.0.1:99999/cb' }, 400],
-  ])('with %s is told on a page and sends nobody anywhere', async (_, change, status) => {
+  ])('with %s shows an error page and does not redirect', async (_, change, status) => {
     const seen = await pages.browser().get(path(change))
     expect([seen.status, seen.location]).toEqual([status, null])
     expect(seen.headers.get('content-type')).toContain('text/html')
   })
 
-  it('is refused on a page when client_id or redirect_uri is there twice', async () => {
+  it('shows an error page when client_id or redirect_uri is repeated', async () => {
     expect((await pages.browser().get(`${path()}&redirect_uri=https://evil.example`)).status).toBe(
       400,
     )
@@ -211,8 +211,8 @@ describe('an untrusted request', () => {
   )
 })
 
-describe('a code without a click', () => {
-  it('goes to an https redirect URI of this client alone; elsewhere the person is asked each time', async () => {
+describe('code without a click', () => {
+  it('requires an https redirect URI of this client; others need consent each time', async () => {
     const browser = await loggedIn()
     for (const uri of ['http://127.0.0.1:50123/cb', 'http://[::1]:6/cb', 'com.example.app:/cb']) {
       await consent(browser, 'approve', path({ redirect_uri: uri }))
@@ -226,7 +226,7 @@ describe('a code without a click', () => {
     expect((await browser.get(path())).location?.searchParams.has('code')).toBe(true)
   })
 
-  it('is refused by core, whatever the page says', async () => {
+  it('is refused by core for any answer of the page', async () => {
     const browser = await loggedIn()
     const sessionToken = browser.jar.get('__Host-tollgate_session') ?? ''
     const request = {
@@ -253,7 +253,7 @@ describe('a code without a click', () => {
   })
 })
 
-describe('a wrong request', () => {
+describe('invalid request', () => {
   it.each([
     ['invalid_request', { response_type: undefined }],
     ['unsupported_response_type', { response_type: 'token' }],
@@ -272,7 +272,7 @@ describe('a wrong request', () => {
     ['request_not_supported', { request: 'a.b.c' }],
     ['request_uri_not_supported', { request_uri: 'urn:x' }],
     ['login_required', { prompt: 'none' }],
-  ])('is %s for %o, at the redirect URI', async (error, change) => {
+  ])('returns %s for %o to the redirect URI', async (error, change) => {
     const { status, location } = await pages.browser().get(path(change))
     expect(status).toBe(302)
     expect(location?.origin).toBe('https://app.example')
@@ -283,12 +283,12 @@ describe('a wrong request', () => {
     })
   })
 
-  it('is invalid_request when a parameter stands twice', async () => {
+  it('returns invalid_request when a parameter is repeated', async () => {
     const { location } = await pages.browser().get(`${path()}&scope=openid`)
     expect(location?.searchParams.get('error')).toBe('invalid_request')
   })
 
-  it('is unauthorized_client for a client without the grant', async () => {
+  it('returns unauthorized_client for a client without the grant', async () => {
     const other = await pages.newApp()
     await pages.sql.query(
       "update clients set redirect_uris = $1, grant_types = '{refresh_token}' where client_id = $2",
@@ -300,7 +300,7 @@ describe('a wrong request', () => {
 })
 
 describe('prompt', () => {
-  it('none is consent_required before consent and a code after it', async () => {
+  it('none returns consent_required before consent and a code after it', async () => {
     const browser = await loggedIn()
     expect((await browser.get(path({ prompt: 'none' }))).location?.searchParams.get('error')).toBe(
       'consent_required',
@@ -312,10 +312,10 @@ describe('prompt', () => {
   })
 
   it.each([{ prompt: 'login' }, { max_age: '60' }])(
-    '%o asks for the password again, once',
+    '%o requests the password again, once',
     async (change) => {
       const browser = await loggedIn()
-      // The gateway looks at its own clock; core's is set to the past.
+      // The gateway uses its own clock; core's is set to the past.
       const first = await browser.get(path(change))
       expect(first.location?.pathname).toBe('/login')
       const { fields } = await browser.get(`/login${first.location?.search ?? ''}`)
@@ -326,7 +326,7 @@ describe('prompt', () => {
     },
   )
 
-  it('none with a login that is too old is login_required', async () => {
+  it('none returns login_required when the login is too old', async () => {
     const browser = await loggedIn()
     await consent(browser, 'approve')
     const { location } = await browser.get(path({ prompt: 'none', max_age: '60' }))

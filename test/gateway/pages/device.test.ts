@@ -32,21 +32,21 @@ async function enter(browser: Awaited<ReturnType<typeof loggedIn>>, code: string
   return browser.post('/oidc/device', { ...fields, user_code: code, action: 'lookup' })
 }
 
-describe('the verification page', () => {
-  it('asks who you are first, and keeps the code', async () => {
+describe('verification page', () => {
+  it('requires a login first and keeps the code', async () => {
     const { status, location } = await pages.browser().get('/oidc/device?user_code=ABCD-EFGH')
     expect([status, location?.pathname]).toEqual([303, '/login'])
     expect(location?.searchParams.get('return_to')).toBe('/oidc/device?user_code=ABCD-EFGH')
   })
 
-  it('decides nothing by a link that holds the code', async () => {
+  it('decides nothing when only a link with the code is opened', async () => {
     const { userCode } = await pages.startDevice(clientId)
     const seen = await (await loggedIn()).get(`/oidc/device?user_code=${userCode}`)
     expect(seen.text).toContain(`value="${userCode}"`)
     expect(await statusOf(userCode)).toBe('pending')
   })
 
-  it('shows app, scopes and code, and needs a click', async () => {
+  it('shows app, scopes and code, and requires a click', async () => {
     const { userCode } = await pages.startDevice(clientId)
     const browser = await loggedIn()
     const seen = await enter(browser, userCode.toLowerCase().replace('-', ' '))
@@ -61,7 +61,7 @@ describe('the verification page', () => {
     expect(await statusOf(userCode)).toBe('approved')
   })
 
-  it('takes a no', async () => {
+  it('accepts a denial', async () => {
     const { userCode } = await pages.startDevice(clientId)
     const browser = await loggedIn()
     const seen = await enter(browser, userCode)
@@ -75,7 +75,7 @@ describe('the verification page', () => {
     expect(await statusOf(userCode)).toBe('denied')
   })
 
-  it('refuses forms of other sites and without a session', async () => {
+  it('rejects forms from other sites and without a session', async () => {
     const { userCode } = await pages.startDevice(clientId)
     const browser = await loggedIn()
     const { fields } = await enter(browser, userCode)
@@ -87,7 +87,7 @@ describe('the verification page', () => {
     expect(await statusOf(userCode)).toBe('pending')
   })
 
-  it('tells a code that is too old from one that is not known', async () => {
+  it('distinguishes an expired code from an unknown one', async () => {
     const { userCode } = await pages.startDevice(clientId)
     const browser = await loggedIn()
     expect((await enter(browser, 'BBBB-BBBB')).text).toContain('not known')
@@ -95,7 +95,7 @@ describe('the verification page', () => {
     expect((await enter(browser, userCode)).text).toContain('too old')
   })
 
-  it('tries five of forty codes that one account guesses at the same time', async () => {
+  it('checks only five of forty codes guessed in parallel by one account', async () => {
     const email = 'parallel@example.com'
     await pages.createAccount({ email, password })
     const { userCode } = await pages.startDevice(clientId)
@@ -112,7 +112,7 @@ describe('the verification page', () => {
     for (let i = 0; i < 6; i++) expect((await guess(next)).status).toBe(200)
   })
 
-  it('takes five wrong codes of an account, and then not even a right one', async () => {
+  it('allows five wrong codes per account, then refuses even a right one', async () => {
     const { userCode } = await pages.startDevice(clientId)
     await pages.createAccount({ email: 'guesser@example.com', password })
     const browser = await loggedIn('guesser@example.com')

@@ -13,8 +13,8 @@ afterAll(() => harness.stop())
 const visit = (path: string) => harness.ask('GET', path, { authorization: null })
 const all = Object.keys(reasons).filter(isReason)
 
-describe('the page about an error', () => {
-  it.each(all)('tells of %s when it is answered and what to do', async (reason) => {
+describe('error page', () => {
+  it.each(all)('explains when %s is answered and what to do', async (reason) => {
     const code = reason.toLowerCase()
     const page = await visit(`/errors/${code}`)
     expect([page.status, page.headers.get('content-type')]).toEqual([
@@ -22,7 +22,7 @@ describe('the page about an error', () => {
       'text/html; charset=utf-8',
     ])
     const { http, title, help } = reasons[reason]
-    // In the table names stand between backticks, in the page they are code.
+    // The table has names in backticks; the page renders them as code.
     const text = page.text
       .replaceAll('&quot;', '"')
       .replaceAll('&#39;', "'")
@@ -32,14 +32,14 @@ describe('the page about an error', () => {
     expect(page.headers.get('content-security-policy')).toContain("default-src 'none'")
   })
 
-  it('is where the type of a problem document leads', async () => {
+  it('is where the type of a problem document redirects', async () => {
     const { body } = await visit('/nowhere')
     expect(body['type']).toBe(`${publicUrl}/problems/not-found`)
     const { status, headers } = await visit(new URL(String(body['type'])).pathname)
     expect([status, headers.get('location')]).toEqual([301, '/errors/not_found'])
   })
 
-  it('is 404 for what is no code', async () => {
+  it('returns 404 for unknown codes', async () => {
     for (const path of [
       '/errors/nothing',
       '/errors/NOT_FOUND',
@@ -52,13 +52,13 @@ describe('the page about an error', () => {
     }
   })
 
-  it('is listed with every other one', async () => {
+  it('is listed with all others', async () => {
     const { status, text } = await visit('/errors')
     expect(status).toBe(200)
     for (const reason of all) expect(text).toContain(`href="/errors/${reason.toLowerCase()}"`)
   })
 
-  it('is in the group of what is wrong, and the codes of the webhook in a group of their own', async () => {
+  it("is grouped by kind of error, with the webhook's codes in their own group", async () => {
     const { text } = await visit('/errors')
     const groups = new Map(
       text
@@ -74,7 +74,7 @@ describe('the page about an error', () => {
     expect(groups.get('The signer webhook')).toContain('/errors/insufficient_balance"')
   })
 
-  it('is found by words without a script, and nothing is found by others', async () => {
+  it('is found by its words without a script', async () => {
     const found = async (q: string) => {
       const { status, text } = await visit(`/errors?${new URLSearchParams({ q })}`)
       expect(status).toBe(200)
@@ -93,7 +93,7 @@ describe('the page about an error', () => {
     expect((await visit(`/errors?q=${'x'.repeat(201)}`)).status).toBe(400)
   })
 
-  it('has a page for each code of the webhook', async () => {
+  it('exists for each code of the webhook', async () => {
     for (const { code, statuses, help } of refusalHelp) {
       const { status, text } = await visit(`/errors/${code}`)
       expect([code, status]).toEqual([code, 200])

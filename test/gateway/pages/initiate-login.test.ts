@@ -19,8 +19,8 @@ afterAll(() => pages.stop())
 const path = (change: Record<string, string> = {}): string =>
   `/oidc/device/initiate-login?${new URLSearchParams({ client_id: clientId, target_link_uri: target, ...change }).toString()}`
 
-describe('a login begun by a device', () => {
-  it('goes to the registered address, with issuer, target and hint', async () => {
+describe('login started by a device', () => {
+  it('redirects to the registered address, with issuer, target and hint', async () => {
     const { status, location } = await pages.browser().get(path({ login_hint: 'ada' }))
     expect([status, location?.origin, location?.pathname]).toEqual([
       302,
@@ -35,7 +35,7 @@ describe('a login begun by a device', () => {
     })
   })
 
-  it('does not go round in circles', async () => {
+  it('does not loop', async () => {
     const browser = pages.browser()
     await browser.get(path())
     expect((await browser.get(path())).location?.href).toBe(target)
@@ -48,12 +48,12 @@ describe('a login begun by a device', () => {
     'https://a:b@svc.example/oidc/device',
     '/oidc/device',
     '',
-  ])('never leads to %s', async (uri) => {
+  ])('never redirects to %s', async (uri) => {
     const { status, location } = await pages.browser().get(path({ target_link_uri: uri }))
     expect([status, location]).toEqual([400, null])
   })
 
-  it('is not begun for a client that does not take it', async () => {
+  it('does not start for a client that does not support it', async () => {
     const other = await pages.newApp()
     expect((await pages.browser().get(path({ client_id: other.clientId }))).status).toBe(404)
     expect(

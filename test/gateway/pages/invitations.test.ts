@@ -26,8 +26,8 @@ async function enter(email: string) {
   return browser
 }
 
-describe('the page of invitations', () => {
-  it('is reached from the login page, and accepts with a click', async () => {
+describe('invitations page', () => {
+  it('is linked from the login page, and accepts with a click', async () => {
     await invite('ada@example.com')
     const browser = await enter('ada@example.com')
     expect((await browser.get('/login')).text).toContain('One invitation to an app</a> waits')
@@ -52,7 +52,7 @@ describe('the page of invitations', () => {
     expect((await browser.get('/invitations')).text).toContain('No invitation waits')
   })
 
-  it('takes no click of another site, nor without its token', async () => {
+  it('rejects clicks from other sites and without its token', async () => {
     await invite('eve@example.com')
     const browser = await enter('eve@example.com')
     const { fields } = await browser.get('/invitations')
@@ -66,7 +66,7 @@ describe('the page of invitations', () => {
     expect(await members()).not.toContain('eve@example.com')
   })
 
-  it('sends who is not logged in to the login page, and back', async () => {
+  it('redirects to the login page, and back, without a session', async () => {
     const { status, location } = await pages.browser().get('/invitations')
     expect([status, location?.pathname, location?.search]).toEqual([
       303,

@@ -12,8 +12,8 @@ beforeAll(async () => {
 })
 afterAll(() => pages.stop())
 
-describe('the login page', () => {
-  it('runs nothing and loads nothing but its icon', async () => {
+describe('login page', () => {
+  it('runs no scripts and loads only its icon', async () => {
     const { status, headers, text } = await pages.browser().get('/login')
     expect(status).toBe(200)
     const policy = headers.get('content-security-policy') ?? ''
@@ -36,7 +36,7 @@ describe('the login page', () => {
     expect((await browser.get('/login')).text).toContain(ada)
   })
 
-  it('stores no token, only its hash', async () => {
+  it("stores only the token's hash", async () => {
     const browser = pages.browser()
     await browser.logIn(ada)
     const token = browser.jar.get('__Host-tollgate_session') ?? ''
@@ -55,7 +55,7 @@ describe('the login page', () => {
     expect((await browser.post('/logout', fields)).status).toBe(200)
   })
 
-  it('says the same of an unknown address and a wrong password', async () => {
+  it('answers alike for an unknown address and a wrong password', async () => {
     const wrong = await pages.browser().logIn(ada, 'not the right password')
     const unknown = await pages.browser().logIn('nobody@example.com')
     expect([wrong.status, unknown.status]).toEqual([401, 401])
@@ -64,14 +64,14 @@ describe('the login page', () => {
     expect(same(unknown.text)).toBe(same(wrong.text))
   })
 
-  it('takes no account without a password', async () => {
+  it('rejects an account without a password', async () => {
     await pages.sql.query(
       "insert into accounts (id, email, created_at) values (gen_random_uuid(), 'sso@example.com', now())",
     )
     expect((await pages.browser().logIn('sso@example.com', '')).status).toBe(401)
   })
 
-  it('refuses a form from elsewhere, without an Origin, or without its cookie', async () => {
+  it('rejects a form from elsewhere, without an Origin, or without its cookie', async () => {
     const browser = pages.browser()
     const { fields } = await browser.get('/login')
     const form = { ...fields, email: ada, password }
@@ -82,7 +82,7 @@ describe('the login page', () => {
     expect((await browser.post('/login', form)).status).toBe(303)
   })
 
-  it('begins a new session at each login and ends the one before', async () => {
+  it('starts a new session at each login and ends the previous one', async () => {
     const browser = pages.browser()
     await browser.logIn(ada)
     const first = browser.jar.get('__Host-tollgate_session') ?? ''
@@ -100,23 +100,23 @@ describe('the login page', () => {
     '/..//evil.example',
     'javascript:alert(1)',
     'login',
-  ])('never leads to %s', async (returnTo) => {
+  ])('never redirects to %s', async (returnTo) => {
     const { location } = await pages.browser().logIn(ada, password, returnTo)
     expect(location?.href).toBe('https://svc.example/login')
   })
 
-  it('refuses a way back that a browser would read differently', async () => {
+  it('rejects a return path that a browser would read differently', async () => {
     const { status, text } = await pages.browser().get('/login?return_to=/%09/evil.example')
     expect(status).toBe(400)
     expect(text).toContain('eturn_to contains a control character (U+0009)')
   })
 
-  it('leads back to a page of this site', async () => {
+  it('redirects back to a page of this site', async () => {
     const { location } = await pages.browser().logIn(ada, password, '/oidc/device?user_code=AB%26C')
     expect(location?.href).toBe('https://svc.example/oidc/device?user_code=AB%26C')
   })
 
-  it('escapes what was typed', async () => {
+  it('escapes user input', async () => {
     const { text } = await pages
       .browser()
       .logIn('"><script>x</script>@example.com', 'nothing of importance')
@@ -124,8 +124,8 @@ describe('the login page', () => {
   })
 })
 
-describe('a known browser', () => {
-  it('logs in while its address has taken all its places', async () => {
+describe('known browser', () => {
+  it('can log in while its address has used up its places', async () => {
     const known = pages.browser()
     await known.logIn(ada)
     const stranger = pages.browser()
@@ -137,8 +137,8 @@ describe('a known browser', () => {
   })
 })
 
-describe('a session', () => {
-  it('ends by logging out, which takes a form of ours', async () => {
+describe('session', () => {
+  it('ends by logging out, with a form of this site', async () => {
     const browser = pages.browser()
     await browser.logIn(ada)
     const { fields } = await browser.get('/login')
@@ -151,7 +151,7 @@ describe('a session', () => {
     expect((await browser.get('/login')).text).not.toContain(ada)
   })
 
-  it('lives while it is used, ends after 14 days without, and after 90 days in any case', async () => {
+  it('ends after 14 days without use, and after 90 days at the latest', async () => {
     const begin = pages.clock.now()
     const idle = pages.browser()
     const used = pages.browser()
@@ -168,8 +168,8 @@ describe('a session', () => {
   })
 })
 
-describe('a password link', () => {
-  it('sets the password once and ends every session', async () => {
+describe('password link', () => {
+  it('sets the password once and ends all sessions', async () => {
     const email = 'grace@example.com'
     await pages.createAccount({ email, password })
     const browser = pages.browser()
@@ -209,7 +209,7 @@ describe('a password link', () => {
     pages.clock.set(begin)
   })
 
-  it('is looked at before the form: an ended, a used and an unknown one show none', async () => {
+  it('is checked before the form is shown: expired, used and unknown links get none', async () => {
     const { token } = await pages.startReset(ada)
     const ended = await pages.startReset(ada)
     const browser = pages.browser()
@@ -223,13 +223,13 @@ describe('a password link', () => {
     }
   })
 
-  it('is told apart from an address without one', async () => {
+  it('differs from a URL without a token', async () => {
     expect((await pages.browser().get('/reset-password')).status).toBe(400)
   })
 })
 
-describe('the start page', () => {
-  it('shows who is logged in, and a login to anyone else', async () => {
+describe('start page', () => {
+  it('shows the logged-in person, otherwise a login', async () => {
     const browser = pages.browser()
     expect((await browser.get('/')).text).toContain('<a href="/login">Log in</a>')
     await browser.logIn(ada)
@@ -238,7 +238,7 @@ describe('the start page', () => {
     expect(text).not.toContain('>Log in<')
   })
 
-  it('has an icon from this host, as every page', async () => {
+  it('has an icon from this host, like every page', async () => {
     const { text, headers } = await pages.browser().get('/')
     expect(text).toContain('<link rel="icon" href="/favicon.svg" type="image/svg+xml">')
     expect(headers.get('content-security-policy')).toContain("img-src 'self'")

@@ -55,7 +55,7 @@ const isLoggedIn = async (browser: Browser): Promise<boolean> =>
   (await browser.get('/login')).text.includes('You are logged in')
 
 describe('RP-initiated logout', () => {
-  it('with a valid hint logs out and leads back, with the state', async () => {
+  it('logs out with a valid hint and redirects with the state', async () => {
     const browser = await loggedIn('ada@example.com')
     const hint = await idTokenOf(browser)
     const { status, location } = await browser.get(
@@ -65,7 +65,7 @@ describe('RP-initiated logout', () => {
     expect(await isLoggedIn(browser)).toBe(false)
   })
 
-  it('takes a hint that has expired', async () => {
+  it('accepts an expired hint', async () => {
     const browser = await loggedIn('ada@example.com')
     const hint = await idTokenOf(browser)
     pages.clock.advance(7_200_000)
@@ -86,7 +86,7 @@ describe('RP-initiated logout', () => {
     ])
   })
 
-  it('asks first without a hint, and then leads back', async () => {
+  it('requires confirmation without a hint, and then redirects', async () => {
     const browser = await loggedIn('ada@example.com')
     const seen = await browser.get(
       path({ client_id: clientId, post_logout_redirect_uri: after, state: 's' }),
@@ -104,7 +104,7 @@ describe('RP-initiated logout', () => {
     expect(await isLoggedIn(browser)).toBe(false)
   })
 
-  it('asks first with a hint that is forged, or of another account, or of another client', async () => {
+  it('requires confirmation with a hint that is forged, or of another account or client', async () => {
     const bob = await loggedIn('bob@example.com')
     const hint = await idTokenOf(bob)
     const ada = await loggedIn('ada@example.com')
@@ -121,7 +121,7 @@ describe('RP-initiated logout', () => {
     }
   })
 
-  it('never leads to an address that is not registered exactly', async () => {
+  it('never redirects to an address that is not registered exactly', async () => {
     const browser = await loggedIn('ada@example.com')
     const hint = await idTokenOf(browser)
     for (const uri of ['https://evil.example/', `${after}&more=1`, 'https://app.example/bye']) {
@@ -131,7 +131,7 @@ describe('RP-initiated logout', () => {
     expect(await isLoggedIn(browser)).toBe(false)
   })
 
-  it('tells a person who is not logged in', async () => {
+  it('informs a person who is not logged in', async () => {
     const seen = await pages.browser().get(end)
     expect([seen.status, seen.text.includes('You are logged out')]).toEqual([200, true])
   })

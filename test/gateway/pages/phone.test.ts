@@ -21,7 +21,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
 })
 
-/** How wide a browser lays a page out that has the width of a phone. */
+/** Returns the width of the page's layout in a browser as wide as a phone. */
 function widthOf(document: string): number {
   const file = join(folder, 'page.html')
   const frame = `<script>document.body.append(Object.assign(document.createElement('iframe'),

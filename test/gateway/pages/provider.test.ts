@@ -20,9 +20,9 @@ let issuer: string
 let key: CryptoKey
 let otherKey: CryptoKey
 let pages: Pages
-/** The claims of the provider's next ID token. */
+/** Claims of the provider's next ID token. */
 let claims: Record<string, unknown> = {}
-/** What the provider's token endpoint says besides. */
+/** Additional text in the answers of the provider's token endpoint. */
 let padding = ''
 let tokenRequest: URLSearchParams = new URLSearchParams()
 const signedBy = (alg: string, signingKey: () => CryptoKey | Uint8Array) => (payload: JWTPayload) =>
@@ -32,7 +32,7 @@ const signedBy = (alg: string, signingKey: () => CryptoKey | Uint8Array) => (pay
     .setExpirationTime('5m')
     .sign(signingKey())
 const signedByProvider = signedBy('RS256', () => key)
-/** Makes the provider's next ID tokens. */
+/** Creates the provider's next ID tokens. */
 let sign: (payload: JWTPayload) => string | Promise<string> = signedByProvider
 
 beforeAll(async () => {
@@ -81,7 +81,7 @@ afterAll(async () => {
   server.close()
 })
 
-/** Goes to the provider and comes back with a code. */
+/** Logs in at the provider and returns with a code. */
 async function comeBack(change: Record<string, unknown> = {}, answer: Record<string, string> = {}) {
   const browser = pages.browser()
   const { location } = await browser.get('/login/provider?return_to=%2Foidc%2Fdevice')
@@ -96,7 +96,7 @@ async function comeBack(change: Record<string, unknown> = {}, answer: Record<str
   }
 }
 
-describe('the settings of an outside provider', () => {
+describe('settings of an external provider', () => {
   const read = (address: string) => {
     const env = createEnvReader({
       LOGIN_OIDC_ISSUER: address,
@@ -112,7 +112,7 @@ describe('the settings of an outside provider', () => {
     'http://localhost:8080',
     'http://127.0.0.1:8080/realm',
     'http://[::1]:8080',
-  ])('take %s as its issuer', (address) => {
+  ])('accept %s as its issuer', (address) => {
     const { provider, problems } = read(address)
     expect([provider?.issuer, problems]).toEqual([address, []])
   })
@@ -127,7 +127,7 @@ describe('the settings of an outside provider', () => {
   )
 })
 
-describe('the people of an outside provider', () => {
+describe('allowed logins of an external provider', () => {
   const problemsOf = (more: Record<string, string>) => {
     const env = createEnvReader({
       LOGIN_OIDC_ISSUER: 'https://login.example',
@@ -139,7 +139,7 @@ describe('the people of an outside provider', () => {
     return env.problems
   }
 
-  it('must be named, be it with *', () => {
+  it('must be set, if only to *', () => {
     expect(problemsOf({})).toEqual([
       'LOGIN_OIDC_ALLOWED_DOMAINS or LOGIN_OIDC_ALLOWED_EMAILS must say who may sign in through LOGIN_OIDC_ISSUER, such as example.com; * means anybody whom it knows',
     ])
@@ -148,7 +148,7 @@ describe('the people of an outside provider', () => {
     expect(problemsOf({ LOGIN_OIDC_ALLOWED_EMAILS: 'ada@example.com' })).toEqual([])
   })
 
-  it('are named by domains and addresses and by nothing else', () => {
+  it('are domains and addresses only', () => {
     expect(
       problemsOf({ LOGIN_OIDC_ALLOWED_DOMAINS: 'a@b', LOGIN_OIDC_ALLOWED_EMAILS: 'b' }),
     ).toEqual([
@@ -159,14 +159,14 @@ describe('the people of an outside provider', () => {
   })
 })
 
-describe('logging in through an outside provider', () => {
+describe('login through an external provider', () => {
   it('is offered on the login page', async () => {
     expect((await pages.browser().get('/login?return_to=/oidc/device')).text).toContain(
       'href="/login/provider?return_to=%2Foidc%2Fdevice">Continue with Example SSO',
     )
   })
 
-  it('asks with code, PKCE, state and nonce, and ends in a session', async () => {
+  it('uses code, PKCE, state and nonce, and starts a session', async () => {
     const { browser, sent, location, seen } = await comeBack()
     expect(location?.href.startsWith(`${issuer}/authorize?fixed=1&`)).toBe(true)
     expect(Object.fromEntries(sent)).toMatchObject({
@@ -228,14 +228,14 @@ describe('logging in through an outside provider', () => {
       'was not begun here',
     ],
     ['no code but an error', { code: '', error: 'access_denied' }, 'did not log you in'],
-  ])('refuses an answer with %s, and says so', async (_, answer, sentence) => {
+  ])('refuses an answer with %s, and explains it', async (_, answer, sentence) => {
     const { seen, browser } = await comeBack({}, answer)
     expect(seen.status).toBe(400)
     expect(seen.text).toContain(sentence)
     expect(browser.jar.has('__Host-tollgate_session')).toBe(false)
   })
 
-  it('reads no answer to its end that is longer than any', async () => {
+  it('stops reading an oversized answer', async () => {
     padding = 'x'.repeat(262_144)
     const { seen, browser } = await comeBack().finally(() => (padding = ''))
     expect(seen.status).toBe(503)
@@ -243,11 +243,11 @@ describe('logging in through an outside provider', () => {
     expect((await comeBack()).seen.status).toBe(303)
   })
 
-  it("takes an answer with the provider's own name", async () => {
+  it("accepts an answer with the provider's own issuer", async () => {
     expect((await comeBack({}, { iss: issuer })).seen.status).toBe(303)
   })
 
-  it('refuses an answer to no login of this browser, and a second answer to one', async () => {
+  it('refuses an answer without a login of this browser, and a second answer', async () => {
     expect((await pages.browser().get('/login/provider/callback?code=c&state=s')).status).toBe(400)
     const { browser, sent } = await comeBack()
     expect(
@@ -256,7 +256,7 @@ describe('logging in through an outside provider', () => {
     ).toBe(400)
   })
 
-  it('never leads away from this site', async () => {
+  it('never redirects to another site', async () => {
     const browser = pages.browser()
     const { location } = await browser.get('/login/provider?return_to=https%3A%2F%2Fevil.example')
     claims = { nonce: location?.searchParams.get('nonce') }
@@ -266,7 +266,7 @@ describe('logging in through an outside provider', () => {
     expect(seen.location?.href).toBe('https://svc.example/login')
   })
 
-  it('leads to an account that is there only with its password, once for all', async () => {
+  it('opens an existing account only after its password was given once', async () => {
     const email = 'bob@example.com'
     const { account } = await pages.createAccount({ email, password })
     const identity = { sub: 's2', email: 'Bob@example.com' }
@@ -292,7 +292,7 @@ describe('logging in through an outside provider', () => {
     expect((await comeBack(identity)).seen.status).toBe(303)
   })
 
-  it('takes no cookie that it did not sign, and an answer once in any browser', async () => {
+  it('rejects a cookie that it did not sign, and accepts an answer only once', async () => {
     const { browser, sent } = await begin()
     const cookie = browser.jar.get('__Host-tollgate_login') ?? ''
     const [payload = '', ...rest] = cookie.split('.')

@@ -18,7 +18,7 @@ export const password = secretly('a long enough password')
 export const verifier = 'v'.repeat(43)
 export const challenge = createHash('sha256').update(verifier).digest('base64url')
 
-/** The gateway before a real core, on a clock that the test moves. */
+/** Starts the gateway with a real core, on a clock controlled by the test. */
 export async function startPages(
   loginProvider?: LoginProviderConfig,
   env: Readonly<Record<string, string>> = {},
@@ -92,13 +92,13 @@ export interface Seen {
   readonly status: number
   readonly headers: Headers
   readonly text: string
-  /** Where it leads, absolute. */
+  /** The redirect's target, absolute. */
   readonly location: URL | null
   /** The hidden fields of its form. */
   readonly fields: Readonly<Record<string, string>>
 }
 
-/** What a browser does with cookies and forms; it follows nothing by itself. */
+/** A browser's handling of cookies and forms. It does not follow redirects by itself. */
 export function createBrowser(url: string) {
   const jar = new Map<string, string>()
 
