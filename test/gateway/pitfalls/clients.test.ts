@@ -26,9 +26,9 @@ const client = (id: string, secret: string) => ({
   form: { grant_type: 'client_credentials' },
 })
 
-/** Mistakes of a toy implementation, numbered. */
+/** Numbered mistakes of a toy implementation. */
 describe('clients, tokens and keys', () => {
-  it('1: resolves the m2m_ of a machine token to its app before it compares that with the path', async () => {
+  it("1: resolves a machine token's m2m_ id to its app before comparing with the path", async () => {
     expect(claimsOf(p.app.machineToken.slice(7))).toMatchObject({ client_id: p.id })
     expect(
       (await p.ask('GET', `${p.path}/users`, { headers: { authorization: p.app.machineToken } }))
@@ -36,7 +36,7 @@ describe('clients, tokens and keys', () => {
     ).toBe(200)
   })
 
-  it('2: answers 404 at the tenant boundary, before it tests the scope, and in the same way for unknown and foreign apps', async () => {
+  it('2: returns 404 for another app, as for an unknown one, before checking the scope', async () => {
     const reader = (
       await p.ask('POST', token, {
         headers: {},
@@ -58,7 +58,7 @@ describe('clients, tokens and keys', () => {
     expect(same(foreign)).toBe(same(none))
   })
 
-  it('3: lets no m2m_ id and no internal row id act as {clientId}, and no secret be set on the public client', async () => {
+  it('3: rejects m2m_ and internal ids as {clientId}, and a secret for the public client', async () => {
     const { rows } = await p.real.core.sql.query<{ app_id: string }>(
       'select app_id from clients where client_id = $1',
       [p.app.clientId],
@@ -71,7 +71,7 @@ describe('clients, tokens and keys', () => {
     ).toBe(400)
   })
 
-  it('4: does not merge the two APIs: usage of the platform API takes no Bearer', async () => {
+  it('4: keeps the two APIs separate: usage of the platform API rejects any Bearer', async () => {
     const usage = `/api/v1/builder/apps/${p.app.clientId}/usage`
     for (const authorization of [p.app.machineToken, p.app.userToken, p.app.apiKey]) {
       expect((await p.ask('GET', usage, { headers: { authorization } })).status).toBe(404)
@@ -94,7 +94,7 @@ describe('clients, tokens and keys', () => {
       ])
   })
 
-  it('6: supports Basic raw and percent-encoded, split at the first colon, with a +, and secrets posted in the form', async () => {
+  it('6: accepts Basic raw and percent-encoded, split at the first colon, with a +, and secrets in the form', async () => {
     const encode = (text: string) =>
       [...text].map((char) => `%${char.charCodeAt(0).toString(16)}`).join('')
     expect((await p.ask('POST', token, client(p.id, p.secret))).status).toBe(200)
@@ -105,7 +105,7 @@ describe('clients, tokens and keys', () => {
       expect((await p.ask('POST', token, client(p.id, secret))).status).toBe(401)
   })
 
-  it('7: accepts no JSON at form-only token endpoints, minds a charset suffix, and looks at every audience', async () => {
+  it('7: rejects JSON at form-only token endpoints, accepts a charset suffix, and checks every audience', async () => {
     expect(
       (await p.ask('POST', token, { json: { grant_type: 'client_credentials' } })).body['error'],
     ).toBe('invalid_request')
@@ -118,7 +118,7 @@ describe('clients, tokens and keys', () => {
     )
   })
 
-  it('8: sends Cache-Control: no-store with tokens, keys and secrets and with their errors', async () => {
+  it('8: sends Cache-Control: no-store with tokens, keys, secrets and their errors', async () => {
     const { at } = await p.newUser()
     const answers = [
       await p.ask('POST', token, client(p.id, p.secret)),
@@ -173,14 +173,14 @@ describe('clients, tokens and keys', () => {
     expect(document.body).toMatchObject({ issuer, jwks_uri: `${issuer}/jwks` })
   })
 
-  it('11: rotates signing keys without replacing them: what was issued verifies, the next key is published ahead of its use', async () => {
+  it('11: rotates signing keys: old tokens still verify, and the next key is published before its use', async () => {
     const kids = async () => JSON.stringify((await p.ask('GET', '/api/v1/oidc/jwks')).body['keys'])
     const { token: old } = await p.newUser()
     const { nextKid, activeKid } = await p.real.core.as().rotateSigningKeys({ force: true })
     const { token: fresh } = await p.newUser()
     expect(headerOf(fresh)['kid']).toBe(activeKid)
     for (const kid of [headerOf(old)['kid'], activeKid, nextKid])
-      // The gateway holds the key set for some seconds.
+      // The gateway caches the key set for some seconds.
       await expect.poll(kids, { timeout: 15_000 }).toContain(String(kid))
     for (const jwt of [old, fresh]) {
       expect(
@@ -197,7 +197,7 @@ describe('clients, tokens and keys', () => {
     expect(rows).toHaveLength(1)
   })
 
-  it('12: rotates a client secret with an overlap, in every process at once, and writes it into the audit log', async () => {
+  it('12: rotates a client secret with an overlap, in every process at once, and audits it', async () => {
     const created = await p.ask('POST', `/api/v1/apps/${other.clientId}/credentials?target=m2m`, {
       headers: other.session,
     })
@@ -213,7 +213,7 @@ describe('clients, tokens and keys', () => {
     ).toContain('client_secret_rotated')
   })
 
-  it('13: stores keys and secrets neither in clear nor shows them again', async () => {
+  it('13: never stores keys and secrets in clear or shows them again', async () => {
     const { at, key } = await p.newUser()
     const secret = key.slice(key.indexOf('svc_ak_'))
     expect((await p.ask('GET', `${at}/keys`)).text).not.toContain(secret)
@@ -225,7 +225,7 @@ describe('clients, tokens and keys', () => {
     }
   })
 
-  it('14: parses composite keys, checks the real owner behind an app_ prefix, and takes no svc_cs_ for a key', async () => {
+  it('14: parses composite keys, checks the owner behind an app_ prefix, and rejects svc_cs_ as a key', async () => {
     const { key } = await p.newUser()
     const bare = key.slice(key.indexOf('svc_ak_'))
     const exchange = async (presented: string) =>
@@ -251,7 +251,7 @@ describe('clients, tokens and keys', () => {
     ).toBe('invalid_grant')
   })
 
-  it('15: gives keys, opaque sessions and refresh tokens prefixes of their own, and takes none for another', async () => {
+  it('15: gives keys, opaque sessions and refresh tokens distinct prefixes and never confuses them', async () => {
     const { token: jwt, key } = await p.newUser()
     const { body } = await p.token(
       { grant_type: exchangeGrant, subject_token: jwt, subject_token_type: accessToken },
@@ -277,7 +277,7 @@ describe('clients, tokens and keys', () => {
     ).toBe('invalid_grant')
   })
 
-  it('16: gives an API key no scope beyond the public client, and "admin" to nobody', async () => {
+  it('16: limits an API key to the public client\'s scopes, without "admin"', async () => {
     const { key, at } = await p.newUser()
     for (const scope of ['admin', 'users:read', 'openid', 'sign:job admin']) {
       const exchanged = await p.ask('POST', `${p.path}/auth/api-key/token`, {

@@ -15,7 +15,9 @@ export interface Ask {
   readonly form?: Readonly<Record<string, string>>
 }
 
-/** A gateway before a real core with an app of grants/support.ts, and short ways to ask. */
+/**
+ * Starts a gateway with a real core and an app of grants/support.ts, with short request functions.
+ */
 export async function startPitfalls() {
   const grants = await startGrants()
   const { app, real } = grants
@@ -53,7 +55,7 @@ export async function startPitfalls() {
   }
 
   let users = 0
-  /** A user of the app that no other test has. */
+  /** Creates a user of the app that no other test uses. */
   async function newUser(): Promise<{
     name: string
     at: string

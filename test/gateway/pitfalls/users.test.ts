@@ -17,9 +17,9 @@ afterAll(() => p.stop())
 const bearer = (token: unknown) => ({ headers: { authorization: `Bearer ${String(token)}` } })
 const exchange = { grant_type: exchangeGrant, subject_token_type: accessToken }
 
-/** Mistakes of a toy implementation, numbered. */
+/** Numbered mistakes of a toy implementation. */
 describe('users', () => {
-  it('17: ends with a deactivated user all that spoke for him, and revives no key with him', async () => {
+  it('17: ends all credentials of a deactivated user, and does not revive a key on reactivation', async () => {
     const { name, at, key, token } = await p.newUser()
     const session = (await p.token({ ...exchange, subject_token: token }, p.app.basic)).body[
       'access_token'
@@ -57,14 +57,14 @@ describe('users', () => {
     expect(await dead()).toEqual(ended)
   })
 
-  it('18: neither reactivates a user by an upsert without status nor nulls the e-mail that was left out', async () => {
+  it('18: an upsert without status does not reactivate, and without an e-mail does not remove it', async () => {
     const { name } = await p.newUser()
     await p.ask('DELETE', `${p.path}/users?externalUserId=${name}`)
     const { body } = await p.ask('POST', `${p.path}/users`, { json: { externalUserId: name } })
     expect(body).toMatchObject({ status: 'inactive', email: `${name}@example.com` })
   })
 
-  it('19: creates one user of many that come at once, says 201 to one and 200 to the others', async () => {
+  it('19: creates one user for concurrent requests, with one 201 and otherwise 200', async () => {
     const json = { externalUserId: 'at-once' }
     const statuses = await Promise.all(
       Array.from(
@@ -75,7 +75,7 @@ describe('users', () => {
     expect(statuses.toSorted()).toEqual([...Array.from({ length: 19 }, () => 200), 201])
   })
 
-  it('20: crashes at no null, list or number, at no bad %-escape, and addresses ids with %, /, : and +', async () => {
+  it('20: survives null, lists, numbers and bad %-escapes, and addresses ids with %, /, : and +', async () => {
     for (const text of ['null', '[]', '7', '"x"', '{'])
       expect((await p.ask('POST', `${p.path}/users`, { text })).status).toBe(400)
     expect((await p.ask('POST', `${p.path}/users/%zz/keys`)).status).toBe(400)
@@ -91,7 +91,7 @@ describe('users', () => {
     }
   })
 
-  it("21: allows no external id that is another's wallet: owner:, user:, or a control character", async () => {
+  it('21: rejects external ids of another wallet: owner:, user:, or a control character', async () => {
     for (const externalUserId of [
       'owner:1',
       'user:1',
@@ -108,7 +108,7 @@ describe('users', () => {
   })
 })
 
-describe('the device flow', () => {
+describe('device flow', () => {
   const start = async () =>
     (
       await p.ask('POST', '/api/v1/oidc/device/auth', {
@@ -119,7 +119,7 @@ describe('the device flow', () => {
   const poll = (code: unknown) =>
     p.token({ grant_type: deviceGrant, device_code: String(code), client_id: p.app.clientId })
 
-  it('22: slows down who polls too fast, redeems a code once, and reads user codes in any case, with a dash or without', async () => {
+  it('22: slows down fast polling, redeems a code once, and reads user codes in any case, with or without dash', async () => {
     const { device_code: code, user_code: userCode } = await start()
     expect([(await poll(code)).error, (await poll(code)).error]).toEqual([
       'authorization_pending',
@@ -138,7 +138,7 @@ describe('the device flow', () => {
     })
   })
 
-  it('22: tells an expired code from an unknown one', async () => {
+  it('22: distinguishes an expired code from an unknown one', async () => {
     const { device_code: code } = await start()
     await p.real.core.sql.query("update device_codes set expires_at = now() - interval '400 days'")
     expect([(await poll(code)).error, (await poll('svc_dc_unknown')).error]).toEqual([
@@ -147,7 +147,7 @@ describe('the device flow', () => {
     ])
   })
 
-  it('23: approves nothing because a code was prefilled: it takes a click', async () => {
+  it('23: requires a click even for a prefilled code', async () => {
     const { device_code: code, user_code: userCode } = await start()
     const page = await p.ask(
       'GET',
@@ -160,7 +160,7 @@ describe('the device flow', () => {
 })
 
 describe('redirects', () => {
-  it('24: goes only to a redirect_uri that is registered to the letter, and takes PKCE with S256 only', async () => {
+  it('24: redirects only to an exactly registered redirect_uri, and accepts PKCE only with S256', async () => {
     await p.ask('PUT', p.path, {
       headers: p.app.session,
       json: { redirectUris: ['https://app.example/callback'] },
@@ -199,7 +199,7 @@ describe('redirects', () => {
 })
 
 describe('signer sessions and versions', () => {
-  it('29: says what is left when it is nothing, as an integer; outlives no subject token; takes no half and no foreign client', async () => {
+  it('29: reports an exhausted balance as an integer, expires with the subject token, and rejects half and foreign clients', async () => {
     const poor = await p.real.core.newApp({ starterUsdMicros: '0' })
     const rpcs = p.real.core.as(poor.basic)
     await rpcs.upsertUser({ clientId: poor.clientId, externalUserId: 'poor' })
@@ -239,7 +239,7 @@ describe('signer sessions and versions', () => {
     ).toBe(404)
   })
 
-  it('30: answers 410 with Deprecation on removed routes, 304 to a known manifest, and keeps the audit log of an app that is gone', async () => {
+  it("30: returns 410 with Deprecation on removed routes, 304 to a known manifest, and keeps a deleted app's audit log", async () => {
     const gone = await p.ask('POST', '/api/v1/subscriptions')
     expect([gone.status, gone.headers.has('deprecation')]).toEqual([410, true])
     const created = await p.ask('POST', '/api/v1/apps', {
@@ -263,7 +263,7 @@ describe('signer sessions and versions', () => {
     expect((await p.ask('GET', path, { headers: p.app.session })).status).toBe(404)
   })
 
-  it('30: takes the power of a demoted admin with the next request, whatever his cookie was', async () => {
+  it('30: applies a demotion of an admin from the next request, for any cookie', async () => {
     const { sql } = p.real.core
     const put = () => p.ask('PUT', p.path, { headers: p.app.session, json: { name: 'grants' } })
     const role = (to: string) =>
