@@ -8,7 +8,7 @@ import { connectCore } from '../../../deploy/cli/client.ts'
 import { begin, day, observedRate, serviceToken } from '../support.ts'
 import { type BooksWorld, buildRoots, startBooks, tollgate } from './support.ts'
 
-// It is March 2026; February and March stay.
+// The current month is March 2026; February and March stay.
 let world: BooksWorld
 let core: ReturnType<typeof connectCore>
 let folder: string
@@ -43,7 +43,7 @@ beforeAll(async () => {
     '2026-02-28T10:01:00Z',
     begin.toISOString(),
   ]
-  // One batch is one charge for each user: charges reach over months.
+  // One batch makes one charge per user, so charges span months.
   await world.ingest(
     ...signed.flatMap((current_time, sequence_number) =>
       ['ada', 'bob'].map((user) => ({
@@ -87,14 +87,14 @@ const months = () =>
     `select to_char(signed_at at time zone 'UTC', 'YYYY-MM') as month, count(*) from tickets group by 1 order by 1`,
   )
 
-/** Makes the roots of today's tickets, as after midnight. */
+/** Builds the roots of today's tickets, as after midnight. */
 async function nextDay(): Promise<void> {
   world.clock.advance(day)
   await buildRoots(world)
 }
 
 describe('tollgate archive', () => {
-  it('lets a month wait until the root of the day on which its tickets were booked', async () => {
+  it("waits for the root of the day on which a month's tickets were booked", async () => {
     const { code, text } = await archive()
     expect(code).toBe(0)
     for (const month of ['2025-12', '2026-01'])
@@ -106,7 +106,7 @@ describe('tollgate archive', () => {
     await nextDay()
   })
 
-  it('reports what is due and changes nothing', async () => {
+  it('only reports what is due with --dry-run', async () => {
     expect((await archive('--dry-run')).text).toBe(
       `month    app                           tickets  outcome\n2025-12  ${world.app.clientId}  6        is due\n2026-01  ${world.app.clientId}  6        is due\n`,
     )
@@ -114,7 +114,7 @@ describe('tollgate archive', () => {
     expect(await months()).toHaveLength(4)
   })
 
-  it('lets a month wait in which a ticket waits for its rate', async () => {
+  it('waits for tickets without a rate', async () => {
     await world.ingest({
       id: 'unpriced',
       session_id: 'u',
@@ -140,7 +140,7 @@ describe('tollgate archive', () => {
     await tollgate('rebuild')
   })
 
-  it('writes old months to files, drops their tickets, and the books stay right', async () => {
+  it('writes old months to files, drops their tickets, and keeps the books right', async () => {
     const before = await kept()
     const balances = await world.rows('select * from balances order by user_id')
     const { code, text } = await archive()
@@ -163,7 +163,7 @@ describe('tollgate archive', () => {
     expect((await archive()).text).toBe('Nothing is due.\n')
   })
 
-  it('still finds what is wrong in an archived month, and with a charge that reaches into it', async () => {
+  it('still lets verify find errors in an archived month and its charges', async () => {
     await world.damage(
       `update usage_hourly set fee_wei = fee_wei + 3 where hour = '2026-01-28T10:00:00Z'`,
     )
@@ -184,7 +184,7 @@ describe('tollgate archive', () => {
     expect(await verified()).toContain('the books are right')
   })
 
-  it('recognises archived events that come again, and keeps late tickets', async () => {
+  it('recognises duplicates of archived events, and archives late tickets again', async () => {
     const late = {
       id: 'late',
       session_id: 'late',
@@ -211,7 +211,7 @@ describe('tollgate archive', () => {
     expect(await verified()).toContain('the books are right')
   })
 
-  it('is restored by an import, exactly as it was, and nothing is charged again', async () => {
+  it('is undone by an import that restores the exact tickets without charging', async () => {
     const [december = '', january = ''] = files
     const balances = await world.rows('select * from balances order by user_id')
     expect((await tollgate('import', january)).text).toContain(
@@ -235,13 +235,14 @@ describe('tollgate archive', () => {
     await tollgate('rebuild')
     expect(await verified()).toContain('the books are right')
     expect((await tollgate('rebuild')).text).toContain('0 hours, 0 sessions, 0 balances repaired')
-    // Its tickets are still proved by the roots of the days on which they were booked.
+    // The roots of their booking days still prove the tickets.
     const receipt = [join(folder, 'receipt.json'), '--jwks', join(folder, 'keys.json')]
     expect((await tollgate('receipt', 'get', 'unpriced', '--out', ...receipt)).code).toBe(0)
     const { text } = await tollgate('receipt', 'verify', ...receipt)
     expect(text).toContain('ok     place in the day')
     await Promise.all(['receipt', 'keys'].map((name) => rm(join(folder, `${name}.json`))))
-    // For thirty days it stays; then it goes again, and comes back the same.
+    // A restored month stays for thirty days. Then it is archived again, and can be restored again
+    // unchanged.
     expect((await archive()).text).toBe('Nothing is due.\n')
     const all = await tickets()
     world.clock.advance(31 * 86_400_000)
@@ -256,7 +257,7 @@ describe('tollgate archive', () => {
     world.clock.set(begin)
   })
 
-  it('leaves a month alone when a file cannot be written whole', async () => {
+  it('keeps a month when a file cannot be written', async () => {
     world.clock.advance(200 * 86_400_000)
     const before = await months()
     await rm(folder, { recursive: true })
@@ -274,7 +275,7 @@ describe('tollgate archive', () => {
     world.clock.set(begin)
   })
 
-  it('creates the partitions of this month and the next, on the last day of a long month too', async () => {
+  it('creates partitions for this month and the next, even on the last day of a long month', async () => {
     const parts = async () =>
       (
         await world.rows(`select relname from pg_class where relname ~ '^tickets_20' order by 1`)
@@ -286,7 +287,7 @@ describe('tollgate archive', () => {
     world.clock.set(begin)
   })
 
-  it('needs a retention, and a retention needs a folder', async () => {
+  it('requires a retention, and a folder with it', async () => {
     const reader = createEnvReader({ RETENTION_MONTHS: '6' })
     readBooksConfig(reader)
     expect(reader.problems).toEqual(['ARCHIVE_DIR must be set when RETENTION_MONTHS is not 0'])

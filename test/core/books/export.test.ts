@@ -35,7 +35,7 @@ beforeAll(async () => {
     billable_secs: `${i}.000000001`,
     manifest_id: `m ${i} ${odd}`,
   }))
-  // Rates of their time: 3000 at begin, another one before.
+  // Rates of that time: 3000 at `begin`, others before.
   await core.recordRate({
     usdPerEth: '2999.000000000000000001',
     source: 'desk',
@@ -60,7 +60,10 @@ const run = (...argv: string[]) => tollgate(...argv)
 const exportTo = (name: string, ...more: string[]) =>
   run('export', '--app', from.app.clientId, '--out', path(name), ...more)
 
-/** Another deployment, with an app of its own; the command line points at it until it is stopped. */
+/**
+ * Runs `work` with another deployment that has its own app. The command line points there
+ * meanwhile.
+ */
 async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void> {
   const to = await startBooks(observedRate)
   try {
@@ -73,7 +76,7 @@ async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void>
 }
 
 describe('tollgate export', () => {
-  it('writes every ticket once, with a manifest and checksums that hold', async () => {
+  it('writes every ticket once, with a manifest and valid checksums', async () => {
     const { code, text } = await exportTo('all.ndjson.gz')
     expect([code, text]).toEqual([
       0,
@@ -103,7 +106,7 @@ describe('tollgate export', () => {
       sha256,
     })
     expect(text).toContain(sha256)
-    // As zstd it is the same.
+    // The zstd file has the same content.
     await exportTo('all.ndjson.zst')
     expect(
       zstdDecompressSync(await readFile(path('all.ndjson.zst')))
@@ -113,7 +116,7 @@ describe('tollgate export', () => {
     ).toEqual(lines.slice(1))
   })
 
-  it('takes a range of signing times', async () => {
+  it('accepts a range of signing times', async () => {
     expect(
       (await exportTo('range.gz', '--from', '2026-03-10T11:10:00Z', '--to', '2026-03-10T11:12:00Z'))
         .text,
@@ -124,14 +127,14 @@ describe('tollgate export', () => {
     expect((await run('import', path('none.gz'))).text).toContain('0 tickets taken in')
   })
 
-  it('keeps an existing file unless it is asked to replace it', async () => {
+  it('keeps an existing file unless --force is given', async () => {
     await writeFile(path('kept.gz'), 'mine')
     expect((await exportTo('kept.gz')).text).toContain('exists; --force replaces it')
     expect(await readFile(path('kept.gz'), 'utf8')).toBe('mine')
     expect((await exportTo('kept.gz', '--force')).code).toBe(0)
   })
 
-  it('refuses malformed apps, times, cursors and file names', async () => {
+  it('rejects malformed apps, times, cursors and file names', async () => {
     expect((await run('export', '--app', 'app_x', '--out', path('x.gz'))).text).toBe(
       'tollgate: no app has this client id\n',
     )
@@ -158,7 +161,7 @@ describe('tollgate export', () => {
 })
 
 describe('tollgate import', () => {
-  it('changes nothing where the tickets came from', async () => {
+  it('changes nothing in the deployment of origin', async () => {
     const before = await from.rows('select * from balances order by user_id')
     await exportTo('again.zst')
     expect(await run('import', path('again.zst'))).toEqual({
@@ -168,7 +171,7 @@ describe('tollgate import', () => {
     expect(await from.rows('select * from balances order by user_id')).toEqual(before)
   })
 
-  it('creates the same tickets in another deployment, with their prices, charged once', async () => {
+  it('creates the same tickets with their prices in another deployment, and charges once', async () => {
     await exportTo('move.zst')
     const original = await ticketsOf(from)
     await elsewhere(async (to) => {
@@ -177,7 +180,7 @@ describe('tollgate import', () => {
         '1204 tickets taken in, 0 known already',
       )
       expect(await ticketsOf(to)).toEqual(original)
-      // The deployment that booked the tickets counts their network cost.
+      // Only the deployment that booked the tickets counts their network cost.
       expect(await from.rows('select 1 from network_costs')).toHaveLength(1)
       expect(await to.rows('select 1 from network_costs')).toEqual([])
       expect(
@@ -190,7 +193,7 @@ describe('tollgate import', () => {
           `select u.external_user_id, b.consumed_attos from balances b join end_users u on u.id = b.user_id order by 1`,
         )
       expect(await spent(to)).toEqual(await spent(from))
-      // The event itself, delivered there by a signer, is known as well.
+      // The signer's own event is a duplicate there, too.
       expect(
         await from.ingest({
           id: 'E-1',
@@ -202,7 +205,7 @@ describe('tollgate import', () => {
     })
   })
 
-  it('reports ids that belong to other events, and does not change those', async () => {
+  it('reports ids of other events, and keeps those events', async () => {
     await exportTo('conflict.gz', '--from', at(0))
     await elsewhere(async (to) => {
       await to.ingest({ id: 'E-1', computed_fee: '5', current_time: at(0) })
@@ -215,7 +218,7 @@ describe('tollgate import', () => {
     })
   })
 
-  it('continues after an interruption, and leaves tickets that had no price to wait', async () => {
+  it('continues after an interruption, and keeps unpriced tickets waiting', async () => {
     await from.ingest({
       id: 'waiting',
       auth_id: `${from.app.clientId}:user-1`,
@@ -244,7 +247,7 @@ describe('tollgate import', () => {
     })
   })
 
-  it('imports nothing from a damaged file, and says where it is damaged', async () => {
+  it('imports nothing from a damaged file, and reports the damage', async () => {
     await exportTo('good.gz')
     const text = gunzipSync(await readFile(path('good.gz'))).toString()
     const bytes = await readFile(path('good.gz'))
@@ -285,7 +288,7 @@ describe('tollgate import', () => {
     expect((await run('import', path('absent.gz'))).text).toContain('ENOENT')
   })
 
-  it('refuses lines that are not tickets, each for what is wrong, and writes none of them', async () => {
+  it('rejects invalid lines with a reason, and writes nothing', async () => {
     const good = (
       await core.exportTickets({
         clientId: from.app.clientId,
@@ -344,7 +347,7 @@ describe('tollgate import', () => {
     expect(await send(good)).toMatchObject({ tickets: 0, duplicates: 1 })
   })
 
-  it('accepts the options that its help shows', async () => {
+  it('accepts the options in its help', async () => {
     expect((await run('import')).code).toBe(2)
     expect((await run('import', 'a.json')).code).toBe(2)
     expect((await run('import', '--help')).text).toContain('tollgate import FILE')

@@ -10,7 +10,7 @@ import {
   rootOfInclusion,
 } from '../../../core/books/receipts/merkle.ts'
 
-// The test vectors of Certificate Transparency's reference implementation for RFC 6962.
+// Test vectors of the reference implementation of Certificate Transparency for RFC 6962.
 const entries = [
   '',
   '00',
@@ -57,26 +57,23 @@ const paths: readonly (readonly [index: number, size: number, path: readonly str
 const hex = (hashes: readonly Buffer[]): string[] => hashes.map((hash) => hash.toString('hex'))
 const leaves = entries.map(hashLeaf)
 
-describe('a Merkle tree', () => {
-  it('has the roots of the test vectors of RFC 6962', () => {
+describe('Merkle tree', () => {
+  it('has the roots of the RFC 6962 test vectors', () => {
     expect(emptyRoot.toString('hex')).toBe(createHash('sha256').digest('hex'))
     expect(rootOf([])).toEqual(emptyRoot)
     expect(hex(entries.map((_, i) => rootOf(leaves.slice(0, i + 1))))).toEqual(roots)
   })
 
-  it.each(paths)(
-    'has the inclusion path of leaf %i of %i of the test vectors',
-    (index, size, path) => {
-      expect(hex(inclusionPath(leaves.slice(0, size), index))).toEqual(path)
-    },
-  )
+  it.each(paths)("has the test vectors' inclusion path of leaf %i of %i", (index, size, path) => {
+    expect(hex(inclusionPath(leaves.slice(0, size), index))).toEqual(path)
+  })
 
-  // No two are the same, as no two tickets are.
+  // Leaves are unique, as tickets are.
   const anyLeaves = fc
     .uniqueArray(fc.string({ maxLength: 12 }), { minLength: 1, maxLength: 70 })
     .map((texts) => texts.map(hashLeaf))
 
-  it('proves each leaf, and with the proof of one no other', () => {
+  it('proves each leaf, and no other leaf with the same proof', () => {
     fc.assert(
       fc.property(anyLeaves, fc.nat(), (of, n) => {
         const root = rootOf(of)
@@ -102,7 +99,7 @@ describe('a Merkle tree', () => {
     )
   })
 
-  it('has another root when a leaf changes, moves, comes or goes', () => {
+  it('changes its root when a leaf is changed, moved, added or removed', () => {
     fc.assert(
       fc.property(anyLeaves, fc.nat(), (of, n) => {
         const root = rootOf(of)
@@ -111,7 +108,7 @@ describe('a Merkle tree', () => {
         expect(rootOf(of.with(at, another)).equals(root)).toBe(false)
         expect(rootOf(of.toSpliced(at, 1)).equals(root)).toBe(false)
         expect(rootOf(of.toSpliced(at, 0, another)).equals(root)).toBe(false)
-        // The duplicate of an odd last leaf, which trees of other kinds cannot tell.
+        // Duplicating an odd last leaf does not change the root of some other tree designs.
         expect(rootOf([...of, of.at(-1) ?? another]).equals(root)).toBe(false)
         const moved = [...of.slice(1), ...of.slice(0, 1)]
         expect(rootOf(moved).equals(root)).toBe(of.length === 1)
@@ -119,7 +116,7 @@ describe('a Merkle tree', () => {
     )
   })
 
-  it('is the tree of its whole chunks, whatever their size', () => {
+  it('equals the tree of its chunks for any chunk size', () => {
     fc.assert(
       fc.property(anyLeaves, fc.integer({ min: 0, max: 5 }), (of, log) => {
         const chunk = 2 ** log
@@ -130,7 +127,7 @@ describe('a Merkle tree', () => {
     )
   })
 
-  it('refuses a path that is too long, too short, or of a place that is not there', () => {
+  it('rejects a path that is too long, too short or for an invalid index', () => {
     const [leaf] = leaves
     if (!leaf) throw new Error('no leaf')
     const path = inclusionPath(leaves, 0)

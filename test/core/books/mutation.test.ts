@@ -9,12 +9,12 @@ import { begin, day, observedRate, serviceToken, until } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
 /**
- * Every column of every table that holds money, taken from the catalogue, is changed by one in one row. `verify` reports
- * it, or the column is listed as free, with the reason why no figure depends on it. A new column is in neither list, and
- * fails until somebody says what holds it.
+ * Changes every column of every money table (from the catalogue) as little as possible, in one row.
+ * `verify` must report the change, or `free` must list the column with the reason why no figure
+ * depends on it. A new column is in neither list and fails until it is added to one.
  */
 
-/** Tables of the books. Of others no figure of money is made. */
+/** Tables of the books, with the row to change. No money figure comes from other tables. */
 const tables = {
   tickets: `event_id = 'ugly-2'`,
   envelopes: `key = (select left(encode(sha256('ugly-2'), 'hex'), 32)::uuid)`,
@@ -42,7 +42,7 @@ const tables = {
   test_clock_moves: 'ahead_ms < 4000000',
 } as const
 
-/** Money of the escrow, proved as sums against `balances`, and money that is in no book. */
+/** Escrow money, which is proved as sums against `balances`, and money outside the books. */
 const elsewhere: Readonly<Record<string, string>> = {
   leases: 'balances.lent_attos is their sum (verify.test.ts)',
   authorisations:
@@ -120,7 +120,7 @@ const free: Readonly<Record<string, string>> = {
   'test_clock_moves.since': 'moved by less than the minute that clocks of cores may differ',
 }
 
-/** A value of each type that differs by as little as it can. */
+/** The smallest change of a value, by type. */
 const change: Readonly<Record<string, (column: string) => string>> = {
   bigint: (c) => `coalesce(${c}, 0) + 1`,
   integer: (c) => `coalesce(${c}, 0) + 1`,
@@ -154,7 +154,8 @@ beforeAll(async () => {
   const core = connectCore({ target: world.core.target, token: serviceToken })
   const m2m = world.as(world.app.basic)
   const ada = { clientId: world.app.clientId, externalUserId: 'ada' }
-  // The plan has a rate of its own and one for a pipeline, and the platform takes a cut from the first ticket on.
+  // The plan has its own rate and a rate for a pipeline. The platform takes a cut from the first
+  // ticket on.
   await world.damage(
     `update plan_versions set retail_rate = 0.0000013 where plan_id = (select id from plans where is_starter_default);
     insert into plan_bundles (app_id, plan_id, version, id, position, pipeline, model_id, retail_rate)
@@ -197,14 +198,14 @@ beforeAll(async () => {
   await adjust('-333331')
   await adjust('17')
   await adjust('200001', 'ugly-2')
-  // Into the next period: the included usage ends.
+  // Enter the next period: the included usage expires.
   world.clock.set(new Date(begin.getTime() + 31 * day))
   await m2m.getBalance(ada)
   await core.recordRate({ usdPerEth: '3111.1', source: 'later', observedAt: undefined })
   await world.ingest(ugly(3, '77777777777777'))
   await world.ingest(ugly(4, '555555555555', { pipeline: 'other' }))
   await adjust('-3')
-  // To another plan at once: the included usage ends early.
+  // Change the plan immediately: the included usage ends early.
   const [{ app_id: app } = { app_id: '' }] = await world.rows('select app_id from clients limit 1')
   const plan = { appId: appId(app ?? ''), id: randomUUID(), name: 'Studio' }
   const kind = { status: 'active', isStarterDefault: false, isNetworkDefault: false } as const
@@ -217,7 +218,7 @@ beforeAll(async () => {
     timing: 'immediate',
     idempotencyKey: undefined,
   })
-  // The clock of the app is moved ahead twice, with a ticket after each.
+  // Move the app's clock ahead twice, and book a ticket after each move.
   await core.recordRate({ usdPerEth: '3222.2', source: 'ahead', observedAt: undefined })
   for (const n of [5, 6]) {
     await core.moveTestClock({
@@ -229,13 +230,14 @@ beforeAll(async () => {
   }
   core.close()
   await tollgate('rebuild')
-  // The app may have one alone, so that no other plan could become one.
+  // An app can have only one network default, so delete it: then the flag of another plan can
+  // change.
   await world.damage(
     `delete from plan_versions where plan_id in (select id from plans where is_network_default);
     delete from plans where is_network_default`,
   )
   await world.chainPrices()
-  // A core that starts makes the root of the day before, which all of the tickets are in.
+  // A starting core builds the root of the previous day, which has all of the tickets.
   await makeRoot()
   columns = (
     await world.rows(
@@ -258,7 +260,7 @@ async function makeRoot(): Promise<void> {
   await core.stop()
 }
 
-/** Changes columns of one row of a table, each by as little as it can be, runs `act`, and undoes the change. */
+/** Changes columns of one row as little as possible, runs `act`, and undoes the change. */
 function changed<T>(
   [first, ...others]: readonly [Column, ...Column[]],
   act: () => Promise<T>,
@@ -269,7 +271,7 @@ function changed<T>(
 }
 
 function changeOf({ table, column, type }: Column): string {
-  // The next number is taken, and the key would refuse it.
+  // The next number is taken, so the key would reject it.
   const isKey = type === 'bigint' && (column === 'id' || keys[table]?.split(', ').includes(column))
   const value = isKey ? `${column} + 100` : change[type]?.(column)
   if (value === undefined) throw new Error(`no change for a ${type}: ${table}.${column}`)
@@ -304,7 +306,9 @@ async function changedTo<T>(
 
 const dropped = new Set<string>()
 
-/** What no constraint stops any more, because somebody has dropped it: verify is to find it all the same. */
+/**
+ * Drops check constraints (once per table), because verify must find a change even without them.
+ */
 async function dropChecks(table: string): Promise<string> {
   if (dropped.has(table)) return ''
   dropped.add(table)
@@ -350,8 +354,8 @@ const key = (table: string): string => keys[table] ?? 'id'
 
 const nameOf = ({ table, column }: Column): string => `${table}.${column}`
 
-describe('a change of one column by one', () => {
-  it('knows every table with an amount', async () => {
+describe('smallest change of a column', () => {
+  it('covers every table with an amount', async () => {
     const rows = await world.rows(
       `select distinct table_name from information_schema.columns c
       join information_schema.tables t using (table_schema, table_name)
@@ -364,12 +368,12 @@ describe('a change of one column by one', () => {
     ).toEqual([])
   })
 
-  it('is told by the head when the rewrite is consistent, hashes and all', async () => {
+  it('is found by the head, even when hashes are rewritten consistently', async () => {
     const head = async () => (await tollgate('verify', '--head')).text
     const before = await head()
     expect(before).toMatch(/\napp_\w+ +1 +\S+ +\d+ +1 +[0-9a-f]{64}\n$/)
     expect(await head()).toBe(before)
-    // The last entry and its hash are replaced by others, in the ledger and in the balance.
+    // Replace the last entry's hash, in the ledger and in the balance.
     await world.damage(
       `create table kept_entries as select * from ledger_entries; create table kept_balances as select * from balances;
       update ledger_entries set hash = sha256(hash) where seq = (select max(seq) from ledger_entries);
@@ -390,11 +394,11 @@ describe('a change of one column by one', () => {
     expect((await tollgate('verify')).code).toBe(0)
   })
 
-  it('begins with books that are right', async () => {
+  it('starts with books that are right', async () => {
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
-  it('is reported by verify, unless the column is free', async () => {
+  it('is reported by verify unless the column is free', async () => {
     const missed: string[] = []
     for (const column of columns.filter((one) => !(nameOf(one) in free))) {
       const { code, text } = await changed([column], () => tollgate('verify'))
@@ -405,7 +409,7 @@ describe('a change of one column by one', () => {
     expect((await tollgate('verify')).text).toContain('the books are right')
   }, 600_000)
 
-  it('is reported of none of the free columns of a table, all of them at once', async () => {
+  it('is not reported in free columns, even all at once', async () => {
     const names = columns.map(nameOf)
     expect(Object.keys(free).filter((name) => !names.includes(name))).toEqual([])
     const freeColumns = columns.filter((one) => nameOf(one) in free)
@@ -425,7 +429,7 @@ describe('a change of one column by one', () => {
     ['signed_at', `signed_at - clock_ms * interval '1 millisecond'`],
     ['signed_at', `signed_at + interval '1 hour', clock_ms = clock_ms + 3600000`],
     ['signed_at', `signed_at - clock_ms * interval '1 millisecond', clock_ms = null`],
-  ])('is reported of a ticket that a test clock dates: %s = %s', async (column, value) => {
+  ])('is reported for a ticket dated by a test clock: %s = %s', async (column, value) => {
     const row = { table: 'tickets', column, where: `event_id = 'ugly-6'` } as const
     const { code, text } = await changedTo(row, value, () => tollgate('verify'))
     expect(text).toContain('DIFFERENCE')

@@ -39,7 +39,8 @@ const everything = async () => ({
   hours: await world.rows(`
     select (to_jsonb(u) || jsonb_build_object('billable_secs', trim_scale(billable_secs)))::text as row
     from usage_hourly u order by user_id, hour, pipeline, model_id`),
-  // What only describes a session is that of whichever of its tickets came first, which no ticket tells.
+  // Omits the descriptive columns of a session: they come from the ticket that arrived first, and
+  // tickets do not record their order.
   sessions: await world.rows(`
     select (to_jsonb(s) - array['manifest_id', 'app_name', 'pipeline', 'model_id']
             || jsonb_build_object('billable_secs', trim_scale(billable_secs)))::text as row
@@ -49,7 +50,7 @@ const everything = async () => ({
   ),
 })
 
-/** Ways to break derived rows; each keeps the table's own constraints. */
+/** Statements that damage derived rows within the tables' constraints. */
 const damages = [
   'delete from usage_hourly where pixels % 2 = 0',
   'update usage_hourly set ticket_count = ticket_count + 5, cost_attos = 0',
@@ -67,7 +68,7 @@ const damages = [
 ] as const
 
 describe('tollgate rebuild', () => {
-  it('creates the sessions of older tickets, and then has nothing to do', async () => {
+  it('creates missing sessions of older tickets, then has nothing to do', async () => {
     await rebuild()
     expect(await verified()).toBe(0)
     expect(await rebuild()).toMatchObject({
@@ -80,7 +81,7 @@ describe('tollgate rebuild', () => {
     })
   })
 
-  it('restores exactly what was there, however it was damaged', async () => {
+  it('restores the exact rows after any damage', async () => {
     const before = await everything()
     await assert(
       asyncProperty(
@@ -130,7 +131,7 @@ describe('tollgate rebuild', () => {
     expect(await verified()).toBe(0)
   })
 
-  it('loses nothing of what is ingested meanwhile', async () => {
+  it('loses no tickets ingested at the same time', async () => {
     let sequence = 1_000
     const ingesting = async (user: string): Promise<void> => {
       for (let round = 0; round < 25; round++) {
@@ -172,7 +173,7 @@ describe('tollgate rebuild', () => {
     ])
   })
 
-  it('restores no balance from a ledger that contradicts itself', async () => {
+  it('skips a user with a damaged ledger', async () => {
     const entry = `seq = 2 and kind = 'charge' and user_id = (select id from end_users where external_user_id = 'ada')`
     await world.damage(
       `update ledger_entries set amount_attos = amount_attos - 1e30 where ${entry}`,
@@ -190,7 +191,7 @@ describe('tollgate rebuild', () => {
     expect(await verified()).toBe(0)
   })
 
-  it('refuses an unknown app', async () => {
+  it('rejects an unknown app', async () => {
     expect(await tollgate('rebuild', '--app', 'app_x')).toEqual({
       code: 1,
       text: 'tollgate: no app has this client id\n',

@@ -27,7 +27,7 @@ afterAll(async () => {
 
 const file = (name: string): string => join(folder, name)
 
-/** Moves the clock into the next day, where a core makes the roots of the day before as it starts. */
+/** Advances the clock by a day and builds the roots of the previous day. Returns that day. */
 async function nextDay(): Promise<string> {
   const ended = world.clock.now().toISOString().slice(0, 10)
   world.clock.advance(day)
@@ -42,7 +42,7 @@ async function rateAt(instant: Date): Promise<void> {
   )
 }
 
-/** Books tickets of one user, signed now; their event ids. */
+/** Books tickets of one user, signed now. Returns their event ids. */
 async function book(
   count: number,
   more: Readonly<Record<string, unknown>> = {},
@@ -70,13 +70,13 @@ const verify = (name: string, ...more: string[]) =>
   tollgate('receipt', 'verify', file(name), '--jwks', file('keys.json'), ...more)
 
 describe('receipts', () => {
-  it('state a ticket before its day is over, and prove it afterwards, for good', async () => {
+  it('prove a ticket provisionally on its day, and permanently afterwards', async () => {
     const ids = await book(3)
     const [id = ''] = ids
     expect((await get(id, 'early.json')).code).toBe(0)
     const early = await verify('early.json')
     expect(early.text).toContain('ok     network cost: 8420000000001 wei × 3111.1 USD/ETH = ')
-    // Complete on the day itself, by a root that is marked as provisional.
+    // The receipt is complete on the day itself, with a provisional root.
     const running = world.clock.now().toISOString().slice(0, 10)
     expect(early.text).toContain('ok     signature of the provisional root: by ')
     expect(early.text).toContain(
@@ -105,12 +105,12 @@ describe('receipts', () => {
     for (const one of ids) {
       await get(one, 'one.json')
       expect((await verify('one.json')).code).toBe(0)
-      // By a stranger's own program, from docs/receipts.md alone.
+      // Verify with an independent program, written from docs/receipts.md alone.
       await verifyReceipt(await json('one.json'), await json('keys.json'))
     }
   })
 
-  it('count a late ticket on the day on which it is booked, and skip days without tickets', async () => {
+  it('place a late ticket on its booking day, and skip days without tickets', async () => {
     await nextDay()
     const signed = new Date(world.clock.now().getTime() - 3 * day)
     await rateAt(signed)
@@ -130,7 +130,7 @@ describe('receipts', () => {
     expect(days).toEqual([begin.toISOString().slice(0, 10), ended])
   })
 
-  it('are refused for a ticket that waits for its price, and for one that is not there', async () => {
+  it('are rejected for an unpriced and for an unknown ticket', async () => {
     const unpriced = new Date(world.clock.now().getTime() - 86_000_000).toISOString()
     const id = randomUUID()
     await world.ingest({ id, current_time: unpriced, session_id: id })
@@ -140,7 +140,7 @@ describe('receipts', () => {
     expect((await get('no-such-event', 'none.json')).text).toContain('no ticket of this event id')
   })
 
-  it('count a ticket of a test app on the day of its booking by its clock', async () => {
+  it("place a test app's ticket on its booking day by the app's clock", async () => {
     const trial = await world.newApp({ isTest: true })
     const operator = connectCore({ target: world.core.target, token: serviceToken })
     const move = async (advanceSeconds: number): Promise<void> => {
@@ -166,7 +166,7 @@ describe('receipts', () => {
       await until(async () => (await world.rows(made)).length === 1)
       await core.stop()
     }
-    // The move ends the day that the clock was in, on the same real day.
+    // The move ends the clock's day, on the same real day.
     const days = [dayOf(0), dayOf(40), dayOf(41)]
     const before = await book(2, of)
     await move(40 * 86_400)
@@ -179,7 +179,8 @@ describe('receipts', () => {
     expect(claimsOf(await json('trial.json'))).toMatchObject({
       ticket: { signedAt: shown.replace('Z', '000Z') },
     })
-    // A move within the day ends none; then the midnight of the clock passes, and that of the real day does not.
+    // A move within the day does not end it. Then the clock passes midnight while the real day
+    // continues.
     await move(60)
     const [later = ''] = await book(1, of)
     await move(86_400)
@@ -193,7 +194,7 @@ describe('receipts', () => {
     const roots = await tollgate('receipt', 'roots', '--app', trial.clientId)
     expect(JSON.parse(roots.text).roots.map((root: { day: string }) => root.day)).toEqual(days)
     expect((await tollgate('verify')).text).toContain('the books are right')
-    // A cut that is moved, and the last day with all of its own.
+    // Damage the cuts of test days.
     await world.damage(
       `create table kept as select * from test_days; update test_days set snapshot = '7:9:8'`,
     )
@@ -205,7 +206,7 @@ describe('receipts', () => {
   })
 })
 
-/** What a receipt states. */
+/** Decodes the claims of a receipt. */
 const claimsOf = ({ receipt }: Record<string, unknown>): unknown =>
   JSON.parse(Buffer.from(String(receipt).split('.')[1] ?? '', 'base64url').toString())
 
@@ -214,7 +215,7 @@ const json = async (name: string): Promise<Record<string, unknown>> =>
   JSON.parse(await readFile(file(name), 'utf8'))
 const put = (name: string, value: unknown) => writeFile(file(name), JSON.stringify(value))
 
-describe('a check', () => {
+describe('tollgate receipt verify', () => {
   let ids: string[]
   beforeAll(async () => {
     ids = await book(40)
@@ -308,7 +309,7 @@ describe('a check', () => {
         await put('forged.json', { ...a, proof: { ...Object(a['proof']), inclusionPath: ['00'] } })
       },
     ],
-  ])('refuses %s', async (_, line, forge) => {
+  ])('rejects %s', async (_, line, forge) => {
     await put('forged.json', {})
     await forge()
     const { code, text } = await verify('forged.json')
@@ -316,7 +317,7 @@ describe('a check', () => {
     expect(code).toBe(1)
   })
 
-  it('refuses the keys of somebody else, and asks whom to believe', async () => {
+  it('rejects untrusted keys, and requires --jwks', async () => {
     const keys = await json('keys.json')
     await put('other-keys.json', { keys: [] })
     const other = ['--jwks', file('other-keys.json')]
@@ -324,7 +325,7 @@ describe('a check', () => {
     expect(text).toContain('is not among the 0 trusted ones')
     expect(code).toBe(1)
     expect(keys).toMatchObject({ keys: [{ use: 'sig' }] })
-    // Without keys it says nothing of the receipt.
+    // Without keys it prints no verdict on the receipt.
     const none = await tollgate('receipt', 'verify', file('a.json'), '--jwks', file('none.json'))
     expect(none.text).toMatch(/^tollgate: .*none\.json cannot be read/)
     expect(none.code).toBe(1)
@@ -333,7 +334,7 @@ describe('a check', () => {
     expect((await tollgate('receipt', 'roots')).code).toBe(2)
   })
 
-  it('compares with roots that were kept, and misses one that is gone', async () => {
+  it('compares with stored roots, and detects a missing one', async () => {
     const whole = await verify('a.json', '--roots', file('roots.json'))
     expect(whole.text).toContain('ok     root that was kept: ')
     expect(whole.text).toContain('ok     chain of roots: 3 roots, each names the one before')
@@ -351,7 +352,7 @@ describe('a check', () => {
     expect(JSON.parse(short.text)).toMatchObject({ ok: false })
   })
 
-  it('goes on after the keys were rotated, by the keys that were kept', async () => {
+  it('accepts stored keys after a key rotation', async () => {
     world.clock.advance(day)
     await tollgate('keys', 'rotate', '--force')
     expect((await verify('a.json')).code).toBe(0)
@@ -370,8 +371,8 @@ describe('a check', () => {
   })
 })
 
-describe('the roots of days', () => {
-  it('are what verify makes of the tickets again, and are missed by it', async () => {
+describe('daily roots', () => {
+  it('are recomputed by verify, which reports a missing one', async () => {
     const before = await tollgate('verify')
     expect(before.text).toContain('the books are right')
     const [root] = await world.rows('select day::text from receipt_roots order by day limit 1')
@@ -388,7 +389,7 @@ describe('the roots of days', () => {
     expect((await tollgate('verify')).code).toBe(0)
   })
 
-  it('show checkpoints and prices that are gone with all that names them', async () => {
+  it('reveal lost checkpoints and prices, even when all references are deleted', async () => {
     const tables = ['checkpoints', 'book_heads', 'price_chain', 'price_heads']
     const each = (text: (table: string) => string) => tables.map(text).join(';')
     await tollgate('verify', '--head')
@@ -413,7 +414,7 @@ describe('the roots of days', () => {
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
-  it('are missed when the latest day is gone, also after another one is made', async () => {
+  it('reveal a deleted latest day, even after it is built again', async () => {
     const tables = ['receipt_days', 'receipt_roots', 'receipt_chunks', 'book_heads']
     const each = (text: (table: string) => string) => tables.map(text).join(';')
     await book(2)
@@ -427,7 +428,7 @@ describe('the roots of days', () => {
     expect((await tollgate('verify')).text).toMatch(
       new RegExp(`DIFFERENCE receipts .*day=${ended}: last is missing, should be [0-9a-f]{64}`),
     )
-    // Core cuts the day again, which has the same tickets: the new root names the one that is gone.
+    // Core cuts the day again, with the same tickets. The new root names the deleted one.
     await buildRoots(world)
     expect((await tollgate('verify')).text).toMatch(
       new RegExp(`DIFFERENCE receipts .*day=${ended}: statement is `),
@@ -441,7 +442,9 @@ describe('the roots of days', () => {
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
-  /** Starts cores at once, until so many roots were tried, those that failed too. */
+  /**
+   * Starts cores together and waits for this number of attempts at roots, including failed ones.
+   */
   async function tryToBuild(count: number, attempts: number): Promise<void> {
     const cores = await Promise.all(
       Array.from({ length: count }, () => world.startAnother(observedRate)),
@@ -453,7 +456,7 @@ describe('the roots of days', () => {
     await Promise.all(cores.map(({ core }) => core.stop()))
   }
 
-  /** Whether there are roots of the day that has ended, and chunks of it without their root. */
+  /** Returns whether the last ended day has roots, and its number of chunks without a root. */
   const rootsAndOrphans = async () => {
     const [of] = await world.rows(
       `select exists (select from receipt_roots r where r.day = d.day) as has_roots,
@@ -464,12 +467,12 @@ describe('the roots of days', () => {
     return of
   }
 
-  it('are made once by many cores, of which one is killed while it makes them', async () => {
+  it('are built once by several cores when one is killed meanwhile', async () => {
     const ids = await book(60)
     const other = await world.newApp()
     await book(5, { auth_id: `${other.clientId}:bob` })
     world.clock.advance(day)
-    // The second root of the day fails in its first attempts, as that of a core does that is killed.
+    // The second root of the day fails in its first attempts, as when a core is killed.
     await world.sql.query(
       `create sequence attempts; create function fail_often() returns trigger language plpgsql as $$
       begin
@@ -489,13 +492,13 @@ describe('the roots of days', () => {
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
-  it('are of many chunks when the day has many tickets', async () => {
+  it('have several chunks when the day has many tickets', async () => {
     const ids = await book(600, { computed_fee: '7' })
     ids.push(...(await book(500, { computed_fee: '8' })))
     const ended = await nextDay()
     const chunks = await world.rows('select number from receipt_chunks where day = $1', [ended])
     expect(chunks).toHaveLength(2)
-    // All were signed at once: their ids order them.
+    // All were signed at the same time, so their ids define the order.
     const inOrder = ids.toSorted()
     for (const index of [0, 1023, 1024, 1099]) {
       await get(inOrder[index] ?? '', 'chunk.json')
@@ -509,7 +512,7 @@ describe('the roots of days', () => {
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
-  it('are not made while tickets are gone, and follow when they are back', async () => {
+  it('are not built while tickets are missing, but after they are restored', async () => {
     const [id = ''] = await book(3)
     await world.damage(
       `create table gone as select * from tickets where event_id = '${id}'; delete from tickets where event_id = '${id}'`,
@@ -534,7 +537,7 @@ describe('the roots of days', () => {
     expect((await verify('back.json')).text).toContain(' of 3\n')
   })
 
-  it('are made for other apps while the root of a test app fails', async () => {
+  it('are built for other apps while the root of a test app fails', async () => {
     const operator = connectCore({ target: world.core.target, token: serviceToken })
     const trials = [await world.newApp({ isTest: true }), await world.newApp({ isTest: true })]
     for (const { clientId } of trials) {
@@ -568,7 +571,7 @@ describe('the roots of days', () => {
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
-  it('do not prove a ticket that was changed since', async () => {
+  it('do not prove a ticket that was changed afterwards', async () => {
     const [id = ''] = await book(1)
     await nextDay()
     const change = (by: string) =>
@@ -583,7 +586,7 @@ describe('the roots of days', () => {
     expect((await get(id, 'changed.json')).code).toBe(0)
   })
 
-  it('are made with the charges of few users in memory at once', async () => {
+  it('are built with charges of only a few users in memory', async () => {
     const pool = createPool({ ...poolOptions, url: world.databaseUrl })
     const app = { id: appId(randomUUID()), clientId: 'app_busy' }
     const snapshotNow = async (): Promise<string> =>
@@ -617,7 +620,7 @@ describe('the roots of days', () => {
     await world.damage(`delete from ledger_entries where app_id = '${app.id}'`)
   })
 
-  it('tell since when they are missing', async () => {
+  it('report their delay in a metric', async () => {
     const late = async (): Promise<number | undefined> =>
       (await world.metrics.getSingleMetric('tollgate_core_receipt_roots_late_seconds')?.get())
         ?.values[0]?.value

@@ -9,17 +9,17 @@ afterAll(() => world.stop())
 
 const name = 'tollgate_core_books_checkpoint_age_seconds'
 const minutes = (n: number) => world.clock.advance(n * 60_000)
-/** Seconds. */
+/** In seconds. */
 async function age(): Promise<number> {
   const metric = await world.metrics.getSingleMetric(name)?.get()
   return metric?.values[0]?.value ?? NaN
 }
 
-it('tells how old the newest checkpoint is, once entries came that it does not cover', async () => {
+it('reports the age of the newest checkpoint while newer entries exist', async () => {
   expect(await age()).toBe(0)
   await world.ingest({ id: 'first' })
   minutes(10)
-  // An app without a checkpoint: since its first entry.
+  // An app without a checkpoint counts from its first entry.
   expect(await age()).toBe(600)
   await tollgate('verify', '--head')
   minutes(5)
@@ -30,7 +30,7 @@ it('tells how old the newest checkpoint is, once entries came that it does not c
   expect(await age()).toBe(3_900)
 })
 
-it('is that of the app that has waited longest', async () => {
+it('reports the app that has waited longest', async () => {
   await tollgate('verify', '--head', '--app', world.app.clientId)
   const other = await world.newApp()
   await world.ingest({ id: 'other', auth_id: `${other.clientId}:bob` })
@@ -41,11 +41,11 @@ it('is that of the app that has waited longest', async () => {
   expect(await age()).toBe(0)
 })
 
-describe('a checkpoint that was deleted', () => {
+describe('deleted checkpoint', () => {
   const tables = ['checkpoints', 'book_heads', 'price_chain', 'price_heads', 'plan_versions']
   const each = (text: (table: string) => string) => tables.map(text).join(';')
 
-  /** What verify reports while some rows of these tables are gone. */
+  /** Returns the differences that verify reports while rows of these tables are missing. */
   async function missing(damage: string, act = () => tollgate('verify')): Promise<string[]> {
     await world.damage(each((table) => `create table kept_${table} as select * from ${table}`))
     try {
@@ -77,7 +77,7 @@ describe('a checkpoint that was deleted', () => {
     )
   })
 
-  it('is reported when all are gone', async () => {
+  it('is reported when all are deleted', async () => {
     expect(await missing('delete from checkpoints')).toContainEqual(expect.stringMatching(isGone))
   })
 
@@ -92,13 +92,13 @@ describe('a checkpoint that was deleted', () => {
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
-  it('is reported with its head when others are left', async () => {
+  it('is reported when only the head is deleted', async () => {
     expect(await missing('delete from book_heads')).toContainEqual(
       expect.stringMatching(/checkpoint=\d: last is missing, should be/),
     )
   })
 
-  it('keeps the end of the price chain, when that and its head are rewritten', async () => {
+  it('is not needed to detect a rewritten end of the price chain', async () => {
     const cutOff = `
       delete from price_chain where number > 1;
       update price_heads h set number = 1, hash = (select hash from price_chain c where c.app_id = h.app_id);

@@ -8,7 +8,7 @@ import { connectCore } from '../../../deploy/cli/client.ts'
 import { begin, day, observedRate, outcome, refusal, serviceToken } from '../support.ts'
 import { type BooksWorld, buildRoots, startBooks, tollgate } from './support.ts'
 
-/** Tickets that were sold at 1.3 of the network price, one feature for nothing, with a cut of 12.5 %. */
+/** Tickets sold at 1.3 times the network price, and one feature for free, with a cut of 12.5 %. */
 
 let world: BooksWorld
 let core: ReturnType<typeof connectCore>
@@ -66,8 +66,8 @@ const prices = (of: BooksWorld) =>
   )
 const verified = async () => (await tollgate('verify')).text
 
-describe('tickets that were sold', () => {
-  it('are archived and put back as they were, version and all', async () => {
+describe('sold tickets', () => {
+  it('are archived and restored unchanged, including the plan version', async () => {
     const before = await tickets()
     expect(await prices(world)).toMatchObject([
       { event_id: 'free', retail: '0', wei: '17676767676768', is_foreign: 'false' },
@@ -92,7 +92,7 @@ describe('tickets that were sold', () => {
     expect((await tollgate('rebuild')).text).toContain('0 hours, 0 sessions, 0 balances repaired')
   })
 
-  it('keep their prices in another deployment, whatever its plans sell at', async () => {
+  it('keep their prices in another deployment with other rates', async () => {
     const path = join(folder, 'sold.gz')
     await tollgate('export', '--app', world.app.clientId, '--out', path)
     const sold = await prices(world)
@@ -103,7 +103,7 @@ describe('tickets that were sold', () => {
     })
   })
 
-  it('of a file of before there were retail prices are sold at network price', async () => {
+  it('are imported at network price from a version 1 file', async () => {
     const [sold, old] = [join(folder, 'sold.gz'), join(folder, 'old.gz')]
     await writeFile(old, gzipSync(asVersion1(gunzipSync(await readFile(sold)).toString())))
     const before = await prices(world)
@@ -125,7 +125,7 @@ describe('tickets that were sold', () => {
   })
 })
 
-/** The same file as a version of before would have written it. */
+/** Converts the file to version 1. */
 function asVersion1(text: string): string {
   const lines: string[] = []
   const whole = createHash('sha256')
@@ -154,7 +154,10 @@ function asVersion1(text: string): string {
   return lines.join('')
 }
 
-/** Another deployment, with an app of its own that sells at twice; the command line points at it until it is stopped. */
+/**
+ * Runs `work` with another deployment whose app sells at twice the network price. The command line
+ * points there meanwhile.
+ */
 async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void> {
   const to = await startBooks(observedRate)
   try {
@@ -168,7 +171,7 @@ async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void>
   }
 }
 
-describe('what is given back for a ticket', () => {
+describe('adjustment for a ticket', () => {
   const adjust = (amountUsdMicros: string, eventId: string) =>
     core.createAdjustment({
       clientId: world.app.clientId,
@@ -181,8 +184,8 @@ describe('what is given back for a ticket', () => {
       idempotencyKey: undefined,
     })
 
-  it('is at most what its user was charged: retail, not the network price', async () => {
-    // 551515.15 micros, of which the last is a part of one.
+  it('is limited to the retail price that the user was charged', async () => {
+    // 551515.15 micros: the last one is partial.
     expect((await refusal(adjust('551517', 'now'))).message).toContain('551516')
     await adjust('551516', 'now')
     expect(

@@ -21,7 +21,7 @@ import {
 
 export interface BooksWorld extends TestCore {
   readonly app: TestApp
-  /** Takes events in, each with these members of `data`; what became of them. */
+  /** Ingests events, each with these members of `data`. Returns the numbers of results. */
   ingest(
     ...events: readonly Event[]
   ): Promise<{ tickets: number; duplicates: number; quarantined: number }>
@@ -29,15 +29,15 @@ export interface BooksWorld extends TestCore {
     ...envelopes: readonly Buffer[]
   ): Promise<{ tickets: number; duplicates: number; quarantined: number }>
   rows(text: string, values?: readonly unknown[]): Promise<Record<string, string | null>[]>
-  /** Runs SQL that the service itself refuses. */
+  /** Runs SQL that the service itself rejects. */
   damage(text: string): Promise<void>
-  /** Chains versions, bundles and cuts anew, as a test has written them. */
+  /** Rebuilds the chain of versions, bundles and cuts after a test has written them. */
   chainPrices(): Promise<void>
 }
 
 export type Event = Readonly<Record<string, unknown>>
 
-/** A core with one app whose Starter plan includes 5 USD, and the command line pointed at it. */
+/** Starts a core with an app whose Starter plan includes 5 USD. Points the command line at it. */
 export async function startBooks(
   env: Readonly<Record<string, string>> = {},
   options: AppOptions = {},
@@ -68,7 +68,9 @@ export async function startBooks(
     )
   }
 
-  /** Changes rows behind the triggers' back. It locks them in no order, so that it may have to try again. */
+  /**
+   * Changes rows without triggers. Retries after a deadlock, because it locks rows in any order.
+   */
   async function damage(text: string, tries = 10): Promise<void> {
     await changeOnce(text).catch((error: unknown) => {
       if (tries === 0 || !(error instanceof Error && 'code' in error && error.code === '40P01'))
@@ -83,7 +85,7 @@ export async function startBooks(
       await connection.query('begin; set local session_replication_role = replica')
       await connection.query(text)
     } finally {
-      // After an error it rolls back.
+      // After an error, commit rolls back.
       await connection.query('commit')
       connection.release()
     }
@@ -110,7 +112,10 @@ const textOf = (value: unknown): string | null =>
       ? value.toISOString()
       : String(value)
 
-/** The bytes of a signed-ticket event of the tests' present, with other `data` members and an id. */
+/**
+ * Encodes a signed-ticket event at the start of the tests' time, with other `data` members and an
+ * id.
+ */
 export const eventOf = ({ id = randomUUID(), ...data }: Event): Buffer =>
   Buffer.from(
     JSON.stringify({
@@ -122,7 +127,7 @@ export const eventOf = ({ id = randomUUID(), ...data }: Event): Buffer =>
     }),
   )
 
-/** Starts a core that makes the roots of all days before today, and stops it. */
+/** Starts a core to build the roots of all days before today, then stops it. */
 export async function buildRoots(world: BooksWorld): Promise<void> {
   const { core } = await world.startAnother(observedRate)
   await vi.waitFor(
@@ -142,7 +147,10 @@ export async function buildRoots(world: BooksWorld): Promise<void> {
 
 let last: Promise<unknown> = Promise.resolve()
 
-/** Runs a command; what it printed, and how it ended. One at a time: they share standard output. */
+/**
+ * Runs a command. Returns its output and exit code. Commands run one at a time, because they share
+ * standard output.
+ */
 export function tollgate(...argv: string[]): Promise<{ code: number; text: string }> {
   const run = last.then(() => runCommand(argv))
   last = run.catch(() => {})

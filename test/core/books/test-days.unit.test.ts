@@ -3,7 +3,7 @@ import { cutsDue } from '../../../core/books/receipts/test-days.ts'
 
 const at = (text: string): Date => new Date(`2026-03-${text}Z`)
 const [minute, hour, day] = [60_000, 3_600_000, 86_400_000]
-/** The cut of 9 March, as all apps have it. */
+/** The cut of 9 March for all apps. */
 const last = { day: '2026-03-09', cutAt: at('10T00:03:00') }
 const move = (since: string, aheadMs: number, snapshot: string | null = since) => ({
   since: at(since),

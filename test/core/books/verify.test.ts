@@ -13,7 +13,7 @@ beforeAll(async () => {
   const m2m = world.as(world.app.basic)
   await m2m.upsertUser({ clientId: world.app.clientId, externalUserId: 'idle' })
   const at = (seconds: number) => new Date(begin.getTime() + seconds * 1_000).toISOString()
-  // 3000 USD for one ETH: 10^15 wei are 3 USD.
+  // 3000 USD per ETH: 10^15 wei are 3 USD.
   await world.ingest(
     {
       session_id: 'a',
@@ -43,7 +43,7 @@ beforeAll(async () => {
     externalUserId: 'ada',
     amountUsdMicros: '250000',
   })
-  // More than what is left: overage.
+  // Exceeds the remaining credit, so there is overage.
   await world.ingest({
     session_id: 'a',
     sequence_number: 4,
@@ -57,7 +57,7 @@ afterAll(() => world.stop())
 const verify = (...more: string[]) => tollgate('verify', ...more)
 const lines = (text: string) => text.split('\n').filter((line) => line.startsWith('DIFFERENCE'))
 
-/** Damages the books, looks, and undoes the damage. */
+/** Damages the books, returns the reported differences, and undoes the damage. */
 async function found(damage: string, repair: string): Promise<string[]> {
   await world.damage(damage)
   try {
@@ -70,7 +70,7 @@ async function found(damage: string, repair: string): Promise<string[]> {
 }
 
 describe('tollgate verify', () => {
-  it('finds the books right, and says how much it checked', async () => {
+  it('accepts right books and reports how much it checked', async () => {
     const { code, text } = await verify()
     expect(text).toContain(`${world.app.clientId}  3 of 3 users, no difference`)
     expect(text).toContain('1 app and 3 users checked: the books are right.')
@@ -83,7 +83,7 @@ describe('tollgate verify', () => {
     })
   })
 
-  it('names the hour, the column and by how much it differs', async () => {
+  it('reports the hour, the column and the amount of a difference', async () => {
     expect(
       await found(
         `update usage_hourly set fee_wei = fee_wei + 3, billable_secs = billable_secs - 0.25 where fee_wei > 5`,
@@ -97,7 +97,7 @@ describe('tollgate verify', () => {
     ])
   })
 
-  it('finds a row that is missing and one without a ticket', async () => {
+  it('reports a missing row, and a row without tickets', async () => {
     const gone = await found(
       `create table kept as select * from usage_hourly; delete from usage_hourly where fee_wei = 5`,
       `insert into usage_hourly select * from kept where fee_wei = 5; drop table kept`,
@@ -116,7 +116,7 @@ describe('tollgate verify', () => {
     )
   })
 
-  it('proves sessions, with their sequence numbers', async () => {
+  it('checks sessions with their sequence numbers', async () => {
     expect(
       await found(
         `update ticket_sessions set seen = '{[0,5)}', gapped = false where session_id = 'a'`,
@@ -129,7 +129,7 @@ describe('tollgate verify', () => {
     ])
   })
 
-  it('proves charges against the tickets that name them', async () => {
+  it('checks charges against the tickets that name them', async () => {
     const differences = await found(
       `update tickets set charge_id = '00000000-0000-4000-8000-000000000001' where sequence_number = 4`,
       `update tickets t set charge_id = e.cause_id from ledger_entries e where t.sequence_number = 4 and e.kind = 'charge' and e.overage_attos > 0`,
@@ -146,7 +146,7 @@ describe('tollgate verify', () => {
     )
   })
 
-  it('proves entries against the one before, and heads against the fold', async () => {
+  it('checks each entry against the previous one, and balances against the fold', async () => {
     expect(
       await found(
         `update ledger_entries set balance_after_attos = balance_after_attos + 1 where seq = 1 and user_id = (select id from end_users where external_user_id = 'bob')`,
@@ -175,7 +175,7 @@ describe('tollgate verify', () => {
     ])
   })
 
-  it('proves that what is lent and pending is the sum of leases and authorisations', async () => {
+  it('checks lent and pending amounts against leases and authorisations', async () => {
     const sidecar = await startSidecar(world.as())
     await sidecar.lend(world.app, 'idle', { boundUsdAttos: attos(0.1) })
     await sidecar.reserve(world.app, 'idle', { bound: 0.3 })
@@ -190,7 +190,8 @@ describe('tollgate verify', () => {
       ),
       expect.stringMatching(/pending_attos is .* by -3$/),
     ])
-    // With the sum of the balance: the totals of the session still have the call.
+    // The hold is deleted from both table and balance, but the session's totals still have the
+    // call.
     expect(
       await found(
         `create table kept as select * from authorisations; create table kept_balances as select * from balances;
@@ -207,7 +208,7 @@ describe('tollgate verify', () => {
     expect((await verify()).code).toBe(0)
   })
 
-  it('proves that what was granted is consumed, remaining, expired or adjusted', async () => {
+  it('checks that granted amounts are consumed, remaining, expired or adjusted', async () => {
     expect(
       await found(
         `update grants set remaining_attos = remaining_attos - 9 where remaining_attos = 5000000000000000000`,
@@ -233,7 +234,7 @@ describe('tollgate verify', () => {
     )
   })
 
-  it('proves the price of every ticket from its fee and its rate', async () => {
+  it('checks the price of every ticket by its fee and its rate', async () => {
     const differences = await found(
       `update tickets set cost_attos = cost_attos + 1 where sequence_number = 3`,
       `update tickets set cost_attos = cost_attos - 1 where sequence_number = 3`,
@@ -249,7 +250,7 @@ describe('tollgate verify', () => {
     ).toContainEqual(expect.stringContaining('rate_not_later_than_ticket is false, should be true'))
   })
 
-  it('proves that every ticket has its envelope, and every envelope its ticket', async () => {
+  it('checks that tickets and envelopes match', async () => {
     expect(
       await found(
         `create table kept as select * from envelopes; delete from envelopes where key = (select event_id::uuid from tickets where sequence_number = 3)`,
@@ -268,7 +269,7 @@ describe('tollgate verify', () => {
     ).toEqual(['DIFFERENCE envelopes: count is 6, should be 5, by +1'])
   })
 
-  it('is right about apps side by side while events come in', async () => {
+  it('stays right with parallel apps and concurrent ingest', async () => {
     const others = await Promise.all(Array.from({ length: 6 }, () => world.newApp()))
     const stop = new AbortController()
     const ingesting = (async () => {
@@ -304,7 +305,7 @@ describe('tollgate verify', () => {
     expect((await verify()).code).toBe(0)
   })
 
-  it('refuses an unknown app and unknown options', async () => {
+  it('rejects an unknown app and unknown options', async () => {
     expect(await verify('--app', `app_${'0'.repeat(24)}`)).toEqual({
       code: 1,
       text: 'tollgate: no app has this client id\n',
@@ -314,7 +315,7 @@ describe('tollgate verify', () => {
     expect((await verify('--help')).text).toContain('tollgate verify [--app ID]')
   })
 
-  it('stops reporting after a thousand differences of one app', async () => {
+  it('stops reporting after a thousand differences per app', async () => {
     const { text } = await (async () => {
       await world.damage(`insert into usage_hourly select app_id, user_id, hour - make_interval(hours => n), pipeline, model_id, 1, 0, 1, 1, 1, 0
         from usage_hourly, generate_series(1, 1500) n where fee_wei = 5`)
@@ -328,7 +329,7 @@ describe('tollgate verify', () => {
   })
 })
 
-describe('tollgate verify, of prices that have sold nothing', () => {
+describe('tollgate verify on prices that have sold nothing', () => {
   beforeAll(async () => {
     const core = connectCore({ target: world.core.target, token: serviceToken })
     const { clientId } = world.app
@@ -371,7 +372,7 @@ describe('tollgate verify, of prices that have sold nothing', () => {
   const itemOf = (version: number) =>
     `item = 'plan_version ' || (select id from studio) || ' ${version}'`
 
-  /** Damages tables of prices, looks, and puts all of them back. */
+  /** Damages price tables, returns the reported differences, and restores the tables. */
   async function foundInPrices(damage: string): Promise<string[]> {
     const each = (text: (table: string) => string) => priceTables.map(text).join(';')
     const kept = each((table) => `create table kept_${table} as select * from ${table}`)
@@ -461,7 +462,7 @@ describe('tollgate verify, of prices that have sold nothing', () => {
     expect((await verify()).code).toBe(0)
   })
 
-  it('counts edited prices in a metric, and logs what they were', async () => {
+  it('counts edited prices in a metric, and logs the original values', async () => {
     const prices = world.metrics.getSingleMetric('tollgate_core_price_differences')
     expect((await prices?.get())?.values[0]?.value).toBe(0)
     await world.damage(
@@ -486,7 +487,7 @@ describe('tollgate verify, of prices that have sold nothing', () => {
     expect(watch.differences()).toBe(0)
   })
 
-  it('reports a row that no core has chained, until a core starts', async () => {
+  it('reports an unchained row until a core starts', async () => {
     const cut = `insert into platform_cuts (app_id, since, percent, created_at)
       select app_id, '2030-01-01T00:00:00Z', 1, '2029-01-01T00:00:00Z' from clients where client_id = '${world.app.clientId}'`
     await world.damage(cut)
@@ -501,8 +502,8 @@ describe('tollgate verify, of prices that have sold nothing', () => {
   })
 })
 
-describe('the cut of a ticket that was signed by a clock ahead of ours', () => {
-  it('is that of its booking, whatever is set later', async () => {
+describe('cut of a ticket signed by a clock ahead of ours', () => {
+  it('is the cut at booking time, regardless of later cuts', async () => {
     const ahead = await startBooks()
     try {
       const cut = (since: Date, percent: number) =>
