@@ -10,7 +10,8 @@ export interface NewDecision {
 }
 
 /**
- * Inserts the decisions with new ids. Returns the apps with new decisions; null stands for no app.
+ * Inserts the decisions with new ids. Returns the apps with new decisions, and null for decisions
+ * without an app.
  */
 export async function insertDecisions(
   db: Db,
