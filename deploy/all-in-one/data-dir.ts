@@ -14,7 +14,7 @@ const secretsPath = (dataDir: string): string => join(dataDir, 'secrets.json')
 export interface Quickstart {
   readonly platformUrl: string
   readonly builderUrl: string
-  /** The builder API's edge, where EDGE_PORT is set. */
+  /** The builder API's edge, if EDGE_PORT is set. */
   readonly edgeUrl?: string
   readonly sidecarUrl: string
   readonly adminUrl: string
@@ -26,7 +26,7 @@ export interface Quickstart {
   readonly webhookSecret: string
   readonly ownerEmail: string
   readonly ownerPassword: string
-  /** `embedded`: the database is of this folder alone. Otherwise others may share it. */
+  /** `embedded`: only this folder uses the database. `external`: other deployments may share it. */
   readonly database: 'embedded' | 'external'
 }
 
@@ -48,7 +48,8 @@ export async function openDataDir(dataDir: string): Promise<void> {
   }
 }
 
-// Creates one folder at a time: Node's recursive mkdir never returns where the parent cannot exist (/proc).
+// Creates one folder at a time: Node's recursive mkdir never returns where the parent cannot exist
+// (/proc).
 async function makeFolder(path: string): Promise<void> {
   const make = (): Promise<void> =>
     mkdir(path, { mode: 0o711 }).catch((error: NodeJS.ErrnoException) => {
@@ -61,7 +62,7 @@ async function makeFolder(path: string): Promise<void> {
   })
 }
 
-/** Fresh secrets for a new deployment. */
+/** Creates secrets for a new deployment. */
 export const newSecrets = (): Secrets => ({
   CORE_TOKEN: newSecret(''),
   KEY_ENCRYPTION_KEY: newSecret(''),
@@ -69,7 +70,7 @@ export const newSecrets = (): Secrets => ({
   WEBHOOK_SECRET: newSecret('whsec_'),
 })
 
-/** The secrets of this deployment: generated once and stored in `secrets.json`, mode 0600. */
+/** Loads the secrets of this deployment: generated once and stored in `secrets.json`, mode 0600. */
 export async function loadSecrets(dataDir: string): Promise<Secrets> {
   const stored = await readJson(secretsPath(dataDir))
   const fresh = newSecrets()
@@ -84,7 +85,7 @@ export async function loadSecrets(dataDir: string): Promise<Secrets> {
   return secrets
 }
 
-/** The token with which a command speaks to the core of this folder; undefined before its first start. */
+/** The token for commands to the core of this folder; undefined before its first start. */
 export async function findServiceToken(dataDir: string): Promise<string | undefined> {
   return textOf(await readJson(secretsPath(dataDir)), 'CORE_TOKEN')
 }
@@ -104,7 +105,7 @@ const quickstartFields = [
   'ownerPassword',
 ] as const satisfies readonly (keyof Quickstart)[]
 
-/** The quickstart file, or null when there is none that is whole. */
+/** Reads the quickstart file; null when it is missing or incomplete. */
 export async function readQuickstart(dataDir: string): Promise<Quickstart | null> {
   const value = await readJson(quickstartPath(dataDir))
   if (value === null || quickstartFields.some((field) => textOf(value, field) === undefined))
@@ -125,7 +126,7 @@ async function writePrivate(path: string, value: object): Promise<void> {
   const draft = `${path}.${process.pid}`
   await writeFile(draft, JSON.stringify(value, null, 2) + '\n', { mode: 0o600 })
   await chmod(draft, 0o600)
-  // A reader sees the old file or the new one, never half of one.
+  // Replace the file in one step, so that a reader never sees half of it.
   await rename(draft, path)
 }
 

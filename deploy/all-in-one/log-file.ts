@@ -11,20 +11,22 @@ export interface LogFile {
   readonly path: string
   /** Writes buffered lines to the file. */
   flush(): void
-  /** Closes the file. Later lines, of a part that did not stop in time, are lost. */
+  /** Closes the file. Later lines, from a part that did not stop in time, are lost. */
   close(): void
 }
 
 /**
- * Opens the log as a file of bounded size: at 64 MiB it is renamed to `….1`, which replaces the previous one. Rejects
- * with one clear line when it cannot be opened.
+ * Opens the log as a file of bounded size: at 64 MiB it is renamed to `….1`, which replaces the
+ * previous one. Rejects with one clear line when it cannot be opened.
  */
 export async function openLogFile(path: string, level: string): Promise<LogFile> {
   try {
     rotate(path)
-    // Synchronous: a flush at the end would overtake a line that the thread pool is still writing.
+    // Use synchronous writes: a flush at the end would overtake a line that the thread pool is
+    // still writing.
     const destination = pino.destination({ dest: path, sync: true, mkdir: true, mode: 0o600 })
-    // A destination that is not ready cannot be flushed, and an early failure would end with that error.
+    // Wait, because flushing a destination that is not ready throws, which would hide an early
+    // failure.
     await once(destination, 'ready')
     const timer = setInterval(() => {
       if (rotate(path)) destination.reopen()
@@ -51,7 +53,10 @@ export async function openLogFile(path: string, level: string): Promise<LogFile>
   }
 }
 
-/** Writes all lines of one turn of the event loop together: a line of its own costs a request as much as its answer. */
+/**
+ * Writes all lines of one turn of the event loop together, because a separate write costs a request
+ * as much as its answer.
+ */
 function createLineBuffer(writeText: (text: string) => void) {
   let lines = ''
   const flush = (): void => {

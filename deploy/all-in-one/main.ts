@@ -3,8 +3,11 @@ import { unknownSettings } from '../../core/lib/names/unknown-settings.ts'
 import { startService } from './service.ts'
 import { welcome } from './welcome.ts'
 
-/** `npm start`: the whole service in one process, on whatever real parts the environment names. */
-// Whoever reads our output may end before we do.
+/**
+ * `npm start`: the whole service in one process, with the external parts that the environment
+ * names.
+ */
+// Ignore the error when the reader of our output ends before this process.
 process.stdout.on('error', () => {})
 for (const line of unknownSettings(process.env)) warn(line)
 const service = await startService(process.env).catch((error: unknown) => fail(messagesOf(error)))

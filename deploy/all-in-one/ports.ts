@@ -3,7 +3,10 @@ import { createServer } from 'node:net'
 import type { EnvReader } from '../../core/lib/env.ts'
 import { listenError } from '../../core/lib/http.ts'
 
-/** The ports of an all-in-one service in the order that PORT_BASE gives them; the edge is off unless EDGE_PORT is set. */
+/**
+ * The ports of an all-in-one service, in the order that PORT_BASE assigns them. The edge is off
+ * unless EDGE_PORT is set.
+ */
 const portSettings = [
   'PLATFORM_PORT',
   'BUILDER_PORT',
@@ -20,7 +23,7 @@ const basedPorts = portSettings.filter((name) => name !== 'EDGE_PORT')
 
 type Variables = Record<string, string | undefined>
 
-/** Declares the ports that no process of its own has. */
+/** Declares the ports that belong to the all-in-one process itself. */
 export function readPorts(env: EnvReader): { readonly adminPort: number } {
   const base = env.optional('PORT_BASE', {
     meaning: `First of ${basedPorts.length} ports in a row: ${basedPorts.join(', ')}. A port that is set by itself keeps its value.`,
@@ -39,17 +42,19 @@ const maxBase = 65_536 - basedPorts.length
 const isPortBase = (text: string): boolean =>
   /^\d{1,5}$/.test(text) && Number(text) >= 1 && Number(text) <= maxBase
 
-/** Fills in the ports that follow from PORT_BASE. */
+/** Fills in the ports derived from PORT_BASE. */
 export function applyPortBase(env: Variables): void {
   const base = env['PORT_BASE']?.trim() ?? ''
   if (!isPortBase(base)) return
   for (const [offset, name] of basedPorts.entries()) env[name] ??= String(Number(base) + offset)
 }
 
-/** Replaces each port that is 0 by a free one, because the public URL must be known before anything listens. */
+/**
+ * Replaces each port 0 by a free one, because the public URL must be known before anything listens.
+ */
 export async function choosePorts(env: Variables): Promise<void> {
   const names = portSettings.filter((name) => env[name]?.trim() === '0')
-  // All are open at the same time, so that no two settings get the same port.
+  // Open all probes at the same time, so that no two settings get the same port.
   const probes = await Promise.all(names.map(() => openProbe(0, '127.0.0.1')))
   for (const [index, probe] of probes.entries()) {
     const name = names[index]
@@ -58,7 +63,10 @@ export async function choosePorts(env: Variables): Promise<void> {
   await Promise.all(probes.map(({ close }) => close()))
 }
 
-/** Rejects with one message that names all taken ports. `fallbacks` are the values of ports that are not set. */
+/**
+ * Rejects with one message that lists all taken ports. Ports missing in `env` have their value in
+ * `settings`.
+ */
 export async function requireFreePorts(
   env: Variables,
   settings: readonly { readonly name: string; readonly value: string }[],

@@ -11,9 +11,9 @@ export type Addresses = Pick<
 
 export interface QuickstartRequest {
   readonly dataDir: string
-  /** How an operator's command reaches core; its target is that of `addresses`. */
+  /** Connection of an operator's command to core; `addresses` contains the target. */
   readonly operator: CoreAddress
-  /** How the gateway reaches core: it sets passwords. */
+  /** Connection of the gateway to core, used to set passwords. */
   readonly gateway: CoreAddress
   readonly webhookSecret: string
   readonly addresses: Addresses
@@ -26,8 +26,8 @@ type DemoApp = Pick<
 >
 
 /**
- * Writes the quickstart file. A database has one demo app: the file's, or the one that an earlier file named. Credentials
- * that no longer work are replaced; an app is created only where there is none.
+ * Writes the quickstart file. A database has one demo app: the one in the file, or in an earlier
+ * file. Replaces credentials that no longer work; creates an app only if there is no demo app.
  */
 export async function ensureQuickstart({
   dataDir,
@@ -44,13 +44,13 @@ export async function ensureQuickstart({
     const previous = await readQuickstart(dataDir)
     const app =
       (previous && (await renewDemoApp(core, demoAppOf(previous)))) ??
-      // Another data directory may run on the same external database: its demo app stays as it is.
+      // Another data directory may use the same external database: keep its demo app unchanged.
       (database === 'embedded' ? await findDemoApp({ core, pages }) : null) ??
       (await createDemoApp(core))
-    // The one who runs everything in one process is its platform admin.
+    // Make the operator of a single-process service its platform admin.
     await core
       .changeAccount({ ...nobody, email: app.ownerEmail, isPlatformAdmin: true })
-      // The account has another address now, and its rights are what they were.
+      // The account has another address now; keep its rights unchanged.
       .catch(unless('NOT_FOUND'))
     await ownByPlatform(core, app)
     const quickstart = { ...addresses, ...app, webhookSecret, database }
@@ -62,7 +62,7 @@ export async function ensureQuickstart({
   }
 }
 
-/** Its owner needs no card to try it (decision 55). */
+/** Makes the app platform-owned, so that its owner needs no card to try it (decision 55). */
 async function ownByPlatform(core: CoreClient, { clientId }: DemoApp): Promise<void> {
   const { settings } = await core.readBillingSettings({ clientId })
   if (settings?.isPlatformOwned) return
@@ -85,7 +85,7 @@ const demoAppOf = (file: Quickstart): DemoApp => ({
   ownerPassword: file.ownerPassword,
 })
 
-/** The app with a secret that works. Null when the database has no such app. */
+/** Returns the app with a working secret; null when the database has no such app. */
 async function renewDemoApp(core: CoreClient, app: DemoApp): Promise<DemoApp | null> {
   const { clientId } = app
   const authorization = basic(app.m2mClientId, app.m2mClientSecret)
@@ -97,7 +97,10 @@ async function renewDemoApp(core: CoreClient, app: DemoApp): Promise<DemoApp | n
   return known ? { ...app, ...(await replaceSecret(core, clientId)) } : null
 }
 
-/** Older secrets that still work end after the overlap. Where there are too many of them they end now; API keys go on. */
+/**
+ * Creates a new secret. Older secrets end after the overlap, or immediately if there are too many;
+ * API keys stay valid.
+ */
 async function replaceSecret(core: CoreClient, clientId: string) {
   const rotate = (revokeOld: boolean) =>
     core.rotateAppSecret({ clientId, revokeOld, keepKeys: true })
@@ -110,8 +113,8 @@ const demoName = 'Demo'
 const appsMax = 100
 
 /**
- * The demo app of a database whose quickstart file was lost, with a new secret and a new password of its owner. Null
- * when there is none.
+ * Finds the demo app of a database whose quickstart file was lost, and replaces its secret and its
+ * owner's password. Returns null without a demo app.
  */
 async function findDemoApp({
   core,

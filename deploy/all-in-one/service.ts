@@ -21,18 +21,19 @@ export interface Service {
   readonly dataDir: string
   readonly logFile: string
   readonly quickstart: Quickstart
-  /** Which product stands behind each part, for people. */
+  /** The product behind each part, for display. */
   readonly parts: Readonly<Record<string, string>>
   readonly startedInMs: number
-  /** What works and should not stay as it is, for people. */
+  /** Problems that do not prevent the start, for display. */
   readonly warnings: readonly string[]
   stop(): Promise<void>
 }
 
 /**
- * Starts core, sidecar and gateway in this process (decision 3). Parts that the environment does not name are
- * embedded, data and generated secrets are in the data directory, and an app to try it with is there. Rejects with one
- * clear error for each problem, after everything that had started has stopped again.
+ * Starts core, sidecar and gateway in this process (decision 3). Embeds parts that the environment
+ * does not name, stores data and generated secrets in the data directory, and creates a demo app.
+ * On failure, stops everything that has started, then rejects with one clear error for each
+ * problem.
  */
 export async function startService(environment: Env): Promise<Service> {
   const startedAt = performance.now()
@@ -65,7 +66,7 @@ export async function startService(environment: Env): Promise<Service> {
     const warnings = [...(await redisWarnings(env['REDIS_URL'])), ...(hasRate ? [] : [noRate])]
     return { dataDir, logFile: logFile.path, quickstart, parts, startedInMs, warnings, stop }
   } catch (error) {
-    // The first error is the reason to report, even if stopping fails, too.
+    // Report the first error, even if stopping fails, too.
     await stop().catch(() => {})
     throw error
   }
@@ -74,7 +75,7 @@ export async function startService(environment: Env): Promise<Service> {
 /** Opens the data directory and completes the environment with secrets, spool and ports. */
 async function prepare(environment: Env) {
   const variables = setVariables(environment)
-  // Reports wrong settings before anything is created; fresh secrets stand for the stored ones.
+  // Report wrong settings before anything is created; fresh secrets replace the stored ones.
   readSettings({ ...newSecrets(), ...variables })
   const dataDir = dataDirOf(environment)
   await openDataDir(dataDir)
@@ -136,7 +137,7 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
     hasRate: (await core.ready())['rate'] === 'ok',
     platformUrl: gateway.platformUrl,
     builderUrl: gateway.builderUrl,
-    // Its metadata has this origin, and MCP clients refuse a resource under another name than theirs.
+    // Its metadata has this origin, and MCP clients refuse a resource with another name.
     ...(edge === undefined ? {} : { edgeUrl: edge.url }),
     sidecarUrl: sidecar.url,
     adminUrl: admin.url,
@@ -154,7 +155,7 @@ function once(work: () => Promise<void>): () => Promise<void> {
   return () => (running ??= work())
 }
 
-/** The service runs without Redis, so that nothing else would tell the one who starts it. */
+/** Warns if Redis does not answer, because the service runs without it. */
 async function redisWarnings(url: string | undefined): Promise<string[]> {
   if (url === undefined) return []
   const redis = connectRedis({ url, commandTimeoutMs: 1_000, whileAway: 'wait', log: null })

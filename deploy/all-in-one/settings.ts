@@ -7,7 +7,7 @@ import { readGatewayConfig } from '../../gateway/config.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
 import { readPorts } from './ports.ts'
 
-/** The variables that have a value: an empty one counts as not set. */
+/** Returns the variables with a value; empty ones count as unset. */
 export const setVariables = (environment: Env): Env =>
   Object.fromEntries(
     Object.entries(environment).filter(([, value]) => value !== undefined && value.trim() !== ''),
@@ -16,8 +16,8 @@ export const setVariables = (environment: Env): Env =>
 export type Settings = ReturnType<typeof readSettings>
 
 /**
- * Reads the settings of all three processes; throws all problems at once. Where no database is named, the address of
- * the embedded one replaces `postgres://embedded` later.
+ * Reads the settings of all three processes; throws all problems at once. Without DATABASE_URL, the
+ * address of the embedded database replaces `postgres://embedded` later.
  */
 export function readSettings(env: Env) {
   const reader = createEnvReader(
@@ -42,13 +42,18 @@ export function readSettings(env: Env) {
   return settings
 }
 
-/** Tells core, which does not know the edge's port, how the edge is called without EDGE_PUBLIC_URL. */
+/**
+ * Sets the edge's URL for core, which does not know the edge's port, if EDGE_PUBLIC_URL is not set.
+ */
 export function nameEdge(env: Record<string, string | undefined>): void {
   const port = env['EDGE_PORT']
   if (port !== undefined) env['EDGE_PUBLIC_URL'] ??= `http://localhost:${port}`
 }
 
-/** Which product stands behind each part, for people. `environment` is without what `npm start` adds. */
+/**
+ * Returns the product behind each part, for display. `environment` excludes the variables that `npm
+ * start` adds.
+ */
 export function partsOf(env: Env, environment: Env): Record<string, string> {
   return {
     database: environment['DATABASE_URL'] ? 'PostgreSQL of DATABASE_URL' : 'embedded PostgreSQL',

@@ -5,8 +5,9 @@ export type Stop = () => Promise<void>
 export type Stage = (typeof stages)[number]['name']
 
 /**
- * The stages of stopping, in order: a part stops before the parts that it needs for its answers. A stage that does not
- * finish in time goes on draining while the next one starts, so that everything ends within four seconds.
+ * The stages of stopping, in order: a part stops before the parts that its answers need. A stage
+ * that does not finish in time continues to drain while the next one starts, so that everything
+ * ends within four seconds.
  */
 const stages = [
   { name: 'gateway', untilMs: 1_000 },
@@ -20,7 +21,10 @@ export function createStopping(log: Log) {
   const parts: { readonly stage: Stage; readonly stop: Stop }[] = []
   const add = (stage: Stage, stop: Stop): void => void parts.push({ stage, stop })
 
-  /** Stops everything; true when every part has stopped. Rejects, at the end, with the first failure. */
+  /**
+   * Stops everything; resolves to true when every part has stopped. Rejects, at the end, with the
+   * first failure.
+   */
   async function stop(): Promise<boolean> {
     const startedAt = performance.now()
     const failures: unknown[] = []

@@ -2,7 +2,7 @@ import { relative } from 'node:path'
 import { type Quickstart, quickstartPath } from './data-dir.ts'
 import type { Service } from './service.ts'
 
-/** The text that `npm start` prints when the service is up: where it listens, how to try it, where things are. */
+/** Returns the text that `npm start` prints when the service is up. */
 export function welcome(service: Service): string {
   const { quickstart: q, parts } = service
   const file = shortest(quickstartPath(service.dataDir))
@@ -41,7 +41,7 @@ Ctrl-C stops it.
 `
 }
 
-/** Sessions and their origin check go by PUBLIC_URL. */
+/** The origin of PUBLIC_URL, which sessions and their origin check use. */
 const siteOf = ({ issuer }: Quickstart): string => issuer.replace(/\/api\/v1\/oidc$/, '')
 
 function shortest(path: string): string {

@@ -53,7 +53,7 @@ const deadlineMs = 10_000
 /** For one page of an export or import. */
 const pageDeadlineMs = 60_000
 const reconcileDeadlineMs = 3_600_000
-/** For RPCs that read all of the books. */
+/** For RPCs that read the whole ledger. */
 const booksDeadlineMs = 86_400_000
 const messageMaxBytes = 16 * 1024 * 1024
 
@@ -109,8 +109,8 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
 }
 
 /**
- * An operator's connection to a running core, which proves itself with the service token. Each
- * function is an RPC and rejects with the DomainError of core. Close it when done.
+ * Connects to a running core as an operator, authenticated by the service token. Each function is
+ * an RPC and rejects with core's DomainError. Close the connection when done.
  */
 export function connectCore({ token, ...address }: CoreAddress) {
   const clients = openClients(address)
@@ -161,7 +161,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
 
 export type CoreClient = ReturnType<typeof connectCore>
 
-/** The RPCs that change nothing. What is not in this list is a write, and needs the consent of `changeCore`. */
+/** The read-only RPCs. All others write, and need the consent of `changeCore`. */
 export type CoreReader = Pick<
   CoreClient,
   | 'checkAppForeignToken'
@@ -205,13 +205,13 @@ export type CoreReader = Pick<
   | 'readSubscription'
   | 'readTestClock'
   | 'reconcile'
-  // It records the head of what is there, which nothing else depends on.
+  // Records the current head, which has no other effect.
   | 'sealBooks'
   | 'tryAppPlans'
   | 'verifyBooks'
 >
 
-/** OS user and host, percent-encoded, for the audit log of core. */
+/** OS user and host, percent-encoded, for core's audit log. */
 const operatorOf = (): string => encodeURIComponent(`${userName()}@${hostname()}`)
 
 // In a container the user may have no name.
@@ -280,7 +280,7 @@ const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => (
   changeAccount: bound(unary(accounts.changeAccount.bind(accounts)), options),
   listSetAsideAddresses: () => unary(accounts.listSetAsideAddresses.bind(accounts))({}, options),
   startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), options),
-  // Takes the gateway's token.
+  // Requires the gateway's token.
   resetPassword: bound(unary(accounts.resetPassword.bind(accounts)), options),
 })
 
@@ -416,8 +416,8 @@ const attempts = 5
 const pause = { firstMs: 400, lastMs: 3_200 }
 
 /**
- * Repeats a call while core or its database does not answer, five times in all. Only for requests
- * that have one effect however often they arrive.
+ * Repeats a call while core or its database does not answer, five times in total. Only for
+ * idempotent requests.
  */
 export async function retry<T>(call: () => Promise<T>): Promise<T> {
   for (let failures = 1; ; failures++) {

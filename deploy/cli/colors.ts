@@ -1,6 +1,7 @@
 import { styleText } from 'node:util'
 
-// Colours only where a terminal reads; NO_COLOR and FORCE_COLOR (no-color.org, force-color.org) decide otherwise.
+// Colours are used on a terminal only, unless NO_COLOR or FORCE_COLOR is set (no-color.org,
+// force-color.org).
 
 export const heading = (text: string): string =>
   styleText(['bold', 'underline'], text, { stream: process.stdout })
@@ -11,7 +12,7 @@ export const command = (text: string): string => styleText('cyan', text, { strea
 export const failure = (text: string): string =>
   styleText(['bold', 'red'], text, { stream: process.stderr })
 
-/** The level of a line of the log, in five columns. */
+/** The level of a log line, in five columns. */
 export function level(word: string): string {
   const text = word.toUpperCase().padEnd(5)
   const style = word === 'fatal' || word === 'error' ? 'red' : word === 'warn' ? 'yellow' : 'dim'

@@ -12,10 +12,10 @@ export interface Command {
   run(argv: readonly string[]): Promise<number>
 }
 
-/** The command was used in a wrong way, which the message names. */
+/** Wrong usage of a command, described by the message. */
 export class UsageError extends Error {}
 
-/** What every command takes. */
+/** Options of every command. */
 const commonOptions = { target: { type: 'string' }, json: { type: 'boolean' } } as const
 
 /** Parses options strictly: an unknown one is a UsageError that names it. */
@@ -35,7 +35,10 @@ export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(
   }
 }
 
-/** Joins a negative number with the option before it, which would otherwise be ambiguous: `--usd-micros -5`. */
+/**
+ * Joins a negative number with the option before it, which would otherwise be ambiguous:
+ * `--usd-micros -5`.
+ */
 function joinNegatives(
   argv: readonly string[],
   options: NonNullable<ParseArgsConfig['options']>,
@@ -50,7 +53,7 @@ function joinNegatives(
   return args
 }
 
-/** As `parse`, for a command line of options alone. */
+/** Like `parse`, for a command line without positionals. */
 export function parseOptions<const T extends NonNullable<ParseArgsConfig['options']>>(
   argv: readonly string[],
   options: T,
@@ -61,8 +64,8 @@ export function parseOptions<const T extends NonNullable<ParseArgsConfig['option
 }
 
 /**
- * The options that a command cannot do without. A UsageError names those that are missing. Without --app it is the demo
- * app of the data directory, where the command goes to the core of that directory.
+ * Returns the required options; a UsageError names the missing ones. The default of --app is the
+ * demo app of the data directory, if the command uses the core of that directory.
  */
 export async function need<Name extends string>(
   command: string,
@@ -81,7 +84,7 @@ export async function need<Name extends string>(
 /** Resolves to the exit code; undefined means 0. */
 type Act = (argv: readonly string[]) => Promise<number | undefined> | Promise<void>
 
-/** Runs the action that the first word names. A UsageError lists the actions for any other word. */
+/** Runs the action named by the first word. A UsageError lists the actions for any other word. */
 export const runAction =
   (command: string, actions: Readonly<Record<string, Act>>) =>
   async ([word = '', ...rest]: readonly string[]): Promise<number> => {
@@ -94,19 +97,22 @@ export const runAction =
     return typeof code === 'number' ? code : 0
   }
 
-/** A page size from the command line. */
+/** Parses a page size. */
 export function parsePageSize(text: string | undefined): number {
   const limit = Number(text ?? '100')
   if (Number.isInteger(limit) && limit >= 1 && limit <= 1_000) return limit
   throw new UsageError('--limit must be from 1 to 1000')
 }
 
-/** The option of a command that may speak to another core than the one of this folder. */
+/** The option to select a core other than the one of this folder. */
 export interface Target {
   readonly target?: string | undefined
 }
 
-/** Runs `work` with a connection to the running core that only reads: of --target, CORE_TARGET, or the data directory. */
+/**
+ * Runs `work` with a read-only connection to the core of --target, CORE_TARGET, or the data
+ * directory.
+ */
 export async function withCore<T>(
   { target }: Target,
   work: (core: CoreReader) => Promise<T>,
@@ -114,7 +120,10 @@ export async function withCore<T>(
   return connected(await findCore(target), work)
 }
 
-/** Like withCore, and may write: refused where core is neither the caller's own quickstart nor named by --target. */
+/**
+ * Like withCore, but may write. Throws if core is neither the caller's own quickstart nor named by
+ * --target.
+ */
 export async function changeCore<T>(
   { target }: Target,
   work: (core: CoreClient) => Promise<T>,

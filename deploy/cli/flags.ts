@@ -1,6 +1,6 @@
 import type { Help } from './help.ts'
 
-/** Options by the field of a request that they fill, where they have another name. */
+/** Options by the request field that they fill, if the names differ. */
 const flags: Readonly<Record<string, string>> = {
   accountId: '--id',
   amountUsdMicros: '--usd-micros',
@@ -17,7 +17,7 @@ const flags: Readonly<Record<string, string>> = {
   ownerEmail: '--owner',
 }
 
-/** The message of core with the option of this command in place of the field that it begins with. */
+/** Replaces the field at the start of core's message by this command's option. */
 export function withFlag(message: string, help: Help): string {
   const [field = ''] = /^[A-Za-z-]+(?= (?:must|is|may|needs)\b)/.exec(message) ?? []
   const flag = Object.hasOwn(flags, field) ? flags[field] : `--${kebab(field)}`

@@ -1,15 +1,15 @@
 import { command, heading } from './colors.ts'
 
 /**
- * What a command says about itself. `--help` prints it and docs/cli.md is generated from it, so
- * that both say the same.
+ * The help of a command. `--help` prints it and docs/cli.md is generated from it, so that both are
+ * the same.
  */
 export interface Help {
   readonly usages: readonly Usage[]
   readonly options?: readonly OptionGroup[]
-  /** A paragraph that belongs to every usage. */
+  /** A paragraph that applies to every usage. */
   readonly note?: string
-  /** Command lines that work as they stand. */
+  /** Complete, working command lines. */
   readonly examples: readonly string[]
 }
 
@@ -28,7 +28,7 @@ export interface OptionGroup {
 const columns = 100
 const indent = '  '
 
-/** The text that `--help` prints. */
+/** Renders the text that `--help` prints. */
 export function renderHelp({ usages, options = [], note, examples }: Help): string {
   const blocks = [
     [heading('Usage'), usages.map(renderUsage).join('\n\n')].join('\n'),

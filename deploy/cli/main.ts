@@ -48,7 +48,7 @@ import { command, failure, heading } from './colors.ts'
 import { withFlag } from './flags.ts'
 import { renderHelp } from './help.ts'
 
-/** The commands by what they are about, as `--help` lists them. */
+/** The commands by topic, as `--help` lists them. */
 const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   Run: {
     start,
@@ -101,7 +101,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   Secrets: { keys },
 }
 
-/** Every command by its name, in the order in which `--help` lists them. */
+/** All commands by name, in the order of `--help`. */
 export const commands: Readonly<Record<string, Command>> = Object.assign(
   {},
   ...Object.values(groups),
@@ -137,7 +137,9 @@ core is the one of that directory. There --app may be omitted: it is the demo ap
 Exit codes: 0 success, 1 failure or a difference, 2 wrong usage.
 `
 
-/** Runs one command and resolves to the exit code: 0 for success, 1 for failure, 2 for wrong usage. */
+/**
+ * Runs one command and resolves to the exit code: 0 for success, 1 for failure, 2 for wrong usage.
+ */
 export async function main(argv: readonly string[]): Promise<number> {
   const [name = 'help', ...rest] = argv
   if (name === '--version' || name === 'version') return print(`tollgate ${version()}\n`, 0)

@@ -1,7 +1,7 @@
 import { formatDecimal18, parseDecimal18 } from '../../core/lib/money.ts'
 import { UsageError } from './command.ts'
 
-/** An amount of money as an RPC gives it. */
+/** An amount of money in the format of an RPC. */
 export type Amount =
   | { readonly micros: string | undefined }
   | { readonly nanos: string }
@@ -10,8 +10,8 @@ export type Amount =
   | { readonly exact: string | undefined }
 
 /**
- * Dollars without the unit, for a column that names it: at least two decimals, and as many as the amount has. Empty for
- * an amount that is absent.
+ * Formats dollars without the unit, for a column with the unit in its header: at least two
+ * decimals, and as many as the amount has. Empty for an absent amount.
  */
 export function dollars(amount: Amount): string {
   const attos = attosOf(amount)
@@ -38,7 +38,10 @@ function attosOf(amount: Amount): bigint | null {
 // A rate is USD for one USD-micro of network cost: 0.000001 is the network cost itself.
 const networkRate = 10n ** 12n
 
-/** The markup of a rate: "0.0000015" is "+50 %". Null for text that is no decimal of at most 18 places. */
+/**
+ * Converts a rate to a markup: "0.0000015" to "+50 %". Null for text that is not a decimal of at
+ * most 18 places.
+ */
 export function percentOfRate(rate: string): string | null {
   const value = parseDecimal18(rate)
   if (value === null) return null
@@ -46,7 +49,7 @@ export function percentOfRate(rate: string): string | null {
   return `${percent.startsWith('-') ? '' : '+'}${percent} %`
 }
 
-/** The rate of a markup in percent: "50" is "0.0000015". A UsageError names the option. */
+/** Converts a markup in percent to a rate: "50" to "0.0000015". A UsageError names the option. */
 export function rateOfPercent(text: string, option: string): string {
   const percent = parseDecimal18(text.replace(/^[+-]/, ''))
   const value = percent !== null && text.startsWith('-') ? -percent : percent

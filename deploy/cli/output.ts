@@ -1,11 +1,11 @@
-/** One JSON document on standard output. */
+/** Prints one JSON document on standard output. */
 export const printJson = (value: unknown): void =>
   void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
 
 export const printLines = (lines: readonly string[]): void =>
   void process.stdout.write(`${lines.join('\n')}\n`)
 
-/** Prints the answer as JSON with --json, and otherwise the lines for people. */
+/** Prints the answer as JSON with --json, otherwise the lines for people. */
 export function report(
   { json }: { readonly json?: boolean | undefined },
   answer: unknown,
@@ -15,20 +15,22 @@ export function report(
   else printLines(lines())
 }
 
-/** Rows below a header, or the text `empty` where there are none. */
+/** Formats rows below a header; returns the text `empty` without rows. */
 export const table = (
   columns: readonly string[],
   rows: readonly (readonly string[])[],
   empty?: string,
 ): string[] => (rows.length === 0 && empty !== undefined ? [empty] : aligned([columns, ...rows]))
 
-/** The properties of one thing: a name and a value on each line. Leaves out those without a value. */
+/**
+ * Formats the properties of one thing: a name and a value per line. Omits those without a value.
+ */
 export const properties = (
   rows: readonly (readonly [name: string, value: string | undefined])[],
 ): string[] =>
   aligned(rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])))
 
-/** Each column as wide as its widest cell. Control characters become `?`. */
+/** Pads each column to its widest cell. Control characters become `?`. */
 function aligned(rows: readonly (readonly string[])[]): string[] {
   const cells = rows.map((row) => row.map(printable))
   const widths = (cells[0] ?? []).map((_, column) =>
@@ -42,10 +44,10 @@ function aligned(rows: readonly (readonly string[])[]): string[] {
   )
 }
 
-// Users choose their names; a terminal must not obey them.
+// Users choose their names, which must not control a terminal.
 export const printable = (cell: string): string => cell.replace(/[\p{Cc}\p{Cf}]/gu, '?')
 
-/** Shows how far a long command is: a bar on a terminal; elsewhere only the lines. */
+/** Shows the progress of a long command: a bar on a terminal; elsewhere only the lines. */
 export interface ProgressBar {
   update(progress: Progress): void
   /** Prints a line above the bar, on standard output. */

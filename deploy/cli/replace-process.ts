@@ -4,17 +4,18 @@ import { fileURLToPath } from 'node:url'
 const cache = fileURLToPath(new URL('../../node_modules/.cache/tollgate', import.meta.url))
 
 const environment = {
-  // Also holds the code without its types, so that the stripper is not loaded (25 MB).
+  // Also caches the code without its types, so that the type stripper is not loaded (25 MB).
   NODE_COMPILE_CACHE: cache,
-  // glibc gives each thread memory of its own and keeps large pieces that are freed; both only for speed.
+  // glibc gives each thread a separate arena and keeps large freed blocks; both only for speed.
   MALLOC_ARENA_MAX: '2',
   MALLOC_MMAP_THRESHOLD_: '131072',
   MALLOC_TRIM_THRESHOLD_: '131072',
 }
 
 /**
- * Options of Node for a process that stays small. V8 lets garbage pile up to several times the live heap, of which most is
- * never touched again, and each of its threads keeps pages of its own (bench row `memory-all-in-one`).
+ * Node options for a process with little memory. V8 lets garbage grow to several times the live
+ * heap and does not touch most of that memory again, and each of its threads keeps separate pages
+ * (bench row `memory-all-in-one`).
  */
 export const leanOptions = [
   '--max-semi-space-size=8',
@@ -22,18 +23,21 @@ export const leanOptions = [
   '--v8-pool-size=1',
 ] as const
 
-/** A program of the project and the options of Node that it runs under. */
+/** A program of the project and its Node options. */
 export interface Program {
   readonly file: URL
   readonly nodeOptions: readonly string[]
 }
 
-/** Environment of a program that keeps little freed memory. Variables that are already set win. */
+/**
+ * Environment of a program that keeps little freed memory. Variables that are already set take
+ * precedence.
+ */
 export const leanEnvironment = (): Record<string, string> => ({ ...environment, ...definedEnv() })
 
 /**
- * Runs a program in place of this process, under its own options, those of this process, and in `leanEnvironment`. Where a
- * process cannot be replaced the program runs in this one.
+ * Replaces this process by a program, with its own options, those of this process, and
+ * `leanEnvironment`. If a process cannot be replaced, runs the program in this one.
  */
 export async function replaceProcess({ file, nodeOptions }: Program): Promise<number> {
   const path = fileURLToPath(file)
@@ -44,7 +48,7 @@ export async function replaceProcess({ file, nodeOptions }: Program): Promise<nu
       leanEnvironment(),
     )
   await import(file.href)
-  // It ends by a signal.
+  // The program ends by a signal.
   await once(process, 'exit')
   return 0
 }

@@ -8,7 +8,7 @@ import { readSidecarConfig } from '../../sidecar/config.ts'
 import { dataDirOf } from '../all-in-one/data-dir.ts'
 import { applyPortBase, readPorts } from '../all-in-one/ports.ts'
 
-/** What `npm start` makes for itself when it is not set. */
+/** Settings that `npm start` generates if they are not set. */
 const providedSettings: ReadonlySet<string> = new Set([
   'DATABASE_URL',
   'CORE_TOKEN',
@@ -45,7 +45,7 @@ const processes: Readonly<Record<string, (env: EnvReader) => void>> = {
   'all-in-one': readAllInOne,
 }
 
-/** The settings of the all-in-one service, by name, with what is wrong in `env`. */
+/** Returns the settings of the all-in-one service, sorted by name, and the problems in `env`. */
 export function readSettings(env: Env): { settings: Setting[]; problems: string[] } {
   const variables = { ...env }
   applyPortBase(variables)
@@ -72,13 +72,13 @@ const dataDirSetting = (env: Env): Setting => ({
 export interface DeclaredSetting {
   readonly name: string
   readonly meaning: string
-  /** Empty where there is none. */
+  /** Empty without a default. */
   readonly fallback: string
   readonly secret: boolean
   readonly processes: readonly string[]
 }
 
-/** Every setting of every process, as the code declares it. */
+/** Returns all settings of all processes, as declared by the code. */
 export function declaredSettings(): DeclaredSetting[] {
   const declared = new Map<string, DeclaredSetting>()
   function add({ name, meaning, value, secret }: Setting, process: string): void {
@@ -96,7 +96,10 @@ export function declaredSettings(): DeclaredSetting[] {
   return [...declared.values()].toSorted(byName)
 }
 
-/** The `main.ts` of each process declares its admin port where it starts, so they are named here. */
+/**
+ * The admin ports are listed here, because the `main.ts` of each process declares its port only
+ * when it starts.
+ */
 const adminPorts = [
   { process: 'core', name: 'CORE_ADMIN_PORT', fallback: '9464' },
   { process: 'gateway', name: 'GATEWAY_ADMIN_PORT', fallback: '9465' },

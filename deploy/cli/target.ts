@@ -6,13 +6,19 @@ import { setVariables } from '../all-in-one/settings.ts'
 export interface CoreTarget {
   readonly address: CoreAddress
   readonly dataDir: string
-  /** The all-in-one service of the data directory: its address, and the token that it made for itself. */
+  /**
+   * Whether this is the all-in-one service of the data directory, by its address and generated
+   * token.
+   */
   readonly isOwn: boolean
-  /** The command line named it, by --target. */
+  /** Whether the command line has --target. */
   readonly isNamed: boolean
 }
 
-/** The core of a command: that of --target, of CORE_TARGET, or of the data directory. Rejects where there is none. */
+/**
+ * Finds the core of a command: from --target, CORE_TARGET, or the data directory. Rejects without
+ * one.
+ */
 export async function findCore(target: string | undefined): Promise<CoreTarget> {
   const dataDir = dataDirOf(process.env)
   const stored = await findServiceToken(dataDir)
@@ -31,15 +37,15 @@ export async function findCore(target: string | undefined): Promise<CoreTarget> 
     )
   }
   if (env.problems.length > 0) throw new Error(env.problems.join('; '))
-  // The address alone proves nothing: a tunnel to another deployment may end at the same port.
+  // Compare the token, too: a tunnel to another deployment may have the same address.
   const isOwn =
     own !== undefined && loopback(address.target) === loopback(own) && address.token === stored
   return { address, dataDir, isOwn, isNamed: target !== undefined }
 }
 
 /**
- * The demo app of the data directory. Undefined where there is none, and where --target or CORE_TARGET may name another
- * deployment.
+ * Returns the demo app of the data directory. Undefined without one, and when --target or
+ * CORE_TARGET may name another deployment.
  */
 export async function findDefaultApp(target: string | undefined): Promise<string | undefined> {
   if (target !== undefined || setVariables(process.env)['CORE_TARGET'] !== undefined)
@@ -47,7 +53,10 @@ export async function findDefaultApp(target: string | undefined): Promise<string
   return (await readQuickstart(dataDirOf(process.env)))?.clientId
 }
 
-/** Throws unless the command may write there: to the caller's own quickstart, or where the command line says. */
+/**
+ * Throws unless the command may write to this core: the caller's own quickstart, or one named by
+ * --target.
+ */
 export function requireConsent({ address, dataDir, isOwn, isNamed }: CoreTarget): void {
   if (isOwn || isNamed) return
   throw new Error(

@@ -29,7 +29,7 @@ const refusedSecret =
   "the service refuses the demo app's secret in quickstart.json (401): it was replaced, or has expired; " +
   'stop the service and run npm start, which writes a new secret of the same app'
 
-/** The calls of an integrator's backend that the demo makes, over the public REST API. */
+/** The calls of an integrator's backend in the demo, over the public REST API. */
 export function createDemoApi(service: Quickstart) {
   const app = `${service.platformUrl}/api/v1/apps/${service.clientId}`
   const authorization = basic(service.m2mClientId, service.m2mClientSecret)

@@ -26,7 +26,7 @@ const callSeconds = 5
 const callsMax = 200
 const settleMs = 20_000
 
-/** Plays the demo; resolves to 0 when everything adds up. */
+/** Plays the demo; resolves to 0 when all sums agree. */
 export async function runDemo(argv: readonly string[]): Promise<number> {
   const { pauseMs, target } = readOptions(argv)
   const service = await findService(target)
@@ -40,7 +40,8 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
     const session = createSession({ signer, apiKey, rate, api, user, screen, pauseMs })
     await session.warmUp()
     await session.spendUntilRefused()
-    // Once these are booked, what no allowance covered is overage: the credit does not pay for the past.
+    // Wait until all tickets are booked. Their cost above the allowance is then overage, so that
+    // the credit does not pay for it.
     await signer.flush()
     await settled(api, user, signer.stats().signed.tickets)
     const overage = atLeastZero(costOf(signer, rate) - included)
@@ -54,7 +55,10 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** The all-in-one service of this folder: the demo's users, its signer and its core are of one deployment. */
+/**
+ * Finds the all-in-one service of this folder, because the demo's users, signer and core must
+ * belong to one deployment.
+ */
 async function findService(target: string | undefined): Promise<Quickstart> {
   const dataDir = dataDirOf(process.env)
   const service = await readQuickstart(dataDir)
@@ -78,7 +82,10 @@ function readOptions(argv: readonly string[]) {
   throw new UsageError('--pause must be from 0 to 60000')
 }
 
-/** Creates a user with an API key; `included` is what the Starter plan gives, in atto-dollars. */
+/**
+ * Creates a user with an API key; `included` is the included usage of the Starter plan, in
+ * atto-dollars.
+ */
 async function provision(api: DemoApi, service: Quickstart, screen: Screen) {
   const user = `demo-${randomBytes(3).toString('hex')}`
   await api.createUser(user)
@@ -96,7 +103,10 @@ async function provision(api: DemoApi, service: Quickstart, screen: Screen) {
 const currentRate = async (target: Target) =>
   (await withCore({ target }, (core) => core.meteringStatus())).usableRate
 
-/** The rate in use. Where there is none the demo records one, but never in a database that others may share. */
+/**
+ * Returns the current rate. Without one the demo records a rate, but never in a database that
+ * others may share.
+ */
 async function usableRate(
   service: Quickstart,
   { target, screen }: { target: Target; screen: Screen },

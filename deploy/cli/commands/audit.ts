@@ -47,7 +47,7 @@ export const audit: Command = {
   },
 }
 
-/** Writes page after page; with `settled` it waits for more at the end. */
+/** Writes page after page; with `settled`, waits for more at the end. */
 async function writeEntries(core: CoreReader, request: ExportAuditRequest): Promise<void> {
   let cursor = request.cursor
   for (;;) {

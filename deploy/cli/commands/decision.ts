@@ -97,7 +97,7 @@ const userOf = (credential: DecisionCredential | undefined): string =>
     ? 'none'
     : `${credential.clientId}:${credential.externalUserId}`
 
-/** A figure: its name and value, where it was known from, and how old it was. */
+/** A figure: its name and value, its source, and its age. */
 type Row = readonly [name: string, value: string, origin?: string, ageMs?: number | undefined]
 
 function linesOf({ decision: record, explanation }: GetDecisionResponse): string[] {

@@ -65,7 +65,7 @@ interface Selection {
   readonly to: string | undefined
 }
 
-/** The head of the app's ledger as the tickets leave it. */
+/** Returns the head of the app's ledger at the time of the export. */
 async function headOf(core: CoreReader, clientId: string): Promise<Manifest['booksHead']> {
   const [head] = (await retry(() => core.sealBooks({ clientId }))).heads
   return head ? { number: head.number, head: head.head } : null

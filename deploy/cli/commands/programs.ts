@@ -3,7 +3,7 @@ import { signerDoubleHelp } from '../../signer-double/help.ts'
 import { type Command, UsageError } from '../command.ts'
 import { leanOptions, replaceProcess } from '../replace-process.ts'
 
-// These commands are whole programs. Each is loaded when it runs, because it imports much.
+// These commands are whole programs. Each is imported when it runs, because it loads much code.
 
 const allInOne = new URL('../../all-in-one/main.ts', import.meta.url)
 
@@ -23,7 +23,7 @@ export const start: Command = {
   run: () => replaceProcess({ file: allInOne, nodeOptions: leanOptions }),
 }
 
-/** A process of the service that runs apart. It says what it does in its log, and ends by a signal. */
+/** A separate process of the service. It reports in its log, and ends by a signal. */
 function processCommand(
   name: string,
   { text, example }: { text: string; example: string },

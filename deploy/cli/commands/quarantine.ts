@@ -161,7 +161,10 @@ async function redrive(argv: readonly string[]): Promise<number> {
   return print(event, values)
 }
 
-/** Redrives page by page and skips events that cannot become tickets. Exits with 1 when there were any. */
+/**
+ * Redrives page by page and skips events that cannot become tickets. Exits with 1 if it skipped
+ * any.
+ */
 async function redriveAll(
   values: Target & { readonly json?: boolean | undefined },
   reason: string,

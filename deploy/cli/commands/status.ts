@@ -59,7 +59,7 @@ export const status: Command = {
   },
 }
 
-/** The command that prices the oldest waiting ticket, with the instant that it needs. */
+/** The command that prices the oldest waiting ticket, with the required instant. */
 const oldestLines = (oldest: string | undefined): string[] =>
   oldest === undefined
     ? []

@@ -87,7 +87,7 @@ async function remove(argv: readonly string[]): Promise<void> {
   ])
 }
 
-/** A member by that address or, where there is none, the invitation to it. */
+/** Removes the member with that address or, without one, the invitation. */
 async function removeByEmail(
   core: CoreClient,
   clientId: string,

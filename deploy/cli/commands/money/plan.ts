@@ -112,11 +112,11 @@ const rowOf = (one: Plan): string[] => [
   String(one.version),
 ]
 
-/** USD as everywhere; an old plan may have another currency. */
+/** The price in USD; an old plan may have another currency. */
 const priceOf = ({ priceAmount, priceCurrency }: Plan): string =>
   `${dollars({ exact: priceAmount })} ${priceCurrency}`
 
-/** A price for one USD-micro of network cost, as a markup. Empty where there is no price. */
+/** Formats a price for one USD-micro of network cost as a markup; empty without a price. */
 const markupOf = (rate: string | undefined): string => (rate && percentOfRate(rate)) ?? ''
 
 async function show(argv: readonly string[]): Promise<void> {
@@ -185,7 +185,7 @@ const members = {
   'charge-threshold-usd': 'chargeThresholdUsd',
 } as const
 
-/** The members that the options name, as the API takes them. */
+/** Renders the given options as members of the API's request. */
 async function jsonOf(values: Values): Promise<string> {
   const { file, capability, 'markup-percent': markup } = values
   if (markup !== undefined && values['overage-rate-usd'] !== undefined)
@@ -222,7 +222,7 @@ function capabilityOf(text: string) {
   }
 }
 
-/** A rate, or a markup such as "50%". */
+/** Parses a rate, or a markup such as "50%". */
 const rateOf = (text: string): string =>
   text.endsWith('%') ? rateOfPercent(text.slice(0, -1), '--capability') : text
 

@@ -55,7 +55,7 @@ export const quota: Command = {
   },
 }
 
-/** An owner by one of its apps or by the account's address; the other is empty. */
+/** An owner, by one of its apps or by the account's address; the other is empty. */
 interface Owner {
   readonly clientId: string
   readonly email: string
@@ -78,7 +78,7 @@ const show = (values: Target, { clientId, email }: Owner): Promise<object> =>
     return { ...own, ...networkOf(await core.readNetworkQuota({ clientId, email })) }
   })
 
-/** Changes one quota; null means the deployment's. */
+/** Changes one quota; null resets it to the deployment's. */
 async function set(values: Values, owner: Owner): Promise<object> {
   const network = values['network-usd-micros']
   if (network !== undefined) {

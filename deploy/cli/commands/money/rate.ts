@@ -47,7 +47,7 @@ export const rate: Command = {
   },
 }
 
-/** Offers the price for tickets that were signed before it. */
+/** Suggests the same price for tickets signed before it. */
 const earlierLines = (usdPerEth: string, from: string | undefined, oldest: string | undefined) =>
   from === undefined || oldest === undefined || oldest >= from
     ? []

@@ -96,7 +96,7 @@ const columns: Readonly<Record<string, (row: WhatIfRow) => string | number | und
   pay_same: ({ usersPayingSame }) => usersPayingSame,
 }
 
-/** The rows of the answer, the total last. */
+/** The rows of the answer, followed by the total. */
 const rowsOf = ({ plans, total }: WhatIf): WhatIfRow[] =>
   total ? [...plans, { ...total, plan: '(all)' }] : plans
 
@@ -108,7 +108,7 @@ const csvOf = (whatIf: WhatIf): string[] => [
   ...rowsOf(whatIf).map((row) => cellsOf(row).map(csvCell).join(',')),
 ]
 
-// A spreadsheet takes a text that begins like this for a formula; a negative amount is none.
+// A spreadsheet treats text with such a start as a formula. Negative amounts are safe.
 const csvCell = (cell: string): string => {
   const text = /^[=+@\t\r-]/.test(cell) && !/^-[0-9.]+$/.test(cell) ? `'${cell}` : cell
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
@@ -116,7 +116,7 @@ const csvCell = (cell: string): string => {
 
 const places = 6
 
-/** Cut to a micro, for people; --json and --csv have all of it. */
+/** Truncated to a micro, for display; --json and --csv have all digits. */
 const toMicro = (amount: string | undefined): string => {
   const [whole = '', fraction = ''] = (amount ?? '').split('.')
   return dollars({ exact: `${whole}.${fraction.slice(0, places).padEnd(places, '0')}` })

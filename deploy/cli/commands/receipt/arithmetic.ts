@@ -1,10 +1,13 @@
 import { type JsonObject, isObject } from '../../../../core/lib/json.ts'
 
-/** Repeats the sums of a receipt (docs/receipts.md, "Arithmetic"): integers scaled by 10^18, rounded down once each. */
+/**
+ * Recomputes the sums of a receipt (docs/receipts.md, "Arithmetic"): integers scaled by 10^18, each
+ * rounded down once.
+ */
 
 export interface Sum {
   readonly name: string
-  /** Null where the receipt does not say what it would take. */
+  /** Null if the receipt lacks the figures for the check. */
   readonly isRight: boolean | null
   readonly text: string
 }
@@ -12,7 +15,7 @@ export interface Sum {
 const scale = 10n ** 18n
 const decimal = /^(0|[1-9][0-9]{0,59})(?:\.([0-9]{1,18}))?$/
 
-/** A decimal of 18 places as an integer. Throws where the text is none. */
+/** Parses a decimal of at most 18 places as an integer scaled by 10^18. Throws for other values. */
 function scaled(value: unknown): bigint {
   const match = typeof value === 'string' ? decimal.exec(value) : null
   if (!match) throw new Error(`${JSON.stringify(value)} is not a decimal`)
@@ -25,7 +28,7 @@ function integer(value: unknown): bigint {
   return BigInt(value)
 }
 
-/** The sums of a receipt's claims. Throws where a figure is none. */
+/** Returns the sums of a receipt's claims. Throws for an invalid figure. */
 export function sumsOf(claims: JsonObject): Sum[] {
   const ticket = isObject(claims['ticket']) ? claims['ticket'] : {}
   const figures: Figures = {
@@ -50,7 +53,10 @@ interface Figures {
   readonly platformFee: bigint
 }
 
-/** Prices of such a ticket were fixed elsewhere, or before there were versions of plans, when the cost was rounded up. */
+/**
+ * Whether the ticket has no version of a plan: priced elsewhere, or earlier, when costs were
+ * rounded up.
+ */
 const isUnversioned = ({ ticket }: Figures): boolean => ticket['termsId'] === null
 
 function network(of: Figures): Sum {

@@ -7,18 +7,18 @@ import { rootOfInclusion } from '../../../../core/books/receipts/merkle.ts'
 import { sumsOf } from './arithmetic.ts'
 import type { Jwk, ReceiptDocument, RootDocument } from './document.ts'
 
-/** Checks a receipt by what the caller trusts: keys, and roots that were kept. Neither network nor database. */
+/** Checks a receipt offline, with keys and stored roots that the caller trusts. */
 
 export interface Check {
   readonly name: string
-  /** Null: there was nothing to check it by. */
+  /** Null if the data for the check is missing. */
   readonly isRight: boolean | null
   readonly text: string
 }
 
 export interface Trusted {
   readonly keys: readonly Jwk[]
-  /** Null: whatever issuer the keys belong to. */
+  /** Null to accept any issuer that the keys belong to. */
   readonly issuer: string | null
   readonly roots: readonly RootDocument[] | null
 }
@@ -30,7 +30,7 @@ const types = {
 } as const
 const algorithms = ['RS256', 'ES256']
 
-/** All checks in order. After a bad signature nothing else is looked at: nobody has stated it. */
+/** Runs all checks in order. Stops after a bad signature, because the content is then unproven. */
 export async function checkReceipt(document: ReceiptDocument, trusted: Trusted): Promise<Check[]> {
   const receipt = await openStatement('receipt', document.receipt, trusted)
   if (!receipt.claims) return [receipt.check]
@@ -43,7 +43,7 @@ export async function checkReceipt(document: ReceiptDocument, trusted: Trusted):
 
 interface Statement {
   readonly check: Check
-  /** Null when the signature is not right. */
+  /** Null when the signature is invalid. */
   readonly claims: JsonObject | null
 }
 
@@ -108,7 +108,7 @@ async function checkProof(
   ]
 }
 
-/** A receipt that names its place was issued with a proof, so that the file was cut. */
+/** A receipt with a place was issued with a proof, so the file is truncated. */
 const lacksProof = ({ day, leafIndex }: JsonObject): Check => ({
   name: 'place in the day',
   isRight: false,
@@ -123,7 +123,7 @@ interface Proved {
   readonly day: JsonObject
 }
 
-/** Whether both statements and the proof are about the same app, day and tree. */
+/** Checks that both statements and the proof have the same app, day and tree. */
 function checkNames({ proof, receipt, day }: Proved): Check {
   const ticket = isObject(receipt['ticket']) ? receipt['ticket'] : {}
   const place = isObject(receipt['place']) ? receipt['place'] : null
@@ -137,7 +137,10 @@ function checkNames({ proof, receipt, day }: Proved): Check {
   return { name: 'app and day', isRight, text }
 }
 
-/** The ticket among those of its charge, by a root that the day's replaces: no root that was kept is like it. */
+/**
+ * Checks a provisional root: the ticket's place among those of its charge. The day's root will
+ * replace it, so no stored root can match.
+ */
 function checkCharge(of: Proved, { roots }: Trusted): Check[] {
   const { receipt, day } = of
   const ticket = isObject(receipt['ticket']) ? receipt['ticket'] : {}
@@ -172,7 +175,7 @@ function toLeaf(ticket: unknown): Leaf | null {
   return leafMembers.every(isText) ? (ticket as Leaf) : null
 }
 
-/** Whether the root is the one that was kept, and the kept ones follow from each other. */
+/** Checks that the root is among the stored ones, and that these form a chain. */
 async function checkRoots(
   { root, day }: Proved,
   roots: readonly RootDocument[],

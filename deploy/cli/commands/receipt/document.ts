@@ -1,9 +1,9 @@
 import { createReadStream } from 'node:fs'
 import { type JsonObject, isObject, parseObject } from '../../../../core/lib/json.ts'
 
-/** What a receipt is checked from: files, which anybody may have written. */
+/** Reads the files of a receipt check. They are untrusted. */
 
-/** What is read of a file does not look like what it should be. */
+/** A file does not have the expected content. */
 export class FileError extends Error {}
 
 export interface ProofDocument {
@@ -13,7 +13,7 @@ export interface ProofDocument {
   readonly inclusionPath: readonly Buffer[]
 }
 
-/** The answer of the receipt's route, as it was saved. */
+/** The stored answer of the receipt's route. */
 export interface ReceiptDocument {
   readonly receipt: string
   readonly proof: ProofDocument | null
@@ -64,7 +64,7 @@ const textIn = (object: JsonObject, name: string, file: string): string => {
   return value
 }
 
-/** A receipt, with its proof where it has one. Throws a FileError. */
+/** Reads a receipt, with its proof if present. Throws a FileError. */
 export async function readReceipt(file: string): Promise<ReceiptDocument> {
   const object = await readObject(file, receiptMaxBytes)
   const { proof = null, root = null } = object
@@ -91,7 +91,7 @@ function toProof(proof: unknown, file: string): ProofDocument {
   return { day: textIn(proof, 'day', file), leafIndex, treeSize, inclusionPath }
 }
 
-/** The keys of a JWK set (RFC 7517 section 5). Throws a FileError. */
+/** Reads the keys of a JWK set (RFC 7517 section 5). Throws a FileError. */
 export const readKeys = async (file: string): Promise<Jwk[]> =>
   keysIn(await readObject(file, receiptMaxBytes), file)
 
@@ -102,7 +102,7 @@ export function keysIn({ keys }: JsonObject, from: string): Jwk[] {
 
 const isJwk = (key: unknown): key is Jwk => isObject(key) && typeof key['kid'] === 'string'
 
-/** Roots, as the route and `tollgate receipt roots` answer them. Throws a FileError. */
+/** Reads roots in the format of the route and of `tollgate receipt roots`. Throws a FileError. */
 export async function readRoots(file: string): Promise<RootDocument[]> {
   const { roots } = await readObject(file, rootsMaxBytes)
   if (!Array.isArray(roots)) throw new FileError(`${file} has no roots`)

@@ -105,7 +105,10 @@ async function allRoots(
   }
 }
 
-/** Writes the document and the keys where they are wanted. The document is printed where there is no file for it. */
+/**
+ * Writes the document and the keys to the files of --out and --jwks. Prints the document without
+ * --out.
+ */
 async function save(document: object, keys: readonly object[], { out, jwks }: Values) {
   const text = (value: object): string => `${JSON.stringify(value, null, 2)}\n`
   if (jwks !== undefined) await writeFile(jwks, text({ keys }))
@@ -124,7 +127,10 @@ const verify: Act = async ([file, ...others], values) => {
   return ok ? 0 : 1
 }
 
-/** What the receipt is checked with. Where it cannot be had, nothing is said of the receipt. */
+/**
+ * The keys and roots for the checks. Throws if they cannot be read, so that no verdict on the
+ * receipt is printed.
+ */
 const trusted = async (values: Values): Promise<Trusted> => ({
   keys: await trustedKeys(values),
   issuer: values.issuer ?? null,

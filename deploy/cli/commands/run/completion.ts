@@ -1,13 +1,13 @@
 import { type Command, UsageError, parse } from '../../command.ts'
 import type { Help } from '../../help.ts'
 
-/** What may follow a command: its verbs, and the options of each usage. */
+/** Words that may follow a command: its verbs, and the options of each usage. */
 interface Words {
   readonly verbs: readonly string[]
   readonly options: readonly string[]
 }
 
-/** `completion` completes the names of `commands`, which it is one of. */
+/** `completion` completes the names of `commands`, including its own. */
 export const createCompletion = (commands: () => Readonly<Record<string, Command>>): Command => ({
   summary: 'prints a script by which a shell completes commands and options',
   help: {

@@ -13,7 +13,7 @@ const linesMax = 100_000
 const chunkBytes = 65_536
 const followMs = 500
 
-/** Levels of a log by their numbers, as pino writes them. */
+/** Log levels by their numbers in pino. */
 const levels: Readonly<Record<string, number>> = {
   trace: 10,
   debug: 20,
@@ -94,7 +94,7 @@ async function writeFileLines(
   for (;;) {
     await sleep(followMs)
     const size = await withFile(path, async (file) => lastLineEnd(file))
-    // The service renames a log that is full and begins another one.
+    // The service renames a full log and starts a new one.
     if (size < end) end = 0
     await writeRange(path, write, { start: end, end: size })
     end = size
@@ -119,7 +119,7 @@ async function writeRange(
   for await (const line of createInterface({ input, crlfDelay: Infinity })) write(line)
 }
 
-/** The part of the file that has its last `count` whole lines. Reads backwards. */
+/** Finds the part of the file with its last `count` complete lines. Reads backwards. */
 async function findTail(file: FileHandle, count: number): Promise<{ start: number; end: number }> {
   const end = await lastLineEnd(file)
   let lines = 0
@@ -136,7 +136,7 @@ async function findTail(file: FileHandle, count: number): Promise<{ start: numbe
   return { start: 0, end }
 }
 
-/** Where the last whole line ends: the service may be writing the next one. */
+/** Finds the end of the last complete line, because the service may be writing the next one. */
 async function lastLineEnd(file: FileHandle): Promise<number> {
   for (let at = (await file.stat()).size; at > 0;) {
     const from = Math.max(0, at - chunkBytes)
@@ -152,7 +152,7 @@ async function readChunk(file: FileHandle, from: number, to: number): Promise<Bu
   return buffer.subarray(0, bytesRead)
 }
 
-/** Writes a line of the log, unless it is below the level. A line that is not of a log stays as it is. */
+/** Writes a log line, unless it is below the level. A line without JSON is written unchanged. */
 const createWriter =
   (minimum: number, asJson: boolean): Write =>
   (line) => {
@@ -178,7 +178,7 @@ function textOf(entry: Readonly<Record<string, unknown>>): string {
 const valueOf = (value: unknown): string =>
   typeof value === 'string' && /^[^\s"]+$/.test(value) ? value : JSON.stringify(value)
 
-/** An error on lines of its own: its message and where it was thrown. */
+/** An error on separate lines: its message and its stack. */
 function errorLines(error: unknown): string[] {
   if (!isObject(error)) return []
   const { stack, message } = error
