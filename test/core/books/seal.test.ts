@@ -98,7 +98,7 @@ describe('deleted checkpoint', () => {
     )
   })
 
-  it('is not needed to detect a rewritten end of the price chain', async () => {
+  it('leaves earlier checkpoints, which reveal a rewritten end of the price chain', async () => {
     const cutOff = `
       delete from price_chain where number > 1;
       update price_heads h set number = 1, hash = (select hash from price_chain c where c.app_id = h.app_id);

@@ -232,7 +232,7 @@ describe('user without a subscription row', () => {
   })
 
   it.each(['ends with its period', 'has a successor'])(
-    'does not include users whose subscription %s',
+    'keeps a subscription that %s',
     async (what) => {
       const [first, second] = [await newPlan('monthly'), await newPlan('monthly')]
       await change(first, 'immediate')
