@@ -64,14 +64,14 @@ const check = (
   )
 
 describe('an account', () => {
-  it('is created once for an address, in upper or lower case', async () => {
+  it('is created once per address, ignoring case', async () => {
     const created = await create({ email: 'Ada@example.com' })
     expect(created.password).toMatch(/^\w{20}$/)
     expect(await outcome(logIn('ada@EXAMPLE.com', created.password))).toBe('OK')
     expect(await outcome(create({ email: 'ada@example.com', password }))).toBe('CONFLICT')
   })
 
-  it('has a password of 12 to 200 characters and a real address', async () => {
+  it('requires a password of 12 to 200 characters and a valid address', async () => {
     for (const secret of ['x'.repeat(11), 'x'.repeat(201)]) {
       expect(await outcome(create({ email: 'short@example.com', password: secret }))).toBe(
         'REQUEST_INVALID',
@@ -94,7 +94,7 @@ describe('an account', () => {
     expect(rows[0].password_hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
   })
 
-  it('is refused in about the same time whether it exists or not', async () => {
+  it('rejects a login in about the same time whether it exists or not', async () => {
     await create({ email: 'timed@example.com', password })
     const median = async (email: string) => {
       const times: number[] = []
@@ -113,44 +113,45 @@ describe('an account', () => {
     expect(Math.max(known, unknown) / Math.min(known, unknown)).toBeLessThan(3)
   })
 
-  it('logs in twenty at the same time, hashing two passwords at once', async () => {
+  it('accepts twenty concurrent logins', async () => {
     await create({ email: 'crowd@example.com', password })
     const all = await atOnce(20, () => outcome(logIn('crowd@example.com')))
     expect(new Set(all)).toEqual(new Set(['OK']))
   })
 
-  it('is refused with RATE_LIMITED while too many others wait', async () => {
+  it('returns RATE_LIMITED while too many logins wait', async () => {
     const all = await atOnce(80, () => outcome(logIn('missing@example.com')))
     expect(all.filter((each) => each === 'RATE_LIMITED').length).toBeGreaterThan(0)
     expect(new Set(all)).toEqual(new Set(['CREDENTIAL_INVALID', 'RATE_LIMITED']))
     expect(await outcome(logIn('missing@example.com'))).toBe('CREDENTIAL_INVALID')
   })
 
-  it('waits in at most two places for one address, and leaves the others to other addresses', async () => {
+  it('limits one address to two places and leaves the others to other addresses', async () => {
     const ofOne = atOnce(12, () =>
       outcome(logIn('missing@example.com', password, { source: 'one' })),
     )
     const ofMany = atOnce(12, (i) =>
       outcome(logIn('missing@example.com', password, { source: `many ${i}` })),
     )
-    // Two run and two wait.
+    // Two attempts run and two wait.
     expect((await ofOne).filter((each) => each === 'CREDENTIAL_INVALID').length).toBeLessThan(8)
     expect(await ofOne).toContain('RATE_LIMITED')
     expect(new Set(await ofMany)).toEqual(new Set(['CREDENTIAL_INVALID']))
   })
 
-  it('logs in, and hashes nothing for 240 resets with made-up tokens', async () => {
+  it('accepts a login during 240 resets with invented tokens', async () => {
     await create({ email: 'beset@example.com', password })
     const reset = unary(client.resetPassword.bind(client))
     const resets = atOnce(240, (i) =>
       outcome(reset({ token: `made up ${i}`, password }, options())),
     )
-    // A reset that is hashed takes a place in the queue, so that most of them and the login are RATE_LIMITED.
+    // Resets that are hashed would fill the queue, so that this login and most resets were
+    // RATE_LIMITED.
     expect(await outcome(logIn('beset@example.com'))).toBe('OK')
     expect(new Set(await resets)).toEqual(new Set(['GRANT_INVALID']))
   })
 
-  it('logs in from a known device while strangers fill their places', async () => {
+  it('accepts a login from a known device while strangers fill their places', async () => {
     await create({ email: 'device@example.com', password })
     const strangers = atOnce(100, (i) =>
       outcome(logIn('device@example.com', 'wrong password', { source: `stranger ${i}` })),
@@ -162,7 +163,7 @@ describe('an account', () => {
     expect(await strangers).toContain('RATE_LIMITED')
   })
 
-  it('logs in a stranger while known devices fill their places', async () => {
+  it("accepts a stranger's login while known devices fill their places", async () => {
     const ended: string[] = []
     const attempt = async (source: string, isKnownDevice: boolean) => {
       const end = await outcome(logIn('missing@example.com', password, { source, isKnownDevice }))
@@ -177,7 +178,7 @@ describe('an account', () => {
   })
 })
 
-describe('a change of the password', () => {
+describe('a password change', () => {
   it.each([
     ['a login', async (email: string) => outcome(logIn(email))],
     [
@@ -190,7 +191,7 @@ describe('a change of the password', () => {
         )
       },
     ],
-  ])('refuses %s that compared the old one meanwhile', async (_, begin) => {
+  ])('rejects %s that compared the old password', async (_, begin) => {
     const email = `${randomUUID()}@example.com`
     const { account } = await create({ email, password })
     const changing = await test.sql.connect()
@@ -200,7 +201,7 @@ describe('a change of the password', () => {
       account?.id,
     ])
     const login = begin(email)
-    // Long enough to compare the old one, which is all that others can see yet.
+    // Long enough to compare the old password, which others can still read before the commit.
     const first = await Promise.race([login, sleep(1_500, 'waits')])
     await changing.query('commit')
     expect([first, await login]).toEqual(['waits', 'CREDENTIAL_INVALID'])
@@ -211,8 +212,8 @@ describe('a change of the password', () => {
   })
 })
 
-describe('an outside identity', () => {
-  it('creates an account for a verified address, and finds it again by subject alone', async () => {
+describe('an external identity', () => {
+  it('creates an account for a verified address and finds it again by subject', async () => {
     const first = await withIdentity({
       subject: 's1',
       email: 'new@example.com',
@@ -235,7 +236,7 @@ describe('an outside identity', () => {
       options(),
     )
 
-  it('opens an account that has its address only with the password of that account, once', async () => {
+  it('is linked to an existing account only with its password, once', async () => {
     const { account } = await create({ email: 'owner@example.com', password })
     await create({ email: 'other@example.com', password })
     const identity = { subject: 's2', email: 'OWNER@example.com', emailVerified: true }
@@ -265,7 +266,7 @@ describe('an outside identity', () => {
   })
 
   it.each(['İda@example.com', 'ida@exämple.com@x', 'ıda@example.com', '\u212Aim@example.com'])(
-    'whose address is %s opens no account with another one',
+    'with the address %s does not match another account',
     async (email) => {
       for (const known of ['ida@example.com', 'kim@example.com'])
         await outcome(create({ email: known }))
@@ -275,7 +276,7 @@ describe('an outside identity', () => {
     },
   )
 
-  it('never leads to a platform admin, nor by a link that was there before', async () => {
+  it('never leads to a platform admin, even by an existing link', async () => {
     const { account } = await create({ email: 'root@example.com', password, isPlatformAdmin: true })
     const identity = { subject: 's7', email: 'root@example.com', emailVerified: true }
     expect(await outcome(withIdentity(identity))).toBe('ACCESS_DENIED')
@@ -286,21 +287,21 @@ describe('an outside identity', () => {
     expect(await outcome(withIdentity(identity))).toBe('ACCESS_DENIED')
   })
 
-  it('is told by each answer of the provider once', async () => {
+  it('accepts each response of the provider once', async () => {
     const identity = { subject: 's8', email: 's8@example.com', emailVerified: true, state: 'one' }
     expect(await outcome(withIdentity(identity))).toBe('OK')
     expect(await outcome(withIdentity(identity))).toBe('REQUEST_INVALID')
     expect(await outcome(withIdentity({ ...identity, state: '' }))).toBe('REQUEST_INVALID')
   })
 
-  it('creates one account when it arrives twice at the same time', async () => {
+  it('creates one account for concurrent logins', async () => {
     const all = await atOnce(6, () =>
       withIdentity({ subject: 's3', email: 'twice@example.com', emailVerified: true }),
     )
     expect(new Set(all.map(({ session }) => session?.account?.id)).size).toBe(1)
   })
 
-  it('of another issuer is a different one', async () => {
+  it('differs from the same subject of another issuer', async () => {
     const first = await withIdentity({
       subject: 's4',
       email: 'a4@example.com',
@@ -330,7 +331,7 @@ describe('a member', () => {
     return (await logIn(email)).sessionToken
   }
 
-  it('may do what its role allows, while the app is not found for others', async () => {
+  it('may do what its role allows, while others get NOT_FOUND', async () => {
     const [viewer, admin, owner, stranger] = [
       await memberWith('viewer'),
       await memberWith('admin'),
@@ -353,7 +354,7 @@ describe('a member', () => {
     expect(await check('session', stranger)).toBe('OK')
   })
 
-  it('loses the rights of its role at once, without a new login', async () => {
+  it("loses its role's rights immediately, without a new login", async () => {
     const { account } = await create({ email: 'demoted@example.com', password })
     await test.sql.query(
       `insert into members (app_id, account_id, role, created_at)
@@ -366,7 +367,7 @@ describe('a member', () => {
     expect(await check('member_own', sessionToken)).toBe('EDIT_FORBIDDEN')
   })
 
-  it('of every app is each platform admin', async () => {
+  it('is every platform admin, in every app', async () => {
     const session = await memberWith(null, true)
     expect(await check('member_own', session)).toBe('OK')
     expect(await check('member_own', session, 'app_ffffffffffffffffffffffff')).toBe('NOT_FOUND')
@@ -378,8 +379,8 @@ describe('a member', () => {
   })
 })
 
-describe('who may sign in through the provider', () => {
-  it('is decided by domain and address, at each login', async () => {
+describe('login through the provider', () => {
+  it('is allowed by domain and address, checked at each login', async () => {
     const { core } = await test.startAnother({
       LOGIN_OIDC_ALLOWED_DOMAINS: 'Example.org, bücher.example',
       LOGIN_OIDC_ALLOWED_EMAILS: 'guest@else.example',
@@ -411,7 +412,7 @@ describe('who may sign in through the provider', () => {
   })
 })
 
-describe('what is written down about accounts', () => {
+describe('the audit log of accounts', () => {
   const entriesOf = async (account: string | undefined) =>
     (
       await test.sql.query<{ action: string; actor: string; details: Record<string, unknown> }>(
@@ -420,7 +421,7 @@ describe('what is written down about accounts', () => {
       )
     ).rows
 
-  it('names creation, logins, resets, password changes and logging out everywhere', async () => {
+  it('records creation, logins, resets, password changes and logging out everywhere', async () => {
     const email = 'noted@example.com'
     const { account } = await create({ email, password, isPlatformAdmin: true })
     const { sessionToken } = await logIn(email)
@@ -443,7 +444,7 @@ describe('what is written down about accounts', () => {
     ])
   })
 
-  it('counts failures of an account in one entry a minute, and leaves no row of strangers', async () => {
+  it('adds one entry a minute for failed logins and no row for unknown accounts', async () => {
     const { account } = await create({ email: 'guessed@example.com', password })
     const before = await test.sql.query('select count(*)::int as rows from audit_log')
     await atOnce(12, () => outcome(logIn('guessed@example.com', 'wrong')))
@@ -455,7 +456,7 @@ describe('what is written down about accounts', () => {
     expect(text).toMatch(/outcome="unknown"[^\n]*\} \d+/)
   })
 
-  it('says who became a platform admin, and changes an address for an operator', async () => {
+  it('records new platform admins and changed addresses', async () => {
     const { account } = await create({ email: 'rise@example.com', password })
     const change = (request: Partial<pb.ChangeAccountRequest>) =>
       unary(client.changeAccount.bind(client))(

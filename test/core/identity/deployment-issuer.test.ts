@@ -17,7 +17,7 @@ let app: TestApp
 let owner: Managing
 beforeAll(async () => {
   idp = await startForeignIssuer([key])
-  // No OUTBOUND_ALLOW: the address is the operator's.
+  // No OUTBOUND_ALLOW: the operator chose the address.
   core = await startTestCore({ JWT_ISSUER: `${idp.url}/`, JWT_AUDIENCE: 'tollgate' })
   app = await core.newApp()
   owner = manage(core, { session: (await logInTo(core, app, 'owner')).token })
@@ -57,7 +57,7 @@ const exchange = (subjectToken: string, { clientId }: TestApp = app) =>
       subjectTokenType: TokenType.accessToken,
     }),
   )
-/** As a sidecar asks that has no JWT_ISSUER: the fault, or whom it stands for. */
+/** Verifies like a sidecar without JWT_ISSUER. Returns the fault, or the user. */
 const verify = async (text: string): Promise<string> => {
   const { fault, identity } = await core.as().verifyForeignToken({ token: text })
   return fault || `${identity?.clientId}:${identity?.externalUserId}`
@@ -66,7 +66,7 @@ const check = async (text: string) =>
   (await owner.checkForeignToken({ clientId: app.clientId, token: text })).check
 
 describe("a token of the deployment's own issuer", () => {
-  it('stands for its user in the app whose id it carries, although no app trusts it', async () => {
+  it("identifies its user in the app that it names, without the app's trust", async () => {
     const text = await token()
     expect(await check(text)).toMatchObject({
       accepted: true,
@@ -80,7 +80,7 @@ describe("a token of the deployment's own issuer", () => {
     expect(await verify(named)).toBe(`${app.clientId}:ada`)
   })
 
-  it('is nothing in an app that it does not name', async () => {
+  it('is rejected by an app that it does not name', async () => {
     const other = await core.newApp()
     expect(await exchange(await token(), other)).toBe('GRANT_INVALID')
     const both = await token({ client_id: other.clientId })
@@ -96,7 +96,7 @@ describe("a token of the deployment's own issuer", () => {
     ['an end that is over', { exp: 1 }, 'token_expired', 'expiry'],
     ['other scopes', { scope: 'openid' }, 'insufficient_scope', 'scope'],
     ['no scope', { scope: undefined }, 'insufficient_scope', 'scope'],
-  ])('with %s is refused', async (...[, claims, fault, rule]) => {
+  ])('is rejected with %s', async (...[, claims, fault, rule]) => {
     const text = await token(claims)
     expect(await exchange(text)).toBe('GRANT_INVALID')
     expect(await verify(text)).toBe(fault)
@@ -104,7 +104,7 @@ describe("a token of the deployment's own issuer", () => {
     expect(outcomes.filter(({ passed }) => !passed).map((each) => each.rule)).toEqual([rule])
   })
 
-  it('that another key signed is refused, and one whose keys are away is nobody’s fault', async () => {
+  it("is rejected with another key's signature, and unavailable without the issuer's keys", async () => {
     const forged = await signForeign(await newForeignKey('k2'), {
       iss: idp.url,
       aud: 'tollgate',
@@ -120,7 +120,7 @@ describe("a token of the deployment's own issuer", () => {
     expect(await exchange(await token())).toBe('UNAVAILABLE')
   })
 
-  it('is judged at the door of an app by what that app trusts, and elsewhere no app steps in before its own', async () => {
+  it("is verified by an app's own trust in its exchange, otherwise by the deployment's", async () => {
     const other = await core.newApp()
     const byOther = manage(core, { session: (await logInTo(core, other, 'owner')).token })
     const { issuer } = await byOther.addTrustedIssuer({
@@ -142,7 +142,7 @@ describe("a token of the deployment's own issuer", () => {
       token: text,
     })
     expect(checked).toMatchObject({ trustedIssuerId: issuer?.id, externalUserId: 'eve' })
-    // The address of an app's keys is no operator's.
+    // The URL of an app's keys was not chosen by the operator.
     expect(await exchange(text, other)).toBe('UNAVAILABLE')
   })
 })

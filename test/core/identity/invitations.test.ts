@@ -59,7 +59,7 @@ describe('an invitation', () => {
     )
   })
 
-  it('says nothing about whether the address has an account', async () => {
+  it('does not reveal whether the address has an account', async () => {
     const bob = await logIn(test)
     const answers = []
     for (const email of [bob.email, `${randomUUID()}@example.com`]) {
@@ -73,7 +73,7 @@ describe('an invitation', () => {
     expect(answers[0]).toEqual(answers[1])
   })
 
-  it('can be declined and withdrawn, and is replaced by the next to the same address', async () => {
+  it('can be declined, withdrawn and replaced', async () => {
     const bob = await logIn(test)
     const first = await invite(bob.email)
     const second = await invite(bob.email, 'admin')
@@ -95,7 +95,7 @@ describe('an invitation', () => {
     )
   })
 
-  it('belongs to one app: another cannot withdraw it', async () => {
+  it('cannot be withdrawn by another app', async () => {
     const invitationId = await invite(`${randomUUID()}@example.com`)
     const other = await test.newApp()
     const stranger = as(await logInTo(test, other, 'owner'))
@@ -115,7 +115,7 @@ describe('an invitation', () => {
     expect(await outcome(as(bob).acceptInvitation({ invitationId }))).toBe('NOT_FOUND')
   })
 
-  it('ends when whoever made it may make it no longer', async () => {
+  it('ends when its inviter loses the right to invite', async () => {
     const [bob, admin] = [await logIn(test), await logInTo(test, app, 'admin')]
     const invitationId = await invite(bob.email, 'viewer', as(admin))
     await owner.removeMember({ ...named(), accountId: admin.accountId })
@@ -123,7 +123,7 @@ describe('an invitation', () => {
     expect(await outcome(as(bob).acceptInvitation({ invitationId }))).toBe('NOT_FOUND')
   })
 
-  it('is accepted once when it is accepted and withdrawn at the same time', async () => {
+  it('is either accepted or withdrawn under concurrent calls', async () => {
     const bob = await logIn(test)
     const invitationId = await invite(bob.email)
     const outcomes = await Promise.all([
@@ -134,7 +134,7 @@ describe('an invitation', () => {
     expect((await membersOf()).length).toBe(outcomes[0] === 'OK' ? 2 : 1)
   })
 
-  it('needs a session to be seen or answered', async () => {
+  it('requires a session', async () => {
     const invitationId = randomUUID()
     for (const session of ['', 'x'.repeat(43)]) {
       const nobody = manage(test, { session })
@@ -144,7 +144,7 @@ describe('an invitation', () => {
     }
   })
 
-  it('is one of a hundred at most', async () => {
+  it('is limited to a hundred per app', async () => {
     for (let i = 0; i < 100; i++) await invite(`${i}@example.com`)
     const more = owner.putMember({ ...named(), email: 'more@example.com', role: 'viewer' })
     expect(await outcome(more)).toBe('CONFLICT')
@@ -152,8 +152,8 @@ describe('an invitation', () => {
   })
 })
 
-describe('becoming an owner', () => {
-  it('asks a member, too, and only an owner invites or withdraws', async () => {
+describe('an invitation to become an owner', () => {
+  it('must be accepted by a member, too, and only an owner may invite or withdraw', async () => {
     const bob = await logInTo(test, app, 'admin')
     const invitationId = await invite(bob.email, 'owner')
     expect(await membersOf()).toContain(`admin ${bob.email}`)
@@ -164,14 +164,14 @@ describe('becoming an owner', () => {
     for (const attempt of attempts) expect(await outcome(attempt())).toBe('EDIT_FORBIDDEN')
     expect(await outcome(as(bob).acceptInvitation({ invitationId }))).toBe('OK')
     expect(await membersOf()).toContain(`owner ${bob.email}`)
-    // An owner is asked nothing, and a smaller role needs no consent.
+    // An owner needs no invitation, and a smaller role needs no consent.
     const { member } = await owner.putMember({ ...named(), email: bob.email, role: 'owner' })
     expect(member?.role).toBe('owner')
     await owner.putMember({ ...named(), email: bob.email, role: 'viewer' })
     expect(await membersOf()).toContain(`viewer ${bob.email}`)
   })
 
-  it('counts against the quota of apps, and can be tried again', async () => {
+  it('counts against the app quota and can be accepted later', async () => {
     const bob = await logIn(test)
     const invitationId = await invite(bob.email, 'owner')
     await as(bob).createApp({ name: 'One' })
@@ -185,7 +185,7 @@ describe('becoming an owner', () => {
     expect(await outcome(as(bob).acceptInvitation({ invitationId }))).toBe('OK')
   })
 
-  it('is over when the role changes, or the member goes', async () => {
+  it("ends when the member's role changes or the member is removed", async () => {
     const bob = await logInTo(test, app, 'viewer')
     await invite(bob.email, 'owner')
     await owner.putMember({ ...named(), email: bob.email, role: 'admin' })

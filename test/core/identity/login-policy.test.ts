@@ -34,7 +34,7 @@ const options = { deadlineMs: 15_000, headers: { [serviceTokenHeader]: serviceTo
 const update = (change: object) =>
   manage(test, { session: owner.token }).updateApp({ clientId: app.clientId, ...change })
 
-/** What becomes of an authorization request and of a device of that person. */
+/** Returns the outcome of an authorization request and of a device login by the person. */
 async function attempts({ token }: Person): Promise<string[]> {
   const checked = await unary(logins.checkAuthorization.bind(logins))(
     authorization.CheckAuthorizationRequest.fromPartial({
@@ -67,8 +67,8 @@ const withAddress = async (email: string): Promise<Person> => {
   return person
 }
 
-describe('who may log in to an app', () => {
-  it('are its members and platform admins, unless it says otherwise', async () => {
+describe('the login policy', () => {
+  it('admits members and platform admins by default', async () => {
     const view = await manage(test, { session: owner.token }).getApp({ clientId: app.clientId })
     expect(view.app).toMatchObject({ loginPolicy: 'members', loginDomains: [], loginCredit: true })
     expect(await attempts(await logIn(test))).toEqual(refused)
@@ -76,28 +76,28 @@ describe('who may log in to an app', () => {
     expect(await attempts(await logIn(test, { isPlatformAdmin: true }))).toEqual(admitted)
   })
 
-  it('are also people with an address of its domains', async () => {
+  it('admits people with an address in its domains', async () => {
     await update({ loginPolicy: 'domains', loginDomains: { values: ['Bücher.example', 'b.test'] } })
     expect(await attempts(await withAddress('a@xn--bcher-kva.example'))).toEqual(admitted)
     expect(await attempts(await withAddress('a@sub.b.test'))).toEqual(refused)
     expect(await attempts(owner)).toEqual(admitted)
   })
 
-  it('are all accounts where it says anyone', async () => {
+  it('admits all accounts with the value anyone', async () => {
     await update({ loginPolicy: 'anyone' })
     expect(await attempts(await logIn(test))).toEqual(admitted)
   })
 
   it.each([{ loginPolicy: 'everybody' }, { loginDomains: { values: ['*'] } }])(
-    'is never %o',
+    'cannot be %o',
     async (change) => {
       expect(await outcome(update(change))).toBe('REQUEST_INVALID')
     },
   )
 })
 
-describe('a person who came by login', () => {
-  it('is listed, deactivated and re-activated like others, and never created by hand', async () => {
+describe('a user created by login', () => {
+  it('is listed, deactivated and re-activated like others, and never created by the backend', async () => {
     const person = await logIn(test)
     await attempts(person)
     const backend = test.as(app.basic)
@@ -115,7 +115,7 @@ describe('a person who came by login', () => {
       expect(await outcome(backend.upsertUser({ ...name, externalUserId }))).toBe('REQUEST_INVALID')
   })
 
-  it("gets Starter's credit unless the app says no", async () => {
+  it("gets Starter's credit unless loginCredit is false", async () => {
     const balanceOf = async () => {
       const person = await logIn(test)
       await attempts(person)

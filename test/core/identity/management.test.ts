@@ -32,11 +32,11 @@ const named = () => ({ clientId: app.clientId })
 const as = async (role: 'owner' | 'admin' | 'viewer') =>
   manage(core, { session: (await logInTo(core, app, role)).token })
 const update = (change: Partial<UpdateAppRequest>) => owner.updateApp({ ...named(), ...change })
-/** What is on record, in alphabetical order: the test's clock stands still. */
+/** Actions in the audit log, in alphabetical order, because the test clock does not advance. */
 const actions = async () =>
   (await owner.listAudit(named())).entries.map(({ action }) => action).toSorted()
 
-/** Every RPC about one app, with the least role that may call it. */
+/** Every RPC about one app, with the lowest role that may call it. */
 const guarded: [
   name: keyof Managing,
   role: 'viewer' | 'admin' | 'owner',
@@ -84,7 +84,7 @@ const guarded: [
 ]
 
 describe.each(guarded)('%s', (name, least, call) => {
-  it(`needs the role ${least} or one above`, async () => {
+  it(`requires at least the role ${least}`, async () => {
     const ladder = ['viewer', 'admin', 'owner'] as const
     for (const role of ladder) {
       const allowed = ladder.indexOf(role) >= ladder.indexOf(least)
@@ -95,7 +95,7 @@ describe.each(guarded)('%s', (name, least, call) => {
     }
   })
 
-  it('is not found for a member of another app, and needs a session', async () => {
+  it('returns NOT_FOUND to a member of another app, and needs a session', async () => {
     const other = await core.newApp()
     const stranger = manage(core, { session: (await logInTo(core, other, 'owner')).token })
     expect(await outcome(call(stranger))).toBe('NOT_FOUND')
@@ -106,7 +106,7 @@ describe.each(guarded)('%s', (name, least, call) => {
     expect(await outcome(call(manage(core, { session: 'x'.repeat(43) })))).toBe('TOKEN_INVALID')
   })
 
-  it('lets a platform admin do what an owner may', async () => {
+  it('allows platform admins the same as owners', async () => {
     const admin = manage(core, { session: (await logIn(core, { isPlatformAdmin: true })).token })
     expect(await outcome(call(admin))).toBe('OK')
   })
@@ -138,7 +138,7 @@ describe('an own app', () => {
     ).toEqual([[ada.accountId, 'app_created', 'test-1']])
   })
 
-  it("is a customer's, unless a platform admin makes it without isCustomer", async () => {
+  it('belongs to the platform only if a platform admin creates it without isCustomer', async () => {
     const admin = manage(core, { session: (await logIn(core, { isPlatformAdmin: true })).token })
     const created = [
       await owner.createApp({ name: 'Mine' }),
@@ -163,7 +163,7 @@ describe('an own app', () => {
     )
   })
 
-  it('needs a name', async () => {
+  it('requires a valid name', async () => {
     const names = [
       '',
       '  ',
@@ -180,7 +180,7 @@ describe('an own app', () => {
     )
   })
 
-  it('is listed to its members, page by page, and every app only to a platform admin', async () => {
+  it('is listed to its members in pages, and with all other apps only to platform admins', async () => {
     for (let i = 0; i < 3; i++) await owner.createApp({ name: `App ${i}` })
     const first = await owner.listApps({ limit: 3 })
     const second = await owner.listApps({ limit: 3, cursor: first.nextCursor })
@@ -195,7 +195,7 @@ describe('an own app', () => {
     expect(await outcome(manage(core).listApps())).toBe('TOKEN_INVALID')
   })
 
-  it('shows its M2M client no actions that only members may do', async () => {
+  it('allows its M2M client only to read it', async () => {
     const { app: view } = await manage(core, { authorization: app.basic }).getApp(named())
     expect([view?.role, view?.clientId]).toEqual(['', app.clientId])
     const other = await core.newApp()
@@ -218,8 +218,8 @@ describe('an own app', () => {
   })
 })
 
-describe('an update', () => {
-  it('keeps a name that no app may get any more, and refuses it as another one', async () => {
+describe('updateApp', () => {
+  it('keeps a name that is no longer allowed, but rejects it as a new name', async () => {
     const old = 'a\u200bb'
     await core.sql.query(
       'update apps set name = $2 where id = (select app_id from clients where client_id = $1)',
@@ -232,7 +232,7 @@ describe('an update', () => {
     expect(await outcome(update({ name: old }))).toBe('REQUEST_INVALID')
   })
 
-  it('changes the fields that the request names, and no other', async () => {
+  it('changes only the fields in the request', async () => {
     await update({
       name: 'New',
       color: '#ABCDEF',
@@ -287,7 +287,7 @@ describe('an update', () => {
     'https:a.example',
     `https://a.example/${'x'.repeat(2_000)}`,
     '',
-  ])('refuses the redirect URI %s', async (uri) => {
+  ])('rejects the redirect URI %s', async (uri) => {
     expect(await outcome(update({ redirectUris: { values: [uri] } }))).toBe('REQUEST_INVALID')
     expect(await outcome(update({ postLogoutRedirectUris: { values: [uri] } }))).toBe(
       'REQUEST_INVALID',
@@ -309,11 +309,11 @@ describe('an update', () => {
     ['an unknown metering mode', { meteringMode: 'kafka' }],
     ['a login by a third party without an address', { deviceThirdPartyInitiateLogin: true }],
     ['no name', { name: ' ' }],
-  ])('refuses %s', async (_, change) => {
+  ])('rejects %s', async (_, change) => {
     expect(await outcome(update(change))).toBe('REQUEST_INVALID')
   })
 
-  it('sets the address of third-party initiated logins, and clears it', async () => {
+  it('sets and clears the URI of third-party initiated logins', async () => {
     await update({
       initiateLoginUri: 'http://localhost:3000/start',
       deviceThirdPartyInitiateLogin: true,
@@ -326,7 +326,7 @@ describe('an update', () => {
     expect(view?.oidcClient?.initiateLoginUri).toBeUndefined()
   })
 
-  it('removes scopes from tokens that are minted later', async () => {
+  it('removes scopes from tokens minted later', async () => {
     await core.as(app.basic).upsertUser({ ...named(), externalUserId: 'ada' })
     await update({ allowedScopes: { values: ['openid'] } })
     expect(
@@ -338,7 +338,7 @@ describe('an update', () => {
 })
 
 describe('the members of an app', () => {
-  it('are changed and removed, each with an audit entry', async () => {
+  it('are changed and removed with audit entries', async () => {
     const bob = await logInTo(core, app, 'viewer')
     const email = bob.email.toUpperCase()
     const { member } = await owner.putMember({ ...named(), email, role: 'admin' })
@@ -353,7 +353,7 @@ describe('the members of an app', () => {
     expect(await actions()).toEqual(['app_created', 'member_removed', 'member_role_changed'])
   })
 
-  it('always include an owner, also when two leave at the same time', async () => {
+  it('always include an owner, also when two leave concurrently', async () => {
     const email = ada.email
     expect(await outcome(owner.putMember({ ...named(), email, role: 'admin' }))).toBe('CONFLICT')
     expect(await outcome(owner.removeMember({ ...named(), accountId: ada.accountId }))).toBe(
@@ -368,7 +368,7 @@ describe('the members of an app', () => {
     expect(both.toSorted()).toEqual(['CONFLICT', 'OK'])
   })
 
-  it('can be made owners, and owners removed, only by an owner', async () => {
+  it('are made or removed as owners only by an owner', async () => {
     const admin = await logInTo(core, app, 'admin')
     const by = manage(core, { session: admin.token })
     expect(await outcome(by.putMember({ ...named(), email: admin.email, role: 'owner' }))).toBe(
@@ -382,7 +382,7 @@ describe('the members of an app', () => {
     )
   })
 
-  it('must exist to be removed, and have a known role', async () => {
+  it('must exist and have a known role', async () => {
     expect(await outcome(owner.putMember({ ...named(), email: 'nobody', role: 'viewer' }))).toBe(
       'REQUEST_INVALID',
     )
@@ -395,7 +395,7 @@ describe('the members of an app', () => {
     ).toBe('NOT_FOUND')
   })
 
-  it('are checked again for each request', async () => {
+  it('are checked for each request', async () => {
     const bob = await logInTo(core, app, 'admin')
     const by = manage(core, { session: bob.token })
     await by.updateApp({ ...named(), name: 'One' })
@@ -408,7 +408,7 @@ describe('a new secret', () => {
   const works = (secret: string) =>
     outcome(core.as(basicOf(app.m2mClientId, secret)).listUsers(named()))
 
-  it('is valid at once, beside the old one until the overlap has ended', async () => {
+  it('is valid immediately, and the old one until the overlap has ended', async () => {
     const created = await owner.rotateSecret(named())
     expect(created).toMatchObject({
       m2mClientId: app.m2mClientId,
@@ -423,7 +423,7 @@ describe('a new secret', () => {
     expect(await actions()).toContain('client_secret_rotated')
   })
 
-  it('ends the others at once on request', async () => {
+  it('ends the older secrets immediately with revokeOld', async () => {
     const created = await owner.rotateSecret({ ...named(), revokeOld: true })
     expect([await works(created.clientSecret), await works(app.secret)]).toEqual([
       'OK',
@@ -431,7 +431,7 @@ describe('a new secret', () => {
     ])
   })
 
-  it('does not extend the life of an old one', async () => {
+  it('does not extend the lifetime of an old one', async () => {
     await owner.rotateSecret(named())
     core.clock.advance(day / 2)
     await owner.rotateSecret(named())
@@ -439,7 +439,7 @@ describe('a new secret', () => {
     expect(await works(app.secret)).toBe('CREDENTIAL_INVALID')
   })
 
-  it('is created once for an idempotency key', async () => {
+  it('is created once per Idempotency-Key', async () => {
     const [one, two] = await atOnce(2, () =>
       owner.rotateSecret({ ...named(), idempotencyKey: 'k' }).catch(() => null),
     )
@@ -453,13 +453,13 @@ describe('a new secret', () => {
     )
   })
 
-  it('is one of five valid ones at most', async () => {
+  it('is limited to five valid secrets', async () => {
     for (let i = 0; i < 4; i++) await owner.rotateSecret(named())
     expect(await outcome(owner.rotateSecret(named()))).toBe('CONFLICT')
     expect(await outcome(owner.rotateSecret({ ...named(), revokeOld: true }))).toBe('OK')
   })
 
-  it('is nowhere in the audit log', async () => {
+  it('is not in the audit log', async () => {
     const { clientSecret } = await owner.rotateSecret(named())
     const { rows } = await core.sql.query('select details::text as details from audit_log')
     expect(JSON.stringify(rows)).not.toContain(clientSecret)
@@ -474,7 +474,7 @@ describe('a domain', () => {
     ['https://app.example:8443', 'https://app.example:8443'],
     ['http://localhost:3000', 'http://localhost:3000'],
     [' https://bücher.example ', 'https://xn--bcher-kva.example'],
-  ])('%s is kept as the origin %s, once', async (given, origin) => {
+  ])('%s is stored as the origin %s, once', async (given, origin) => {
     const { domain } = await owner.addDomain({ ...named(), origin: given })
     expect(domain?.origin).toBe(origin)
     expect(await outcome(owner.addDomain({ ...named(), origin }))).toBe('CONFLICT')
@@ -500,11 +500,11 @@ describe('a domain', () => {
     ' ',
     'https://u@app.example',
     'justahost',
-  ])('%s is refused', async (origin) => {
+  ])('is rejected: %s', async (origin) => {
     expect(await outcome(owner.addDomain({ ...named(), origin }))).toBe('REQUEST_INVALID')
   })
 
-  it('of another app allows nothing in this one', async () => {
+  it('allows nothing in another app', async () => {
     const other = await core.newApp()
     await owner.addDomain({ ...named(), origin: 'https://only.example' })
     expect(
@@ -527,7 +527,7 @@ describe('a domain', () => {
 })
 
 describe('the audit log', () => {
-  it('lists entries from the newest to the oldest, page by page, or by action', async () => {
+  it('lists entries newest first, in pages or by action', async () => {
     for (const name of ['a', 'b', 'c']) {
       core.clock.advance(1_000)
       await update({ name })
@@ -546,7 +546,7 @@ describe('the audit log', () => {
 })
 
 describe('routing', () => {
-  it('is built from the settings, with the app’s own signer first', async () => {
+  it("comes from the settings or the app's own signer", async () => {
     const routing = await manage(core, { authorization: app.basic }).getRouting(named())
     expect(routing).toEqual({
       dmzUrl: 'http://localhost:8935',
@@ -567,7 +567,7 @@ describe('routing', () => {
     expect((await owner.getApp(named())).app?.meteringMode).toBe('direct')
   })
 
-  it('lets only an app with a signer of its own say how its tickets come', async () => {
+  it('accepts a metering mode only for an app with its own signer', async () => {
     expect(await outcome(update({ meteringMode: 'stream' }))).toBe('REQUEST_INVALID')
     expect(await outcome(update({ meteringMode: 'direct' }))).toBe('OK')
     await update({ dmzUrl: 'https://mine.example' })
@@ -576,7 +576,7 @@ describe('routing', () => {
     expect((await owner.getRouting(named())).meteringMode).toBe('stream')
   })
 
-  it('says stream where the deployment collects from Kafka, in whichever process', async () => {
+  it('is stream in every process when the deployment collects from Kafka', async () => {
     const brokers = { KAFKA_BROKERS: '127.0.0.1:1', COLLECTOR: 'off' }
     const streaming = await core.startAnother(brokers)
     const routing = await manage(streaming, { authorization: app.basic }).getRouting(named())
@@ -585,8 +585,8 @@ describe('routing', () => {
   })
 })
 
-describe('an app that was deleted', () => {
-  it('is not found, none of its credentials is valid, and its records stay', async () => {
+describe('a deleted app', () => {
+  it('is not found, keeps its records and has no valid credentials', async () => {
     const m2m = core.as(app.basic)
     await m2m.upsertUser({ ...named(), externalUserId: 'ada' })
     const { apiKey } = await m2m.createKey({ ...named(), externalUserId: 'ada' })

@@ -47,7 +47,7 @@ const actions = async (quota: string) =>
   ).rows
 
 describe('the quota of apps per owner', () => {
-  it('holds for creations in parallel, and a platform admin raises it', async () => {
+  it('holds under concurrent calls and can be raised by a platform admin', async () => {
     const person = await logIn(test)
     const create = () => manage(test, { session: person.token }).createApp({ name: 'One more' })
     const outcomes = await atOnce(8, () => outcome(create()))
@@ -72,7 +72,7 @@ describe('the quota of apps per owner', () => {
     ])
   })
 
-  it('does not count apps that were deleted', async () => {
+  it('does not count deleted apps', async () => {
     const person = await logIn(test)
     const own = manage(test, { session: person.token })
     for (let i = 0; i < 3; i++) await own.createApp({ name: `App ${i}` })
@@ -82,8 +82,8 @@ describe('the quota of apps per owner', () => {
   })
 })
 
-describe('making apps', () => {
-  it('is for platform admins only, unless APP_CREATION says accounts', async () => {
+describe('creating apps', () => {
+  it('is allowed only to platform admins with APP_CREATION=admins', async () => {
     const { core } = await test.startAnother({ APP_CREATION: 'admins' })
     const strict = { ...test, core }
     const [person, admin] = [await logIn(test), await logIn(test, { isPlatformAdmin: true })]
@@ -111,7 +111,7 @@ describe('the quota of manual credit per app', () => {
     return app
   }
 
-  it('holds for credits in parallel, whatever their source, and leaves other apps alone', async () => {
+  it('holds under concurrent calls for every source, separately per app', async () => {
     const [app, other] = [await newApp(), await newApp()]
     let i = 0
     const outcomes = await atOnce(16, () => outcome(give(app, `u${i++ % 4}`, 1_500_000)))
@@ -131,7 +131,7 @@ describe('the quota of manual credit per app', () => {
     expect(await outcome(give(other, 'u0', 10_000_000))).toBe('OK')
   })
 
-  it('counts what is left: spent credit makes room again', async () => {
+  it('counts the unspent credit', async () => {
     const app = await newApp()
     await give(app, 'u0', 10_000_000)
     expect(await outcome(give(app, 'u0', 1))).toBe('CONFLICT')

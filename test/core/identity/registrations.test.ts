@@ -26,7 +26,7 @@ afterAll(() => test.stop())
 const metadata = JSON.stringify({ redirect_uris: ['https://client.example/'] })
 const context = { correlationId: 'test' }
 
-/** As core has them, with the ends of grants in a list. */
+/** Opens registrations as core does, and collects ended ids in a list. */
 function open() {
   const ended: string[] = []
   const registrations = createRegistrations({
@@ -47,7 +47,7 @@ function open() {
   return { registrations, register, ended }
 }
 
-describe('a client of an app that is disabled', () => {
+describe('a registered client of a disabled app', () => {
   it('is unknown until the app is active again', async () => {
     const { registrations, register } = open()
     const { clientId, token } = await register()
@@ -63,8 +63,8 @@ describe('a client of an app that is disabled', () => {
   })
 })
 
-describe('clients that nobody uses', () => {
-  it('end after a while, those that a person has let in or that refresh stay', async () => {
+describe('unused clients', () => {
+  it('are deleted after a while, unless they got a consent or refreshed a login', async () => {
     const { registrations, register, ended } = open()
     const [unused, consented, refreshed] = [await register(), await register(), await register()]
     test.clock.advance(20 * day)
@@ -103,7 +103,7 @@ describe('clients that nobody uses', () => {
 })
 
 describe('the scopes of a registration', () => {
-  it('are those of its own that the app still has', async () => {
+  it('are limited to those that the app still has', async () => {
     const { registrations, register } = open()
     const client = await register()
     const scoped = { ...JSON.parse(metadata), client_id: client.clientId, scope: 'openid sign:job' }
@@ -120,7 +120,7 @@ describe('the scopes of a registration', () => {
   })
 })
 
-describe('the replacement of a registration', () => {
+describe('replacing a registration', () => {
   const changes = async (clientId: string): Promise<number> => {
     const { rowCount } = await test.sql.query(
       `select from audit_log where actor = $1 and action = 'client_registration_changed'`,
@@ -131,7 +131,7 @@ describe('the replacement of a registration', () => {
   const bodyOf = (clientId: string, more: object = {}) =>
     JSON.stringify({ ...JSON.parse(metadata), client_id: clientId, ...more })
 
-  it('by the same writes nothing down', async () => {
+  it('adds no audit entry when nothing changes', async () => {
     const { registrations, register } = open()
     const client = await register()
     const put = (more: object = {}) =>
@@ -143,7 +143,7 @@ describe('the replacement of a registration', () => {
     expect(await changes(client.clientId)).toBe(1)
   })
 
-  it('by what its app has left gives up the other scopes, also when the app has them again', async () => {
+  it('gives up lost scopes permanently when they are left out', async () => {
     const { registrations, register } = open()
     const client = await register()
     const put = (scope: string) =>
@@ -158,7 +158,7 @@ describe('the replacement of a registration', () => {
     expect(await registrations.read(client)).toMatchObject({ metadata: { scopes: ['openid'] } })
   })
 
-  it('by a stranger is refused without a lock', async () => {
+  it('is rejected with a wrong token, without a lock', async () => {
     const { registrations, register } = open()
     const [client, other] = [await register(), await register()]
     const stranger = { clientId: client.clientId, token: other.token }
@@ -181,13 +181,13 @@ describe('initial access tokens', () => {
     [{ days: 367 }],
     [{ clientId: 'app_000000000000000000000000' }],
     [{ clientId: 'm2m' }],
-  ])('are refused with %o', async (change) => {
+  ])('are rejected with %o', async (change) => {
     const request = { clientId: app.clientId, label: '', usesMax: 1, days: 1, ...change }
     const reason = await outcome(test.as().createRegistrationToken(request))
     expect(reason).toBe('clientId' in change ? 'NOT_FOUND' : 'REQUEST_INVALID')
   })
 
-  it('are revoked once and for all, and those of another app are not there', async () => {
+  it('are revoked permanently, and only by their own app', async () => {
     const other = await test.newApp()
     const request = { clientId: app.clientId, label: 'agents', usesMax: 1, days: 1 }
     const { registrationToken } = await test.as().createRegistrationToken(request)
@@ -202,7 +202,7 @@ describe('initial access tokens', () => {
   })
 })
 
-/** Whether the metadata is read with a redirect URI, or refused with a reason. */
+/** Whether the metadata is parsed with a redirect URI, or rejected with a reason. */
 function readOrRefuse(text: string): boolean {
   try {
     return parseMetadata(parseMetadataText(text), ['openid', 'sign:job']).redirectUris.length > 0
@@ -212,7 +212,7 @@ function readOrRefuse(text: string): boolean {
 }
 
 describe('metadata', () => {
-  it('is read or refused, whatever it holds', () => {
+  it('is parsed or rejected for any members', () => {
     const member = fc.constantFrom(
       'redirect_uris',
       'grant_types',
@@ -230,7 +230,7 @@ describe('metadata', () => {
     )
   })
 
-  it.each(['', '[]', 'null', '7', '{', '"x"'])('is refused as the text %s', (text) => {
+  it.each(['', '[]', 'null', '7', '{', '"x"'])('is rejected as the text %s', (text) => {
     expect(() => parseMetadataText(text)).toThrow(DomainError)
   })
 })

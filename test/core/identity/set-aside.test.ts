@@ -15,7 +15,7 @@ beforeAll(async () => {
 })
 afterAll(() => database.drop())
 
-it('an upgrade keeps every account, and names those whose address it could not keep', async () => {
+it('keeps every account in an upgrade and logs those that lost their address', async () => {
   const client = new Client({ connectionString: database.url })
   await client.connect()
   await client.query('drop schema public cascade')

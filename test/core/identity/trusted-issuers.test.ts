@@ -29,7 +29,7 @@ let core: TestCore
 let app: TestApp
 let owner: Managing
 let idp: ForeignIssuer
-/** Of each test alone: a port may be had again. */
+/** Differs per test, because a port may be reused. */
 let base: string
 beforeAll(async () => {
   core = await startTestCore({ OUTBOUND_ALLOW: '127.0.0.1' })
@@ -84,12 +84,12 @@ const exchange = (subjectToken: string, of: TestApp = app) =>
     subjectToken,
     subjectTokenType: TokenType.jwt,
   })
-/** As a sidecar asks: the fault, or whom it stands for. */
+/** Verifies like a sidecar. Returns the fault, or the user. */
 const verify = async (text: string): Promise<string> => {
   const { fault, identity } = await core.as().verifyForeignToken({ token: text })
   return fault || `${identity?.clientId}:${identity?.externalUserId}`
 }
-/** The two doors that core opens, and what `check` says. */
+/** Returns the outcome of an exchange, of a sidecar's verification, and of `check`. */
 async function doors(text: string) {
   const { check } = await owner.checkForeignToken({ clientId: app.clientId, token: text })
   const exchanged = await outcome(exchange(text))
@@ -98,7 +98,7 @@ async function doors(text: string) {
 const userCount = async (): Promise<number> =>
   (await core.as(app.basic).listUsers({ clientId: app.clientId })).users.length
 
-describe('a token shaped like those of', () => {
+describe('a token in the form of a known provider', () => {
   const tokenOf = ({ alg, claims, header, path }: ProviderShape, more = {}) =>
     signForeign(
       keys[alg],
@@ -106,7 +106,7 @@ describe('a token shaped like those of', () => {
       header,
     )
 
-  it.each(providers)('$name stands for its user at every door', async (provider) => {
+  it.each(providers)('identifies its user at every endpoint: $name', async (provider) => {
     const { path, pinsKeys = false, user, others } = provider
     const jwksUri = pinsKeys ? `${base}${path}/keys` : ''
     await trust({ issuer: `${base}${path}`, jwksUri, ...provider.trust })
@@ -133,7 +133,7 @@ describe('a foreign token', () => {
     expect(answer.session).toMatchObject({ hasAccess: true })
     const long = await exchange(await token({ exp: seconds() + 86_400 }))
     expect(long.expiresIn).toBe(300)
-    // Within the tolerance it is sound, but nothing can be made of it that ends before it began.
+    // It is valid within the clock tolerance, but a token issued for it would already have expired.
     expect(await outcome(exchange(await token({ exp: seconds() - 30 })))).toBe('GRANT_INVALID')
   })
 
@@ -180,24 +180,27 @@ describe('a foreign token', () => {
     ['a huge kid', {}, { kid: 'k'.repeat(5_000) }, 'token_signature'],
   ]
 
-  it.each(refused)('with %s is refused at every door', async (...[, claims, header, fault]) => {
-    await trust({ ...webClient, audiences: ['https://api.example'] })
-    const aud = { aud: 'https://api.example' }
-    const text = await signForeign(keys.RS256, claimsOf({ ...aud, ...claims }), {
-      typ: 'JWT',
-      ...header,
-    })
-    expect(await doors(text)).toEqual({
-      exchange: 'GRANT_INVALID',
-      sidecar: fault,
-      accepted: false,
-    })
-    expect(await userCount()).toBe(0)
-  })
+  it.each(refused)(
+    'is rejected at every endpoint with %s',
+    async (...[, claims, header, fault]) => {
+      await trust({ ...webClient, audiences: ['https://api.example'] })
+      const aud = { aud: 'https://api.example' }
+      const text = await signForeign(keys.RS256, claimsOf({ ...aud, ...claims }), {
+        typ: 'JWT',
+        ...header,
+      })
+      expect(await doors(text)).toEqual({
+        exchange: 'GRANT_INVALID',
+        sidecar: fault,
+        accepted: false,
+      })
+      expect(await userCount()).toBe(0)
+    },
+  )
 
-  it('that names extensions which must be understood is refused at every door', async () => {
+  it('is rejected at every endpoint with a critical extension', async () => {
     await trust(webClient)
-    // Sound but for that: the library writes no such header by itself.
+    // Valid apart from the extension, which jose does not write by itself.
     const text = await new SignJWT(claimsOf())
       .setProtectedHeader({
         alg: 'RS256',
@@ -213,7 +216,7 @@ describe('a foreign token', () => {
     })
   })
 
-  it('that nobody signed, or with a secret that is public, is refused at every door', async () => {
+  it('is rejected at every endpoint without a signature or with a public secret', async () => {
     await trust(webClient)
     const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
     const none = `${part({ alg: 'none', typ: 'JWT' })}.${part(claimsOf())}.`
@@ -253,7 +256,7 @@ describe('a foreign token', () => {
     },
   )
 
-  it('may have a slash behind its issuer, and times that are a minute off', async () => {
+  it('may have a slash after its issuer, and times that are a minute off', async () => {
     await trust(webClient)
     expect(await verify(await token({ iss: `${base}/tenant/` }))).toBe(`${app.clientId}:ada`)
     const times = { exp: seconds() - 59, nbf: seconds() + 59 }
@@ -261,7 +264,7 @@ describe('a foreign token', () => {
     expect(await verify(await token({ exp: seconds() - 60 }))).toBe('token_expired')
   })
 
-  it('stands for no user who was deactivated, and is void when it is older than that', async () => {
+  it('is rejected for an inactive user, and if issued before the last deactivation', async () => {
     await trust(webClient)
     const old = await token()
     expect(await outcome(exchange(old))).toBe('OK')
@@ -276,12 +279,12 @@ describe('a foreign token', () => {
     await core.as(app.basic).updateUser({ ...named, status: 'active' })
     expect(await verify(old)).toBe('invalid_identity')
     expect(await verify(await token({ iat: undefined }))).toBe('invalid_identity')
-    // A second before the deactivation, which is two seconds ago.
+    // One second before the deactivation, which was two seconds ago.
     expect(await verify(await token({ iat: seconds() - 3 }))).toBe('invalid_identity')
     expect(await verify(await token({ iat: seconds() }))).toBe(`${app.clientId}:ada`)
   })
 
-  it("needs the app's public client to grant sign:job, and says so before it makes a user", async () => {
+  it("needs the app's public client to grant sign:job before a user is created", async () => {
     await trust(webClient)
     await owner.updateApp({ clientId: app.clientId, allowedScopes: { values: ['openid'] } })
     expect(await outcome(exchange(await token()))).toBe('SCOPE_INVALID')
@@ -289,7 +292,7 @@ describe('a foreign token', () => {
     expect(await userCount()).toBe(0)
   })
 
-  it('names a user by e-mail address only when the provider has verified the address', async () => {
+  it('identifies a user by e-mail address only if the address is verified', async () => {
     await trust({ ...webClient, userClaim: 'email' })
     const verify = async (more: Readonly<Record<string, unknown>>) => {
       const text = await token({ email: 'ada@example.com', ...more })
@@ -306,7 +309,7 @@ describe('a foreign token', () => {
     )
   })
 
-  it('names a user with the prefix of its issuer, and accepts reserved beginnings in the claim then', async () => {
+  it("identifies a user with the issuer's prefix, and may then have a reserved name in the claim", async () => {
     await trust({ ...webClient, userPrefix: 'shop:' })
     const verify = async (sub: string) => {
       const text = await token({ sub })
@@ -320,7 +323,7 @@ describe('a foreign token', () => {
     expect(issuers[0]?.rules?.userPrefix).toBe('shop:')
   })
 
-  it('never makes a reserved name of prefix and claim', async () => {
+  it('never combines prefix and claim into a reserved name', async () => {
     await trust({ ...webClient, userPrefix: 'own' })
     const text = await token({ sub: 'er:1' })
     expect(await core.as().verifyForeignToken({ token: text })).toMatchObject({
@@ -338,7 +341,7 @@ describe('a foreign token', () => {
     expect(await outcome(core.as(app.basic).exchangeToken(request))).toBe('GRANT_INVALID')
   })
 
-  it('is tried against the keys of three apps, and no more', async () => {
+  it('is checked with the keys of at most three apps', async () => {
     idp.state.answers['/strangers/keys'] = (_, response) =>
       void response.end(JSON.stringify({ keys: [stranger.jwk] }))
     const jwksUri = `${base}/strangers/keys`
@@ -354,15 +357,15 @@ describe('a foreign token', () => {
     expect(await verify(many)).toBe('token_signature')
   })
 
-  it("is nothing at another app's door", async () => {
+  it('is rejected by another app', async () => {
     await trust(webClient)
     const other = await core.newApp()
     expect(await outcome(exchange(await token(), other))).toBe('GRANT_INVALID')
   })
 })
 
-describe('the end of trust', () => {
-  it.each(['removed', 'changed'] as const)('that is %s ends what was exchanged', async (how) => {
+describe('ended trust', () => {
+  it.each(['removed', 'changed'] as const)('ends exchanged tokens when it was %s', async (how) => {
     const id = await trust(webClient)
     const { accessToken } = await exchange(secretly(await token()))
     const claims: { jti: string; iat: number; descends_from: string[] } = JSON.parse(
@@ -387,7 +390,7 @@ describe('the end of trust', () => {
     expect(claims.descends_from).toEqual([`issuer:${id}:1`])
   })
 
-  it('goes with the app', async () => {
+  it('is deleted with the app', async () => {
     await trust(webClient)
     await owner.deleteApp({ clientId: app.clientId })
     expect(await verify(await token())).toBe('token_issuer')
@@ -416,11 +419,11 @@ describe('trust in an issuer', () => {
     ['a prefix that cannot be read', { userPrefix: 'a\u202e' }],
     ['a long prefix', { userPrefix: 'a'.repeat(51) }],
   ]
-  it.each(invalid)('with %s is refused', async (_what, rules) => {
+  it.each(invalid)('is rejected with %s', async (_what, rules) => {
     expect(await outcome(trust({ ...webClient, ...rules }))).toBe('REQUEST_INVALID')
   })
 
-  it('is bounded, listed without final slash, and on record', async () => {
+  it('is limited to ten, listed without a final slash, and audited', async () => {
     const { clientId } = app
     for (let i = 0; i < 10; i++) await trust({ ...webClient, issuer: `https://idp${i}.example/` })
     expect(await outcome(trust({ ...webClient, issuer: 'https://idp.example' }))).toBe('CONFLICT')
@@ -453,16 +456,19 @@ describe('trust in an issuer', () => {
     ['any audience', webClient, { audiences: ['b'] }, 'CONFLICT'],
     ['other keys', webClient, { ...webClient, jwksUri: 'https://keys.example/' }, 'CONFLICT'],
   ]
-  it.each(pairs)('of another app with %s', async (...[, first, second, expected]) => {
-    await trust(first)
-    const other = await core.newApp()
-    expect(await outcome(trust(second, other, await ownerOf(other)))).toBe(expected)
-  })
+  it.each(pairs)(
+    "is checked against another app's trust with %s",
+    async (...[, first, second, expected]) => {
+      await trust(first)
+      const other = await core.newApp()
+      expect(await outcome(trust(second, other, await ownerOf(other)))).toBe(expected)
+    },
+  )
 
   it.each([
     ['the same rules', () => webClient],
     ['audiences of their own', (index: number) => ({ audiences: [`api ${index}`] })],
-  ])('of several apps at the same moment, with %s, is given to one', async (_, rulesAt) => {
+  ])('is given to one of several concurrent apps with %s', async (_, rulesAt) => {
     const others = await Promise.all(Array.from({ length: 6 }, () => core.newApp()))
     const owners = await Promise.all(others.map(ownerOf))
     const outcomes = await Promise.all(
@@ -471,7 +477,7 @@ describe('trust in an issuer', () => {
     expect(outcomes.toSorted()).toEqual([...Array.from({ length: 5 }, () => 'CONFLICT'), 'OK'])
   })
 
-  it('of one app may be told apart by audiences', async () => {
+  it('of one app may be distinguished by audiences', async () => {
     await trust({ audiences: ['a'], userClaim: 'a' })
     core.clock.advance(1_000)
     await trust({ audiences: ['b'], userClaim: 'b' })
@@ -484,7 +490,7 @@ describe('trust in an issuer', () => {
     })
   })
 
-  it('is not shut out by a latecomer who names an audience that its tokens have besides', async () => {
+  it('cannot be blocked by a later app that names another audience of its tokens', async () => {
     await trust({ ...webClient, audiences: ['api'] })
     const other = await core.newApp()
     const late = trust({ audiences: ['userinfo'] }, other, await ownerOf(other))
@@ -493,7 +499,7 @@ describe('trust in an issuer', () => {
     expect(await verify(text)).toBe(`${app.clientId}:ada`)
   })
 
-  it('keeps a token whose list names clients of later apps too, and does not ask for their keys', async () => {
+  it("keeps a token that also names later apps' clients, without loading their keys", async () => {
     const clientClaim = 'groups'
     await trust({ clientClaim, clientValues: ['g0'] })
     const mallory = await startForeignIssuer([])
@@ -515,13 +521,13 @@ describe('trust in an issuer', () => {
     await mallory.stop()
   })
 
-  it('that names a client goes before older trust that names none', async () => {
+  it('that names a client precedes older trust without a client', async () => {
     const other = await core.newApp()
     const byOther = await ownerOf(other)
     await trust({ clientClaim: 'azp', clientValues: ['other'] }, other, byOther)
     core.clock.advance(1_000)
     await trust(webClient)
-    // As trust from before audiences were held to keep no two apps apart.
+    // Like trust stored before audiences no longer separated two apps.
     await core.sql.query(
       `update trusted_issuers set client_claim = null, client_values = '{}', audiences = '{userinfo}'
        where app_id = (select app_id from clients where client_id = $1)`,
@@ -530,7 +536,7 @@ describe('trust in an issuer', () => {
     expect(await verify(await token({ aud: ['userinfo'] }))).toBe(`${app.clientId}:ada`)
   })
 
-  it('is not stepped into by a later app while its keys are away', async () => {
+  it('is not taken over by a later app while its keys are unavailable', async () => {
     const clientClaim = 'groups'
     await trust({ clientClaim, clientValues: ['a'] })
     const mirror = await startForeignIssuer([keys.RS256])
@@ -543,7 +549,7 @@ describe('trust in an issuer', () => {
     await mirror.stop()
   })
 
-  it('speaks with the keys that its app named for that app alone', async () => {
+  it("uses an app's own keys only for that app", async () => {
     const mallory = await startForeignIssuer([stranger])
     await trust(webClient)
     const other = await core.newApp()
@@ -558,8 +564,8 @@ describe('trust in an issuer', () => {
   })
 })
 
-describe('the check of a token', () => {
-  it('says how every rule came out, and leaves nothing behind', async () => {
+describe('checkForeignToken', () => {
+  it('reports the outcome of every rule and leaves no trace', async () => {
     await trust({ ...webClient, audiences: ['api'] })
     const text = await token({ aud: 'other', sub: 'bob' })
     const { check } = await owner.checkForeignToken({ clientId: app.clientId, token: text })
@@ -592,7 +598,7 @@ describe('the check of a token', () => {
     'https://shop.example/email',
     'https://shop.example/user_metadata',
     'custom:handle',
-  ])('warns of people who can change the user claim %s', async (userClaim) => {
+  ])('warns that people can change the user claim %s', async (userClaim) => {
     await trust({ ...webClient, userClaim })
     const text = await token()
     const { check } = await owner.checkForeignToken({ clientId: app.clientId, token: text })
@@ -600,7 +606,7 @@ describe('the check of a token', () => {
   })
 
   it.each(['sub', 'oid', 'https://shop.example/app_metadata_id'])(
-    'warns of nothing where the user claim is %s',
+    'does not warn about the user claim %s',
     async (userClaim) => {
       await trust({ ...webClient, userClaim })
       const text = await token()
@@ -609,7 +615,7 @@ describe('the check of a token', () => {
     },
   )
 
-  it('names what is wrong with the provider', async () => {
+  it('reports what is wrong with the provider', async () => {
     await trust(webClient)
     idp.state.answers['/.well-known/openid-configuration'] = (_, response) =>
       response.end(JSON.stringify({ issuer: 'https://evil.example', jwks_uri: `${base}/keys` }))

@@ -46,8 +46,8 @@ const countOf = async (
   return Number(rows[0]?.count)
 }
 
-describe('upserting a user', () => {
-  it('creates an active user with a version 4 id and echoes the app', async () => {
+describe('upsertUser', () => {
+  it('creates an active user with a version 4 id and returns the app', async () => {
     const user = await upsert({ externalUserId: 'ada', email: ' ada@example.com ' })
     expect(user).toMatchObject({
       created: true,
@@ -61,7 +61,7 @@ describe('upserting a user', () => {
     expect(user.id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
   })
 
-  it('creates and changes users of several apps that come at once, each by its own request', async () => {
+  it('creates and changes users of several apps under concurrent calls', async () => {
     const other = await core.newApp()
     await upsert({ externalUserId: 'old-1', email: 'before@example.com' })
     await upsert({ externalUserId: 'old-2' })
@@ -95,7 +95,7 @@ describe('upserting a user', () => {
     )
   })
 
-  it('creates once when twenty callers come at once', async () => {
+  it('creates a user once for twenty concurrent calls', async () => {
     const users = await atOnce(20, () => upsert({ externalUserId: 'ada' }))
     expect(users.filter(({ created }) => created)).toHaveLength(1)
     const ids = new Set(users.map(({ id }) => id))
@@ -108,7 +108,7 @@ describe('upserting a user', () => {
     }
   })
 
-  it('creates once when upserts and signing provision at once', async () => {
+  it('creates a user once when upserts and signing provision it concurrently', async () => {
     const created = await atOnce(20, (index) =>
       index % 2 === 0
         ? upsert({ externalUserId: 'ada' }).then((user) => user.id)
@@ -121,7 +121,7 @@ describe('upserting a user', () => {
     expect(await countOf('grants', created[0] ?? '')).toBe(1)
   })
 
-  it('does not change fields that the request does not name', async () => {
+  it('keeps fields that are not in the request', async () => {
     await upsert({ externalUserId: 'ada', email: 'ada@example.com' })
     expect(await upsert({ externalUserId: 'ada' })).toMatchObject({
       created: false,
@@ -140,7 +140,7 @@ describe('upserting a user', () => {
     })
   })
 
-  it('leaves an inactive user inactive unless the request says active', async () => {
+  it('keeps an inactive user inactive unless the request sets active', async () => {
     await upsert({ externalUserId: 'ada' })
     await deactivate('ada')
     expect(await upsert({ externalUserId: 'ada' })).toMatchObject({ status: 'inactive' })
@@ -150,7 +150,7 @@ describe('upserting a user', () => {
     })
   })
 
-  it('creates an inactive user on request, with a Starter account too', async () => {
+  it('creates an inactive user on request, with a Starter subscription', async () => {
     const user = await upsert({ externalUserId: 'ada', status: 'inactive' })
     expect(user).toMatchObject({
       created: true,
@@ -160,7 +160,7 @@ describe('upserting a user', () => {
     expect(await countOf('subscriptions', user.id)).toBe(1)
   })
 
-  it('gives the same id to different users in different apps', async () => {
+  it('creates different users for the same id in different apps', async () => {
     const other = await core.newApp()
     const mine = await upsert({ externalUserId: 'ada' })
     const { user } = await core
@@ -179,7 +179,7 @@ describe('upserting a user', () => {
     ['a DEL', 'a\u007fb'],
     ['a C1 control', 'a\u0085b'],
     ['a line separator', 'a\u2028b'],
-  ])('refuses an externalUserId with %s', async (_what, externalUserId) => {
+  ])('rejects an externalUserId: %s', async (_what, externalUserId) => {
     const calls = [
       upsert({ externalUserId }),
       m2m.updateUser({ clientId: app.clientId, externalUserId }),
@@ -195,7 +195,7 @@ describe('upserting a user', () => {
   })
 
   it.each(['owner:ada', ' user:ada'])(
-    'reserves %s: an integrator cannot provision it',
+    'does not let an integrator provision %s',
     async (externalUserId) => {
       expect(await outcome(upsert({ externalUserId }))).toBe('REQUEST_INVALID')
       const others = [
@@ -210,7 +210,7 @@ describe('upserting a user', () => {
   )
 
   it.each(['ada\u200b', '--', 'ada (registered with Acme)', 'reg1stered-with'])(
-    'takes %j from users who have it, and gives it to no new one',
+    'accepts %j only for existing users',
     async (externalUserId) => {
       const user = { clientId: app.clientId, externalUserId }
       expect(await outcome(upsert({ externalUserId }))).toBe('REQUEST_INVALID')
@@ -252,7 +252,7 @@ describe('upserting a user', () => {
     '{1}',
     'İ',
     'ada@example.com',
-  ])('takes %s as an externalUserId and finds it again', async (externalUserId) => {
+  ])('accepts %s as an externalUserId and finds the user', async (externalUserId) => {
     const user = await upsert({ externalUserId })
     expect(user.externalUserId).toBe(externalUserId)
     const { users } = await list({ externalUserId })
@@ -270,21 +270,21 @@ describe('upserting a user', () => {
     ['two @', { email: 'a@b@c' }],
     ['a NUL in the e-mail', { email: 'a\u0000@b.c' }],
     ['a long e-mail', { email: `${'x'.repeat(65)}@example.com` }],
-  ])('refuses %s', async (_what, change) => {
+  ])('rejects %s', async (_what, change) => {
     expect(await outcome(upsert({ externalUserId: 'ada', ...change }))).toBe('REQUEST_INVALID')
     expect((await list()).users).toEqual([])
   })
 })
 
-describe('updating a user', () => {
-  it('never creates', async () => {
+describe('updateUser', () => {
+  it('never creates a user', async () => {
     expect(await outcome(m2m.updateUser({ clientId: app.clientId, externalUserId: 'ada' }))).toBe(
       'NOT_FOUND',
     )
     expect((await list()).users).toEqual([])
   })
 
-  it('changes the fields that the request names', async () => {
+  it('changes the fields in the request', async () => {
     await upsert({ externalUserId: 'ada', email: 'ada@example.com' })
     core.clock.advance(second)
     const { user } = await m2m.updateUser({
@@ -300,8 +300,8 @@ describe('updating a user', () => {
   })
 })
 
-describe('listing users', () => {
-  it('lists in the order of creation, inactive ones too, and filters', async () => {
+describe('listUsers', () => {
+  it('lists users in order of creation, including inactive ones, and filters', async () => {
     for (const externalUserId of ['c', 'a', 'b']) {
       await upsert({ externalUserId })
       core.clock.advance(1)
@@ -316,7 +316,7 @@ describe('listing users', () => {
     expect(await names({ externalUserId: 'b', status: 'inactive' })).toEqual([])
   })
 
-  it('pages through users of one instant without loss or repetition', async () => {
+  it('pages through users of the same time without loss or repetition', async () => {
     await atOnce(25, (index) => upsert({ externalUserId: `u${index}` }))
     const seen: string[] = []
     let cursor: string | undefined
@@ -333,12 +333,12 @@ describe('listing users', () => {
     expect(new Set(seen).size).toBe(25)
   })
 
-  it('has no next page when the last one is just full', async () => {
+  it('has no next page when the last one is exactly full', async () => {
     await atOnce(4, (index) => upsert({ externalUserId: `u${index}` }))
     expect((await list({ limit: 4 })).nextCursor).toBeUndefined()
   })
 
-  it('lists nothing of another app, not even with its cursor', async () => {
+  it('lists nothing of another app, even with its cursor', async () => {
     const other = await core.newApp()
     await atOnce(3, (index) =>
       core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: `u${index}` }),
@@ -360,13 +360,13 @@ describe('listing users', () => {
     ['a cursor with more', { cursor: encoded(`2026-01-01T00:00:00.000Z ${id} x`) }],
     ['a cursor with a NUL', { cursor: encoded(`2026-01-01T00:00:00.000Z ${id}\u0000`) }],
     ['a NUL in the filter', { externalUserId: 'a\u0000' }],
-  ])('refuses %s', async (_what, request) => {
+  ])('rejects %s', async (_what, request) => {
     expect(await outcome(list(request))).toBe('REQUEST_INVALID')
   })
 })
 
-describe('deactivating a user', () => {
-  it('ends the keys, keeps the first instant, and says until when caches may honour them', async () => {
+describe('deactivateUser', () => {
+  it('ends the keys, keeps the first time, and returns when caches have expired', async () => {
     await upsert({ externalUserId: 'ada' })
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     expect(await outcome(core.as().verifyApiKey({ apiKey }))).toBe('OK')
@@ -383,7 +383,7 @@ describe('deactivating a user', () => {
     })
   })
 
-  it('leaves keys revoked when the user becomes active again', async () => {
+  it('leaves keys revoked after a reactivation', async () => {
     await upsert({ externalUserId: 'ada' })
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     await deactivate('ada')
@@ -396,7 +396,7 @@ describe('deactivating a user', () => {
     expect(keys).toMatchObject([{ status: 'revoked' }])
   })
 
-  it('leaves no valid key behind when keys are created at the same time', async () => {
+  it('leaves no valid key when keys are created concurrently', async () => {
     for (let round = 0; round < 5; round++) {
       const externalUserId = `ada${round}`
       await upsert({ externalUserId })
@@ -415,7 +415,7 @@ describe('deactivating a user', () => {
     }
   })
 
-  it('voids tokens of the same second, and not those after a reactivation', async () => {
+  it('revokes tokens of the same second, but not those after a reactivation', async () => {
     await upsert({ externalUserId: 'ada' })
     const mint = async () =>
       (await m2m.mintUserToken({ clientId: app.clientId, externalUserId: 'ada' })).accessToken
@@ -435,7 +435,7 @@ describe('deactivating a user', () => {
     expect(await use(after)).toBe('TOKEN_INVALID')
   })
 
-  it('lets no token be minted or exchanged, and no key be created', async () => {
+  it('prevents new tokens, exchanges and keys', async () => {
     await upsert({ externalUserId: 'ada' })
     await deactivate('ada')
     const named = { clientId: app.clientId, externalUserId: 'ada' }
@@ -444,7 +444,7 @@ describe('deactivating a user', () => {
     expect(await core.as().getAccess(named)).toMatchObject({ access: { active: false } })
   })
 
-  it('refuses an unknown user and one of another app alike', async () => {
+  it("rejects an unknown user and another app's user alike", async () => {
     const other = await core.newApp()
     await core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: 'theirs' })
     const [unknown, foreign] = await Promise.all([
@@ -455,7 +455,7 @@ describe('deactivating a user', () => {
     expect(foreign.message).toBe(unknown.message)
   })
 
-  it('writes the actor into the audit log, in the same transaction', async () => {
+  it('writes the actor into the audit log', async () => {
     const user = await upsert({ externalUserId: 'ada' })
     await deactivate('ada')
     const { rows } = await core.sql.query(
@@ -470,7 +470,7 @@ describe('deactivating a user', () => {
     )
   })
 
-  it('waits for a Redis that hangs once, and not once for each key', async () => {
+  it('waits only once for an unresponsive Redis', async () => {
     const hanging = await startProxy({ host: '127.0.0.1', port: 1 })
     hanging.mode('hang')
     const slow = await core.startAnother({ REDIS_URL: `redis://127.0.0.1:${hanging.port}` })
@@ -484,8 +484,8 @@ describe('deactivating a user', () => {
   })
 })
 
-describe('creating an app', () => {
-  it('creates both clients, and the owner with a password that is shown once', async () => {
+describe('createApp', () => {
+  it('creates both clients, and the owner with a password that is returned once', async () => {
     const created = await core
       .as()
       .createApp({ name: ' An app ', ownerEmail: 'owner@example.com', starterUsdMicros: '7' })
@@ -504,7 +504,7 @@ describe('creating an app', () => {
     ])
   })
 
-  it("creates an app of the platform, or with isCustomer a customer's", async () => {
+  it("creates a platform app, or with isCustomer an integrator's app", async () => {
     const created = [
       await core.as().createApp({ name: 'Own', ownerEmail: 'owner@example.com' }),
       await core.as().createApp({ name: 'Theirs', isCustomer: true }),
@@ -530,11 +530,11 @@ describe('creating an app', () => {
     ['a huge Starter', { name: 'x', starterUsdMicros: '1000000000000001' }],
     ['no address', { name: 'x', ownerEmail: 'owner' }],
     ['a short password', { name: 'x', ownerEmail: 'o@example.com', ownerPassword: 'short' }],
-  ])('refuses %s', async (_what, request) => {
+  ])('rejects %s', async (_what, request) => {
     expect(await outcome(core.as().createApp(request))).toBe('REQUEST_INVALID')
   })
 
-  it('lists every app once, page by page', async () => {
+  it('lists every app once, in pages', async () => {
     const clientIds: string[] = []
     let cursor: string | undefined
     do {

@@ -44,7 +44,7 @@ beforeEach(async () => {
 })
 afterEach(() => auth0.stop())
 
-/** A provider as another process has it: with a token, connections and waits of its own. */
+/** Opens a provider as in another process, with its own token, connections and waits. */
 function open(env: Readonly<Record<string, string>> = {}, budgetMs = 30_000): UserProvider {
   const reader = createEnvReader({ ...auth0.env, ...env })
   const config = readUserProvider(reader)
@@ -73,7 +73,7 @@ const rows = async () =>
   ).rows
 
 describe('creating a user at Auth0', () => {
-  it('writes the external id and the client id where its tokens can carry them', async () => {
+  it("stores the external id and the client id in the user's metadata", async () => {
     const { providerUserId, created } = await provider.ensureUser(
       user('ada', { email: 'ada@example.com' }),
     )
@@ -83,14 +83,14 @@ describe('creating a user at Auth0', () => {
       email: 'ada@example.com',
       metadata: { externalUserId: 'ada', appClientId: app.clientId },
     })
-    // Nobody has proved the address, and nobody is written to.
+    // The address is not verified, and no mail is sent to it.
     expect(auth0.calls.find(({ path }) => path === '/api/v2/users')?.body).toMatchObject({
       email_verified: false,
       verify_email: false,
     })
   })
 
-  it('asks the provider nothing about a user that is known', async () => {
+  it('sends no request for a known user', async () => {
     const first = await provider.ensureUser(user('ada', { email: 'ada@example.com' }))
     const before = auth0.calls.length
     for (const email of ['ada@example.com', '', null, undefined])
@@ -101,7 +101,7 @@ describe('creating a user at Auth0', () => {
     expect(auth0.calls).toHaveLength(before)
   })
 
-  it('makes one user of two hundred creations at the same time, in several processes', async () => {
+  it('creates one user for two hundred concurrent calls in several processes', async () => {
     const processes = [provider, open(), open()]
     const ensured = await atOnce(200, (n) =>
       processes[n % processes.length]!.ensureUser(user('ada', { email: 'ada@example.com' })),
@@ -113,13 +113,13 @@ describe('creating a user at Auth0', () => {
     expect(await rows()).toEqual([{ external_user_id: 'ada', claim: null }])
   })
 
-  it('never searches: the index is seconds behind', async () => {
+  it('never uses the search, because its index is delayed', async () => {
     await atOnce(10, (n) => provider.ensureUser(user(`user-${n % 3}`)))
     expect(calls('GET', '/api/v2/users?')).toBe(0)
     expect(auth0.users.size).toBe(3)
   })
 
-  it('makes one user of a creation whose answer is lost', async () => {
+  it('creates one user when the response is lost', async () => {
     let lost = 0
     auth0.faults = ({ method }) => (method === 'POST' && lost++ < 3 ? 'lose answer' : 'none')
     const { created } = await provider.ensureUser(user('ada', { email: 'ada@example.com' }))
@@ -127,7 +127,7 @@ describe('creating a user at Auth0', () => {
     expect(auth0.users.size).toBe(1)
   })
 
-  it('finishes what a caller that gave up had begun', async () => {
+  it('finishes a creation that an earlier caller began', async () => {
     let n = 0
     auth0.faults = ({ path }) =>
       path !== '/api/v2/users' ? 'none' : n++ === 0 ? 'lose answer' : 403
@@ -137,13 +137,13 @@ describe('creating a user at Auth0', () => {
     expect(auth0.users.size).toBe(1)
     expect(await rows()).toEqual([])
     auth0.faults = () => 'none'
-    // With the address that counts now, though the provider has the older one.
+    // The caller now sends another address than the one stored at the provider.
     const ensured = await provider.ensureUser(user('ada', { email: 'b@example.com' }))
     expect(ensured.created).toBe(true)
     expect([...auth0.users.values()].map(({ email }) => email)).toEqual(['b@example.com'])
   })
 
-  it('takes over from a process that ended in the middle', async () => {
+  it('takes over from a process that ended midway', async () => {
     await test.sql.query(
       `insert into provider_users (app_id, external_user_id, directory, claim, claimed_until, created_at, updated_at)
       values ($1, 'ada', $2, gen_random_uuid(), $3, $3, $3)`,
@@ -155,7 +155,7 @@ describe('creating a user at Auth0', () => {
     expect((await provider.ensureUser(user('ada'))).created).toBe(true)
   })
 
-  it('is no success of a caller whose claim another one took over', async () => {
+  it('throws PROVIDER_UNAVAILABLE when another call took over its claim', async () => {
     const answer = Promise.withResolvers<void>()
     let posts = 0
     auth0.faults = ({ method, path }) =>
@@ -169,7 +169,7 @@ describe('creating a user at Auth0', () => {
     expect(auth0.users.size).toBe(1)
   })
 
-  it('sends its secret nowhere else, whatever an answer says', async () => {
+  it('never sends its secret to a redirect target', async () => {
     const server = createServer((request, response) =>
       response.writeHead(307, { location: auth0.url + request.url }).end(),
     )
@@ -180,7 +180,7 @@ describe('creating a user at Auth0', () => {
     expect(auth0.calls).toEqual([])
   })
 
-  it('gives two external ids of the same signs two users', async () => {
+  it('creates two users for two similar external ids', async () => {
     const colliding = ['ada lovelace', 'ada-lovelace', 'ada_lovelace', 'Ada Lovelace', 'ada☃']
     for (const external of colliding) await provider.ensureUser(user(external))
     expect(auth0.users.size).toBe(colliding.length)
@@ -200,7 +200,7 @@ describe('creating a user at Auth0', () => {
     ])
   })
 
-  it('gives every external id one id, in the form that Auth0 takes', async () => {
+  it('gives each external id its own valid Auth0 id', async () => {
     const ids = new Map<string, string>()
     await fc.assert(
       fc.asyncProperty(fc.string({ minLength: 1, unit: 'binary' }), async (text) => {
@@ -218,7 +218,7 @@ describe('creating a user at Auth0', () => {
 describe('changing the e-mail address', () => {
   const emails = () => [...auth0.users.values()].map(({ email }) => email)
 
-  it('writes one that is new, once', async () => {
+  it('writes a new address once', async () => {
     await provider.ensureUser(user('ada', { email: 'ada@example.com' }))
     await provider.ensureUser(user('ada', { email: 'ada@example.org' }))
     await provider.ensureUser(user('ada', { email: 'ada@example.org' }))
@@ -226,7 +226,7 @@ describe('changing the e-mail address', () => {
     expect(calls('PATCH', '/api/v2/users/')).toBe(1)
   })
 
-  it('leaves it alone where none comes, or an empty one', async () => {
+  it('keeps the address when the call has an empty one or no address', async () => {
     await provider.ensureUser(user('ada', { email: 'ada@example.com' }))
     await provider.ensureUser(user('ada'))
     await provider.ensureUser(user('ada', { email: '' }))
@@ -234,7 +234,7 @@ describe('changing the e-mail address', () => {
     expect(calls('PATCH', '/api/v2/users/')).toBe(0)
   })
 
-  it("refuses another user's address, and takes nothing over", async () => {
+  it("rejects another user's address and takes nothing over", async () => {
     await provider.ensureUser(user('ada', { email: 'ada@example.com' }))
     await provider.ensureUser(user('bob', { email: 'bob@example.com' }))
     for (const external of ['bob', 'eve'])
@@ -246,7 +246,7 @@ describe('changing the e-mail address', () => {
     expect((await provider.ensureUser(user('eve'))).created).toBe(true)
   })
 
-  it('creates a user again whom the provider has lost', async () => {
+  it('creates a user again that the provider has lost', async () => {
     await provider.ensureUser(user('ada', { email: 'ada@example.com' }))
     auth0.users.clear()
     expect(await provider.ensureUser(user('ada', { email: 'ada@example.org' }))).toMatchObject({
@@ -257,7 +257,7 @@ describe('changing the e-mail address', () => {
 })
 
 describe('connections', () => {
-  it('takes those of the settings, the first one where none is named', async () => {
+  it('come from the settings, the first by default', async () => {
     const several = open({ AUTH0_CONNECTION: 'mail-only, codes' })
     await several.ensureUser(user('ada', { email: 'ada@example.com' }))
     await several.ensureUser(user('bob', { email: 'bob@example.com', connection: 'codes' }))
@@ -268,14 +268,14 @@ describe('connections', () => {
     expect([...auth0.users.keys()].map((id) => id.split('|')[0])).toEqual(['auth0', 'email'])
   })
 
-  it("refuses another one, which may be the operator's own, without a call", async () => {
+  it('are rejected without a request if not in the settings', async () => {
     expect(await outcome(provider.ensureUser(user('ada', { connection: 'corporate' })))).toBe(
       'REQUEST_INVALID',
     )
     expect(auth0.calls).toEqual([])
   })
 
-  it('wants an address where users sign in with it', async () => {
+  it('require an address where users sign in with it', async () => {
     const mail = open({ AUTH0_CONNECTION: 'mail-only' })
     expect(await outcome(mail.ensureUser(user('ada')))).toBe('REQUEST_INVALID')
     expect(creations()).toBe(0)
@@ -283,7 +283,7 @@ describe('connections', () => {
   })
 
   it.each(['missing', 'corporate'])(
-    'says that the operator must correct the connection: %s',
+    'throw PROVIDER_UNAVAILABLE for a wrong setting: %s',
     async (connection) => {
       const wrong = open({ AUTH0_CONNECTION: connection })
       expect(await outcome(wrong.ensureUser(user('ada')))).toBe('PROVIDER_UNAVAILABLE')
@@ -292,25 +292,25 @@ describe('connections', () => {
 })
 
 describe('tokens of the Management API', () => {
-  it('fetches one for all who need it', async () => {
+  it('are fetched once for all callers', async () => {
     await atOnce(50, (n) => provider.ensureUser(user(`user-${n}`)))
     expect(auth0.tokenRequests).toBe(1)
   })
 
-  it('fetches another one, once, when Auth0 refuses the one it has', async () => {
+  it('are fetched once more when Auth0 refuses the current one', async () => {
     await provider.ensureUser(user('ada'))
     auth0.revokeTokens()
     await atOnce(20, (n) => provider.ensureUser(user(`user-${n}`)))
     expect(auth0.tokenRequests).toBe(2)
   })
 
-  it('gives up when the new one is refused too', async () => {
+  it('are not fetched again when the new one is also refused', async () => {
     auth0.faults = ({ path }) => (path === '/oauth/token' ? 'none' : 401)
     expect(await outcome(provider.ensureUser(user('ada')))).toBe('PROVIDER_UNAVAILABLE')
     expect(auth0.tokenRequests).toBe(2)
   })
 
-  it('fetches one ahead of its expiry', async () => {
+  it('are fetched ahead of expiry', async () => {
     auth0.tokenSeconds = 0
     await provider.ensureUser(user('ada'))
     await provider.ensureUser(user('bob'))
@@ -321,28 +321,29 @@ describe('tokens of the Management API', () => {
   it.each([
     ['a wrong secret', { AUTH0_CLIENT_SECRET: 'wrong-secret-of-the-tests-0123456789' }],
     ['a wrong audience', { AUTH0_MANAGEMENT_AUDIENCE: 'https://elsewhere.example/' }],
-  ])('says that the provider cannot be used with %s', async (_, env) => {
+  ])('cannot be fetched with %s', async (_, env) => {
     expect(await outcome(open(env).ensureUser(user('ada')))).toBe('PROVIDER_UNAVAILABLE')
     expect(await rows()).toEqual([])
   })
 })
 
-describe('a provider that is slow, busy or away', () => {
-  it('stays within its rate limit, and creates everybody', async () => {
+describe('a slow, busy or unavailable provider', () => {
+  it('creates all users within its rate limit', async () => {
     auth0.budget = 12
     await atOnce(25, (n) => provider.ensureUser(user(`user-${n}`)))
     expect(auth0.users.size).toBe(25)
-    // One answer says that the budget is spent, and those under way at that time may be refused; no storm follows.
+    // One response announces that the budget is spent, and only the requests already sent may be
+    // refused.
     expect(creations()).toBeLessThan(25 + 3 * 8)
   })
 
-  it('outlasts a storm of 429, also at the token endpoint', async () => {
+  it('succeeds after several 429, also at the token endpoint', async () => {
     let refused = 0
     auth0.faults = () => (refused++ < 6 ? 429 : 'none')
     expect((await provider.ensureUser(user('ada'))).created).toBe(true)
   })
 
-  it('waits no longer than its bounds for the limit to end', async () => {
+  it('is not waited for beyond the bounds', async () => {
     auth0.budget = 0
     expect(await outcome(open({}, 100).ensureUser(user('ada')))).toBe('PROVIDER_UNAVAILABLE')
     expect(await rows()).toEqual([])
@@ -353,7 +354,7 @@ describe('a provider that is slow, busy or away', () => {
     ['is answered with 500', 500],
     ['is answered with 503', 503],
   ] as const)(
-    'leaves nothing when every request %s, and a repetition succeeds',
+    'leaves no row when every request %s, and succeeds when repeated',
     async (_, fault) => {
       auth0.faults = () => fault
       expect(await outcome(open({}, 300).ensureUser(user('ada')))).toBe('PROVIDER_UNAVAILABLE')
@@ -364,7 +365,7 @@ describe('a provider that is slow, busy or away', () => {
     },
   )
 
-  it('creates everybody once at a provider that fails now and then', async () => {
+  it('creates each user once despite occasional failures', async () => {
     const faults = [
       'none',
       'lose answer',
@@ -382,7 +383,7 @@ describe('a provider that is slow, busy or away', () => {
     expect(ensured.filter(({ created }) => created)).toHaveLength(20)
   })
 
-  it('answers for users that it knows while the provider is away', async () => {
+  it('is not needed for known users', async () => {
     const known = await provider.ensureUser(user('ada'))
     await auth0.stop()
     expect(await provider.ensureUser(user('ada'))).toEqual({ ...known, created: false })
@@ -396,7 +397,7 @@ describe('settings', () => {
     return [...reader.problems]
   }
 
-  it('takes a domain', () => {
+  it('accept a domain', () => {
     const env = { ...auth0.env, AUTH0_DOMAIN: 'example.eu.auth0.com' }
     expect(readUserProvider(createEnvReader(env))).toMatchObject({
       auth0: {
@@ -407,20 +408,20 @@ describe('settings', () => {
   })
 
   it.each(['http://example.com', 'https://example.com/path', 'https://u:p@example.com', 'a b'])(
-    'refuses %s as a domain',
+    'reject %s as a domain',
     (domain) => {
       expect(problems({ ...auth0.env, AUTH0_DOMAIN: domain }).join()).toContain('AUTH0_DOMAIN')
     },
   )
 
-  it('says what is missing', () => {
+  it('report missing values', () => {
     expect(problems({ USER_PROVIDER: 'auth0' }).join()).toContain('AUTH0_CLIENT_SECRET')
     expect(problems({})).toEqual([])
   })
 })
 
 describe('the local provider', () => {
-  it('creates nobody anywhere, and says whether the app has the user', async () => {
+  it('creates nothing and returns whether the app has the user', async () => {
     const local = open({ USER_PROVIDER: 'local' })
     const first = await local.ensureUser(user('ada'))
     expect(first.created).toBe(true)
