@@ -11,7 +11,7 @@ beforeAll(async () => {
   console = await startConsole()
   app = await console.newApp()
   owner = await logInTo(console, app, 'owner')
-  // More than two pages of the export, a second apart.
+  // More than two pages of the export, one second apart.
   await console.sql.query(
     `insert into audit_log (app_id, id, actor, action, status, details, created_at)
      select app_id, gen_random_uuid(), 'filler', 'filled', 'success', json_build_object('n', n),
@@ -27,7 +27,7 @@ async function read(query = '') {
     person: owner,
   })
   const lines = answer.text.split('\n')
-  // Whoever reads knows a whole line by its end.
+  // Every line ends with a newline, by which a reader detects a truncated one.
   expect(lines.at(-1)).toBe('')
   const entries = lines.slice(0, -1).map((line) => asRecord(JSON.parse(line)))
   return { type: answer.headers.get('content-type'), entries }
@@ -36,8 +36,8 @@ async function read(query = '') {
 const numbers = (entries: readonly Record<string, unknown>[]): unknown[] =>
   entries.flatMap(({ action, details }) => (action === 'filled' ? [asRecord(details)['n']] : []))
 
-describe('the export of the audit log', () => {
-  it('streams every entry once, the oldest first, over several pages', async () => {
+describe('audit log export', () => {
+  it('streams every entry once, oldest first, over several pages', async () => {
     const { type, entries } = await read()
     expect(type).toBe('application/x-ndjson; charset=utf-8')
     expect(numbers(entries)).toEqual(Array.from({ length: 1_100 }, (_, i) => i + 1))
@@ -53,13 +53,13 @@ describe('the export of the audit log', () => {
     })
   })
 
-  it('goes on behind the cursor of a line', async () => {
+  it("continues after a line's cursor", async () => {
     const { entries } = await read()
     const cursor = String(entries[699]?.['cursor'])
     expect(numbers((await read(`?cursor=${cursor}`)).entries).at(0)).toBe(701)
   })
 
-  it('is of the app alone: another app has neither its rows nor a use for its cursors', async () => {
+  it("contains only the app's entries, even with another app's cursor", async () => {
     const other = await console.newApp()
     const stranger = await logInTo(console, other, 'owner')
     const ask = (of: TestApp, person: Person, query = '') =>
@@ -67,12 +67,12 @@ describe('the export of the audit log', () => {
     expect((await ask(app, stranger)).status).toBe(404)
     expect((await ask(other, stranger)).text).not.toContain('"filled"')
     const cursor = String((await read()).entries[699]?.['cursor'])
-    // A cursor is a place in time; the app is that of the path.
+    // A cursor is a point in time; the path determines the app.
     const behind = await ask(other, stranger, `?cursor=${cursor}`)
     expect([behind.status, behind.text.includes('"filled"')]).toEqual([200, false])
   })
 
-  it('keeps an entry on its line, whatever stands in it, and takes any span', async () => {
+  it('keeps any entry on one line, and accepts any span', async () => {
     const odd = 'a\n{"action":"forged"}\r\n\u2028\u202e"'
     await console.sql.query(
       `insert into audit_log (app_id, id, actor, action, status, details, created_at)
@@ -91,7 +91,7 @@ describe('the export of the audit log', () => {
     expect((await console.ask('GET', backwards, { person: owner })).status).toBe(400)
   })
 
-  it('takes one action, and a span that holds its begin and not its end', async () => {
+  it('filters by action and by a span that includes its start and excludes its end', async () => {
     const span = 'action=filled&since=2026-01-01T00:00:05Z&until=2026-01-01T00:00:08Z'
     expect(numbers((await read(`?${span}`)).entries)).toEqual([5, 6, 7])
     expect((await read('?action=filled&since=2026-01-02')).entries).toEqual([])

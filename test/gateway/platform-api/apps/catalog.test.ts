@@ -23,8 +23,8 @@ const read = (headers: Readonly<Record<string, string>> = {}) =>
 const exclude = (...pairs: object[]) =>
   ask('PUT', '/manifest', { person, json: { excludedCapabilities: pairs } })
 
-describe('the manifest', () => {
-  it('is a stub with a strong ETag, on its way out', async () => {
+describe('manifest', () => {
+  it('is a deprecated stub with a strong ETag', async () => {
     const { status, body, headers } = await read()
     expect([status, body]).toEqual([
       200,
@@ -52,7 +52,7 @@ describe('the manifest', () => {
     ])
   })
 
-  it('gives HEAD the same headers and no body', async () => {
+  it('returns the same headers and no body to HEAD', async () => {
     const { status, text, headers } = await ask('HEAD', '/manifest', { authorization: app.basic })
     expect([status, text, headers.get('etag'), headers.get('deprecation')]).toEqual([
       200,
@@ -156,7 +156,7 @@ describe('discovery profiles', () => {
 })
 
 describe('app-level keys', () => {
-  it('are made, listed and revoked, on their way out', async () => {
+  it('are created, listed and revoked, but deprecated', async () => {
     const created = await ask('POST', '/keys', { person, json: { label: 'ci' } })
     expect([
       created.status,

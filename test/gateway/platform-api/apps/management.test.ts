@@ -23,7 +23,10 @@ const ask = (method: string, path: string, request: RequestOptions = { person: o
 const status = async (method: string, path: string, request?: RequestOptions) =>
   (await ask(method, path, request)).status
 
-/** Every route of an app's people: a good request, a bad one, the least role, and the status without a credential. */
+/**
+ * Every route for an app's members: a valid request, an invalid one, the least role, and the status
+ * without a credential.
+ */
 const routes: {
   method: string
   path: string
@@ -31,7 +34,7 @@ const routes: {
   bad?: { path?: string; json?: unknown }
   least: 'viewer' | 'admin' | 'owner'
   nobody: 401 | 404
-  /** With a wrong secret, or a session that is over; 401 when absent. */
+  /** Status with a wrong secret or an expired session. Default: 401. */
   wrong?: 401 | 404
 }[] = [
   { method: 'GET', path: '', least: 'viewer', nobody: 404 },
@@ -162,7 +165,7 @@ const routes: {
 
 type Refused = [who: string, status: number]
 const outsiders: Record<401 | 404, Refused[]> = {
-  /** M2M or session: 404 hides that the app exists. */
+  /** Routes for M2M or session: 404 hides that the app exists. */
   404: [
     ['nobody', 404],
     ['another client', 404],
@@ -206,11 +209,11 @@ describe.each(routes)(
       ['its client with a wrong secret', wrong],
       ['a session that is over', wrong],
       ['a member of another app', 404],
-    ])('is refused to %s with %i', async (who, expected) => {
+    ])('refuses %s with %i', async (who, expected) => {
       expect(await send(await credentialOf(who))).toBe(expected)
     })
 
-    it('answers another’s app, an unknown one and an m2m_ id in the same way', async () => {
+    it("answers alike for another's app, an unknown one and an m2m_ id", async () => {
       const stranger = await logIn(console)
       const bodies = await Promise.all(
         [app.clientId, `app_${'0'.repeat(24)}`, app.m2mClientId, 'x'].map(async (clientId) => {
@@ -236,7 +239,7 @@ describe.each(routes.filter(({ method }) => method !== 'GET'))(
       { origin: 'null' },
       { 'x-csrf-token': '' },
       { 'x-csrf-token': 'wrong' },
-    ])('wants a request of our own pages, not one with %j', async (headers) => {
+    ])('rejects a request not from our own pages: %j', async (headers) => {
       expect(await status(method, path, { ...good, person: owner, headers })).toBe(403)
     })
   },
@@ -244,9 +247,9 @@ describe.each(routes.filter(({ method }) => method !== 'GET'))(
 
 const faulty = routes.flatMap(({ bad, ...rest }) => (bad ? [{ ...rest, bad }] : []))
 
-describe.each(faulty)('a faulty $method $path', ({ method, path, bad, least, nobody }) => {
+describe.each(faulty)('invalid $method $path', ({ method, path, bad, least, nobody }) => {
   it.each<Refused>([['nobody', nobody], ['a member of another app', 404], ...lesser[least]])(
-    'is not judged for %s, but refused with %i',
+    'refuses %s before validation with %i',
     async (who, expected) => {
       const request = {
         ...(bad.json === undefined ? {} : { json: bad.json }),
@@ -256,7 +259,7 @@ describe.each(faulty)('a faulty $method $path', ({ method, path, bad, least, nob
     },
   )
 
-  it('is refused with 400 to every role that may send it', async () => {
+  it('returns 400 to every role that may send it', async () => {
     expect(
       await status(method, bad.path ?? path, {
         person: owner,
@@ -269,7 +272,7 @@ describe.each(faulty)('a faulty $method $path', ({ method, path, bad, least, nob
 describe.each(routes.filter(({ nobody, path }) => nobody === 404 && !path.endsWith('/x')))(
   '$method $path',
   ({ method, path }) => {
-    it('is open to the app’s own client', async () => {
+    it('accepts the app’s own client', async () => {
       expect(await status(method, path, { authorization: app.basic })).toBe(200)
     })
   },
@@ -278,7 +281,7 @@ describe.each(routes.filter(({ nobody, path }) => nobody === 404 && !path.endsWi
 describe('apps', () => {
   const all = '/api/v1/apps'
 
-  it('are made, listed, read, changed and ended by a session', async () => {
+  it('are created, listed, read, changed and deleted by a session', async () => {
     const person = await logIn(console)
     const created = await console.ask('POST', all, { person, json: { name: 'Mine' } })
     expect([created.status, created.headers.get('cache-control'), created.body['id']]).toEqual([
@@ -322,7 +325,7 @@ describe('apps', () => {
     expect((await console.ask('GET', one, { authorization: basic })).status).toBe(401)
   })
 
-  it('show an M2M client only what is meant for it', async () => {
+  it('show an M2M client only its part', async () => {
     const { body } = await ask('GET', '', { authorization: app.basic })
     expect(body).toEqual({
       clientId: app.clientId,
@@ -339,7 +342,7 @@ describe('apps', () => {
     )
   })
 
-  it('cannot be created or listed without a session', async () => {
+  it('need a session to be created or listed', async () => {
     expect((await console.ask('POST', all, { json: { name: 'x' } })).status).toBe(401)
     expect((await console.ask('GET', all)).status).toBe(401)
     expect((await console.ask('GET', `${all}?all=true`, { person: owner })).status).toBe(403)
@@ -355,7 +358,7 @@ describe('apps', () => {
     }
   })
 
-  it('take no more than the twentieth redirect URI, no fragment and no wildcard', async () => {
+  it('accept at most twenty redirect URIs, without fragments or wildcards', async () => {
     const uris = Array.from({ length: 21 }, (_, i) => `https://a.example/${i}`)
     for (const redirectUris of [
       uris,
@@ -373,7 +376,7 @@ describe('apps', () => {
 })
 
 describe('members', () => {
-  it('are invited by their address, answer themselves, are changed and removed', async () => {
+  it('are invited by address, answer by themselves, are changed and removed', async () => {
     const person = await logIn(console)
     const { email, accountId } = person
     const put = (role: string, to = email) =>
@@ -383,7 +386,7 @@ describe('members', () => {
     expect([invited.status, unknown.status, invited.body['status']]).toEqual([202, 202, 'pending'])
     expect((await ask('GET', '/admins')).body).toMatchObject({
       members: [{ email: owner.email }],
-      // Both were made at the same instant.
+      // Both were created at the same time.
       invitations: expect.arrayContaining([
         expect.objectContaining({ email }),
         expect.objectContaining({ email: 'nobody@example.com' }),
@@ -416,7 +419,7 @@ describe('members', () => {
 })
 
 describe('credentials', () => {
-  it('rotate with an overlap, or at once, and never for the public client', async () => {
+  it('rotate with an overlap or at once, but never for the public client', async () => {
     const first = await ask('POST', '/credentials?target=m2m')
     expect(first.body).toMatchObject({
       clientId: app.m2mClientId,
@@ -442,7 +445,7 @@ describe('credentials', () => {
     }
   })
 
-  it('are made once for an Idempotency-Key', async () => {
+  it('are created once per Idempotency-Key', async () => {
     const send = (query: string) =>
       ask('POST', `/credentials?target=m2m${query}`, {
         person: owner,
@@ -455,7 +458,7 @@ describe('credentials', () => {
 })
 
 describe('domains', () => {
-  it('are normalised origins, each once', async () => {
+  it('are unique, normalised origins', async () => {
     const created = await ask('POST', '/domains', {
       person: owner,
       json: { domain: 'App.Example' },
@@ -475,8 +478,8 @@ describe('domains', () => {
   })
 })
 
-describe('the audit log', () => {
-  it('tells who did what', async () => {
+describe('audit log', () => {
+  it('records who did what', async () => {
     await ask('PUT', '', {
       person: owner,
       json: { name: 'New' },
@@ -497,7 +500,7 @@ describe('the audit log', () => {
 })
 
 describe('routing', () => {
-  it('is flat first, and nested once more for clients that read it there', async () => {
+  it('is flat, and nested for clients that read it there', async () => {
     const flat = {
       dmzUrl: 'http://localhost:8935',
       jwksUrl: 'https://svc.example/api/v1/oidc/jwks',

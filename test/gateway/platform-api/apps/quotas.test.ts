@@ -21,7 +21,7 @@ const networkOf = (json: object) => ({ path: () => network, json })
 const accountOf = (json: object) => ({ path: () => accounts, json })
 
 describe('quotas', () => {
-  it('are read and changed by platform admins, and given back to the deployment by null', async () => {
+  it("are read and changed by platform admins, and reset to the deployment's by null", async () => {
     const person = await logIn(console)
     const put = (path: string, json: object) => console.ask('PUT', path, { person: admin, json })
     const of = (email: string) => `${accounts}?email=${encodeURIComponent(email)}`
@@ -41,7 +41,7 @@ describe('quotas', () => {
     expect((await put(accounts, { email: person.email, appsMax: null })).body).toEqual(owner)
   })
 
-  it('are for nobody else', async () => {
+  it('are only accessible to platform admins', async () => {
     const person = await logIn(console)
     const json = { maxUsdMicros: '1' }
     const ofAccount = { email: person.email, appsMax: 1_000 }
