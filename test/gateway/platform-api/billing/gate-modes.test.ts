@@ -5,7 +5,7 @@ import { outcome, serviceToken } from '../../../core/support.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
 import { asRecord } from '../../support.ts'
 
-/** The codes of docs/billing.md, with their statuses and titles. */
+/** Codes of docs/billing.md, with their statuses and titles. */
 const codes = {
   owner_payment_method_required: { status: 402, title: 'Payment method required' },
   end_user_cap_reached: { status: 403, title: 'App cannot provision end users' },
@@ -14,7 +14,7 @@ const codes = {
 } as const
 type Code = keyof typeof codes
 
-/** Which sides a mode refuses. */
+/** The kinds of refusal enforced by each mode. */
 const modes = [
   { mode: 'off', cost: false, sales: false },
   { mode: 'log', cost: false, sales: false },
@@ -22,7 +22,7 @@ const modes = [
   { mode: 'enforce', cost: true, sales: true },
 ] as const
 
-describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
+describe.each(modes)('gate in the mode $mode', ({ mode, cost, sales }) => {
   let connection: 'disconnected' | 'pending' = 'disconnected'
   const processor: PaymentProcessor = {
     ...unconnectedProcessor,
@@ -42,7 +42,7 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
   interface Ask {
     readonly app: RealApp
     readonly body?: object
-    /** Those of the M2M client when absent. */
+    /** Default: those of the M2M client. */
     readonly headers?: Readonly<Record<string, string>>
   }
   async function send(line: string, { app, body, headers }: Ask) {
@@ -71,7 +71,7 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
       endUserCap,
     })
 
-  /** Users who are not active: one is there, one was deactivated. */
+  /** Creates two inactive users: a new one and a deactivated one. */
   async function idleUsers(app: RealApp): Promise<void> {
     await send('POST /users', { app, body: { externalUserId: 'idle', status: 'inactive' } })
     await send('POST /users', { app, body: { externalUserId: 'left' } })
@@ -92,7 +92,7 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
     return asRecord(asRecord(body['activation'])[side])
   }
 
-  /** What is answered wherever a user would become active, and to one who is. */
+  /** Calls every route that would activate a user or that checks an active one. */
   async function knock(app: RealApp) {
     const doors = {
       create: await send('POST /users', { app, body: { externalUserId: 'new' } }),
@@ -106,7 +106,7 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
       }),
     }
     const minted = await mint(app, 'minted')
-    // What the webhook asks.
+    // The webhook's request.
     const called = { clientId: app.clientId, externalUserId: 'called' }
     const access = await outcome(real.core.as().getAccess(called))
     return {
@@ -122,7 +122,10 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
     }
   }
 
-  /** The same code everywhere; nothing is refused where the mode does not say so. */
+  /**
+   * Returns the expected answers: the same code everywhere, but no refusal unless the mode enforces
+   * it.
+   */
   function expected(app: RealApp, code: Code) {
     const refusal = {
       status: codes[code].status,
@@ -149,14 +152,14 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
     }
   }
 
-  it('asks at every door where a user becomes active: the cap', async () => {
+  it('treats a reached cap alike on every route that activates a user', async () => {
     const app = await real.newApp(`cap-${mode.replace('_', '-')}`)
     await idleUsers(app)
     await settle(app, '1')
     expect(await knock(app)).toEqual(expected(app, 'end_user_cap_reached'))
   })
 
-  it('asks at every door where a user becomes active: the owner, before the cap', async () => {
+  it('treats an owner without payment method alike on these routes, before the cap', async () => {
     const app = await real.newApp(`owner-${mode.replace('_', '-')}`)
     await idleUsers(app)
     await settle(app, '1')
@@ -174,7 +177,7 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
   it.each([
     ['stripe_connect_required', 'disconnected'],
     ['stripe_connect_pending', 'pending'],
-  ] as const)('asks wherever a plan at a price is put on sale or bought: %s', async (code, now) => {
+  ] as const)('applies to every sale and purchase of a priced plan: %s', async (code, now) => {
     const app = await real.newApp(`sale-${now}-${mode.replace('_', '-')}`)
     await settle(app, '9', 'merchant')
     connection = now
@@ -189,7 +192,7 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
     expect(created).toMatchObject(sales ? refused : { status: 201 })
     const updated = await edit('PUT', { id, status: 'active' })
     expect(updated).toMatchObject(sales ? refused : { status: 200 })
-    // As one that was on sale before the gate was closed.
+    // Like a plan that was on sale before the gate was closed.
     await real.core.sql.query(`update plans set status = 'active' where id = $1`, [id])
     const bought = await send('POST /users/ada/subscription/change', { app, body: { planId: id } })
     expect(bought).toMatchObject(
@@ -202,7 +205,7 @@ describe.each(modes)('the gate in the mode $mode', ({ mode, cost, sales }) => {
     })
   })
 
-  it('lets as many be active as the cap says, of 100 that are created at the same time', async () => {
+  it('counts exactly up to the cap when 100 users are created concurrently', async () => {
     const app = await real.newApp(`crowd-${mode.replace('_', '-')}`)
     // One of them is ada.
     await settle(app, '8')

@@ -45,7 +45,7 @@ const settle = (values: object) =>
     ...values,
   })
 
-describe('a refusal of the activation gate', () => {
+describe('refusal of the activation gate', () => {
   it('is a problem document with the billing mode and where to act', async () => {
     await settle({ endUserCap: '1', billingMode: 'merchant' })
     await ask('POST', '/users', { headers: m2m(), body: { externalUserId: 'first' } })
@@ -73,7 +73,7 @@ describe('a refusal of the activation gate', () => {
     })
   })
 
-  it('has the same code where the state is read, and at the token endpoint', async () => {
+  it('has the same code in the processor state and at the token endpoint', async () => {
     const { body } = await ask('GET', '/billing/processor', { headers: m2m() })
     expect(asRecord(asRecord(body['activation'])['provisioning'])).toEqual({
       allowed: false,
@@ -96,14 +96,14 @@ describe('a refusal of the activation gate', () => {
   })
 })
 
-describe('a plan at a price', () => {
+describe('priced plan', () => {
   const plan = { name: 'Pro', type: 'usage', priceAmount: '49.00' }
   const required = {
     status: 403,
     body: { code: 'stripe_connect_required', billingMode: 'merchant' },
   }
 
-  it('is not sold without a connected account: neither made active, nor put on sale', async () => {
+  it('cannot be activated or put on sale without a connected account', async () => {
     await settle({ billingMode: 'merchant' })
     const headers = app.session
     expect(await ask('POST', '/plans', { headers, body: plan })).toMatchObject(required)
@@ -117,8 +117,8 @@ describe('a plan at a price', () => {
   })
 })
 
-describe('the payment processor', () => {
-  it('is disconnected, and says what the platform settled', async () => {
+describe('payment processor', () => {
+  it("is disconnected, and shows the platform's settings", async () => {
     await settle({ endUserCap: '50', billingMode: 'owner_rollup', platformCutPercent: '12.5' })
     real.core.clock.advance(60_000)
     const { status, body } = await ask('GET', '/billing/processor', { headers: m2m() })
@@ -151,7 +151,7 @@ describe('the payment processor', () => {
     })
   })
 
-  it('cannot be connected where the deployment has none, which the answer says', async () => {
+  it('cannot be connected without a processor in the deployment', async () => {
     const { status, body } = await ask('POST', '/billing/processor/connect', {
       headers: app.session,
     })
@@ -159,7 +159,7 @@ describe('the payment processor', () => {
     expect(body['detail']).toContain('no payment processor')
   })
 
-  it('can be disconnected as often as one likes', async () => {
+  it('can be disconnected repeatedly', async () => {
     for (let i = 0; i < 2; i++)
       expect(await ask('DELETE', '/billing/processor', { headers: app.session })).toMatchObject({
         status: 200,
@@ -167,7 +167,7 @@ describe('the payment processor', () => {
       })
   })
 
-  it('is connected and disconnected by people alone', async () => {
+  it('is connected and disconnected only by people', async () => {
     for (const [method, path] of [
       ['POST', '/billing/processor/connect'],
       ['DELETE', '/billing/processor'],

@@ -24,8 +24,8 @@ const change = (json: object, request: RequestOptions = { person: admin }) =>
 
 const minuteMs = 60_000
 
-describe('what the platform settles for an app', () => {
-  it('is changed by platform admins, part by part, and has entries in the audit log', async () => {
+describe('billing settings of an app', () => {
+  it('are changed by platform admins, field by field, and audited', async () => {
     const before = await read()
     expect(before).toMatchObject({
       clientId: app.clientId,
@@ -64,14 +64,14 @@ describe('what the platform settles for an app', () => {
     ])
     await change({ endUserCap: null, platformCutPercent: 0 })
     console.clock.advance(minuteMs)
-    // A cut of nothing is not none.
+    // A cut of 0 is not the same as no cut.
     expect(await read()).toMatchObject({ isDefaultCap: true, platformCutPercent: 0 })
     await change({ platformCutPercent: null })
     console.clock.advance(minuteMs)
     expect(await read()).toMatchObject({ platformCutPercent: null })
   })
 
-  it("is what the app's members read with its metadata, and not what its M2M client does", async () => {
+  it("are in the app's metadata for its members, but not for its M2M client", async () => {
     const path = `/api/v1/apps/${app.clientId}`
     const { body } = await console.ask('GET', path, { person: owner })
     expect(asRecord(body['billing'])).toEqual(await read({ person: owner }))
@@ -79,7 +79,7 @@ describe('what the platform settles for an app', () => {
     expect(ofM2m.body).not.toHaveProperty('billing')
   })
 
-  it('is changed by nobody else: it protects the platform from the owner', async () => {
+  it('cannot be changed by the owner, from whom they protect the platform', async () => {
     const before = await read()
     const json = { platformCutPercent: 0 }
     expect((await change(json, { person: owner })).status).toBe(403)
@@ -106,7 +106,7 @@ describe('what the platform settles for an app', () => {
     { platformCutPercent: '10' },
     { isPlatformOwned: 'yes' },
     { platformCut: 5 },
-  ])('refuses %j, and changes nothing of it', async (wrong) => {
+  ])('reject %j without any change', async (wrong) => {
     const before = await read()
     expect((await change({ isPlatformOwned: false, ...wrong })).status).toBe(400)
     expect(await read()).toEqual(before)

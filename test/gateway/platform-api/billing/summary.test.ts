@@ -16,7 +16,7 @@ afterAll(async () => {
   await real.stop()
 })
 
-/** The rate of the tests is 3000 USD for one ETH, and it is March 10th. */
+/** The tests use 3000 USD per ETH, and the date is March 10th. */
 const now = '2026-03-10T12:00:00Z'
 
 interface Ticket {
@@ -56,7 +56,7 @@ async function summaryOf(app: RealApp, query = '') {
   return { status: response.status, body: asRecord(await response.json()) }
 }
 
-/** The owner becomes an end user with the first signer token of the M2M client. */
+/** The owner becomes an end user with the M2M client's first signer token. */
 async function makeOwnerUser(app: RealApp): Promise<void> {
   const { status } = await fetch(`${real.url}/api/v1/oidc/token`, {
     method: 'POST',
@@ -70,8 +70,8 @@ async function usageOf(app: RealApp) {
   return asRecord(asRecord(body['cycle'])['usage'])
 }
 
-describe('the billing summary', () => {
-  it("of an app without an owner's subscription is that of the UTC month, with every day of it", async () => {
+describe('billing summary', () => {
+  it('covers the UTC month, with every day, when the owner has no subscription', async () => {
     const app = await real.newApp('fresh')
     const { status, body } = await summaryOf(app)
     expect(status).toBe(200)
@@ -135,7 +135,7 @@ describe('the billing summary', () => {
       ownerChargeWei: '141625000000000000',
       ownerChargeUsdMicros: '424875000',
     },
-  ])('of $totalFeeWei wei at a cut of 10 % is that of the vectors', async (usage) => {
+  ])('of $totalFeeWei wei at a cut of 10 % matches the vectors', async (usage) => {
     const app = await real.newApp(`vector-${usage.totalFeeWei}`)
     await cut(app, '10')
     await use(app, [{ fee: usage.totalFeeWei }])
@@ -168,14 +168,14 @@ describe('the billing summary', () => {
     })
   })
 
-  it('adds up: days to the totals, and to the totals of the usage route', async () => {
+  it('has days that sum to the totals, which match the usage route', async () => {
     const app = await real.newApp('adds-up')
     await cut(app, '12.5')
     await use(app, [
       { fee: '1000000000000001', at: '2026-03-01T00:00:00Z', pixels: 3 },
       { fee: '2000000000000003', at: '2026-03-09T23:59:59.999Z', pixels: 4 },
       { fee: '5', at: '2026-03-10T00:00:00Z' },
-      // Of the month before.
+      // In the previous month.
       { fee: '900', at: '2026-02-28T23:59:59.999Z', pixels: 100 },
     ])
     const { body } = await summaryOf(app)
@@ -213,7 +213,7 @@ describe('the billing summary', () => {
       expect([name, totals[name]]).toEqual([name, usage[name]])
   })
 
-  it("has the owner's period, plan and overage where the owner is subscribed", async () => {
+  it("has the owner's period, plan and overage when the owner is subscribed", async () => {
     const app = await real.newApp('owned')
     const { rows } = await real.core.sql.query<{ app: string }>(
       `select c.app_id as app from clients c
@@ -240,7 +240,7 @@ describe('the billing summary', () => {
       `update subscriptions set plan_id = '00000000-0000-4000-8000-000000000001' where app_id = $1`,
       [owner?.app],
     )
-    // The plan begins with the next period.
+    // The plan starts with the next period.
     real.core.clock.set(new Date('2026-04-12T00:00:00Z'))
     await use(app, [{ fee: '1', at: '2026-04-12T00:00:00Z', pixels: 108_300 }])
     const { body } = await summaryOf(app)
@@ -276,7 +276,7 @@ describe('the billing summary', () => {
     ])
   })
 
-  it("has the owner's period although their subscription is missing", async () => {
+  it("has the owner's period even when their subscription is missing", async () => {
     const app = await real.newApp('lost')
     await makeOwnerUser(app)
     const { body: before } = await summaryOf(app)
@@ -292,7 +292,7 @@ describe('the billing summary', () => {
     })
   })
 
-  it('takes no query parameters', async () => {
+  it('accepts no query parameters', async () => {
     const app = await real.newApp('query')
     const { status, body } = await summaryOf(app, '?month=2026-01')
     expect([status, body['detail']]).toEqual([
@@ -301,7 +301,7 @@ describe('the billing summary', () => {
     ])
   })
 
-  it('is 404 for everybody who may not see it', async () => {
+  it('returns 404 to every caller without access', async () => {
     const [mine, theirs] = [await real.newApp('mine'), await real.newApp('theirs')]
     const url = (clientId: string) => `${real.url}/api/v1/apps/${clientId}/billing`
     const status = async (clientId: string, headers: Readonly<Record<string, string>>) =>
@@ -319,7 +319,7 @@ describe('the billing summary', () => {
       theirs.session,
     ])
       expect(await status(mine.clientId, headers)).toBe(404)
-    // A wrong query is told to nobody else either.
+    // An invalid query is not reported to them either.
     for (const headers of [{}, wrongSecret])
       expect((await fetch(`${url(mine.clientId)}?x=1`, { headers })).status).toBe(404)
     expect(await status('app_000000000000000000000000', { authorization: mine.basic })).toBe(404)
@@ -328,7 +328,7 @@ describe('the billing summary', () => {
   })
 })
 
-describe('the statement of a month', () => {
+describe('monthly statement', () => {
   const ask = (app: RealApp, month: string, headers: Record<string, string> = {}) =>
     fetch(`${real.url}/api/v1/apps/${app.clientId}/billing/statements/${month}`, {
       headers: { authorization: app.basic, ...headers },
@@ -339,7 +339,7 @@ describe('the statement of a month', () => {
   }
   afterEach(() => real.core.clock.set(new Date(now)))
 
-  it('has the figures that the billing summary had, and days that add up to them', async () => {
+  it('has the figures of the billing summary, and days that sum to them', async () => {
     const app = await real.newApp('statement')
     await cut(app, '12.5')
     await use(app, [
@@ -372,14 +372,14 @@ describe('the statement of a month', () => {
         name,
         BigInt(String(usage[name])),
       ])
-    // A ticket from before the app was made is still in the statement of its month.
+    // A ticket from before the app's creation is still in its month's statement.
     expect(asRecord((await statementOf(app, '2026-02')).body['cycle'])['usage']).toMatchObject({
       requestCount: 1,
       totalFeeWei: '7',
     })
   })
 
-  it('is a table for callers that accept CSV, with no cell that a spreadsheet computes', async () => {
+  it('is a table for callers that accept CSV, without spreadsheet formulas', async () => {
     const app = await real.newApp('csv')
     await use(app, [{ fee: '1000000000000001', at: '2026-02-03T00:00:00Z', pixels: 3 }])
     const json = asRecord((await statementOf(app, '2026-02')).body['cycle'])
@@ -401,7 +401,7 @@ describe('the statement of a month', () => {
       expect((await ask(app, '2026-02', { accept })).headers.get('content-type')).toMatch(/json/)
   })
 
-  it('is refused for other than past months, months before the app, and other callers', async () => {
+  it('refuses current and future months, months before the app, and other callers', async () => {
     const app = await real.newApp('refused')
     const other = await real.newApp('stranger')
     const refusals: [string, number, string][] = [
@@ -434,7 +434,7 @@ describe('the statement of a month', () => {
 })
 
 describe('without a metering backend', () => {
-  it('is 503, after 404', async () => {
+  it('returns 503, after 404', async () => {
     const bare = await startReal({ METERING_BACKEND: 'none' })
     const app = await bare.newApp('bare')
     const ask = (headers: Readonly<Record<string, string>>) =>

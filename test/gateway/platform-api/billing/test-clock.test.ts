@@ -37,7 +37,7 @@ async function ask([method, path]: readonly [string, string], headers: Headers, 
   return { status: response.status, body: asRecord(await response.json()) }
 }
 
-/** A test app of the owner of the live one, with a user. */
+/** Creates a test app with users, for the owner of the live app. */
 async function newTestApp(...users: string[]): Promise<TestApp> {
   const { status, body } = await ask(['POST', ''], live.session, { name: 'Trial', isTest: true })
   expect({ status, isTest: body['isTest'] }).toEqual({ status: 201, isTest: true })
@@ -46,7 +46,7 @@ async function newTestApp(...users: string[]): Promise<TestApp> {
   const app = { clientId, basic: basicOf(String(body['m2mClientId']), secret) }
   for (const externalUserId of users)
     await real.core.as(app.basic).upsertUser({ clientId, externalUserId })
-  // No other period begins in the instant in which their first did.
+  // So that no other period starts at the same time as their first.
   if (users.length > 0) real.core.clock.advance(1_000)
   return app
 }
@@ -104,7 +104,7 @@ async function balanceOf(app: TestApp, user: string, asOf?: string) {
   return { balance: balance?.balanceUsdMicros, consumed: balance?.consumedUsdMicros }
 }
 
-/** What the user is told of itself by the builder API. */
+/** Returns the user's own usage from the builder API. */
 async function meterOf({ clientId, basic }: TestApp, externalUserId: string): Promise<unknown> {
   const user = { clientId, externalUserId }
   const { accessToken } = await real.core.as(basic).mintUserToken(user)
@@ -125,8 +125,8 @@ const clientsOf = (body: Record<string, unknown>): unknown[] =>
     ? body['apps'].map(asRecord).map(({ clientId, isTest }) => ({ clientId, isTest }))
     : []
 
-describe('a test app', () => {
-  it('is one from its creation, and says so', async () => {
+describe('test app', () => {
+  it('is marked as such from its creation', async () => {
     const app = await newTestApp()
     const paths = [live, app].map(({ clientId }) => `/${clientId}`)
     const [ofLive, ofTest] = await Promise.all(
@@ -199,7 +199,7 @@ describe('a test app', () => {
 
   it('is moved at most 10,000 times', async () => {
     const app = await newTestApp()
-    // One move less than the bound, a second further each.
+    // One move below the limit, each one second further.
     await real.core.sql.query(
       `insert into test_clock_moves (app_id, since, ahead_ms)
        select app_id, $2::timestamptz - n * interval '1 second', (10000 - n) * 1000
@@ -214,7 +214,7 @@ describe('a test app', () => {
     expect(await clockOf(app)).toMatchObject({ body: { aheadSeconds: 10_059 } })
   })
 
-  it('alone has a clock, which its people and its M2M client move', async () => {
+  it('is the only kind of app with a clock, moved by its people and its M2M client', async () => {
     const path = `/${live.clientId}/test-clock`
     const m2m = { authorization: live.basic }
     const refused = { status: 409, body: { code: 'conflict' } }
@@ -230,7 +230,7 @@ describe('a test app', () => {
     expect(await clockOf(app)).toMatchObject({ body: { aheadSeconds: 1 } })
   })
 
-  it('follows one move with the other when two come at once', async () => {
+  it('applies concurrent moves one after the other', async () => {
     const app = await newTestApp('ada')
     const answers = await Promise.all(
       Array.from({ length: 5 }, () => move(app, { advanceSeconds: 3_600 })),
@@ -260,7 +260,7 @@ describe('moving the clock', () => {
       currentPeriodStart: '2027-01-31T09:00:00.000Z',
       currentPeriodEnd: '2027-02-28T08:59:59.999Z',
     })
-    // Three periods at once: everybody enters the one that runs.
+    // Each user skips to the current period.
     expect(await moved(app, '2027-04-30T10:00:00Z')).toMatchObject({ periodsRenewed: 3 })
     expect(await periodOf(app, 'ada')).toMatchObject({
       currentPeriodStart: '2027-04-30T09:00:00.000Z',
@@ -283,7 +283,7 @@ describe('moving the clock', () => {
     expect(await differences()).toEqual([])
   })
 
-  it('counts tickets in the period that the clock shows, and changes none that is booked', async () => {
+  it('books tickets in the period of the clock, and changes no booked one', async () => {
     const app = await newTestApp('ada')
     await change(app, 'ada', await newPlan(app, 'Monthly', 'monthly'))
     await use(app, 'ada')
@@ -306,7 +306,7 @@ describe('moving the clock', () => {
       signer: '2026-03-10T12:00:02.250Z',
       signed: '2026-05-15T00:00:01.000Z',
     })
-    // What is known of the past stays as it was.
+    // The record of the past stays unchanged.
     const asOf = '2026-03-20T00:00:00Z'
     expect(await balanceOf(app, 'ada', asOf)).toEqual({ balance: '4000000', consumed: '3000000' })
     await moved(app, '2026-06-15T00:00:00Z')
@@ -314,7 +314,7 @@ describe('moving the clock', () => {
     expect(await differences()).toEqual([])
   })
 
-  it('dates a late ticket by the clock of its signing, and one from before as it was then', async () => {
+  it('dates a late ticket by the clock at its signing, even from before a move', async () => {
     const app = await newTestApp('ada')
     await change(app, 'ada', await newPlan(app, 'Monthly', 'monthly'))
     const before = real.core.clock.now()
@@ -324,12 +324,13 @@ describe('moving the clock', () => {
     expect(await ticketsOf(app)).toMatchObject([
       { signed: before.toISOString(), signer: before.toISOString() },
     ])
-    // The included usage of its period has ended: nothing is left to pay it, and the running period stays whole.
+    // The included usage of its period has ended: it stays unpaid, and the current period is
+    // untouched.
     expect(await balanceOf(app, 'ada')).toEqual({ balance: '7000000', consumed: '0' })
     expect(await differences()).toEqual([])
   })
 
-  it('gives way to a scheduled successor', async () => {
+  it('applies a scheduled successor', async () => {
     const app = await newTestApp('ada')
     const [first, second] = [
       await newPlan(app, 'First', 'weekly'),
@@ -351,7 +352,7 @@ describe('moving the clock', () => {
     expect(await differences()).toEqual([])
   })
 
-  it('leaves a plan that is changed later to periods that begin later, by the clock', async () => {
+  it('applies a later plan change only to later periods of the clock', async () => {
     const app = await newTestApp('ada')
     const plan = await newPlan(app, 'Weekly', 'weekly')
     await change(app, 'ada', plan)
@@ -365,7 +366,7 @@ describe('moving the clock', () => {
     expect(await differences()).toEqual([])
   })
 
-  it('gives everybody what a raised Starter includes more, once', async () => {
+  it('adds a raised Starter amount to every user, once', async () => {
     const app = await newTestApp('ada')
     await moved(app, '2026-04-20T00:00:00Z')
     const { status } = await ask(['PUT', `/${app.clientId}/starter-plan`], live.session, {
@@ -395,7 +396,7 @@ describe('moving the clock', () => {
     expect(await sessions()).toEqual([{ startedAt, endedAt: undefined }])
     await moved(app, '2026-05-15T00:04:00Z')
     expect(await sessions()).toEqual([{ startedAt, endedAt: undefined }])
-    // No real minute has passed.
+    // Less than a minute of real time has passed.
     await moved(app, '2026-05-15T00:06:00Z')
     expect(await sessions()).toEqual([{ startedAt, endedAt: startedAt }])
     expect(await meterOf(app, 'ada')).toMatchObject([
@@ -403,7 +404,7 @@ describe('moving the clock', () => {
     ])
   })
 
-  it('touches no other app', async () => {
+  it('does not affect other apps', async () => {
     const app = await newTestApp('ada')
     const before = await balanceOf(live, 'ada')
     await moved(app, '2027-03-01T00:00:00Z')
@@ -412,7 +413,7 @@ describe('moving the clock', () => {
     expect(await ticketsOf(live)).toMatchObject([{ clock_ms: null }])
   })
 
-  it('is verified: a ticket that another clock dates is told', async () => {
+  it('verification reports a ticket dated by another clock', async () => {
     const app = await newTestApp('ada')
     await moved(app, '2026-04-01T00:00:00Z')
     real.core.clock.advance(1_000)

@@ -21,7 +21,7 @@ async function tryPlans(app: RealApp | undefined) {
   return { status: response.status, body: asRecord(await response.json()) }
 }
 
-/** How many statements wait for a lock of a table. */
+/** Returns the number of statements that wait for a table lock. */
 async function waiting(): Promise<number> {
   const { rows } = await real.core.sql.query<{ count: bigint | string }>(
     `select count(*) from pg_locks l join pg_database d on d.oid = l.database
@@ -31,11 +31,11 @@ async function waiting(): Promise<number> {
 }
 
 describe('POST …/billing/whatif', () => {
-  it('runs once for an app and twice in a core at a time, and says so', async () => {
+  it('allows one run per app and two per core, and refuses more', async () => {
     const [one, two, three] = apps
     const db = await real.core.sql.connect()
     try {
-      // A replay that comes to the tickets stays there.
+      // The lock stops a replay at the tickets.
       await db.query('begin')
       await db.query('lock table tickets in access exclusive mode')
       const first = tryPlans(one)
@@ -52,7 +52,7 @@ describe('POST …/billing/whatif', () => {
       await db.query('rollback')
       db.release()
     }
-    // A refusal takes nobody's place.
+    // A refusal does not take up a place.
     expect((await tryPlans(three)).status).toBe(200)
     expect((await tryPlans(one)).status).toBe(200)
   })
