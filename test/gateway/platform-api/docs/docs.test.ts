@@ -12,7 +12,7 @@ const session = { cookie: `__Host-tollgate_session=${'s'.repeat(43)}` }
 const get = (path: string, headers: Record<string, string> = {}) =>
   harness.ask('GET', path, { authorization: null, headers })
 
-/** What a page loads, followed as a browser would. */
+/** Returns the URLs that a page loads, as in a browser. */
 async function loaded(page: string) {
   const { text } = await get(page)
   return [...text.matchAll(/(?:src|href)="(?<path>[^"]+)"/g)].map(
@@ -20,8 +20,8 @@ async function loaded(page: string) {
   )
 }
 
-describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
-  it('is interactive, and every script, style and picture comes from here', async () => {
+describe.each(['/api/v1/docs', '/api/v1/docs/'])('page at %s', (page) => {
+  it('is interactive, and loads scripts, styles and images only from this host', async () => {
     const { status, headers } = await get(page)
     expect([status, headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8'])
     const policy = headers.get('content-security-policy') ?? ''
@@ -35,7 +35,7 @@ describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
     }
   })
 
-  it('bears our name and no other, and fits a phone', async () => {
+  it('shows only our name, and fits a phone', async () => {
     const { text } = await get(page)
     expect(text).toContain('<title>tollgate API</title>')
     const files = await Promise.all(
@@ -59,11 +59,11 @@ describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
     const icon = await get('/favicon.svg')
     expect(own.find(({ pathname }) => pathname.endsWith('.svg'))?.text).toBe(icon.text)
     const start = files.find(({ pathname }) => pathname.endsWith('swagger-initializer.js'))
-    // The other layout has a bar with a foreign logo.
+    // The other layout has a bar with another product's logo.
     expect(start?.text).toContain('"layout":"BaseLayout"')
   })
 
-  it('shows the document, and sends it to no validator elsewhere', async () => {
+  it('shows the document without sending it to a validator', async () => {
     const script = (await loaded(page)).find(({ pathname }) =>
       pathname.endsWith('swagger-initializer.js'),
     )
@@ -73,7 +73,7 @@ describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
   })
 })
 
-describe('the page of the sidecar', () => {
+describe('sidecar page', () => {
   it('shows its document', async () => {
     const { status } = await get('/api/v1/sidecar/docs/')
     expect(status).toBe(200)
@@ -89,14 +89,14 @@ describe('the page of the sidecar', () => {
   })
 })
 
-describe('the internal documents', () => {
+describe('internal documents', () => {
   const all = [
     '/api/v1/internal/openapi.json',
     '/api/v1/internal/docs',
     '/api/v1/internal/docs/json',
   ]
 
-  it.each(all)('%s is 401 without a session and never stored', async (path) => {
+  it.each(all)('%s returns 401 without a session and is never stored', async (path) => {
     harness.core.refuse('checkCaller', 'TOKEN_INVALID')
     for (const headers of [{}, session]) {
       const answer = await get(path, headers)
@@ -105,13 +105,13 @@ describe('the internal documents', () => {
     }
   })
 
-  it.each(all)('%s opens to a session, which core has judged', async (path) => {
+  it.each(all)('%s is available to a session checked by core', async (path) => {
     const answer = await get(path, session)
     expect([answer.status, answer.headers.get('cache-control')]).toEqual([200, 'no-store'])
     expect(harness.core.last()).toMatchObject({ rpc: 'checkCaller', request: { kind: 'session' } })
   })
 
-  it('list what the public one does not', async () => {
+  it('list routes that the public document omits', async () => {
     const { body } = await get('/api/v1/internal/openapi.json', session)
     const internal = '/api/v1/internal/openapi.json'
     expect(Object.keys(asRecord(body['paths']))).toContain(internal)

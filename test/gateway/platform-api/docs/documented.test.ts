@@ -51,7 +51,7 @@ async function ask({ path, ...init }: Sent): Promise<number> {
   return response.status
 }
 
-/** A stream has no end to wait for. */
+/** Does not wait for a stream, because it does not end. */
 async function textOf(response: Response): Promise<string> {
   if (!response.headers.get('content-type')?.startsWith('text/event-stream')) return response.text()
   await response.body?.cancel()
@@ -85,16 +85,16 @@ const bodyRefusals = new Set<unknown>([
   'confirm_required',
 ])
 
-/** All but the deletion of the app that the others need. */
+/** Every operation except the deletion of the app, which the others need. */
 const keeping = () =>
   operations.filter(({ method, path }) => method !== 'DELETE' || path !== '/api/v1/apps/{clientId}')
 
 describe('every route', () => {
-  it('is in the document that this test is made from', () => {
+  it('is in the document that generates this test', () => {
     expect(operations.length).toBeGreaterThan(30)
   })
 
-  it('answers every caller as it is documented', async () => {
+  it('answers every caller as documented', async () => {
     const good = new Set<string>()
     const unauthorized = new Set<string>()
     const clientIds = [app.clientId, other.m2mClientId]
@@ -117,7 +117,7 @@ describe('every route', () => {
       if (status < 300) good.add(name)
       if (status === 401) unauthorized.add(name)
     }
-    // A route that only refuses would prove little.
+    // Routes that only refuse would prove little.
     expect(good.size).toBeGreaterThan(operations.length / 3)
     expect(
       keeping().flatMap(({ method, path, statuses }) =>
@@ -131,7 +131,7 @@ describe('every route', () => {
     )
   }, 120_000)
 
-  it('accepts an absent body where the document calls it optional, and nowhere else', async () => {
+  it('accepts an absent body only if it is documented as optional', async () => {
     const fresh = await real.newApp('bodies')
     const admin = await real.newPerson(true)
     const callers = [
@@ -154,11 +154,11 @@ describe('every route', () => {
       )
       if (refusals.includes(true) !== isBodyRequired) wrong.push(`${method} ${path}`)
     }
-    // An app that has no test clock is refused before its body.
+    // An app without a test clock is refused before its body.
     expect(wrong).toEqual(['POST /api/v1/apps/{clientId}/test-clock'])
   })
 
-  it('answers bad bodies only as it is documented', async () => {
+  it('answers invalid bodies only as documented', async () => {
     const bodies = [
       '',
       '{',
@@ -188,7 +188,7 @@ describe('every route', () => {
     expect(statuses).not.toContain(500)
   }, 120_000)
 
-  it(`answers what nobody would send only as it is documented (FUZZ_SEED=${seed})`, async () => {
+  it(`answers random input only as documented (FUZZ_SEED=${seed})`, async () => {
     const chosen = fc
       .record({
         operation: fc.constantFrom(...keeping()),
@@ -218,7 +218,7 @@ describe('every route', () => {
           memberId: text || 'x',
         }
         const path = addressFor(operation, values)
-        // Dot segments would make it another route.
+        // Dot segments would change the route.
         if (/\/(\.|%2e){1,2}(\/|$|\?)/i.test(path)) return
         const status = await ask({
           method: operation.method,

@@ -10,14 +10,14 @@ import { decisionOf } from '../../../support/decisions.ts'
 
 type Headers = Readonly<Record<string, string>>
 
-/** One call of the story: everything that an example cannot know beforehand. */
+/** One call of the story: all values that an example cannot contain in advance. */
 export interface Step {
   readonly operation: string
   readonly status: number
   readonly headers?: Headers
   readonly query?: Readonly<Record<string, string>>
   readonly path?: Readonly<Record<string, string>>
-  /** Members of the example body that must be real. */
+  /** Members of the example body that need real values. */
   readonly real?: Readonly<Record<string, string | number>>
 }
 
@@ -34,7 +34,7 @@ const user = `${apps}/users/{externalUserId}`
 const oidc = '/api/v1/oidc'
 const form = 'application/x-www-form-urlencoded'
 
-/** Calls every operation of the document once, the bodies being its examples; gives the answers. */
+/** Calls every operation of the document once, with its examples as bodies. Returns the answers. */
 export async function tellStory(
   grants: Grants,
   { bodies, forms }: { bodies: Bodies; forms: ReadonlySet<string> },
@@ -299,7 +299,7 @@ export async function tellStory(
   await step({ operation: `get ${apps}/billing/processor`, status: 200, ...managed })
   await step({ operation: `delete ${apps}/billing/processor`, status: 200, ...managed })
   await step({ operation: `post ${apps}/billing/whatif`, status: 200, ...managed })
-  // The month of the clock is then a past one.
+  // Makes the current month a past one.
   await step({
     operation: `post ${apps}/test-clock`,
     status: 200,
@@ -383,7 +383,7 @@ export async function tellStory(
   return steps
 }
 
-/** Another plan of the app, on which users pay nothing. */
+/** Creates another plan of the app, which costs its users nothing. */
 async function newPlan({ app, real }: Grants): Promise<string> {
   const { sql, clock } = real.core
   const { rows } = await sql.query<{ app_id: string }>(

@@ -21,7 +21,7 @@ afterAll(() => real.stop())
 interface List {
   readonly operation: Operation
   readonly id: string
-  /** The members of the answer that are lists. */
+  /** Members of the answer that are lists. */
   readonly arrays: readonly string[]
   readonly pages: boolean
   readonly properties: Record<string, unknown>
@@ -29,7 +29,7 @@ interface List {
   readonly security: string
 }
 
-/** An operation whose answer lists something: its operationId says so. */
+/** Returns the operation if its operationId is that of a list. */
 function toList(operation: Operation): List[] {
   const described = asRecord(
     asRecord(asRecord(document['paths'])[operation.path])[operation.method.toLowerCase()],
@@ -39,7 +39,7 @@ function toList(operation: Operation): List[] {
   const media = asRecord(answer['content'] ?? {})['application/json']
   if (operation.method !== 'GET' || !id.startsWith('list') || media === undefined) return []
   const schema = resolve(asRecord(media)['schema'])
-  // Plans are a bare array by their specification, or an object of another name (docs/decisions/35.md).
+  // By specification plans are a bare array, or an object with another name (docs/decisions/35.md).
   if (schema['anyOf'] !== undefined) return []
   const properties = asRecord(schema['properties'])
   return [
@@ -64,12 +64,15 @@ function resolve(schema: unknown): Record<string, unknown> {
   return asRecord(schemas[$ref.replace('#/components/schemas/', '')])
 }
 
-/** What a new app has by being made: itself beside the owner's other one, its owner, the entry of its making. */
+/**
+ * Initial entries of a new app: two apps of its owner, the owner as a member, and the audit entry
+ * of its creation.
+ */
 const inherent: Readonly<Record<string, number>> = {
   listApps: 2,
   listMembers: 1,
   listAudit: 1,
-  // Starter.
+  // The Starter plan.
   listSubscriptions: 1,
 }
 
@@ -86,13 +89,13 @@ async function newApp() {
 }
 
 describe('every list', () => {
-  it('is in the table that this test is made from', () => {
+  it('is in the table that generates this test', () => {
     expect(lists.map(({ id }) => id)).toEqual(
       expect.arrayContaining(['listUsers', 'listKeys', 'listDecisions', 'listSignerSecrets']),
     )
   })
 
-  it('has its array in every answer, and nextCursor where it comes in pages', () => {
+  it('always has its array, and nextCursor if it is paged', () => {
     for (const { id, arrays, pages, properties, required } of lists) {
       expect([id, arrays.length > 0]).toEqual([id, true])
       expect([id, required]).toEqual([id, expect.arrayContaining([...arrays])])
@@ -102,7 +105,7 @@ describe('every list', () => {
     }
   })
 
-  it('is an empty array for a new app, without a next page', async () => {
+  it('is an empty array without a next page for a new app', async () => {
     const { clientId, basic, m2m } = await newApp()
     const ask = async ({ operation, id, arrays, security }: List, userToken: string) => {
       const headers = security.includes('userToken')

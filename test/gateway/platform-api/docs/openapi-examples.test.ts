@@ -20,8 +20,9 @@ beforeAll(async () => {
 })
 afterAll(() => grants.stop())
 
-// Every call that changed something stands in the audit log, by the actions that test/core/rpc/audited.ts names.
-it('leaves the entries in the audit log that each RPC promises', async () => {
+// Every call that changed something has audit entries, with the actions listed in
+// test/core/rpc/audited.ts.
+it('leaves the audit entries that each RPC declares', async () => {
   const { metrics, sql } = grants.real.core
   const durations = await metrics.getSingleMetric('tollgate_core_rpc_duration_seconds')?.get()
   const called = new Set(
@@ -41,13 +42,15 @@ it('leaves the entries in the audit log that each RPC promises', async () => {
   expect(promises.filter(({ action }) => !actions.has(action))).toEqual([])
 })
 
-// Their answers are documents, of which one holds the examples.
+// Their answers are documents, one of which contains the examples.
 const documents = new Set(['get /api/v1/openapi.json', 'get /api/v1/sidecar/openapi.json'])
 
-// No payment processor is built that could connect an account.
+// There is no payment processor that could connect an account.
 const unreachable = new Set(['post /api/v1/apps/{clientId}/billing/processor/connect 200'])
 
-/** The operations of the document: the content types of the body, and the statuses of success that have a body. */
+/**
+ * Returns the document's operations: content types of the body, and success statuses with a body.
+ */
 function operations() {
   return Object.entries(asRecord(document['paths'])).flatMap(([path, item]) =>
     Object.entries(asRecord(item)).map(([method, value]) => {
@@ -57,7 +60,7 @@ function operations() {
           ? {}
           : asRecord(asRecord(operation['requestBody'])['content'])
       const statuses = Object.entries(asRecord(operation['responses']))
-        // An event stream shows its own; it has no end that could be compared.
+        // An event stream has its own example; it has no end to compare with.
         .filter(
           ([status, response]) =>
             status.startsWith('2') &&
@@ -78,7 +81,7 @@ function operations() {
 const exampleOf = (media: unknown): unknown[] =>
   Object.values(asRecord(media)).map((each) => asRecord(each)['example'])
 
-/** The kind of a text, so that an id does not pass as a time. */
+/** Kinds of text, so that an id does not match a time. */
 const kinds: readonly [string, RegExp][] = [
   ['uuid', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/],
   ['time', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/],
@@ -96,7 +99,10 @@ function kindOf(value: unknown): string {
   return kinds.find(([, form]) => form.test(value))?.[0] ?? 'text'
 }
 
-/** Where an example differs from the answer, in names or kinds. Items of an example's list must be like items of the answer's. */
+/**
+ * Returns where an example differs from the answer in names or kinds. Items of an example's list
+ * must be like items of the answer's.
+ */
 function differences(example: unknown, real: unknown, at: string): string[] {
   if (Array.isArray(example) && Array.isArray(real)) {
     if (example.length === 0 || real.length === 0)
@@ -120,8 +126,8 @@ function differences(example: unknown, real: unknown, at: string): string[] {
   )
 }
 
-describe('the examples of the document', () => {
-  it('are there for every body and every answer of success, and for nothing else', () => {
+describe('examples of the document', () => {
+  it('exist for every body and every success answer, and for nothing else', () => {
     const lacking = operations()
       .filter(({ name }) => !documents.has(name))
       .flatMap(({ name, types, content, statuses, responses }) => [
@@ -132,13 +138,13 @@ describe('the examples of the document', () => {
       ])
     expect(lacking).toEqual([])
     const names = new Set(operations().map(({ name }) => name))
-    // Only where the sidecar's handler is mounted.
+    // Only if the sidecar's handler is mounted.
     expect(Object.keys(examples).filter((name) => !names.has(name))).toEqual([
       'post /webhooks/remote-signer',
     ])
   })
 
-  it('satisfy the schemas that they stand beside', async () => {
+  it('satisfy their schemas', async () => {
     const check = await documentChecker(document, { strict: true })
     expect(Object.keys(examples).length).toBeGreaterThan(50)
     for (const { name, statuses } of operations().filter((each) => !documents.has(each.name))) {
@@ -155,7 +161,7 @@ describe('the examples of the document', () => {
     }
   })
 
-  it('are what a real core answers to them, name by name and kind by kind', () => {
+  it("match a real core's answers in names and kinds", () => {
     const seen = story.filter(({ step }) => !documents.has(step.operation))
     expect(seen.length).toBeGreaterThan(60)
     expect(

@@ -49,7 +49,7 @@ const routes = [
   'post /api/v1/ingest/events',
 ]
 
-/** Every object in a JSON document, with its keys. */
+/** Returns all objects in a JSON document. */
 function objects(value: unknown): Record<string, unknown>[] {
   if (typeof value !== 'object' || value === null) return []
   const children = Object.values(value).flatMap(objects)
@@ -65,14 +65,14 @@ const operations = () =>
     })),
   )
 
-describe('the OpenAPI document', () => {
-  it('is of version 3.0.3 and lists the routes of the specification', () => {
+describe('OpenAPI document', () => {
+  it('has version 3.0.3 and lists the specified routes', () => {
     expect(harness.document['openapi']).toBe('3.0.3')
     expect(harness.document['servers']).toEqual([{ url: publicUrl }])
     expect(operations().map(({ name }) => name)).toEqual(expect.arrayContaining(routes))
   })
 
-  it('refers only to what it holds, and holds only what it refers to', () => {
+  it('contains exactly the schemas to which it refers', () => {
     const schemas = Object.keys(asRecord(asRecord(harness.document['components'])['schemas']))
     const refs = objects(harness.document).flatMap(({ $ref }) =>
       typeof $ref === 'string' ? [$ref] : [],
@@ -82,19 +82,19 @@ describe('the OpenAPI document', () => {
     )
   })
 
-  it('uses no word of JSON Schema that OpenAPI 3.0 lacks', () => {
+  it('uses no JSON Schema keyword that OpenAPI 3.0 lacks', () => {
     const all = objects(harness.document)
     const words = new Set(all.flatMap(Object.keys))
     for (const word of ['$id', 'const', '$schema', 'patternProperties', 'if', '~kind'])
       expect(words).not.toContain(word)
-    // A media type may have them, beside its schema; a schema may not.
+    // A media type may have them next to its schema; a schema may not.
     expect(all.filter((each) => 'examples' in each && !('schema' in each))).toEqual([])
     const types = all.map(({ type }) => type)
     expect(types).not.toContain('null')
     expect(types.filter(Array.isArray)).toEqual([])
   })
 
-  it('declares each path parameter, describes each response, and names only known security schemes', () => {
+  it('declares each path parameter, describes each response, and refers only to existing security schemes', () => {
     const schemes = Object.keys(
       asRecord(asRecord(harness.document['components'])['securitySchemes']),
     )
@@ -105,7 +105,7 @@ describe('the OpenAPI document', () => {
         .map((each) => `{${String(each['name'])}}`)
       expect(inPath.sort()).toEqual((path.match(/\{[^}]+\}/g) ?? []).sort())
       for (const response of Object.values(asRecord(operation['responses']))) {
-        // Not the "Default Response" of the library.
+        // Not the library's "Default Response".
         expect(asRecord(response)['description']).toMatch(/^(?!Default Response$)./)
       }
       for (const name of objects(operation['security'] ?? []).flatMap(Object.keys))
@@ -114,7 +114,7 @@ describe('the OpenAPI document', () => {
     }
   })
 
-  it('names the CSRF token on each change by a session, and on no read', () => {
+  it('requires the CSRF token for each change by session, but not for reads', () => {
     const odd = operations().filter(({ name, operation }) => {
       const ways = [operation['security'] ?? []].flat().map(asRecord)
       const isChange = !name.startsWith('get ')
@@ -123,7 +123,7 @@ describe('the OpenAPI document', () => {
     expect(odd.map(({ name }) => name)).toEqual([])
   })
 
-  it('has an answer of success for each route that was not removed', () => {
+  it('has a success answer for each route that is not removed', () => {
     const without = operations().filter(
       ({ operation }) =>
         !Object.keys(asRecord(operation['responses'])).some((status) => status.startsWith('2')),
@@ -133,7 +133,7 @@ describe('the OpenAPI document', () => {
     )
   })
 
-  it('marks old addresses as deprecated, and takes forms at the token endpoint', () => {
+  it('marks old paths as deprecated, and accepts forms at the token endpoint', () => {
     const deprecated = operations()
       .filter(({ operation }) => operation['deprecated'] === true)
       .map(({ name }) => name)
@@ -153,7 +153,7 @@ describe('the OpenAPI document', () => {
   })
 })
 
-/** The schemas that a schema stands for: itself, or those that it refers to. */
+/** Returns the schema itself, or the alternatives to which it refers. */
 function alternatives(schema: unknown): Record<string, unknown>[] {
   const components = asRecord(asRecord(harness.document['components'])['schemas'])
   const { oneOf, $ref } = asRecord(schema)
@@ -174,8 +174,8 @@ const contentsOf = (operation: Record<string, unknown>, isWanted: (status: numbe
       })),
     )
 
-describe('the groups of operations', () => {
-  it('come by role, with users, keys and tokens first and removed routes last', () => {
+describe('groups of operations', () => {
+  it('are ordered by role, with users, keys and tokens first and removed routes last', () => {
     const tags = [harness.document['tags']].flat().map((tag) => String(asRecord(tag)['name']))
     expect(tags.slice(0, 3)).toEqual(['users', 'keys', 'tokens'])
     expect(tags.at(-1)).toBe('removed')
@@ -183,7 +183,7 @@ describe('the groups of operations', () => {
     expect([...used].toSorted()).toEqual(tags.toSorted())
   })
 
-  it('are preceded by the first steps, whose links lead to operations', () => {
+  it('are preceded by the first steps, with links to operations', () => {
     const text = String(asRecord(harness.document['info'])['description'])
     const links = [...text.matchAll(/\(#\/(\w+)\/(\w+)\)/g)].map(([, tag, id]) => [tag, id])
     expect(links.length).toBeGreaterThan(3)
@@ -196,7 +196,7 @@ describe('the groups of operations', () => {
 })
 
 describe('every operation', () => {
-  it('has an operationId of its own, a verb and a noun in camel case', () => {
+  it('has a unique operationId, a verb and a noun in camel case', () => {
     const ids = operations().map(({ operation }) => String(operation['operationId']))
     const odd = operations().flatMap(({ name, operation }) =>
       /^[a-z]+([A-Z][a-z0-9]*)+$/.test(String(operation['operationId'])) ? [] : [name],
@@ -208,7 +208,7 @@ describe('every operation', () => {
     ).toEqual([])
   })
 
-  it('is described in sentences, and so is each of its parameters', () => {
+  it('is described in sentences, like its parameters', () => {
     const sentence = /^.{20,}\.$/s
     const vague = operations().flatMap(({ name, operation }) => [
       ...(sentence.test(String(operation['description'])) ? [] : [name]),
@@ -221,7 +221,7 @@ describe('every operation', () => {
     )
   })
 
-  it('sends an Idempotency-Key where one counts, credits above all', () => {
+  it('takes an Idempotency-Key where it matters, above all for credits', () => {
     const takesKey = operations().flatMap(({ name, operation }) =>
       objects(operation['parameters'] ?? [])
         .filter((each) => each['name'] === 'idempotency-key')
@@ -236,8 +236,8 @@ describe('every operation', () => {
     }
   })
 
-  it('names the codes of each refusal, with an example of each', () => {
-    // The signer's own contract has other words (docs/signer-protocol.md).
+  it('lists the codes of each refusal, with examples', () => {
+    // The signer's contract has its own codes (docs/signer-protocol.md).
     const ours = operations().filter(({ name }) => name !== 'post /webhooks/remote-signer')
     const vague = ours.flatMap(({ name, operation }) =>
       contentsOf(operation, (status) => status >= 400)
@@ -253,11 +253,11 @@ describe('every operation', () => {
     )
     expect(vague, 'state the reasons: `refuses` of the route (http/route.ts)').toEqual([])
     expect(operations().flatMap(({ operation }) => Object.keys(asRecord(operation['responses']))))
-      // A default would say that anything may come.
+      // A default would mean that any refusal is possible.
       .not.toContain('default')
   })
 
-  it('leads from each problem to a page about it', async () => {
+  it('links each problem to a page about it', async () => {
     const types = new Set(
       operations().flatMap(({ operation }) =>
         contentsOf(operation, (status) => status >= 400).flatMap(({ media }) =>

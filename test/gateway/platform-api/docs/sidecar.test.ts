@@ -28,7 +28,7 @@ interface Sent {
 }
 const own: Record<string, string> = { authorization: `Bearer ${secret}` }
 
-/** Asks, and holds the answer to the document. */
+/** Sends a request and checks the answer against the document. */
 async function ask({ sidecar }: Harness, path: string, sent: Sent = {}): Promise<Reply> {
   const { method = 'POST', headers = own, body = '' } = sent
   const reply = await send(`${sidecar.url}${path}`, { method, headers, body })
@@ -47,8 +47,8 @@ const authorize = (harness: Harness, call: unknown, headers = own): Promise<Repl
     body: typeof call === 'string' ? call : JSON.stringify(call),
   })
 
-describe("the document of the sidecar's routes", () => {
-  it('names every refusal with its status, and no other', () => {
+describe('sidecar document', () => {
+  it('lists exactly the existing refusals with their statuses', () => {
     const written = [
       ...Object.values(refusals),
       limitExceeded('usd_per_day', 0),
@@ -60,7 +60,7 @@ describe("the document of the sidecar's routes", () => {
     expect(documented.toSorted()).toEqual([...new Set(written)].toSorted())
   })
 
-  it('takes what signers send', () => {
+  it("accepts signers' requests", () => {
     const takes = new Ajv({ strict: false }).compile(AuthorizeRequest)
     for (const body of [
       firstCall(),
@@ -101,7 +101,7 @@ describe("the document of the sidecar's routes", () => {
     )
   })
 
-  it('describes how callers are refused', async () => {
+  it('describes refusals of callers', async () => {
     const harness = await startHarness({ env: { WEBHOOK_GUESSES_PER_MINUTE: '1' } })
     expect((await authorize(harness, '[]')).transport).toBe(400)
     const event = JSON.stringify({ id: 'e-1', type: 'other', data: {} })

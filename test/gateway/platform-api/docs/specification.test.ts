@@ -28,7 +28,7 @@ function operationOf({ surface, method, path }: Operation): Json | null {
   return operation === undefined ? null : asRecord(operation)
 }
 
-/** Routes of the specification that are not built: those of collecting payments, as the README states. */
+/** Specified routes that are not built: those that collect payments, as the README states. */
 const missing = [
   'platform GET /api/v1/apps/{clientId}/billing/invoices',
   'platform POST /api/v1/apps/{clientId}/billing/checkout',
@@ -37,7 +37,7 @@ const missing = [
 
 const built = specification.routes.filter((route) => !missing.includes(nameOf(route)))
 
-/** Credentials that a route takes in addition to those of its table, with the reason. */
+/** Credentials that a route accepts in addition to those of its table, with the reason. */
 const added: Readonly<Record<string, readonly string[]>> = {
   // The dashboard shows and changes subscriptions.
   'platform GET /api/v1/apps/{clientId}/users/{externalUserId}/subscription': ['session'],
@@ -50,7 +50,7 @@ const schemesOf = (operation: Json): string[] =>
     .flatMap((way) => Object.keys(asRecord(way)))
     .filter((scheme) => scheme !== 'csrfToken')
 
-/** Follows references, and the first of several alternatives. */
+/** Resolves references, and takes the first of several alternatives. */
 function resolve(surface: string, schema: unknown): Json {
   const { $ref, anyOf } = asRecord(schema ?? {})
   if (Array.isArray(anyOf)) return resolve(surface, anyOf[0])
@@ -70,7 +70,7 @@ interface Found {
   readonly isRequired: boolean
 }
 
-/** A member by a path such as `grants[].id`. */
+/** Returns a member by a path such as `grants[].id`. */
 function member(surface: string, schema: Json, path: string): Found | null {
   const [first = '', ...rest] = path.split('.')
   const holder = schema['type'] === 'array' ? resolve(surface, schema['items']) : schema
@@ -81,7 +81,7 @@ function member(surface: string, schema: Json, path: string): Found | null {
   return { schema: resolved, isRequired: [holder['required'] ?? []].flat().includes(first) }
 }
 
-/** The differences between a field of the specification and its place in a document. */
+/** Compares a specified field with its place in a document. */
 function differences(
   { name, type, isNullable, values }: SpecifiedField,
   found: Found | null,
@@ -107,7 +107,7 @@ const bodyOf = (operation: Operation): Json =>
 const answerOf = (operation: Operation, status: number): Json =>
   schemaIn(operation.surface, asRecord(operationOf(operation)?.['responses'])[status])
 
-/** The body with these fields, which must be required as the table states. */
+/** Compares a body with these fields, which must be required as the table states. */
 const requestDifferences = (operation: Operation, fields: readonly SpecifiedField[]): string[] =>
   fields.flatMap((field) => {
     const found = member(operation.surface, bodyOf(operation), field.name)
@@ -118,7 +118,10 @@ const requestDifferences = (operation: Operation, fields: readonly SpecifiedFiel
     return [...differences(field, found), ...obligation]
   })
 
-/** The answer with these fields; those that always come may be required without the table's word. */
+/**
+ * Compares an answer with these fields. Fields that are always present may be required even if the
+ * table does not state it.
+ */
 const answerDifferences = (
   operation: Operation,
   { status, fields }: { status: number; fields: readonly SpecifiedField[] },
@@ -144,7 +147,7 @@ const fieldsOf = (title: string): readonly SpecifiedField[] => {
   return found
 }
 
-/** Fields that the specification names in sentences. */
+/** Fields that the specification describes in sentences. */
 const sentences: readonly (readonly [Operation, number, readonly SpecifiedField[]])[] = [
   [
     at('platform', 'POST', `${user}/keys`),
@@ -190,7 +193,7 @@ const sentences: readonly (readonly [Operation, number, readonly SpecifiedField[
   ],
 ]
 
-describe('the specification in this repository', () => {
+describe('specification in this repository', () => {
   it('matches the tables when the specification is next to the checkout', () => {
     const source = new URL('../../../../../shared/spec/service.md', import.meta.url)
     const tables = existsSync(source)
@@ -199,7 +202,7 @@ describe('the specification in this repository', () => {
     expect(tables).toEqual(specification)
   })
 
-  it('is read from tables as they are written', () => {
+  it('is parsed from tables as written', () => {
     const table = [
       '### Surface B: x',
       '| Method | Path | Auth | Request / response |',
@@ -224,13 +227,13 @@ describe('the specification in this repository', () => {
   })
 })
 
-describe('the documents', () => {
-  it('have every route of the specification', () => {
+describe('documents', () => {
+  it('have every specified route', () => {
     const absent = specification.routes.filter((route) => operationOf(route) === null).map(nameOf)
     expect(absent).toEqual(missing)
   })
 
-  it('name the credentials that the specification names', () => {
+  it('list the specified credentials', () => {
     const seen = built.flatMap((route) =>
       route.auth === null ? [] : [[nameOf(route), schemesOf(asRecord(operationOf(route))).sort()]],
     )
@@ -242,7 +245,7 @@ describe('the documents', () => {
     expect(seen).toEqual(expected)
   })
 
-  it('require the query parameters and the members of bodies that its routes name', () => {
+  it('require the query parameters and body members of their routes', () => {
     const odd = built.flatMap((route) => {
       const parameters = [operationOf(route)?.['parameters'] ?? []].flat().map(asRecord)
       const optional = route.query.filter(
@@ -254,7 +257,7 @@ describe('the documents', () => {
     expect(odd).toEqual([])
   })
 
-  it('document the statuses of its routes and endpoint groups', () => {
+  it('document the statuses of their routes and endpoint groups', () => {
     const groups: Readonly<Record<keyof typeof specification.statuses, readonly Operation[]>> = {
       'users (B)': [at('platform', 'POST', `${app}/users`), at('platform', 'PUT', `${app}/users`)],
       'app-scoped (B)': built.filter(
@@ -295,7 +298,7 @@ describe('the documents', () => {
     expect(absent).toEqual([])
   })
 
-  it('have the fields of its tables, with their types, formats and obligation', () => {
+  it('have the fields of the tables, with types, formats and obligation', () => {
     const exchange = at('builder', 'POST', `${app}/oidc/token`)
     const newUser = at('builder', 'POST', `${app}/users`)
     const upsert = at('platform', 'POST', `${app}/users`)
