@@ -22,7 +22,7 @@ const wrongKeys = [
   `app_${'0'.repeat(24)}_svc_ak_${'0'.repeat(49)}`,
 ]
 
-describe('the first form', () => {
+describe('GET form', () => {
   let console: Console
   beforeAll(async () => {
     console = await startConsole()
@@ -31,7 +31,7 @@ describe('the first form', () => {
   const ask = (authorization?: string) =>
     console.ask('GET', url, authorization === undefined ? {} : { authorization })
 
-  it('tells plan and capabilities of the key that is sent as Bearer', async () => {
+  it('returns plan and capabilities of the Bearer key', async () => {
     const { apiKey, appKey, app } = await withKeys(console)
     const valid = await ask(bearerOf(apiKey))
     expect(valid.body).toEqual({
@@ -42,14 +42,14 @@ describe('the first form', () => {
     })
     expect(valid.headers.get('cache-control')).toBe('no-store')
     expect((await ask(`bearer ${apiKey.slice(app.clientId.length + 1)}`)).body['valid']).toBe(true)
-    // An app-level key acts for the owner, who is on the Starter plan, too.
+    // An app-level key acts for the owner, who is also on the Starter plan.
     expect((await ask(bearerOf(appKey))).body).toEqual({
       ...valid.body,
       subscriptionRef: expect.not.stringMatching(String(valid.body['subscriptionRef'])),
     })
   })
 
-  it('answers 401 and valid: false for everything else', async () => {
+  it('returns 401 and valid: false for everything else', async () => {
     const { app, apiKey, revoke } = await withKeys(console)
     await revoke()
     for (const authorization of [
@@ -68,20 +68,20 @@ describe('the first form', () => {
     }
   })
 
-  it('has no second form beside it', async () => {
+  it('has no POST form at the same time', async () => {
     const { status, body } = await console.ask('POST', url, { json: { key: 'x' } })
     expect([status, body['error']]).toEqual([404, 'not_found'])
   })
 })
 
-describe('the second form', () => {
+describe('POST form', () => {
   let console: Console
   beforeAll(async () => {
     console = await startConsole({ validateV2: true })
   })
   afterAll(() => console.stop())
 
-  it('takes the key in JSON, in a form, or as Bearer', async () => {
+  it('accepts the key in JSON, in a form, or as Bearer', async () => {
     const { app, apiKey, userId } = await withKeys(console)
     const answers = await Promise.all([
       console.ask('POST', url, { json: { key: apiKey } }),
@@ -102,7 +102,7 @@ describe('the second form', () => {
     }
   })
 
-  it('speaks of the owner for an app-level key, and leaks no internal id', async () => {
+  it('returns the owner for an app-level key, and no internal id', async () => {
     const { app, appKey, apiKey } = await withKeys(console)
     const { body } = await console.ask('POST', url, { json: { key: appKey } })
     const { users } = await console.as(app.basic).listUsers({ clientId: app.clientId })
@@ -128,14 +128,14 @@ describe('the second form', () => {
     expect([answer.status, answer.body['valid']]).toEqual([status, false])
   })
 
-  it('answers 401 and valid: false for a key that does not work', async () => {
+  it('returns 401 and valid: false for an invalid key', async () => {
     for (const key of wrongKeys) {
       const { status, body } = await console.ask('POST', url, { json: { key } })
       expect([status, body['valid']]).toEqual([401, false])
     }
   })
 
-  it('takes the place of the first', async () => {
+  it('replaces the GET form', async () => {
     const { apiKey } = await withKeys(console)
     const { status, body } = await console.ask('GET', url, { authorization: bearerOf(apiKey) })
     expect([status, body['error']]).toEqual([404, 'not_found'])
