@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all([harness.stop(), closed.stop()]))
 beforeEach(() => harness.core.reset())
 
-/** Every operation that the document has, as `METHOD /path`. */
+/** Returns every operation of the document that is not deprecated, as `METHOD /path`. */
 const operationsOf = (document: Record<string, unknown>): string[] =>
   Object.entries(asRecord(document['paths'])).flatMap(([path, item]) =>
     Object.entries(asRecord(item))
@@ -23,7 +23,7 @@ const operationsOf = (document: Record<string, unknown>): string[] =>
 const app = `/api/v1/apps/${clientId}`
 const session = { cookie: `__Host-tollgate_session=${'s'.repeat(43)}` }
 
-describe('a removed route', () => {
+describe('removed route', () => {
   it.each([
     ['POST', '/api/signer/generate-live-payment', 'signer_proxy_deprecated', 'signer/routing'],
     ['POST', '/api/signer/sign-orchestrator-info', 'signer_proxy_deprecated', 'signer/routing'],
@@ -34,7 +34,7 @@ describe('a removed route', () => {
     ['POST', '/api/v1/subscriptions', 'local_subscription_api_deprecated', 'users'],
     ['DELETE', '/api/v1/subscriptions', 'local_subscription_api_deprecated', 'users'],
   ])(
-    '%s %s is 410 to everyone, whatever they send, and names what to use instead',
+    '%s %s returns 410 for any input, with the replacement',
     async (...[method, path, code, instead]) => {
       for (const input of [
         { authorization: null },
@@ -65,7 +65,7 @@ describe('a removed route', () => {
 })
 
 describe('GET /api/v1/subscriptions', () => {
-  it('answers a session with an empty list and a word about it', async () => {
+  it('returns an empty list with an explanation to a session', async () => {
     const { status, headers, body } = await harness.ask('GET', '/api/v1/subscriptions', {
       authorization: null,
       headers: session,
@@ -74,7 +74,7 @@ describe('GET /api/v1/subscriptions', () => {
     expect(body).toEqual({ subscriptions: [], deprecation: expect.stringContaining('allowances') })
   })
 
-  it('is 401 to everyone else', async () => {
+  it('returns 401 to other callers', async () => {
     harness.core.refuse('checkCaller', 'TOKEN_INVALID')
     expect((await harness.ask('GET', '/api/v1/subscriptions')).status).toBe(401)
     expect(
@@ -94,7 +94,7 @@ describe('POST /api/v1/ingest/events', () => {
   const send = (json: unknown, authorization: string | null = `Bearer ${secret}`) =>
     harness.ask('POST', url, { json, authorization })
 
-  it('says what it would make of an event, and keeps nothing', async () => {
+  it('returns its interpretation of an event without storing it', async () => {
     const { status, body } = await send(event)
     expect(status).toBe(200)
     expect(body).toEqual({
@@ -127,24 +127,24 @@ describe('POST /api/v1/ingest/events', () => {
     ],
     ['no id', { type: event.type, data: { auth_id: 'a:b' } }, 'request_id or id is required'],
     ['no object', [1], 'the body must be a JSON object'],
-  ])('is 400 for %s', async (_, json, detail) => {
+  ])('returns 400 for %s', async (_, json, detail) => {
     expect((await send(json)).body).toMatchObject({ status: 400, detail })
   })
 
-  it('is 404 for an app that is not there', async () => {
+  it('returns 404 for an unknown app', async () => {
     harness.core.refuse('findApp', 'NOT_FOUND')
     expect((await send(event)).status).toBe(404)
   })
 
   it.each([null, 'Bearer wrong', `Basic ${secret}`, 'Bearer undefined'])(
-    'is 401 for %s, before the body is looked at',
+    'returns 401 for %s, before reading the body',
     async (authorization) => {
       expect((await send('not an object', authorization)).status).toBe(401)
       expect(harness.core.calls).toEqual([])
     },
   )
 
-  it('refuses everyone where no secret is set', async () => {
+  it('refuses every request when no secret is set', async () => {
     for (const authorization of [null, 'Bearer undefined', 'Bearer ', `Bearer ${secret}`]) {
       expect((await closed.ask('POST', url, { json: event, authorization })).status).toBe(401)
     }
@@ -152,7 +152,7 @@ describe('POST /api/v1/ingest/events', () => {
 })
 
 describe('GET …/users/{externalUserId}/credits', () => {
-  it('reads the allowance under its old name, and says where it is now', async () => {
+  it('returns the allowance under its old path, and links the new one', async () => {
     const { status, headers, body } = await harness.ask('GET', `${app}/users/a%2Fb/credits`)
     expect([status, headers.get('deprecation')]).toEqual([200, 'true'])
     expect(headers.get('link')).toBe(

@@ -22,7 +22,7 @@ async function ask(path: string, init: RequestInit = {}) {
 }
 
 describe('GET /api/v1/session', () => {
-  it('tells a program with the cookie who it is, and the token that its changes need', async () => {
+  it('returns the person and the CSRF token to a program with the cookie', async () => {
     const { status, headers, body } = await ask('/api/v1/session', {
       headers: { cookie: cookieOf() },
     })
@@ -50,7 +50,7 @@ describe('GET /api/v1/session', () => {
   })
 
   it.each([{}, { cookie: `__Host-tollgate_session=${'x'.repeat(43)}` }])(
-    'is 401 without a live session',
+    'returns 401 without a live session',
     async (headers) => {
       const { status, body } = await ask('/api/v1/session', { headers })
       expect([status, body['code']]).toEqual([401, 'token_invalid'])
