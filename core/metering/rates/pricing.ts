@@ -249,7 +249,7 @@ function hashOf(priced: readonly Sold[]) {
   }
 }
 
-/** Lists the holds of the users' tickets, which end when the tickets are charged. */
+/** Lists the users' tickets for settlement: their holds end when they are charged. */
 const settlingOf =
   (priced: readonly Sold[]): ListSettling =>
   (users) => {

@@ -31,12 +31,12 @@ export interface World {
   readonly pool: Pool
   readonly users: ReturnType<typeof createUsers>
   readonly app: TestApp
-  /** Another app. */
+  /** Creates another app. */
   createApp(name: string): Promise<TestApp>
   readonly published: string[]
-  /** Time stands at `at` until it is set again. */
+  /** The time is `at` until it is set again. */
   readonly clock: { at: Date }
-  /** Another process on the same database. */
+  /** Creates another process on the same database. */
   metering(options?: MeteringOptions): ReturnType<typeof createMetering>
   metric(name: string): Promise<string[]>
   stop(): Promise<void>
@@ -50,7 +50,7 @@ export interface MeteringOptions {
   readonly lossGraceSeconds?: number
 }
 
-/** A database with one app, and everything that metering stands on, real. */
+/** Creates a database with one app and metering's real dependencies. */
 export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
   const database = await createDatabase()
   const pool = createPool({
@@ -59,7 +59,7 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
     name: 'metering-test',
     statementTimeoutMs: 20_000,
   })
-  // Connections end when the database is dropped.
+  // Dropping the database closes the connections.
   pool.on('error', () => {})
   const clock = { at: new Date(at) }
   const now: Now = () => clock.at
@@ -130,7 +130,7 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
   return { pool, users, app, createApp, published, clock, metering, metric, stop }
 }
 
-/** What an observation of the rate would have left, at `observedAt`. */
+/** Inserts an observation of the rate at `observedAt`. */
 export async function recordRate(pool: Pool, observedAt: string, usd = 3000): Promise<void> {
   await pool.query(
     `insert into rates (usd_attos_per_eth, source, observed_at) values ($1::numeric * 1e18, 'test', $2)`,
@@ -164,7 +164,10 @@ export const eventData: Fields = {
   session_status: 'new',
 }
 
-/** The first event of a live session (docs/signer-protocol.md), with other `data` members and other envelope members. */
+/**
+ * Returns the first event of a live session (docs/signer-protocol.md), with other `data` members
+ * and other envelope members.
+ */
 export const envelope = (data: Fields = {}, more: Fields = {}): Buffer =>
   Buffer.from(
     JSON.stringify({
@@ -177,7 +180,10 @@ export const envelope = (data: Fields = {}, more: Fields = {}): Buffer =>
     }),
   )
 
-/** Checks the invariants of docs/architecture.md, "Invariants", on what metering wrote. Returns the differences by name. */
+/**
+ * Checks the invariants of docs/architecture.md, "Invariants", on metering's data. Returns the
+ * differences by name.
+ */
 export async function differences(pool: Pool): Promise<Record<string, unknown[]>> {
   const run = async (text: string) => (await pool.query(text)).rows as unknown[]
   return {

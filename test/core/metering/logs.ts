@@ -8,7 +8,7 @@ import type { Pool } from '../../../core/lib/sql.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createTopic, kafkaBrokers } from '../../support/kafka.ts'
 
-/** A partitioned log of events, and readers of it that go on where the database says. */
+/** A partitioned log of events. Its readers continue at the positions in the database. */
 export interface EventLog {
   append(events: readonly Buffer[]): Promise<void>
   reader(pool: Pool): EventSource
@@ -22,7 +22,10 @@ export const positionsIn = (pool: Pool): Positions => ({
   rewind: (position) => offsets.rewind(pool, position),
 })
 
-/** In memory: every reader reads every partition, as two collectors do while a group rebalances. */
+/**
+ * A log in memory. Every reader reads every partition, like two collectors while a group
+ * rebalances.
+ */
 export function memoryLog(): EventLog {
   const logs: Buffer[][] = Array.from({ length: partitions }, () => [])
   const source = 'memory'
@@ -73,7 +76,7 @@ export function memoryLog(): EventLog {
   }
 }
 
-/** The real thing. */
+/** A log in Kafka. */
 export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
   const topic = await createTopic(partitions)
   const producer = new Producer({
@@ -93,7 +96,8 @@ export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
 
   async function append(events: readonly Buffer[]): Promise<void> {
     const messages = events.map((value) => ({ topic, partition: turn++ % partitions, value }))
-    // One partition at a time: when one has no leader yet, a retry of the whole would write the others twice.
+    // One partition per request: if one has no leader yet, a retry of all would write the
+    // others twice.
     for (const ofPartition of Map.groupBy(messages, (message) => message.partition).values()) {
       for (let i = 0; i < ofPartition.length; i += 1_000) {
         await producer.send({ messages: ofPartition.slice(i, i + 1_000), acks: 1 })
@@ -110,7 +114,7 @@ export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
   return { append, reader, close: () => producer.close() }
 }
 
-/** What collectors are tested on: always the log in memory, and Kafka where it is given. */
+/** Logs for the collector tests: always the log in memory, and Kafka if it is configured. */
 export const eventLogs: readonly [name: string, make: () => Promise<EventLog>][] = [
   ['a log in memory', async () => memoryLog()],
   ...(kafkaBrokers() === null

@@ -44,8 +44,8 @@ beforeAll(async () => {
 })
 afterAll(() => world.stop())
 
-describe('the metering service', () => {
-  it('takes a rate from an operator, then events, and answers with their outcomes', async () => {
+describe('metering service', () => {
+  it("records an operator's rate, then ingests events and returns their outcomes", async () => {
     expect((await call(rpc.getMeteringStatus, {})).usableRate).toBeUndefined()
     expect(await call(rpc.recordRate, { usdPerEth: '3000.50', source: 'desk' })).toEqual({
       rate: { usdPerEth: '3000.5', source: 'manual:desk', observedAt: '2026-09-14T10:20:00.000Z' },
@@ -95,7 +95,7 @@ describe('the metering service', () => {
     })
   })
 
-  it('prices unpriced tickets with a rate of their time that is recorded later, and reprices none', async () => {
+  it('prices unpriced tickets by a later-recorded rate of their time, but no priced tickets', async () => {
     const metering = world.metering({ fixed: false })
     const own = createMeteringRpc({ metering }).meteringService
     const signed = [
@@ -141,7 +141,7 @@ describe('the metering service', () => {
     ).toBe('REQUEST_INVALID')
   })
 
-  it('refuses more than 1000 envelopes, and malformed rates', async () => {
+  it('rejects more than 1000 envelopes and malformed rates', async () => {
     await expect(
       call(rpc.ingestEvents, { envelopes: Array.from({ length: 1_001 }, () => Buffer.from('{}')) }),
     ).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })

@@ -41,7 +41,7 @@ const event = (
     },
   })
 
-it('reports requests that the API description does not allow', async () => {
+it('reports requests that violate the API description', async () => {
   const send = (path: string, init: RequestInit) => fetch(`${fake.urls.v1}${path}`, init)
   await send('/api/v1/meters', {
     method: 'POST',
@@ -68,7 +68,7 @@ it('reports requests that the API description does not allow', async () => {
   fake.violations.length = 0
 })
 
-it('neither buffers an endless answer nor mistakes it for an outage', async () => {
+it('neither buffers an endless response nor treats it as an outage', async () => {
   const flood = createServer((_request, response) => {
     const chunk = Buffer.alloc(1024 * 1024, 32)
     const more = (): void => {
@@ -96,7 +96,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
       now,
     )
 
-  it('creates a credit and its customer once, also when answers are lost', async () => {
+  it('creates a credit and its customer once, even if responses are lost', async () => {
     const client = clientOf()
     await client.provision()
     const customer = { key: 'eu_1', name: 'ada', clientId: 'app_1' }
@@ -143,7 +143,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     })
   })
 
-  describe('the subscription of a customer', () => {
+  describe('subscription of a customer', () => {
     const keys = { starter: 'app_1_starter', pro: 'app_1_pro' }
     const signal = AbortSignal.timeout(30_000)
     async function sell(client: ReturnType<typeof clientOf>, planKey: string): Promise<void> {
@@ -178,7 +178,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
         .filter(({ status }) => status === 'active')
         .map((one) => [one.customerKey, one.plan.key])
 
-    it('begins once, follows the plan at once, and ends where the plan is not sold', async () => {
+    it('starts once, follows a plan change, and ends if the plan is not sold', async () => {
       const { subscribe } = await prepared()
       fake.faults = ({ method, path }) =>
         method === 'POST' && path.endsWith('/subscriptions') ? 'lose answer' : 'none'
@@ -199,7 +199,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
       expect(running()).toEqual([[key, keys.starter]])
     })
 
-    it('is not mistaken for that of another customer, whatever filters a server supports', async () => {
+    it("is not confused with another customer's if the server ignores filters", async () => {
       const { client, subscribe } = await prepared()
       const other = { ...customer, key: 'eu_other' }
       const wanted = { planKey: keys.starter, offer: async () => true }
@@ -212,7 +212,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
       ])
     })
 
-    it('is one where two cores begin it or change it at the same time', async () => {
+    it('stays single when two cores start or change it at the same time', async () => {
       const { subscribe } = await prepared()
       const offer = vi.fn(async () => true)
       const both = (planKey: string) =>
@@ -223,7 +223,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
       expect(fake.state.subscriptions).toHaveLength(2)
     })
 
-    it('syncs a plan that is missing there and tries once more', async () => {
+    it('syncs a plan that is missing in OpenMeter and retries once', async () => {
       const { client, subscribe } = await prepared()
       fake.state.plans.length = 0
       const offer = vi.fn(async (isStale: boolean) => {
@@ -234,13 +234,13 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
       expect(offer.mock.calls).toEqual([[false], [true]])
       expect(running()).toEqual([[key, keys.pro]])
       const hopeless = vi.fn(async () => true)
-      // Concerns this subscription, not the address of the server.
+      // The failure concerns this subscription, not the address of the server.
       expect(await subscribe('app_1_unknown', hopeless)).toMatchObject({ kind: 'refused' })
       expect(hopeless).toHaveBeenCalledTimes(2)
       expect(running()).toEqual([[key, keys.pro]])
     })
 
-    it('leaves room for credits, before and after it', async () => {
+    it('allows credits before and after it', async () => {
       const { client, subscribe } = await prepared()
       const grant = (id: string) =>
         client.grantCredit(
@@ -280,7 +280,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     expect(fake.requests.every(({ method }) => method === 'GET')).toBe(true)
   })
 
-  it('lets several prepare the same at once', async () => {
+  it('lets several clients prepare the same meters at once', async () => {
     expect(
       await Promise.all([clientOf(), clientOf(), clientOf()].map((client) => client.provision())),
     ).toEqual([null, null, null])
@@ -334,7 +334,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     expect(fake.requests.filter(({ method }) => method === 'PUT')).toEqual([])
   })
 
-  it('adds the subject to a customer that lacks it, and keeps everything else of it', async () => {
+  it('adds a missing subject to a customer, and keeps its other members', async () => {
     await clientOf().ensureCustomer(customer)
     const [one] = fake.state.customers
     if (!one) throw new Error('no customer')
@@ -363,7 +363,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     expect(one.body).toMatchObject(kept)
   })
 
-  it('does not mistake a customer whose key contains this one for it, whatever filters a server supports', async () => {
+  it('finds a customer by exact key if the server ignores filters', async () => {
     await clientOf().ensureCustomer({ ...customer, key: `${key}_old` })
     fake.deafToFilters = true
     await clientOf().ensureCustomer(customer)
@@ -389,7 +389,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     expect(fake.state.customers).toHaveLength(1)
   })
 
-  it('sends events once and asks for their sums by day and user', async () => {
+  it('sends events once and queries their sums by day and user', async () => {
     const client = clientOf()
     await client.provision()
     const events = [

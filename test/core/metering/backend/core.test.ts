@@ -45,8 +45,8 @@ const problemsOf = (env: Record<string, string>): string[] => {
   return reader.problems
 }
 
-describe('the settings of the metering backend', () => {
-  it('choose OpenMeter when there is an address, and our own tables otherwise', () => {
+describe('metering backend settings', () => {
+  it('choose OpenMeter if it has an address, otherwise our own tables', () => {
     const base = { DATABASE_URL: 'postgres://x' }
     expect(configOf(base).backend).toEqual({ name: 'embedded' })
     expect(
@@ -58,7 +58,7 @@ describe('the settings of the metering backend', () => {
     })
   })
 
-  it('are refused with one line each', () => {
+  it('report each mistake in one line', () => {
     expect(problemsOf({ OPENMETER_URL: 'openmeter.example:8888' })).toEqual([
       'OPENMETER_URL must be a URL that starts with http:// or https://',
     ])
@@ -81,7 +81,7 @@ describe('the settings of the metering backend', () => {
 })
 
 describe('core with OpenMeter', () => {
-  it('prepares it, sends it users, and answers beside it', async () => {
+  it('prepares meters, sends users, and serves queries', async () => {
     const { fake, core, app } = await start(withKey, 'the-right-key')
     const rpcs = core.as(app.basic)
     await rpcs.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
@@ -100,7 +100,7 @@ describe('core with OpenMeter', () => {
     )
   })
 
-  it('starts with a wrong key, says so in its health, and goes on when the key is right', async () => {
+  it('starts with a wrong key, reports degraded health, and recovers with the right key', async () => {
     const { fake, core, app } = await start(withKey, 'another-key')
     const rpcs = core.as(app.basic)
     expect(await core.core.ready()).toMatchObject({ database: 'ok', openmeter: 'degraded' })
@@ -115,11 +115,11 @@ describe('core with OpenMeter', () => {
         rpcs.createGrant({ clientId: app.clientId, externalUserId: 'x', amountUsdMicros: 'x' }),
       ),
     ).toBe('METERING_UNREACHABLE')
-    // Who may not ask learns nothing of it.
+    // An unauthenticated caller learns nothing about the backend.
     expect(await outcome(core.as('Basic eDp5').queryUsage({ clientId: app.clientId }))).toBe(
       'CREDENTIAL_INVALID',
     )
-    // The gate does not care, and nothing is lost meanwhile.
+    // Authorisation does not depend on the backend, and the user is sent later.
     expect(await outcome(rpcs.upsertUser({ clientId: app.clientId, externalUserId: 'ada' }))).toBe(
       'OK',
     )
@@ -131,7 +131,7 @@ describe('core with OpenMeter', () => {
     expect(await core.core.ready()).toMatchObject({ openmeter: 'ok' })
   })
 
-  it('refuses answers while OpenMeter is away, and survives an address where nothing listens', async () => {
+  it('rejects queries while OpenMeter is unreachable', async () => {
     const { core, app } = await start(() => ({
       OPENMETER_URL: 'http://127.0.0.1:1',
       OPENMETER_TIMEOUT_MS: '500',
@@ -142,7 +142,7 @@ describe('core with OpenMeter', () => {
     expect(await core.core.ready()).toMatchObject({ openmeter: 'degraded' })
   })
 
-  it('answers that metering is not configured when it is not', async () => {
+  it('rejects with METERING_NOT_CONFIGURED without a backend', async () => {
     const { core, app } = await start(() => ({ METERING_BACKEND: 'none' }))
     expect(await outcome(core.as(app.basic).queryUsage({ clientId: app.clientId }))).toBe(
       'METERING_NOT_CONFIGURED',

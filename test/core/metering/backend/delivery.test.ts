@@ -73,8 +73,8 @@ const waiting = async () =>
 const sender = (more: object = {}) =>
   startSender({ pool: world.pool, now, url: fake.urls.v1, ...more })
 
-describe('tickets on their way to OpenMeter', () => {
-  it('are CloudEvents with numbers to sum and the exact figures beside them', async () => {
+describe('delivery of tickets to OpenMeter', () => {
+  it('sends CloudEvents with numbers to sum and also the exact figures', async () => {
     await emit(
       { eventId: 'e 1', fee: 128_750_000_000_000_001n, cost: 386_250_000_000_000_003_000n, rateId },
       { eventId: 'unpriced', cost: null, rateId },
@@ -122,7 +122,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('are a row for a thousand, and nothing when the transaction fails', async () => {
+  it('queues up to a thousand tickets per row, and nothing if the transaction fails', async () => {
     await expect(
       tx(world.pool, async (db) => {
         await emitter.emitTickets(db, [ticketOf(subject, { eventId: 'x', rateId })], now())
@@ -147,7 +147,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('are queued with the batch that created them, each once however often its event comes', async () => {
+  it('queues each ticket once, in its batch, even if its event repeats', async () => {
     const metering = world.metering({ emitter })
     const event = (id: string, sequence_number: number) =>
       envelope(
@@ -180,7 +180,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('are sent when they get their price, not before, and not again', async () => {
+  it('sends a ticket once, when it gets its price', async () => {
     const metering = world.metering({ fixed: false, emitter })
     const at = '2026-09-14T10:12:00Z'
     await metering.ingestEvents([
@@ -222,7 +222,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('are delivered although one is refused, which is set aside alone', async () => {
+  it('delivers all other tickets and sets a rejected one aside', async () => {
     fake.faults = ({ events }) => (events.some(({ id }) => id === 'poison') ? 400 : 'none')
     const { outbox, backend, prepared } = await sender()
     await prepared()
@@ -253,7 +253,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('are delivered although a whole row is refused', async () => {
+  it('delivers other rows when all tickets of a row are rejected', async () => {
     fake.faults = ({ events }) => (events.some(({ id }) => id.startsWith('poison')) ? 400 : 'none')
     const { outbox, backend, prepared } = await sender()
     await prepared()
@@ -273,7 +273,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('are sent one by one when that is configured', async () => {
+  it('sends tickets one by one if so configured', async () => {
     await emit(...Array.from({ length: 150 }, (_, i) => ({ eventId: `single ${i}`, rateId })))
     const { outbox, backend, prepared } = await sender({ batchSize: 1 })
     await prepared()
@@ -287,7 +287,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('are counted exactly once, whatever is lost, refused, duplicated or late, and whichever process dies', async () => {
+  it('delivers each ticket exactly once despite lost, rejected, duplicate and late requests and dying processes', async () => {
     const fault = fc.constantFrom<Fault>(
       'none',
       'none',
@@ -334,7 +334,8 @@ describe('tickets on their way to OpenMeter', () => {
           )
         }
         for (let i = 0; (await waiting()) > 0 && i < 200; i++) {
-          // One that dies has sent and does not remove its rows: as if the database were away just then.
+          // A dying process has sent its rows but does not remove them, as if the database had
+          // become unavailable.
           const dies = deaths[i] ?? false
           if (dies)
             await world.pool.query(`create rule keep as on delete to outbox do instead nothing`)
@@ -356,7 +357,7 @@ describe('tickets on their way to OpenMeter', () => {
   }, 120_000)
 })
 
-describe('a subscription', () => {
+describe('delivery of a subscription', () => {
   const entry = {
     id: 1n,
     payload: Buffer.from(
@@ -401,7 +402,7 @@ describe('a subscription', () => {
     throw new DomainError(reason, 'why')
   }
 
-  it('is sent again when it changed during the delivery', async () => {
+  it('sends it again if it changed during delivery', async () => {
     expect(await deliver(['starter', 'pro', 'pro'])).toEqual({
       sent: ['starter', 'pro'],
       delivery: { kind: 'delivered' },
@@ -409,7 +410,7 @@ describe('a subscription', () => {
     expect((await deliver(['a', 'b', 'c', 'd', 'd'])).delivery).toMatchObject({ kind: 'later' })
   })
 
-  it('is dropped for a user without one', async () => {
+  it('drops it for a user without one', async () => {
     expect(await deliver([null])).toEqual({ sent: [], delivery: { kind: 'delivered' } })
   })
 
@@ -418,18 +419,18 @@ describe('a subscription', () => {
     ['CONFLICT', 'later'],
     ['METERING_FAILED', 'failed'],
     ['PLAN_UNSYNCABLE', 'refused'],
-  ] as const)('whose plan is not synced for %s is %s', async (reason, kind) => {
+  ] as const)('after sync error %s is %s', async (reason, kind) => {
     const { delivery } = await deliver(['pro', 'pro'], rejecting(reason))
     expect(delivery).toEqual({ kind, why: 'why' })
   })
 
-  it('is refused when the row cannot be read', async () => {
+  it('rejects an unreadable row', async () => {
     const { delivery } = await deliver(['pro'], undefined, Buffer.from('{"appId":"x"}'))
     expect(delivery).toEqual({ kind: 'refused', why: 'the row cannot be read' })
   })
 })
 
-describe('customers', () => {
+describe('delivery of customers', () => {
   const usersThat = (emitCustomers?: typeof emitter.emitCustomers) =>
     createUsers({
       pool: world.pool,
@@ -446,7 +447,7 @@ describe('customers', () => {
       }),
     })
 
-  it('are created for users as they are provisioned, through the API or by signing', async () => {
+  it('creates customers for users provisioned through the API or by signing', async () => {
     const users = usersThat(emitter.emitCustomers)
     const { user } = await users.upsert(
       world.app.id,
@@ -483,7 +484,7 @@ describe('customers', () => {
     await backend.stop()
   })
 
-  it('are queued together when a batch provisions many users', async () => {
+  it('queues the new users of a batch together', async () => {
     const emitCustomers = vi.fn(emitter.emitCustomers)
     const users = usersThat(emitCustomers)
     const { clientId } = world.app
@@ -504,7 +505,7 @@ describe('customers', () => {
     await backend.stop()
   })
 
-  it('are created once for users who existed before the backend', async () => {
+  it('creates customers once for users from before the backend', async () => {
     const users = usersThat()
     for (let i = 0; i < 30; i++)
       await users.upsert(

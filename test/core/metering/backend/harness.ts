@@ -18,7 +18,7 @@ export interface SenderOptions {
   readonly apiKey?: string
 }
 
-/** A core's part in sending: the backend, prepared, and an outbox that brings to it. */
+/** Starts a core's sender: the prepared backend, and an outbox that delivers to it. */
 export async function startSender({
   pool,
   now,
@@ -49,7 +49,7 @@ export async function startSender({
   return { backend, outbox, metrics, prepared }
 }
 
-/** A ticket as ingest would hand it over. */
+/** Returns a ticket as ingest passes it on. */
 export function ticketOf(
   subject: Subject & { clientId: string; externalUserId: string },
   of: {

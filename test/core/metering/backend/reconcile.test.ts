@@ -34,7 +34,7 @@ const instants = [
   '2026-09-14T10:19:00Z',
 ]
 
-/** Tickets of two users over three days, ingested and sent. */
+/** Ingests and sends tickets of two users over three days. */
 async function seed(): Promise<void> {
   for (const at of instants) await recordRate(world.pool, at)
   const metering = world.metering({ emitter: createEmitter() })
@@ -76,7 +76,7 @@ async function compared(from: string, to: string, clientId?: string): Promise<Ap
 }
 
 describe('reconciling', () => {
-  it('finds that users and days agree, of today only the settled hours', async () => {
+  it('finds equal users and days, and for today only the settled hours', async () => {
     await seed()
     const days = await compared('2026-09-12', '2026-09-14')
     expect(
@@ -101,7 +101,7 @@ describe('reconciling', () => {
     )
   })
 
-  it('finds missing and surplus tickets, and those of another user', async () => {
+  it("finds missing and surplus tickets, and another user's", async () => {
     await seed()
     const events = [...fake.state.events]
     const lost = events.find(([, event]) => event.id === 'ada 2')
@@ -127,7 +127,7 @@ describe('reconciling', () => {
     ])
   })
 
-  it('tolerates the rounding of floats, and no difference of a micro', async () => {
+  it('tolerates float rounding, but no difference of a micro', async () => {
     await seed()
     const [key, event] = [...fake.state.events][0] ?? []
     if (!key || !event) throw new Error('not sent')
@@ -147,7 +147,7 @@ describe('reconciling', () => {
     expect(await change(1.1)).toBe(1)
   })
 
-  it('refuses impossible days, unknown apps, and a backend that is away', async () => {
+  it('rejects impossible days, unknown apps, and an unreachable backend', async () => {
     const { spanOf } = createComparison({ pool: world.pool, backend: sender.backend, now })
     const ask = (from: string, to: string, clientId?: string) =>
       outcome(spanOf({ clientId, from, to }))
@@ -161,7 +161,7 @@ describe('reconciling', () => {
     expect(await outcome(compared('2026-09-12', '2026-09-12'))).toBe('METERING_UNREACHABLE')
   })
 
-  it('runs once an hour in one of all cores, and every core exports the result', async () => {
+  it('runs once an hour in one core, and every core exports the result', async () => {
     await seed()
     fake.state.events.delete([...fake.state.events.keys()][0] ?? '')
     const [one, other] = [

@@ -37,8 +37,8 @@ function columnsOf(ids: readonly string[], { pixels = '0', sequence = '0' } = {}
 
 const keyIn = (id: string): Buffer => Buffer.from(keyOf(columnsOf([id]), 0), 'latin1')
 
-describe('the key of an event', () => {
-  it('is its id, when that is a UUID in small letters', () => {
+describe('key of an event', () => {
+  it('is the id, if that is a lower-case UUID', () => {
     fc.assert(
       fc.property(fc.uuid(), (id) => {
         expect(keyIn(id)).toEqual(Buffer.from(id.replaceAll('-', ''), 'hex'))
@@ -46,7 +46,7 @@ describe('the key of an event', () => {
     )
   })
 
-  it('is the hash of any other id, one that differs by a character or in case too', () => {
+  it('is the hash of any other id, even if it differs only by a character or in case', () => {
     const near = fc
       .record({
         id: fc.uuid(),
@@ -63,7 +63,7 @@ describe('the key of an event', () => {
     )
   })
 
-  it('has a digest of 128 bits, the same from the bytes and from their whole hash', () => {
+  it('has a digest of 128 bits, the same from the bytes and from their full hash', () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
         expect(Buffer.from(digestOfBytes(text), 'latin1')).toEqual(sha256(text).subarray(0, 16))
@@ -73,8 +73,8 @@ describe('the key of an event', () => {
   })
 })
 
-describe('tickets in the order of their keys', () => {
-  // Of few different characters, so that many begin alike and some are the same.
+describe('sorting tickets by key', () => {
+  // Few different characters, so that many ids share a prefix and some are equal.
   const ids = fc.array(fc.stringMatching(/^0000000[0-3]-0[01]00-0000-0000-00000000000[0-3]$/), {
     maxLength: 60,
   })
@@ -84,7 +84,7 @@ describe('tickets in the order of their keys', () => {
     )
   const places = (count: number) => Uint32Array.from({ length: count }, (_, place) => place)
 
-  it('stand as their bytes do, those of one key as they came', () => {
+  it('sorts by the bytes of the keys, and equal keys by arrival', () => {
     fc.assert(
       fc.property(ids, (ids) => {
         expect([...byKey(columnsOf(ids), places(ids.length))]).toEqual(inOrder(ids))
@@ -92,7 +92,7 @@ describe('tickets in the order of their keys', () => {
     )
   })
 
-  it('are sorted in a batch that is larger than any other too', () => {
+  it('sorts a batch above the fast limit', () => {
     const ids = Array.from(
       { length: 33_000 },
       (_, n) => `${sha256(String(n % 32_900)).toString('hex', 0, 4)}-0000-0000-0000-000000000000`,
@@ -103,8 +103,8 @@ describe('tickets in the order of their keys', () => {
   })
 })
 
-describe('an integer of a ticket', () => {
-  it('is exact, whether a double holds it or not', () => {
+describe('integer of a ticket', () => {
+  it('is exact inside and outside the range of a double', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 2n ** 63n - 2n }), fc.integer(), (sequence, pixels) => {
         const tickets = columnsOf(['x'], { sequence: String(sequence), pixels: String(pixels) })

@@ -46,7 +46,10 @@ function columnsOf(events: readonly Event[]) {
   return columns.read()
 }
 
-/** The plain version: one event after the other, against the bytes of the first event with its id. */
+/**
+ * Plain version: handles one event after the other, and compares it with the bytes of the first
+ * event with its id.
+ */
 function plainly(events: readonly Event[], known: Map<string, string>) {
   const outcomes = {
     newTickets: [] as number[],
@@ -66,8 +69,8 @@ function plainly(events: readonly Event[], known: Map<string, string>) {
 const inOrder = (indexes: Iterable<number>): number[] => [...indexes].toSorted((a, b) => a - b)
 
 describe('deduplicating batches', () => {
-  it('tells new events, duplicates and conflicts as if they came one by one', async () => {
-    // Few ids and contents, so that they repeat within batches and between them.
+  it('classifies new events, duplicates and conflicts like a sequence of single events', async () => {
+    // Few ids and contents, so that they repeat within and between batches.
     const event = fc.record({
       id: fc.nat(30).map((n) => `event ${n}`),
       bytes: fc.constantFrom('a', 'b'),

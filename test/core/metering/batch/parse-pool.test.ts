@@ -63,7 +63,7 @@ const records = (count: number): StreamRecord[] =>
           ),
   }))
 
-/** All that a batch is, without the objects that stand for the same payer or session. */
+/** Returns the contents of a batch, with payers and sessions as plain values. */
 function plain({ batch, rows }: EncodedBatch) {
   const { tickets, sessions, features, problems, ignored, payers } = batch
   return {
@@ -99,7 +99,7 @@ function plain({ batch, rows }: EncodedBatch) {
 }
 
 describe('parsing a batch', () => {
-  it('has the same result in a thread of its own', async () => {
+  it('has the same result in a separate thread', async () => {
     const batch = records(1_500)
     const here = plain(await parsePool(false).parse(batch, at))
     expect(here.tickets.length).toBeGreaterThan(1_000)
@@ -116,7 +116,7 @@ describe('parsing a batch', () => {
     expect(plain(await threaded.parse(batch, at))).toEqual(here)
   })
 
-  it('is done in this thread when the other one ends', async () => {
+  it('continues in this thread when the other one ends', async () => {
     const batch = records(5_000)
     const threaded = parsePool(true)
     const parsed = threaded.parse(batch, at)

@@ -70,7 +70,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     return metering
   }
 
-  it('loses and duplicates nothing when it dies between the commit and the acknowledgement (K22)', async () => {
+  it('loses and duplicates nothing if it dies between commit and acknowledgement (K22)', async () => {
     const random = createRandom(seed)
     const events = Array.from({ length: 10_000 }, (_, n) => event(n))
     const stream = events.flatMap((one) => (random.chance(0.05) ? [one, one] : [one]))
@@ -91,7 +91,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
           const held: StreamRecord[] = []
           return {
             ...session,
-            // In small batches, so that there are more of them than deaths.
+            // Small batches, so that there are more batches than deaths.
             next: async () => {
               if (held.length === 0) held.push(...(await session.next()))
               return held.splice(0, 1_500)
@@ -116,7 +116,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
-  it('is exact when two collectors take the same records at once', async () => {
+  it('counts each event once when two collectors take the same records', async () => {
     const events = Array.from({ length: 4_000 }, (_, n) => event(n))
     await log.append(events.slice(0, 2_000))
     await Promise.all([collect(), collect()])
@@ -126,7 +126,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
-  it('changes nothing when it is stopped in the middle and started again', async () => {
+  it('changes nothing when stopped midway and restarted', async () => {
     const events = Array.from({ length: 3_000 }, (_, n) => event(n))
     await log.append(events.slice(0, 1_500))
     const first = await collect()
@@ -142,9 +142,9 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
-  it('marks replayed sequence numbers, in whichever batches they come, while failing now and then', async () => {
+  it('marks replayed sequence numbers across batches, despite failures', async () => {
     const random = createRandom(seed)
-    // Stretches without a replay, too: what is begun ahead must hold and not hold.
+    // Includes stretches without a replay, so that some early writes hold and others fail.
     const calls = Array.from({ length: 4_000 }, (_, n) =>
       n % 1_500 < 500 && random.chance(0.05) ? random.below(n) : n,
     )
@@ -168,7 +168,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
-  it('finds the one event that the database refuses, quarantines it alone and goes on', async () => {
+  it('quarantines the one event that the database rejects, and continues', async () => {
     const poison = randomUUID()
     const events = Array.from({ length: 300 }, (_, n) =>
       n === 111 ? envelope({ auth_id: `${world.app.clientId}:p` }, { id: poison }) : event(n),
@@ -201,12 +201,12 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
-  it("books other apps' tickets in few tries when the database refuses an app's, and counts each event once", async () => {
+  it("books other apps' tickets in few attempts if the database rejects one app's, and counts each event once", async () => {
     const [greedy, broken] = [await world.createApp('greedy'), await world.createApp('broken')]
     const full = await world.users.resolveSubjects([
       { clientId: greedy.clientId, externalUserId: 'full' },
     ])
-    // One more ticket makes this hour larger than its column.
+    // One more ticket makes this hour exceed its column.
     for (const { appId, userId } of full.values())
       await world.pool.query(
         `insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
@@ -262,7 +262,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
-  it('waits while the database cannot be written and goes on by itself, losing nothing to quarantine', async () => {
+  it('waits while the database is not writable, then continues without quarantining anything', async () => {
     await log.append(Array.from({ length: 50 }, (_, n) => event(n)))
     let down = true
     const metering = await collect(undefined, {
@@ -290,7 +290,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
-  it('goes on when its connections to the database are cut', async () => {
+  it('continues after its database connections are cut', async () => {
     const events = Array.from({ length: 4_000 }, (_, n) => event(n))
     await log.append(events)
     let cuts = 0
@@ -311,7 +311,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
-  it('opens the source again when it breaks off', async () => {
+  it('reopens the source after a failure', async () => {
     await log.append(Array.from({ length: 20 }, (_, n) => event(n)))
     let opened = 0
     await collect({
@@ -327,7 +327,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
 })
 
 describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
-  'the Kafka source on %s',
+  'Kafka source on %s',
   (...brokers) => {
     let world: World
     beforeEach(async () => {
@@ -349,7 +349,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       await producer.close()
     }
 
-    it('creates the topic that the signer will write to, and delivers records without a value too', async () => {
+    it("creates the signer's topic, and delivers records without a value", async () => {
       const topic = `tollgate-test-${randomUUID()}`
       const session = await sourceOf(topic).open()
       await produce(topic, undefined, Buffer.from('x'))
@@ -362,7 +362,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       await expect(session.next()).rejects.toThrow('closed')
     })
 
-    it('goes on at the end of a log that was truncated below its position, and records the loss', async () => {
+    it('continues at the end of a log truncated below its position, and records the loss', async () => {
       const topic = await createTopic(1)
       await produce(topic, Buffer.from('1'), Buffer.from('2'))
       const first = await sourceOf(topic).open()
@@ -380,7 +380,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       ).toEqual([{ next_offset: 2n, missing: -88n }])
     })
 
-    it('distinguishes a topic that was created again from the old one', async () => {
+    it('distinguishes a recreated topic from the old one', async () => {
       const topic = await createTopic(1)
       const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers })
       const seen = new Set<string>()

@@ -11,13 +11,13 @@ import { createKafkaSource } from '../../../../core/metering/collector/kafka.ts'
 import { type Broker, startBroker } from '../../../support/broker.ts'
 import { kafkaBrokers } from '../../../support/kafka.ts'
 
-describe('the settings of a secured broker', () => {
+describe('settings of a secured broker', () => {
   const read = (env: Record<string, string>) => {
     const reader = createEnvReader({ KAFKA_BROKERS: 'b.example:9093', ...env })
     return { config: readCollectingConfig(reader).kafka, problems: reader.problems }
   }
 
-  it('name the certificate authority, and report what is wrong with it', async () => {
+  it('accept a certificate authority file, and report a bad one', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'tollgate-ca-'))
     const [good, bad] = [join(folder, 'ca.pem'), join(folder, 'bad.pem')]
     await writeFile(good, '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n')
@@ -37,7 +37,7 @@ describe('the settings of a secured broker', () => {
     await rm(folder, { recursive: true })
   })
 
-  it('must be there for a collector, and a login whole', () => {
+  it('require brokers for a collector, and user name and password together', () => {
     expect(read({ KAFKA_BROKERS: '' }).problems).toEqual([
       'KAFKA_BROKERS is required: a collector reads its events from Kafka',
     ])
@@ -47,9 +47,9 @@ describe('the settings of a secured broker', () => {
   })
 })
 
-// Where Kafka is given there is Java for another one, which this needs: certificates are made for it.
+// Where Kafka is configured, Java is available for a second broker with certificates of its own.
 describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])(
-  '%s that wants TLS and a login',
+  '%s, with TLS and a login',
   () => {
     let broker: Broker
     let ca: string
@@ -77,7 +77,7 @@ describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])(
       throw new Error('nothing comes')
     }
 
-    /** A collector of `config` and what it says, as the words of its log lines. */
+    /** Starts a collector of `config`, and returns it with its log lines. */
     function collect(config: KafkaConfig) {
       const lines: string[] = []
       const sink = new Writable({
@@ -100,7 +100,7 @@ describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])(
       return { collector, lines }
     }
 
-    it('is read with the right name, password and authority', async () => {
+    it('connects with the right user name, password and authority', async () => {
       const { collector, lines } = collect(rightly())
       await expect.poll(collector.connected, { timeout: 20_000 }).toBe(true)
       expect(lines.filter((line) => !line.includes('collecting events'))).toEqual([])
@@ -139,23 +139,20 @@ describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])(
         /nothing listens at KAFKA_BROKERS/,
         () => ({ brokers: ['127.0.0.1:1'] }),
       ],
-    ])(
-      'is not read with %s: one line says why, and it is tried again',
-      async (_what, says, change) => {
-        const { collector, lines } = collect({ ...rightly(), ...change(rightly()) })
-        await expect.poll(() => lines.length, { timeout: 20_000 }).toBeGreaterThan(0)
-        await new Promise((resolve) => {
-          setTimeout(resolve, 1_500)
-        })
-        expect(lines).toEqual([expect.stringMatching(says)])
-        expect(lines[0]).not.toContain('hunter2')
-        expect(lines[0]).toContain('opening it again')
-        expect(collector.connected()).toBe(false)
-        expect(collector.lagSeconds()).toBeGreaterThan(0)
-      },
-    )
+    ])('with %s, logs the reason in one line and retries', async (_what, says, change) => {
+      const { collector, lines } = collect({ ...rightly(), ...change(rightly()) })
+      await expect.poll(() => lines.length, { timeout: 20_000 }).toBeGreaterThan(0)
+      await new Promise((resolve) => {
+        setTimeout(resolve, 1_500)
+      })
+      expect(lines).toEqual([expect.stringMatching(says)])
+      expect(lines[0]).not.toContain('hunter2')
+      expect(lines[0]).toContain('opening it again')
+      expect(collector.connected()).toBe(false)
+      expect(collector.lagSeconds()).toBeGreaterThan(0)
+    })
 
-    it('is read again without a restart when it comes back', async () => {
+    it('reconnects after the broker restarts', async () => {
       const { collector } = collect(rightly())
       await expect.poll(collector.connected, { timeout: 20_000 }).toBe(true)
       await broker.kill()
@@ -164,7 +161,7 @@ describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])(
       await expect.poll(collector.connected, { timeout: 40_000 }).toBe(true)
     }, 120_000)
 
-    it('refuses to wait for ever for a connection', async () => {
+    it('fails instead of waiting forever for a connection', async () => {
       const source = createKafkaSource(
         { ...rightly(), brokers: ['127.0.0.1:1'] },
         { positions, log: silentLog() },

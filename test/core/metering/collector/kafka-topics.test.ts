@@ -17,7 +17,7 @@ import {
 } from '../harness.ts'
 import { positionsIn } from '../logs.ts'
 
-describe('a batcher', () => {
+describe('batcher', () => {
   const record = (size: number) => ({
     source: 's',
     partition: 0,
@@ -26,7 +26,7 @@ describe('a batcher', () => {
     producedAtMs: 0,
   })
 
-  it('pauses the stream while a full batch waits, by number or by bytes, and resumes it when the batch is taken', async () => {
+  it('pauses the stream while a full batch waits, by number or bytes, and resumes it when the batch is taken', async () => {
     for (const sizes of [
       [1, 1, 1],
       [60, 60],
@@ -48,7 +48,7 @@ describe('a batcher', () => {
 })
 
 describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
-  'a topic on %s',
+  'topic on %s',
   (...brokers) => {
     let world: World
     const running: Metering[] = []
@@ -93,7 +93,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
     ): Promise<void> {
       const messages = values.map((value, n) => ({ topic, partition: n % partitions, value }))
       const producer = producerOf()
-      // One partition at a time: a retry of messages to several would write those twice that had arrived.
+      // One partition per request: a retry of messages to several would write delivered ones twice.
       for (const ofPartition of Map.groupBy(messages, ({ partition }) => partition).values()) {
         for (let i = 0; i < ofPartition.length; i += 500)
           await producer.send({ messages: ofPartition.slice(i, i + 500), acks: -1, ...options })
@@ -124,7 +124,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
         .toBe(count)
     }
 
-    it('changes nothing when another group starts at its beginning', async () => {
+    it("changes nothing when another group starts at the topic's beginning", async () => {
       const topic = await createTopic(3)
       await produce(topic, events(300), { partitions: 3 })
       await collect(topic)
@@ -136,7 +136,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       await untilOffsets(301)
       expect(await counters()).toMatchObject({ tickets: 301, duplicates: 0, missing: 0 })
       await stopAll()
-      // The positions are lost, too: every event is read again.
+      // Now the positions are lost, too: every event is read again.
       await world.pool.query('delete from stream_offsets')
       const photo = await photograph(world.pool)
       await collect(topic, `${topic}-again`)
@@ -146,7 +146,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       expect(photo).not.toEqual(before)
     })
 
-    it('changes nothing when it is created again and filled with the same events', async () => {
+    it('changes nothing when the topic is recreated with the same events', async () => {
       const topic = await createTopic(1)
       const all = events(100)
       await produce(topic, all)
@@ -192,7 +192,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
     })
 
     it.each(['gzip', 'snappy', 'lz4', 'zstd'] as const)(
-      'is read where batches are compressed with %s',
+      'reads batches compressed with %s',
       async (compression) => {
         const topic = await createTopic(1)
         await produce(topic, events(700), { compression })
@@ -203,7 +203,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       },
     )
 
-    it('quarantines a tombstone and a message of 1 MiB, and goes on (K17)', async () => {
+    it('quarantines a tombstone and a message of 1 MiB, and continues (K17)', async () => {
       const topic = await createTopic(1)
       const large = randomBytes(1024 * 1024 - 200)
       await producerOf().send({ messages: [{ topic, key: Buffer.from('k') }], acks: -1 })
@@ -221,7 +221,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       ])
     })
 
-    it('reads the committed records of transactions; markers and aborted records are offsets without an event', async () => {
+    it('reads committed records of transactions; markers and aborted records are offsets without an event', async () => {
       const topic = await createTopic(1)
       const producer = producerOf({ idempotent: true, transactionalId: `${topic}-tx` })
       for (const [n, end] of (['commit', 'abort', 'commit'] as const).entries()) {
@@ -243,7 +243,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       })
     })
 
-    it('is shared by collectors that come and go: each event is ingested once, and no partition stays unassigned for long', async () => {
+    it('ingests each event once while collectors come and go, and leaves no partition unassigned for long', async () => {
       const topic = await createTopic(16)
       const total = 9_000
       const first = await collect(topic)
@@ -281,7 +281,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
   },
 )
 
-/** For how many looks in a row nothing was taken. */
+/** Returns the highest number of consecutive polls without progress. */
 function longestPause(taken: readonly number[]): number {
   let [longest, pause] = [0, 0]
   for (const [i, count] of taken.entries()) {

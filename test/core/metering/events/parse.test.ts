@@ -32,7 +32,7 @@ const raw = (data: string, more = ''): string =>
 const withMember = (name: string, literal: string): string =>
   raw(JSON.stringify({ ...eventData, [name]: '@' }).replace('"@"', literal))
 
-describe('a create_signed_ticket event', () => {
+describe('create_signed_ticket event', () => {
   it('is read exactly as the signer wrote it (K1)', () => {
     expect(ticket(envelope({}, { id: '7b0c2b3e' }))).toEqual({
       eventId: '7b0c2b3e',
@@ -65,13 +65,13 @@ describe('a create_signed_ticket event', () => {
     ['acme: alice ', 'acme', 'alice'],
     ['acme:a#b😀', 'acme', 'a#b😀'],
   ])(
-    'belongs to the user that auth_id %s names, split at the first colon (K9)',
+    'belongs to the user in auth_id %s, split at the first colon (K9)',
     (authId, clientId, externalUserId) => {
       expect(ticket(envelope({ auth_id: authId }))).toMatchObject({ clientId, externalUserId })
     },
   )
 
-  it('keeps fees beyond 2^53 to the last wei (K11) and takes zero (K12)', () => {
+  it('keeps fees beyond 2^53 to the last wei (K11) and accepts zero (K12)', () => {
     expect(ticket(envelope({ computed_fee: '9007199254740993' })).fee).toBe(9007199254740993n)
     expect(ticket(envelope({ computed_fee: '0' })).fee).toBe(0n)
     expect(ticket(envelope({ computed_fee: `1${'0'.repeat(20)}` })).fee).toBe(10n ** 20n)
@@ -98,7 +98,7 @@ describe('a create_signed_ticket event', () => {
     expect(problem(withMember('computed_fee', literal)).reason).toBe('invalid_fee')
   })
 
-  it('is quarantined without a fee, and above the highest fee, with what to do', () => {
+  it('is quarantined without a fee, or above the highest fee with advice', () => {
     expect(problem(envelope({ computed_fee: undefined })).reason).toBe('invalid_fee')
     expect(problem(envelope({ computed_fee: String(10n ** 20n + 1n) }))).toMatchObject({
       reason: 'fee_out_of_range',
@@ -120,7 +120,7 @@ describe('a create_signed_ticket event', () => {
     })
   })
 
-  it('takes a fee written as a number when no float can have rounded it (K13)', () => {
+  it('accepts a numeric fee too small for float rounding (K13)', () => {
     expect(ticket(withMember('computed_fee', '120000')).fee).toBe(120000n)
   })
 
@@ -142,7 +142,7 @@ describe('a create_signed_ticket event', () => {
     expect(ticket(withMember('billable_secs', literal)).billableSecs).toBe(text)
   })
 
-  it('keeps a sequence number of 63 bits exactly, and refuses one of 64', () => {
+  it('keeps a sequence number of 63 bits exactly, and rejects one of 64', () => {
     expect(ticket(withMember('sequence_number', '9223372036854775806')).sequenceNumber).toBe(
       '9223372036854775806',
     )
@@ -170,7 +170,7 @@ describe('a create_signed_ticket event', () => {
     })
   })
 
-  it('reads events of older and newer signers (K18)', () => {
+  it('is read from older and newer signers (K18)', () => {
     expect(
       ticket(envelope({ app: undefined, cost: undefined, cost_per_pixel: '12000.0' })),
     ).toMatchObject({ appName: '', fee: 120000n })
@@ -204,7 +204,7 @@ describe('a create_signed_ticket event', () => {
     expect(ticket(envelope(data))).toMatchObject({ pipeline, modelId })
   })
 
-  it('takes any RFC 3339 instant as UTC to the microsecond', () => {
+  it('converts any RFC 3339 instant to UTC microseconds', () => {
     expect(ticket(envelope({ current_time: '2026-09-14T12:15:30.5+02:00' })).signedAt).toBe(
       '2026-09-14T10:15:30.500000Z',
     )
@@ -220,7 +220,7 @@ describe('a create_signed_ticket event', () => {
     }
   })
 
-  it('names the bound that a ticket from too far back or ahead is beyond', () => {
+  it('names the exceeded bound of a ticket too old or too far ahead', () => {
     expect(problem(envelope({ current_time: '2019-12-31T23:59:59Z' }))).toMatchObject({
       reason: 'time_out_of_range',
       detail:
@@ -244,7 +244,7 @@ describe('a create_signed_ticket event', () => {
     expect([at(ms(37_000), 7, 37), at(ms(37_001), 7, 37)]).toEqual(['ticket', 'problem'])
   })
 
-  it('takes a UUID in upper case for the same id, and leaves other ids as they are', () => {
+  it('folds an upper-case UUID, and keeps other ids unchanged', () => {
     const id = '0198C0DE-0000-4000-8000-00000000ABCD'
     const bytes = (of: string) => Buffer.from(envelope({}, { id: of }))
     expect(ticket(bytes(id)).eventId).toBe(id.toLowerCase())
@@ -253,7 +253,7 @@ describe('a create_signed_ticket event', () => {
     expect(problem(envelope({ computed_fee: 'x' }, { id })).eventId).toBe(id.toLowerCase())
   })
 
-  it('bounds what describes it: a long manifest id keeps its beginning and the hash of all of it', () => {
+  it('shortens a long manifest id to its beginning and a hash', () => {
     const [a, b] = ['a', 'b'].map(
       (end) => ticket(envelope({ manifest_id: `${'ü'.repeat(300)}${end}` })).manifestId,
     )
@@ -271,13 +271,13 @@ describe('a create_signed_ticket event', () => {
     ['acme:\u0007', 'invalid_subject'],
     ['acme:a\u0007', 'invalid_subject'],
     [`acme:${'x'.repeat(201)}`, 'invalid_subject'],
-  ])('with the auth_id %j is %s, with its amount (K8, K10)', (auth_id, reason) => {
+  ])('with auth_id %j is %s and keeps its amount (K8, K10)', (auth_id, reason) => {
     expect(problem(envelope({ auth_id }))).toMatchObject({ reason, fee: 120000n })
   })
 })
 
-describe('anything else', () => {
-  it('is ignored by type, whatever its data (K15, K16)', () => {
+describe('other input', () => {
+  it('is ignored by type, with any data (K15, K16)', () => {
     for (const data of [{ clientIP: '' }, [{ address: '0x' }], null, 'text', 7, undefined]) {
       expect(parse(envelope({}, { type: 'discovery_results', data })).kind).toBe('ignored')
     }
@@ -311,13 +311,13 @@ describe('anything else', () => {
     expect(problem(text).reason).toBe(reason)
   })
 
-  it('is quarantined when it is not UTF-8 or above 1 MiB (K17)', () => {
+  it('is quarantined if it is not UTF-8 or is above 1 MiB (K17)', () => {
     expect(problem(Buffer.from([0x7b, 0xff, 0x7d])).reason).toBe('not_utf8')
     expect(problem(Buffer.alloc(1024 * 1024 + 1, 0x20)).reason).toBe('too_large')
     expect(problem(Buffer.alloc(1024 * 1024, 0x20)).reason).toBe('not_json')
   })
 
-  it('names the problem of a pushed event without an id, with its known fields', () => {
+  it('reports the problem and known fields of a pushed event without an id', () => {
     const pushed = {
       type: 'create_signed_ticket',
       data: {
@@ -379,9 +379,9 @@ function isWellFormed(parsed: ParsedEvent): boolean {
   )
 }
 
-// fast-check prints the seed of a run that fails.
-describe('the parser', () => {
-  it('answers every input with a ticket, ignored, or a known reason, and never throws', () => {
+// fast-check prints the seed of a failed run.
+describe('parser', () => {
+  it('returns a ticket, ignored or a known reason for every input, and never throws', () => {
     expect(() =>
       fc.assert(
         fc.property(hostile, (bytes) => isWellFormed(parseEvent(bytes, now))),
@@ -406,7 +406,7 @@ describe('the parser', () => {
     )
   })
 
-  it('reads any JSON as JSON.parse does', () => {
+  it('reads any JSON that JSON.parse reads', () => {
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 5 }), (data) => {
         expect(parse(JSON.stringify({ type: 'other', data })).kind).toBe('ignored')

@@ -37,7 +37,7 @@ const event = object(
   fc.oneof({ weight: 4, arbitrary: scalar }, { weight: 1, arbitrary: object(scalar) }),
 )
 
-/** Whether a text, read by its shape, is the same as when `readExactJson` reads it. */
+/** Whether the members of a text, read by its shape, equal those read by `readExactJson`. */
 function isRight(members: JsonMembers | null, text: string): boolean {
   const read = readExactJson(text)
   return members !== null && 'value' in read && isObject(read.value) && isSame(members, read.value)
@@ -55,8 +55,8 @@ function learned(text: string) {
   return shapes
 }
 
-describe('a text of a known shape', () => {
-  it('is read as it would be in full', () => {
+describe('text of a known shape', () => {
+  it('reads like the full parser', () => {
     fc.assert(
       fc.property(event, (text) => {
         expect(isRight(learned(text).read(Buffer.from(text)), text)).toBe(true)
@@ -65,7 +65,7 @@ describe('a text of a known shape', () => {
     )
   })
 
-  it('is not taken for one when a character is too many, too few or another', () => {
+  it('is not recognised with a character missing, added or changed', () => {
     const spoiled = fc
       .record({
         text: event,
@@ -86,7 +86,7 @@ describe('a text of a known shape', () => {
     )
   })
 
-  it('is kept among others, and a repeated member is never learned', () => {
+  it('stays known after others are learned; a repeated member is never learned', () => {
     const shapes = learned('{"a":1}')
     for (const text of ['{"b":{"c":1}}', '{"d":[]}']) {
       const read = readExactJson(text)
@@ -99,7 +99,7 @@ describe('a text of a known shape', () => {
 })
 
 describe('bytes of a known shape', () => {
-  it('that are not UTF-8 are left to who can say so', () => {
+  it('are not read if they are not UTF-8', () => {
     const bytes = Buffer.from('{"a":"Zoë"}')
     expect(learned('{"a":1}').read(bytes)?.get('a')).toBe('Zoë')
     expect(
@@ -109,7 +109,7 @@ describe('bytes of a known shape', () => {
     ).toBeNull()
   })
 
-  it('that end too soon are not read, and nothing behind them is', () => {
+  it('are not read if they end too soon, nor beyond their end', () => {
     const whole = Buffer.from('{"a":"text","b":12.5,"c":{"d":null,"e":true}}{"a":"text"')
     const [text, shapes] = [
       '{"a":"text","b":12.5,"c":{"d":null,"e":true}}',

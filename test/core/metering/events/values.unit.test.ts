@@ -2,8 +2,8 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decimalText, instantOf, integerText } from '../../../../core/metering/events/parse.ts'
 
-describe('an instant of the same minute as the one before', () => {
-  it('is read as it is by itself', () => {
+describe('instant in the same minute as the previous one', () => {
+  it('reads like a single instant', () => {
     const fraction = fc.stringMatching(/^(\.[0-9]{0,12})?$/)
     const instant = fc.record({
       second: fc.integer({ min: 0, max: 61 }),
@@ -30,7 +30,7 @@ describe('numbers of an event', () => {
     fc.string({ maxLength: 5 }),
   )
 
-  it('are integers by the grammar of JSON, up to 40 characters', () => {
+  it('accept integers of the JSON grammar, up to 40 characters', () => {
     fc.assert(
       fc.property(nearly, (text) => {
         expect(integerText(text)).toBe(/^-?(?:0|[1-9]\d*)$/.test(text) ? text : null)
@@ -43,17 +43,20 @@ describe('numbers of an event', () => {
     ])
   })
 
-  /** The plain reading: null for what is no number, the text itself for a short decimal, else its approximate value. */
+  /**
+   * Plain version: null for text that is not a number, the same text for a short decimal, else its
+   * approximate value.
+   */
   function meaning(text: string): string | number | null {
     if (!/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text)) return null
     return /^\d{1,9}(\.\d{1,12})?$/.test(text) ? text : Number(text)
   }
 
-  it('are decimals by the grammar of JSON, and keep each digit as it stands', () => {
+  it('accept decimals of the JSON grammar, and keep each digit', () => {
     fc.assert(
       fc.property(nearly, (text) => {
         const [read, meant] = [decimalText(text), meaning(text)]
-        // Of a number beyond the bounds nothing is left.
+        // A number beyond the bounds is rejected.
         fc.pre(read !== null || typeof meant !== 'number')
         expect(
           typeof meant === 'number' ? Math.abs(Number(read) - meant) < 1e-6 : read === meant,

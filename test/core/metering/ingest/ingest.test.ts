@@ -39,7 +39,7 @@ const quarantine = () =>
   )
 
 describe('ingesting', () => {
-  it('takes an event whose id comes in upper case for the same event, before and after', async () => {
+  it('treats an event id in upper case as the same event, before and after', async () => {
     const data = { computed_fee: '987654321987', sequence_number: 7 }
     const ids = ['0198c0de-0000-4000-8000-00000000abcd', '0198c0de-0000-4000-9000-0000000fedcb']
     const [low, high] = ids.map((id) => [
@@ -51,7 +51,7 @@ describe('ingesting', () => {
     expect(await ingest(a, A)).toEqual(counts(1, 1))
     expect(await ingest(B)).toEqual(counts(1))
     expect(await ingest(b, B, A)).toEqual(counts(0, 3))
-    // Other bytes under the same id are no repeat, whatever its case.
+    // Other bytes with the same id are not a repeat, in either case.
     expect(await ingest(alice({ computed_fee: '3' }, { id: ids[0]?.toUpperCase() }))).toEqual(
       counts(0, 0, 0, 1),
     )
@@ -61,7 +61,7 @@ describe('ingesting', () => {
     expect(await quarantine()).toMatchObject([{ event_id: ids[0], reason: 'same_id_other_bytes' }])
   })
 
-  it('keeps what the signer says it cost, exactly, and charges by the fee and the rate (K20)', async () => {
+  it("keeps the signer's stated cost exactly, and charges by the fee and the rate (K20)", async () => {
     const stated = [
       '0.750000000000000001',
       null,
@@ -88,7 +88,7 @@ describe('ingesting', () => {
     )
   })
 
-  it('keeps the time when an event was emitted, to compare it with its signing (K21)', async () => {
+  it("keeps an event's emission time, to compare it with its signing time (K21)", async () => {
     await ingest(
       envelope({ auth_id: `${world.app.clientId}:alice` }, { timestamp: '1789380930131' }),
       envelope(
@@ -105,7 +105,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('makes one ticket of an event, priced from its own time, and charges its user (K1)', async () => {
+  it('makes one ticket of an event, prices it from its own time, and charges its user (K1)', async () => {
     await recordRate(world.pool, '2026-09-14T10:15:30.123Z', 2000)
     await recordRate(world.pool, '2026-09-14T10:15:30.124Z', 9999)
     expect(await ingest(alice())).toEqual(counts(1))
@@ -131,7 +131,7 @@ describe('ingesting', () => {
     expect((await world.users.get(world.app.id, 'alice')).status).toBe('active')
   })
 
-  it('takes identical bytes once, in one batch and in the next (K2)', async () => {
+  it('accepts identical bytes once, in one batch and in the next (K2)', async () => {
     const event = alice()
     expect(await ingest(event, event)).toEqual(counts(1, 1))
     expect(await ingest(event)).toEqual(counts(0, 1))
@@ -140,7 +140,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('quarantines other bytes under a known id and leaves the first untouched (K3)', async () => {
+  it('quarantines other bytes with a known id and keeps the first unchanged (K3)', async () => {
     const first = alice({}, { id: 'e-1' })
     expect(await ingest(first, alice({ computed_fee: '1' }, { id: 'e-1' }))).toEqual(
       counts(1, 0, 0, 1),
@@ -155,7 +155,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('distinguishes ids that are no UUIDs or differ only in notation', async () => {
+  it('distinguishes ids that are not UUIDs or differ only in notation', async () => {
     const id = '0b1e7c52-9a4d-4f63-8e21-5d3c7a90bf14'
     const ids = [id, id.replaceAll('-', ''), `{${id}}`, 'e-1', 'E-1', 'é']
     const events = ids.map((text, sequence_number) => alice({ sequence_number }, { id: text }))
@@ -163,7 +163,7 @@ describe('ingesting', () => {
     expect(await ingest(...events)).toEqual(counts(0, 6))
   })
 
-  it('does not mistake an event for another one with the same key', async () => {
+  it('distinguishes events with the same key', async () => {
     await world.pool.query(
       `insert into envelopes (key, digest) values (left(encode(sha256('e-1'), 'hex'), 32)::uuid, gen_random_uuid())`,
     )
@@ -197,7 +197,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('quarantines an event without a known user, with its amount, and goes on (K8, K10)', async () => {
+  it('quarantines an event without a known user, with its amount, and continues (K8, K10)', async () => {
     const unknown = `app_${'0'.repeat(24)}:alice`
     expect(
       await ingest(
@@ -220,14 +220,14 @@ describe('ingesting', () => {
     )
   })
 
-  it('gives a subject with colons to one user, split at the first (K9)', async () => {
+  it('splits a subject with colons at the first (K9)', async () => {
     await ingest(alice({ auth_id: `${world.app.clientId}:user:42` }))
     expect(await rows('select external_user_id from end_users')).toEqual([
       { external_user_id: 'user:42' },
     ])
   })
 
-  it('keeps fees exact beyond 2^53 and zero ones (K11, K12)', async () => {
+  it('keeps fees exact beyond 2^53, and accepts zero (K11, K12)', async () => {
     expect(
       await ingest(
         alice({ computed_fee: '9007199254740993' }),
@@ -250,7 +250,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('keeps billable seconds as decimals, negative ones too (K14)', async () => {
+  it('keeps billable seconds as decimals, including negative ones (K14)', async () => {
     const seconds = [60, 5.123456789, -0.0015, 1e-9, 0]
     await ingest(
       ...seconds.map((billable_secs, sequence_number) => alice({ billable_secs, sequence_number })),
@@ -275,7 +275,7 @@ describe('ingesting', () => {
     ).toEqual(counts(0, 0, 3))
   })
 
-  it('quarantines unreadable bytes as they are, once, however often they come (K17)', async () => {
+  it('quarantines unreadable bytes unchanged, once despite repeats (K17)', async () => {
     const huge = Buffer.alloc(1024 * 1024 + 5, 0x41)
     const bad = [
       Buffer.from('not json \u0000'),
@@ -298,7 +298,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('takes older events and splits base:model (K18, K19)', async () => {
+  it('accepts older events and splits base:model (K18, K19)', async () => {
     await ingest(
       alice({ app: undefined, cost: undefined, cost_per_pixel: '1.0' }),
       alice({ sequence_number: 1, pipeline: 'live-video-to-video:streamdiffusion' }),
@@ -311,7 +311,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('sums the same whatever the order of arrival (K7)', async () => {
+  it('sums the same in any order of arrival (K7)', async () => {
     const events = [0, 1, 2, 3].map((n) =>
       alice({
         sequence_number: n,
@@ -325,7 +325,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('writes tickets of any month since 2020, each beside its own', async () => {
+  it('writes each ticket to the partition of its month, since 2020', async () => {
     const times = ['2020-01-01T00:00:00Z', '2024-02-29T23:59:59.999999Z', '2026-09-15T10:00:00Z']
     expect(await ingest(...times.map((current_time) => alice({ current_time })))).toEqual(counts(3))
     expect(
@@ -335,7 +335,7 @@ describe('ingesting', () => {
     ).toEqual(['tickets_2020_01', 'tickets_2024_02', 'tickets_2026_09'])
   })
 
-  it('publishes the users who have nothing left, after the commit', async () => {
+  it('publishes users with no balance left, after the commit', async () => {
     await ingest(alice({ computed_fee: '1' }))
     expect(world.published).toEqual([])
     await ingest(alice({ computed_fee: String(10n ** 18n), sequence_number: 1 }))
@@ -382,15 +382,15 @@ describe('ingesting', () => {
   })
 })
 
-describe('at a fixed rate', () => {
-  it('prices any instant, also of tickets older than its first observation', async () => {
+describe('with a fixed rate', () => {
+  it('prices any instant, including before its first observation', async () => {
     world.clock.at = new Date('2026-09-14T10:30:00Z')
     const times = ['2025-10-03T07:08:09.123456Z', '2026-09-14T10:14:59.9Z', '2026-09-14T10:59:00Z']
     const events = times.map((current_time, sequence_number) =>
       alice({ current_time, sequence_number, computed_fee: '987654321' }),
     )
     expect(await ingest(...events)).toEqual(counts(3))
-    // One that had come before the fixed rate was set is priced by it, too.
+    // It also prices a ticket that arrived before the fixed rate was set.
     await world
       .metering({ fixed: false })
       .ingestEvents([
@@ -421,7 +421,7 @@ describe('without a usable rate', () => {
     world.clock.at = new Date('2026-09-14T10:27:59Z')
     await metering.start()
     try {
-      // An observation after the ticket's time would not do; this one is a second before it.
+      // Needs an observation before the ticket's time; this one is a second before it.
       await metering.recordRate({ usdPerEth: '0.4', source: 'desk' })
       await expect
         .poll(() => rows('select cost_attos from tickets order by signed_at'))
@@ -434,7 +434,7 @@ describe('without a usable rate', () => {
     ])
   })
 
-  it('never prices from an observation made after the ticket or more than the age before it', async () => {
+  it('ignores observations after the ticket, or older than the maximum age', async () => {
     await recordRate(world.pool, '2026-09-14T11:00:00Z')
     const times = [
       '2026-09-14T10:14:59.999999Z',
@@ -459,7 +459,7 @@ describe('without a usable rate', () => {
     ])
   })
 
-  it('prices by a rate set by hand for a day, at once and later, and then no more', async () => {
+  it('prices by a manual rate for a day, immediately and later', async () => {
     const metering = world.metering({ fixed: false })
     expect(await metering.ready()).toEqual({ rate: true })
     const at = (current_time: string, sequence_number: number) =>
@@ -505,7 +505,7 @@ describe('without a usable rate', () => {
     await Promise.all([metering.stop(), rival.stop()])
   })
 
-  it("prices other apps' tickets when the database refuses an app's prices, and those once it takes them", async () => {
+  it("prices other apps' tickets if the database rejects one app's, and that app's once it accepts them", async () => {
     const greedy = await world.createApp('greedy')
     const full = envelope({
       auth_id: `${greedy.clientId}:full`,

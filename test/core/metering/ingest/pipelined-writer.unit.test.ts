@@ -15,11 +15,11 @@ const ingested: IngestedBatch = {
   settlement: null,
   anomalies: { forked: 0, late: 0, lost: 0n },
 }
-// The writer only tells batches from each other.
+// The writer only compares batches by identity.
 const batch = (): PreparedBatch => ({}) as unknown as PreparedBatch
 const yieldToOthers = () => new Promise((resolve) => setImmediate(resolve))
 
-/** An ingest that records what is called, and does each step when `go` says so. */
+/** An ingest that records calls, and completes each step when `go` allows it. */
 function scripted({ failing = [] as readonly string[] } = {}) {
   const calls: string[] = []
   const names = new Map<PreparedBatch, string>()
@@ -67,8 +67,8 @@ function scripted({ failing = [] as readonly string[] } = {}) {
   }
 }
 
-describe('the pipelined writer', () => {
-  it('starts the next batch when all ids of the first are inserted, and completes it when the first is committed', async () => {
+describe('pipelined writer', () => {
+  it('starts the next batch once the first has inserted its ids, and completes it once the first is committed', async () => {
     const { writer, calls, named, go } = scripted()
     const [one, two] = [named('1'), named('2')]
     const first = writer.write(one, Promise.resolve(two))
@@ -91,7 +91,7 @@ describe('the pipelined writer', () => {
     ])
   })
 
-  it('starts a batch in its turn that was not prepared before', async () => {
+  it('starts a batch in its turn if it was not prepared earlier', async () => {
     const { writer, calls, named, go } = scripted()
     const late = Promise.withResolvers<PreparedBatch>()
     const [one, two] = [named('1'), named('2')]
@@ -104,7 +104,7 @@ describe('the pipelined writer', () => {
     expect(calls.filter((line) => line.startsWith('begin'))).toEqual(['begin 1', 'begin 2'])
   })
 
-  it('abandons the batch ahead before it writes again what failed, which could wait for it', async () => {
+  it('abandons the batch ahead before it retries a failed one, which could wait for it', async () => {
     const { writer, calls, named, go } = scripted({ failing: ['1'] })
     const [one, two] = [named('1'), named('2')]
     const first = writer.write(one, Promise.resolve(two))
@@ -125,7 +125,7 @@ describe('the pipelined writer', () => {
     expect(calls.slice(6)).toEqual(['begin 2', 'finish 2', 'finished 2'])
   })
 
-  it('writes at once what cannot start before its turn, with nothing ahead of it', async () => {
+  it('writes a batch at once if it cannot start early, with no batch ahead', async () => {
     const { writer, calls, named, go } = scripted({ failing: ['begin 1'] })
     go('wait 1')
     await writer.write(named('1'), Promise.resolve(named('2')))
@@ -133,7 +133,7 @@ describe('the pipelined writer', () => {
     expect(calls).toEqual(['commit 1'])
   })
 
-  it('abandons the batch ahead when it is stopped, and starts nothing more', async () => {
+  it('abandons the batch ahead when stopped, and starts no other', async () => {
     const { writer, calls, named, go } = scripted()
     const late = Promise.withResolvers<PreparedBatch>()
     const [one, two] = [named('1'), named('2')]

@@ -27,7 +27,7 @@ const scaled = (text: string): bigint => {
   )
 }
 
-describe('a sum of decimals', () => {
+describe('sum of decimals', () => {
   it('is exact to thirty places', () => {
     fc.assert(
       fc.property(fc.array(decimal), (texts) => {
@@ -40,15 +40,15 @@ describe('a sum of decimals', () => {
     )
   })
 
-  it('stays exact when it outgrows a double', () => {
+  it('stays exact beyond a double', () => {
     const sum = newDecimalSum()
     for (let i = 0; i < 20_000; i++) addDecimal(sum, '999999.999999999')
     expect(decimalText(sum)).toBe('19999999999.99998')
   })
 })
 
-describe('a set of sequence numbers', () => {
-  it('has each number once, in ranges that do not touch', () => {
+describe('set of sequence numbers', () => {
+  it('contains each number once, in ranges that do not touch', () => {
     fc.assert(
       fc.property(fc.array(fc.bigInt({ min: 0n, max: 60n })), (numbers) => {
         const ranges = rangesOf(multirange(numbers))
@@ -116,7 +116,7 @@ const sample: fc.Arbitrary<Sample> = fc
     }
   })
 
-/** The plain version: bigints, added ticket by ticket. */
+/** Plain version: adds bigints ticket by ticket. */
 function plainSums(samples: readonly Sample[], keyOf: (ticket: SignedTicket) => string) {
   const groups = Map.groupBy(samples, ({ ticket }) => keyOf(ticket))
   const total = (group: readonly Sample[], of: (sample: Sample) => bigint): bigint =>
@@ -178,8 +178,8 @@ function sumsOf(samples: readonly Sample[]) {
 
 const userIn = (id: string): string => `user-${id.at(-1)}`
 
-describe('the sums of a batch', () => {
-  it('are those of its tickets, added one by one', () => {
+describe('sums of a batch', () => {
+  it('equal the sums of its single tickets', () => {
     fc.assert(
       fc.property(fc.array(sample, { maxLength: 40 }), (samples) => {
         const { sessions, hours } = sumsOf(samples)

@@ -43,7 +43,7 @@ const steps = fc.array(
   { minLength: 1, maxLength: 14 },
 )
 
-/** What is known of a session, number by number: since which look each hole was missing. */
+/** A model of a session: for each missing number, the look that first missed it. */
 function createModel() {
   const seen = new Set<number>()
   const since = new Map<number, number>()
@@ -61,11 +61,11 @@ function createModel() {
   const holes = (): number[] =>
     Array.from({ length: Math.max(-1, ...seen) + 1 }, (_, n) => n).filter((n) => !seen.has(n))
 
-  /** Holes are dated by looks that are a grace time apart; a hole that settled needs no more of them. */
+  /** Dates holes by looks one grace time apart; a settled hole needs no further looks. */
   function look(at: number): void {
     const filled = [...lost].filter((n) => seen.has(n))
     for (const n of filled) lost.delete(n)
-    // Also a look that only finds lost tickets come dates what it sees, which is then the earliest for new holes.
+    // A look that only finds arrived lost tickets also sets the date, the earliest for new holes.
     const isSettled = filled.length === 0 && holes().every((n) => lost.has(n))
     if (isSettled || (lastLook !== null && at < lastLook + grace)) return
     for (const n of holes()) {
@@ -100,7 +100,7 @@ const numbersIn = (multirange: string): number[] =>
   )
 
 describe(`the loss watch against a model (TEST_SEED=${seed})`, () => {
-  it('loses exactly what was missing at two looks a grace time apart, whatever the order, the repeats and the delays', async () => {
+  it('loses exactly the numbers missing at two looks a grace time apart', async () => {
     const metering = world.metering()
     await fc.assert(
       fc.asyncProperty(steps, async (script: readonly (Arrival | Pause)[]) => {
@@ -120,7 +120,7 @@ describe(`the loss watch against a model (TEST_SEED=${seed})`, () => {
           await metering.watchLoss()
           model.look(world.clock.at.getTime() / 1000)
         }
-        // Then twice a grace time of silence: every hole is lost, and nobody looks at the session any more.
+        // After two silent grace times every hole is lost, and the session is no longer watched.
         for (const quiet of [0, grace, grace]) {
           world.clock.at = new Date(world.clock.at.getTime() + quiet * 1000)
           await metering.watchLoss()
@@ -133,7 +133,7 @@ describe(`the loss watch against a model (TEST_SEED=${seed})`, () => {
             lost_count: BigInt(lost.length),
             replayed_count: BigInt(model.forked()),
             gapped: model.holes().length > 0,
-            // What has settled may be watched for another grace time.
+            // A settled session may be watched for another grace time.
             watched: lost.length < model.holes().length || found.watched,
           })
         }
@@ -145,7 +145,7 @@ describe(`the loss watch against a model (TEST_SEED=${seed})`, () => {
   }, 120_000)
 })
 
-describe('a session with hostile sequence numbers', () => {
+describe('session with hostile sequence numbers', () => {
   const arrive = (numbers: readonly bigint[], session_id: string, metering = world.metering()) =>
     metering.ingestEvents(
       numbers.map((n) =>
@@ -167,17 +167,17 @@ describe('a session with hostile sequence numbers', () => {
   const every = (step: bigint, from: bigint, count: number): bigint[] =>
     Array.from({ length: count }, (_, i) => from + BigInt(i) * step)
 
-  it('keeps a bounded number of ranges when only every second one comes, and counts what it gives up', async () => {
+  it('keeps a bounded number of ranges if every second number is missing, and counts those given up', async () => {
     for (let batch = 0n; batch < 6n; batch++) await arrive(every(2n, batch * 1_400n, 700), 'odd')
     const state = await stateOf('odd')
     expect(Number(state['ranges'])).toBeLessThanOrEqual(maxRanges)
     expect(Number(state['ranges'])).toBeGreaterThan(400)
-    // Of the numbers below, every second one never came.
+    // Below `closed_below`, every second number is missing.
     expect(state['closed_count']).toBe((state['closed_below'] ?? 0n) / 2n)
     expect(state['replayed_count']).toBe(0n)
   })
 
-  it('counts no hole twice that was lost before it was given up', async () => {
+  it('does not count a hole again that was lost before it was given up', async () => {
     await arrive(every(2n, 0n, 900), 'twice')
     for (const _ of [1, 2]) {
       await world.metering().watchLoss()
@@ -193,7 +193,7 @@ describe('a session with hostile sequence numbers', () => {
     expect(Number((await stateOf('wide'))['ranges'])).toBeLessThanOrEqual(maxRanges)
   })
 
-  it('lowers the number of given-up tickets with each that arrives later, and flags none of them as a fork', async () => {
+  it('lowers the number of given-up tickets as they arrive, and flags no fork', async () => {
     await arrive(every(2n, 0n, 1_500), 'patient')
     const before = await stateOf('patient')
     await arrive([1n, 3n, 5n], 'patient')
@@ -203,7 +203,7 @@ describe('a session with hostile sequence numbers', () => {
     expect(after).toMatchObject({ closed_count: 0n, replayed_count: 0n })
   })
 
-  it('counts a jump to 2^62 as a million lost tickets at most, without harm to other sessions', async () => {
+  it('counts a jump to 2^62 as at most a million lost tickets, without harm to other sessions', async () => {
     const metering = world.metering()
     await arrive([0n, 2n ** 62n, 2n ** 63n - 2n], 'far', metering)
     await metering.watchLoss()

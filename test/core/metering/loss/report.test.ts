@@ -25,7 +25,7 @@ interface Of {
   readonly data?: Data
 }
 
-/** Tickets of one session with these sequence numbers, the nth with the nth fee. */
+/** Ingests tickets of one session with these sequence numbers, the nth with the nth fee. */
 const arrive = (
   numbers: readonly number[],
   { clientId = world.app.clientId, user = 'alice', session, fees = [], data }: Of,
@@ -62,9 +62,10 @@ const otherApp = () =>
 const ask = (query: Partial<Parameters<typeof metering.losses.ofApp>[1]> = {}) =>
   metering.losses.ofApp(world.app.id, { limit: 0, ...query })
 
-describe('the estimate of what was lost', () => {
-  it('is the number of lost tickets times the mean cost of the session, exact, rounded up to a micro', async () => {
-    // 1 wei at 3000 USD is 3000 attos; three tickets of 10^9 + 10^9 + 1 wei: a mean of 2000000001000 attos.
+describe('estimated cost of lost tickets', () => {
+  it("is the lost tickets times the session's exact mean cost, rounded up to a micro", async () => {
+    // 1 wei at 3000 USD is 3000 attos; three tickets of 10^9 + 10^9 + 1 wei: a mean of
+    // 2000000001000 attos.
     await arrive([0, 1, 3], { session: 'a', fees: ['1000000000', '1000000000', '1'] })
     // A mean of exactly 3 micros, five times.
     await arrive([0, 6], { session: 'b', fees: ['1000000000', '1000000000'] })
@@ -79,7 +80,7 @@ describe('the estimate of what was lost', () => {
     expect(totals).toEqual({ sessions: 2n, lost: 6n, estimate: 18n, forked: 0n, late: 0n })
   })
 
-  it('is exact for fees beyond what a float can hold', async () => {
+  it('is exact for fees beyond a float', async () => {
     const fee = 10n ** 20n - 1n
     await arrive([0, 1, 3], { session: 'a', fees: [String(fee), '0', '0'] })
     await settle()
@@ -88,7 +89,7 @@ describe('the estimate of what was lost', () => {
     expect(session?.estimate).toBe((fee * 3000n + whole - 1n) / whole)
   })
 
-  it('is unknown, and nothing in the totals, while no ticket of the session has its price', async () => {
+  it('is unknown, and zero in the totals, until a ticket of the session has its price', async () => {
     await arrive([0, 2], { session: 'a', data: { current_time: '2026-09-14T09:00:00Z' } })
     await settle()
     expect(await ask()).toMatchObject({
@@ -98,8 +99,8 @@ describe('the estimate of what was lost', () => {
   })
 })
 
-describe('the report of losses', () => {
-  it('comes in pages, newest first, and each session once', async () => {
+describe('loss report', () => {
+  it('returns each session once, in pages, the newest first', async () => {
     const minutes = [1, 2, 2, 3, 4]
     for (const [i, minute] of minutes.entries()) {
       await arrive([0, 2], {
@@ -145,11 +146,11 @@ describe('the report of losses', () => {
     [{ limit: 1001 }],
     [{ cursor: 'x' }],
     [{ cursor: Buffer.from('1 2 3').toString('base64url') }],
-  ])('is refused for the query %o', async (query) => {
+  ])('rejects the query %o', async (query) => {
     await expect(ask(query)).rejects.toThrowError(DomainError)
   })
 
-  it('lists at most a hundred ranges and says that there are more', async () => {
+  it('lists at most a hundred ranges and reports that there are more', async () => {
     await arrive(
       Array.from({ length: 103 }, (_, i) => i * 2 + 1),
       { session: 'a' },

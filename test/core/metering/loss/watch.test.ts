@@ -13,13 +13,13 @@ afterEach(() => world.stop())
 type Data = Parameters<typeof envelope>[0]
 const alice = (data: Data = {}): Buffer =>
   envelope({ auth_id: `${world.app.clientId}:alice`, ...data })
-/** Tickets of one session, by their sequence numbers, together in one batch. */
+/** Ingests tickets of one session with these sequence numbers, in one batch. */
 const arrive = (numbers: readonly (number | string)[], data: Data = {}) =>
   metering.ingestEvents(numbers.map((sequence_number) => alice({ sequence_number, ...data })))
 const rows = async (text: string): Promise<Record<string, unknown>[]> =>
   (await world.pool.query(text)).rows
 
-/** A round, so many seconds later. */
+/** Runs a round, so many seconds later. */
 async function look(afterSeconds = 0): Promise<void> {
   world.clock.at = new Date(world.clock.at.getTime() + afterSeconds * 1000)
   await metering.watchLoss()
@@ -35,8 +35,8 @@ const missing = async () =>
 const value = async (name: string): Promise<number> =>
   Number((await world.metric(`${name}{`))[0]?.split(' ').at(-1))
 
-describe('a hole in the sequence numbers of a session', () => {
-  it('is a lost ticket when it is still there after the grace time (K6)', async () => {
+describe('hole in the sequence numbers of a session', () => {
+  it('is a lost ticket if it still exists after the grace time (K6)', async () => {
     await arrive([0, 1, 3])
     await look()
     await look(grace - 1)
@@ -47,7 +47,7 @@ describe('a hole in the sequence numbers of a session', () => {
     expect(await value('tollgate_metering_lost_found_total')).toBe(1)
   })
 
-  it('closes when all tickets have arrived, in any order and however late (K7)', async () => {
+  it('closes when all tickets have arrived, in any order and after any delay (K7)', async () => {
     for (const n of [1, 0, 2]) {
       await arrive([n])
       await look(1)
@@ -80,7 +80,7 @@ describe('a hole in the sequence numbers of a session', () => {
     ])
   })
 
-  it('has its own grace time, also beside one that is lost already', async () => {
+  it('has its own grace time, even after an earlier hole is lost', async () => {
     await arrive([0, 2])
     await look()
     await look(grace)
@@ -93,7 +93,7 @@ describe('a hole in the sequence numbers of a session', () => {
     expect(await missing()).toEqual([['9f86d081', 3n, '1-1 3-4']])
   })
 
-  it('is not examined again once it is lost, while the session goes on', async () => {
+  it('is not examined again once it is lost, while the session continues', async () => {
     await arrive([0, 2])
     await look()
     await look(grace)
@@ -106,14 +106,14 @@ describe('a hole in the sequence numbers of a session', () => {
     expect(await watched()).toEqual([{ watched: true, lost_count: 1n }])
   })
 
-  it('at the beginning of a session counts, too', async () => {
+  it('counts at the beginning of a session', async () => {
     await arrive([2])
     await look()
     await look(grace)
     expect(await missing()).toEqual([['9f86d081', 2n, '0-1']])
   })
 
-  it('is counted once by several cores that look at the same time', async () => {
+  it('is counted once if several cores look at the same time', async () => {
     for (let n = 0; n < 30; n++) await arrive([0, 2], { session_id: `s${n}` })
     await look()
     world.clock.at = new Date(world.clock.at.getTime() + grace * 1000)
@@ -128,7 +128,7 @@ describe('a hole in the sequence numbers of a session', () => {
   })
 })
 
-describe('a fork', () => {
+describe('fork', () => {
   it('is flagged, counted and billed: same session and sequence number, other time (K5)', async () => {
     await arrive([0, 1])
     await arrive([1], { current_time: '2026-09-14T10:15:31Z' })
@@ -142,7 +142,7 @@ describe('a fork', () => {
   })
 })
 
-describe('a ticket that came long after it was signed', () => {
+describe('ticket that arrives long after signing', () => {
   it('is counted, in the totals and as a metric', async () => {
     await arrive([0, 1], { current_time: '2026-09-14T10:04:00Z' })
     await arrive([2], { current_time: '2026-09-14T10:06:00Z' })

@@ -26,7 +26,7 @@ const tickets = () =>
   )
 const run = (...argv: string[]) => tollgate('quarantine', ...argv)
 
-/** The id of the one event that is in quarantine after these were taken. */
+/** Ingests events and returns the id of the only one in quarantine. */
 async function quarantined(...events: readonly Event[]): Promise<string> {
   await world.ingest(...events)
   const [id = '', ...others] = await ids()
@@ -35,7 +35,7 @@ async function quarantined(...events: readonly Event[]): Promise<string> {
 }
 
 describe('tollgate quarantine', () => {
-  it('lists what waits, filtered and page by page, with the money by reason', async () => {
+  it('lists waiting events, filtered and paged, with the amounts by reason', async () => {
     await world.ingest(
       { auth_id: '', computed_fee: '11' },
       { auth_id: '', computed_fee: '22' },
@@ -63,7 +63,7 @@ describe('tollgate quarantine', () => {
     )
   })
 
-  it('shows the bytes as they came', async () => {
+  it('shows the original bytes', async () => {
     const bytes = eventOf({ auth_id: '', computed_fee: '12' })
     await world.ingestBytes(bytes)
     const [id = ''] = await ids()
@@ -78,7 +78,7 @@ describe('tollgate quarantine', () => {
     })
   })
 
-  it('attributes an event without a user to one, who pays for it once', async () => {
+  it('attributes an event without a user to one, who pays once', async () => {
     const event = { id: 'nameless', auth_id: '', computed_fee: fee }
     const id = await quarantined(event)
     expect(
@@ -116,7 +116,8 @@ describe('tollgate quarantine', () => {
         authId: '',
       },
     ])
-    // The same bytes, delivered again, are still what they were, and nobody is charged again.
+    // The same bytes, delivered again, change nothing: the decision stays and the user pays no
+    // more.
     expect(await world.ingest(event)).toMatchObject({ tickets: 0, quarantined: 1 })
     expect(await ids()).toEqual([])
     expect((await run('attribute', id, '--app', world.app.clientId, '--user', 'zoe')).text).toBe(
@@ -125,7 +126,7 @@ describe('tollgate quarantine', () => {
     expect(await tickets()).toHaveLength(1)
   })
 
-  it('says why an event cannot be attributed to a user', async () => {
+  it('explains why an event cannot be attributed to a user', async () => {
     const id = await quarantined({ auth_id: '', computed_fee: '1' })
     expect(
       (await run('attribute', id, '--app', `app_${'0'.repeat(24)}`, '--user', 'zoe')).text,
@@ -180,7 +181,7 @@ describe('tollgate quarantine', () => {
         `select event_id from tickets where event_id like 'early%' order by event_id`,
       ),
     ).toEqual([{ event_id: 'early-1' }, { event_id: 'early-2' }])
-    // Delivered again, the events are known.
+    // The redriven events are duplicates when delivered again.
     expect(
       await world.ingest({
         id: 'early-1',
@@ -212,7 +213,7 @@ describe('tollgate quarantine', () => {
     ])
   })
 
-  it('redrives an event with the id of another one under a new id, and only on request', async () => {
+  it("redrives an event with another event's id under a new id, and only on request", async () => {
     await world.ingest({ id: 'twin', computed_fee: '10' })
     const id = await quarantined({ id: 'twin', computed_fee: '20' })
     expect((await run('redrive', id)).text).toContain(
@@ -233,7 +234,7 @@ describe('tollgate quarantine', () => {
     )
   })
 
-  it('redrives an event once, however many calls do it at the same time', async () => {
+  it('redrives an event once if many calls compete', async () => {
     const id = await quarantined({ id: 'contested', auth_id: '', computed_fee: '3' })
     const outcomes = await atOnce(12, (i) =>
       outcome(
@@ -271,13 +272,13 @@ describe('tollgate quarantine', () => {
     expect((await list()).waiting).toEqual([])
   })
 
-  it('refuses an event of which only the beginning was kept', async () => {
+  it('rejects an event with only its beginning stored', async () => {
     await world.ingestBytes(Buffer.alloc(1024 * 1024 + 1, 0x20))
     const [id = ''] = await ids()
     expect((await run('redrive', id)).text).toContain('only its beginning was kept')
   })
 
-  it('is used as its help says', async () => {
+  it('validates its arguments', async () => {
     expect((await run()).code).toBe(2)
     expect((await run('redrive', 'x', '--reason', 'no_id')).code).toBe(2)
     expect((await run('list', '--limit', '0')).code).toBe(2)

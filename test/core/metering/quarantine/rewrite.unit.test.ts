@@ -11,7 +11,7 @@ describe('rewriting an event for a decision', () => {
     expect(write(`{"id":"x","data":${data}}`)).toBe(`{"id":"x","data":${data}}`)
   })
 
-  it('sets the subject and the id, also where there were none', () => {
+  it('sets the subject and the id, even if they are missing', () => {
     expect(
       write('{"data":{"auth_id":"a:b","n":1.0},"id":"x"}', { authId: 'c:d', eventId: 'y' }),
     ).toBe('{"data":{"auth_id":"c:d","n":1.0},"id":"y"}')
@@ -20,7 +20,7 @@ describe('rewriting an event for a decision', () => {
     )
   })
 
-  it('refuses bytes that are no event', () => {
+  it('rejects bytes that are not an event', () => {
     for (const text of ['', '[]', '{', '{"data":1}', '{"data":{"a":1,"a":2}}'])
       expect(write(text)).toBeUndefined()
   })

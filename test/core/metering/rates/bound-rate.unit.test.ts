@@ -27,8 +27,8 @@ function world() {
   return { state, boundRate }
 }
 
-describe('the rate for bounds', () => {
-  it('is read once a second, and at once while there is none', async () => {
+describe('rate for bounds', () => {
+  it('reads the rate at most once a second, but does not cache its absence', async () => {
     const { state, boundRate } = world()
     expect(await boundRate()).toBeNull()
     state.observed = 0
@@ -40,7 +40,7 @@ describe('the rate for bounds', () => {
     expect(state.reads).toBe(3)
   })
 
-  it('is raised once it prices no tickets any more, rounded up, and ends with its grace', async () => {
+  it('raises a rate that no longer prices tickets, rounds it up, and ends with the grace time', async () => {
     const { state, boundRate } = world()
     state.observed = 0
     state.seconds = 600
@@ -53,7 +53,7 @@ describe('the rate for bounds', () => {
     expect(await boundRate()).toBeNull()
   })
 
-  it('stays as it is for a day when an operator recorded it', async () => {
+  it("keeps an operator's rate unchanged for a day", async () => {
     const { state, boundRate } = world()
     Object.assign(state, { observed: 0, source: 'manual:desk', seconds: 86_400 })
     expect(await boundRate()).toMatchObject({ usdAttosPerEth: 3001n, isRaised: false })

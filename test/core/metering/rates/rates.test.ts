@@ -34,7 +34,7 @@ const read = (body: string, status = 200): Promise<unknown> =>
     async (url) => formatDecimal18(await httpRateSource(url).read()),
   )
 
-describe('a rate source over HTTP', () => {
+describe('HTTP rate source', () => {
   it.each([
     ['Coinbase', '{"data":{"amount":"3012.34","base":"ETH","currency":"USD"}}', '3012.34'],
     [
@@ -46,7 +46,7 @@ describe('a rate source over HTTP', () => {
     ['number', '{"price": 3012.1234567890123456}', '3012.1234567890123456'],
     ['whole', '{"price":3000}', '3000'],
     ['longer than 18 places', '{"price":"3000.1234567890123456789"}', '3000.123456789012345678'],
-  ])('understands the %s shape, digit by digit', async (_shape, body, rate) => {
+  ])('reads the %s format, digit by digit', async (_shape, body, rate) => {
     expect(await read(body)).toBe(rate)
   })
 
@@ -69,11 +69,11 @@ describe('a rate source over HTTP', () => {
     '{"result":{"A":{"c":["1"]},"B":{"c":["2"]}}}',
     '{"result":{"A":{"c":[]}}}',
     '{"price":"3000","price":"4000"}',
-  ])('refuses %s', async (body) => {
+  ])('rejects %s', async (body) => {
     await expect(read(body)).rejects.toThrow('no usable price')
   })
 
-  it('refuses an error, a redirect and more than 64 KiB', async () => {
+  it('rejects an error, a redirect and more than 64 KiB', async () => {
     await expect(read('{"price":3000}', 500)).rejects.toThrow('answered 500')
     await expect(read(`{"price":3000,"pad":"${'x'.repeat(70_000)}"}`)).rejects.toThrow(
       'more than 65536 bytes',
@@ -86,7 +86,7 @@ describe('a rate source over HTTP', () => {
     ).rejects.toThrow('fetch failed')
   })
 
-  it('gives up after 3 seconds, also in the middle of an answer', async () => {
+  it('gives up after 3 seconds, even in the middle of a response', async () => {
     const started = Date.now()
     await expect(
       answering(
@@ -136,7 +136,7 @@ describe('observing the rate', () => {
     return { rejected, logged, observe, rates }
   }
 
-  it('logs a missing rate hourly, not with each try', async () => {
+  it('logs a missing rate hourly, not at each attempt', async () => {
     const { observe, logged } = observing(script('a', []))
     const wait = async (seconds: number) => {
       world.clock.at = new Date(world.clock.at.getTime() + seconds * 1000)
@@ -150,7 +150,7 @@ describe('observing the rate', () => {
     expect(await wait(100)).toEqual(both)
   })
 
-  it('keeps a rate set by hand usable for a day, until a newer one is observed', async () => {
+  it('keeps a manual rate usable for a day, until a newer one is observed', async () => {
     const { rates, observe } = observing(script('a', ['3000']))
     await rates.record({ usdPerEth: '2900', source: 'desk' })
     const recordedMs = world.clock.at.getTime()
@@ -167,7 +167,7 @@ describe('observing the rate', () => {
     world.clock.at = new Date(recordedMs + 2 * 86_400_000)
   })
 
-  it('takes the first source that answers', async () => {
+  it('uses the first source that answers', async () => {
     const { observe, rejected, rates } = observing(
       script('a', [null, '3000']),
       script('b', ['3001', '3002']),
@@ -205,7 +205,7 @@ describe('observing the rate', () => {
     await expect(world.pool.query('delete from rates')).rejects.toThrow('append-only')
   })
 
-  it("accepts an operator's own observation, whatever came before, and refuses a malformed one", async () => {
+  it("accepts an operator's observation without a jump check, and rejects a malformed one", async () => {
     const { rates } = observing()
     expect(await rates.record({ usdPerEth: '1.5', source: ' desk ' })).toMatchObject({
       source: 'manual:desk',
@@ -223,7 +223,7 @@ describe('observing the rate', () => {
     })
   })
 
-  it('accepts an observation of up to 400 days ago, and none of the future', async () => {
+  it('accepts an observation up to 400 days old, but not from the future', async () => {
     const { rates } = observing()
     const at = world.clock.at.getTime()
     const record = (observedAt: string) =>

@@ -36,7 +36,7 @@ interface Version {
   readonly at?: Date
 }
 
-/** The next version of the app's Starter plan. Returns its id. */
+/** Adds a version to the app's Starter plan. Returns its id. */
 async function sell({ rate = null, bundles = [], at = world.clock.at }: Version): Promise<bigint> {
   const [row] = await rows<{ id: bigint; plan_id: string; version: number }>(
     `insert into plan_versions (app_id, plan_id, version, type, price_amount, price_currency, included_attos, retail_rate,
@@ -59,14 +59,14 @@ async function sell({ rate = null, bundles = [], at = world.clock.at }: Version)
   return row.id
 }
 
-/** What is on the tickets, in the order of their sequence numbers. */
+/** Returns the prices of the tickets, in order of their sequence numbers. */
 const sold = () =>
   rows(
     `select pipeline, model_id, cost_attos, retail_attos, terms_id
      from tickets order by sequence_number`,
   )
 
-/** Retail of the rows, of the sums, and of what users were charged: all one. */
+/** Checks that retail is equal on tickets, in the sums and in the users' charges. */
 async function expectExact(): Promise<void> {
   expect(await differences(world.pool)).toEqual(noDifferences)
   const [of] = await rows<{ tickets: string; hours: string; sessions: string; charged: string }>(
@@ -108,8 +108,8 @@ const everything = () => ({
 const one = async (text: string): Promise<Record<string, unknown> | undefined> =>
   (await rows(text))[0]
 
-describe('what a ticket sells for', () => {
-  it('is by its model, else its pipeline, else the plan, else network price; zero is a price', async () => {
+describe('ticket price', () => {
+  it('uses the rate of its model, else its pipeline, else the plan, else network price; zero is a price', async () => {
     const id = await sell({
       rate: '0.0000015',
       bundles: [
@@ -162,7 +162,7 @@ describe('what a ticket sells for', () => {
     await expectExact()
   })
 
-  it('is network price on a plan without rates, and stores nothing for it', async () => {
+  it('is the network price on a plan without rates, and stores nothing', async () => {
     await world.metering().ingestEvents([ticket()])
     const [of] = await rows(
       `select t.retail_attos, t.platform_fee_attos, t.platform_fee_wei, t.terms_id = v.id as is_first
@@ -180,7 +180,8 @@ describe('what a ticket sells for', () => {
 
   it('is rounded down once, from the exact product', async () => {
     await sell({ rate: '0.0000013' })
-    // At 3,000 USD a wei is 3,000 atto-dollars: no fraction. At this rate the network cost has one.
+    // At 3,000 USD one wei costs 3,000 atto-dollars, without a fraction. At this rate the network
+    // cost has one.
     await recordRate(world.pool, '2026-09-14T10:15:00Z')
     await world.pool.query(
       `insert into rates (usd_attos_per_eth, source, observed_at) values (1500000000000000001, 'test', '2026-09-14T10:15:01Z')`,
@@ -195,7 +196,7 @@ describe('what a ticket sells for', () => {
     await expectExact()
   })
 
-  it('has the cut of its signing time, in USD and in wei', async () => {
+  it('includes the cut of its signing time, in USD and in wei', async () => {
     await world.pool.query(
       `insert into platform_cuts (app_id, since, percent, created_at)
        values ($1, '2026-09-14T10:15:00Z', 10, '2026-09-14T10:00:00Z'), ($1, '2026-09-14T10:16:00Z', null, '2026-09-14T10:00:00Z'),
@@ -233,7 +234,7 @@ describe('what a ticket sells for', () => {
     await expectExact()
   })
 
-  it('has no cut that begins after it was booked, although its signer says that it was signed then', async () => {
+  it("excludes a cut that begins after booking, even if the signer's clock is past it", async () => {
     const after = (minutes: number) => new Date(world.clock.at.getTime() + minutes * 60_000)
     await world.pool.query(
       `insert into platform_cuts (app_id, since, percent, created_at)
@@ -254,13 +255,13 @@ describe('what a ticket sells for', () => {
 const month = (months: number, more = ''): string =>
   new Date(Date.UTC(2026, 8 + months, 14, 10, 20)).toISOString().replace('Z', more || 'Z')
 
-describe('the version of a ticket', () => {
-  it('is that of the period in which it was signed, however late it comes', async () => {
+describe('plan version of a ticket', () => {
+  it('is that of the period of signing, even for a late ticket', async () => {
     const first = (await rows<{ id: bigint }>(`select id from plan_versions where version = 1`))[0]
       ?.id
     const metering = world.metering()
     await metering.ingestEvents([ticket({ current_time: month(0) })])
-    // A new version: it holds from the next period on.
+    // A new version applies from the next period.
     const second = await sell({ rate: '0.000002' })
     world.clock.at = new Date(month(0.5))
     await metering.ingestEvents([ticket({ current_time: world.clock.at.toISOString() })])
@@ -273,11 +274,11 @@ describe('the version of a ticket', () => {
     await expectExact()
   })
 
-  it('is the one that another process entered meanwhile, also for a batch that was planned before', async () => {
+  it('follows a period that another process entered, even for a planned batch', async () => {
     const metering = world.metering()
     await metering.ingestEvents([ticket({ current_time: month(0) })])
     const id = await sell({ rate: '0.000003' })
-    // As a change of plan at once does: the account is in another period, and this process does not know.
+    // Like an immediate plan change: the account is in another period, unknown to this process.
     const changed = new Date(world.clock.at.getTime() + 1_000).toISOString()
     await world.pool.query(
       `insert into periods (app_id, user_id, starts_at, ends_at, counts_from, entered_at, after_seq, plan_id, plan_version, included_attos)
@@ -299,7 +300,7 @@ describe('the version of a ticket', () => {
     await expectExact()
   })
 
-  it('is decided when a ticket that waited gets its price, by the time at which it was signed', async () => {
+  it('is chosen by signing time when a waiting ticket gets its price', async () => {
     const unpriced = world.metering({ fixed: false })
     await unpriced.ingestEvents([ticket({ current_time: month(0) })])
     expect(await sold()).toMatchObject([{ cost_attos: null, retail_attos: null, terms_id: null }])
@@ -319,7 +320,7 @@ describe('the version of a ticket', () => {
     await expectExact()
   })
 
-  it('comes with retail, cut and sums at once, when the rate is there', async () => {
+  it('is stored together with retail, cut and sums once the rate is known', async () => {
     const id = await sell({ rate: '0.0000013' })
     await world.pool.query(
       `insert into platform_cuts (app_id, since, percent, created_at)
@@ -378,7 +379,7 @@ describe('the version of a ticket', () => {
     await expectExact()
   })
 
-  it('never changes: not with a version, a rate, a cut or the clock', async () => {
+  it('never changes after a new version, rate, cut or time', async () => {
     await sell({ rate: '0.0000015' })
     const metering = world.metering()
     await metering.ingestEvents([ticket({ current_time: month(0) })])
@@ -398,7 +399,7 @@ describe('the version of a ticket', () => {
 })
 
 describe('retail', () => {
-  it('is the sum of its rows to the atto, whatever plans, fees and users there are', async () => {
+  it('equals the sum of its rows to the atto', async () => {
     let users = 0
     await fc.assert(
       fc.asyncProperty(
@@ -419,7 +420,7 @@ describe('retail', () => {
           const metering = world.metering()
           for (const { rate, tickets } of plans) {
             const text = rate === null ? null : `0.${rate.toString().padStart(18, '0')}`
-            // New users begin with the version that is the newest.
+            // New users begin with the newest version.
             await sell({ rate: text, bundles: [['other', '*', '0.0000011']] })
             const user = `user-${users++}`
             await metering.ingestEvents(

@@ -25,7 +25,7 @@ function setUp() {
     },
   })
 
-  /** Returns the highest ratio of the version that a locked account is on. */
+  /** Returns the highest ratio of a locked account's version. */
   async function running(terms: bigint, entered: readonly unknown[] = []) {
     last = terms
     const locked = { ...user, periodStart: new Date(Number(terms)), periods: entered }
@@ -44,12 +44,12 @@ describe('running', () => {
     expect(reads()).toBe(1)
   })
 
-  it('reads them again when the account is in another period', async () => {
+  it('reads them again if the account is in another period', async () => {
     const { running } = setUp()
     expect([await running(1n), await running(2n), await running(1n)]).toEqual([1n, 2n, 1n])
   })
 
-  it('does not keep a period that the transaction has entered', async () => {
+  it('does not cache a period that the transaction has entered', async () => {
     const { running, reads } = setUp()
     await running(1n, [{}])
     await running(1n)
