@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => core.stop())
 
 describe('without metering', () => {
-  it('usage, balances and allowances say so, after the caller and before the parameters', async () => {
+  it('rejects usage, balances and allowances, after checking the caller and before the parameters', async () => {
     const { clientId } = app
     const mine = core.as(app.basic)
     await mine.upsertUser({ clientId, externalUserId: 'ada' })

@@ -32,8 +32,8 @@ const entry = (seq: number) => ({
   values: [world.app.id, user, seq],
 })
 
-describe('the feed of charges', () => {
-  it('delivers an entry whose transaction ends long after later ones, once', async () => {
+describe('feed of charges', () => {
+  it('delivers an entry once if its transaction ends long after later ones', async () => {
     const feed = createFeed({
       pool: world.pool,
       log: silentLog(),
@@ -70,7 +70,7 @@ describe('the feed of charges', () => {
     expect(seen).toEqual(['102', '103', '101', '104'])
   })
 
-  it('reads between two snapshots in pages, with what cost more than there was', async () => {
+  it('reads between two snapshots in pages, including charges with overage', async () => {
     const from = await currentSnapshot(world.pool)
     for (const seq of [201, 202, 203, 204, 205]) await world.pool.query(entry(seq))
     const to = await currentSnapshot(world.pool)

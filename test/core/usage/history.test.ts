@@ -10,7 +10,7 @@ import { createWorld, envelope, recordRate, type World } from '../metering/harne
 let world: World
 let history: History
 
-// Ten sessions in turn, of two users; a ticket every minute, two in the same microsecond.
+// Ten sessions in rotation, of two users; a ticket every minute, pairs in the same microsecond.
 const start = Date.parse('2026-04-10T09:00:00Z')
 const count = 60
 const userOf = (i: number): string => (i % 3 === 0 ? 'bob' : 'ann')
@@ -65,7 +65,7 @@ const nothing: HistoryQuery = {
 }
 type Listing = 'requests' | 'sessions'
 
-/** The ids of every page, and how long the pages were. */
+/** Returns the ids of all pages, and the lengths of the pages. */
 async function walk(
   list: Listing,
   query: Partial<HistoryQuery>,
@@ -99,7 +99,7 @@ const eventsOf = (keep: (i: number) => boolean): string[] =>
     )
     .map((i) => `e${String(i).padStart(2, '0')}`)
 
-describe('the history of requests', () => {
+describe('request history', () => {
   it('shows every field of a ticket', async () => {
     const { items } = await history.requests(world.app.id, { ...nothing, limit: 1 }, 'ann')
     expect(items).toMatchObject([
@@ -124,7 +124,7 @@ describe('the history of requests', () => {
   })
 
   it.each([1, 7, 25, 50])(
-    'comes in pages of %i without a gap or a repeat, of a user and of the app',
+    'returns pages of %i without a gap or a repeat, for a user and the app',
     async (limit) => {
       expect((await walk('requests', { limit }, 'ann')).ids).toEqual(
         eventsOf((i) => userOf(i) === 'ann'),
@@ -133,13 +133,13 @@ describe('the history of requests', () => {
     },
   )
 
-  it('has 25 on a page, and the current month', async () => {
+  it('defaults to 25 per page and the current month', async () => {
     expect((await walk('requests', {})).pages).toEqual([25, 25, 10])
     expect((await walk('requests', { startDate: '2026-03-01' }, 'ann')).ids.at(-1)).toBe('march')
     expect((await walk('requests', { startDate: '2026-03-01' })).ids.at(-1)).toBe('march')
   })
 
-  it('stays in the month that its first page was in', async () => {
+  it('stays in the month of its first page', async () => {
     const first = await history.requests(world.app.id, { ...nothing, limit: 50 })
     const before = world.clock.at
     world.clock.at = new Date('2026-05-01T00:00:00Z')
@@ -151,7 +151,7 @@ describe('the history of requests', () => {
     world.clock.at = before
   })
 
-  it('narrows to a manifest, to the session where there is none, and to a range', async () => {
+  it('filters by manifest, by session without a manifest, and by range', async () => {
     expect((await walk('requests', { manifestId: 'm2', limit: 2 })).ids).toEqual(
       eventsOf((i) => i % 10 === 2),
     )
@@ -170,7 +170,7 @@ describe('the history of requests', () => {
     }
   })
 
-  it('goes on with a cursor only in the list that it came from', async () => {
+  it('accepts a cursor only in the list that returned it', async () => {
     const { nextCursor = '' } = await history.requests(
       world.app.id,
       { ...nothing, limit: 5 },
@@ -210,20 +210,20 @@ describe('the history of requests', () => {
     [{ limit: -1 }],
     [{ startDate: 'x' }],
     [{ startDate: '2026-05-01', endDate: '2026-04-01' }],
-  ])('refuses %j', async (query) => {
+  ])('rejects %j', async (query) => {
     await expect(history.requests(world.app.id, { ...nothing, ...query })).rejects.toMatchObject({
       reason: 'REQUEST_INVALID',
     })
   })
 
-  it('answers not found for an unknown user', async () => {
+  it('returns NOT_FOUND for an unknown user', async () => {
     await expect(history.requests(world.app.id, nothing, 'nobody')).rejects.toMatchObject({
       reason: 'NOT_FOUND',
     })
   })
 })
 
-describe('the history of sessions', () => {
+describe('session history', () => {
   it('sums a session, rounds it once, and ends it after five idle minutes', async () => {
     const { items } = await history.sessions(world.app.id, nothing, 'ann')
     const byId = new Map(items.map((item) => [item.sessionId, item]))
@@ -241,7 +241,7 @@ describe('the history of sessions', () => {
     ])
   })
 
-  it.each([1, 3, 50])('comes in pages of %i, the latest to begin first', async (limit) => {
+  it.each([1, 3, 50])('returns pages of %i, the latest start first', async (limit) => {
     const all = await walk('sessions', { limit })
     expect(new Set(all.ids).size).toBe(all.ids.length)
     expect(all.ids).toHaveLength(20)

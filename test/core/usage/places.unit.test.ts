@@ -25,8 +25,8 @@ const reasonOf = (take: () => void): string | null => {
   }
 }
 
-describe('the places of streams', () => {
-  it('are bounded for a user, an app and an owner, and free again when a stream ends', () => {
+describe('stream places', () => {
+  it('are limited per user, app and owner, and free again when a stream ends', () => {
     const places = createStreamPlaces(bounds)
     const take = (...of: Parameters<typeof holder>) => reasonOf(() => places.take(holder(...of)))
     expect([take(1, 'ann', 7), take(1, 'ann', 7), take(1, 'ann', 7)]).toEqual([
@@ -44,7 +44,7 @@ describe('the places of streams', () => {
     expect([take(1, 'ann', 7), take(1, 'ann', 7)]).toEqual([null, 'RATE_LIMITED'])
   })
 
-  it('reserve one for each app, whatever its owner has open', () => {
+  it('reserve one for each app, even if its owner has used the others', () => {
     const places = createStreamPlaces(bounds)
     const take = (...of: Parameters<typeof holder>) => reasonOf(() => places.take(holder(...of)))
     for (let i = 0; i < 5; i++) expect(take(1, 'ann')).toBeNull()
@@ -53,7 +53,7 @@ describe('the places of streams', () => {
     expect(take(4, 'bob')).toBeNull()
   })
 
-  it('of one owner leave room for others, and the process says when it has none', () => {
+  it('of one owner leave room for others, up to the limit of the process', () => {
     const places = createStreamPlaces(bounds)
     const take = (...of: Parameters<typeof holder>) => reasonOf(() => places.take(holder(...of)))
     for (let i = 0; i < 6; i++) {

@@ -19,7 +19,7 @@ beforeAll(async () => {
     )
     return { appId: world.app.id, userId: user.id, hours, perHour }
   }
-  // One user with most of them, and enough others.
+  // One user with most of the tickets, and enough others.
   const others = Array.from({ length: 50 }, (_, i) => habit(`user-${i}`, 100, 10))
   total = await generateHistory(world.pool, [
     await habit('ann', 720, 350),
@@ -37,7 +37,7 @@ interface Scan {
   readonly read: number
 }
 
-/** The same pool, which explains what it is asked, and the scans of tables that it saw. */
+/** Returns the same pool, which also explains its queries, and the table scans in their plans. */
 function explaining(pool: Pool): { pool: Pool; scans: Scan[] } {
   const scans: Scan[] = []
   const explain =
@@ -81,7 +81,7 @@ function collect(node: Node | undefined, scans: Scan[]): void {
       number(node['Actual Rows']) +
       number(node['Rows Removed by Filter']) +
       number(node['Rows Removed by Index Recheck'])
-    // What was planned and never begun reads nothing.
+    // A node that was planned but never run reads nothing.
     if (number(node['Actual Loops']) > 0)
       scans.push({ node: String(node['Node Type']), on, read: each * number(node['Actual Loops']) })
   }
@@ -99,7 +99,7 @@ const deps = (pool: Pool) => ({
 })
 const ofUser = { ...monthRange, groupBy: 'session' }
 
-/** What a call reads of tickets, and by which kinds of scans. */
+/** Returns the number of tickets that a call reads, and the kinds of scans. */
 async function readOf(
   call: (pool: Pool) => Promise<unknown>,
 ): Promise<{ nodes: string[]; read: number }> {
@@ -112,7 +112,7 @@ async function readOf(
   }
 }
 
-describe('no question reads tickets from one end to the other', () => {
+describe('queries never scan all tickets', () => {
   const app = () => world.app.id
   it.each<[string, number, (pool: Pool) => Promise<unknown>]>([
     [
@@ -199,7 +199,7 @@ describe('no question reads tickets from one end to the other', () => {
         })
       },
     ],
-  ])('%s reads at most %i of them', async (_what, atMost, call) => {
+  ])('%s reads at most %i tickets', async (_what, atMost, call) => {
     const { nodes, read } = await readOf(call)
     expect(nodes).not.toContain('Seq Scan')
     expect(read).toBeLessThanOrEqual(atMost)

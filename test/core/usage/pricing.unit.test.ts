@@ -25,7 +25,7 @@ const rowOf = (fee: bigint, more: Partial<Sums> = {}): UsageRow => ({
   lastAt: null,
 })
 
-describe("the owner's charge", () => {
+describe("owner's charge", () => {
   it.each([
     [
       8_420_000_000_000_000n,
@@ -49,14 +49,17 @@ describe("the owner's charge", () => {
       0n,
       { ownerWei: 9_007_199_254_740_993n, platformWei: 0n, platformMicros: 0n },
     ],
-  ])('of %s wei with a cut of %s hundredths of a percent', (fee, cutBasisPoints, expected) => {
-    const prices = pricesOf(wei(fee), rate, { ...networkTariff, cutBasisPoints })
-    expect(
-      charged([rowOf(fee, prices)], { cutBasisPoints, includeRetail: false }).totals,
-    ).toMatchObject(expected)
-  })
+  ])(
+    'is computed for %s wei with a cut of %s hundredths of a percent',
+    (fee, cutBasisPoints, expected) => {
+      const prices = pricesOf(wei(fee), rate, { ...networkTariff, cutBasisPoints })
+      expect(
+        charged([rowOf(fee, prices)], { cutBasisPoints, includeRetail: false }).totals,
+      ).toMatchObject(expected)
+    },
+  )
 
-  it('is the network fee where no cut is configured, and says so', () => {
+  it('is the network fee without a cut, and reports the missing cut', () => {
     expect(
       charged([rowOf(10n ** 15n)], { cutBasisPoints: null, includeRetail: true }).totals,
     ).toMatchObject({
@@ -102,7 +105,7 @@ describe("the owner's charge", () => {
     ).not.toThrow()
   })
 
-  it('tells the rate that users paid, to nine places', () => {
+  it('returns the rate that users paid, to nine places', () => {
     const rate = (cost: bigint, retail: bigint) =>
       retailRateOf({ cost: usdAttos(cost), retail: usdAttos(retail) })
     expect([rate(0n, 0n), rate(7n, 7n), rate(1_000_001n, 1_500_001n), rate(9n, 0n)]).toEqual([

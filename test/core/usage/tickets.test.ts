@@ -64,7 +64,7 @@ async function book(user: string, tickets: readonly Record<string, unknown>[], f
   return ids
 }
 
-/** A decimal with 18 places at most, as an integer: the pocket calculator. */
+/** Converts a decimal with at most 18 places to an integer, for exact checks. */
 const scaled = (text: string): bigint => {
   const [whole = '', fraction = ''] = text.split('.')
   return BigInt(whole + fraction.padEnd(18, '0'))
@@ -90,8 +90,8 @@ async function grant(user: string, featureKey: string | null, amount: bigint): P
   })
 }
 
-describe('the explanation of a ticket', () => {
-  it('says all that its prices came from, enough to repeat them', async () => {
+describe('explanation of a ticket', () => {
+  it('includes all inputs of its prices, enough to recompute them', async () => {
     const [id = ''] = await book('ada', [
       { pipeline: 'live', model_id: 'sdxl', computed_fee: '8420000000000001' },
     ])
@@ -135,14 +135,14 @@ describe('the explanation of a ticket', () => {
     ])
   })
 
-  it('tells the plan rule from the bundle, and the period that sold it', async () => {
+  it("distinguishes the plan rule from a bundle, and shows the ticket's period", async () => {
     const [id = ''] = await book('pat', [{ pipeline: 'other', model_id: 'm' }])
     const { sale } = await explain(id)
     expect(sale?.rule).toMatchObject({ name: 'plan', bundleId: undefined, multiple: '1.5' })
     expect(sale?.period?.start && sale.period.start <= '2026-09-14T10:20:00.000Z').toBe(true)
   })
 
-  it('shares a charge among its tickets by the burn order, so that the shares make it', async () => {
+  it('splits a charge among its tickets by the burn order, with shares that add up to it', async () => {
     const feature = await grant('bob', 'live', 10_000n)
     const money = await grant('bob', null, 4_000n)
     const ids = await book('bob', [
@@ -153,7 +153,7 @@ describe('the explanation of a ticket', () => {
     const tickets = await Promise.all(ids.map((id) => explain(id)))
     const [first, second, third] = tickets.map(({ sale }) => sale?.charge?.share)
     expect(tickets[0]?.sale?.charge).toMatchObject({ ticketCount: 3 })
-    // 1,000 are included; then each pays by what may pay for it, in the order of signing.
+    // 1,000 are included; then each ticket uses the credits valid for it, in order of signing.
     const of = (share: typeof first) => share?.draws.map((draw) => [draw.kind, draw.creditId])
     expect(of(first)?.[0]?.[0]).toBe('included')
     expect(of(second)?.map(([, id]) => id)).toContain(feature)
@@ -170,7 +170,7 @@ describe('the explanation of a ticket', () => {
     expect(overage).toBe(scaled(tickets[0]?.sale?.charge?.overageUsd ?? ''))
   })
 
-  it('says plainly that a charge is shared when its tickets are too far from each other', async () => {
+  it("has no share if the charge's tickets are too far apart", async () => {
     await grant('eve', 'live', 10_000n)
     const [id = ''] = await book('eve', [
       { pipeline: 'live', model_id: 'm', computed_fee: '2', current_time: '2026-09-10T10:19:02Z' },
@@ -207,7 +207,7 @@ describe('the explanation of a ticket', () => {
     expect(await explain(id)).toEqual(before)
   })
 
-  it('tells the cut of its booking, where the clock of the signer is ahead', async () => {
+  it("shows the cut at booking if the signer's clock is ahead", async () => {
     const [id = ''] = await book('eve', [{ current_time: '2026-09-14T10:25:00Z' }])
     const before = await explain(id)
     expect(before.sale?.cut).toMatchObject({ percent: '12.5' })
@@ -218,7 +218,7 @@ describe('the explanation of a ticket', () => {
     expect(await explain(id)).toEqual(before)
   })
 
-  it('is of one app only; an operator may leave the app out', async () => {
+  it('covers one app only, or any app for an operator', async () => {
     const [id = ''] = await book('ada', [{}])
     await expect(explain(id, newAppId())).rejects.toMatchObject({ reason: 'NOT_FOUND' })
     await expect(explain('no-such-event')).rejects.toMatchObject({ reason: 'NOT_FOUND' })
@@ -226,16 +226,16 @@ describe('the explanation of a ticket', () => {
   })
 })
 
-describe('the shares of a charge', () => {
+describe('shares of a charge', () => {
   const owner = { appId: newAppId(), userId: newAppId() }
-  it('are what a burn of all tickets gave each of them, whatever had remained', () => {
+  it('equal the results of burning all its tickets, with any earlier balance', () => {
     const amounts = fc.bigInt({ min: 0n, max: 50n })
     fc.assert(
       fc.property(
         fc.array(fc.tuple(amounts, fc.constantFrom(null, 'a', 'b')), { maxLength: 4 }),
         fc.array(fc.tuple(amounts, fc.constantFrom('a', 'b')), { minLength: 1, maxLength: 8 }),
         (credits, spends) => {
-          // The rule itself, written out: each ticket takes from the first credits that may pay for it.
+          // The plain rule: each ticket takes from the first credits valid for it.
           const left = credits.map(([amount]) => amount)
           const expected = spends.map(([cost, pipeline]) => {
             let open = cost
@@ -275,7 +275,7 @@ describe('the shares of a charge', () => {
     )
   })
 
-  it('are null when the tickets do not make the charge', () => {
+  it('are null if the tickets do not add up to the charge', () => {
     const tickets = [
       {
         appId: world.app.id,

@@ -13,7 +13,7 @@ let world: World
 let usage: Usage
 const users: Record<string, string> = {}
 
-// Session by session; ann's second reaches over the end of April.
+// Session by session; ann's second extends beyond the end of April.
 const events: [user: string, at: string, fee: string, pipeline: string, session: string][] = [
   ['ann', '2026-04-01T00:00:00Z', '1000000000000001', 'live:a', 's1'],
   ['ann', '2026-04-30T23:59:59.999999Z', '1', 'live:a', 's2'],
@@ -93,7 +93,7 @@ function expectToAddUp({ rows, totals }: UsageReport): void {
 }
 
 describe('usage', () => {
-  it('sums everything, and says how many tickets wait for a rate', async () => {
+  it('sums everything, and reports how many tickets wait for a rate', async () => {
     expect((await ask()).totals).toEqual({
       requests: 7n,
       unpriced: 1n,
@@ -111,7 +111,7 @@ describe('usage', () => {
     })
   })
 
-  it('takes days whole, instants to their millisecond, and parts of hours from the tickets', async () => {
+  it('includes whole days, instants to the millisecond, and partial hours from tickets', async () => {
     expect(await between('2026-04-01', '2026-04-30')).toMatchObject({ requests: 6n })
     expect(await between('2026-04-02', '2026-04-29')).toMatchObject({ requests: 4n, unpriced: 1n })
     expect(await between('2026-05-01')).toMatchObject({ requests: 1n, fee: 5n })
@@ -142,7 +142,7 @@ describe('usage', () => {
     })
   })
 
-  it('shows users, the dearest first, in micros that add up to the total', async () => {
+  it('shows users, the most expensive first, in micros that add up to the total', async () => {
     const report = await ask({ groupBy: 'user' })
     expect(report.rows).toMatchObject([
       {
@@ -167,7 +167,7 @@ describe('usage', () => {
     expectToAddUp(report)
   })
 
-  it('shows pipelines with their models, unknown ones under unknown', async () => {
+  it('shows pipelines with their models, missing ones as unknown', async () => {
     const report = await ask({ groupBy: 'pipeline_model' })
     expect(report.rows.map((row) => [row.pipeline, row.modelId, row.requests, row.micros])).toEqual(
       [
@@ -180,7 +180,7 @@ describe('usage', () => {
     expectToAddUp(report)
   })
 
-  it("shows a user's pipelines by day, in the order of dates", async () => {
+  it("shows a user's pipelines by day, in order of dates", async () => {
     const report = await ask({ groupBy: 'daily_pipeline' }, 'bob')
     expect(report.rows.map((row) => [row.day, row.pipeline, row.modelId, row.requests])).toEqual([
       ['2026-04-15', 'live', 'b', 1n],
@@ -195,7 +195,7 @@ describe('usage', () => {
     })
   })
 
-  it('shows every day of the range, also those without usage', async () => {
+  it('shows every day of the range, including those without usage', async () => {
     const april = await ask({ groupBy: 'day', startDate: '2026-04-01', endDate: '2026-04-30' })
     expect(april.rows.map(({ day }) => day)).toEqual(
       Array.from({ length: 30 }, (_, i) => `2026-04-${String(i + 1).padStart(2, '0')}`),
@@ -245,7 +245,7 @@ describe('usage', () => {
     expectToAddUp(report)
   })
 
-  it('shows sessions, and of those that reach over an end only what is in the range', async () => {
+  it('shows sessions, with only their usage in the range', async () => {
     const april = await ask({
       groupBy: 'session',
       startDate: '2026-04-15',
@@ -272,7 +272,7 @@ describe('usage', () => {
     expect(end.rows.map((row) => [row.sessionId, row.requests, row.fee])).toEqual([['s2', 1n, 1n]])
   })
 
-  it('puts what no session row covers into the rest, so that all still adds up', async () => {
+  it('adds usage without a session row to the rest, so that all rows add up', async () => {
     const missing = await world.pool.query<{ row: string }>(
       `delete from ticket_sessions s where session_id = 's4' returning to_jsonb(s)::text as row`,
     )
@@ -292,7 +292,7 @@ describe('usage', () => {
     )
   })
 
-  it('narrows to a user by endUserId, in either case, or externalUserId', async () => {
+  it('filters by user, by endUserId in either case or by externalUserId', async () => {
     const id = users['ann'] ?? ''
     for (const of of [id, id.toUpperCase(), 'ann'])
       expect((await ask({}, of)).totals).toMatchObject({ requests: 3n })
@@ -301,7 +301,7 @@ describe('usage', () => {
     ).toMatchObject([{ externalUserId: 'ann', requests: 1n, fee: 1n }])
   })
 
-  it('bounds the rows: what is beyond them comes together in one, and all still add up', async () => {
+  it('merges rows beyond the limit into one, so that all rows add up', async () => {
     const selection = {
       appId: world.app.id,
       userId: null,
@@ -325,7 +325,7 @@ describe('usage', () => {
     ])
   })
 
-  it('shows usage of users that cannot be found as one unknown', async () => {
+  it('shows usage of deleted users as one unknown user', async () => {
     const values = ['11111111-1111-4111-8111-111111111111', '22222222-2222-4222-8222-222222222222']
     for (const user of values) {
       await world.pool.query(
@@ -364,7 +364,7 @@ describe('usage', () => {
     expect((await ask({ groupBy: 'pipeline_model' }, 'idle')).rows).toEqual([])
   })
 
-  it('shows what end users are billed only on request, each user their own', async () => {
+  it('shows the amount billed to each end user only on request', async () => {
     const report = await ask({ groupBy: 'user', includeRetail: true })
     expect(
       report.rows.map((row) => [row.externalUserId, row.billableMicros, row.retailRateUsd]),
@@ -379,7 +379,7 @@ describe('usage', () => {
     ])
   })
 
-  it('answers for one gateway request with all of its tickets', async () => {
+  it('returns one gateway request with all of its tickets', async () => {
     const report = await ask({ gatewayRequestId: 'twice', groupBy: 'manifest' })
     expect(report.totals).toMatchObject({ requests: 2n, fee: 1000000000000002n })
     expect(report.rows.map((row) => [row.manifestId, row.requests])).toEqual([
@@ -412,7 +412,7 @@ describe('usage', () => {
     ).toEqual([])
   })
 
-  it('answers not found for an unknown user and for one of another app', async () => {
+  it("returns NOT_FOUND for an unknown user and for another app's user", async () => {
     const unknown = [
       'nobody',
       '00000000-0000-4000-8000-000000000000',
@@ -442,11 +442,11 @@ describe('usage', () => {
     [{ groupBy: '' }],
     [{ groupBy: 'USER' }],
     [{ gatewayRequestId: '' }],
-  ])('refuses %j', async (query) => {
+  ])('rejects %j', async (query) => {
     await expect(ask(query)).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
   })
 
-  it('shows a user their own, also by day and pipeline', async () => {
+  it('shows users their own usage, also by day and pipeline', async () => {
     const own = await world.users.get(world.app.id, 'bob')
     const query = { ...nothing, startDate: '2026-04-15', endDate: '2026-04-15' }
     expect((await usage.queryOwn(own, { ...query, groupBy: 'user' })).rows).toMatchObject([
@@ -458,7 +458,7 @@ describe('usage', () => {
     expect((await usage.queryOwn(own, { ...query, gatewayRequestId: 'twice' })).events).toEqual([])
   })
 
-  it('counts the tickets of a user that wait for a rate', async () => {
+  it("counts a user's tickets that wait for a rate", async () => {
     const ann = await world.users.get(world.app.id, 'ann')
     const bob = await world.users.get(world.app.id, 'bob')
     const keys = [ann, bob].map(({ appId, id }) => ({ appId, userId: id }))
@@ -470,8 +470,8 @@ let other: World | undefined
 const createOther = async (): Promise<World> => (other ??= await createWorld())
 afterAll(() => other?.stop())
 
-describe('a range', () => {
-  it('is split into whole hours and edges that together are the range', () => {
+describe('range', () => {
+  it('is split into whole hours and edges that together equal the range', () => {
     const instant = fc.option(fc.integer({ min: 0, max: 20_000_000 }).map((ms) => new Date(ms)))
     const holds = (start: Date | null, end: Date | null): boolean => {
       const { from, to, edges } = splitAtHours({ start, end })
