@@ -60,8 +60,8 @@ async function early(sequence: bigint, at: bigint, cost: bigint | null): Promise
 const earlyLeft = async () =>
   (await core.sql.query(`select 1 from early_tickets where user_id = $1`, [user.userId])).rowCount
 
-describe('early tickets', () => {
-  it('are those of the same session, number and microsecond, each for one call', async () => {
+describe('takeEarlyTickets', () => {
+  it('matches session, number and microsecond, and each ticket with one call', async () => {
     await early(1n, micros + 1n, 5n)
     await early(2n, micros + 3n, 5n)
     await early(4n, micros + 4n, null)
@@ -72,13 +72,13 @@ describe('early tickets', () => {
     expect(await earlyLeft()).toBe(1)
   })
 
-  it('say that a ticket without a price came', async () => {
+  it('returns a ticket without a price', async () => {
     await early(4n, micros + 4n, null)
     expect(await store.takeEarlyTickets(core.sql, [call(4n)])).toMatchObject([{ cost: null }])
     expect(await earlyLeft()).toBe(0)
   })
 
-  it('of an approximate call are the nearest within 5 s', async () => {
+  it('matches an approximate call with the nearest ticket within 5 s', async () => {
     await early(1n, micros + 900_000n, 1n)
     await early(1n, micros + 400_000n, 2n)
     await early(1n, micros + 6_000_000n, 3n)
@@ -89,15 +89,15 @@ describe('early tickets', () => {
   })
 })
 
-describe('proofs', () => {
-  it('set the earliest authorisation of their number, once however often they are repeated', async () => {
+describe('prove', () => {
+  it('sets the earliest authorisation of a number, once per distinct proof', async () => {
     await store.insertAuthorisations(core.sql, [call(1n), call(1n), call(2n)])
     const proof = { ...user, sessionId: call(1n).sessionId, sequence: 1n }
     expect(await store.prove(core.sql, [proof, proof])).toEqual([])
     expect(await stored()).toEqual(['1 pending proven', '1 pending', '2 pending'])
   })
 
-  it('turn what had been released into lost, and tell so', async () => {
+  it('sets a released authorisation to lost and returns it', async () => {
     await store.insertAuthorisations(core.sql, [call(1n)])
     await core.sql.query(
       `update authorisations set state = 'released', state_at = now() where user_id = $1`,
@@ -140,7 +140,7 @@ describe('sessions', () => {
     )[0]
   const prior = async (sequence: bigint) => (await join(sequence))?.prior
 
-  it('know the first call of the highest number below', async () => {
+  it('return the first call with the highest lower number', async () => {
     await add(at(3n, 103n, 5), at(3n, 103n, 4), at(1n, 101n))
     await add(at(2n, 102n), at(3n, 102n, 9))
     expect(await prior(9n)).toEqual(at(3n, 102n, 9))
@@ -149,7 +149,7 @@ describe('sessions', () => {
     expect(await join(1n, 'unknown')).toBeNull()
   })
 
-  it('are shared from when another process asks, or reports', async () => {
+  it('are shared once another process joins or reports them', async () => {
     const before = new Date(begin.getTime() - 1)
     await add(at(1n, 101n))
     expect(await join(2n)).toMatchObject({ isShared: false })
@@ -169,7 +169,7 @@ describe('sessions', () => {
     expect((await store.findShared(core.sql, here, before)).toSorted()).toEqual(['other', 's'])
   })
 
-  it('add up, and a settlement begins none', async () => {
+  it('sum their changes, and a settlement inserts no session', async () => {
     await add(at(1n, 101n))
     await add(at(2n, 102n))
     const settled = totals({ ticketed: { count: 1, amount: usdAttos(4n) } })

@@ -57,7 +57,7 @@ describe('a call that is proven after its release', () => {
   })
 })
 
-describe('lending', () => {
+describe('lend', () => {
   it('provisions an unknown user and lends a first slice', async () => {
     const { lease, ...answer } = await lend()
     expect(answer).toMatchObject({ refusal: '', active: true, tokensValidAfter: 0n })
@@ -67,7 +67,7 @@ describe('lending', () => {
   })
 
   it.each(['owner:somebody', 'user:somebody', 'ada\u202e'])(
-    'makes no user of the name %j',
+    'creates no user with the name %j',
     async (name) => {
       const call = { bound: 1, sequence: 0 }
       expect(await sidecar.reserve(app, name, call)).toMatchObject({ refusal: 'invalid_identity' })
@@ -80,7 +80,7 @@ describe('lending', () => {
     },
   )
 
-  it('lends what the user spends in the time of a lease, four calls at least, a quarter at most', async () => {
+  it('lends what the user spends in the time of a lease, at least four calls, at most a quarter', async () => {
     expect((await lend({ boundUsdAttos: attos(0.1) })).lease?.amountUsdAttos).toBe(attos(0.4))
     const other = (call: Parameters<TestSidecar['lend']>[2]) => sidecar.lend(app, 'bob', call)
     const fast = await other({ boundUsdAttos: attos(0.001), spendingUsdAttos: attos(0.02) })
@@ -95,7 +95,7 @@ describe('lending', () => {
     expect(dollars(answer.remainingUsdAttos)).toBe(5)
   })
 
-  it('raises a lease by what was used, and keeps its id', async () => {
+  it('raises a lease by what was used and keeps its id', async () => {
     const { lease } = await lend({ boundUsdAttos: attos(0.1) })
     const used = { leaseId: lease?.id ?? '', usedUsdAttos: attos(0.3), boundUsdAttos: attos(0.1) }
     const renewed = await lend(used)
@@ -104,7 +104,7 @@ describe('lending', () => {
   })
 })
 
-describe('reserving', () => {
+describe('reserve', () => {
   it('holds the bound until its ticket comes', async () => {
     expect(await sidecar.reserve(app, 'ada', { bound: 4 })).toMatchObject({
       refusal: '',
@@ -118,7 +118,7 @@ describe('reserving', () => {
     })
   })
 
-  it('fills the balance exactly, whoever asks at once', async () => {
+  it('fills the balance exactly with concurrent calls', async () => {
     const others = [sidecar, await startSidecar(core.as()), await startSidecar(core.as())]
     const users = ['ada', 'bob']
     const answers = await atOnce(180, (index) =>
@@ -134,7 +134,7 @@ describe('reserving', () => {
 })
 
 describe('a reservation that waits for its user', () => {
-  it("does not hold up the sidecar's reports", async () => {
+  it("does not block the sidecar's reports", async () => {
     await core.as().getAccess({ clientId: app.clientId, externalUserId: 'ada' })
     const blocker = await core.sql.connect()
     await blocker.query('begin')
@@ -151,8 +151,8 @@ describe('a reservation that waits for its user', () => {
   })
 })
 
-describe('reporting', () => {
-  it('moves bounds from the lease to what is pending, once for each batch', async () => {
+describe('report', () => {
+  it('moves bounds from the lease to what is pending, once per batch', async () => {
     const { lease } = await lend({ boundUsdAttos: attos(0.1) })
     const calls = [1, 2].map((sequence) =>
       authorisation({ sequence, bound: 0.1, more: { leaseId: lease?.id ?? '' } }),
@@ -165,7 +165,7 @@ describe('reporting', () => {
     expect(await money()).toEqual({ balance: 5, lent: 0.2, pending: 0.2 })
   })
 
-  it('takes the extremes of what a sidecar may allow', async () => {
+  it('accepts the most extreme values that a sidecar may send', async () => {
     const extreme = {
       sessionId: '~'.repeat(128),
       sequence: 2n ** 53n - 1n,
@@ -182,7 +182,7 @@ describe('reporting', () => {
     expect((await sidecar.report(app, 'ada', { calls })).through).toBe(2n)
   })
 
-  it('dates a call by its age, however long the report waited', async () => {
+  it('dates a call by its age, even if the report had to wait', async () => {
     await sidecar.report(app, 'ada', { calls: [authorisation({ more: { ageMillis: 30_000 } })] })
     const { rows } = await core.sql.query<{ authorised_at: Date }>(
       'select a.authorised_at from authorisations a join clients c on c.app_id = a.app_id and c.client_id = $1',
@@ -202,7 +202,7 @@ describe('reporting', () => {
     expect((await lend()).lease?.id).not.toBe(leaseId)
   })
 
-  it('refuses another process with the same id while the first is alive', async () => {
+  it('rejects another process with the same id while the first is alive', async () => {
     const other = { id: sidecar.sidecar.id, instance: randomUUID() }
     expect(await outcome(core.as().report({ sidecar: other }))).toBe('CONFLICT')
     expect(await outcome(core.as().lend({ sidecar: other, calls: [lendCall(app, 'ada')] }))).toBe(
@@ -223,8 +223,8 @@ describe('reporting', () => {
   })
 })
 
-describe('an orphan without a rest', () => {
-  it('is closed, too', async () => {
+describe('an orphan without a remaining amount', () => {
+  it('is closed', async () => {
     const { lease } = await lend({ boundUsdAttos: attos(0.1) })
     await sidecar.report(app, 'ada', {
       calls: [authorisation({ bound: 0.4, more: { leaseId: lease?.id ?? '' } })],

@@ -29,7 +29,7 @@ import {
   startSidecar,
 } from './granting.ts'
 
-/** The bound of what the apps of an owner cost the operator before anybody pays. */
+/** Tests the limit for what an owner's apps cost the operator before payment. */
 
 let core: TestCore
 let quotas: NetworkQuotaServiceClient
@@ -59,14 +59,14 @@ const as = (session?: string) => ({
   },
 })
 
-/** As a source observes it: a price that an operator records serves for a day. */
+/** Stores a rate as a source observes it. A price recorded by an operator would serve for a day. */
 const observeRate = () =>
   core.sql.query(
     `insert into rates (usd_attos_per_eth, source, observed_at, created_at) values (3000 * 10::numeric ^ 18, 'test', $1, $1)`,
     [core.clock.now()],
   )
 
-/** An app of the owner whose users have 1,000 USD. */
+/** Creates an app of the owner. Each of its users has 1,000 USD. */
 async function newApp(by: Person = owner, more: object = {}): Promise<TestApp> {
   const members = manage(core, { session: by.token })
   const created = await members.createApp({ name: 'An app', ...more })
@@ -75,7 +75,10 @@ async function newApp(by: Person = owner, more: object = {}): Promise<TestApp> {
   return { clientId, m2mClientId, secret, basic: basicOf(m2mClientId, secret) }
 }
 
-/** A version of the Starter plan that includes 1,000 USD and sells at this rate, or at network price. */
+/**
+ * Adds a version of the Starter plan that includes 1,000 USD and sells at this rate, or at network
+ * price if null.
+ */
 const sell = (clientId: string, rate: string | null) =>
   core.sql.query(
     `insert into plan_versions (app_id, plan_id, version, type, price_amount, price_currency, included_attos, retail_rate,
@@ -120,8 +123,8 @@ const book = (app: TestApp, user: string, usd: number) =>
 
 const reached = 'owner_debt_ceiling_reached'
 
-describe('the network cost that an owner has not paid', () => {
-  it('is never more than its quota, by reservations of several apps and users at two cores at once', async () => {
+describe('unpaid network cost of an owner', () => {
+  it('never exceeds its quota, with concurrent reservations of several apps, users and cores', async () => {
     const apps = [await newApp(), await newApp()]
     const other = await startSidecar((await core.startAnother()).as())
     const ask = async (index: number): Promise<string> => {
@@ -141,7 +144,7 @@ describe('the network cost that an owner has not paid', () => {
     )
   })
 
-  it('counts what is lent, and lends no more than is left', async () => {
+  it('counts lent money, and lends no more than is left', async () => {
     const app = await newApp()
     const bound = { boundUsdAttos: attos(0.05), spendingUsdAttos: attos(1) }
     let lent = 0
@@ -166,7 +169,7 @@ describe('the network cost that an owner has not paid', () => {
     expect((await sidecar.lend(app, 'user-0', use)).lease?.amountUsdAttos).toBe(attos(0.05))
   })
 
-  it('falls when a lease comes back, and by a ticket to its cost', async () => {
+  it('falls when a lease is returned, and to the cost when a ticket comes', async () => {
     const app = await newApp()
     const { lease } = await sidecar.lend(app, 'ada', { boundUsdAttos: attos(0.05) })
     expect(await unpaid()).toBeCloseTo(0.2)
@@ -180,7 +183,7 @@ describe('the network cost that an owner has not paid', () => {
     expect(await reserve(app, 'bob', 0.95)).toBe('')
   })
 
-  it('counts tickets that nothing authorised, of users made by them and of deleted apps', async () => {
+  it('counts unauthorised tickets, including those of new users and deleted apps', async () => {
     const [gone, app] = [await newApp(), await newApp()]
     await book(gone, 'made-by-a-ticket', 0.7)
     await manage(core, { session: owner.token }).deleteApp({ clientId: gone.clientId })
@@ -191,7 +194,7 @@ describe('the network cost that an owner has not paid', () => {
     expect(await unpaid()).toBeCloseTo(6)
   })
 
-  it('counts a ticket that waits for its price as it is held, and then as it is priced', async () => {
+  it('counts a ticket that waits for its price as held, then by its price', async () => {
     const app = await newApp()
     core.clock.advance(20 * 60 * second)
     await book(app, 'ada', 0.4)
@@ -200,7 +203,7 @@ describe('the network cost that an owner has not paid', () => {
     await until(async () => (await unpaid()) === 0.4)
   })
 
-  it('is at network price where a plan sells for nothing, for half or for more', async () => {
+  it('is at network price when a plan sells for nothing', async () => {
     const app = await newApp()
     await sell(app.clientId, '0')
     const { retailRatio, refusal } = await sidecar.reserve(app, 'ada', {
@@ -215,7 +218,7 @@ describe('the network cost that an owner has not paid', () => {
     expect(lease).toBeUndefined()
   })
 
-  it('ends after 30 days of real time, independent of a test clock', async () => {
+  it('counts for 30 days of real time, independent of a test clock', async () => {
     const app = await newApp(owner, { isTest: true })
     await book(app, 'ada', 1)
     const operator = connectCore({ target: core.core.target, token: serviceToken, tls: undefined })
@@ -231,7 +234,7 @@ describe('the network cost that an owner has not paid', () => {
     expect(await reserve(app, 'ada', 0.1)).toBe('')
   })
 
-  it('is not bounded in a platform-owned app, and does not count there', async () => {
+  it('is neither bounded nor counted in a platform-owned app', async () => {
     const app = await newApp()
     await book(app, 'ada', 2)
     expect(await reserve(app, 'ada', 0.1)).toBe(reached)
@@ -252,7 +255,7 @@ describe('the network cost that an owner has not paid', () => {
     expect(await unpaid()).toBeCloseTo(0.54)
   })
 
-  it('finds what is held by the pending authorisations of the apps alone', async () => {
+  it('reads pending authorisations by the index of held ones', async () => {
     await reserve(await newApp(), 'ada', 0.5)
     await tx(core.sql, async (db) => {
       await db.query('set local enable_seqscan = off')
@@ -265,7 +268,7 @@ describe('the network cost that an owner has not paid', () => {
     })
   })
 
-  it('stays with its owner when the app gets another', async () => {
+  it('stays with its owner when the app gets another owner', async () => {
     const app = await newApp()
     await book(app, 'ada', 1)
     const next = await logIn(core)
@@ -278,8 +281,8 @@ describe('the network cost that an owner has not paid', () => {
   })
 })
 
-describe('the quota of network cost', () => {
-  it('is raised by platform admins and operators, with an entry in the audit log', async () => {
+describe('network quota', () => {
+  it('is changed by platform admins and operators, with an entry in the audit log', async () => {
     const app = await newApp()
     const admin = await logIn(core, { isPlatformAdmin: true })
     const { email } = owner
@@ -311,7 +314,7 @@ describe('the quota of network cost', () => {
     ])
   })
 
-  it('of an app without an owner is named by the app', async () => {
+  it('identifies an app without an owner by the app', async () => {
     const { clientId } = await core.newApp()
     const read = unary(quotas.readNetworkQuota.bind(quotas))
     expect((await read({ email: '', clientId }, as())).quota).toMatchObject({ email: '', clientId })
@@ -321,11 +324,11 @@ describe('the quota of network cost', () => {
     ['an unknown address', { email: 'nobody@b.test', clientId: '' }, 'NOT_FOUND'],
     ['an unknown app', { email: '', clientId: `app_${'0'.repeat(24)}` }, 'NOT_FOUND'],
     ['no name', { email: '', clientId: '' }, 'REQUEST_INVALID'],
-  ])('refuses %s', async (_what, request, reason) => {
+  ])('rejects %s', async (_what, request, reason) => {
     expect(await outcome(unary(quotas.readNetworkQuota.bind(quotas))(request, as()))).toBe(reason)
   })
 
-  it('is not there for a platform-owned app', async () => {
+  it('does not exist for a platform-owned app', async () => {
     const { clientId } = await core.newApp({ isCustomer: false })
     const read = unary(quotas.readNetworkQuota.bind(quotas))
     expect(await outcome(read({ email: '', clientId }, as()))).toBe('CONFLICT')

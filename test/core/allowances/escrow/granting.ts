@@ -10,7 +10,7 @@ import {
 } from '../../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type { Rpcs, TestApp, TestCore } from '../../support.ts'
 
-/** Dollars as the text of atto-dollars. */
+/** Converts dollars to atto-dollars, as text. */
 export const attos = (dollars: number): string =>
   `${BigInt(Math.round(dollars * 1e9)) * 1_000_000_000n}`
 export const dollars = (text: string | undefined): number => Number(text) / 1e18
@@ -18,13 +18,13 @@ export const dollars = (text: string | undefined): number => Number(text) / 1e18
 export interface CallOptions {
   readonly sequence?: number
   readonly session?: string
-  /** Seconds of the signer's clock. */
+  /** Seconds on the signer's clock. */
   readonly at?: number
   readonly bound?: number
   readonly more?: Partial<Authorisation>
 }
 
-/** One process of a sidecar, as core sees it. */
+/** Starts one process of a sidecar, as core sees it. */
 export async function startSidecar(rpcs: Rpcs, id: string = `sidecar-${randomUUID()}`) {
   const sidecar = { id, instance: randomUUID() }
   let number = 0n
@@ -55,7 +55,7 @@ export async function startSidecar(rpcs: Rpcs, id: string = `sidecar-${randomUUI
   }
 
   interface Content {
-    /** Reported one by one. */
+    /** Reported separately. */
     readonly calls?: readonly Authorisation[]
     readonly sessions?: readonly SessionCalls[]
     readonly refused?: readonly Partial<RefusedCall>[]
@@ -70,7 +70,7 @@ export async function startSidecar(rpcs: Rpcs, id: string = `sidecar-${randomUUI
     returned: (content.returned ?? []).map((lease) => ReturnedLease.fromPartial(lease)),
   })
 
-  /** The next batch, or the one with `batch`. */
+  /** Sends the next batch, or batch number `batch`. */
   function report(app: TestApp, user: string, content: Content & { batch?: bigint }) {
     if (content.batch === undefined) number += 1n
     return rpcs.report({
@@ -116,7 +116,7 @@ export const authorisation = ({
     ...more,
   })
 
-/** A report of one call. */
+/** Returns a report of one call. */
 const oneCall = (call: Authorisation): SessionCalls =>
   SessionCalls.fromPartial({
     leaseId: call.leaseId,
@@ -138,17 +138,17 @@ const oneCall = (call: Authorisation): SessionCalls =>
 
 export interface RunOptions {
   readonly session?: string
-  /** The lowest number, and how many follow each other. */
+  /** The lowest number; `calls` numbers follow from it. */
   readonly from?: number
   readonly calls: number
-  /** Seconds of the signer's clock of the first call; the others come a second later each. */
+  /** Seconds on the signer's clock at the first call. The others follow one second apart. */
   readonly at?: number
-  /** Of each call. */
+  /** Bound of each call in dollars. */
   readonly bound?: number
   readonly more?: Partial<SessionCalls>
 }
 
-/** A report of calls that follow each other. */
+/** Returns a report of calls with successive numbers. */
 export const callRun = ({
   session = 's1',
   from = 1,
@@ -170,7 +170,10 @@ export const callRun = ({
     ...more,
   })
 
-/** What the database says of a user's money, in dollars. */
+/**
+ * Reads a user's money from the database, in dollars. Throws if it differs from the sums over
+ * leases and authorisations.
+ */
 export async function moneyOf(core: TestCore, app: TestApp, user: string) {
   const { rows } = await core.sql.query<Record<string, string>>(
     `select b.balance_attos as balance, b.lent_attos as lent, b.pending_attos as pending,

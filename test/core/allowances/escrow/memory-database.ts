@@ -1,15 +1,15 @@
 import type { Pool } from '../../../../core/lib/sql.ts'
 
 /**
- * Transactions for stores in memory. One runs at a time, so they are serial; a rollback puts back every row that was
- * replaced. What happens when transactions really overlap is tested on PostgreSQL.
+ * Transactions for in-memory stores. They run one at a time; a rollback restores every replaced
+ * row. Tests of overlapping transactions use PostgreSQL.
  */
 export function createMemoryDatabase({ onChange }: { onChange?: (key: string) => void } = {}) {
   let undo: (() => void)[] = []
   let isOpen = false
   let turn: Promise<void> = Promise.resolve()
 
-  /** Sets a row of a table, or takes it out when `value` is undefined. */
+  /** Sets a row of a table, or deletes it if `value` is undefined. */
   function set<Row>(table: Map<string, Row>, key: string, value: Row | undefined): void {
     if (isOpen) {
       const old = table.get(key)
@@ -43,7 +43,7 @@ export function createMemoryDatabase({ onChange }: { onChange?: (key: string) =>
     undo = []
   }
 
-  // The functions under test only hand it on to their stores.
+  // The functions under test only pass it to their stores.
   const pool = { connect, query } as unknown as Pool
   return { pool, set }
 }

@@ -31,7 +31,10 @@ import type {
 } from '../../../../core/metering/ingest/charges.ts'
 import type { MemoryDatabase } from './memory-database.ts'
 
-/** The escrow's tables in memory, each by user. Rows are replaced and never changed, so that a rollback can put them back. */
+/**
+ * The escrow's tables in memory, each by user. Rows are replaced, never modified, so that a
+ * rollback can restore them.
+ */
 export interface EscrowTables {
   readonly sidecars: Map<string, SidecarRow>
   readonly clocks: Map<string, Date>
@@ -61,7 +64,7 @@ interface TicketRow extends SessionKey {
   readonly cost: UsdAttos
 }
 
-/** The totals of a session are for people; no rule reads them. */
+/** A session without its totals, which no rule reads. */
 export interface SessionRow {
   readonly start: PriorCall
   readonly top: PriorCall
@@ -71,11 +74,14 @@ export interface SessionRow {
 
 export interface MemoryEscrowDeps {
   readonly database: MemoryDatabase
-  /** True when a ticket of this call is booked, as the table of tickets tells. */
+  /** Whether a ticket of this call is booked. */
   readonly hasTicket: (user: UserKey, sessionId: string, sequence: bigint) => boolean
 }
 
-/** What the escrow keeps, in memory: for the model checker. The contract test holds it to PostgreSQL's. */
+/**
+ * The escrow's storage in memory, for the model checker. The contract test compares it with
+ * PostgreSQL.
+ */
 export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDeps) {
   const tables: EscrowTables = {
     sidecars: new Map(),
@@ -133,7 +139,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
   const ownsSidecar: EscrowStore['ownsSidecar'] = async (_db, process: SidecarProcess) =>
     tables.sidecars.get(process.id)?.instance === process.instance
 
-  // Between transactions: the rollback of another one must not undo it.
+  // Runs between transactions, so that the rollback of another one does not undo it.
   const noteReservation: EscrowStore['noteReservation'] = async (_db, { id, instance }, at) => {
     const turn = await database.pool.connect()
     const row = tables.sidecars.get(id)
@@ -288,7 +294,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     }
   }
 
-  /** The run that has a ticket's number. */
+  /** Returns the run that contains the ticket's call. */
   const runOf = (ticket: TicketRow): StoredRun | undefined =>
     authorisationsOf(ticket)
       .filter((row): row is StoredRun => row.run !== undefined)
@@ -302,7 +308,8 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
       )
       .toSorted((a, b) => compare(a.sequence, b.sequence) || compare(a.id, b.id))[0]
 
-  // Each ticket finds its run among those that were there before: two with one number do not find two.
+  // Each ticket looks up its run among those stored before, so two tickets with one number do not
+  // match two runs.
   function matchRuns(tickets: SettlingTickets, positions: readonly number[]) {
     const found = positions.flatMap((position) => {
       const ticket = ticketAt(tickets, position)
@@ -348,7 +355,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     readonly isMatch: (row: StoredAuthorisation, micros: bigint) => boolean
   }
 
-  /** The nearest pairs first. */
+  /** Matches the nearest pairs first. */
   function matchBy(tickets: SettlingTickets, { positions, step, isMatch }: Matching) {
     const pairs = positions.flatMap((position) => {
       const ticket = ticketAt(tickets, position)
@@ -526,7 +533,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     insertTicketed,
     insertEarlyTickets,
     takeOldEarlyTickets,
-    // What limits count is checked where limits are tested.
+    // The tests of limits check the counts.
     correctCounts: async () => {},
     advanceClocks,
     forgetClocksAfter,
@@ -564,7 +571,7 @@ const callsBefore = (rows: readonly StoredAuthorisation[], index: number): numbe
 
 type StoredRun = StoredAuthorisation & Required<Pick<StoredAuthorisation, 'run'>>
 
-/** What is left of a run without one of its numbers; null when that was the last. */
+/** Returns a run without one of its numbers; null if that was the last. */
 function settleNumber(row: StoredRun, number: bigint): StoredRun | null {
   const settled = { ...row, run: { ...row.run, open: removeNumbers(row.run.open, [number]) } }
   const calls = openCalls(settled)
@@ -592,7 +599,7 @@ function ticketAt(tickets: SettlingTickets, position: number): TicketRow {
   }
 }
 
-// One sum for each ticket is a grouping, too.
+// Returns a sum for each ticket, which is a valid grouping, too.
 function toSum(
   tickets: SettlingTickets,
   position: number,

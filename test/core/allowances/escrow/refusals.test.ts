@@ -48,7 +48,7 @@ describe('a malformed request', () => {
     ['a negative bound', { boundUsdAttos: '-1000000000' }],
     ['a foreign lease id', { leaseId: 'x' }],
   ]
-  it.each(bad)('with %s is refused, and holds nothing', async (_, more) => {
+  it.each(bad)('with %s is rejected', async (_, more) => {
     const call = authorisation({ more })
     const reserve = core.as().reserve({
       sidecar: process(),
@@ -58,7 +58,7 @@ describe('a malformed request', () => {
     expect(await outcome(sidecar.report(app, 'ada', { calls: [call] }))).toBe('REQUEST_INVALID')
   })
 
-  it('is refused when it is too large, or names no sidecar', async () => {
+  it('is rejected if it is too large or names no sidecar', async () => {
     const calls = Array.from({ length: 1_001 }, () => lendCall(app, 'ada'))
     expect(await outcome(sidecar.lendMany(calls))).toBe('REQUEST_INVALID')
     const many = Array.from({ length: 5_001 }, (_, sequence) => authorisation({ sequence }))
@@ -86,7 +86,7 @@ describe('a reservation', () => {
       more: retailRatio === undefined ? {} : { retailRatio },
     })
 
-  it('whose bound was made with less than the plan sells at is refused, and told the price', async () => {
+  it('is refused, with the price, if its bound was made at less than the plan sells at', async () => {
     await sell('0.000003')
     const ratio = `3${'0'.repeat(18)}`
     for (const less of ['', '0', String(BigInt(ratio) - 1n)])
@@ -97,14 +97,14 @@ describe('a reservation', () => {
     expect(await money()).toEqual({ balance: 5, lent: 0, pending: 0.3 })
   })
 
-  it('with a ratio that is none is refused', async () => {
+  it('is rejected with an invalid ratio', async () => {
     for (const ratio of ['-1', '1.5', '1e18', 'x'])
       expect(await outcome(reserve(ratio))).toBe('REQUEST_INVALID')
   })
 })
 
-describe('a subject that is no user', () => {
-  it('gets an answer of its own, beside the others', async () => {
+describe('an invalid or inactive user', () => {
+  it('gets a separate answer, without effect on the others', async () => {
     const { answers } = await sidecar.lendMany([
       lendCall(app, 'ada'),
       lendCall({ ...app, clientId: `app_${'0'.repeat(24)}` }, 'ada'),
@@ -127,7 +127,7 @@ describe('a subject that is no user', () => {
 })
 
 describe('a sidecar that never reported', () => {
-  it('is lent nothing, and reserves nothing', async () => {
+  it('can neither borrow nor reserve', async () => {
     const unknown = { id: 'unknown', instance: randomUUID() }
     const calls = [lendCall(app, 'ada')]
     expect(await outcome(core.as().lend({ sidecar: unknown, calls }))).toBe('CONFLICT')
@@ -137,7 +137,7 @@ describe('a sidecar that never reported', () => {
     )
   })
 
-  it('may have the id of one that stopped, at once', async () => {
+  it('can take the id of a stopped process at once', async () => {
     await sidecar.stop()
     expect(await outcome(startSidecar(core.as(), process().id))).toBe('OK')
   })
@@ -196,8 +196,8 @@ describe('money that ends', () => {
   })
 })
 
-describe('debits', () => {
-  it('never take what is held', async () => {
+describe('getBalance', () => {
+  it('subtracts held money from what remains', async () => {
     await sidecar.reserve(app, 'ada', { bound: 3 })
     const reserved = await core.as(app.basic).getBalance(named())
     expect(reserved.balance).toMatchObject({
@@ -212,7 +212,7 @@ describe('debits', () => {
 })
 
 describe('prior calls', () => {
-  it('are told of sessions that another sidecar authorised', async () => {
+  it('include those of sessions that another sidecar authorised', async () => {
     const other = await startSidecar(core.as())
     await other.reserve(app, 'ada', { sequence: 4, at: 1_773_000_000 })
     const ask = (sessionId: string, sequence: bigint) =>
@@ -228,7 +228,7 @@ describe('prior calls', () => {
 })
 
 describe('the rate for bounds', () => {
-  it('is the newest, then the last one raised, then none', async () => {
+  it('is the newest, then the last one raised, then absent', async () => {
     const start = core.clock.now()
     expect((await sidecar.heartbeat()).rate).toMatchObject({ raised: false })
     core.clock.advance(601 * second)

@@ -26,7 +26,7 @@ let ada: Awaited<ReturnType<typeof escrowUser>>
 let sidecarId: string
 let sidecars = 0
 beforeAll(async () => {
-  // Its own rounds have nothing to end.
+  // With these settings, core's own rounds end nothing.
   core = await startTestCore({
     ...observedRate,
     RATE_MAX_AGE_SECONDS: '86400',
@@ -41,7 +41,7 @@ afterAll(async () => {
   await core.stop()
 })
 beforeEach(async () => {
-  // Nothing of another test is due.
+  // Deletes the rows of other tests, which could be due.
   await emptyEscrow(core)
   core.clock.advance(2 * day)
   const observedAt = new Date(core.clock.now().getTime() - second).toISOString()
@@ -53,7 +53,7 @@ beforeEach(async () => {
 
 const sums: ReleaseSums[] = []
 
-/** Rounds of release as a core with these settings runs them. */
+/** Returns a release as a core with these settings runs it. */
 function releaseOf(lostTickets: 'write_off' | 'charge' = 'write_off', jumpedAt = new Date(0)) {
   return createRelease({
     pool,
@@ -71,12 +71,12 @@ function releaseOf(lostTickets: 'write_off' | 'charge' = 'write_off', jumpedAt =
 const round = (lostTickets?: 'write_off' | 'charge') => releaseOf(lostTickets).round()
 const at = (seconds: number): void => core.clock.set(new Date(ada.begin + seconds * second))
 
-/** Calls of one session, a second apart. */
+/** Authorises calls of one session, one second apart. */
 async function authorise(...numbers: number[]): Promise<void> {
   for (const n of numbers)
     await ada.authorise({ sequence: n, ms: n * second, bound: 0.1 }, { sidecarId })
 }
-/** Books tickets, none before its call. */
+/** Books tickets, each after its call. */
 function book(...numbers: number[]) {
   const latest = Math.max(...numbers)
   if (core.clock.now().getTime() < ada.begin + latest * second) at(latest)
@@ -88,7 +88,7 @@ const prove = (...numbers: number[]) =>
     numbers.map((n) => ({ ...ada.user, sessionId: 's1', sequence: BigInt(n) })),
   )
 
-/** What `verify` finds in the app. */
+/** Returns what `verify` finds in the app. */
 async function differences(): Promise<unknown[]> {
   const books = connectCore({ target: core.core.target, token: serviceToken })
   try {
@@ -101,15 +101,15 @@ async function differences(): Promise<unknown[]> {
   }
 }
 
-/** Runs SQL that the service itself refuses. */
+/** Runs SQL that triggers would reject. */
 const withoutTriggers = (text: string) =>
   tx(pool, async (db) => {
     await db.query('set local session_replication_role = replica')
     await db.query(text)
   })
 
-describe('a call whose ticket does not come', () => {
-  it('is lost when it is proven and the stream has gone past it', async () => {
+describe('a call without a ticket', () => {
+  it('is lost if it is proven and the stream has passed it', async () => {
     await authorise(0, 1, 21)
     await prove(0)
     await book(1)
@@ -124,7 +124,7 @@ describe('a call whose ticket does not come', () => {
     expect(sums.at(-1)).toMatchObject({ lost: { count: 1, amount: 10n ** 17n } })
   })
 
-  it('is released when nothing proves it', async () => {
+  it('is released if it is not proven', async () => {
     await authorise(0, 21)
     await book(21)
     await round()
@@ -132,14 +132,14 @@ describe('a call whose ticket does not come', () => {
     expect(await ada.account()).toMatchObject({ pending: 0, balance: 0.95 })
   })
 
-  it('stays held while the stream stands still and calls go on, however long', async () => {
+  it('stays held while its stream is stalled and calls continue', async () => {
     for (const minute of [0, 10, 20, 30, 40]) {
       await ada.authorise({ sequence: minute, ms: minute * 60 * second }, { sidecarId })
       at(minute * 60)
       await round()
     }
     expect(await ada.account()).toMatchObject({ pending: 0.5 })
-    // The stream of another sidecar tells nothing of this one.
+    // The stream of another sidecar does not count for this one.
     await ada.authorise({ sequence: 90, ms: 2_500_000 }, { sidecarId: 'other' })
     await ada.book({ sequence: 90, ms: 2_500_000 })
     await round()
@@ -157,7 +157,7 @@ describe('a call whose ticket does not come', () => {
     expect(await ada.account()).toMatchObject({ pending: 0 })
   })
 
-  it('stays held, however late, while its ticket waits for a price', async () => {
+  it('stays held while its ticket waits for a price', async () => {
     await ada.authorise({ sequence: 0, ms: -60 * day }, { sidecarId })
     await ada.book({ sequence: 0, ms: -60 * day })
     at(5_000)
@@ -186,12 +186,12 @@ describe('a call whose ticket does not come', () => {
     ])
   })
 
-  it('gets back what its estimate drew, and the overage, which nobody paid, goes', async () => {
+  it('returns what its estimate drew and cancels the unpaid overage', async () => {
     await ada.authorise({ sequence: 0, ms: 0, bound: 0.4 }, { sidecarId })
     await ada.authorise({ sequence: 1, ms: second, bound: 0.4 }, { sidecarId })
     await authorise(21)
     await prove(0, 1)
-    // The ticket costs more than was held, so that 0.5 are left for estimates of 0.8.
+    // The ticket costs more than was held, which leaves 0.5 for estimates of 0.8.
     at(21)
     await ada.book({ sequence: 21, ms: 21 * second, cost: 0.5 })
     await round('charge')
@@ -208,8 +208,8 @@ describe('a call whose ticket does not come', () => {
     expect(rows).toEqual([{ kind: 'included', count: 1 }])
   })
 
-  it('leaves no trace of its estimate in any figure when its ticket comes, whatever was left', async () => {
-    // Thirds of a cent have no end in wei at 3000 USD.
+  it('leaves no trace of its estimate in any figure when its ticket comes', async () => {
+    // Multiples of 3 cents are whole wei at 3000 USD for one ETH.
     const cents = integer({ min: 1, max: 24 }).map((n) => 3 * n)
     const calls = array(record({ bound: cents, cost: cents, turn: integer() }), {
       minLength: 1,
@@ -243,7 +243,7 @@ describe('a call whose ticket does not come', () => {
     expect(await differences()).toEqual([])
   })
 
-  it('is reported by verify when more overage was taken back than an estimate had', async () => {
+  it('is reported by verify when more overage was taken back than estimated', async () => {
     await ada.authorise({ sequence: 0, ms: 0, bound: 1.3 }, { sidecarId })
     await authorise(21)
     await prove(0)
@@ -262,7 +262,7 @@ describe('a call whose ticket does not come', () => {
     )
   })
 
-  it('becomes lost when it is proven after its release, and is charged then where that is set', async () => {
+  it('is charged with LOST_TICKETS=charge when it is proven after its release', async () => {
     await authorise(0, 1, 25)
     await book(25)
     await round('charge')
@@ -280,7 +280,7 @@ describe('a call whose ticket does not come', () => {
     expect(await ada.account()).toMatchObject({ balance: 0.85, pending: 0 })
   })
 
-  it('is told apart when its ticket comes after its release', async () => {
+  it('is counted as late when its ticket comes after its release', async () => {
     await authorise(0, 21)
     await book(21)
     await round()
@@ -289,7 +289,7 @@ describe('a call whose ticket does not come', () => {
     expect(await ada.session()).toMatchObject({ released: 0, late: 1, ticketed: 2 })
   })
 
-  it('is forgotten thirty days later, and its ticket is then like any other', async () => {
+  it('is forgotten after thirty days, so that its ticket is like any other', async () => {
     await authorise(0, 21)
     await book(21)
     await round()
@@ -306,7 +306,7 @@ describe('after a jump of the clock', () => {
     (await core.sql.query('select 1 from sidecar_clocks where sidecar_id = $1', [sidecarId]))
       .rowCount
 
-  it('ignores and forgets a stream clock that is later than now', async () => {
+  it('ignores and deletes a stream clock that is later than now', async () => {
     await authorise(0, 60)
     await book(60)
     at(5)
@@ -323,10 +323,10 @@ describe('after a jump of the clock', () => {
     expect(await clocks()).toBe(0)
   })
 
-  it('releases nothing until leases from before it have ended', async () => {
+  it('releases nothing until earlier leases have ended', async () => {
     await ada.lend(0.4, -3600 * second, { sidecarId })
     const afterJump = releaseOf('write_off', new Date(ada.begin))
-    // 30 s of a lease, 6 s of grace, 20 s of the lag, and 2 s in which cores notice the jump.
+    // 30 s of a lease, 6 s of grace, 20 s of lag, and 2 s in which cores notice the jump.
     at(57)
     await afterJump.round()
     expect(await ada.account()).toMatchObject({ lent: 0.4 })
@@ -335,7 +335,7 @@ describe('after a jump of the clock', () => {
     expect(await ada.account()).toMatchObject({ lent: 0 })
   })
 
-  it('compares neither stream clocks nor idle sidecars with what was authorised before it', async () => {
+  it('compares neither stream clocks nor idle sidecars with earlier authorisations', async () => {
     await ada.authorise({ sequence: 0, ms: -3600 * second }, { sidecarId })
     await authorise(10)
     await book(10)
@@ -373,7 +373,7 @@ describe('an orphan', () => {
     expect(await ada.account()).toMatchObject({ lent: 0, pending: 0 })
   })
 
-  it('stays while the stream stands still, HOLD_MAX_SECONDS at most', async () => {
+  it('stays while the stream is stalled, for at most HOLD_MAX_SECONDS', async () => {
     await ada.lend(0.4, 5 * second, { sidecarId })
     await ada.authorise({ sequence: 7, ms: 6 * second }, { sidecarId: 'other' })
     at(100)
@@ -385,11 +385,11 @@ describe('an orphan', () => {
     expect(await ada.account()).toMatchObject({ lent: 0, pending: 0.2 })
   })
 
-  it('is lowered by tickets of calls that were never reported, also by those that waited', async () => {
+  it('is lowered by tickets of calls that were never reported, including early ones', async () => {
     await ada.lend(0.2, 5 * second, { sidecarId })
     await book(0)
     expect(await ada.earlyTickets()).toBe(1)
-    // Its call may be reported until ten seconds after it was made.
+    // An early ticket waits 15 s for the report of its call.
     at(15)
     await round()
     expect(await ada.account()).toMatchObject({ lent: 0.2, balance: 0.95 })
@@ -401,7 +401,7 @@ describe('an orphan', () => {
   })
 })
 
-describe('rounds of several cores at once', () => {
+describe('concurrent rounds of several cores', () => {
   it('end each hold once', async () => {
     const users = [ada, await escrowUser(core, app, 'bea'), await escrowUser(core, app, 'cyd')]
     for (const user of users) {

@@ -9,7 +9,7 @@ let core: TestCore
 let pool: Pool
 let ada: Awaited<ReturnType<typeof escrowUser>>
 beforeAll(async () => {
-  // Its own rounds end nothing.
+  // With these settings, core's own rounds end nothing.
   core = await startTestCore({ EVENT_LAG_SECONDS: '3600', HOLD_MAX_SECONDS: '86400' })
   pool = createPool({ url: core.databaseUrl, max: 2, name: 'test', statementTimeoutMs: 10_000 })
 })
@@ -32,7 +32,7 @@ const sidecars = () => column('select id as value from sidecars order by id')
 const clocks = () => column('select sidecar_id as value from sidecar_clocks order by sidecar_id')
 const sessions = () => column('select session_id as value from authorised_sessions order by 1')
 
-/** One call of each session, by a sidecar of its own. */
+/** Authorises one call of a session, by a separate sidecar. */
 const authorise = (name: string, sessionType: string) =>
   ada.authorise({ session: name, sequence: 0, ms: 0 }, { sidecarId: name, sessionType })
 const end = (name: string) =>
@@ -40,8 +40,8 @@ const end = (name: string) =>
 const clock = (name: string) =>
   core.sql.query('insert into sidecar_clocks values ($1, $2)', [name, new Date(ada.begin)])
 
-describe('after thirty days', () => {
-  it('sidecars and their clocks are forgotten, unless something of theirs is held', async () => {
+describe('forgetUnused', () => {
+  it('deletes sidecars and their clocks after thirty days unless they hold money', async () => {
     for (const name of ['gone', 'lending', 'pending', 'seen']) {
       await authorise(name, 'fixed')
       await clock(name)
@@ -59,7 +59,7 @@ describe('after thirty days', () => {
     expect(await clocks()).toEqual(['lending', 'pending', 'seen'])
   })
 
-  it('sessions are forgotten that no bound needs and of which no call is kept', async () => {
+  it('deletes sessions that no bound needs and that have no stored calls', async () => {
     await authorise('fixed', 'fixed')
     await authorise('untyped', '')
     await authorise('kept', 'fixed')
@@ -72,7 +72,7 @@ describe('after thirty days', () => {
     expect(await sessions()).toEqual(['kept', 'live', 'lv2v'])
   })
 
-  it('more than one batch goes at once', async () => {
+  it('deletes more than one batch at once', async () => {
     await core.sql.query(
       `insert into sidecars (id, instance, started_at, seen_at)
        select 'old-' || n, gen_random_uuid(), $1, $1 from generate_series(1, 2500) n`,
@@ -83,8 +83,8 @@ describe('after thirty days', () => {
   })
 })
 
-describe('the sum of what is held', () => {
-  it('counts what waits for a ticket or for a price, by indexes alone', async () => {
+describe('heldMoney', () => {
+  it('counts calls that wait for a ticket or for a price, by indexes alone', async () => {
     for (const sequence of [0, 1, 2]) await ada.authorise({ sequence, ms: sequence })
     await core.sql.query('update authorisations set ticketed = true where sequence_number = 1')
     await core.sql.query(
@@ -99,15 +99,16 @@ describe('the sum of what is held', () => {
       )
       return JSON.stringify(rows)
     }
-    // In a table of three rows every partial index costs the same; this one is for the sums of an app.
+    // Drops the index for the sums of an app: in a table of three rows every partial index costs
+    // the same.
     await core.sql.query('drop index authorisations_held')
     expect(await plan('ticketed')).toContain('authorisations_ticketed')
     expect(await plan('not ticketed')).toContain('authorisations_pending')
   })
 })
 
-describe('a session', () => {
-  it('gets a call without a write to an index', async () => {
+describe('authorised_sessions', () => {
+  it('stores a call without a write to an index', async () => {
     await authorise('s1', 'live')
     const db = await core.sql.connect()
     const hotUpdates = async () => {

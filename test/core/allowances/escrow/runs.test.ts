@@ -20,7 +20,7 @@ import {
 import { type TestSidecar, authorisation, startSidecar } from './granting.ts'
 import { emptyEscrow, escrowUser } from './support.ts'
 
-/** Calls of a session that follow each other, which a sidecar reports together. */
+/** Tests calls of a session with successive numbers, which a sidecar reports together. */
 
 let core: TestCore
 let pool: Pool
@@ -28,7 +28,7 @@ let app: TestApp
 let ada: Awaited<ReturnType<typeof escrowUser>>
 let sidecar: TestSidecar
 beforeAll(async () => {
-  // Core's own rounds have nothing to end.
+  // With these settings, core's own rounds end nothing.
   core = await startTestCore({
     ...observedRate,
     RATE_MAX_AGE_SECONDS: '86400',
@@ -54,16 +54,16 @@ beforeEach(async () => {
 
 interface Calls {
   readonly from?: number
-  /** Dollars of each call. */
+  /** Bound of each call in dollars. */
   readonly bounds: readonly number[]
   readonly leaseId?: string
-  /** How long ago the first and the last were decided, in milliseconds. */
+  /** Ages of the first and the last decision, in milliseconds. */
   readonly ages?: readonly [number, number]
-  /** How much later they were signed, in milliseconds. */
+  /** Delay of the signing times, in milliseconds. */
   readonly shiftMs?: number
 }
 
-/** Calls a second apart, the one with number 0 at the test's begin. */
+/** Returns calls one second apart, starting with number 0 at the start of the test. */
 function callsOf({
   from = 0,
   bounds,
@@ -114,14 +114,14 @@ async function round(lostTickets: 'write_off' | 'charge' = 'write_off'): Promise
   }).round()
 }
 
-/** The stream of the sidecar goes on for so long. */
+/** Advances the clock and the sidecar's stream clock. */
 async function passTime(seconds: number): Promise<void> {
   core.clock.advance(seconds * second)
   await escrowStore.advanceClocks(pool, new Map([[sidecar.sidecar.id, core.clock.now()]]))
 }
 
 describe('calls that are reported together', () => {
-  it('are one authorisation, and counted each', async () => {
+  it('are one authorisation, and are counted separately', async () => {
     await report({ bounds: [0.1, 0.2, 0.3] })
     expect(await ada.authorisations()).toEqual(['2 pending'])
     expect(await ada.account()).toMatchObject({ balance: 1, pending: 0.6 })
@@ -138,7 +138,7 @@ describe('calls that are reported together', () => {
     ])
   })
 
-  it('are settled one by one by their tickets, each by its own bound', async () => {
+  it('are settled separately by their tickets, each by its own bound', async () => {
     await report({ bounds: [0.1, 0.2, 0.3] })
     await ada.book(ticket(1, 0.19))
     expect(await ada.account()).toMatchObject({ pending: 0.4, consumed: 0.19 })
@@ -148,7 +148,7 @@ describe('calls that are reported together', () => {
     expect(await ada.session()).toMatchObject({ authorised: 3, ticketed: 3, lost: 0, late: 0 })
   })
 
-  it('are not settled by a ticket of the same number and another time', async () => {
+  it('are not settled by a ticket with the same number and another time', async () => {
     await report({ bounds: [0.1, 0.2] })
     await ada.book(ticket(1, 0.1, 5))
     expect(await ada.account()).toMatchObject({ pending: 0.3 })
@@ -156,7 +156,7 @@ describe('calls that are reported together', () => {
     expect(await ada.account()).toMatchObject({ pending: 0.1 })
   })
 
-  it('move the stream clock to the first of them until the last ticket has come', async () => {
+  it('move the stream clock to the first call until the last ticket has come', async () => {
     const at = core.clock.now()
     const ago = (ms: number) => new Date(at.getTime() - ms)
     await report({ bounds: [0.1, 0.1], ages: [9_000, 1_000] })
@@ -168,7 +168,7 @@ describe('calls that are reported together', () => {
     expect(await clock()).toEqual([{ at: ago(1_000) }])
   })
 
-  it('lower their lease by all of their bounds', async () => {
+  it('lower their lease by the sum of their bounds', async () => {
     const { lease } = await sidecar.lend(app, 'ada', { boundUsdAttos: '50000000000000000' })
     await report({ bounds: [0.05, 0.06], leaseId: lease?.id ?? '' })
     expect(await ada.account()).toMatchObject({ balance: 1, lent: 0.09, pending: 0.11 })
@@ -194,7 +194,7 @@ describe('calls that are reported together', () => {
     expect(await ada.account()).toMatchObject({ pending: 0 })
   })
 
-  it('wait for a price each, while others of them are settled', async () => {
+  it('wait for their prices separately', async () => {
     const shiftMs = -30 * day
     await report({ bounds: [0.1, 0.2, 0.3], shiftMs })
     await ada.book(ticket(1, 0.19, shiftMs))
@@ -204,7 +204,7 @@ describe('calls that are reported together', () => {
 })
 
 describe('calls that were reported together and wait for a price', () => {
-  it('are due with the last of them', async () => {
+  it('are due when the last call is due', async () => {
     const shiftMs = -30 * day
     await report({ bounds: [0.1, 0.2, 0.3], ages: [15_000, 0], shiftMs })
     await ada.book(ticket(1, 0.19, shiftMs))
@@ -217,8 +217,8 @@ describe('calls that were reported together and wait for a price', () => {
   })
 })
 
-describe('calls that were reported together and whose tickets do not come', () => {
-  it('are lost but for the last, which nothing proves', async () => {
+describe('calls that were reported together and have no tickets', () => {
+  it('are lost except for the last, which is not proven', async () => {
     await report({ bounds: [0.1, 0.2, 0.3] })
     await ada.book(ticket(1, 0.2))
     await passTime(21)
@@ -228,7 +228,7 @@ describe('calls that were reported together and whose tickets do not come', () =
     expect(await ada.session()).toMatchObject({ lost: 1, released: 1, ticketed: 1 })
   })
 
-  it('are all lost when the ticket of the last one has come, or a call after it', async () => {
+  it('are all lost when the last ticket has come, or a later call', async () => {
     await report({ bounds: [0.1, 0.2] })
     await report({ from: 2, bounds: [0.1, 0.1] })
     await ada.book(ticket(3, 0.1))
@@ -237,7 +237,7 @@ describe('calls that were reported together and whose tickets do not come', () =
     expect(await ada.authorisations()).toEqual(['0 lost', '1 lost', '2 lost'])
   })
 
-  it('are not due before the last of them is', async () => {
+  it('are not due before the last call is due', async () => {
     await report({ bounds: [0.1, 0.2], ages: [9_000, 0] })
     await passTime(19)
     await round()
@@ -278,13 +278,13 @@ describe('a report by session', () => {
       }),
     ],
   ]
-  it.each(bad)('with %s is refused, and holds nothing', async (_, change) => {
+  it.each(bad)('with %s is rejected and holds nothing', async (_, change) => {
     const refused = sidecar.report(app, 'ada', { sessions: [{ ...whole(), ...change() }] })
     expect(await outcome(refused)).toBe('REQUEST_INVALID')
     expect(await ada.account()).toMatchObject({ pending: 0 })
   })
 
-  it('is required: one by call comes from an older sidecar, and is refused by name', async () => {
+  it('is required: a report by call, from an older sidecar, is rejected', async () => {
     const old = core.as().report({
       sidecar: sidecar.sidecar,
       number: 1n,
@@ -303,8 +303,8 @@ describe('a report by session', () => {
   })
 })
 
-describe('a session that several sidecars serve', () => {
-  it('may be reported soon where core does not know it and another one has a lease', async () => {
+describe('a session of several sidecars', () => {
+  it('has unheard time while another sidecar has a lease', async () => {
     const other = await startSidecar(core.as())
     const asked = () => other.lend(app, 'ada', { sessionId: 'new', sequence: 9n })
     expect(Number((await asked()).unheardMs)).toBe(0)
@@ -312,7 +312,7 @@ describe('a session that several sidecars serve', () => {
     expect(Number((await asked()).unheardMs)).toBe(2_000)
   })
 
-  it('is named to a process that reports calls of it and did not begin it', async () => {
+  it('is listed for a process that reports its calls and did not begin it', async () => {
     const other = await startSidecar(core.as())
     await report({ bounds: [0.05] })
     const sessions = [callsOf({ from: 1, bounds: [0.05] })]
@@ -325,7 +325,7 @@ describe('a session that several sidecars serve', () => {
     return Number(answer.unheardMs)
   }
 
-  it('is bounded by the oldest unreported call of the other, until that one knows', async () => {
+  it('has unheard time since the oldest unreported call, until the other process knows', async () => {
     const other = await startSidecar(core.as())
     await sidecar.lend(app, 'ada', { boundUsdAttos: '50000000000000000' })
     await report({ bounds: [0.05] })

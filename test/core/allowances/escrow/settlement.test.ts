@@ -25,7 +25,7 @@ beforeEach(async () => {
 })
 
 describe('a ticket that comes after the report of its call', () => {
-  it('takes its authorisation out of what is pending and is charged', async () => {
+  it('removes its authorisation from what is pending and is charged', async () => {
     await ada.authorise({ sequence: 0, ms: 0, bound: 0.1 })
     await ada.authorise({ sequence: 1, ms: 1000, bound: 0.2 })
     expect(await ada.account()).toMatchObject({ balance: 1, pending: 0.3 })
@@ -49,7 +49,7 @@ describe('a ticket that comes after the report of its call', () => {
     ])
   })
 
-  it('settles once, however often the broker replays it', async () => {
+  it('settles once, even if the broker replays it', async () => {
     await ada.authorise({ sequence: 0, ms: 0 })
     await ada.authorise({ sequence: 0, ms: 0 })
     const event = ada.event({ sequence: 0, ms: 0 })
@@ -59,7 +59,7 @@ describe('a ticket that comes after the report of its call', () => {
     expect(await ada.account()).toMatchObject({ balance: 0.9, pending: 0.1 })
   })
 
-  it('settles replays of a sequence number one by one, by the time of the state', async () => {
+  it('settles replays of a sequence number separately, by the time of the state', async () => {
     await ada.authorise({ sequence: 3, ms: 0, bound: 0.1 })
     await ada.authorise({ sequence: 3, ms: 7, bound: 0.2 })
     await ada.book({ sequence: 3, ms: 7 })
@@ -74,7 +74,7 @@ describe('a ticket that comes after the report of its call', () => {
     expect(await ada.account()).toMatchObject({ pending: 0.3, balance: 0.8 })
   })
 
-  it('settles an approximate call by its number, the nearest within five seconds', async () => {
+  it('settles the nearest approximate call with its number within five seconds', async () => {
     await ada.authorise({ sequence: 3, ms: 0, bound: 0.1 }, { isApproximate: true })
     await ada.authorise({ sequence: 3, ms: 2000, bound: 0.2 }, { isApproximate: true })
     await ada.book({ sequence: 3, ms: 9000 })
@@ -85,7 +85,7 @@ describe('a ticket that comes after the report of its call', () => {
     expect(await ada.account()).toMatchObject({ pending: 0.1 })
   })
 
-  it('settles nothing of another user', async () => {
+  it('settles no call of another user', async () => {
     const bea = await escrowUser(core, app, 'bea')
     await ada.authorise({ sequence: 0, ms: 0 })
     await bea.book({ sequence: 0, ms: 0 })
@@ -93,15 +93,15 @@ describe('a ticket that comes after the report of its call', () => {
   })
 })
 
-describe('a ticket whose call nobody reported', () => {
-  it('is charged and leaves nothing, where its user has no money lent', async () => {
+describe('a ticket of an unreported call', () => {
+  it('is charged and not kept if its user has no money lent', async () => {
     await ada.authorise({ sequence: 5, ms: 0 })
     await ada.book({ sequence: 0, ms: 0 })
     expect(await ada.earlyTickets()).toBe(0)
     expect(await ada.account()).toMatchObject({ balance: 0.9, pending: 0.1 })
   })
 
-  it('bounds the next call of a session that only tickets tell of', async () => {
+  it('bounds the next call of a session that is known only by its tickets', async () => {
     const { sessionId, appId, userId, signedMicros } = ada.authorisation({ sequence: 3, ms: 0 })
     await ada.book({ sequence: 3, ms: 0 })
     const join = (sequence: bigint) =>
@@ -121,7 +121,7 @@ describe('a ticket whose call nobody reported', () => {
     expect(await ada.account()).toMatchObject({ balance: 0.9, lent: 0.5 })
   })
 
-  it('lowers what is orphaned, by its cost and no further than it goes', async () => {
+  it('lowers orphans by its cost, at most to zero', async () => {
     await ada.lend(0.15, -1)
     await ada.book({ sequence: 0, ms: 0, cost: 0.1 })
     expect(await ada.account()).toMatchObject({ balance: 0.9, lent: 0.05 })
@@ -132,13 +132,13 @@ describe('a ticket whose call nobody reported', () => {
 })
 
 describe('a ticket without a price', () => {
-  // Another time for each test: a rate stays.
+  // A different time for each test, because rates stay.
   let unrated = -30 * day
   beforeEach(() => {
     unrated -= day
   })
 
-  it('keeps its authorisation pending, and frees it when it is priced', async () => {
+  it('keeps its authorisation pending until it is priced', async () => {
     await ada.authorise({ sequence: 0, ms: unrated, bound: 0.2 })
     await ada.book({ sequence: 0, ms: unrated, cost: 0.1 })
     expect(await ada.authorisations()).toEqual(['0 pending ticketed'])
@@ -149,7 +149,7 @@ describe('a ticket without a price', () => {
     expect(await ada.session()).toMatchObject({ authorised: 1, ticketed: 1 })
   })
 
-  it('holds money at the last rate and the margin, where nothing was held', async () => {
+  it('holds money at the last rate and the margin if nothing was held', async () => {
     await ada.book({ sequence: 0, ms: unrated, cost: 0.1 })
     expect(await ada.account()).toMatchObject({ balance: 1, pending: 0.11 })
     await price()
@@ -173,7 +173,7 @@ describe('a ticket without a price', () => {
   }
 })
 
-describe('a ticket that comes after its call was decided upon', () => {
+describe('a ticket that comes after its call has ended', () => {
   const end = (state: string, ms = 30 * day) =>
     core.sql.query(
       `with ended as (
@@ -212,7 +212,7 @@ describe('a ticket that comes after its call was decided upon', () => {
 })
 
 describe('reports and tickets of one sidecar', () => {
-  it('meet in either order, and both ways leave the same', async () => {
+  it('match in either order with the same result', async () => {
     const rpcs = core.as()
     const sidecar = await startSidecar(rpcs)
     await sidecar.heartbeat()
@@ -228,7 +228,7 @@ describe('reports and tickets of one sidecar', () => {
         bound: 0.02,
         more: { leaseId: lease?.id ?? '', sessionId: 's1', signedNanos: 250_123_789 },
       })
-    // Of the nanoseconds of a state and of its event the same microseconds count, whatever the zone.
+    // The nanoseconds of a state and of its event count as the same microsecond, in any time zone.
     const event = (sequence: number) => ada.event({ sequence, ms: 0, cost: 0.01 })
     await ada.ingest(event(0))
     expect(await ada.earlyTickets()).toBe(1)
@@ -247,7 +247,7 @@ describe('reports and tickets of one sidecar', () => {
   })
 })
 
-describe('two collectors at once', () => {
+describe('two concurrent collectors', () => {
   it('settle each call once', async () => {
     const numbers = Array.from({ length: 20 }, (_, n) => n)
     for (const sequence of numbers) await ada.authorise({ sequence, ms: sequence, bound: 0.01 })

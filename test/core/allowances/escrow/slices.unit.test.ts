@@ -10,8 +10,8 @@ const amount = fc.bigInt({ min: 0n, max: 100n * dollar }).map(usdAttos)
 const bound = amount.map((attos) => usdAttos(attos - (attos % nano)))
 const request = fc.record({ free: amount, rest: amount, bound, spending: amount })
 
-describe('a slice', () => {
-  it('never takes more than is free, nor what the sidecar has, and covers the call at hand', () => {
+describe('sliceOf', () => {
+  it('never exceeds what is free, never takes back, and covers the current call', () => {
     fc.assert(
       fc.property(request, fc.integer({ min: 5, max: 300 }), (one, seconds) => {
         const { free, rest } = one
@@ -34,7 +34,7 @@ describe('a slice', () => {
     ['a quarter of what is free at most', [8n, 0n, 2n, 0n], 2n * dollar],
     ['what it has, rather than less', [0n, 3n, 1n, 0n], 3n * dollar],
     ['nothing when a quarter does not cover the call', [8n, 0n, 3n, 0n], null],
-  ] as const)('is %s', (_, [free, rest, bound, __, spending = 0n], expected) => {
+  ] as const)('returns %s', (_, [free, rest, bound, __, spending = 0n], expected) => {
     const attos = (dollars: bigint) => usdAttos(dollars * dollar)
     expect(
       sliceOf(

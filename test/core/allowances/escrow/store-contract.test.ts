@@ -25,8 +25,8 @@ beforeAll(async () => {
 })
 afterAll(() => world.stop())
 
-describe('the stores of the escrow', () => {
-  it('answer any operations alike, in PostgreSQL and in memory', async () => {
+describe("the escrow's stores", () => {
+  it('give the same results in PostgreSQL and in memory', async () => {
     await fc.assert(
       fc.asyncProperty(storeOperations, async (operations) => {
         await world.pool.query(

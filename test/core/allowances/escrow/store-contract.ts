@@ -12,8 +12,8 @@ import type { Db } from '../../../../core/lib/sql.ts'
 import { type SettlingStep, settlingTickets } from '../../../../core/metering/ingest/charges.ts'
 
 /**
- * The contract of an escrow's store: two stores answer the same random operations with the same. What is listed in no promised
- * order is sorted, and ids, which a store gives as it likes, are left out.
+ * The contract of an escrow store: two stores give the same results for the same random operations.
+ * Results without a promised order are sorted. Ids are omitted, because each store assigns its own.
  */
 
 const lagSeconds = 20
@@ -26,7 +26,7 @@ const call = fc.record({
   user,
   session: fc.constantFrom('a', 'b'),
   sequence: fc.nat(4),
-  // Microseconds apart, and further than an approximate match may be.
+  // Microseconds apart, and further apart than an approximate match allows.
   micros: fc.constantFrom(0, 1, 1_000_000, 2_000_000, 6_000_001),
 })
 const authorisation = fc.record({
@@ -35,7 +35,7 @@ const authorisation = fc.record({
   bound: fc.nat(9),
   at: seconds,
   isApproximate: fc.boolean(),
-  // Of a run, which takes some seconds; 1 for a call.
+  // 1 for a single call. A run has more, and takes some seconds.
   calls: fc.constantFrom(1, 1, 2, 3),
 })
 const tickets = fc.array(fc.record({ call, cost: fc.nat(9) }), { minLength: 1, maxLength: 4 })
@@ -95,14 +95,14 @@ const instantOf = (second: number): Date => new Date(start + second * 1_000)
 const uuidOf = (n: number): string => `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`
 const instances = { x: uuidOf(901), y: uuidOf(902) }
 
-/** Runs operations one after the other on an empty store. Returns what it answered to each. */
+/** Runs operations in order on an empty store. Returns the result of each. */
 export async function runStoreOperations(
   subject: StoreSubject,
   operations: readonly StoreOperation[],
 ): Promise<unknown[]> {
   const answers: unknown[] = []
   const run = createRunner(subject)
-  // Nothing is authorised by a sidecar that has never reported.
+  // A sidecar must report before it can authorise.
   for (const sidecar of ['x', 'y'] as const) await run({ kind: 'report', sidecar, at: 0 }, 0)
   for (const [index, operation] of operations.entries())
     answers.push({ kind: operation.kind, answer: await run(operation, index) })

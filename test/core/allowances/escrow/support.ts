@@ -7,13 +7,13 @@ import { appId, userId } from '../../../../core/platform/ids.ts'
 import { envelope } from '../../metering/harness.ts'
 import type { TestApp, TestCore } from '../../support.ts'
 
-/** Dollars as atto-dollars. */
+/** Converts dollars to atto-dollars. */
 export const usd = (dollars: number) =>
   usdAttos(BigInt(Math.round(dollars * 1e6)) * 1_000_000_000_000n)
 
 /**
- * Empties the tables of the escrow while a core runs. One at a time: a statement that locks them
- * all can wait for core's own rounds in a circle.
+ * Empties the tables of the escrow while a core runs. Empties one table at a time, because a
+ * statement that locks them all can deadlock with core's own rounds.
  */
 export async function emptyEscrow(core: TestCore): Promise<void> {
   for (const table of [
@@ -28,17 +28,17 @@ export async function emptyEscrow(core: TestCore): Promise<void> {
   }
 }
 
-/** One call of a session: what its state said, and what its event will say. */
+/** One call of a session, with the data for its state and for its event. */
 export interface Call {
   readonly session?: string
   readonly sequence: number
-  /** Milliseconds after the test's begin. */
+  /** Milliseconds after the start of the test. */
   readonly ms: number
   readonly bound?: number
   readonly cost?: number
 }
 
-/** A user of a test core, whose calls are authorised and booked. */
+/** Creates a user of a test core, with functions to authorise and book calls. */
 export async function escrowUser(core: TestCore, app: TestApp, name = 'ada') {
   await core.as().getAccess({ clientId: app.clientId, externalUserId: name })
   const { rows } = await core.sql.query<{ app_id: string; id: string }>(
@@ -101,7 +101,7 @@ function callsOf({ core, app, name, user, begin }: Base) {
     core.as().ingestEvents({ envelopes: [...events] })
   const book = (...calls: readonly Call[]) => ingest(...calls.map((call) => event(call)))
 
-  /** As a report would: pending, in its session, and its sidecar known. */
+  /** Stores a call as a report would: pending, in its session, and with a known sidecar. */
   async function authorise(call: Call, more: Partial<NewAuthorisation> = {}): Promise<void> {
     const one = authorisation(call, more)
     await escrowStore.insertAuthorisations(core.sql, [one])
@@ -151,7 +151,7 @@ function holdsOf({ core, user, begin }: Base) {
     return lease
   }
 
-  /** Dollars that are left, lent, pending and consumed, to the micro. */
+  /** Returns the user's figures in dollars, to the micro. */
   async function account() {
     const { rows } = await core.sql.query<Record<string, string>>(
       `select round(balance_attos / 1e18, 6) as balance, round(lent_attos / 1e18, 6) as lent,
@@ -165,7 +165,7 @@ function holdsOf({ core, user, begin }: Base) {
     )
   }
 
-  /** Each authorisation as "number state", with what is marked. */
+  /** Returns each authorisation as "number state", and "ticketed" if it is. */
   async function authorisations(): Promise<string[]> {
     const { rows } = await core.sql.query<{ n: bigint; state: string; ticketed: boolean }>(
       `select sequence_number as n, state, ticketed from authorisations where app_id = $1 and user_id = $2
@@ -183,7 +183,7 @@ function holdsOf({ core, user, begin }: Base) {
     return rowCount ?? 0
   }
 
-  /** Counts of a session. */
+  /** Returns the counts of a session. */
   async function session(id = 's1') {
     const { rows } = await core.sql.query<Record<string, bigint>>(
       `select authorised_count as authorised, ticketed_count as ticketed, lost_count as lost, charged_count as charged,

@@ -78,7 +78,7 @@ const callOf = ({ micros = 1n, session = 's1', keyId = null, of = user }: Attemp
   amount: microsToAttos(usdMicros(micros)),
 })
 
-/** Reserves calls as core does: in one transaction, under the lock of the balances. */
+/** Reserves calls as core does: in one transaction, with the balances locked. */
 const reserve = (attempts: readonly Attempt[]): Promise<(LimitName | 'counted')[]> =>
   tx(core.sql, async (db) => {
     const at = core.clock.now()
@@ -98,7 +98,7 @@ const reserve = (attempts: readonly Attempt[]): Promise<(LimitName | 'counted')[
 const attempt = async (one: Attempt = {}): Promise<LimitName | 'counted'> =>
   (await reserve([one]))[0] ?? 'counted'
 
-/** Corrects a call that was counted by its bound. */
+/** Corrects a call that was counted by its bound to its cost. */
 const settle = ({ micros, cost, ...one }: Attempt & { cost: bigint }, at = core.clock.now()) =>
   tx(core.sql, async (db) => {
     const { amount: from, ...call } = callOf({ ...one, ...(micros && { micros }) })
@@ -109,13 +109,13 @@ const settle = ({ micros, cost, ...one }: Attempt & { cost: bigint }, at = core.
 
 const minute = 60_000
 
-describe('limits at core', () => {
-  it('are none for users without any', async () => {
+describe('limits in core', () => {
+  it('do not apply to users without limits', async () => {
     expect(await tx(core.sql, (db) => loadTallies(db, [callOf({})], core.clock.now()))).toBeNull()
     expect(await attempt({ micros: 10n ** 15n })).toBe('counted')
   })
 
-  it('hold to the micro and from call to call, until midnight in UTC', async () => {
+  it('apply to the micro and across calls, until midnight in UTC', async () => {
     await set(user, { usdMicrosPerDay: '30' })
     expect(await attempt({ micros: 20n })).toBe('counted')
     expect(await attempt({ micros: 11n })).toBe('usd_per_day')
@@ -129,7 +129,7 @@ describe('limits at core', () => {
     expect(await attempt({ micros: 30n })).toBe('counted')
   })
 
-  it('hold for each session, whatever the day', async () => {
+  it('apply to a session across days', async () => {
     await set(user, { usdMicrosPerSession: '30' })
     expect(await attempt({ micros: 30n })).toBe('counted')
     core.clock.advance(86_400_000)
@@ -137,7 +137,7 @@ describe('limits at core', () => {
     expect(await attempt({ session: 's2', micros: 30n })).toBe('counted')
   })
 
-  it('hold for the minute of the clock', async () => {
+  it('apply per minute of the clock', async () => {
     await set(user, { callsPerMinute: 2 })
     expect(await reserve([{}, {}, {}])).toEqual(['counted', 'counted', 'calls_per_minute'])
     core.clock.set(new Date((Math.floor(core.clock.now().getTime() / minute) + 1) * minute - 1))
@@ -146,7 +146,7 @@ describe('limits at core', () => {
     expect(await reserve([{}, {}, {}])).toEqual(['counted', 'counted', 'calls_per_minute'])
   })
 
-  it('hold for sessions with a call within 60 s', async () => {
+  it('apply to sessions with a call within 60 s', async () => {
     await set(user, { concurrentSessions: 2 })
     expect(await reserve([{ session: 'a' }, { session: 'b' }, { session: 'c' }])).toEqual([
       'counted',
@@ -161,7 +161,7 @@ describe('limits at core', () => {
     expect(await attempt({ session: 'b' })).toBe('concurrent_sessions')
   })
 
-  it('say when they end', async () => {
+  it('return when they end', async () => {
     await set(user, { concurrentSessions: 1, maxPrices: [] })
     const began = core.clock.now()
     await attempt({ session: 'a' })
@@ -175,14 +175,14 @@ describe('limits at core', () => {
     })
   })
 
-  it('hold for prices', async () => {
+  it('apply to prices', async () => {
     await set(user, { maxPrices: [{ type: 'live', app: '', maxWei: '1299' }] })
     expect(await attempt()).toBe('max_price')
     await set(user, { maxPrices: [{ type: 'live', app: '', maxWei: '1300' }] })
     expect(await attempt()).toBe('counted')
   })
 
-  it('of user and key hold together', async () => {
+  it('apply to both user and key', async () => {
     await set(user, { usdMicrosPerDay: '30' })
     await set(user, { usdMicrosPerDay: '20' }, user.keyId)
     const { keyId } = user
@@ -192,7 +192,7 @@ describe('limits at core', () => {
     expect(await attempt()).toBe('usd_per_day')
   })
 
-  it('of many users are checked in one go', async () => {
+  it('apply to many users in one batch', async () => {
     const other = await newUser()
     const free = await newUser()
     await set(user, { callsPerMinute: 1 })
@@ -202,7 +202,7 @@ describe('limits at core', () => {
     expect(await reserve(calls)).toEqual([yes, yes, yes, no, yes, yes, no])
   })
 
-  it('are never passed by reservations at the same time', async () => {
+  it('are never exceeded by concurrent reservations', async () => {
     await set(user, { usdMicrosPerDay: '70', callsPerMinute: 15 })
     const parallel = (micros: bigint) =>
       Promise.all(Array.from({ length: 20 }, (_, i) => attempt({ micros, session: `s${i}` })))
@@ -214,8 +214,8 @@ describe('limits at core', () => {
   })
 })
 
-describe('what is counted', () => {
-  it('becomes the cost when the ticket comes, for user, key and session', async () => {
+describe('counts', () => {
+  it('change to the cost when the ticket comes, for user, key and session', async () => {
     const { keyId } = user
     await set(user, { usdMicrosPerDay: '30', usdMicrosPerSession: '30' })
     await set(user, { usdMicrosPerDay: '30' }, keyId)
@@ -228,7 +228,7 @@ describe('what is counted', () => {
     expect(await attempt({ keyId, session: 's2' })).toBe('usd_per_day')
   })
 
-  it('of another day is left alone, and nothing falls below zero', async () => {
+  it('keep other days unchanged and never become negative', async () => {
     await set(user, { usdMicrosPerDay: '30' })
     const yesterday = core.clock.now()
     await attempt({ micros: 30n })
@@ -241,20 +241,20 @@ describe('what is counted', () => {
     expect(await attempt()).toBe('usd_per_day')
   })
 
-  it('is nothing without limits', async () => {
+  it('ignore corrections before limits are set', async () => {
     await settle({ micros: 30n, cost: 1n })
     await set(user, { usdMicrosPerDay: '30' })
     expect(await attempt({ micros: 30n })).toBe('counted')
   })
 
-  it('includes what a report tells of, even beyond the limit', async () => {
+  it('include reported calls, even beyond the limit', async () => {
     await set(user, { usdMicrosPerDay: '30', callsPerMinute: 100 })
     const at = core.clock.now()
     await tx(core.sql, (db) => countCalls(db, [callOf({ micros: 31n })], at))
     expect(await attempt()).toBe('usd_per_day')
   })
 
-  it('begins with what is not settled when the first limit is set', async () => {
+  it('start with unsettled authorisations when the first limit is set', async () => {
     const at = core.clock.now()
     const insert = (state: string, session: string, key: string | null) =>
       core.sql.query(
@@ -274,7 +274,7 @@ describe('what is counted', () => {
     expect(await attempt({ keyId: user.keyId, micros: 1n })).toBe('usd_per_day')
   })
 
-  it('stays when limits are changed, and goes with them', async () => {
+  it('stay when limits change, and end when limits are removed', async () => {
     await set(user, { usdMicrosPerDay: '30' })
     await attempt({ micros: 30n })
     await set(user, { usdMicrosPerDay: '31', callsPerMinute: 5 })
@@ -285,7 +285,7 @@ describe('what is counted', () => {
     expect(await attempt({ micros: 30n })).toBe('counted')
   })
 
-  it('goes with its key, and stays while the user is inactive', async () => {
+  it('are deleted with their key, and stay while the user is inactive', async () => {
     await set(user, { callsPerMinute: 1 })
     await set(user, { callsPerMinute: 1 }, user.keyId)
     await reserve([{ keyId: user.keyId }])
@@ -307,7 +307,7 @@ describe('what is counted', () => {
   })
 })
 
-it('forgets sessions without a call for so long, a bounded number at once', async () => {
+it('deletes sessions without a recent call, at most `limit` at once', async () => {
   await set(user, { usdMicrosPerSession: '30' })
   await reserve([{ session: 'a' }, { session: 'b' }, { session: 'c' }])
   core.clock.advance(second)
@@ -324,8 +324,8 @@ it('forgets sessions without a call for so long, a bounded number at once', asyn
   expect(await attempt({ session: 'c' })).toBe('usd_per_session')
 })
 
-describe('a lender', () => {
-  it('knows users with limits or with a key that has some, and the ceilings of users', async () => {
+describe('findLenderLimits', () => {
+  it('finds users with limits or limited keys, and the ceilings of users', async () => {
     const withKey = await newUser()
     const free = await newUser()
     await set(user, { maxPrices: [{ type: 'live', app: '', maxWei: '5' }] })
@@ -341,7 +341,7 @@ describe('a lender', () => {
   })
 })
 
-it('forgets a correction of nothing', async () => {
+it('ignores a correction of zero', async () => {
   await set(user, { usdMicrosPerDay: '30' })
   const same = { ...callOf({}), from: usdAttos(1n), to: usdAttos(1n), authorisedAt: new Date() }
   await tx(core.sql, (db) => correctCounts(db, [same]))

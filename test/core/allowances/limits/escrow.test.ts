@@ -45,7 +45,7 @@ describe('a lease', () => {
   it.each([
     ['with limits', () => undefined],
     ['one of whose keys has limits', () => keyId],
-  ])('is not lent to a user %s, until they are removed', async (_, key) => {
+  ])('is not lent to a user %s until they are removed', async (_, key) => {
     await set({ callsPerMinute: 100 }, key())
     core.clock.advance(10 * second)
     expect((await lend()).lease).toBeUndefined()
@@ -53,7 +53,7 @@ describe('a lease', () => {
     expect((await lend()).lease).toBeDefined()
   })
 
-  it('is recalled when the first limit is set, by one core and from the sidecars of another', async () => {
+  it('is recalled when the first limit is set, even by another core', async () => {
     const other = await core.startAnother()
     const far = await startSidecar(other.as())
     const { lease, userId } = await far.lend(app, 'ada')
@@ -80,7 +80,7 @@ describe('a lease', () => {
 })
 
 describe('a reservation', () => {
-  it('is refused by each limit by its name, says when it ends, and holds nothing', async () => {
+  it('is refused with the name and the end of the limit, and holds nothing', async () => {
     await set({ usdMicrosPerDay: '500000' })
     const midnight = new Date(core.clock.now())
     midnight.setUTCHours(24, 0, 0, 0)
@@ -108,7 +108,7 @@ describe('a reservation', () => {
       expect(await refusal({ more: price })).toBe('max_price')
   })
 
-  it('counts for its user and its key, and a refused one for neither', async () => {
+  it('counts for its user and its key unless it is refused', async () => {
     await set({ usdMicrosPerDay: '300000' })
     await set({ usdMicrosPerDay: '200000' }, keyId)
     const more = { keyId }
@@ -118,13 +118,13 @@ describe('a reservation', () => {
     expect(await refusal({ bound: 0.1 })).toBe('allowed')
   })
 
-  it('that is refused for want of money does not count', async () => {
+  it('does not count when it is refused for lack of money', async () => {
     await set({ usdMicrosPerDay: '9000000' })
     expect(await refusal({ bound: 5.1 })).toBe('insufficient_balance')
     expect(await refusal({ bound: 5 })).toBe('allowed')
   })
 
-  it('brings the price ceilings of user and key; a loan brings those of the user', async () => {
+  it('returns the price ceilings of user and key; a lease returns those of the user', async () => {
     await set({ maxPrices: [live('2000')] })
     await set({ maxPrices: [live('1500')] }, keyId)
     expect((await reserve()).ceilings).toEqual([live('2000')])
@@ -132,7 +132,7 @@ describe('a reservation', () => {
     expect((await lend()).ceilings).toEqual([live('2000')])
   })
 
-  it('never passes a limit, 20 at a time through two cores', async () => {
+  it('never exceeds a limit, with 20 concurrent calls through two cores', async () => {
     const other = await core.startAnother()
     const sidecars = [sidecar, await startSidecar(other.as())]
     await set({ usdMicrosPerDay: '750000', callsPerMinute: 15 })

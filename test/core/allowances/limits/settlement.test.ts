@@ -21,14 +21,14 @@ beforeEach(async () => {
 
 const name = () => ({ clientId: app.clientId, externalUserId: 'ada' })
 
-/** Sets limits of ada and of her key, which begin with what is pending. */
+/** Sets limits for ada and for her key. Their counts start with what is pending. */
 async function limit(): Promise<void> {
   const limits = { usdMicrosPerDay: '1000000', maxPrices: [] }
   for (const key of [undefined, keyId])
     await core.as(app.basic).setLimits({ ...name(), keyId: key, limits })
 }
 
-/** What is counted, in dollars: of the user and of the key, on the day and in each session. */
+/** Returns the counted dollars of the user and of the key, for the day and for each session. */
 async function counted() {
   const { rows } = await core.sql.query<{ key: boolean; today: number; sessions: object | null }>(
     `select l.key_id is not null as key, round(l.day_attos / 1e18, 6)::float8 as today,
@@ -60,12 +60,12 @@ describe('a limit', () => {
       user: { today: 0.42, s1: 0.12, s2: 0.3 },
       key: { today: 0.12, s1: 0.12 },
     })
-    // No call of a sidecar's stands behind it.
+    // This ticket belongs to no call of a sidecar.
     await ada.book({ sequence: 2, ms: 3, cost: 0.3 })
     expect(await counted()).toMatchObject({ user: { today: 0.42 }, key: { today: 0.12 } })
   })
 
-  it('counts the cost of an approximate call, too', async () => {
+  it('counts the cost of an approximate call', async () => {
     await ada.authorise({ sequence: 0, ms: 0, bound: 0.2 }, { keyId, isApproximate: true })
     await limit()
     await ada.book({ sequence: 0, ms: 500, cost: 0.06 })
@@ -75,8 +75,8 @@ describe('a limit', () => {
     })
   })
 
-  it('counts each call on the day on which it was allowed', async () => {
-    // Of a sidecar of its own, so that core does not release it meanwhile.
+  it('counts each call on the day it was allowed', async () => {
+    // A separate sidecar, so that core does not release the call in the meantime.
     const yesterday = {
       authorisedAt: new Date(core.clock.now().getTime() - day + second),
       sidecarId: 'sidecar-of-yesterday',
@@ -89,7 +89,7 @@ describe('a limit', () => {
     expect(await counted()).toMatchObject({ user: { today: 0.15, s1: 0.18 } })
   })
 
-  it('does not count what is released, and counts what is lost', async () => {
+  it('counts lost calls and not released ones', async () => {
     const call = { sequence: 0, ms: 0, bound: 0.2 }
     await ada.authorise(call)
     await limit()
@@ -112,7 +112,7 @@ describe('a limit', () => {
     expect(await counted()).toMatchObject({ user: { today: 0.2, s1: 0.2 } })
   })
 
-  it('counts the ticket of a call that was released and counted no more', async () => {
+  it('counts the ticket of a released call, which was no longer counted', async () => {
     await ada.authorise({ sequence: 0, ms: 0, bound: 0.2 })
     await core.sql.query(
       `update authorisations set state = 'released', state_at = $2 where user_id = $1`,

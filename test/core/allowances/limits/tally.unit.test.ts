@@ -42,7 +42,7 @@ const callOf = (call: Partial<LimitedCall> = {}): LimitedCall => ({
   ...call,
 })
 
-/** Counts a call that breaks nothing; the limit that it breaks otherwise. */
+/** Counts a call that breaks no limit. Otherwise returns the limit that it breaks. */
 function attempt(
   tallies: ReturnType<typeof createTallies>,
   call: LimitedCall,
@@ -54,8 +54,8 @@ function attempt(
   return 'counted'
 }
 
-describe('dollars a day', () => {
-  it('are spent to the last atto, and begin anew at midnight in UTC', () => {
+describe('limit per day', () => {
+  it('allows spending to the last atto and starts again at midnight in UTC', () => {
     const tallies = createTallies([tally({ day: usdAttos(25n) })])
     expect(attempt(tallies, callOf({ amount: usdAttos(15n) }), noon)).toBe('counted')
     expect(attempt(tallies, callOf({ amount: usdAttos(11n) }), noon)).toBe('usd_per_day')
@@ -68,7 +68,7 @@ describe('dollars a day', () => {
     expect(attempt(tallies, callOf({ amount: usdAttos(25n) }), midnight)).toBe('counted')
   })
 
-  it('count in the later day when the clock of a core lags', () => {
+  it("counts in the later day when a core's clock lags", () => {
     const tallies = createTallies([tally({ day: usdAttos(10n) })])
     const midnight = new Date('2026-03-11T00:00:00Z')
     expect(attempt(tallies, callOf(), midnight)).toBe('counted')
@@ -76,8 +76,8 @@ describe('dollars a day', () => {
   })
 })
 
-describe('dollars a session', () => {
-  it('are counted for each session, and waiting does not help', () => {
+describe('limit per session', () => {
+  it('counts each session separately and never ends', () => {
     const tallies = createTallies([tally({ session: usdAttos(20n) })])
     expect(attempt(tallies, callOf(), noon)).toBe('counted')
     expect(attempt(tallies, callOf(), noon)).toBe('counted')
@@ -89,8 +89,8 @@ describe('dollars a session', () => {
   })
 })
 
-describe('calls a minute', () => {
-  it('are counted by the minute of the clock', () => {
+describe('calls per minute', () => {
+  it('counts by the minute of the clock', () => {
     const tallies = createTallies([tally({ minuteCalls: 2 })])
     const late = after(59_999)
     expect(attempt(tallies, callOf(), late)).toBe('counted')
@@ -104,7 +104,7 @@ describe('calls a minute', () => {
 })
 
 describe('concurrent sessions', () => {
-  it('are those with a call within the last 60 s; one that goes on is none more', () => {
+  it('counts sessions with a call within the last 60 s, each once', () => {
     const limited = tally({ sessions: 1 })
     const tallies = createTallies([limited])
     expect(attempt(tallies, callOf(), noon)).toBe('counted')
@@ -112,7 +112,7 @@ describe('concurrent sessions', () => {
     expect(attempt(tallies, callOf(), after(59_999))).toBe('counted')
   })
 
-  it('end 60 s after the call that was longest ago', () => {
+  it('ends 60 s after the oldest of the last calls', () => {
     const limited = tally({ sessions: 1 })
     limited.active = { count: 1, oldest: noon }
     limited.sessions.set('s1', { spent: 0n, lastCallAt: noon.getTime() })
@@ -124,7 +124,7 @@ describe('concurrent sessions', () => {
   })
 })
 
-describe('the dearest price', () => {
+describe('price ceiling', () => {
   const ceilings = [
     { type: 'live', app: '', maxWei: 1300n },
     { type: 'live', app: 'acme/dear', maxWei: 9000n },
@@ -159,7 +159,7 @@ describe('the dearest price', () => {
     ['that is not known, where there is a ceiling', { price: null }, 'max_price'],
     ['that is not known, where there is none', { sessionType: '', price: null }, null],
   ] satisfies [string, Partial<LimitedCall>, LimitName | null][])(
-    'is compared for one %s',
+    'is compared with a price %s',
     (_, call, limit) => {
       const tallies = createTallies([tally({ ceilings })])
       expect(tallies.breach(callOf(call), noon)?.limit ?? null).toBe(limit)
@@ -167,8 +167,8 @@ describe('the dearest price', () => {
   )
 })
 
-describe('limits of a user and of its keys', () => {
-  it('hold together: a call needs both, and another key only those of the user', () => {
+describe('limits of a user and its keys', () => {
+  it('apply together: a call must keep both, another key only those of the user', () => {
     const tallies = createTallies([
       tally({ day: usdAttos(30n) }),
       tally({ day: usdAttos(10n) }, 'k1'),
@@ -180,7 +180,7 @@ describe('limits of a user and of its keys', () => {
     expect(attempt(tallies, callOf({ keyId: 'k2' }), noon)).toBe('usd_per_day')
   })
 
-  it('do not concern others', () => {
+  it('do not apply to other users', () => {
     const tallies = createTallies([tally({ minuteCalls: 1 })])
     const other = callOf({ userId: userId('bob') })
     expect(attempt(tallies, other, noon)).toBe('counted')
@@ -189,7 +189,7 @@ describe('limits of a user and of its keys', () => {
   })
 })
 
-describe('any series of calls', () => {
+describe('a series of random calls', () => {
   const call = record({
     sessionId: constantFrom('s1', 's2', 's3'),
     keyId: constantFrom(null, 'k1'),
@@ -197,7 +197,7 @@ describe('any series of calls', () => {
     stepMs: integer({ min: 0, max: 45_000 }),
   })
 
-  it('never passes a limit', () => {
+  it('never exceeds a limit', () => {
     assert(
       property(
         array(call, { maxLength: 60 }),
