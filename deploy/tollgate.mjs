@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The tollgate command. It gets everything ready on whatever Node the machine has, and then runs
-// cli/main.ts on a Node that can: this one, or the one among the dependencies.
+// The tollgate command. Runs the setup on the machine's Node, and then cli/main.ts on a Node that
+// can run it: this one, or the one among the dependencies.
 
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -22,7 +22,7 @@ try {
 }
 
 if (nodeMajor() >= 24) {
-  // The code of hundreds of files is stripped of its types and compiled once, not at each call.
+  // Cache the compiled code of hundreds of files, so that types are not stripped at each call.
   modules.enableCompileCache(join(root, 'node_modules', '.cache', 'tollgate'))
   const { main } = await import('./cli/main.ts')
   process.exitCode = await main(process.argv.slice(2))
@@ -30,7 +30,7 @@ if (nodeMajor() >= 24) {
   runPinned()
 }
 
-/** Runs the command on the pinned Node, with the same terminal and signals, and ends as it ends. */
+/** Runs the command on the pinned Node, with the same terminal and signals, and exits like it. */
 function runPinned() {
   const child = spawn(pinnedNode(root), [script, ...process.argv.slice(2)], { stdio: 'inherit' })
   for (const signal of FORWARDED) {

@@ -163,7 +163,7 @@ interface SessionDeps {
   readonly pauseMs: number
 }
 
-/** A gateway's payment sessions for one user; simulated time passes between two payments. */
+/** A gateway's payment sessions for one user, with simulated time between payments. */
 function createSession({ signer, apiKey, rate, api, user, screen, pauseMs }: SessionDeps) {
   const headers = [['Authorization', `Bearer ${apiKey}`]] as const
   const live = {
@@ -183,7 +183,7 @@ function createSession({ signer, apiKey, rate, api, user, screen, pauseMs }: Ses
     return answer
   }
 
-  /** One payment of each other kind, so that the usage has several rows. */
+  /** Makes one payment of each other type, so that the usage has several rows. */
   async function warmUp(): Promise<void> {
     const video = { pricePerUnit: weiOf(1n, rate) / 2n, pixelsPerUnit: 27_648_000n }
     const kinds = [
@@ -246,7 +246,7 @@ const atLeastZero = (value: bigint): bigint => (value > 0n ? value : 0n)
 const costOf = (signer: SignerDouble, rate: Rate): bigint =>
   signer.stats().tickets.reduce((sum, ticket) => sum + priceOf(wei(ticket.fee), rate), 0n)
 
-/** Compares what the service says with what the signer signed. */
+/** Compares the service's figures with those of the signer. */
 async function audit({
   signer,
   api,

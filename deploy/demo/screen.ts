@@ -2,14 +2,14 @@ import type { Balance, Usage } from './api.ts'
 
 const barWidth = 30
 
-/** USD of micros, for people: "$4.75". */
+/** Formats USD micros for display: "$4.75". */
 export function usd(micros: string): string {
   const value = BigInt(micros)
   const cents = value / 10_000n
   return `$${cents / 100n}.${(cents % 100n).toString().padStart(2, '0')}`
 }
 
-/** Writes the demo's progress; on a terminal the balance is one line that moves. */
+/** Writes the demo's progress. On a terminal the balance is updated in place. */
 export function createScreen(out: NodeJS.WriteStream) {
   let lineOpen = false
 
@@ -31,7 +31,7 @@ export function createScreen(out: NodeJS.WriteStream) {
     } else if (calls % 5 === 1) write(`${text}\n`)
   }
 
-  /** Ends the moving line. */
+  /** Ends the line that is updated in place. */
   function end(): void {
     if (lineOpen) write('\n')
     lineOpen = false

@@ -6,8 +6,8 @@ import { promisify } from 'node:util'
 import { startService } from '../all-in-one/service.ts'
 
 /**
- * `npm run picture` makes docs/images/demo.png: it runs the demo against a service of its own, on embedded parts and a
- * fixed rate, and lets a headless Chromium take a picture of what the demo printed.
+ * `npm run picture` creates docs/images/demo.png: it runs the demo with a temporary service,
+ * embedded parts and a fixed rate, and takes a screenshot of the output with a headless Chromium.
  */
 
 const root = join(import.meta.dirname, '../..')
@@ -24,7 +24,7 @@ const style = `
   i { font-style: normal; color: #7fd08a }
   s { text-decoration: none; color: #ff8787 }`
 
-/** The page of a terminal that shows the output of the demo, and its height. */
+/** Renders the demo's output as the page of a terminal. Returns the page and its height. */
 export function pageOf(output: string): { html: string; height: number } {
   const lines = ['$ npm run demo', '', ...output.trimEnd().split('\n')]
   const html = `<!doctype html><meta charset="utf-8"><style>${style}</style><pre>${lines.map(markUp).join('\n')}</pre>`

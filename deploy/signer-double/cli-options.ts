@@ -40,7 +40,10 @@ const FLAGS = {
   help: { type: 'boolean' },
 } as const
 
-/** Variables for options with secrets: every account of the machine can read the arguments of a process. */
+/**
+ * Variables for options with secrets, because other accounts of the machine can read a process's
+ * arguments.
+ */
 const SECRETS = {
   'webhook-headers': 'SIGNER_WEBHOOK_HEADERS',
   'direct-secret': 'SIGNER_DIRECT_SECRET',
@@ -60,7 +63,7 @@ export type CliOptions = Readonly<{
   drive: Omit<GatewaySessionsOptions, 'signal' | 'report'> | undefined
 }>
 
-/** A flag the user must correct; the message is one line. */
+/** A flag that the user must correct; the message is one line. */
 const bad = (name: Name, what: string): RangeError => new RangeError(`--${name} ${what}`)
 
 type Range = Readonly<{ from: number; to: number; byDefault: number }>
@@ -127,7 +130,7 @@ function sinksOf(flags: Flags): Sink[] {
   ]
 }
 
-/** So that the default price buys one second, or one call, whatever the type. */
+/** Makes the default price buy one second or one call with every type. */
 const UNITS: Readonly<Record<string, bigint>> = { lv2v: 27_648_000n, '': UNTYPED_PIXELS }
 
 function typeOf(flags: Flags, types: readonly string[]): string {
@@ -158,8 +161,8 @@ const chance = (flags: Flags, name: Name): number =>
   number(flags, name, { from: 0, to: 1, byDefault: 0 })
 
 /**
- * The settings the flags ask for, or `help`. Throws an Error with one clear line for a
- * flag that is unknown, incomplete or out of range. Sinks are made last, when all else is right.
+ * Parses the flags to settings or `help`. Throws an Error with one clear line for a flag that is
+ * unknown, incomplete or out of range. Creates the sinks last, when all else is valid.
  */
 export function parseFlags(argv: readonly string[]): CliOptions | 'help' {
   const { help, ...options } = parseArgs({ args: [...argv], options: FLAGS, strict: true }).values

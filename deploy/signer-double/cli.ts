@@ -14,7 +14,7 @@ const complain = (error: unknown): void => {
   process.stderr.write(`signer-double: ${message.split('\n')[0]}\n`)
 }
 
-/** Fires once on the first SIGINT or SIGTERM; `dispose` gives the signals back. */
+/** Aborts the signal on the first SIGINT or SIGTERM; `dispose` removes the handlers. */
 function stopSignal(): { signal: AbortSignal; dispose: () => void } {
   const stopping = new AbortController()
   const stop = (): void => stopping.abort()
@@ -55,8 +55,8 @@ async function serve(options: CliOptions, signal: AbortSignal): Promise<void> {
 }
 
 /**
- * The exit code. Runs until its driven calls are made, or until SIGINT or SIGTERM, and then answers 0; 2 for flags that cannot
- * be used, 1 when the double cannot start, with one line on standard error.
+ * Runs until the driven calls are made, or until SIGINT or SIGTERM. Resolves to the exit code: 0; 2
+ * for unusable flags; 1 if the double cannot start. Both errors print one line on standard error.
  */
 export async function runSignerDouble(argv: string[]): Promise<number> {
   let options: CliOptions | 'help'

@@ -7,11 +7,11 @@ import { encodeOrchestrator } from './wire/orchestrator.ts'
 import type { Orchestrator } from './wire/orchestrator.ts'
 import type { SignedState } from './payment/state.ts'
 
-/** What a gateway asks the signer for; everything has a default. */
+/** A gateway's request to the signer; everything has a default. */
 export type PayRequest = Readonly<{
-  /** The state of the previous answer; without it a session begins. */
+  /** The state of the previous answer; starts a session if absent. */
   state?: SignedState
-  /** Extra lines; a value holds one character per byte. */
+  /** Extra lines; a value has one character per byte. */
   headers?: readonly HeaderLine[]
   type?: string
   app?: string
@@ -20,7 +20,7 @@ export type PayRequest = Readonly<{
   maxPrice?: JsonOut
   /** Replaces members of the double's default orchestrator. */
   orchestrator?: Partial<Orchestrator>
-  /** Hangs up when it fires. */
+  /** Closes the connection when aborted. */
   signal?: AbortSignal
 }>
 
@@ -34,7 +34,7 @@ export type PayResult = Readonly<{
 
 const TIMEOUT_MS = 30_000
 
-// What livepeer-python-gateway sends.
+// The headers of livepeer-python-gateway.
 const SDK_HEADERS: readonly HeaderLine[] = [
   ['Accept-Encoding', 'identity'],
   ['Content-Type', 'application/json'],
@@ -63,7 +63,7 @@ export function payBody(request: PayRequest, orchestrator: Orchestrator): string
   })
 }
 
-/** One call of a gateway over a connection of its own. Rejects when it breaks. */
+/** Makes one call of a gateway over a separate connection. Rejects if the connection breaks. */
 export function callSigner(
   url: string,
   body: string,
@@ -96,7 +96,7 @@ export function callSigner(
         resolve(state === undefined ? result : { ...result, state })
       })
     })
-    // As bytes, because with a string Node would write header bytes above 0x7f in UTF-8.
+    // Send bytes: with a string, Node would write header bytes above 0x7f in UTF-8.
     request.end(Buffer.from(body))
   })
 }

@@ -1,23 +1,23 @@
-/** The signers that speak this protocol (docs/signer-protocol.md), and where they differ. */
+/** The signers with this protocol (docs/signer-protocol.md), and their differences. */
 export type Mode = 'go-livepeer' | 'go-v0.8.11' | 'node'
 
 export type Dialect = Readonly<{
-  /** State carries App and Type, the event carries app, and maxPrice is read. */
+  /** Whether the state has App and Type, the event has app, and maxPrice is read. */
   knowsApp: boolean
-  /** The state's LastUpdate is read from the clock after the event's current_time. */
+  /** Whether the state's LastUpdate is read from the clock after the event's current_time. */
   stateTimeLags: boolean
   costField: 'cost' | 'cost_per_pixel'
   types: readonly string[]
   followRedirects: boolean
-  /** What the gateway sees when the webhook cannot be asked or understood. */
+  /** Status for the gateway when the webhook fails or its answer is invalid. */
   webhookFailure: number
-  /** What the gateway sees when the identity of a session changes. */
+  /** Status for the gateway when the identity of a session changes. */
   identityChanged: number
-  /** Whether a permission still holds in the second of its expiry. */
+  /** Whether a permission is still valid in the second of its expiry. */
   expiryInclusive: boolean
   idBytes: number
   /**
-   * The successor signer: authorization bound to URL and headers, price ceiling kept with it,
+   * The successor signer: authorization bound to URL and headers, price ceiling stored with it,
    * flat error envelope, extra members in state and event.
    */
   successor: boolean

@@ -7,7 +7,7 @@ import type { SignedState } from './payment/state.ts'
 export type GatewaySessionsOptions = Readonly<{
   sessions: number
   intervalMs: number
-  /** Calls of each session; undefined goes on until the signal. */
+  /** Calls per session; undefined continues until the signal. */
   calls: number | undefined
   type: string
   app: string
@@ -26,7 +26,10 @@ function describe(name: string, { status, body }: PayResult): string {
   return `${name}: ${status} ${body.trim().slice(0, 200)}`
 }
 
-/** Plays one gateway session: it pays every interval, as often as `calls` says, and, like the SDKs, goes on after a failure. */
+/**
+ * Plays one gateway session: pays at every interval, `calls` times, and continues after a failure
+ * like the SDKs.
+ */
 async function playSession(
   double: SignerDouble,
   name: string,
@@ -52,7 +55,10 @@ async function playSession(
   }
 }
 
-/** Plays the sessions, started evenly over one interval, until each has made its calls or the signal fires. */
+/**
+ * Plays the sessions, started evenly over one interval, until each has made its calls or the signal
+ * is aborted.
+ */
 export async function playSessions(
   double: SignerDouble,
   options: GatewaySessionsOptions,

@@ -12,16 +12,16 @@ export type SignerDoubleOptions = Readonly<{
   port?: number
   /** Default 127.0.0.1. */
   host?: string
-  /** Without it everybody is allowed to pay. */
+  /** Default: no webhook, every payment is allowed. */
   webhook?: Readonly<{
     url: string
     headers?: readonly HeaderLine[]
-    /** Default 5,000, the signer's. */
+    /** Milliseconds. Default 5,000, the signer's. */
     budgetMs?: number
   }>
-  /** Wei one ticket is expected to be worth. Default 100,000,000,000. */
+  /** Expected value of one ticket in wei. Default 100,000,000,000. */
   ev?: bigint | Rational
-  /** Members of the orchestrator that `pay` presents. */
+  /** Members of the orchestrator that `pay` sends. */
   orchestrator?: Partial<Orchestrator>
   /** Nanoseconds since 1970. Default: the machine's clock. */
   now?: Clock
@@ -29,30 +29,31 @@ export type SignerDoubleOptions = Readonly<{
   utcOffsetMinutes?: number
   /** MAC key of states. Default: random. */
   stateKey?: Buffer
-  /** Where events go. Default: nowhere. */
+  /** Receivers of events. Default: none. */
   sinks?: readonly Sink[]
-  /** Default: none. */
+  /** Default: no faults. */
   faults?: Partial<Faults>
-  /** Decides about faults, event by event. Default 1. */
+  /** Seed of the faults. Default 1. */
   seed?: number
-  /** Events that may wait. Default 100, the signer's. */
+  /** Maximum number of queued events. Default 100, the signer's. */
   queueCapacity?: number
-  /** How many signed tickets `stats()` remembers, the newest; 0 switches it off. Default 10,000. */
+  /** Number of newest signed tickets in `stats()`; 0 keeps none. Default 10,000. */
   keepTickets?: number
-  /** Random bytes in hex, for session and request ids. Ids never follow the seed by default. */
+  /** Random bytes in hex, for session and request ids. Ids do not depend on the seed by default. */
   newHex?: (bytes: number) => string
   /** Envelope ids. Default: UUIDv4. */
   newId?: () => string
 }>
 
-/** One second, one call: with the default price each of them is worth one ticket. */
+/** One second or one call: with the default price each is worth one ticket. */
 export const DEFAULT_EV = 100_000_000_000n
 
 const MAX_UINT_256 = 2n ** 256n - 1n
 
 /**
- * The expected value of a ticket as the chain computes it, face value times win probability over 2^256 - 1, a little below
- * `ev`: with it the states' balances are fractions of 160 digits and more, as a real signer's are.
+ * The expected value of a ticket as the chain computes it: face value times win probability over
+ * 2^256 - 1, slightly below `ev`. With it the states' balances are fractions of 160 digits and
+ * more, as a real signer's are.
  */
 export function chainEv(ev: bigint): Rational {
   const faceValue = ev * 1000n

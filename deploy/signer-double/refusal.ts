@@ -10,7 +10,7 @@ export function refusal(status: number, message: string, headers: Headers = {}):
 export const isRefusal = (error: unknown): error is Refusal =>
   error instanceof Error && 'status' in error && 'headers' in error
 
-/** Runs a parser and turns whatever it throws into a refusal with the parser's own words. */
+/** Runs a parser and turns its errors into a refusal with the parser's message. */
 export function refuseOnThrow<T>(status: number, run: () => T): T {
   try {
     return run()

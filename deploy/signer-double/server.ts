@@ -9,7 +9,7 @@ import type { Refusal } from './refusal.ts'
 export type Route = (body: string, call: GatewayCall) => Promise<JsonOut>
 
 export type ServerOptions = Readonly<{
-  /** The routes by path; all of them are POST. */
+  /** The routes by path; all are POST. */
   routes: Readonly<Record<string, Route>>
   /** The successor's `{"error":"..."}` instead of `{"error":{"message":"..."}}`. */
   flatErrors: boolean
@@ -41,8 +41,8 @@ async function readBody(request: http.IncomingMessage): Promise<string> {
 }
 
 /**
- * Answers a status the way Go's server does (docs/signer-protocol.md, "Statuses"): it panics on codes outside
- * 100-999 and closes the connection, sends a 200 after a 1xx, and no body with 204 and 304.
+ * Answers a status like Go's server (docs/signer-protocol.md, "Statuses"): it panics on codes
+ * outside 100-999 and closes the connection, sends a 200 after a 1xx, and no body with 204 and 304.
  */
 function sendRefusal(response: http.ServerResponse, refused: Refusal, flat: boolean): void {
   const { status } = refused
@@ -65,7 +65,7 @@ function sendText(response: http.ServerResponse, status: number, text: string): 
   response.end(`${text}\n`)
 }
 
-/** Aborts when the gateway hangs up before it has its answer. */
+/** Aborts when the gateway disconnects before it has its answer. */
 function hangUpSignal(response: http.ServerResponse): AbortSignal {
   const hangUp = new AbortController()
   response.once('close', () => {
@@ -118,7 +118,7 @@ export function listen(server: http.Server, port: number, host: string): Promise
   })
 }
 
-/** Closes the server and cuts running requests. */
+/** Closes the server and aborts running requests. */
 export function close(server: http.Server): Promise<void> {
   return new Promise((resolve) => {
     server.close(() => resolve())

@@ -13,15 +13,15 @@ import { createClock, systemClock } from './wire/time.ts'
 export type SignerDouble = Readonly<{
   /** Starts listening. Rejects when the port is in use. */
   start: () => Promise<{ url: string }>
-  /** Sends the queued events, within the bounds of the sinks, and closes every socket. */
+  /** Sends the queued events, within the limits of the sinks, and closes every socket. */
   stop: () => Promise<void>
-  /** One call of a gateway, through real HTTP on the double's own port. */
+  /** Makes one call of a gateway, through real HTTP on the double's own port. */
   pay: (request?: PayRequest) => Promise<PayResult>
   /** Moves the double's clock forward, without sleeping. */
   advance: (seconds: number) => void
   /** Answers 480 to this many of the next calls. */
   demandRefresh: (calls?: number) => void
-  /** Signs a state of the test; other members are those of a new session. */
+  /** Signs a state of the test; missing members are those of a new session. */
   seal: (state: Partial<SessionState>) => SignedState
   stats: () => Stats
   /** Sends the queued events without their remaining delay. */
@@ -29,8 +29,9 @@ export type SignerDouble = Readonly<{
 }>
 
 /**
- * A faithful imitation of go-livepeer's remote signer: same bytes to the webhook, same reading of
- * its answers, same events, no chain and no money. For tests and the demo only.
+ * A faithful imitation of go-livepeer's remote signer: the same bytes to the webhook, the same
+ * decoding of its answers and the same events, without chain and money. For tests and the demo
+ * only.
  */
 export function createSignerDouble(options: SignerDoubleOptions): SignerDouble {
   const orchestrator = { ...DEFAULT_ORCHESTRATOR, ...options.orchestrator }

@@ -71,7 +71,7 @@ function createCountdown(): { add: (calls: number) => void; takeOne: () => boole
 
 const encode = (text: string): string => Buffer.from(text).toString('base64')
 
-// Clients pass payments on without reading them, so that the double's payments hold no real ticket.
+// Clients forward payments without reading them, so the double's payments contain no real ticket.
 function render({ requestId, tickets }: Payment, state: JsonOut): JsonOut {
   const payment = encode(`payment:${requestId}:${tickets.count}`)
   return { payment, segCreds: encode(`segCreds:${requestId}`), state }
@@ -95,7 +95,10 @@ export function createSigner(options: SignerDoubleOptions, now: Clock, recorder:
   const rules: PaymentRules = { dialect, box, newHex, ev, refreshDemanded: refreshes.takeOne }
   const source = { dialect, newId, sender: toChecksumAddress(WALLET) }
 
-  /** The steps of a payment in the signer's order (docs/signer-protocol.md, "When the signer asks"). */
+  /**
+   * Runs the steps of a payment in the signer's order (docs/signer-protocol.md, "When the signer
+   * asks").
+   */
   async function generateLivePayment(body: string, call: GatewayCall): Promise<JsonOut> {
     recorder.request()
     const prepared = preparePayment(readPaymentRequest(body), now(), rules)

@@ -3,7 +3,7 @@ import type { Payment } from './payment/payment.ts'
 import { round } from './wire/rational.ts'
 import type { SessionState } from './payment/state.ts'
 
-/** One create_signed_ticket, with what a test needs to check sums against a ledger. */
+/** One create_signed_ticket, with the figures that a test compares with a ledger. */
 export type TicketRecord = Readonly<{
   /** The envelope's id: the deduplication key. */
   id: string
@@ -17,20 +17,20 @@ export type TicketRecord = Readonly<{
   numTickets: bigint
   /** Nanoseconds since 1970, equal to the event's current_time. */
   currentTime: bigint
-  /** False when the queue lost it, so that no collector can know of it. */
+  /** False if the queue lost it, so that no collector can receive it. */
   queued: boolean
 }>
 
 export type Stats = Readonly<{
   requests: number
   webhookCalls: number
-  /** How often each status was answered. */
+  /** Number of answers by status. */
   answers: Readonly<Record<number, number>>
-  /** Both event types, as the lossy queue saw them. */
+  /** Both event types, as counted by the lossy queue. */
   events: Readonly<QueueStats>
   /** The newest tickets, up to the configured number. */
   tickets: readonly TicketRecord[]
-  /** All tickets ever signed, in number and wei, and of those what the queue took. */
+  /** Totals of all signed tickets, in number and wei, and of those that the queue accepted. */
   signed: Readonly<{ tickets: number; fee: bigint; queuedTickets: number; queuedFee: bigint }>
 }>
 
@@ -56,7 +56,7 @@ function toRecord({ id, payment, state, queued }: Signed): TicketRecord {
   }
 }
 
-/** Counts what happens; `limit` bounds the tickets that are remembered. */
+/** Counts calls, answers and tickets; `limit` is the maximum number of stored tickets. */
 export function createRecorder(limit: number) {
   let requests = 0
   let webhookCalls = 0

@@ -2,12 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { EncodedEvent, Sink } from './lossy-queue.ts'
 
 export type DirectOptions = Readonly<{
-  /** The sidecar's base address; events go to `{url}/events`. */
+  /** The sidecar's base address; events are sent to `{url}/events`. */
   url: string
   secret: string
-  /** How many events may wait for a 202; further ones are refused. */
+  /** Maximum number of events without a 202; further ones are refused. */
   capacity?: number
-  /** How long a flush, and so a stop, waits for the queue to empty. */
+  /** Maximum time that a flush, and so a stop, waits for the queue to empty. */
   flushMs?: number
 }>
 
@@ -17,7 +17,7 @@ const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 5000
 const REQUEST_MS = 10_000
 
-/** The first events of the queue that fit into one request; at least one. */
+/** Returns the first events of the queue that fit into one request; at least one. */
 function nextBatch(queue: readonly EncodedEvent[]): readonly EncodedEvent[] {
   let size = 0
   const end = queue.slice(0, MAX_BATCH).findIndex(({ bytes }, i) => {
@@ -77,7 +77,7 @@ export function directSink(options: DirectOptions): Sink {
     while (queue.length > 0 && performance.now() < deadline) await sleep(10)
   }
 
-  // The caller has flushed before, so that one wait is enough.
+  // The caller has flushed before, so one wait is enough.
   async function close(): Promise<void> {
     stopped.abort()
     await pumping

@@ -34,7 +34,7 @@ function ethText(wei: Rational): string {
   return `${whole / WEI_PER_ETH}${fraction === '' ? '' : `.${fraction}`} ETH`
 }
 
-/** Queued before the webhook call, so that refused payments have one, too. */
+/** Queued before the webhook call, so that refused payments have this event, too. */
 export function createNewPayment(payment: Payment, at: bigint, source: EventSource): EncodedEvent {
   const { orchestrator } = payment.request
   const faceValue = multiply(payment.ev, rational(WIN_PROBABILITY.d, WIN_PROBABILITY.n))
@@ -67,7 +67,10 @@ function timesOf({ now, previous }: Payment): Readonly<Record<string, JsonOut>> 
 const sortMembers = (members: Readonly<Record<string, JsonOut>>): JsonOut =>
   Object.fromEntries(Object.entries(members).sort(([a], [b]) => (a < b ? -1 : 1)))
 
-/** The billing record, queued after a 200 and before the answer (docs/signer-protocol.md, "Signed ticket"). */
+/**
+ * The billing record, queued after a 200 and before the answer (docs/signer-protocol.md, "Signed
+ * ticket").
+ */
 export function createSignedTicket(
   payment: Payment,
   at: bigint,

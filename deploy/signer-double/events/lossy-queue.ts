@@ -1,13 +1,13 @@
 /** One event, encoded once, so that a duplicate has identical bytes. */
 export type EncodedEvent = Readonly<{ id: string; type: string; bytes: string }>
 
-/** Where events go. A rejected send loses the batch, as in go-livepeer. */
+/** Receives events. A rejected send loses the batch, as in go-livepeer. */
 export type Sink = Readonly<{
   send: (events: readonly EncodedEvent[]) => Promise<void>
-  /** Waits, within a bound, until the sink has delivered its events. */
+  /** Waits, for a limited time, until the sink has delivered its events. */
   flush: () => Promise<void>
   close: () => Promise<void>
-  /** How many accepted events are not delivered yet; absent when the sink delivers at once. */
+  /** Number of accepted events that are not delivered yet; absent if the sink delivers at once. */
   backlog?: () => number
 }>
 
@@ -33,12 +33,12 @@ export type QueueStats = {
   duplicated: number
   reordered: number
   delivered: number
-  /** Handed to a sink that failed. */
+  /** Passed to a sink that failed. */
   lost: number
 }
 
 export type LossyQueue = Readonly<{
-  /** False when the event is gone for good. */
+  /** Returns false if the event is lost. */
   push: (event: EncodedEvent) => boolean
   /** Sends all queued events without their remaining delay, and waits for the sink. */
   flush: () => Promise<void>
@@ -52,8 +52,9 @@ const BATCH = 100
 const LONGEST_POSTPONEMENT_MS = 1000
 
 /**
- * The best-effort producer of docs/signer-protocol.md ("Delivery") with faults on demand. Every event
- * draws the same number of random values, so that a seed decides about each event alone.
+ * The best-effort producer of docs/signer-protocol.md ("Delivery") with configurable faults. Every
+ * event takes the same number of random values, so that its faults depend only on the seed and its
+ * position.
  */
 export function createLossyQueue({ sink, faults, random, capacity }: QueueOptions): LossyQueue {
   const stats: QueueStats = {
@@ -176,7 +177,7 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
   }
 }
 
-/** Numbers in [0, 1), the same sequence for the same seed (mulberry32). */
+/** Returns a generator of numbers in [0, 1), the same sequence for the same seed (mulberry32). */
 export function createRandom(seed: number): () => number {
   let state = seed | 0
   return () => {

@@ -4,7 +4,7 @@ import type { Sink } from './lossy-queue.ts'
 
 const doNothing = async (): Promise<void> => {}
 
-/** Hands every event's bytes to `receive`: for tests and in-process collectors. */
+/** Passes every event's bytes to `receive`: for tests and in-process collectors. */
 export const callbackSink = (receive: (bytes: string) => void): Sink => ({
   send: async (events) => {
     for (const { bytes } of events) receive(bytes)
@@ -53,7 +53,7 @@ export function kafkaSink(brokers: readonly string[], topic: string): Sink {
   }
 }
 
-/** Sends everything to all of them; fails when one fails. */
+/** Sends everything to all sinks; fails if one fails. */
 export const everySink = (sinks: readonly Sink[]): Sink => ({
   send: async (events) => {
     await Promise.all(sinks.map((sink) => sink.send(events)))

@@ -4,14 +4,14 @@ import type { Rational } from '../wire/rational.ts'
 import { refusal } from '../refusal.ts'
 import { toSeconds } from '../wire/time.ts'
 
-/** 1280 x 720 pixels at 30 frames a second. */
+/** 1280 x 720 pixels at 30 frames per second. */
 const PIXELS_PER_SECOND = 27_648_000
 const MAX_TICKETS = 100n
 
-/** What one call is charged for. */
+/** The work that one call is charged for. */
 export type Work = Readonly<{
   billableSeconds: number
-  /** Seconds, pixels or calls, by type: what the fee multiplies. */
+  /** Seconds, pixels or calls, depending on the type: the factor of the fee. */
   units: bigint
   /** The event's `pixels`. */
   pixels: bigint
@@ -35,7 +35,10 @@ function videoWork(elapsed: bigint | undefined): Work {
   return { billableSeconds, units: pixels, pixels }
 }
 
-/** Measures the work of one call (docs/signer-protocol.md, "Billed units"). Refuses unknown types, and no units, with 400. */
+/**
+ * Measures the work of one call (docs/signer-protocol.md, "Billed units"). Refuses unknown types,
+ * and calls without units, with 400.
+ */
 export function measureWork({ type, elapsed, inPixels }: WorkRequest, dialect: Dialect): Work {
   if (!dialect.types.includes(type)) throw refusal(400, `unknown payment type: ${type}`)
   const billableSeconds = toSeconds(elapsed ?? 0n)
@@ -52,13 +55,13 @@ export function measureWork({ type, elapsed, inPixels }: WorkRequest, dialect: D
 
 export const feeOf = (units: bigint, price: Rational): Rational => multiply(rational(units), price)
 
-/** How many tickets one call makes, and the credit left once its fee is taken. */
+/** Number of tickets of one call, and the credit that is left after its fee. */
 export type Tickets = Readonly<{ count: bigint; balance: Rational }>
 
 /**
- * As many tickets of value `ev` as lift the credit to the larger of fee and `ev`
- * (core/accounting.go of go-livepeer). Refuses with 482 when the credit is there already,
- * with 400 when it takes more than 100.
+ * Returns as many tickets of value `ev` as raise the credit to the larger of fee and `ev`
+ * (core/accounting.go of go-livepeer). Refuses with 482 when the credit is already sufficient, with
+ * 400 when it takes more than 100.
  */
 export function buyTickets(credit: Rational, fee: Rational, ev: Rational): Tickets {
   const needed = compare(fee, ev) > 0 ? fee : ev

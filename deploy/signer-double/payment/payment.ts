@@ -9,10 +9,10 @@ import type { Rational } from '../wire/rational.ts'
 import { refusal, refuseOnThrow } from '../refusal.ts'
 import type { SessionState, StateBox } from './state.ts'
 
-/** The nonce at which go-livepeer 0.9.2 asks for new ticket parameters. */
+/** The nonce at which go-livepeer 0.9.2 requests new ticket parameters. */
 const REFRESH_NONCE = 500n
 
-/** One accepted call with its tickets, before the webhook is asked whether it may be signed. */
+/** One valid call with its tickets, before the webhook is called. */
 export type Payment = Readonly<{
   request: PaymentRequest
   requestId: string
@@ -21,12 +21,12 @@ export type Payment = Readonly<{
   /** The previous update; equals `now` on the first call of a session. */
   previous: bigint
   work: Work
-  /** The orchestrator's price today, wei per unit; the fee follows the session's first price. */
+  /** The orchestrator's current price in wei per unit; the fee uses the session's first price. */
   price: Rational
   fee: Rational
   ev: Rational
   tickets: Tickets
-  /** The state after this call, as the webhook sees it. */
+  /** The state after this call, as sent to the webhook. */
   state: SessionState
 }>
 
@@ -34,9 +34,9 @@ export type PaymentRules = Readonly<{
   dialect: Dialect
   ev: Rational
   box: StateBox
-  /** `bytes` random bytes in hex. */
+  /** Returns `bytes` random bytes in hex. */
   newHex: (bytes: number) => string
-  /** True when this call shall be told to refresh its session, whatever its nonce. */
+  /** Returns whether this call must be refused with a session refresh, regardless of its nonce. */
   refreshDemanded: () => boolean
 }>
 
@@ -79,7 +79,10 @@ function carriedSession(request: PaymentRequest, rules: PaymentRules): SessionSt
   return session
 }
 
-/** The nonce so far; new ticket parameters start a new count. Refuses with 480 when due. */
+/**
+ * Returns the nonce so far; new ticket parameters start a new count. Refuses with 480 when a
+ * refresh is due.
+ */
 function nonceOf(session: SessionState, request: PaymentRequest, rules: PaymentRules): bigint {
   const { recipientRandHash, url } = request.orchestrator
   const same = session.pmSessionId === recipientRandHash
@@ -96,8 +99,8 @@ function checkCeiling(request: PaymentRequest, price: Rational, type: string): v
 }
 
 /**
- * The payment this request asks for, with every check that comes before the webhook, in
- * the signer's order (docs/signer-protocol.md, "When the signer asks"). Refuses with 400, 480, 481 or 482.
+ * Returns the payment for this request, after all checks that precede the webhook, in the signer's
+ * order (docs/signer-protocol.md, "When the signer asks"). Refuses with 400, 480, 481 or 482.
  */
 export function preparePayment(request: PaymentRequest, now: bigint, rules: PaymentRules): Payment {
   const { orchestrator } = request

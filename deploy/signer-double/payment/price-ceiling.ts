@@ -4,7 +4,7 @@ import { compare, parseDecimal } from '../wire/rational.ts'
 import type { Rational } from '../wire/rational.ts'
 import type { JsonOut } from '../wire/go-json.ts'
 
-/** `maxPrice` as it came in, decoded but not yet judged. */
+/** `maxPrice` as received, decoded but not validated. */
 export type MaxPrice = Readonly<{ price: string; currency: string; unit: string }>
 
 const UNIT_OF_TYPE: Readonly<Record<string, string>> = {
@@ -25,7 +25,10 @@ export function readMaxPrice(members: Members): MaxPrice {
 export const writeMaxPrice = (ceiling: MaxPrice | undefined): JsonOut =>
   ceiling === undefined ? null : { ...ceiling }
 
-/** `malformed` when it cannot apply to this payment type, `exceeded` when the price is above it. */
+/**
+ * Returns `malformed` when the ceiling cannot apply to this payment type, `exceeded` when the price
+ * is above it.
+ */
 export function judgePrice(
   price: Rational,
   type: string,

@@ -6,7 +6,7 @@ import { decodeOrchestrator } from '../wire/orchestrator.ts'
 import type { Orchestrator } from '../wire/orchestrator.ts'
 import { refusal, refuseOnThrow } from '../refusal.ts'
 
-/** A body of `POST /generate-live-payment` that passed the checks before the state's. */
+/** A body of `POST /generate-live-payment` that passed all checks before those of the state. */
 export type PaymentRequest = Readonly<{
   orchestrator: Orchestrator
   state: Readonly<{ bytes: Buffer; sig: Buffer }> | undefined
@@ -55,6 +55,6 @@ function read(body: string): PaymentRequest {
   }
 }
 
-/** Reads the request. Refuses with 400 what the signer's first checks refuse. */
+/** Reads the request. Refuses with 400 all requests that fail the signer's first checks. */
 export const readPaymentRequest = (body: string): PaymentRequest =>
   refuseOnThrow(400, () => read(body))

@@ -10,7 +10,10 @@ import { parseRatText, ratText } from '../wire/rational.ts'
 import type { Rational } from '../wire/rational.ts'
 import { formatTime, parseTime } from '../wire/time.ts'
 
-/** One payment session, which the client carries: the signer stores nothing (docs/signer-protocol.md, "State"). */
+/**
+ * One payment session, carried by the client: the signer stores nothing (docs/signer-protocol.md,
+ * "State").
+ */
 export type SessionState = Readonly<{
   stateId: string
   pmSessionId: string
@@ -26,13 +29,13 @@ export type SessionState = Readonly<{
   type: string
   sequenceNumber: bigint
   authId: string
-  /** Only the successor signer carries the following three. */
+  /** Only the successor signer has the following three. */
   authPolicy: string
   authMaxPrice: MaxPrice | undefined
   manifestId: string
 }>
 
-/** The pair a client gets and sends back: base64 of the state's JSON, and its MAC. */
+/** The pair that a client receives and sends back: base64 of the state's JSON, and its MAC. */
 export type SignedState = Readonly<{ State: string; Sig: string }>
 
 export type StateFormat = Readonly<{ dialect: Dialect; utcOffsetMinutes: number }>
@@ -93,11 +96,13 @@ function readState(json: string): SessionState {
 
 export type StateBox = Readonly<{
   seal: (state: SessionState) => SignedState
-  /** Throws an Error when the MAC is wrong or the state unreadable. */
+  /** Throws an Error when the MAC is wrong or the state is unreadable. */
   open: (state: Buffer, sig: Buffer) => SessionState
 }>
 
-/** Seals states so that a client can carry them. A sealed state opens as often as it is sent. */
+/**
+ * Seals states so that a client can carry them. A sealed state can be opened any number of times.
+ */
 export function createStateBox(key: Buffer, format: StateFormat): StateBox {
   const mac = (state: Buffer): Buffer => createHmac('sha256', key).update(state).digest()
   return {

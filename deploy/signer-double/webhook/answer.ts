@@ -2,11 +2,11 @@ import { int64, readMembers, object, text } from '../wire/go-json.ts'
 import { readMaxPrice } from '../payment/price-ceiling.ts'
 import type { MaxPrice } from '../payment/price-ceiling.ts'
 
-/** What the signer reads from the webhook's body (docs/signer-protocol.md, "Answer"). */
+/** The part of the webhook's body that the signer reads (docs/signer-protocol.md, "Answer"). */
 export type Answer = Readonly<{
   status: number
   reason: string
-  /** Unix seconds; 0 asks again on every call. */
+  /** Unix seconds; with 0 the signer calls the webhook for every payment. */
   expiry: bigint
   authId: string
   maxPrice: MaxPrice | undefined

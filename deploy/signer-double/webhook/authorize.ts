@@ -15,14 +15,14 @@ import type { WebhookClient, WebhookOptions } from './client.ts'
 export type Authorizer = Readonly<{
   dialect: Dialect
   utcOffsetMinutes: number
-  /** Undefined for a signer without a webhook, which signs for everybody. */
+  /** Undefined for a signer without a webhook, which signs every payment. */
   webhook: WebhookClient | undefined
-  /** Names the webhook's URL and headers; the successor binds a cached permission to it. */
+  /** Identifies the webhook's URL and headers; the successor binds a cached permission to it. */
   policy: string
   countCall: () => void
 }>
 
-/** The headers of a gateway's request, and the signal of its hanging up. */
+/** The headers of a gateway's request, and a signal that aborts when it disconnects. */
 export type GatewayCall = Readonly<{
   headers: Readonly<Record<string, readonly string[]>>
   signal: AbortSignal
@@ -89,8 +89,8 @@ async function decide(
 }
 
 /**
- * The payment's state once the webhook, or a permission it gave earlier, allows it:
- * expiry stored, price ceiling checked, identity bound, in this order.
+ * Returns the payment's state after the webhook, or its earlier permission, has allowed it: stores
+ * the expiry, checks the price ceiling and binds the identity, in this order.
  */
 export async function authorize(
   payment: Payment,

@@ -9,7 +9,7 @@ import type { HeaderLine } from '../wire/go-headers.ts'
 export type WebhookOptions = Readonly<{
   url: string
   headers: readonly HeaderLine[]
-  /** One budget for connect, TLS, send, head and complete body; the signer has 5,000 ms. */
+  /** Total time for connect, TLS, send, head and complete body; the signer has 5,000 ms. */
   budgetMs: number
   followRedirects: boolean
 }>
@@ -33,7 +33,8 @@ const MAX_REDIRECTS = 10
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 const FREE_SOCKET_MS = 90_000
 
-// Go's default transport: two idle connections per host, for 90 s, whatever Keep-Alive says.
+// Go's default transport: two idle connections per host, for 90 s, regardless of the Keep-Alive
+// header.
 const POOL = { keepAlive: true, maxFreeSockets: 2, timeout: FREE_SOCKET_MS }
 
 function keepFreeSockets<A extends http.Agent>(agent: A): A {
@@ -66,7 +67,7 @@ function refererOf(from: URL, to: URL): string | undefined {
   return clean.href
 }
 
-/** Where Go's client goes next, or undefined when the answer is final. */
+/** The next request of Go's client, or undefined when the answer is final. */
 function nextHop(hop: Hop, response: http.IncomingMessage): Hop | undefined {
   const status = response.statusCode ?? 0
   const { location } = response.headers
@@ -118,7 +119,8 @@ export function createWebhookClient(options: WebhookOptions): WebhookClient {
       })
       request.on('response', resolve)
       request.on('error', reject)
-      // A string body would make Node write the head in UTF-8 too, and its bytes are done already.
+      // With a string body, Node would write the head in UTF-8 too, and its bytes are already
+      // encoded.
       request.end(hop.body === undefined ? undefined : Buffer.from(hop.body))
     })
   }

@@ -1,4 +1,4 @@
-// Ethereum's Keccak-256 is not SHA3-256 (other padding) and node:crypto does not offer it.
+// Ethereum's Keccak-256 differs from SHA3-256 (other padding), and node:crypto does not provide it.
 const MASK = (1n << 64n) - 1n
 const RATE = 136
 

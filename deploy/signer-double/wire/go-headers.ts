@@ -1,16 +1,18 @@
-/** One header as (name, value); a list of them keeps order and repetition. */
+/** One header as (name, value); a list keeps order and repetition. */
 export type HeaderLine = readonly [name: string, value: string]
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 
-/** Go's CanonicalMIMEHeaderKey: `x-request-ID` becomes `X-Request-Id`, `X_Under` `X_under`. */
+/**
+ * Go's CanonicalMIMEHeaderKey: `x-request-ID` becomes `X-Request-Id`, `X_Under` becomes `X_under`.
+ */
 export function canonicalName(name: string): string {
   if (!TOKEN.test(name)) return name
   return name.toLowerCase().replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())
 }
 
-// Alternatives from RFC 3629 (UTF-8), over a string that holds one byte per character; a byte
-// outside of them becomes one U+FFFD, as in Go.
+// Alternatives from RFC 3629 (UTF-8), over a string with one byte per character. A byte outside
+// becomes one U+FFFD, as in Go.
 const UTF8_OR_BYTE = new RegExp(
   [
     '[\\x00-\\x7f]+',
@@ -26,19 +28,19 @@ const UTF8_OR_BYTE = new RegExp(
   'g',
 )
 
-// node:http hands out one character per byte.
+// node:http returns one character per byte.
 function decodeBytes(value: string): string {
   return value.replace(UTF8_OR_BYTE, (match) =>
     match.length === 1 && match > '\x7f' ? '\ufffd' : Buffer.from(match, 'latin1').toString(),
   )
 }
 
-// Go moves these out of the header map while it reads a request.
+// Go removes these from the header map while it reads a request.
 const NOT_IN_THE_MAP = new Set(['Host', 'Transfer-Encoding', 'Trailer'])
 
 /**
- * The header map a Go server would hold for this request, keys canonical and sorted,
- * always arrays, nothing filtered (docs/signer-protocol.md, "Request").
+ * Returns the header map of a Go server for this request, keys canonical and sorted, values always
+ * arrays, unfiltered (docs/signer-protocol.md, "Request").
  */
 export function toHeaderMap(rawHeaders: readonly string[]): Record<string, string[]> {
   const map = new Map<string, string[]>()
@@ -64,7 +66,7 @@ export function parseHeaderFlag(flag: string): HeaderLine[] {
   return [...headers]
 }
 
-/** What Go's client writes itself, whatever the header map says. */
+/** Headers that Go's client writes itself, regardless of the header map. */
 const WRITTEN_APART = new Set([
   'Host',
   'Content-Length',

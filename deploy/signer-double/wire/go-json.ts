@@ -8,11 +8,11 @@ import {
 
 /**
  * JSON as Go's encoding/json reads and writes it (docs/signer-protocol.md, "Decoding by the
- * signer"): number literals stay as they are written, names match without regard to case, and a
- * member may occur several times.
+ * signer"): number literals are kept unchanged, names match case-insensitively, and a member may
+ * occur several times.
  */
 
-/** The members of one JSON object: under each folded name the list of its values, in order. */
+/** The members of one JSON object: the list of values by folded name, in order. */
 export type Members = JsonObject
 
 const MAX_DEPTH = 1000
@@ -31,7 +31,7 @@ function occurrences(members: Members, name: string): readonly Json[] {
   return isList(values) ? values : []
 }
 
-/** Reads a text that is one object or `null`, which has no members. Throws for anything else. */
+/** Reads a text that is one object, or `null`, which has no members. Throws for other texts. */
 export function readMembers(text: string): Members {
   const reading = readExactJson(text, { maxDepth: MAX_DEPTH, addMember: addOccurrence })
   if ('value' in reading) return membersOf(reading.value)
@@ -53,8 +53,8 @@ function kindOf(value: Json): string {
 }
 
 /**
- * Go decodes every occurrence in turn: a wrong type anywhere fails the whole, null changes
- * nothing, and the last value stays.
+ * Go decodes every occurrence in turn: a wrong type anywhere fails the whole, null changes nothing,
+ * and the last value is kept.
  */
 function decodeLast<T>(members: Members, name: string, decode: (value: Json) => T): T | undefined {
   let last: T | undefined
@@ -75,7 +75,7 @@ function toInt64(value: Json): bigint {
   return integer
 }
 
-// Go replaces surrogates without a partner by U+FFFD.
+// Go replaces lone surrogates by U+FFFD.
 function toText(value: Json): string {
   if (typeof value !== 'string') throw new TypeError(`a string is needed, not ${kindOf(value)}`)
   return value.toWellFormed()
@@ -98,7 +98,7 @@ function toBytes(value: Json): Buffer {
   return Buffer.from(text, 'base64')
 }
 
-/** The readers below answer undefined for an absent or null member and throw on a wrong type. */
+/** The readers below return undefined for an absent or null member and throw on a wrong type. */
 export const int64 = (members: Members, name: string): bigint | undefined =>
   decodeLast(members, name, toInt64)
 
@@ -111,7 +111,7 @@ export const numberLiteral = (members: Members, name: string): string | undefine
 export const bytes = (members: Members, name: string): Buffer | undefined =>
   decodeLast(members, name, toBytes)
 
-/** A pointer field: unlike scalars, a later null takes an earlier object away again. */
+/** A pointer field: unlike with scalars, a later null removes an earlier object. */
 export function object(members: Members, name: string): Members | undefined {
   const values = occurrences(members, name)
   const decoded = values.map(membersOf)

@@ -1,7 +1,7 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { OrchestratorInfoSchema } from '../../../proto/gen/signer-double/orchestrator_pb.ts'
 
-/** What a gateway puts into `orchestrator`, as an OrchestratorInfo of lp_rpc.proto. */
+/** A gateway's `orchestrator`, as an OrchestratorInfo of lp_rpc.proto. */
 export type Orchestrator = Readonly<{
   /** Service URI of the orchestrator. */
   url: string
@@ -17,7 +17,7 @@ export type Orchestrator = Readonly<{
   pixelsPerUnit: bigint
 }>
 
-/** Reads an OrchestratorInfo; absent fields come out empty. Throws an Error on bad bytes. */
+/** Reads an OrchestratorInfo; absent fields become empty. Throws an Error on invalid bytes. */
 export function decodeOrchestrator(bytes: Buffer): Orchestrator {
   const { transcoder, address, ticketParams, priceInfo, authToken } = fromBinary(
     OrchestratorInfoSchema,
@@ -34,7 +34,7 @@ export function decodeOrchestrator(bytes: Buffer): Orchestrator {
   }
 }
 
-/** Writes what `decodeOrchestrator` reads. */
+/** Writes the format that `decodeOrchestrator` reads. */
 export function encodeOrchestrator(orchestrator: Orchestrator): Buffer {
   const { recipient, recipientRandHash, pricePerUnit, pixelsPerUnit } = orchestrator
   const info = create(OrchestratorInfoSchema, {

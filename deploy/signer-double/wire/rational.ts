@@ -36,7 +36,7 @@ export function ceil({ n, d }: Rational): bigint {
   return n > 0n && n % d !== 0n ? quotient + 1n : quotient
 }
 
-/** Rounds half away from zero, the way Go's `big.Rat.FloatString` does. */
+/** Rounds half away from zero, like Go's `big.Rat.FloatString`. */
 export function round({ n, d }: Rational): bigint {
   const magnitude = (abs(n) * 2n + d) / (2n * d)
   return n < 0n ? -magnitude : magnitude
@@ -56,7 +56,7 @@ export function decimalText(value: Rational, places: number): string {
 
 const MAX_EXPONENT = 400
 
-/** Reads a JSON number literal exactly; undefined when it is not one or its exponent is absurd. */
+/** Reads a JSON number literal exactly; undefined for other text, and for exponents beyond 400. */
 export function parseDecimal(text: string): Rational | undefined {
   const match = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text)
   const exponent = Number(match?.[4] ?? 0)
@@ -68,7 +68,7 @@ export function parseDecimal(text: string): Rational | undefined {
   return shift < 0n ? rational(signed, 10n ** -shift) : rational(signed * 10n ** shift)
 }
 
-/** Reads what `ratText` wrote. Throws a SyntaxError on anything else. */
+/** Reads the output of `ratText`. Throws a SyntaxError for other text. */
 export function parseRatText(text: string): Rational {
   const match = /^(-?\d+)(?:\/(\d+))?$/.exec(text)
   if (match === null) throw new SyntaxError(`not a fraction: ${text}`)

@@ -4,8 +4,7 @@ const SECOND = 1_000_000_000n
 export type Clock = () => bigint
 
 /**
- * A clock that moves with `base` and can be pushed forward, so that elapsed time is set
- * and never slept.
+ * A clock that moves with `base` and can be advanced, so that tests set time instead of sleeping.
  */
 export function createClock(base: Clock): { now: Clock; advance: (seconds: number) => void } {
   let offset = 0n
@@ -32,7 +31,7 @@ function floorDiv(value: bigint, by: bigint): bigint {
   return (value - remainder) / by
 }
 
-/** Seconds as the float Go's Duration.Seconds() answers. */
+/** Seconds as the float that Go's Duration.Seconds() returns. */
 export const toSeconds = (elapsed: bigint): number =>
   Number(elapsed / SECOND) + Number(elapsed % SECOND) / 1e9
 
@@ -45,7 +44,7 @@ function offsetText(minutes: number): string {
   return `${minutes < 0 ? '-' : '+'}${hours}:${(size % 60).toString().padStart(2, '0')}`
 }
 
-/** RFC 3339 with up to nine fraction digits, trailing zeros cut, as Go prints time.Time. */
+/** RFC 3339 with up to nine fraction digits, without trailing zeros, as Go prints time.Time. */
 export function formatTime(at: bigint, offsetMinutes = 0): string {
   const seconds = toUnixSeconds(at)
   const local = new Date(Number(seconds) * 1000 + offsetMinutes * 60_000)
@@ -54,7 +53,7 @@ export function formatTime(at: bigint, offsetMinutes = 0): string {
   return `${wall}${fraction === '' ? '' : `.${fraction}`}${offsetText(offsetMinutes)}`
 }
 
-/** Reads what `formatTime` wrote. Throws a SyntaxError on anything else. */
+/** Reads the output of `formatTime`. Throws a SyntaxError for other text. */
 export function parseTime(text: string): bigint {
   const match = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/.exec(text)
   const millis = match === null ? Number.NaN : Date.parse(`${match[1]}${match[3]}`)
