@@ -14,7 +14,8 @@ import { parseBasic } from '../../../../gateway/auth/credentials.ts'
 import { publicUrl } from '../../support.ts'
 import { type Grants, issuer, startGrants } from './support.ts'
 
-// The integrators' own library, unmodified, against a real core. Only its fetch leads to this gateway.
+// The integrators' unmodified library against a real core. Only its fetch is redirected to this
+// gateway.
 let grants: Grants
 beforeAll(async () => {
   grants = await startGrants()
@@ -39,8 +40,8 @@ const micros = expect.stringMatching(/^\d+$/)
 const balance = { balanceUsdMicros: micros, lifetimeGrantedUsdMicros: '5000000' }
 const keyOf = () => grants.app.apiKey.slice('Bearer '.length)
 
-describe('the integrators’ library', () => {
-  it('mints a signer token for a user whom the app does not know yet', async () => {
+describe('integrators’ library', () => {
+  it('mints a signer token for a new user', async () => {
     const token = await mintUserSignerToken({ ...settings(), externalUserId: 'sdk-new' })
     expect(token).toMatchObject(balance)
     expect(decodeJwtPayload(token.jwt)).toMatchObject({
@@ -50,7 +51,7 @@ describe('the integrators’ library', () => {
     })
   })
 
-  it('makes the bundle of a gateway from its credentials, and from a key', async () => {
+  it('builds a gateway bundle from its credentials, and from a key', async () => {
     const at = { ...settings(), signer: 'https://signer.example' }
     const bundles = await Promise.all([
       mintGatewayToken({ ...at, source: 'm2m', externalUserId: 'ada' }),
@@ -80,12 +81,12 @@ describe('the integrators’ library', () => {
     expect([answer.status, await answer.json()]).toMatchObject([200, balance])
   })
 
-  it('exchanges a key at the endpoint of the app', async () => {
+  it("exchanges a key at the app's endpoint", async () => {
     const session = await mintSignerSessionFromApiKeyDirect({ ...settings(), apiKey: keyOf() })
     expect(session).toMatchObject(balance)
   })
 
-  it('opens an opaque session for a user, and provisions who is not there', async () => {
+  it('opens an opaque session for a user, and provisions a new one', async () => {
     const client = new PmtHouseClient(settings())
     const session = await client.mintSignerSessionForExternalUser({ externalUserId: 'sdk-session' })
     expect(JSON.stringify(session)).toContain('svc_ss_')

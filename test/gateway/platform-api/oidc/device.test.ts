@@ -29,8 +29,8 @@ const poll = (code: unknown, clientId = grants.app.clientId): Promise<Answered> 
   grants.token({ grant_type: deviceGrant, device_code: String(code), client_id: clientId })
 const approve = (code: unknown) => grants.devices.decide(session, String(code), 'approve')
 
-describe('a device', () => {
-  it('is started at both addresses with a code to type', async () => {
+describe('device', () => {
+  it('starts at both paths with a code to type', async () => {
     for (const path of ['/device/auth', '/device_authorization']) {
       const { status, body } = await grants.post(`/api/v1/oidc${path}`, {
         client_id: grants.app.clientId,
@@ -51,7 +51,7 @@ describe('a device', () => {
     }
   })
 
-  it('is not started for an unknown client, a scope that it lacks, or a client without the grant type', async () => {
+  it('does not start for an unknown client, a scope that it lacks, or a client without the grant type', async () => {
     const at = '/api/v1/oidc/device/auth'
     expect((await grants.post(at, {})).status).toBe(401)
     expect((await grants.post(at, { client_id: 'app_0123456789abcdef01234567' })).error).toBe(
@@ -73,7 +73,7 @@ describe('a device', () => {
     )
   })
 
-  it('waits, is slowed down for good when it does not, and gets its tokens once', async () => {
+  it('waits, is permanently slowed down for early polls, and gets its tokens once', async () => {
     const { clock } = grants.real.core
     const { device_code: code, user_code: userCode } = await start()
     expect((await poll(code)).error).toBe('authorization_pending')
@@ -102,7 +102,7 @@ describe('a device', () => {
     expect(body['refresh_token']).toMatch(/^svc_rt_/)
   })
 
-  it('ends what the first redemption led to when its code comes again', async () => {
+  it('loses the tokens of the first redemption when its code is repeated', async () => {
     const { device_code: code, user_code: userCode } = await start()
     await approve(userCode)
     const { body } = await poll(code)
@@ -121,7 +121,7 @@ describe('a device', () => {
     expect(again.error).toBe('invalid_grant')
   })
 
-  it('gets one set of tokens when two redeem at once', async () => {
+  it('gets one set of tokens when it redeems concurrently', async () => {
     const { device_code: code, user_code: userCode } = await start()
     await approve(userCode)
     const answers = await Promise.all([poll(code), poll(code), poll(code)])
@@ -147,7 +147,7 @@ describe('a device', () => {
     ).toBe('invalid_request')
   })
 
-  it('shows the app and its scopes to a person who is logged in', async () => {
+  it('shows the app and its scopes to a logged-in person', async () => {
     const { user_code: code } = await start('sign:job')
     expect(await grants.devices.get(session, String(code))).toMatchObject({
       clientId: grants.app.clientId,
@@ -191,7 +191,7 @@ describe('a device', () => {
   })
 })
 
-describe("an approval by the app's backend", () => {
+describe("approval by the app's backend", () => {
   const approveFor = async (
     user: string,
     resource: string,
@@ -207,7 +207,7 @@ describe("an approval by the app's backend", () => {
       authorization,
     )
 
-  it('passes the subject token back, twice the same, and never for another user', async () => {
+  it('returns the subject token, also when repeated, but never for another user', async () => {
     await grants.real.core
       .as(grants.app.basic)
       .upsertUser({ clientId: grants.app.clientId, externalUserId: 'bob' })
@@ -235,7 +235,7 @@ describe("an approval by the app's backend", () => {
     )
   })
 
-  it("is refused without a client, for no code, an unknown one, another app's, and an expired one", async () => {
+  it('is refused without a client, and without a valid code of the app', async () => {
     const { user_code: code } = await start()
     const resource = `urn:svc:device_code:${String(code)}`
     expect((await approveFor('ada', resource, 'Basic Og==')).status).toBe(401)

@@ -28,8 +28,8 @@ beforeAll(async () => {
 
 afterAll(() => grants?.stop())
 
-describe('the app-scoped exchange', () => {
-  it('gives a signer session with the whole envelope', async () => {
+describe('app-scoped exchange', () => {
+  it('returns a signer session with the whole envelope', async () => {
     const { status, body, headers } = await grants.appToken({
       ...base(),
       audience: [issuer, `${issuer}/`, 'livepeer-remote-signer'],
@@ -62,7 +62,7 @@ describe('the app-scoped exchange', () => {
     })
   })
 
-  it('takes keys, with and without client credentials, under either type', async () => {
+  it('accepts keys, with and without client credentials, under either type', async () => {
     for (const type of [
       accessToken,
       'urn:svc:oauth:token-type:api_key',
@@ -74,7 +74,7 @@ describe('the app-scoped exchange', () => {
     }
   })
 
-  it('never outlives its subject', async () => {
+  it('never outlives its subject token', async () => {
     const subject = await grants.userToken()
     grants.real.core.clock.advance(200 * second)
     const { body } = await grants.appToken({ ...base(), subject_token: subject })
@@ -159,7 +159,7 @@ describe('the app-scoped exchange', () => {
     )
   })
 
-  it('answers 404 for an unknown app when a credential is there', async () => {
+  it('returns 404 for an unknown app when a credential is present', async () => {
     for (const clientId of ['app_0123456789abcdef01234567', grants.app.m2mClientId, 'x']) {
       const unknown = await grants.appToken(base(), { clientId })
       expect([unknown.status, unknown.error]).toEqual([404, 'not_found'])
@@ -170,7 +170,7 @@ describe('the app-scoped exchange', () => {
     }
   })
 
-  it("refuses a wrong secret, and says to another app's client and another app's subject that there is no such app", async () => {
+  it("refuses a wrong secret, and returns 404 to another app's client or subject", async () => {
     const other = await grants.real.newApp('other')
     const wrong = await grants.appToken(base(), {
       authorization: basicOf(grants.app.m2mClientId, 'svc_cs_wrong'),
@@ -186,7 +186,7 @@ describe('the app-scoped exchange', () => {
     expect([foreignKey.status, foreignKey.error]).toEqual([404, 'not_found'])
   })
 
-  it('refuses a signer token as subject: nothing renews itself', async () => {
+  it('refuses a signer token as subject, which would renew itself', async () => {
     const { body } = await grants.appToken(base())
     expect(
       (await grants.appToken({ ...base(), subject_token: String(body['access_token']) })).error,
@@ -196,7 +196,7 @@ describe('the app-scoped exchange', () => {
     ).toBe('invalid_grant')
   })
 
-  it('takes no JSON', async () => {
+  it('accepts no JSON', async () => {
     const answer = await grants.send('POST', `/api/v1/apps/${grants.app.clientId}/oidc/token`, {
       body: '{}',
       headers: { 'content-type': 'application/json' },
@@ -204,7 +204,7 @@ describe('the app-scoped exchange', () => {
     expect([answer.status, answer.error]).toEqual([400, 'invalid_request'])
   })
 
-  it('leaves an audit entry either way', async () => {
+  it('audits successes and refusals', async () => {
     const wrong = { ...base(), subject_token: 'x.y.z' }
     const refused = await grants.appToken(wrong, { authorization: grants.app.basic })
     expect(refused.status).toBe(400)
@@ -215,7 +215,7 @@ describe('the app-scoped exchange', () => {
     expect(rows.map((row) => row.status)).toEqual(['refused', 'success'])
   })
 
-  it('leaves none when nobody has authenticated', async () => {
+  it('audits nothing without an authenticated caller', async () => {
     const entries = async () =>
       (await grants.real.core.sql.query('select count(*)::int as n from audit_log')).rows[0].n
     const before = await entries()
@@ -223,13 +223,13 @@ describe('the app-scoped exchange', () => {
     const authorization = basicOf(grants.app.m2mClientId, 'svc_cs_wrong')
     expect((await grants.appToken(wrong)).status).toBe(400)
     expect((await grants.appToken(wrong, { authorization })).status).toBe(401)
-    // A write that is not awaited would be there by now.
+    // Long enough for a write that is not awaited.
     await sleep(200)
     expect(await entries()).toBe(before)
   })
 })
 
-describe('the exchange at the issuer', () => {
+describe('exchange at the issuer', () => {
   it('finds the app by the credential when no client is sent', async () => {
     for (const subject of [jwt, key()]) {
       const { status, body } = await grants.token({ ...base(), subject_token: subject })
@@ -252,7 +252,7 @@ describe('the exchange at the issuer', () => {
     }
   })
 
-  it('gives a signer JWT to the M2M client that asks for a JWT', async () => {
+  it('returns a signer JWT when the M2M client requests a JWT', async () => {
     const { body } = await grants.token(
       { ...base(), requested_token_type: 'urn:ietf:params:oauth:token-type:jwt' },
       grants.app.basic,
@@ -260,7 +260,7 @@ describe('the exchange at the issuer', () => {
     expect(claimsOf(body['access_token'])['token_use']).toBe('signer')
   })
 
-  it('authenticates credentials raw, form-encoded and in the form', async () => {
+  it('accepts credentials raw, form-encoded and in the form', async () => {
     const text = Buffer.from(grants.app.basic.replace('Basic ', ''), 'base64').toString()
     const [id = '', secret = ''] = text.split(':')
     const encoded = basicOf(id.replaceAll('_', '%5F'), secret.replaceAll('_', '%5F'))
@@ -298,14 +298,14 @@ describe('the exchange at the issuer', () => {
   })
 })
 
-describe('the signer mint', () => {
+describe('minting a signer token', () => {
   const mint = (): Fields => ({
     grant_type: 'client_credentials',
     scope: 'sign:mint_user_token',
     external_user_id: 'minted',
   })
 
-  it('provisions an unknown user and gives a signer JWT', async () => {
+  it('provisions an unknown user and returns a signer JWT', async () => {
     const { status, body } = await grants.token(
       { ...mint(), audience: 'livepeer-clearinghouse' },
       grants.app.basic,
@@ -314,7 +314,7 @@ describe('the signer mint', () => {
     expect(claimsOf(body['access_token'])).toMatchObject({ sub: 'minted', token_use: 'signer' })
   })
 
-  it('is refused in the order of its checks', async () => {
+  it('reports refusals in the order of its checks', async () => {
     expect((await grants.token({ ...mint(), external_user_id: undefined })).error).toBe(
       'invalid_request',
     )

@@ -26,7 +26,7 @@ const envelope = {
   lifetimeGrantedUsdMicros: '5000000',
 }
 
-/** The account that owns the app of `startGrants`. */
+/** Returns the account that owns the app of `startGrants`. */
 async function ownerAccount(clientId: string): Promise<string> {
   const { rows } = await grants.real.core.sql.query(
     "select account_id from members join clients using (app_id) where client_id = $1 and role = 'owner'",
@@ -35,8 +35,8 @@ async function ownerAccount(clientId: string): Promise<string> {
   return String(rows[0].account_id)
 }
 
-describe('client_credentials for sign:job alone', () => {
-  it("gives the owner's signer token, with the balance of its own Starter plan", async () => {
+describe('client_credentials with only sign:job', () => {
+  it("returns the owner's signer token, with the balance of its own Starter plan", async () => {
     const { app, token, real } = grants
     const { status, body } = await token(signing, app.basic)
     expect([status, body]).toMatchObject([200, envelope])
@@ -56,7 +56,7 @@ describe('client_credentials for sign:job alone', () => {
     expect((await real.core.sql.query(audit)).rows[0].n).toBe(1)
   })
 
-  it('makes the owner once, whoever asks at the same time', async () => {
+  it('creates the owner once for concurrent requests', async () => {
     const app = await grants.real.newApp('owned-once')
     const answers = await Promise.all(
       Array.from({ length: 8 }, () => grants.token(signing, app.basic)),
@@ -78,7 +78,7 @@ describe('client_credentials for sign:job alone', () => {
     expect(body['error']).toBe(error)
   })
 
-  it('is refused where the public client may not sign, without credentials, and for nobody', async () => {
+  it('is refused when the public client may not sign, without credentials, and without an owner', async () => {
     const { real, token } = grants
     const silent = await real.newApp('silent')
     await real.core.sql.query("update clients set scopes = '{openid}' where client_id = $1", [
@@ -99,8 +99,8 @@ describe('client_credentials for sign:job alone', () => {
   })
 })
 
-// A credential says the same at every place where it is shown: what `validate` calls valid passes the gate.
-describe('an app-level key', () => {
+// A credential has the same result everywhere: a key that `validate` calls valid passes the gate.
+describe('app-level key', () => {
   const validate = (key: string) =>
     grants.send('GET', '/api/v1/auth/validate', { headers: { authorization: bearerOf(key) } })
   const gate = (key: string) => grants.real.core.as().verifyApiKey({ apiKey: key })
@@ -110,7 +110,7 @@ describe('an app-level key', () => {
     return (await owner.createKey({ clientId, subscriptionId })).apiKey
   }
 
-  it("acts for the owner: at the exchanges, at validate and at the gate, on the owner's plan", async () => {
+  it("acts for the owner, on the owner's plan, at the exchanges, at validate and at the gate", async () => {
     const { app, appToken, send } = grants
     const key = await newAppKey(app.clientId, sessionOf(app))
     const owner = `owner:${await ownerAccount(app.clientId)}`
@@ -136,7 +136,7 @@ describe('an app-level key', () => {
     expect((await validate(key)).body).toMatchObject({ valid: true, planId: rows[0].plan_id })
   })
 
-  it('names the plan of the subscription that it was made for', async () => {
+  it('returns the plan of the subscription for which it was created', async () => {
     const { app, real } = grants
     const { rows } = await real.core.sql.query(
       `select s.id, s.plan_id from subscriptions s join end_users u on u.id = s.user_id
@@ -231,7 +231,7 @@ describe('an app-level key', () => {
   const table = (['user key', 'app key'] as const).flatMap((kind) =>
     states.map(([state, enter, works]) => ({ kind, state, enter, works })),
   )
-  it.each(table)('or $kind, $state, is the same to validate and to the gate', async (row) => {
+  it.each(table)('has the same result at validate and at the gate: $kind, $state', async (row) => {
     const of = await newCase(row.kind, `${row.kind} ${row.state}`.replaceAll(' ', '-'))
     await row.enter(of)
     for (const [form, present, isSound] of forms) {

@@ -17,7 +17,7 @@ beforeAll(async () => {
 })
 afterAll(() => grants.stop())
 
-/** An app with a key of its own, whose owner is no end user yet, and an app of others. */
+/** An app with its own key, whose owner is not yet an end user, and another app. */
 interface Case {
   readonly app: RealApp
   readonly key: string
@@ -127,7 +127,7 @@ const silent: readonly (readonly [string, (of: Case) => Promise<Answered>, numbe
   ],
 ]
 
-describe('a request that is refused creates no user', () => {
+describe('a refused request creates no user', () => {
   it.each(foreign)('with an app-level key at %s', async (what, send, status) => {
     const of = await newCase(what.replaceAll(/\W+/g, '-'))
     const before = [await usersOf(of.app), await usersOf(of.other)]

@@ -20,7 +20,7 @@ export interface Answered {
   readonly headers: Headers
 }
 
-/** A real core behind a gateway, and an app whose routes are called with forms. */
+/** Starts a gateway with a real core and an app whose routes are called with forms. */
 export async function startGrants() {
   const real = await startReal()
   const app = await real.newApp('grants')
@@ -46,7 +46,7 @@ export async function startGrants() {
       options.authorization,
     )
 
-  /** A user token without its scheme. */
+  /** Returns a user token without its scheme. */
   const userToken = async (externalUserId = 'ada', of: RealApp = app): Promise<string> =>
     (await real.core.as(of.basic).mintUserToken({ clientId: of.clientId, externalUserId }))
       .accessToken
@@ -88,7 +88,7 @@ function deviceCalls(real: Real) {
   }
 }
 
-/** The claims of a JWT, unverified. */
+/** Returns the claims of a JWT, unverified. */
 export const claimsOf = (token: unknown): Record<string, unknown> =>
   asRecord(JSON.parse(Buffer.from(String(token).split('.')[1] ?? '', 'base64url').toString()))
 

@@ -58,7 +58,7 @@ const openSession = async (user = 'ada') =>
     )
   ).body['access_token']
 
-describe('a refresh token', () => {
+describe('refresh token', () => {
   it('is replaced at each use, and its second use ends the login', async () => {
     const first = await login()
     const second = await refresh(first['refresh_token'])
@@ -73,13 +73,13 @@ describe('a refresh token', () => {
     expect((await introspect(second.body['access_token'])).body).toEqual({ active: false })
   })
 
-  it('of two uses at once works for one', async () => {
+  it('works for one of two concurrent uses', async () => {
     const { refresh_token: token } = await login()
     const answers = await Promise.all([refresh(token), refresh(token)])
     expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 400])
   })
 
-  it('is refused when the person ended all logins before it was redeemed, whatever was committed first', async () => {
+  it('is refused when the person ended all logins before it was redeemed, in any commit order', async () => {
     const { clock, sql } = grants.real.core
     const { body } = await grants.post('/api/v1/oidc/device/auth', {
       client_id: grants.app.clientId,
@@ -93,7 +93,8 @@ describe('a refresh token', () => {
       client_id: grants.app.clientId,
     })
     const { refresh_token: token } = login.body
-    // As a password reset writes it that took its instant before this login was redeemed, and was committed after.
+    // Like a password reset that took its time before this login was redeemed, but committed after
+    // it.
     await sql.query(
       `insert into grant_ends (id, ends_before)
       select unnest(f.grants), $2 from refresh_tokens r join token_families f on f.id = r.family_id
@@ -103,7 +104,7 @@ describe('a refresh token', () => {
     expect((await refresh(token)).error).toBe('invalid_grant')
   })
 
-  it('is refused for another client, more scopes, after its end, and when it is none', async () => {
+  it('is refused for another client, more scopes, after its end, and when invalid', async () => {
     const { refresh_token: token } = await login()
     const other = await grants.real.newApp('refresh-other')
     expect((await refresh(token, undefined, other.clientId)).error).toBe('invalid_grant')
@@ -128,7 +129,7 @@ describe('a refresh token', () => {
   })
 })
 
-describe('an authorization code', () => {
+describe('authorization code', () => {
   const verifier = 'v'.repeat(43)
   const redirectUri = 'https://app.example/back'
 
@@ -170,7 +171,7 @@ describe('an authorization code', () => {
       ...more,
     })
 
-  it('gives tokens with the nonce, once; a second use ends them', async () => {
+  it('returns tokens with the nonce once; a second use ends them', async () => {
     const code = await newCode()
     const { status, body } = await redeem(code)
     expect(status).toBe(200)
@@ -182,7 +183,7 @@ describe('an authorization code', () => {
     expect((await refresh(body['refresh_token'])).error).toBe('invalid_grant')
   })
 
-  it('gives a refresh token only with offline_access, which the app must have', async () => {
+  it('returns a refresh token only with offline_access, which the app must have', async () => {
     const refreshable = async (scope: string) =>
       'refresh_token' in (await redeem(await newCode(scope))).body
     expect(await refreshable('openid sign:job')).toBe(false)
@@ -212,7 +213,7 @@ describe('an authorization code', () => {
 })
 
 describe('userinfo', () => {
-  it('answers GET and POST, at both addresses, to a token with openid', async () => {
+  it('answers GET and POST, at both paths, for a token with openid', async () => {
     const { access_token: token } = await login()
     for (const [method, path] of [
       ['GET', '/me'],
@@ -224,7 +225,7 @@ describe('userinfo', () => {
     }
   })
 
-  it('refuses a token without openid, and none', async () => {
+  it('refuses a token without openid, and a request without a token', async () => {
     const plain = await me(await grants.userToken())
     expect([plain.status, plain.error]).toEqual([403, 'insufficient_scope'])
     const nobody = await grants.send('GET', '/api/v1/oidc/me')
@@ -233,7 +234,7 @@ describe('userinfo', () => {
 })
 
 describe('introspection', () => {
-  it('knows every kind of token of the asking app', async () => {
+  it('supports every kind of token of the calling app', async () => {
     const loggedIn = await login()
     const user = await introspect(loggedIn['access_token'])
     expect(user.body).toMatchObject({
@@ -267,7 +268,7 @@ describe('introspection', () => {
     })
   })
 
-  it('calls foreign and malformed tokens inactive, and wants a client secret', async () => {
+  it('reports foreign and malformed tokens as inactive, and requires a client secret', async () => {
     const other = await grants.real.newApp('introspect-other')
     for (const token of [
       await grants.userToken(),
@@ -299,7 +300,7 @@ describe('revocation', () => {
     expect((await introspect(session)).body).toEqual({ active: false })
   })
 
-  it('answers 200 for unknown and foreign tokens, which stay as they are, and wants a client', async () => {
+  it('returns 200 for unknown and foreign tokens without ending them, and requires a client', async () => {
     const other = await grants.real.newApp('revoke-other')
     const user = await grants.userToken()
     expect((await revoke(user, {}, other.basic)).status).toBe(200)
@@ -315,7 +316,7 @@ describe('signer sessions', () => {
   const call = (method: string, path: string) =>
     grants.send(method, path, { headers: { authorization: grants.app.basic } })
 
-  it('are listed and ended, at once and once', async () => {
+  it('are listed and ended immediately, once', async () => {
     await grants.real.core
       .as(grants.app.basic)
       .upsertUser({ clientId: grants.app.clientId, externalUserId: 'eve' })
@@ -337,7 +338,7 @@ describe('signer sessions', () => {
     expect((await introspect(token)).body).toEqual({ active: false })
   })
 
-  it("are refused to be ended without an id, for an unknown one and for another user's", async () => {
+  it('cannot be ended without an id, with an unknown id, or for another user', async () => {
     expect((await call('DELETE', url())).status).toBe(400)
     expect((await call('DELETE', `${url()}?sessionId=x`)).status).toBe(404)
     expect((await call('DELETE', `${url('nobody')}?sessionId=x`)).status).toBe(404)
@@ -345,7 +346,7 @@ describe('signer sessions', () => {
 })
 
 describe('deactivation', () => {
-  it('ends sessions, logins and tokens, and coming back revives none', async () => {
+  it('ends sessions, logins and tokens, which reactivation does not restore', async () => {
     const core = grants.real.core.as(grants.app.basic)
     const name = { clientId: grants.app.clientId, externalUserId: 'mallory' }
     await core.upsertUser(name)
