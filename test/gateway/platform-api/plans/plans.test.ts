@@ -56,8 +56,8 @@ const auditOf = async (prefix: string) => {
 const sdxl = { pipeline: 'text-to-image', modelId: 'sdxl' }
 const subscription = { type: 'subscription', includedUnits: '100', overageRateWei: '5' }
 
-describe('the plans of an app', () => {
-  it('begin with Starter and Network Price, one of each', async () => {
+describe("an app's plans", () => {
+  it('start with one Starter and one Network Price', async () => {
     const plans = await list()
     expect(plans.map(({ name }) => name)).toEqual(['Starter', 'Network Price'])
     expect(plans[0]).toEqual({
@@ -92,7 +92,7 @@ describe('the plans of an app', () => {
     })
   })
 
-  it('get Network Price once when it is not there, however many ask', async () => {
+  it('get a missing Network Price once for concurrent requests', async () => {
     await console.sql.query(
       `alter table plan_versions disable trigger user;
       delete from plans where is_network_default and app_id = (select app_id from clients where client_id = '${app.clientId}');
@@ -160,7 +160,7 @@ describe('the plans of an app', () => {
     }
   })
 
-  it('are listed to whoever may see the app, and 404 to all others', async () => {
+  it('are listed to callers with access to the app, and 404 for others', async () => {
     const viewer = await logInTo(console, app, 'viewer')
     expect(await list({ person: viewer })).toEqual(await list())
     const other = await console.newApp()
@@ -169,7 +169,7 @@ describe('the plans of an app', () => {
       expect((await ask('GET', '/plans', request)).status).toBe(404)
   })
 
-  it('have an ETag that every change makes another, in each form', async () => {
+  it('have an ETag that changes with every change, in each form', async () => {
     const etagOf = async (query = '', headers = {}) => {
       const request = { authorization: app.basic, headers }
       const answer = await ask('GET', `/plans${query}`, request)
@@ -196,13 +196,13 @@ describe('the plans of an app', () => {
     await changed()
     await remove(`?planId=${id}`)
     await changed()
-    // What somebody read is for nobody else.
+    // A list is not served to other callers.
     const other = await console.newApp()
     expect((await ask('GET', '/plans', { authorization: other.basic })).status).toBe(404)
     expect((await ask('GET', '/plans', {})).status).toBe(404)
   })
 
-  it('and their capabilities are bounded, so that the list stays one message', async () => {
+  it('and their capabilities are limited, so that the list stays one message', async () => {
     const { rows } = await console.sql.query('select app_id from clients where client_id = $1', [
       app.clientId,
     ])
@@ -230,7 +230,7 @@ describe('the plans of an app', () => {
 })
 
 describe('creating a plan', () => {
-  it('keeps what was given, to the last digit', async () => {
+  it('stores its input to the last digit', async () => {
     const id = await newPlan({
       name: '  Größe 2.0 ',
       type: 'usage',
@@ -305,7 +305,7 @@ describe('creating a plan', () => {
     })
   })
 
-  it('is for people who may edit the app', async () => {
+  it('requires edit rights on the app', async () => {
     const json = { name: 'Pro' }
     const other = await console.newApp()
     const callers = {
@@ -337,7 +337,7 @@ describe('creating a plan', () => {
     const way = [404, expect.stringContaining('POST /login, then read GET /api/v1/session')]
     expect(await detailFor(app.clientId, '/plans')).toEqual(way)
     expect(await detailFor(unknown, '/plans')).toEqual(way)
-    // The credential comes before the request, whatever that is.
+    // The credential is checked before the request.
     expect(
       (
         await ask('POST', '/plans', {
@@ -349,7 +349,9 @@ describe('creating a plan', () => {
     expect((await list()).length).toBe(2)
   })
 
-  /** In the order in which they are told: a request has the fault of its row and those of all later rows. */
+  /**
+   * In the order of the checks: each request has the fault of its row and those of all later rows.
+   */
   const faults: readonly (readonly [string, object, string | RegExp])[] = [
     ['no name', { name: undefined }, 'name is required'],
     ['a name of another type', { name: 5 }, /^name must have 1 to 64/],
@@ -525,7 +527,7 @@ describe('creating a plan', () => {
     ],
   ]
 
-  it('tells one fault after the other, in the order of the checks', async () => {
+  it('reports one fault after the other, in the order of the checks', async () => {
     const wrong: unknown[] = []
     for (const [index, [what, change, message]] of faults.entries()) {
       const later = faults.slice(index + 1).map(([, other]) => other)
@@ -539,7 +541,7 @@ describe('creating a plan', () => {
     expect(await list()).toHaveLength(2)
   })
 
-  it('tells a body that is no JSON object', async () => {
+  it('reports a body that is not a JSON object', async () => {
     for (const form of ['{', '[]', 'null', '5', '"x"'])
       expect(
         (
@@ -552,7 +554,7 @@ describe('creating a plan', () => {
       ).toBe(400)
   })
 
-  it('tells which capabilities are unknown or excluded', async () => {
+  it('reports unknown or excluded capabilities', async () => {
     await ask('PUT', '/manifest', {
       person,
       json: { excludedCapabilities: [{ pipeline: 'llm', modelId: 'banned' }] },
@@ -572,15 +574,15 @@ describe('creating a plan', () => {
     ).toBe(201)
   })
 
-  it('refuses a name that differs by its kinds of s alone', async () => {
+  it('refuses a name that differs only in its kinds of s', async () => {
     const statuses: number[] = []
     for (const name of ['STRAẞE 1', 'straße 1', 'Strasse 1', 'ΟΔΟΣ', 'οδοσ'])
       statuses.push((await create({ name })).status)
     expect(statuses).toEqual([201, 409, 409, 201, 409])
   })
 
-  it('refuses a name that differs by case, blanks or composition alone, 20 at a time', async () => {
-    // The last two are an e with an accent, as one character and as two.
+  it('refuses a name that differs only by case, blanks or composition, 20 at a time', async () => {
+    // The last two have é as one character and as two.
     const names = [
       'Pro Café',
       'pro café',
@@ -605,7 +607,7 @@ describe('creating a plan', () => {
 })
 
 describe('changing a plan', () => {
-  it('keeps what is left out, clears what is null, and makes a version of new terms alone', async () => {
+  it('keeps omitted fields, clears null ones, and creates a version only for new terms', async () => {
     const id = await newPlan({
       type: 'usage',
       priceAmount: '5',
@@ -651,7 +653,7 @@ describe('changing a plan', () => {
     ])
   })
 
-  it('takes the plan as it was read, and keeps the ids of pairs that stay', async () => {
+  it('accepts the plan as read, and keeps the ids of unchanged pairs', async () => {
     const id = await newPlan({ ...subscription, capabilities: [sdxl] })
     const plan = await planOf(id)
     expect((await update(plan)).status).toBe(200)
@@ -727,7 +729,7 @@ describe('changing a plan', () => {
     expect(await list()).toEqual(before)
   })
 
-  it('makes every version of parallel changes, one after the other', async () => {
+  it('creates one version per concurrent change, one after the other', async () => {
     const id = await newPlan({ type: 'usage' })
     const rates = Array.from({ length: 12 }, (_, i) => `0.0000${i + 10}`)
     const answers = await Promise.all(rates.map((overageRateUsd) => update({ id, overageRateUsd })))
@@ -742,7 +744,7 @@ describe('changing a plan', () => {
 })
 
 describe('deleting a plan', () => {
-  it('takes the plan out of the list and lets its name be used again', async () => {
+  it('removes the plan from the list and frees its name', async () => {
     const id = await newPlan({ capabilities: [sdxl] })
     expect((await remove(`?planId=${id}`)).body).toMatchObject({ success: true })
     expect(await list()).toHaveLength(2)
@@ -774,7 +776,7 @@ describe('deleting a plan', () => {
     expect(await list()).toHaveLength(2)
   })
 
-  it('says how many users are on it', async () => {
+  it('reports how many users are on it', async () => {
     const id = await newPlan()
     for (const externalUserId of ['ada', 'bob'])
       await ask('POST', '/users', { authorization: app.basic, json: { externalUserId } })
@@ -787,11 +789,11 @@ describe('deleting a plan', () => {
   })
 })
 
-describe('excluding what a plan names', () => {
+describe("excluding a plan's capability", () => {
   const exclude = (...excludedCapabilities: object[]) =>
     ask('PUT', '/manifest', { person, json: { excludedCapabilities } })
 
-  it('is refused, with the conflicts, until no plan names it', async () => {
+  it('is refused, with the conflicts, until no plan contains it', async () => {
     const id = await newPlan({ status: 'inactive', capabilities: [sdxl] })
     for (const excluded of [sdxl, { ...sdxl, modelId: '*' }]) {
       const { status, body } = await exclude(excluded)
@@ -811,7 +813,7 @@ describe('excluding what a plan names', () => {
     expect((await exclude(sdxl)).status).toBe(200)
   })
 
-  it('and naming it never both succeed', async () => {
+  it('and adding it to a plan never both succeed', async () => {
     const answers = await Promise.all([
       exclude(sdxl),
       create({ name: 'Pro', capabilities: [sdxl] }),
@@ -820,7 +822,7 @@ describe('excluding what a plan names', () => {
   })
 })
 
-describe('the Starter plan', () => {
+describe('Starter plan', () => {
   const starterPlan = (json?: object, request: RequestOptions = { person }) =>
     json === undefined
       ? ask('GET', '/starter-plan', request)
@@ -868,7 +870,7 @@ describe('the Starter plan', () => {
     expect(body['detail']).toMatch(detail)
   })
 
-  it('is for people of the app', async () => {
+  it("is limited to the app's members", async () => {
     const viewer = await logInTo(console, app, 'viewer')
     const json = { includedUsdMicros: '5' }
     expect((await starterPlan(undefined, { person: viewer })).status).toBe(200)
@@ -880,10 +882,10 @@ describe('the Starter plan', () => {
   })
 })
 
-describe('while the catalogue cannot be read', () => {
-  it('a plan that needs it is 503, after the faults before it, and nothing of it is made', async () => {
+describe('while the catalogue is unavailable', () => {
+  it('returns 503 for a plan that needs it, after earlier faults, and creates nothing', async () => {
     const away = await startConsole({
-      // Nothing listens there.
+      // The port is closed.
       env: { CATALOG_URL: 'http://127.0.0.1:9/catalog.json', PIPELINES: '' },
     })
     try {
@@ -901,7 +903,7 @@ describe('while the catalogue cannot be read', () => {
       expect([refused.status, refused.body['code']]).toEqual([503, 'unavailable'])
       expect((await send('PUT', { ...named, id: body['id'] })).status).toBe(503)
       expect(await plans()).toBe(before)
-      // What needs no catalogue goes on.
+      // Changes that need no catalogue still work.
       expect((await send('PUT', { id: body['id'], name: 'Free 2' })).status).toBe(200)
       expect((await send('PUT', { id: body['id'], capabilities: [] })).status).toBe(200)
     } finally {

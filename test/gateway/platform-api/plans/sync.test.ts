@@ -51,13 +51,13 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
   beforeEach(async () => {
     app = await console.newApp()
     person = await logInTo(console, app, 'admin')
-    // Its Starter plan is there at once.
+    // Its Starter plan is synced immediately.
     await until(async () => (await starter())['lastSyncedAt'] !== null)
     fake.state.plans.length = 0
   })
   afterEach(async () => {
     fake.faults = () => 'none'
-    // A late delivery would sync a plan of this test again in the next one.
+    // A late delivery would sync a plan of this test again during the next one.
     const subscriptions = `from outbox where kind = 'openmeter.subscription'`
     const untried = `select ${subscriptions} and last_error is null`
     await until(async () => (await console.sql.query(untried)).rowCount === 0)
@@ -102,7 +102,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
   const includedOf = (card: Record<string, unknown>) =>
     entitlementOf(card)[version === 'v1' ? 'issueAfterReset' : 'limit']
 
-  it('are published when they are created, with a fee in advance, and a rate and an entitlement for every part of the usage', async () => {
+  it('are published on creation, with a fee in advance, and a rate and an entitlement per usage part', async () => {
     const id = await newPlan()
     const [remote] = fake.state.plans
     expect(remote).toMatchObject({ status: 'active', cadence: 'P1M', currency: 'USD' })
@@ -120,11 +120,12 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
       [{ pipeline: { [is]: 'llm' } }, '0'],
       [{ pipeline: { [except]: ['llm', 'text-to-image'] } }, '0.0000012'],
     ])
-    // Defect: an allowance of the first capability alone bills the others from zero.
+    // Guards against a defect: an allowance of only the first capability bills the others from
+    // zero.
     expect(usage.map(includedOf)).toEqual([20_000_000, 20_000_000, 20_000_000, 20_000_000])
   })
 
-  it('leave room for the credits of their users, each written once', async () => {
+  it("leave room for their users' credits, each written once", async () => {
     const m2m = console.as(app.basic)
     const ada = { clientId: app.clientId, externalUserId: 'ada' }
     await m2m.upsertUser(ada)
@@ -152,7 +153,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(amounts()).toEqual(version === 'v1' ? ['1', '2500000'] : ['0.000001', '2.5'])
   })
 
-  it('have their users as subscribers after each change, also while OpenMeter is unavailable', async () => {
+  it('have their users as subscribers after each change, even while OpenMeter is unavailable', async () => {
     app = await console.newApp({ isTest: true })
     person = await logInTo(console, app, 'admin')
     const { clientId } = app
@@ -206,14 +207,14 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     await runs(starterKey)
   })
 
-  it('name OpenMeter as the source of a subscription', async () => {
+  it('report OpenMeter as the source of a subscription', async () => {
     const m2m = console.as(app.basic)
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
     const { body } = await ask('GET', '/users/ada/subscription')
     expect(body['source']).toBe('openmeter')
   })
 
-  it('are in the lists with what was synced', async () => {
+  it('are listed with their sync state', async () => {
     const id = await newPlan()
     const { id: remoteId } = fake.state.plans[0] ?? { id: '' }
     const lastSyncedAt = console.clock.now().toISOString()
@@ -248,7 +249,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     ])
   })
 
-  it('are neither written nor published again when nothing has changed', async () => {
+  it('are neither written nor published again when unchanged', async () => {
     const id = await newPlan()
     const before = fake.requests.length
     expect((await sync(id)).status).toBe(200)
@@ -263,7 +264,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect((await planOf(id))['openmeterPlanId']).toBe(fake.state.plans[1]?.id)
   })
 
-  it('are created again when OpenMeter does not know their id', async () => {
+  it('are created again when their id is unknown to OpenMeter', async () => {
     const id = await newPlan()
     fake.state.plans.length = 0
     const { status, body } = await sync(id)
@@ -271,7 +272,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(fake.state.plans.map(({ id: remoteId }) => remoteId)).toEqual([body['openmeterPlanId']])
   })
 
-  it('that are free, and Network Price, are synced without a request', async () => {
+  it('are synced without a request when they are free or Network Price', async () => {
     const id = await newPlan({ name: 'Free' })
     const before = fake.requests.length
     const { status, body } = await sync(id)
@@ -285,7 +286,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(fake.requests.length).toBe(before)
   })
 
-  it('exist although their sync fails, and keep the last success when a later one fails', async () => {
+  it('are created even if their sync fails, and keep the last success when a later one fails', async () => {
     fake.faults = failing(503)
     const { status, body } = await create()
     const syncError = 'the metering backend does not answer now'
@@ -319,7 +320,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
   it.each([
     ['of the creation', isCreate],
     ['of the publication', isPublish],
-  ])('are there once when the answer %s is lost', async (_, matches) => {
+  ])('exist once when the answer %s is lost', async (_, matches) => {
     fake.faults = failing('lose answer', matches)
     const { body } = await create()
     expect(body['syncError']).toBe('the metering backend does not answer now')
@@ -328,7 +329,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(fake.state.plans.map(({ status }) => status)).toEqual(['active'])
   })
 
-  it('are replaced while they are drafts when a new cycle cannot be written into them', async () => {
+  it('are replaced as drafts when a new cycle cannot be written into them', async () => {
     fake.faults = failing(500, isPublish)
     const id = await newPlan()
     fake.faults = () => 'none'
@@ -357,7 +358,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
       syncError: 'the metering backend refuses the plan: it answered 400: told to answer 400',
     },
   ] as const)(
-    'answer a backend that says $fault with $status',
+    'answer a backend with $fault with $status',
     async ({ fault, status, code, syncError }) => {
       const id = await newPlan()
       fake.state.plans.length = 0
@@ -369,10 +370,10 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     },
   )
 
-  it('of terms that OpenMeter cannot have say why', async () => {
+  it('report terms that OpenMeter does not support', async () => {
     const syncError = 'the plan cannot be synced: its price is in EUR, and usage is priced in USD'
     const id = await newPlan()
-    // A plan from before prices had to be in USD.
+    // A plan from before prices were limited to USD.
     await console.sql.query(
       `insert into plan_versions (app_id, plan_id, version, type, price_amount, price_currency, included_attos,
                                   retail_rate, billing_cycle, created_at)
@@ -387,7 +388,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(await planOf(id)).toMatchObject({ syncError })
   })
 
-  it('are there once however many syncs run at a time', async () => {
+  it('exist once after concurrent syncs', async () => {
     const id = await newPlan()
     fake.state.plans.length = 0
     fake.faults = failing('late', isCreate)
@@ -396,7 +397,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(fake.state.plans).toHaveLength(1)
   })
 
-  it('are refused while another sync has the plan, until its lease ends', async () => {
+  it('are refused while another sync holds the lease', async () => {
     const id = await newPlan()
     const leasedUntil = new Date(console.clock.now().getTime() + 60_000)
     await console.sql.query(
@@ -438,7 +439,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(live()).toEqual(['archived'])
   })
 
-  it('are archived when they become inactive or free, and published anew when they are sold again', async () => {
+  it('are archived when they become inactive or free, and published again when they return to sale', async () => {
     const id = await newPlan()
     const { id: first } = fake.state.plans[0] ?? {}
     expect((await update({ id, status: 'inactive' })).body).not.toHaveProperty('syncError')
@@ -451,7 +452,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(live()).toEqual(['archived', 'archived'])
   })
 
-  it('that were never sold are not written', async () => {
+  it('are not written before they are sold', async () => {
     const before = fake.requests.length
     const id = await newPlan({ ...pro, status: 'inactive' })
     await update({ id, priceAmount: '1' })
@@ -459,7 +460,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(fake.requests.length).toBe(before)
   })
 
-  it('are archived with the draft of a change that was not published', async () => {
+  it('are archived together with an unpublished draft', async () => {
     const id = await newPlan()
     fake.faults = failing(500, isPublish)
     await update({ id, priceAmount: '59' })
@@ -469,7 +470,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(live()).toEqual(['archived'])
   })
 
-  it('are deleted although their archiving fails, which is repeated', async () => {
+  it('are deleted even if their archiving fails, which is repeated', async () => {
     const id = await newPlan()
     fake.faults = failing(503)
     expect((await remove(id)).status).toBe(200)
@@ -480,7 +481,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(live()).toEqual(['archived'])
   })
 
-  it('of an app that was deleted are archived by upkeep, once', async () => {
+  it('of a deleted app are archived by upkeep, once', async () => {
     await newPlan()
     console.clock.advance(1_000)
     await console.sql.query(
@@ -496,7 +497,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     })
   })
 
-  it('that are Starter are synced when it changes', async () => {
+  it('sync Starter when it changes', async () => {
     const { body } = await ask('PUT', '/starter-plan', {
       person,
       json: { includedUsdMicros: '7000000' },
@@ -505,7 +506,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(cardsOf(fake.state.plans[0]?.body ?? {}).map(includedOf)).toEqual([7_000_000])
   })
 
-  /** What upkeep does of a minute, without the minute. */
+  /** Runs one round of upkeep immediately. */
   async function withUpkeep(use: (sync: PlanSync, pool: Pool) => Promise<void>): Promise<void> {
     const pool = createPool({
       url: console.databaseUrl,
@@ -537,7 +538,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     }
   }
 
-  it('that failed are repeated by upkeep, later each time, and those that never were are synced', async () => {
+  it('are synced by upkeep if never synced, and after failures with growing delays', async () => {
     fake.faults = failing(503)
     const id = await newPlan()
     await withUpkeep(async ({ retry, states }, pool) => {
@@ -574,7 +575,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
 })
 
 describe('without a metering backend', () => {
-  it('plans are created as before, and a sync says that none is configured', async () => {
+  it('creates plans as before, and a sync reports that no backend is configured', async () => {
     const console = await startConsole()
     try {
       const app = await console.newApp()
