@@ -29,8 +29,8 @@ async function read(of: RealApp, id: string, headers: Readonly<Record<string, st
   return { status: response.status, body: asRecord(await response.json()) }
 }
 
-describe('the decision of a sidecar', () => {
-  it('is explained to the client and to the members of its app', async () => {
+describe('sidecar decision', () => {
+  it('is explained to the client and members of its app', async () => {
     const id = await keep()
     for (const headers of [{ authorization: app.basic }, app.session]) {
       const { status, body } = await read(app, id, headers)
@@ -49,7 +49,7 @@ describe('the decision of a sidecar', () => {
     }
   })
 
-  it('is listed with others of its app, the newest first', async () => {
+  it('is listed with others of its app, newest first', async () => {
     const mine = await real.newApp('lister')
     const sent = ['a', 'b'].map((code) => ({ ...decisionOf(at(), mine.clientId), code }))
     for (const decision of sent) {
@@ -71,7 +71,7 @@ describe('the decision of a sidecar', () => {
     expect(await list('?limit=101')).toEqual([400, null])
   })
 
-  it('does not exist for others, and not without a credential', async () => {
+  it('is hidden from other apps and from requests without a credential', async () => {
     const id = await keep()
     const other = await real.newApp('other')
     const unknown = newDecisionId(at().getTime(), true)
@@ -135,12 +135,12 @@ describe('tollgate decision', () => {
     ['an expired one', () => newDecisionId(at().getTime() - 8 * day, true), /kept for 7 days/],
     ['one not recorded', () => newDecisionId(at().getTime(), false), /DECISION_RECORDS_PER_SECOND/],
     ['text that is no id', () => 'dec_1', /24 hexadecimal digits/],
-  ])('says of %s why there is nothing to show', async (_, id, words) => {
+  ])('explains why there is nothing to show: %s', async (_, id, words) => {
     expect(await main(['decision', id()])).toBe(1)
     expect(err).toMatch(words)
   })
 
-  it('lists the newest, of one app, and says when there are none', async () => {
+  it('lists the newest of one app, and reports an empty list', async () => {
     real.core.clock.advance(1_000)
     const id = await keep()
     expect(await main(['decision', '--app', app.clientId, '--limit', '1'])).toBe(0)
@@ -159,7 +159,7 @@ describe('tollgate decision', () => {
     expect(out).toBe('No decisions are recorded.\n')
   })
 
-  it('wants one id, or options of the list', async () => {
+  it('requires one id, or options of the list', async () => {
     expect(await main(['decision', 'a', '--user', 'b'])).toBe(2)
     expect(await main(['decision', '--limit', '101'])).toBe(2)
     expect(await main(['decision', 'a', 'b'])).toBe(2)
