@@ -26,7 +26,7 @@ const paths = (query: string) =>
   ] as const
 
 describe('GET …/usage/balance?asOf=', () => {
-  it('answers as it stood then, and names the instant', async () => {
+  it('returns the balance at that time, with the time', async () => {
     const came = real.core.clock.now().toISOString()
     real.core.clock.advance(1_000)
     await real.core
@@ -55,7 +55,7 @@ describe('GET …/usage/balance?asOf=', () => {
     }
   })
 
-  it('refuses the future and what is no instant with 400, and a time before the user with 404', async () => {
+  it('refuses the future and invalid times with 400, and a time before the user with 404', async () => {
     const answers = async (instant: string) =>
       Promise.all(
         paths(asOf(instant)).map(

@@ -24,7 +24,7 @@ const calls = {
   lateUsdMicros: '10',
 }
 
-describe('the answer about losses', () => {
+describe('loss report', () => {
   let harness: Harness
   beforeAll(async () => {
     harness = await startHarness()
@@ -108,7 +108,7 @@ describe('lost tickets', () => {
         }),
       ),
     })
-    // As the loss watch leaves it a grace time later.
+    // The state that the loss watch leaves a grace time later.
     await real.core.sql.query(
       `update ticket_sessions set lost = '{[2,4)}', lost_count = 2, watched = false, irregular = true`,
     )
@@ -119,7 +119,7 @@ describe('lost tickets', () => {
   })
   afterEach(() => vi.restoreAllMocks())
 
-  it('are told with what became of allowed calls', async () => {
+  it('are reported with the outcome of allowed calls', async () => {
     await real.core.sql.query(
       `insert into authorised_sessions (
          app_id, user_id, session_id, session_type, started_at, last_at, start_sequence, start_seconds, start_nanos,
@@ -188,7 +188,7 @@ describe('lost tickets', () => {
     expect((await tollgate('loss', 'all'))[0]).toBe(2)
   })
 
-  /** How the command ended, and what it printed. */
+  /** Returns the command's exit code and its output. */
   async function tollgate(...argv: string[]): Promise<[number, string]> {
     const printed: string[] = []
     const keep = (chunk: unknown) => printed.push(String(chunk)) > 0

@@ -15,7 +15,10 @@ import { readEvents } from '../../../support/sse.ts'
 import { type Console, startConsole } from '../../console.ts'
 import { asRecord } from '../../support.ts'
 
-/** Plans and changes by HTTP, tickets by gRPC, figures by HTTP: what a ticket sells for is decided once, and adds up. */
+/**
+ * Plans and changes by HTTP, tickets by gRPC, figures by HTTP: a ticket's retail price is
+ * determined once, and sums match.
+ */
 
 let console: Console
 let app: TestApp
@@ -101,7 +104,7 @@ const scaled = (value: unknown): bigint => parseDecimal18(String(value)) ?? -1n
 const items = (body: Record<string, unknown>) =>
   Array.isArray(body['items']) ? body['items'].map(asRecord) : []
 
-/** The charges of a user, as they come. */
+/** Collects a user's charges as they arrive. */
 async function follow(user: string) {
   const stopping = new AbortController()
   const { signal } = stopping
@@ -119,7 +122,7 @@ async function follow(user: string) {
   return { charges, stop }
 }
 
-/** The tickets of an export of the app, by their ids. */
+/** Returns the tickets of an export of the app, by id. */
 async function exported(): Promise<Map<unknown, Record<string, unknown>>> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-retail-'))
   const file = join(folder, 'all.ndjson.gz')
@@ -135,7 +138,7 @@ async function exported(): Promise<Map<unknown, Record<string, unknown>>> {
 }
 
 describe('every answer about a ticket', () => {
-  it('shows what it cost, what it sold for and by which rule, the cut and the charge of the owner', async () => {
+  it("shows its cost, its retail price with the rule, the cut and the owner's charge", async () => {
     const plan = await newPlan({
       overageRateUsd: '0.000003',
       capabilities: [{ pipeline: 'text-to-image', modelId: 'sdxl', retailRateUsd: '0.0000005' }],
@@ -184,7 +187,7 @@ describe('every answer about a ticket', () => {
     await live.stop()
   })
 
-  it('has the same figures to the atto, whatever fractions the event and its plan have', async () => {
+  it('has the same figures to the atto for any fractions in the event and its plan', async () => {
     const user = await newUser(await newPlan({ overageRateUsd: '0.000000333333333333' }))
     const live = await follow(user)
     const fee = 7_777_777_777_777_777n
@@ -238,7 +241,7 @@ describe('every answer about a ticket', () => {
     await live.stop()
   })
 
-  it('of the stream leaves out what its tickets do not tell any more', async () => {
+  it('omits in the stream the fields that old tickets no longer have', async () => {
     const user = await newUser(await newPlan({}))
     const live = await follow(user)
     const old = new Date(console.clock.now().getTime() - 26 * 3_600_000).toISOString()
@@ -256,7 +259,7 @@ describe('every answer about a ticket', () => {
   })
 })
 
-/** A rate with up to eighteen places, as a plan has it. */
+/** A rate with up to eighteen decimals, as in a plan. */
 const rates = fc.oneof(
   fc.constantFrom('0', '0.000001', '0.000000000000000001', '0.0000015'),
   fc.bigInt(0n, 10n ** 13n).map((rate) => formatDecimal18(rate)),
@@ -273,7 +276,7 @@ const fees = fc.oneof(
   fc.bigInt(0n, 10n ** 30n - 1n),
 )
 
-/** What is stored of tickets, to the byte. */
+/** Returns a hash of all stored tickets. */
 const rowsOf = async (): Promise<unknown> =>
   (
     await console.sql.query(
@@ -284,7 +287,7 @@ const rowsOf = async (): Promise<unknown> =>
 
 describe('retail', () => {
   it(
-    'is the sum of its tickets to the atto, and nothing changes it later',
+    'is the sum of its tickets to the atto, and never changes later',
     { timeout: 120_000 },
     async () => {
       await fc.assert(

@@ -68,7 +68,7 @@ const charges = (events: readonly ServerSent[]) =>
 const keyOf = (data: Record<string, unknown>): string =>
   `${String(data['chargeId'])} ${String(data['endUserId'])}`
 
-/** What came is what the document says, of every event of every stream of these tests. */
+/** Checks every event of every stream of these tests against the document. */
 function expectTyped(url: string, { id, event, data }: ServerSent): void {
   const path = url.replace(/app_[0-9a-f]+/, '{clientId}').replace(/\?.*/, '')
   const validate = validatorOf(`GET ${path} 200 text/event-stream`)
@@ -123,7 +123,7 @@ describe('live spend', () => {
     ada.close()
   })
 
-  it('misses nothing when a client breaks off and comes back again and again while events are ingested', async () => {
+  it('misses nothing when a client reconnects repeatedly during ingest', async () => {
     const users = Array.from({ length: 7 }, (_, i) => `user-${i}`)
     const seen: string[] = []
     let id = ''
@@ -141,7 +141,7 @@ describe('live spend', () => {
         id = stream.events.at(-1)?.id ?? id
       }
     })()
-    // A transaction that commits long after later ones is the hard case; others commit beside it.
+    // The hard case is a transaction that commits long after later ones, while others commit.
     await sleep(300)
     for (let i = 0; i < 30; i++) {
       await Promise.all([
@@ -172,11 +172,11 @@ describe('live spend', () => {
     )
     expect(rows.length).toBeGreaterThan(200)
     expect([...new Set(seen)].toSorted()).toEqual(rows.map(({ key }) => key).toSorted())
-    // Each id names an exact position, so that nothing arrives twice either.
+    // Each id is an exact position, so nothing arrives twice.
     expect(seen.length).toBe(rows.length)
   }, 60_000)
 
-  it('begins now, with a note, when the id is more than a day old', async () => {
+  it('starts at the present, with a note, when the id is more than a day old', async () => {
     const first = await open(path(), { authorization: app.basic })
     first.close()
     const id = first.events[0]?.id ?? ''
@@ -187,7 +187,7 @@ describe('live spend', () => {
     real.core.clock.set(begin)
   })
 
-  it('is refused like any other route, and before it begins', async () => {
+  it('is refused like any other route, before it starts', async () => {
     const first = await open(path(other), { authorization: other.basic })
     first.close()
     const foreign = first.events[0]?.id ?? ''
@@ -209,7 +209,7 @@ describe('live spend', () => {
     ).toBe(405)
   })
 
-  it('is bounded for a user and for an app', async () => {
+  it('is limited per user and per app', async () => {
     const streams = await Promise.all(
       Array.from({ length: 5 }, () => open(own, { authorization: other.userToken })),
     )
@@ -223,7 +223,7 @@ describe('live spend', () => {
     })
   })
 
-  it('narrows to a user, and ends for a user who was deactivated', async () => {
+  it('filters by user, and ends for a deactivated user', async () => {
     const narrowed = await open(`${path()}?userId=ada`, { authorization: app.basic })
     const stream = await open(own, { authorization: app.userToken })
     await ingest(app, ['bob', 'ada'])
@@ -236,8 +236,8 @@ describe('live spend', () => {
   })
 })
 
-describe('a gateway that stops', () => {
-  it('ends its streams at once', async () => {
+describe('stopping gateway', () => {
+  it('ends its streams immediately', async () => {
     const leaving = await startReal()
     const created = await leaving.newApp('leaving')
     const response = await fetch(leaving.url + path(created), {

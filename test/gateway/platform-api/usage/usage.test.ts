@@ -29,7 +29,7 @@ describe('usage', () => {
   }
   const builder = `/api/v1/builder/apps/${clientId}/usage`
 
-  it('answers totals alone by default', async () => {
+  it('returns only totals by default', async () => {
     expect((await harness.ask('GET', builder)).body).toEqual({
       clientId,
       source: 'ledger',
@@ -38,7 +38,7 @@ describe('usage', () => {
     })
   })
 
-  it('echoes the period and adds the rows that were asked for', async () => {
+  it('returns the period and the requested rows', async () => {
     const { body } = await harness.ask(
       'GET',
       `${builder}?groupBy=user&startDate=2026-01-01&endDate=2026-01-31&userId=ada&include=retail`,
@@ -217,7 +217,7 @@ describe('usage', () => {
     'includeRetail=1',
     'includeRetail=true',
     'include=retail&includeRetail=false',
-  ])('asks for retail figures with %s', async (query) => {
+  ])('requests retail figures with %s', async (query) => {
     await harness.ask('GET', `${builder}?${query}`)
     expect(harness.core.last().request).toMatchObject({ includeRetail: true })
   })
@@ -258,7 +258,7 @@ describe('usage', () => {
     startedAt: at,
   }
 
-  it('shows tickets one by one, to the app and to their user', async () => {
+  it('lists single tickets to the app and to their user', async () => {
     const { body } = await harness.ask(
       'GET',
       `${builder}/requests?externalUserId=ada&manifestId=m-1&limit=2&cursor=c&startDate=2026-01-01`,
@@ -285,7 +285,7 @@ describe('usage', () => {
     })
   })
 
-  it('shows sessions, and when those ended that are idle', async () => {
+  it('lists sessions, with the end of idle ones', async () => {
     expect(
       (await harness.ask('GET', `${builder}/requests?groupBy=session&userId=ada`)).body,
     ).toEqual({ ...history, groupBy: 'session', items: [{ ...session, endedAt: at }] })
@@ -319,7 +319,7 @@ describe('usage', () => {
     unpricedCount: 2,
   }
 
-  it('answers balances', async () => {
+  it('returns balances', async () => {
     expect((await harness.ask('GET', `${builder}/balance?externalUserId=ada`)).body).toEqual(
       balance,
     )
@@ -328,7 +328,7 @@ describe('usage', () => {
     ).toEqual(balance)
   })
 
-  it('answers own usage for the token alone', async () => {
+  it('returns own usage by the token alone', async () => {
     const { body } = await harness.ask('GET', '/api/v1/user/usage?groupBy=none', {
       authorization: 'Bearer t',
     })
@@ -340,7 +340,7 @@ describe('usage', () => {
   })
 
   it.each(['', '/balance'])(
-    'marks the old address of usage%s as deprecated, also when it refuses',
+    'marks the old path of usage%s as deprecated, even when it refuses',
     async (path) => {
       const link = `<${publicUrl}/api/v1/builder/apps/${clientId}/usage${path}>; rel="successor-version"`
       const query = '?externalUserId=ada'
