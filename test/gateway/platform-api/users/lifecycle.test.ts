@@ -42,7 +42,7 @@ const configFor = (target: string, platformPort = 0) => ({
 })
 
 describe('settings', () => {
-  it('have defaults, but none for the secret', () => {
+  it('have defaults, except for the secret', () => {
     const env = createEnvReader({})
     expect(readGatewayConfig(env)).toEqual({
       host: '127.0.0.1',
@@ -76,7 +76,7 @@ describe('settings', () => {
     expect(env.settings.every(({ meaning }) => meaning.endsWith('.'))).toBe(true)
   })
 
-  it('are refused all at once', () => {
+  it('are all rejected at once', () => {
     const env = createEnvReader({
       PLATFORM_PORT: 'x',
       CORE_TARGET: 'http://core',
@@ -95,8 +95,8 @@ describe('settings', () => {
   })
 })
 
-describe('a gateway', () => {
-  it('follows the readiness of core, and is unavailable where core refuses its token', async () => {
+describe('gateway', () => {
+  it('follows the readiness of core, and is unavailable when core refuses its token', async () => {
     harness = await startHarness()
     expect(await harness.gateway.ready()).toEqual({ core: 'ok' })
     harness.core.answer('getReadiness', {
@@ -125,7 +125,7 @@ describe('a gateway', () => {
     expect((await harness.ask('GET', '/health')).status).toBe(200)
   })
 
-  it('does not wait for core longer than its deadline', async () => {
+  it('waits for core only until its deadline', async () => {
     harness = await startHarness({}, 200)
     harness.core.hang('listUsers')
     const began = Date.now()
@@ -144,7 +144,7 @@ describe('a gateway', () => {
     await expect(fetch(`${gateway.platformUrl}/health`)).rejects.toThrow('fetch failed')
   })
 
-  it('names the setting of a port that is taken, and leaves nothing open', async () => {
+  it('reports the setting of an occupied port, and leaves nothing open', async () => {
     const { server, port } = await holdPort()
     const starting = startGateway(configFor('127.0.0.1:1', port), {
       log: silentLog(),
@@ -156,7 +156,7 @@ describe('a gateway', () => {
     server.close()
   })
 
-  it('finishes a running request before it stops, and cuts what takes longer than 3 s', async () => {
+  it('finishes a running request before it stops, and aborts after 3 s', async () => {
     let release: (() => void) | undefined
     const arrived = Promise.withResolvers<void>()
     const webhook: Webhook = (_, response) => {
@@ -193,7 +193,7 @@ describe('a gateway', () => {
   })
 })
 
-describe('the embedded webhook', () => {
+describe('embedded webhook', () => {
   it('gets the request with its body unread', async () => {
     const seen: string[] = []
     const refusal = { status: 401, reason: 'missing credential', code: 'missing_credential' }
@@ -212,7 +212,7 @@ describe('the embedded webhook', () => {
     expect(answer.headers.get('x-correlation-id')).toBe('w1')
   })
 
-  it('that fails is a 500 without details', async () => {
+  it('returns 500 without details when it fails', async () => {
     harness = await startHarness({
       webhook: async () => {
         throw new Error('secret detail')
@@ -223,11 +223,11 @@ describe('the embedded webhook', () => {
   })
 })
 
-describe('what is observed', () => {
+describe('logs and metrics', () => {
   it.each([
     ['info', []],
     ['debug', ['/api/v1/oidc/jwks', '/.well-known/openid-configuration']],
-  ])('are answers with public documents, at the level %s', async (level, routes) => {
+  ])('include answers with public documents at level %s', async (level, routes) => {
     const lines: string[] = []
     const log = createLog({ level, name: 'gateway' }, { write: (line) => void lines.push(line) })
     harness = await startHarness({ log })
@@ -244,7 +244,7 @@ describe('what is observed', () => {
     )
   })
 
-  it('are route templates, never what a person typed', async () => {
+  it('contain route templates, never user input', async () => {
     const lines: string[] = []
     const log = createLog(
       { level: 'info', name: 'gateway' },

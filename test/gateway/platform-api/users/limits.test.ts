@@ -46,12 +46,12 @@ const addresses = [
   ['a key', () => `/users/ada/keys/${keyId}/limits`],
 ] satisfies [string, () => string][]
 
-describe.each(addresses)('the limits of %s', (_, path) => {
-  it('are none at first', async () => {
+describe.each(addresses)('limits of %s', (_, path) => {
+  it('are empty at first', async () => {
     expect(await ask('GET', path())).toEqual({ status: 200, body: nothing })
   })
 
-  it('are what was put there last, as a whole and however often', async () => {
+  it('are replaced as a whole, repeatedly', async () => {
     const first = {
       usdMicrosPerDay: '2000000',
       usdMicrosPerSession: '1',
@@ -77,7 +77,7 @@ describe.each(addresses)('the limits of %s', (_, path) => {
     expect(await ask('GET', path())).toEqual({ status: 200, body: second })
   })
 
-  it('are removed, however often', async () => {
+  it('are removed, repeatedly', async () => {
     await ask('PUT', path(), { json: { callsPerMinute: 1 } })
     for (let i = 0; i < 2; i++) {
       const { status, body } = await ask('DELETE', path())
@@ -160,7 +160,7 @@ describe('limits', () => {
     expect((await ask('GET', ofUser)).body).toEqual(nothing)
   })
 
-  it('exist for users and keys of the app alone', async () => {
+  it('exist only for users and keys of the app', async () => {
     const other = await real.newApp('other')
     const theirs = await real.core.as(other.basic).createKey({
       clientId: other.clientId,
@@ -186,7 +186,7 @@ describe('limits', () => {
       expect((await ask(method, ofUser, { json, authorization: other.basic })).status).toBe(404)
   })
 
-  it('are set and removed by an entry in the audit log each', async () => {
+  it('are audited when set and removed', async () => {
     const path = `/users/ada/keys/${keyId}/limits`
     const since = real.core.clock.now()
     real.core.clock.advance(1)

@@ -7,14 +7,14 @@ import { begin, day, serviceToken, until } from '../../../core/support.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
 import { asRecord } from '../../support.ts'
 
-/** What a change of plan asks of others: the activation gate, the metering backend, and the payment processor. */
+/** How a plan change uses the activation gate, the metering backend and the payment processor. */
 
 type Json = Record<string, unknown>
 type Headers = Readonly<Record<string, string>>
 
 const pro = { name: 'Pro', type: 'usage', priceAmount: '49.00' }
 
-/** One user of one app, and everything that may be asked about its plan. */
+/** Creates a user of an app, with requests about its plan. */
 function usersPlan({ real, app }: { readonly real: Real; readonly app: RealApp }) {
   const user = `u-${randomUUID()}`
   const basic = { authorization: app.basic }
@@ -47,7 +47,7 @@ function usersPlan({ real, app }: { readonly real: Real; readonly app: RealApp }
 
 const refused = (status: number, code: string) => ({ status, body: { code, status } })
 
-describe('a plan that needs a payment method', () => {
+describe('plan that needs a payment method', () => {
   let hasCard: boolean
   const asked: Parameters<PaymentProcessor['askForCard']>[0][] = []
   const processor: PaymentProcessor = {
@@ -79,7 +79,7 @@ describe('a plan that needs a payment method', () => {
   it.each([
     ['used', { priceAmount: '0' }],
     ['paid for in advance', { type: 'subscription', includedUnits: '10', overageRateWei: '1' }],
-  ])('changes nothing while none is there: one that is %s', async (_, terms) => {
+  ])('leaves the subscription unchanged without one: a plan that is %s', async (_, terms) => {
     const free = await of.plan({ type: 'free', priceAmount: '0' })
     await of.change({ planId: free })
     const before = await of.read()
@@ -97,12 +97,12 @@ describe('a plan that needs a payment method', () => {
       },
     })
     expect(asked).toMatchObject([{ externalUserId: of.user, planId, ...urls }])
-    // What was scheduled before is there still.
+    // The earlier scheduled change is kept.
     expect(await of.read()).toEqual(before)
     expect(before['pendingPlan']).toMatchObject({ id: free })
   })
 
-  it('is there at once when one is on file', async () => {
+  it('starts immediately with a payment method on file', async () => {
     hasCard = true
     const planId = await of.plan()
     expect(await of.change({ planId })).toMatchObject({
@@ -111,7 +111,7 @@ describe('a plan that needs a payment method', () => {
     })
   })
 
-  it('answers a repeated key what it answered, also when the card came in between', async () => {
+  it('replays the answer to a repeated key, even when a card was added in between', async () => {
     const planId = await of.plan()
     const headers = { authorization: app.basic, 'idempotency-key': randomUUID() }
     const first = await of.change({ planId }, headers)
@@ -120,14 +120,14 @@ describe('a plan that needs a payment method', () => {
     expect(await of.change({ planId })).toMatchObject({ body: { planId, timing: 'immediate' } })
   })
 
-  it('needs none for what costs nothing', async () => {
+  it('requires no payment method when it is free', async () => {
     const planId = await of.plan({ type: 'free', priceAmount: '0' })
     expect((await of.change({ planId, timing: 'immediate' })).status).toBe(200)
     expect(asked).toEqual([])
   })
 })
 
-describe('the activation gate', () => {
+describe('activation gate', () => {
   let real: Real
   let app: RealApp
   let operator: CoreClient
@@ -141,7 +141,7 @@ describe('the activation gate', () => {
     await real.stop()
   })
 
-  it('is asked before a plan is found inactive, unsynced or the same, and only about an active one at a price', async () => {
+  it('precedes the checks for an inactive, unsynced or same plan, and applies only to active priced ones', async () => {
     const of = usersPlan({ real, app })
     await of.open()
     const priced = await of.plan({ status: 'inactive' })
@@ -164,7 +164,7 @@ describe('the activation gate', () => {
     expect(await of.change({ planId: priced })).toMatchObject(
       refused(403, 'stripe_connect_required'),
     )
-    // Nobody is asked to leave, and what costs nothing is no sale.
+    // Current users stay, and a free plan is not a sale.
     const free = await of.plan({ type: 'free', priceAmount: '0' })
     expect((await of.change({ planId: free })).status).toBe(200)
     const confirm = { body: { confirm: true } }
@@ -175,7 +175,7 @@ describe('the activation gate', () => {
 })
 
 describe('PUT …/starter-plan', () => {
-  it('has given its users what it includes more before it answers', async () => {
+  it('credits a raised amount to its users before it answers', async () => {
     const real = await startReal()
     const app = await real.newApp('raised')
     const of = usersPlan({ real, app })
@@ -194,7 +194,7 @@ describe('PUT …/starter-plan', () => {
       ).balance?.balanceUsdMicros
     expect((await raise('8000000')).status).toBe(200)
     expect(await balance()).toBe('8000000')
-    // In one instant of the clock, which are versions one after the other all the same.
+    // At the same clock time, but still as consecutive versions.
     await Promise.all(['9000000', '9000000', '8500000'].map(raise))
     real.core.clock.advance(10)
     expect(await balance()).toBe('9000000')
@@ -202,7 +202,7 @@ describe('PUT …/starter-plan', () => {
   })
 })
 
-describe('a client without the scope', () => {
+describe('client without the scope', () => {
   let real: Real
   let app: RealApp
   beforeAll(async () => {
@@ -231,7 +231,7 @@ describe('a client without the scope', () => {
     await setScopes([method === 'GET' ? 'users:write' : 'users:read'])
     const answer = await of.ask([method, of.ofUser + path], body && { body })
     expect(answer).toMatchObject(refused(403, 'scope_missing'))
-    // Before anything is said of the body or the user.
+    // Also before the body and the user are checked.
     const unknown = await of.ask([method, `/users/nobody/subscription${path}`], body && { body })
     expect(unknown).toMatchObject(refused(403, 'scope_missing'))
   })
@@ -271,7 +271,7 @@ describe.each(['v1', 'v3'] as const)('with an OpenMeter of API %s', (version) =>
   it.each([
     ['in another currency', '10', 'EUR'],
     ['of three decimals', '1.001', 'USD'],
-  ])('puts nobody on a plan with a price %s', async (_what, amount, currency) => {
+  ])('rejects a plan with a price %s', async (_what, amount, currency) => {
     const planId = await of.plan()
     await real.core.sql.query(
       `insert into plan_versions (app_id, plan_id, version, type, price_amount, price_currency, included_attos,
@@ -287,7 +287,7 @@ describe.each(['v1', 'v3'] as const)('with an OpenMeter of API %s', (version) =>
     await expect(switchTo(planId)).rejects.toMatchObject({ reason: 'CONFLICT' })
   })
 
-  it('puts nobody on a plan that is not synced, after what comes before that', async () => {
+  it('rejects an unsynced plan, after the earlier checks', async () => {
     fake.faults = ({ path }) => (path.includes('/plans') ? 503 : 'none')
     const [unsynced, inactive] = [await of.plan(), await of.plan({ status: 'inactive' })]
     fake.faults = () => 'none'
@@ -297,11 +297,11 @@ describe.each(['v1', 'v3'] as const)('with an OpenMeter of API %s', (version) =>
     expect(answer).toMatchObject(refused(409, 'conflict'))
     expect(answer.body['detail']).toContain('not synced')
     await of.ask(['POST', `/plans/${unsynced}/sync`], { headers: app.session })
-    // Which leaves the payment method.
+    // Only the payment method is missing now.
     expect(await of.change({ planId: unsynced })).toMatchObject(
       refused(503, 'processor_not_connected'),
     )
-    // A later failure takes nobody's plan away.
+    // A later failure does not remove users from the plan.
     fake.faults = ({ path }) => (path.includes('/plans') ? 503 : 'none')
     await of.ask(['PUT', '/plans'], {
       headers: app.session,
@@ -310,7 +310,7 @@ describe.each(['v1', 'v3'] as const)('with an OpenMeter of API %s', (version) =>
     expect((await of.change({ planId: unsynced })).status).toBe(503)
   })
 
-  it('lets everybody on plans that it is not to have: free ones, and Starter', async () => {
+  it('accepts plans that are not synced: free ones, and Starter', async () => {
     fake.faults = ({ path }) => (path.includes('/plans') ? 503 : 'none')
     const free = await of.plan({ type: 'free', priceAmount: '0' })
     expect((await of.change({ planId: free, timing: 'immediate' })).status).toBe(200)
@@ -321,7 +321,7 @@ describe.each(['v1', 'v3'] as const)('with an OpenMeter of API %s', (version) =>
     expect((await of.change({ planId: rows[0]?.id ?? '' })).status).toBe(200)
   })
 
-  it('is named where a plan is: by the key of all versions, and by the id of the newest', async () => {
+  it("shows a plan's remote ids: the key of all versions, and the id of the newest", async () => {
     const planId = await of.plan()
     await switchTo(planId)
     const key = `${app.clientId}_${planId.replaceAll('-', '')}`

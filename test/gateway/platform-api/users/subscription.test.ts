@@ -50,7 +50,7 @@ async function newPlan(options: PlanOptions = {}): Promise<string> {
   return id
 }
 
-/** What the tests read of an answer. */
+/** The members of an answer that tests read. */
 interface Answer {
   readonly detail: string
   readonly subscriptionId: string
@@ -92,7 +92,7 @@ const refused = (status: number, code: string) => ({ status, body: { code, statu
 const periodEnd = '2026-04-10T12:00:00.250Z'
 
 describe('GET …/subscription', () => {
-  it('says what a user is on, with the running period to its last millisecond', async () => {
+  it("returns a user's plan, with the running period to its last millisecond", async () => {
     const starter = await real.core.sql.query<{ id: string }>(
       'select id from plans where app_id = $1 and is_starter_default',
       [await idOf()],
@@ -131,7 +131,7 @@ describe('GET …/subscription', () => {
     expect((await ask(['GET', 'subscription'], undefined, app.session)).body).toEqual(expected)
   })
 
-  it('is 404 for an unknown user, and for nobody', async () => {
+  it('returns 404 for an unknown user, and without a credential', async () => {
     user = 'nobody'
     expect(await ask(['GET', 'subscription'])).toMatchObject(refused(404, 'not_found'))
     expect(await ask(['GET', 'subscription'], undefined, {})).toMatchObject(
@@ -139,7 +139,7 @@ describe('GET …/subscription', () => {
     )
   })
 
-  it('asks to choose another plan when the plan was deleted', async () => {
+  it('requires another plan when the plan was deleted', async () => {
     const plan = await newPlan()
     await change({ planId: plan, timing: 'immediate' })
     await real.core.sql.query('update plans set deleted_at = $2 where id = $1', [plan, begin])
@@ -151,7 +151,7 @@ describe('GET …/subscription', () => {
 })
 
 describe('POST …/subscription/change', () => {
-  it('refuses, in this order, what is wrong', async () => {
+  it('refuses invalid input in this order', async () => {
     expect(await change('{')).toMatchObject(refused(400, 'request_invalid'))
     expect(await change({})).toMatchObject(refused(400, 'request_invalid'))
     expect((await change({ planId: ' ' })).body.detail).toContain('planId')
@@ -184,7 +184,7 @@ describe('POST …/subscription/change', () => {
     expect(await read()).toMatchObject({ subscription, pendingPlan: null })
   })
 
-  it('puts nobody on the plan that shows what the network costs', async () => {
+  it('refuses the plan that shows network costs', async () => {
     const { rows } = await real.core.sql.query<{ id: string }>(
       'select id from plans where app_id = $1 and is_network_default',
       [await idOf()],
@@ -192,7 +192,7 @@ describe('POST …/subscription/change', () => {
     expect(await change({ planId: rows[0]?.id })).toMatchObject(refused(409, 'conflict'))
   })
 
-  it("does not take the app's owner for a user", async () => {
+  it("rejects the app's owner as a user", async () => {
     const { rows } = await real.core.sql.query<{ id: string }>(
       'update end_users set external_user_id = $2 where external_user_id = $1 returning id',
       [user, `owner:${randomUUID()}`],
@@ -208,7 +208,7 @@ describe('POST …/subscription/change', () => {
     expect(await end({ confirm: true })).toMatchObject(refused(400, 'owner_wallet_not_app_user'))
   })
 
-  it('needs the scope of a client, and the rights of a member', async () => {
+  it('requires the scope of a client, or the rights of a member', async () => {
     const plan = await newPlan()
     expect(await change({ planId: plan }, {})).toMatchObject(refused(404, 'not_found'))
     const unsafe = { ...app.session, 'x-csrf-token': 'wrong' }
@@ -216,7 +216,7 @@ describe('POST …/subscription/change', () => {
     expect(await change({ planId: plan }, app.session)).toMatchObject({ status: 200 })
   })
 
-  it('waits for the end of the period where nothing says otherwise, and is there then', async () => {
+  it('takes effect at the end of the period by default', async () => {
     const before = await read()
     const plan = await newPlan()
     const { status, body } = await change({ planId: plan })
@@ -249,7 +249,7 @@ describe('POST …/subscription/change', () => {
     })
   })
 
-  it('happens at once when it is said so, with a period of its own and what Starter has not given', async () => {
+  it('takes effect immediately when requested, with its own period and the rest that Starter has not given', async () => {
     const plan = await newPlan({ billingCycle: 'weekly' })
     const at = real.core.clock.now().toISOString()
     expect((await change({ planId: plan, timing: 'immediate' })).body).toMatchObject({
@@ -267,7 +267,7 @@ describe('POST …/subscription/change', () => {
     })
   })
 
-  it('gives the same answer to the same Idempotency-Key, and changes once', async () => {
+  it('replays the answer to the same Idempotency-Key, and changes once', async () => {
     const plan = await newPlan()
     const headers = { authorization: app.basic, 'idempotency-key': randomUUID() }
     const first = await change({ planId: plan, timing: 'immediate' }, headers)
@@ -279,7 +279,7 @@ describe('POST …/subscription/change', () => {
     expect((await ask(['GET', 'subscriptions'])).body.items).toHaveLength(2)
   })
 
-  it('leaves one slot when two come at once', async () => {
+  it('keeps one subscription when two changes are concurrent', async () => {
     const [a, b] = [await newPlan(), await newPlan()]
     const answers = await Promise.all(
       [a, b, a, b].map((planId) => change({ planId, timing: 'immediate' })),
@@ -292,7 +292,7 @@ describe('POST …/subscription/change', () => {
 })
 
 describe('DELETE …/subscription', () => {
-  it('refuses, in this order, what is wrong', async () => {
+  it('refuses invalid input in this order', async () => {
     expect(await end({ confirm: true, timing: 'later' })).toMatchObject(
       refused(400, 'request_invalid'),
     )
@@ -306,12 +306,12 @@ describe('DELETE …/subscription', () => {
       'delete from subscriptions s using end_users u where u.id = s.user_id and u.external_user_id = $1',
       [user],
     )
-    // Whose subscription is lost has Starter again from the next request on.
+    // A user without a subscription is put on Starter by the next request.
     expect(await end({ confirm: true })).toMatchObject(refused(404, 'already_starter'))
     expect(await read()).toMatchObject({ subscription: { planName: 'Starter' } })
   })
 
-  it('refuses who cannot have one, for want of a Starter', async () => {
+  it('refuses a user when there is no Starter plan', async () => {
     const marked = 'update plans set is_starter_default = $1 where name = $2 and app_id = $3'
     const lose =
       'delete from subscriptions s using end_users u where u.id = s.user_id and u.external_user_id = $1'
@@ -325,7 +325,7 @@ describe('DELETE …/subscription', () => {
     }
   })
 
-  it('runs to the end of the period, and then the user is on Starter', async () => {
+  it('takes effect at the end of the period, and then the user is on Starter', async () => {
     const plan = await newPlan()
     const changed = await change({ planId: plan, timing: 'immediate' })
     const endsAt = '2026-04-11T12:00:00.250Z'
@@ -353,7 +353,7 @@ describe('DELETE …/subscription', () => {
     })
   })
 
-  it('moves the user at once when it is said so', async () => {
+  it('moves the user immediately when requested', async () => {
     await change({ planId: await newPlan(), timing: 'immediate' })
     real.core.clock.advance(1_000)
     expect(await end({ confirm: true, timing: 'immediate' })).toMatchObject({
@@ -371,7 +371,7 @@ describe('DELETE …/subscription/pending-change', () => {
     expect(await resume({ confirm: true })).toMatchObject(refused(404, 'nothing_to_resume'))
   })
 
-  it('takes back an end, and a change', async () => {
+  it('cancels a scheduled end, and a scheduled change', async () => {
     await change({ planId: await newPlan(), timing: 'immediate' })
     await end({ confirm: true })
     expect(await resume({ confirm: true })).toMatchObject({ status: 200 })
@@ -383,7 +383,7 @@ describe('DELETE …/subscription/pending-change', () => {
     expect(await balance()).toBe('7000000')
   })
 
-  it('comes too late when the period is over', async () => {
+  it('fails after the period has ended', async () => {
     await change({ planId: await newPlan() })
     real.core.clock.set(new Date(periodEnd))
     expect(await resume({ confirm: true })).toMatchObject(refused(404, 'nothing_to_resume'))
@@ -391,7 +391,7 @@ describe('DELETE …/subscription/pending-change', () => {
 })
 
 describe('GET …/subscriptions', () => {
-  it('lists what a user had, has and will have, the latest first, in pages', async () => {
+  it('lists past, current and future subscriptions, latest first, in pages', async () => {
     const [second, third] = [await newPlan(), await newPlan()]
     const at = real.core.clock.now().toISOString()
     await change({ planId: second, timing: 'immediate' })
@@ -410,8 +410,8 @@ describe('GET …/subscriptions', () => {
   })
 })
 
-describe('a new version of a plan', () => {
-  it('is for the next period, and for whoever comes to it', async () => {
+describe('new version of a plan', () => {
+  it('applies from the next period, for users who enter it', async () => {
     const plan = await newPlan()
     await change({ planId: plan, timing: 'immediate' })
     real.core.clock.advance(1_000)

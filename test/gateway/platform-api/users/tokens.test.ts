@@ -13,8 +13,8 @@ const url = '/api/v1/oidc/token'
 const grant = 'grant_type=client_credentials'
 const m2m = 'm2m_0123456789abcdef01234567'
 
-describe('the discovery document', () => {
-  it('lists only what works, and is the same at both addresses', async () => {
+describe('discovery document', () => {
+  it('lists only what works, and is the same at both paths', async () => {
     const one = await harness.ask('GET', '/api/v1/oidc/.well-known/openid-configuration', {
       authorization: null,
     })
@@ -92,7 +92,7 @@ describe('the discovery document', () => {
   })
 })
 
-describe('the key set', () => {
+describe('key set', () => {
   it('may be cached and revalidated', async () => {
     const first = await harness.ask('GET', '/api/v1/oidc/jwks', { authorization: null })
     expect(first.body).toEqual({
@@ -112,7 +112,7 @@ describe('the key set', () => {
     ).toBe(200)
   })
 
-  it('is asked for at core once, however many want it, and decides what discovery says', async () => {
+  it('is fetched from core once for many requests, and determines the algorithm in discovery', async () => {
     const es256 = await startHarness()
     es256.core.answer('getJwks', {
       keys: [{ kty: 'EC', kid: 'two', alg: 'ES256', use: 'sig', crv: 'P-256', x: 'AQ', y: 'AQ' }],
@@ -126,7 +126,7 @@ describe('the key set', () => {
     await es256.stop()
   })
 
-  it('is not cached when core is away, and discovery says what is configured', async () => {
+  it('is not cached when core is unavailable, and discovery shows the configured algorithm', async () => {
     const away = await startHarness()
     away.core.refuse('getJwks', 'UNAVAILABLE')
     const { status, headers } = await away.ask('GET', '/api/v1/oidc/jwks')
@@ -150,7 +150,7 @@ describe('client_credentials', () => {
     ['the form', null, `&client_id=${m2m}&client_secret=svc_cs_x`],
     ['both, the same', basic, `&client_id=${m2m}&client_secret=svc_cs_x`],
     ['both, the id alone in the form', basic, `&client_id=${m2m}`],
-  ])('takes the secret by %s', async (_, authorization, form) => {
+  ])('accepts the secret by %s', async (_, authorization, form) => {
     const { status, body, headers } = await harness.ask('POST', url, {
       form: `${grant}&scope=users:read${form}`,
       authorization,
@@ -197,7 +197,7 @@ describe('client_credentials', () => {
     ['Basic without a colon', inBasic('abc'), ''],
     ['Basic without a secret', inBasic('abc:'), ''],
     ['a colon in the id', null, '&client_id=a%3Ab&client_secret=c'],
-  ])('answers 401 to %s', async (_, authorization, form) => {
+  ])('returns 401 for %s', async (_, authorization, form) => {
     const { status, body, headers } = await harness.ask('POST', url, {
       form: grant + form,
       authorization,
@@ -207,7 +207,7 @@ describe('client_credentials', () => {
   })
 
   it.each(['application/json', 'text/plain', 'nonsense'])(
-    'takes forms only, not %s',
+    'accepts only forms, not %s',
     async (type) => {
       const { status, body } = await harness.ask('POST', url, {
         text: grant,
@@ -222,7 +222,7 @@ describe('client_credentials', () => {
     ['SCOPE_INVALID', 400, 'invalid_scope'],
     ['CLIENT_UNAUTHORIZED', 400, 'unauthorized_client'],
     ['UNAVAILABLE', 503, 'temporarily_unavailable'],
-  ] as const)('answers core’s %s', async (reason, status, error) => {
+  ] as const)('forwards core’s %s', async (reason, status, error) => {
     harness.core.refuse('issueMachineToken', reason)
     const answer = await harness.ask('POST', url, { form: grant })
     expect([answer.status, answer.body]).toEqual([
@@ -236,7 +236,7 @@ describe('client_credentials', () => {
   })
 })
 
-describe('a user token', () => {
+describe('user token', () => {
   const mint = `/api/v1/apps/${clientId}/users/ada/token`
 
   it('is minted with and without a scope', async () => {
@@ -261,7 +261,7 @@ describe('a user token', () => {
     })
   })
 
-  it('of an unknown user is not_found', async () => {
+  it('returns not_found for an unknown user', async () => {
     harness.core.refuse('mintUserToken', 'NOT_FOUND')
     const { status, body } = await harness.ask('POST', mint)
     expect([status, body['error'], Object.keys(body).sort()]).toEqual([
@@ -284,11 +284,11 @@ describe('a user token', () => {
   )
 })
 
-describe('a key exchange', () => {
+describe('key exchange', () => {
   const exchange = `/api/v1/apps/${clientId}/auth/api-key/token`
   const authorization = 'bearer svc_ak_x'
 
-  it('names the user', async () => {
+  it('returns the user', async () => {
     const { status, body, headers } = await harness.ask('POST', exchange, {
       authorization,
       json: { scope: 'sign:job' },
@@ -307,7 +307,7 @@ describe('a key exchange', () => {
     expect(harness.core.last().metadata.get('authorization')).toEqual([authorization])
   })
 
-  it.each([null, basic, 'Token x'])('wants a Bearer, not %s', async (input) => {
+  it.each([null, basic, 'Token x'])('requires a Bearer, not %s', async (input) => {
     const { status, body } = await harness.ask('POST', exchange, {
       authorization: input,
       text: '{',
@@ -316,7 +316,7 @@ describe('a key exchange', () => {
     expect(harness.core.names()).toEqual([])
   })
 
-  it('has one answer for every key that is not good', async () => {
+  it('gives the same answer for every invalid key', async () => {
     const bodies = []
     for (const reason of ['TOKEN_INVALID', 'CREDENTIAL_INVALID'] as const) {
       harness.core.refuse('exchangeApiKey', reason)
@@ -330,7 +330,7 @@ describe('a key exchange', () => {
     expect(bodies[0]).toEqual(bodies[1])
   })
 
-  it('to an unknown app is not_found', async () => {
+  it('returns not_found for an unknown app', async () => {
     harness.core.refuse('exchangeApiKey', 'NOT_FOUND')
     expect((await harness.ask('POST', exchange, { authorization })).body['error']).toBe('not_found')
   })
