@@ -41,10 +41,7 @@ const idOf = async ({ clientId }: TestApp): Promise<AppId> =>
 
 let owners = 0
 
-/**
- * Creates an app whose owner is one of its end users. With `spent`, the owner has no allowance
- * left.
- */
+/** Creates an app with its owner as an end user. With `spent`, the owner has no allowance left. */
 async function ownedApp({ spent }: { spent: boolean }): Promise<TestApp> {
   const email = `owner-${(owners += 1)}@example.com`
   const { clientId, m2mClientId, m2mClientSecret } = await core.as().createApp({

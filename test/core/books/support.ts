@@ -37,7 +37,9 @@ export interface BooksWorld extends TestCore {
 
 export type Event = Readonly<Record<string, unknown>>
 
-/** Starts a core with an app whose Starter plan includes 5 USD. Points the command line at it. */
+/**
+ * Starts a core with an app and a Starter plan that includes 5 USD. Points the command line at it.
+ */
 export async function startBooks(
   env: Readonly<Record<string, string>> = {},
   options: AppOptions = {},

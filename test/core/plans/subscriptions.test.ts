@@ -89,7 +89,7 @@ const ticket = (authId: string, micros: bigint, signedAt: Date) =>
     current_time: signedAt.toISOString(),
   })
 
-/** Finds users whose grants differ from the sum of consumed, expired and remaining amounts. */
+/** Finds users with grants other than the sum of consumed, expired and remaining amounts. */
 const wrongSums = () =>
   world.rows(`
     select b.user_id
