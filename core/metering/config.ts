@@ -12,8 +12,8 @@ export interface KafkaConfig {
   readonly tls: { readonly ca: string | null } | null
   readonly sasl: { readonly username: string; readonly password: string } | null
   /**
-   * How long a dead collector keeps its partitions: no other collector, nor its own restart, gets
-   * them before.
+   * How long a dead collector keeps its partitions. Until then neither another collector nor its
+   * own restart gets them.
    */
   readonly sessionSeconds: number
 }
