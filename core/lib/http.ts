@@ -70,8 +70,8 @@ async function stopServer(server: Server, graceMs: number): Promise<void> {
 }
 
 /**
- * State of a part of a process. `degraded`: the process works without the part, or does less.
- * `unavailable`: the process cannot do its work.
+ * State of a part of a process. `ok`: the part answers. `degraded`: the process works without the
+ * part, or does less. `unavailable`: the process cannot do its work.
  */
 export type PartState = 'ok' | 'degraded' | 'unavailable'
 

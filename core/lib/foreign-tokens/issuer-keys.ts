@@ -128,7 +128,8 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
   ): Promise<PublicKey | null> {
     const loading = reload(source, state)
     if (!loading) return null
-    // The cached keys are good: if the provider fails now, the token still just has an unknown key.
+    // If this load fails, the cached keys still apply, so the token has an unknown key and the
+    // issuer counts as available.
     const keys = await bounded(loading, waitMs).catch(() => [])
     return pick(keys, { alg, kid })
   }
