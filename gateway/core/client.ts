@@ -132,7 +132,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions, issuer: str
       (isOfOtherIssuer(request.subjectToken ?? '', issuer) ? alone : batched)(request)
 
   const callsOf = lazyGroups({
-    /** Whether core has checked this caller's credential. */
+    /** Whether core has received this caller's credential. */
     hasCalled: (context: CallContext) => () => context.hasCalled,
     checkCaller: ({ call }: CallContext) => call(callers.checkCaller),
     readiness: ({ call }: CallContext) => call(readiness.getReadiness),

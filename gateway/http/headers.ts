@@ -5,7 +5,7 @@ import { correlationIdFrom } from '../../proto/headers.ts'
 export const correlationIdOf = (request: IncomingMessage): string =>
   correlationIdFrom(request.headers['x-correlation-id'])
 
-// One year. Without includeSubDomains, because other hosts of the domain may not be ours.
+// One year. Without includeSubDomains, because subdomains may not be ours.
 const strictTransport = { 'strict-transport-security': 'max-age=31536000' }
 
 /**

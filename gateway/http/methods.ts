@@ -1,8 +1,8 @@
 import type { App } from './app.ts'
 
 /**
- * Records routes that are added later. Returns a function that returns the methods of a path, none
- * if it is unknown.
+ * Records routes that are added later. Returns a function from a path to its methods; an unknown
+ * path has an empty list.
  */
 export function allowedMethods(app: App): (url: string | undefined) => string[] {
   const known = new Map<string, { readonly path: RegExp; readonly methods: Set<string> }>()

@@ -6,13 +6,12 @@ import { IdempotencyHeader, OAuthError, Problem, ref } from './schemas.ts'
 
 /**
  * Who may call a route. Core checks most kinds.
- * - `none` is public.
- * - `key` needs a Bearer key and `client` client credentials; core checks them when it acts on
- *   them.
+ * - `none` needs no credential.
+ * - `key` needs a Bearer key, `client` client credentials; core checks them when it uses them.
  * - `secret` is a secret of the deployment, which the route checks.
  * - `actor` and `provisioner` belong to the builder API: a user by JWT or `sk_` key, and a client
  *   that creates users.
- * - `session` and the member kinds take the dashboard's cookie; without it the hidden kinds answer
+ * - `session` and the member kinds take the dashboard's cookie. Without it, hidden kinds answer
  *   404.
  * - `m2m_or_member` and `m2m_or_editor` take the cookie if there is no Authorization.
  * - `hidden_m2m_or_member` answers 404 to a wrong credential, too.

@@ -19,8 +19,8 @@ export interface Counters {
   /** Adds one and returns the sum. Concurrent calls, in any gateway, get different sums. */
   add(name: string): Promise<number>
   /**
-   * Adds one that can be taken back. Only one caller may use a name with a window other than a
-   * minute.
+   * Adds one that can be taken back. A window other than a minute needs a name that no other call
+   * uses.
    */
   reserve(name: string, windowSeconds?: number): Promise<Reservation>
   read(name: string): Promise<number>

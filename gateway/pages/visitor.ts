@@ -64,7 +64,7 @@ export async function senderOf(request: FastifyRequest, publicUrl: string): Prom
 export const toLogin = (reply: FastifyReply, path: string): FastifyReply =>
   reply.redirect(`/login?return_to=${encodeURIComponent(path)}`, 303)
 
-/** Returns the key under which a login queues for the password check. */
+/** Returns the queue in which a login waits for its password check. */
 export function loginSource(
   request: FastifyRequest,
   email: string,

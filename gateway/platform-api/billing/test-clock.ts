@@ -99,7 +99,7 @@ function advanceClock(app: App): void {
         tags,
         params: AppParams,
         body: Move,
-        // Core requires exactly one of them.
+        // Core requires exactly one member.
         documentedBody: { ...Move, minProperties: 1, maxProperties: 1 },
         response: { 200: ref(Advanced) },
       },
