@@ -6,7 +6,7 @@ import type { Person } from '../support/people.ts'
 import { type Answer, asRecord, documentChecker, publicUrl } from './support.ts'
 
 export interface RequestOptions {
-  /** The person whose session cookie is sent. */
+  /** Sends this person's session cookie. */
   readonly person?: Person
   readonly authorization?: string
   readonly json?: unknown

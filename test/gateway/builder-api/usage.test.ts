@@ -55,7 +55,7 @@ async function newJwt(externalUserId: string): Promise<string> {
   return `Bearer ${secretly(token.accessToken)}`
 }
 
-/** The same rules apply to all of them, except that only the builder port accepts keys. */
+/** The same rules apply everywhere, except that only the builder port accepts keys. */
 const doors = [
   { door: 'the builder port', at: 'ask', newCredential: newKey },
   { door: 'the edge', at: 'askEdge', newCredential: newJwt },

@@ -128,7 +128,7 @@ describe('creating a user', () => {
     expect(second.body).toEqual(user)
   })
 
-  it('issues no key when told not to, and one key when later requested', async () => {
+  it('issues no key with issueApiKey false, and one key when later requested', async () => {
     const externalUserId = someone()
     expect((await create({ externalUserId, issueApiKey: false })).body).not.toHaveProperty('apiKey')
     expect((await create({ externalUserId })).body).not.toHaveProperty('apiKey')

@@ -6,7 +6,7 @@ import { createMetrics } from '../../../core/lib/metrics.ts'
 import { startGateway } from '../../../gateway/server.ts'
 import { basic, publicUrl, quietEdge, serviceToken } from '../support.ts'
 
-/** Returns the gateway's status when core's socket runs `act` once it is called. */
+/** Returns the gateway's status when core runs `act` on the connection after the first data. */
 async function answerWhenCore(act: (socket: Socket) => void): Promise<number> {
   const core = createServer((socket) => {
     socket.on('error', () => {})

@@ -805,7 +805,7 @@ describe('counters', () => {
   })
 })
 
-// Without Redis these tests do not exist, so none is skipped.
+// Without Redis these tests are not defined, so they are not reported as skipped.
 describe.each([inject('parts').redisUrl ?? []].flat())('counters at %s', (redisUrl) => {
   it('are shared through Redis, and each key expires', async () => {
     const name = `test-${Math.random()}`

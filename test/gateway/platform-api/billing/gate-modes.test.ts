@@ -207,7 +207,7 @@ describe.each(modes)('gate in the mode $mode', ({ mode, cost, sales }) => {
 
   it('counts exactly up to the cap when 100 users are created concurrently', async () => {
     const app = await real.newApp(`crowd-${mode.replace('_', '-')}`)
-    // One of them is ada.
+    // Including ada.
     await settle(app, '8')
     const answers = await Promise.all(
       Array.from({ length: 100 }, (_, i) =>

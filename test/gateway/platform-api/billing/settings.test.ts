@@ -79,7 +79,7 @@ describe('billing settings of an app', () => {
     expect(ofM2m.body).not.toHaveProperty('billing')
   })
 
-  it('cannot be changed by the owner, from whom they protect the platform', async () => {
+  it('protect the platform: the owner cannot change them', async () => {
     const before = await read()
     const json = { platformCutPercent: 0 }
     expect((await change(json, { person: owner })).status).toBe(403)

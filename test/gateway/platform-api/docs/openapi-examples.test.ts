@@ -42,7 +42,7 @@ it('leaves the audit entries that each RPC declares', async () => {
   expect(promises.filter(({ action }) => !actions.has(action))).toEqual([])
 })
 
-// Their answers are documents, one of which contains the examples.
+// Their answers are documents, and one document contains the examples.
 const documents = new Set(['get /api/v1/openapi.json', 'get /api/v1/sidecar/openapi.json'])
 
 // There is no payment processor that could connect an account.

@@ -17,7 +17,7 @@ beforeAll(async () => {
 })
 afterAll(() => grants.stop())
 
-/** An app with its own key, whose owner is not yet an end user, and another app. */
+/** An app with its own key and an owner who is not yet an end user, and another app. */
 interface Case {
   readonly app: RealApp
   readonly key: string

@@ -20,7 +20,7 @@ export interface Answered {
   readonly headers: Headers
 }
 
-/** Starts a gateway with a real core and an app whose routes are called with forms. */
+/** Starts a gateway with a real core and an app, and calls its routes with forms. */
 export async function startGrants() {
   const real = await startReal()
   const app = await real.newApp('grants')
