@@ -14,9 +14,9 @@ const concurrency = 2
  * `rest-keys`).
  *
  * `write` returns replies in the order of the requests. It must not have changed anything for a
- * request whose reply is an error. If it throws while the database works, each request is written
- * again in its own transaction, so that no request fails because of another. `write` must take its
- * locks in the same order in every batch.
+ * request with an error reply. If it throws while the database works, each request is written again
+ * in its own transaction, so that no request fails because of another. `write` must take its locks
+ * in the same order in every batch.
  */
 export function createBatchWriter<Request, Value>(
   pool: Pool,

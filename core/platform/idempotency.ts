@@ -97,7 +97,7 @@ export function createIdempotency({
   }
 
   /**
-   * The stored reply for the key; undefined if there is none. Throws IDEMPOTENCY_CONFLICT for
+   * The stored reply for the key; undefined without a stored reply. Throws IDEMPOTENCY_CONFLICT for
    * another body.
    */
   async function replyTo<T>(

@@ -6,8 +6,8 @@ const kinds = ['key', 'user', 'access', 'lease', 'token', 'signer'] as const
 
 /**
  * An entry that other caches must drop: a key, a user (identity and access), a user's access, or a
- * `token`, which is the id of any other ended grant. For `lease`, the id is a user whose leases
- * must be returned.
+ * `token`, which is the id of any other ended grant. For `lease`, the id is a user, and sidecars
+ * must return the user's leases.
  */
 export interface Invalidation {
   readonly kind: (typeof kinds)[number]

@@ -20,9 +20,7 @@ export interface OperatorCall {
   readonly reason: Reason | null
 }
 
-/**
- * Request fields that identify the action and its subject. None of these fields may hold a secret.
- */
+/** Request fields that identify the action and its subject. These fields never hold a secret. */
 const subjects = new Set([
   'accountId',
   'allApps',

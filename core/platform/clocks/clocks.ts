@@ -14,7 +14,7 @@ export interface Clocks {
   ahead(db: Db, of: Iterable<InApp>): Promise<Ahead>
   /** The time on an app's clock at the real instant `at`. */
   timeOf(db: Db, appId: AppId, at: Date): Promise<Date>
-  /** All moves of these apps' clocks, in order. Omits apps whose clock was never moved. */
+  /** All moves of these apps' clocks, in order. Omits clocks that were never moved. */
   moves(db: Db, of: Iterable<InApp>): Promise<ReadonlyMap<AppId, readonly Move[]>>
 }
 

@@ -86,7 +86,7 @@ export function createGrants({ pool, invalidations, now }: GrantsDeps) {
   const findEnds = (db: Db, ids: readonly string[], issuedAt: Date): Promise<store.Ends> =>
     store.findEnds(db, ids, issuedAt)
 
-  /** Upkeep: deletes ends whose descendants have all expired. */
+  /** Upkeep: deletes expired ends. */
   async function deleteExpired(): Promise<void> {
     const at = now()
     await deleteInBatches((limit) => store.deleteExpiredEnds(pool, at, limit))
@@ -104,7 +104,7 @@ export type Grants = ReturnType<typeof createGrants>
 export const keyGrant = (keyId: string): string => `key:${keyId}`
 
 /**
- * The grant of an account's logins up to the moment when all of them end. Later logins have another
+ * The grant of an account's logins up to the moment when they all end. Later logins have another
  * number.
  */
 export const loginsGrant = (accountId: string, generation: number): string =>

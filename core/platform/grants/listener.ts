@@ -9,7 +9,7 @@ import * as store from './store.ts'
 
 export interface ListenerDeps {
   readonly databaseUrl: string
-  /** Id of this process, whose own notifications are ignored. */
+  /** Id of this process, used to ignore its own notifications. */
   readonly sender: string
   readonly invalidations: Pick<Invalidations, 'emit'>
   readonly log: Log

@@ -54,7 +54,7 @@ export const listEnds = (
 export interface Ends {
   /** Grants that have ended for the credential. */
   readonly ended: readonly string[]
-  /** The latest `endsBefore` of those that continue; null if there is none. */
+  /** The latest `endsBefore` of those that continue; null if no grant continues. */
   readonly last: Date | null
 }
 

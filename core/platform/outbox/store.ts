@@ -148,7 +148,7 @@ export async function figures(db: Db): Promise<{ waiting: number; setAside: numb
   return { waiting: Number(row.waiting), setAside: Number(row.set_aside) }
 }
 
-/** Creation time of the oldest waiting row; null if there is none. */
+/** Creation time of the oldest waiting row; null if no row waits. */
 export async function waitingSince(db: Db): Promise<Date | null> {
   const row = await one<{ oldest: Date | null }>(
     db,

@@ -14,7 +14,7 @@ export interface SealedRow {
 /** A table with sealed values, provided by its store. */
 export interface SealedTable {
   readonly table: string
-  /** Number of values per head, in hexadecimal; "" for values whose first byte is not a version. */
+  /** Number of values per head, in hexadecimal; "" for values that do not begin with a version. */
   countByHead(db: Db): Promise<readonly { readonly head: string; readonly count: number }[]>
   /** At most `limit` rows after `after`, ordered by name, that begin with another head. */
   rowsToRewrap(

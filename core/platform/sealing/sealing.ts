@@ -55,10 +55,7 @@ export function createSealing(secrets: readonly string[]) {
     )
   }
 
-  /**
-   * The id of the configured key whose values begin with `head` (hexadecimal); null if there is
-   * none.
-   */
+  /** The id of the configured key with this `head` (hexadecimal); null if no key has it. */
   const idOfHead = (head: string): string | null =>
     keks.find((kek) => kek.head.toString('hex') === head)?.id ?? null
 
@@ -86,7 +83,7 @@ function keyOf(kek: Kek, purpose: SealingPurpose): Buffer {
   return key
 }
 
-/** The key id in a sealed value's head; null if it has none. */
+/** The key id in a sealed value's head; null for a value without a head. */
 const keyIdOf = (sealed: Buffer): string | null =>
   sealed.length >= headBytes && sealed[0] === version
     ? sealed.subarray(1, headBytes).toString('hex')
