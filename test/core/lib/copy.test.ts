@@ -48,7 +48,7 @@ const row = fc.record({
   small: fc.integer({ min: -(2 ** 31), max: 999_999 }),
   large: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
   yes: fc.boolean(),
-  // The years 1970 to 2223, whose distance to 2000 a double holds exactly.
+  // The years 1970 to 2223: a double holds their distance to 2000 exactly.
   micros: fc.integer({ min: 0, max: 8_000_000_000_000_000 }),
 })
 
