@@ -10,8 +10,8 @@ import { isPoison } from './poison.ts'
  *
  * Each app may have `refusalsPerApp` rejected parts in the search for its faulty tickets. After
  * that, a rejected part is no longer halved: 1,200 faulty tickets would otherwise cost 2,400
- * rollbacks while other apps' tickets wait for the commit. The `ingest.test.ts` case of 1,200
- * tickets measures it.
+ * rollbacks while other apps' tickets wait for the commit. A case of 300 faulty tickets in
+ * test/core/metering/collector/collector.test.ts bounds the attempts.
  */
 export interface PartTicket {
   readonly place: number
