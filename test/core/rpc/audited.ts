@@ -1,7 +1,6 @@
 /**
- * The audit log entries of each RPC: `reads` if there are none because it only reads, otherwise the
- * actions of its entries, or the reason why it writes none. A new RPC needs a row here
- * (audited.test.ts).
+ * The audit log entries of each RPC: `reads` for an RPC that only reads, otherwise the actions of
+ * its entries, or the reason why it writes no entry. A new RPC needs a row here (audited.test.ts).
  */
 export type Audited =
   | 'reads'
