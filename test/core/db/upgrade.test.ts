@@ -119,7 +119,7 @@ async function fill(target: Client): Promise<unknown[]> {
 }
 
 /**
- * The Network Price plan and the chain of this ledger, whose entries contain retail prices, were
+ * The Network Price plan and the chain of this ledger, with retail prices in its entries, were
  * added after 0034.
  */
 const asItWas: Readonly<
