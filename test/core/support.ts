@@ -93,7 +93,7 @@ export function configOf(env: Readonly<Record<string, string>>): CoreConfig {
 }
 
 /**
- * Settings for a core whose tickets may have to wait: it starts with an observed rate of 3000 USD,
+ * Settings for a core where tickets may have to wait: it starts with an observed rate of 3000 USD,
  * and observes no other.
  */
 export const observedRate = { RATE_FIXED: '', RATE_URLS: 'http://127.0.0.1:9' }
