@@ -2,7 +2,10 @@ import { AssertionError } from 'node:assert/strict'
 import { parentPort, workerData } from 'node:worker_threads'
 import { installSourceMutation, sourceMutations } from './source-mutations.ts'
 
-/** Runs the check of a defect in a thread of its own, with the defect in the code that the thread loads. */
+/**
+ * Runs the check of a defect in a separate thread, with the defect in the code that the thread
+ * loads.
+ */
 const name = String(workerData)
 const mutation = sourceMutations[name]
 if (!mutation) throw new Error(`no defect "${name}"`)

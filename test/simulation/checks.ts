@@ -20,8 +20,8 @@ import { usersOf } from '../../sidecar/accounts/report-entries.ts'
 import { createSessionMemory } from '../../sidecar/accounts/session-calls.ts'
 
 /**
- * Cases that random histories meet too seldom, each by the name of the defect in `source-mutations.ts` that it finds. A check
- * throws an AssertionError.
+ * Cases that random histories seldom reach. Each has the name of the defect in
+ * `source-mutations.ts` that it finds. A check that fails throws an AssertionError.
  */
 export const checks: Readonly<Record<string, () => void | Promise<void>>> = {
   'frees usage that was not reported when a lease is returned': () => {
@@ -59,7 +59,7 @@ export const checks: Readonly<Record<string, () => void | Promise<void>>> = {
     const leases = createLeases([own])
     const call = { ...lendCall(), leaseId: 'another', used: usd(40n) }
     const { raise } = lendTo(call, { ...situation, account, leases })
-    // A quarter of 100 is less than what core knows to be left of the lease.
+    // A quarter of 100 is less than core's figure for the remaining amount of the lease.
     assert.deepEqual([raise, account.lent], [usd(0n), usd(40n)])
   },
 

@@ -12,19 +12,19 @@ export interface EarlyRefusalDeps {
   readonly database: Database
   readonly truth: Truth
   readonly world: World
-  /** Calls that sidecars decide about: money may be reserved for them. */
+  /** Calls that sidecars are deciding about. Money may be reserved for them. */
   readonly waiting: () => Iterable<SignerCall>
 }
 
 // Bounds are rounded up: to a wei, a pixel, and a nano-dollar.
 const roundingAttos = 10n ** 12n
-/** A call bills at least the time since the sidecar's last heartbeat, and `live` rounds that up. */
+/** A call bills at least the time since the sidecar's last heartbeat; `live` rounds it up. */
 const heartbeatSeconds = 3n
 
 /**
- * Where nothing goes wrong, a call is refused for money only when less is left than it costs. Says what is wrong with a refusal,
- * or null. What the escrow bounds by more than the cost, and rightly so, is left out: sessions that change their sidecar, and
- * users with untyped calls.
+ * Checks that, without faults, a call is refused for money only if less is left than it costs.
+ * Returns the problem of a refusal, or null. Skips calls that the escrow rightly bounds by more
+ * than their cost: sessions that change their sidecar, and users with untyped calls.
  */
 export function createEarlyRefusals({ plan, database, truth, world, waiting }: EarlyRefusalDeps) {
   const { isCalm, roams, sessions, untypedUsdMicros } = plan.world
@@ -43,7 +43,7 @@ export function createEarlyRefusals({ plan, database, truth, world, waiting }: E
       : null
   }
 
-  /** By how much the bound of a call may be above its cost. */
+  /** Returns how far the bound of a call may exceed its cost. */
   function slackOf(call: SignerCall): bigint {
     const { type, price, units } = call.session.plan
     if (type === 'fixed') return roundingAttos
@@ -52,7 +52,7 @@ export function createEarlyRefusals({ plan, database, truth, world, waiting }: E
     return roundingAttos + world.costNow({ ...call, feeWei })
   }
 
-  /** What no allowed call, and none that waits for its decision, takes. */
+  /** Returns the money that neither allowed calls take nor calls that wait for a decision. */
   function leftOf(user: number, now: number): bigint {
     const { userId } = world.userOf(user)
     let left: bigint = -roundingAttos

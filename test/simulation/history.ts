@@ -1,4 +1,4 @@
-/** What happened, in lines; kept only when somebody will read them. */
+/** The events of a simulation, as lines of text. Kept only if they will be read. */
 export interface History {
   note(at: number, text: string): void
   readonly lines: readonly string[]

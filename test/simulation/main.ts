@@ -4,7 +4,10 @@ import { mutations } from './mutations.ts'
 import { failureText, runSeeds } from './run.ts'
 import { sourceMutations } from './source-mutations.ts'
 
-/** `npm run simulate -- --seeds 1000000 --from 0`: the model checker by command (docs/escrow.md). */
+/**
+ * The command of the model checker: `npm run simulate -- --seeds 1000000 --from 0`
+ * (docs/escrow.md).
+ */
 const { values } = parseArgs({
   options: {
     seeds: { type: 'string', default: '10000' },

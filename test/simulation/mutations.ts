@@ -12,15 +12,18 @@ import type { EscrowTables } from '../core/allowances/escrow/memory-store.ts'
 
 type SidecarClocks = Pick<Clocks, 'mono' | 'wall'>
 
-/** A defect that is put into the code under test, at its seams, to see that the checker finds it. */
+/**
+ * A defect that is injected at a seam of the code under test, to check that the simulation finds
+ * it.
+ */
 export interface Mutation {
   readonly store?: (store: EscrowStore, tables: EscrowTables) => Partial<EscrowStore>
-  /** Core as one process of a sidecar sees it. */
+  /** Replaces RPCs of core for one process of a sidecar. */
   readonly client?: (core: EscrowCore) => Partial<EscrowCore>
   readonly bounds?: (escrow: Escrow) => Partial<Escrow['bounds']>
-  /** The clock of a core whose machine shows `wall`. */
+  /** Returns the clock of a core on a machine with the wall clock `wall`. */
   readonly coreClock?: (wall: () => number) => DatabaseClock
-  /** The clocks of a sidecar by which its leases end. */
+  /** Returns the clocks by which a sidecar's leases end. */
   readonly clocks?: (clocks: SidecarClocks) => SidecarClocks
 }
 
@@ -121,7 +124,7 @@ export const mutations: Readonly<Record<string, Mutation>> = {
   'applies a report twice': {
     client: ({ report }) => {
       let sent = 0n
-      // Its own numbers, so that core takes the second one for the next.
+      // Uses separate numbers, so that core takes the second report as the next one.
       return {
         report: async (request) => {
           if (request.number === 0n) return report(request)

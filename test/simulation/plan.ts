@@ -1,8 +1,8 @@
 import { type Random, createRandom } from '../support/random.ts'
 
 /**
- * What happens in one simulation: the world as it starts, and steps in the order of their times. All that follows from them is
- * deterministic, so a plan is a history, and a plan with fewer steps a shorter one.
+ * The input of one simulation: the initial world, and steps in order of time. Everything else is
+ * deterministic, so a plan determines a history, and a plan with fewer steps a shorter one.
  */
 export interface Plan {
   readonly seed: number
@@ -11,20 +11,20 @@ export interface Plan {
 }
 
 export interface World {
-  /** Nothing goes wrong: then nobody may be refused too early. */
+  /** There are no faults, so no call may be refused too early. */
   readonly isCalm: boolean
-  /** Sessions change their sidecar from call to call. */
+  /** Sessions change their sidecar between calls. */
   readonly roams: boolean
-  /** Steps are within this time; then everything heals and comes to rest. */
+  /** All steps are within this time. Then everything heals and comes to rest. */
   readonly activeMs: number
   readonly leaseSeconds: number
   readonly lagSeconds: number
   readonly holdMaxSeconds: number
   readonly lostTickets: 'write_off' | 'charge'
-  /** Micro-dollars; null while untyped calls are refused. */
+  /** Micro-dollars; null if untyped calls are refused. */
   readonly untypedUsdMicros: number | null
   readonly usdPerEth: number
-  /** Wall clocks less true time, in milliseconds; one process for each. */
+  /** Wall clocks minus true time, in milliseconds; one for each process. */
   readonly cores: readonly number[]
   readonly sidecars: readonly number[]
   readonly signers: readonly number[]
@@ -33,11 +33,11 @@ export interface World {
 }
 
 export interface UserPlan {
-  /** Micro-dollars of included usage in each period; 0 for none. */
+  /** Micro-dollars of included usage in each period; may be 0. */
   readonly included: number
-  /** The first period ends at this time. */
+  /** End of the first period. */
   readonly periodEndsMs: number
-  /** With a limit each call is reserved at core. */
+  /** With a limit, each call is reserved at core. */
   readonly isLimited: boolean
   /** Money given at the start. */
   readonly grants: readonly { readonly micros: number; readonly featureKey: string | null }[]
@@ -47,26 +47,31 @@ export interface SessionPlan {
   readonly user: number
   readonly signer: number
   readonly type: 'live' | 'lv2v' | 'fixed' | ''
-  /** Wei for `units`. */
+  /** Wei for `units` units. */
   readonly price: bigint
   readonly units: bigint
-  /** Units of each call of an untyped session: its client chooses them, and the operator says what they cost at most. */
+  /**
+   * Units of each call of an untyped session. The client chooses them; the operator sets the most
+   * that they can cost.
+   */
   readonly untypedUnits: bigint
-  /** Signed by v0.8.11: its state has no application, and the event's time is not the state's. */
+  /**
+   * Signed by v0.8.11: its state has no application, and the event's time differs from the state's.
+   */
   readonly isOld: boolean
 }
 
 export type Step = { readonly at: number } & Action
 
 export type Action =
-  /** `back` is how many states before the newest is presented; null starts the session again. */
+  /** `back` is how many states before the newest one are skipped; null starts the session again. */
   | {
       readonly kind: 'call'
       readonly session: number
       readonly sidecar: number
       readonly back: number | null
     }
-  /** As a call, but the signer fails after it was allowed. */
+  /** Like `call`, but the signer fails after the call was allowed. */
   | {
       readonly kind: 'unsigned call'
       readonly session: number
@@ -74,15 +79,15 @@ export type Action =
       readonly back: number | null
     }
   | {
-      // A suspended process is frozen with its machine, whose monotonic clock stops.
+      // A suspended process is frozen with its machine, and its monotonic clock stops.
       readonly kind: 'kill' | 'freeze' | 'suspend'
       readonly role: Role
       readonly index: number
       readonly ms: number
     }
-  /** A sidecar stops cleanly, and starts again `ms` later. */
+  /** A sidecar stops cleanly and starts again after `ms`. */
   | { readonly kind: 'stop'; readonly index: number; readonly ms: number }
-  /** Another process with the id of this sidecar starts, and stops `ms` later. */
+  /** Another process with this sidecar's id starts, and stops after `ms`. */
   | { readonly kind: 'impostor'; readonly index: number; readonly ms: number }
   | { readonly kind: 'cut'; readonly sidecar: number; readonly core: number; readonly ms: number }
   | {
@@ -95,11 +100,11 @@ export type Action =
   /** The clock of a process jumps. */
   | { readonly kind: 'jump'; readonly role: Role; readonly index: number; readonly byMs: number }
   | { readonly kind: 'database jump'; readonly byMs: number }
-  /** No event comes through, and all of them afterwards. */
+  /** Delivers no events for `ms`, then all events. */
   | { readonly kind: 'stall'; readonly ms: number }
   | { readonly kind: 'lose events'; readonly percent: number; readonly ms: number }
   | { readonly kind: 'delay events'; readonly byMs: number; readonly ms: number }
-  /** The broker delivers everything since the start again. */
+  /** The broker delivers all events since the start again. */
   | { readonly kind: 'replay events' }
   | { readonly kind: 'rate'; readonly usdPerEth: number }
   | { readonly kind: 'rate outage'; readonly ms: number }
@@ -124,7 +129,7 @@ type Fault =
 
 type Faults = Readonly<Record<Fault | 'isCalm', boolean>>
 
-/** The plan of a seed. */
+/** Returns the plan of a seed. */
 export function planOf(seed: number): Plan {
   const random = createRandom(seed)
   const faults = drawFaults(random)
@@ -133,7 +138,7 @@ export function planOf(seed: number): Plan {
   return { seed, world, steps: steps.toSorted((a, b) => a.at - b.at) }
 }
 
-/** A seventh of the seeds has no faults at all: there nobody may be refused too early. */
+/** A seventh of the seeds has no faults. In these, no call may be refused too early. */
 function drawFaults(random: Random): Faults {
   const isCalm = random.chance(1 / 7)
   const one = (probability: number): boolean => random.chance(probability) && !isCalm
@@ -151,7 +156,7 @@ function drawFaults(random: Random): Faults {
     coreClocks: one(0.3),
     suspensions: one(0.06),
   }
-  // What is promised of a jump: while a core runs, the stream moves and no period ends.
+  // The rule covers a jump only while a core runs, the stream moves and no period ends.
   const { processes, events, lateEvents, operators } = faults
   const isSteady = !processes && !events && !lateEvents && !operators
   return { ...faults, databaseClock: one(0.4) && isSteady }
@@ -160,7 +165,7 @@ function drawFaults(random: Random): Faults {
 const between = (random: Random, from: number, to: number): number =>
   from + random.below(to - from + 1)
 
-/** Evenly over the orders of magnitude. */
+/** Draws evenly over the orders of magnitude. */
 const magnitude = (random: Random, from: number, to: number): number =>
   Math.round(from * (to / from) ** (random.below(1_000_001) / 1_000_000))
 
@@ -171,7 +176,7 @@ function drawWorld(random: Random, faults: Faults): World {
   const skew = (): number => (faults.clocks ? between(random, -2_000, 2_000) : 0)
   const coreSkew = (): number =>
     faults.coreClocks && random.chance(0.5) ? drawError(random) : Math.trunc(skew() / 8)
-  // Long enough that core gives up the leases of a sidecar that is suspended, and lends their money again.
+  // Long enough for core to give up the leases of a suspended sidecar and lend their money again.
   const { suspensions } = faults
   const activeMs = suspensions ? between(random, 25_000, 40_000) : magnitude(random, 2_500, 20_000)
   const users = several(between(random, 1, 3), () => drawUser(random, activeMs, faults))
@@ -223,13 +228,13 @@ interface Owners {
 
 function drawSession(random: Random, { users, signers, untypedUsdMicros }: Owners): SessionPlan {
   const type = random.pick(['live', 'live', 'live', 'lv2v', 'fixed', 'fixed', ''] as const)
-  // Micro-dollars for a second, or for a call.
+  // Micro-dollars per second, or per call.
   const micros = BigInt(magnitude(random, 1, type === 'fixed' ? 400_000 : 40_000))
   const units = random.chance(0.3) ? BigInt(between(random, 2, 9)) : 1n
   const pixels = type === 'lv2v' ? 27_648_000n : 1n
-  // Of a pixel, a price in whole wei is seldom exact.
+  // A price per pixel is seldom exact in whole wei.
   const price = (micros * weiPerMicro * units) / pixels + 1n
-  // At the highest rate of a world, five times 1.4 of the lowest.
+  // At the highest rate of a world, which is 5 × 1.4 times the lowest.
   const mostWei = (BigInt(untypedUsdMicros ?? 1_000) * weiPerMicro) / 7n
   const mostUnits = Number((mostWei * units) / price)
   const isUntyped = type === '' && mostUnits >= 1
@@ -244,7 +249,10 @@ function drawSession(random: Random, { users, signers, untypedUsdMicros }: Owner
   }
 }
 
-/** Sessions pay at their own pace, some of them in bursts; a replay presents an older state, or starts the session again. */
+/**
+ * Draws calls. Sessions pay at their own pace, sometimes in bursts. A replay presents an older
+ * state, or starts the session again.
+ */
 function drawCalls(random: Random, world: World, faults: Faults): Step[] {
   const home = world.sessions.map(() => random.below(world.sidecars.length))
   const count = magnitude(random, 8, 70)
@@ -298,7 +306,7 @@ function drawFaultSteps(random: Random, world: World, faults: Faults): Step[] {
   ]
 }
 
-/** By how much a clock is wrong that somebody has set, in milliseconds: up to ten minutes. */
+/** Draws the error of a clock that was set wrong, in milliseconds: up to ten minutes. */
 const drawError = (random: Random): number =>
   magnitude(random, 2_000, 600_000) * random.pick([1, 1, -1])
 
@@ -316,7 +324,7 @@ const drawDatabaseJump = (random: Random): Jump => ({
   byMs: drawError(random),
 })
 
-/** Clocks jump, and most of them back after some seconds. */
+/** Draws jumps of clocks. Most clocks jump back after some seconds. */
 function drawJumps(
   random: Random,
   world: World,

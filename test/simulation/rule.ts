@@ -3,8 +3,8 @@ import type { Database } from './actors/database.ts'
 import type { Truth } from './truth.ts'
 
 /**
- * Checks the users that a step has touched: the rule itself by what really happened (`truth.ts`), and that core's own figures agree
- * with each other. Returns what is wrong, or null.
+ * Checks the users that a step has changed: the rule itself, by what really happened (`truth.ts`),
+ * and that core's own figures agree. Returns the problem, or null.
  */
 export function createRule(truth: Truth, { tables, accounts, takeTouched }: Database) {
   function check(now: number): string | null {

@@ -6,7 +6,7 @@ export interface RunOptions {
   readonly from: number
   readonly seeds: number
   readonly workers: number
-  /** The name of a defect to be found (`mutations.ts`, `source-mutations.ts`). */
+  /** The name of a defect to find (`mutations.ts`, `source-mutations.ts`). */
   readonly mutation?: string
   /** Whether the history of a failure is shortened. Default is true. */
   readonly shrinks?: boolean
@@ -25,7 +25,7 @@ export interface Run extends RunSums {
 
 const chunk = 100
 
-/** Runs seeds in several threads until one of them fails, or all are done. */
+/** Runs seeds in several threads until one fails or all are done. */
 export async function runSeeds({
   from,
   seeds,
@@ -63,6 +63,6 @@ export async function runSeeds({
   return { ...sums, failures: failures.toSorted((a, b) => a.seed - b.seed) }
 }
 
-/** A failure as text: the history, and how to see it again. */
+/** Formats a failure: its history, and the command to repeat it. */
 export const failureText = ({ seed, lines }: Failure): string =>
   [`seed ${seed} (npm run simulate -- --from ${seed} --seeds 1):`, ...lines].join('\n')

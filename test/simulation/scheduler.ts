@@ -1,13 +1,13 @@
-/** A process of the simulation, with clocks of its own. */
+/** A process of the simulation, with separate clocks. */
 export interface Process {
   readonly name: string
-  /** Wall clock less true time, in milliseconds; a jump changes it. */
+  /** Wall clock minus true time, in milliseconds. A jump changes it. */
   skewMs: number
-  /** False when it was killed: what it had planned never happens. */
+  /** False after it was killed. Its timers and messages are then dropped. */
   isAlive: boolean
-  /** Frozen until then, by true time: its timers and messages wait. */
+  /** Frozen until this true time: its timers and messages wait. */
   frozenUntil: number
-  /** For so long it was suspended with its machine: its monotonic clock stood still. */
+  /** Total time for which it was suspended with its machine and its monotonic clock stopped. */
   suspendedMs: number
 }
 
@@ -15,7 +15,7 @@ export interface Timer {
   at: number
   order: number
   readonly process: Process | null
-  /** Null when it was cancelled. */
+  /** Null if it was cancelled. */
   run: (() => void) | null
 }
 
@@ -28,8 +28,9 @@ export const newProcess = (name: string, skewMs = 0): Process => ({
 })
 
 /**
- * True time, which only goes on from one event to the next. Times are milliseconds from the start of the simulation. Between two
- * events all promises settle, so that the whole simulation is deterministic although the code under test is asynchronous.
+ * True time, which advances from one event to the next. Times are milliseconds from the start of
+ * the simulation. Between two events all promises settle, so that the whole simulation is
+ * deterministic although the code under test is asynchronous.
  */
 export function createScheduler() {
   const heap: Timer[] = []
@@ -48,7 +49,10 @@ export function createScheduler() {
     timer.run = null
   }
 
-  /** Goes on to the next event, runs it and waits until every promise has settled. False when there is none until `until`. */
+  /**
+   * Advances to the next event, runs it, and waits until all promises have settled. Returns false
+   * if there is no event up to `until`.
+   */
   async function step(until: number): Promise<boolean> {
     for (;;) {
       const timer = heap[0]
@@ -109,7 +113,7 @@ export function createScheduler() {
     cancel,
     step,
     now: () => now,
-    /** The process whose event is running. */
+    /** The process of the running event. */
     current: () => current,
   }
 }
@@ -119,5 +123,5 @@ export type Scheduler = ReturnType<typeof createScheduler>
 const isBefore = (a: Timer, b: Timer): boolean =>
   a.at < b.at || (a.at === b.at && a.order < b.order)
 
-/** Resolves when no promise is left to settle: Node runs its next ticks only then. */
+/** Resolves when all promises have settled, because Node runs its next ticks only then. */
 export const settle = (): Promise<void> => new Promise((resolve) => process.nextTick(resolve))

@@ -1,8 +1,8 @@
 import type { Plan } from './plan.ts'
 
 /**
- * A plan of the fewest steps that still fails: takes steps away, first halves of them and at last single ones, for as long as
- * `fails` says that the rest does.
+ * Returns a plan with as few steps as possible that still fails. Removes steps while `fails`
+ * returns true for the remaining plan: first halves, at last single steps.
  */
 export async function shrink(plan: Plan, fails: (plan: Plan) => Promise<boolean>): Promise<Plan> {
   let { steps } = plan

@@ -7,19 +7,19 @@ import { mutations } from './mutations.ts'
 import { failureText, runSeeds } from './run.ts'
 import { sourceMutations } from './source-mutations.ts'
 
-/** Seeds of the rule; `npm run simulate` runs any number of them. */
+/** Number of seeds for the rule. `npm run simulate` runs any number. */
 const seeds = Number(process.env['SIMULATION_SEEDS'] ?? 10_000)
 const workers = Math.min(4, availableParallelism())
 const limitMs = 600_000
 
-describe('a simulation of cores, sidecars, signers and their faults', () => {
+describe('simulation of cores, sidecars, signers and faults', () => {
   it(
-    'never authorises more than what is there',
+    'never authorises more money than there is',
     async () => {
       const run = await runSeeds({ from: 0, seeds, workers })
       expect(run.failures.map(failureText)).toEqual([])
       expect(run.seeds).toBe(seeds)
-      // A checker of nothing would hold, too.
+      // A simulation without allowed calls would pass, too.
       expect(run.allowed).toBeGreaterThan(seeds * 5)
     },
     limitMs,
@@ -44,7 +44,7 @@ describe('a simulation of cores, sidecars, signers and their faults', () => {
   )
 })
 
-describe('a check of a single case', () => {
+describe('check of a single case', () => {
   it.each(Object.entries(checks))('finds a defect that %s', async (name, check) => {
     await check()
     const worker = new Worker(new URL('./check-worker.ts', import.meta.url), { workerData: name })

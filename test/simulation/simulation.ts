@@ -20,9 +20,9 @@ import { type VirtualTime, epochMs } from './virtual-time.ts'
 import { attosPerMicro, createWorld, observeMs } from './actors/world.ts'
 
 export interface Outcome {
-  /** What broke; null when the rule held after every event. */
+  /** The broken rule; null if the rule held after every event. */
   readonly violation: string | null
-  /** When, in milliseconds from the start. */
+  /** When the simulation ended, in milliseconds from its start. */
   readonly atMs: number
   readonly events: number
   readonly allowed: number
@@ -32,15 +32,15 @@ export interface Outcome {
 export interface SimulationOptions {
   readonly virtualTime: VirtualTime
   readonly keepsHistory?: boolean
-  /** A defect to be found. */
+  /** A defect to find. */
   readonly mutation?: Mutation
 }
 
-/** Processes start, and accounts are opened, before the first step. */
+/** Time before the first step, in which processes start and accounts are opened. */
 const warmUpMs = 500
 const upkeepMs = 1_500
 
-/** Runs one plan, and checks the rule after every event. */
+/** Runs one plan and checks the rule after every event. */
 export async function simulate(plan: Plan, options: SimulationOptions): Promise<Outcome> {
   const setting = createSetting(plan, options)
   const { scheduler, rule, history, fault } = setting
@@ -73,11 +73,14 @@ export async function simulate(plan: Plan, options: SimulationOptions): Promise<
 interface Phase {
   /** True time in milliseconds. */
   readonly until: number
-  /** Ends the phase, and says what is wrong then. */
+  /** Ends the phase. Returns a problem, or null. */
   readonly end: () => string | null
 }
 
-/** The plan's steps; then everything heals, comes to rest, and users spend what they have left. */
+/**
+ * Yields the plan's steps first. Then everything heals and comes to rest, and users spend what they
+ * have left.
+ */
 function* phasesOf(plan: Plan, setting: Setting): Generator<Phase> {
   const { scheduler, heal, stopSidecars, strandedMoney, upkeep } = setting
   const pass = (): null => null
@@ -91,7 +94,7 @@ function* phasesOf(plan: Plan, setting: Setting): Generator<Phase> {
     end: () => (stopSidecars(), null),
   }
   yield { until: scheduler.now() + 3_000, end: () => (setting.rest(), null) }
-  // What was held while the database's clock was ahead is held for so much longer.
+  // Holds from a time when the database's clock was ahead last longer by that difference.
   const jumpsMs = plan.steps.reduce(
     (sum, step) => (step.kind === 'database jump' ? sum + Math.abs(step.byMs) : sum),
     0,
@@ -208,7 +211,7 @@ function createSetting(
     if (isLimited) database.limited.add(user.userId)
     database.terms.set(user.userId, {
       userId: user.userId,
-      // The period that contains the start ends when the plan says.
+      // The plan sets the end of the period that contains the start.
       anchorAt: new Date(epochMs + periodEndsMs - 86_400_000),
       cycle: 'daily',
       planId: 'plan',
@@ -258,7 +261,7 @@ function createSetting(
     return null
   }
 
-  /** Each user makes one call for most of what is left. */
+  /** Makes one call for each user, for most of what is left. */
   function probe(): void {
     fleet.heal()
     world.observe(scheduler.now())

@@ -1,6 +1,6 @@
 import { registerHooks } from 'node:module'
 
-/** A defect in one line of the code under test, which is changed while it is loaded. */
+/** A defect in one line of the code under test, which is changed when the file is loaded. */
 export interface SourceMutation {
   readonly file: string
   readonly from: string
@@ -9,7 +9,7 @@ export interface SourceMutation {
 
 const escrow = 'core/allowances/escrow'
 
-/** Defects that `checks.ts` finds, and those without a check there, which simulations find. */
+/** Defects that `checks.ts` finds, and those without a check, which simulations find. */
 export const sourceMutations: Readonly<Record<string, SourceMutation>> = {
   'frees usage that was not reported when a lease is returned': {
     file: `${escrow}/reports/reporting.ts`,
@@ -118,7 +118,10 @@ export const sourceMutations: Readonly<Record<string, SourceMutation>> = {
   },
 }
 
-/** Changes the source of a file while this thread loads it. A line that is not there just once throws. */
+/**
+ * Changes the source of a file when this thread loads it. Throws unless the line occurs exactly
+ * once.
+ */
 export function installSourceMutation({ file, from, to }: SourceMutation): void {
   const url = new URL(`../../${file}`, import.meta.url).href
   registerHooks({

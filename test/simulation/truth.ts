@@ -6,28 +6,33 @@ import { userCharges } from '../../core/metering/ingest/charges.ts'
 import type { AppId, UserId } from '../../core/platform/ids.ts'
 import { type SignerCall, describe } from './actors/signer.ts'
 
-/** A call that a sidecar answered with 200, as only the rule sees it. Times are true times in milliseconds. */
+/**
+ * A call that a sidecar answered with 200, as only the rule knows it. Times are true times in
+ * milliseconds.
+ */
 export interface AllowedCall extends SignerCall {
   readonly userId: UserId
   readonly sidecarId: string
   readonly instance: string
   readonly at: number
   /**
-   * Atto-dollars that its ticket costs. Where a rate has changed since its sidecar was last told one, this is the cost at that rate, if
-   * it is lower: a rate travels with each answer of core (docs/escrow.md), so nothing else can be promised.
+   * The cost of its ticket in atto-dollars. If a rate has changed since core last sent one to the
+   * sidecar, this is the cost at the sent rate, if that is lower: a rate travels with each answer
+   * of core (docs/escrow.md), so nothing else can be promised.
    */
   readonly cost: bigint
   /**
-   * Signed before a period's end by the signer's clock, and allowed after it. Its ticket draws on the period that is over, and may
-   * leave less for that period's other calls; what it was allowed for stays with the user.
+   * Signed before a period's end by the signer's clock, and allowed after it. Its ticket draws on
+   * the ended period, and may leave less for that period's other calls. What it was allowed for
+   * stays with the user.
    */
   readonly isAcross: boolean
   isSigned: boolean
-  /** Core has had it in a report, or reserved it. */
+  /** Core has received it in a report, or reserved it. */
   isReported: boolean
 }
 
-/** What core keeps of a user, as the rule reads it. */
+/** Core's data of a user that the rule reads. */
 export interface CoreState {
   readonly account: Account
   readonly authorisations: readonly StoredAuthorisation[]
@@ -40,27 +45,33 @@ export interface UserTruth {
   readonly userId: UserId
   /** Allowed, not in the ledger, and not given up by core. */
   readonly open: Set<AllowedCall>
-  /** Given up by core; a ticket may come yet. */
+  /** Given up by core; a ticket may still come. */
   readonly ended: Set<AllowedCall>
-  /** What of the open calls no credit covered when the rule was last checked. */
+  /** The part of the open calls that no credit covered at the last check. */
   shortfall: bigint
-  /** By how much this may grow at the next check: costs that nothing was held for, for a reason that the promise names. */
+  /**
+   * How much `shortfall` may grow at the next check: costs without a hold, for a reason that the
+   * promise names.
+   */
   excuse: bigint
-  /** Costs of all tickets that are in the ledger. */
+  /** Costs of all tickets in the ledger. */
   charged: bigint
 }
 
 export interface Promises {
   readonly lagMs: number
   readonly holdMaxMs: number
-  /** How far clocks are apart, or jump. */
+  /** How far clocks may differ or jump. */
   readonly toleranceMs: number
 }
 
-/** Everything that was really allowed, signed and booked. */
+/** Records everything that was really allowed, signed and booked. */
 export function createTruth({ lagMs, holdMaxMs, toleranceMs }: Promises) {
   const users = new Map<string, UserTruth>()
-  /** For each sidecar: when the latest call was made whose ticket is booked, and the latest that core knows. */
+  /**
+   * By sidecar: the time of its latest call with a booked ticket, and of its latest call that core
+   * knows.
+   */
   const booked = new Map<string, number>()
   const known = new Map<string, number>()
   const tooEarly = new Set<AllowedCall>()
@@ -89,7 +100,7 @@ export function createTruth({ lagMs, holdMaxMs, toleranceMs }: Promises) {
     if (call.isAcross) user.excuse += call.cost
   }
 
-  /** The ticket of a call is in the ledger at `cost`. */
+  /** Records that the ticket of a call is in the ledger at `cost`. */
   function book(call: AllowedCall, cost: bigint): void {
     const user = truthOf(call.userId)
     user.charged += cost
@@ -102,10 +113,10 @@ export function createTruth({ lagMs, holdMaxMs, toleranceMs }: Promises) {
     user.open.delete(call)
   }
 
-  /** The stream has delivered the ticket of a call, which waits for its price. */
+  /** Records that the stream has delivered the ticket of a call, which waits for its price. */
   const pass = (call: AllowedCall): void => raise(booked, call.sidecarId, call.at)
 
-  /** What is wrong with a user after a step at `now`; null when the rule holds. */
+  /** Returns the problem of a user after a step at `now`; null if the rule holds. */
   function check(userId: string, core: CoreState, now: number): string | null {
     const user = truthOf(userId)
     endCalls(user, core, now)
@@ -119,7 +130,7 @@ export function createTruth({ lagMs, holdMaxMs, toleranceMs }: Promises) {
     return null
   }
 
-  /** Takes note of the calls that core has given up since the last check. */
+  /** Records the calls that core has given up since the last check. */
   function endCalls(user: UserTruth, core: CoreState, now: number): void {
     if (user.open.size === 0) return
     const rows = Map.groupBy(core.authorisations, ({ sessionId }) => sessionId)
@@ -156,7 +167,7 @@ function raise(times: Map<string, number>, key: string, at: number): void {
 function isHeld(call: AllowedCall, row: StoredAuthorisation | undefined, core: CoreState): boolean {
   if (row) return row.state === 'pending'
   const isLent = core.instances.has(call.instance)
-  // The ticket of one call of an old signer may settle another one with the same number.
+  // The ticket of an old signer's call may settle another call with the same number.
   if (call.session.plan.isOld)
     return isLent || core.authorisations.some((other) => isSame(call, other))
   return isLent || call.isReported
@@ -167,7 +178,7 @@ const isSame = ({ session, sequence }: AllowedCall, row: StoredAuthorisation): b
   row.sessionId === session.id &&
   openCalls(row).some((call) => call.sequence === BigInt(sequence))
 
-/** The row of a call: its own one, or its run. */
+/** Returns the row of a call or of its run. */
 function findRow(
   rows: readonly StoredAuthorisation[],
   { sequence, lastUpdate }: AllowedCall,
@@ -178,13 +189,19 @@ function findRow(
   )
 }
 
-/** Each ticket is charged once, and nothing else is. Estimates of lost tickets are adjustments, and not among what is consumed. */
+/**
+ * Checks that each ticket is charged once, and nothing else. Estimates of lost tickets are
+ * adjustments and do not count as consumed.
+ */
 function ledgerProblem({ charged, userId }: UserTruth, { account }: CoreState): string | null {
   if (account.consumed === charged) return null
   return `${userId} was charged ${account.consumed} attos, the tickets cost ${charged}`
 }
 
-/** What of the open calls the credits do not cover: the ledger's own arithmetic, on a copy. */
+/**
+ * Returns the part of the open calls that the credits do not cover, by the ledger's own arithmetic
+ * on a copy.
+ */
 function shortfallOf(account: Account, open: ReadonlySet<AllowedCall>): bigint {
   if (open.size === 0) return 0n
   let sum = 0n

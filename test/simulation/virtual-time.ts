@@ -2,12 +2,13 @@ import { syncBuiltinESMExports } from 'node:module'
 import timersPromises from 'node:timers/promises'
 import type { Scheduler, Timer } from './scheduler.ts'
 
-/** When the simulation starts, in Unix milliseconds. */
+/** Start of the simulation in Unix milliseconds. */
 export const epochMs = Date.UTC(2026, 0, 15)
 
 /**
- * Puts virtual time in place of the timers and clocks of this thread, for good: whatever the code under test waits for, it waits in the
- * simulation that runs, as the process that runs. Call it before the code under test is imported.
+ * Replaces the timers and clocks of this thread by virtual time, permanently. The code under test
+ * then waits in the running simulation, as the running process. Must be called before the code
+ * under test is imported.
  */
 export function installVirtualTime(): {
   run: (scheduler: Scheduler, random: () => number) => void
@@ -18,7 +19,7 @@ export function installVirtualTime(): {
     if (!scheduler) throw new Error('no simulation runs')
     return scheduler
   }
-  // Modules read it while they load, before anything runs.
+  // Modules read it while they load, before a simulation runs.
   const wall = (): number => epochMs + (scheduler?.now() ?? 0) + (scheduler?.current()?.skewMs ?? 0)
 
   function after(work: () => void, delayMs: number, isRepeated: boolean): object {
@@ -84,7 +85,7 @@ export function installVirtualTime(): {
   Object.defineProperty(performance, 'now', { value: () => scheduler?.now() ?? 0 })
   syncBuiltinESMExports()
 
-  /** From here on `next` is the simulation that runs, and `random` its `Math.random`. */
+  /** Makes `next` the running simulation, and `random` its `Math.random`. */
   function run(next: Scheduler, random: () => number): void {
     scheduler = next
     Object.assign(Math, { random })

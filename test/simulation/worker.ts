@@ -2,19 +2,19 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { installSourceMutation, sourceMutations } from './source-mutations.ts'
 import { installVirtualTime } from './virtual-time.ts'
 
-/** Runs seeds in a thread of its own, because virtual time takes the place of the thread's timers. */
+/** Runs seeds in a separate thread, because virtual time replaces the thread's timers. */
 
 export interface SeedsRequest {
   readonly from: number
   readonly count: number
-  /** False where the failure alone is of interest. */
+  /** False if only the failure is needed. */
   readonly shrinks: boolean
 }
 
 export interface Failure {
   readonly seed: number
   readonly violation: string
-  /** The shortest history that fails like this. */
+  /** The shortest history that still fails. */
   readonly lines: readonly string[]
 }
 

@@ -14,10 +14,12 @@ type Fault = { readonly until: number } & (
   | { readonly kind: 'delay'; readonly byMs: number }
 )
 
-/** An event takes up to this long when nothing is wrong: the signer and the broker write in batches. */
+/**
+ * The longest time for an event without faults, because the signer and the broker write in batches.
+ */
 const batchMs = 900
 
-/** The stream of events: it loses, delays, stalls, and delivers at least once. */
+/** The stream of events. It may lose, delay or stall events, and delivers at least once. */
 export function createBroker(
   scheduler: Scheduler,
   random: Random,
@@ -49,7 +51,7 @@ export function createBroker(
       return
     }
     delivered.push(event)
-    // A batch that was read again after a crash, now and then.
+    // Sometimes repeats a batch, as after a crash.
     deliver(random.chance(0.05) ? delivered.slice(-3) : [event])
   }
 

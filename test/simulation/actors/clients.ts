@@ -38,14 +38,17 @@ export interface ClientCall {
   readonly isUnsigned: boolean
 }
 
-/** So long the signer waits for the webhook. */
+/** How long the signer waits for the webhook. */
 const webhookMs = 5_000
 
-/** Clients, and the signers that they call: each payment is a call of the signer, which asks a sidecar. */
+/**
+ * Clients and the signers that they call. For each payment, the signer requests a decision from a
+ * sidecar.
+ */
 export function createClients(deps: ClientsDeps) {
   const { plan, scheduler, random, network, fleet, broker, truth, world, history } = deps
   const sessions: SignerSession[] = plan.world.sessions.map((_, index) => newSession(index))
-  /** Calls that a sidecar decides about. */
+  /** Calls that a sidecar is deciding about. */
   const waiting = new Set<SignerCall>()
 
   function newSession(index: number): SignerSession {
@@ -54,7 +57,7 @@ export function createClients(deps: ClientsDeps) {
     return { id: random.hex(8), plan: session, authId: world.authIdOf(session.user), states: [] }
   }
 
-  /** One call of a client; nothing where its signer is not there. */
+  /** Makes one call of a client. Does nothing if its signer is down. */
   function call({ session: index, sidecar, back, isUnsigned }: ClientCall): void {
     if (back === null) sessions[index] = newSession(index)
     const session = sessions[index]
@@ -66,7 +69,7 @@ export function createClients(deps: ClientsDeps) {
     })
   }
 
-  /** One call of a new `fixed` session that costs so many atto-dollars. */
+  /** Makes one call of a new `fixed` session that costs `attos` atto-dollars. */
   function spend(user: number, attos: bigint, onAllowed: () => void): void {
     const rate = world.published.at(-1)?.rate ?? 1n
     const ratio = world.ratioOf(world.userOf(user).userId)
@@ -125,7 +128,7 @@ export function createClients(deps: ClientsDeps) {
     })
   }
 
-  // A bound is computed once: by the rate that was known when the call came, or later.
+  // A bound is computed once, at the rate known when the call came, or later.
   function allow(call: SignerCall, replica: SidecarReplica, rateThen: EthRate | null): AllowedCall {
     const { userId } = world.userOf(call.session.plan.user)
     const allowed: AllowedCall = {

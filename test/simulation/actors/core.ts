@@ -34,13 +34,13 @@ import {
   rateMaxAgeSeconds,
 } from './world.ts'
 
-/** A replica of core: its rules, over the one database. */
+/** A replica of core: its rules, over the shared database. */
 export interface CoreReplica extends Ingest {
   readonly process: Process
   lend(request: LendRequest): Promise<LendResponse>
   reserve(request: ReserveRequest): Promise<ReserveResponse>
   report(request: ReportRequest): Promise<ReportResponse>
-  /** What core does from time to time: gives up what is due, and expires credits. */
+  /** Does core's periodic work: gives up what is due, and expires credits. */
   upkeep(): Promise<void>
   open(user: WorldUser): Promise<void>
   grant(user: WorldUser, amount: UsdAttos, featureKey: string | null): Promise<void>
@@ -54,7 +54,7 @@ export interface CoresDeps {
   readonly database: Database
   readonly world: World
   readonly truth: Truth
-  /** Tells every sidecar that a user's leases are to be returned. */
+  /** Sends the recall of a user's leases to every sidecar. */
   readonly recall: (from: Process, userId: string) => void
 }
 
@@ -66,7 +66,7 @@ export function createCores(deps: CoresDeps) {
   const { lagSeconds, holdMaxSeconds, lostTickets, leaseSeconds } = plan.world
   const { pool, escrowStore, grantingStore, accountStore } = database
 
-  /** Holds until the end of a lease are short here, so that a simulation is, too. */
+  /** Starts a core. Holds are short here, so that a simulation is short, too. */
   function start(process: Process): CoreReplica {
     const time = startClock(process)
     const { now } = time
@@ -153,7 +153,7 @@ export function createCores(deps: CoresDeps) {
     return clock
   }
 
-  /** What operators do, and the opening of accounts. */
+  /** Actions of operators, and the opening of accounts. */
   function createDesk(ledger: Ledger, now: () => Date) {
     const open = (user: WorldUser): Promise<void> =>
       tx(pool, (db) => ledger.open(db, [user], now()))

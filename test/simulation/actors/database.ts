@@ -5,16 +5,16 @@ import { createMemoryAccountStore } from '../../core/allowances/memory-store.ts'
 import type { TicketEvent } from './broker.ts'
 import type { Mutation } from '../mutations.ts'
 
-/** A ticket in the ledger; its cost is null while it has no price. */
+/** A ticket in the ledger; `cost` is null while it has no price. */
 export interface Ticket extends TicketEvent {
   readonly cost: UsdAttos | null
 }
 
-/** The one database of a simulation: all cores share it, and no kill takes anything from it. */
+/** The single database of a simulation. All cores share it, and it survives their kills. */
 export function createDatabase(mutation: Mutation) {
   let touched = new Set<string>()
   const memory = createMemoryDatabase({ onChange: (key) => void touched.add(key) })
-  /** By event id, and how many there are of each call. */
+  /** Tickets by event id, and the number of tickets of each call. */
   const tickets = new Map<string, Ticket>()
   const ticketCounts = new Map<string, number>()
 
@@ -32,7 +32,7 @@ export function createDatabase(mutation: Mutation) {
   const store = { ...escrow.store, ...mutation.store?.(escrow.store, escrow.tables) }
   const ledger = createMemoryAccountStore(memory)
 
-  /** Ids of rows that were changed since the last call; a user's id where the row is a user's. */
+  /** Returns the ids of rows that changed since the last call; for a user's row, the user's id. */
   function takeTouched(): Iterable<string> {
     if (touched.size === 0) return touched
     const last = touched
@@ -40,7 +40,7 @@ export function createDatabase(mutation: Mutation) {
     return last
   }
 
-  // Users with limits have no lease; what their limits allow is tested elsewhere.
+  // Users with limits get no lease. Other tests check what limits allow.
   const limited = new Set<string>()
   const limits = {
     findLenderLimits: async () => ({
@@ -53,7 +53,7 @@ export function createDatabase(mutation: Mutation) {
   }
 
   return {
-    /** The database's clock less true time. */
+    /** The database's clock minus true time. */
     clock: { skewMs: 0 },
     pool: memory.pool,
     limited,

@@ -12,7 +12,7 @@ export interface FleetDeps {
   readonly startSidecar: (process: Process, id: string) => SidecarReplica
 }
 
-/** All processes of the simulation: they start, are killed, freeze and start again. */
+/** Starts, kills, freezes and restarts all processes of the simulation. */
 export function createFleet({ plan, scheduler, history, startCore, startSidecar }: FleetDeps) {
   const { world } = plan
   const signers = world.signers.map((skew, index) => newProcess(`signer ${index}`, skew))
@@ -33,7 +33,7 @@ export function createFleet({ plan, scheduler, history, startCore, startSidecar 
     launch(process, (name) => (sidecars[index] = startSidecar(name, `sidecar-${index}`)))
   }
 
-  // Whatever a process starts with runs as that process.
+  // Everything that a process starts runs as that process.
   function launch(process: Process, work: (process: Process) => void): void {
     starts += 1
     scheduler.schedule(process, 0, () => work(process))
@@ -44,7 +44,7 @@ export function createFleet({ plan, scheduler, history, startCore, startSidecar 
     return role === 'sidecar' ? sidecars[index]?.process : signers[index % signers.length]
   }
 
-  /** Kills a process, and starts its successor after `ms`. */
+  /** Kills a process and starts its successor after `ms`. */
   function kill(role: Role, index: number, ms: number): void {
     const process = replicaOf(role, index)
     if (!process?.isAlive) return
@@ -85,7 +85,7 @@ export function createFleet({ plan, scheduler, history, startCore, startSidecar 
     process.skewMs += byMs
   }
 
-  /** Stops a sidecar cleanly, and starts its successor after `ms` where given. */
+  /** Stops a sidecar cleanly. Starts its successor after `ms`, unless `ms` is null. */
   function stop(index: number, ms: number | null): void {
     const sidecar = sidecars[index]
     if (!sidecar?.process.isAlive) return
@@ -107,7 +107,7 @@ export function createFleet({ plan, scheduler, history, startCore, startSidecar 
     scheduler.schedule(null, ms, () => void (process.isAlive = false))
   }
 
-  /** Starts what is down. Returns when the last process thaws. */
+  /** Starts processes that are down. Returns the time when the last frozen process thaws. */
   function heal(): number {
     world.cores.forEach((_, index) => restart('core', index))
     world.sidecars.forEach((_, index) => restart('sidecar', index))
@@ -121,7 +121,7 @@ export function createFleet({ plan, scheduler, history, startCore, startSidecar 
   const liveCore = (): CoreReplica | undefined =>
     cores.find(({ process }) => process.isAlive && process.frozenUntil <= scheduler.now())
 
-  /** One that a connection can be made to, whether it answers or not. */
+  /** Returns a core that accepts connections, even if it does not answer. */
   function anyCore(random: number): CoreReplica | undefined {
     const alive = cores.filter(({ process }) => process.isAlive)
     return alive[random % Math.max(1, alive.length)]

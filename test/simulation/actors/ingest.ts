@@ -32,8 +32,9 @@ export interface IngestDeps {
 }
 
 /**
- * What `core/metering/ingest` does with a batch, without its columns and COPY: each event id once, priced by the rate of its time,
- * charged and settled in one transaction. Tickets without a rate wait, and `price` charges them.
+ * Handles a batch as `core/metering/ingest` does, without its columns and COPY: books each event id
+ * once, prices it by the rate of its time, and charges and settles in one transaction. Tickets
+ * without a rate wait until `price` charges them.
  */
 export function createIngest({ database, ledger, world, truth, now }: IngestDeps) {
   const ingest = (events: readonly TicketEvent[]): Promise<void> =>
@@ -102,7 +103,7 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
     return rate && retailOf(wei(call.feeWei), rate, world.ratioOf(call.userId))
   }
 
-  // The newest observation, raised by the margin.
+  // Returns the newest observed rate, raised by the margin.
   function holdingRate(): EthRate {
     const rate = world.published.at(-1)?.rate ?? 0n
     return ethRate(divCeil(rate * BigInt(100 + rateMarginPercent), 100n))

@@ -2,14 +2,14 @@ import { DomainError } from '../../../proto/errors.ts'
 import type { Random } from '../../support/random.ts'
 import type { Process, Scheduler } from '../scheduler.ts'
 
-/** What is wrong with the way between two processes. */
+/** A fault on the link between two processes. */
 interface LinkFault {
   readonly from: Process | null
   readonly to: Process | null
   readonly until: number
   /** Messages are lost with this probability. */
   readonly loss: number
-  /** And come so much later, at most, in milliseconds. */
+  /** The longest additional delay in milliseconds. */
   readonly slowMs: number
 }
 
@@ -23,7 +23,7 @@ export interface RemoteCall<Response> {
 
 const latencyMs = 3
 
-/** Messages between processes. Each takes its time, so later ones overtake earlier ones. */
+/** Messages between processes. Each has a random delay, so later ones may overtake earlier ones. */
 export function createNetwork(scheduler: Scheduler, random: Random) {
   let faults: LinkFault[] = []
 
@@ -33,7 +33,7 @@ export function createNetwork(scheduler: Scheduler, random: Random) {
 
   const heal = (): void => void (faults = [])
 
-  /** Delivers a message, if it is not lost on its way. */
+  /** Delivers a message unless it is lost. */
   function send(from: Process, to: Process, deliver: () => void): void {
     const now = scheduler.now()
     let delayMs = 0.2 + (latencyMs * random.below(1_000)) / 1_000
@@ -48,10 +48,13 @@ export function createNetwork(scheduler: Scheduler, random: Random) {
     scheduler.schedule(to, delayMs, deliver)
   }
 
-  /** An RPC. UNAVAILABLE when no answer comes within the deadline, as a broken connection is. */
+  /**
+   * Makes an RPC. Rejects with UNAVAILABLE if no answer comes within the deadline, as for a broken
+   * connection.
+   */
   function call<Response>({ from, to, deadlineMs, work }: RemoteCall<Response>): Promise<Response> {
     const { promise, resolve, reject } = Promise.withResolvers<Response>()
-    // A call that is over is cancelled, also where its server was frozen.
+    // A call that is over is cancelled, even if its server was frozen.
     let isOver = false
     const deadline = scheduler.schedule(from, deadlineMs, () => {
       isOver = true

@@ -27,10 +27,10 @@ export interface SidecarReplica {
   readonly id: string
   readonly instance: string
   authorize(body: string): Promise<SidecarAnswer>
-  /** Core says that the leases of this user are to be returned. */
+  /** Handles core's message that the leases of this user must be returned. */
   recall(userId: string): void
   stop(): Promise<void>
-  /** The rate for bounds that core has told this process last; null while there is none. */
+  /** The last rate for bounds that core sent to this process; null without one. */
   readonly toldRate: EthRate | null
 }
 
@@ -39,20 +39,20 @@ export interface SidecarDeps {
   readonly scheduler: Scheduler
   readonly network: Network
   readonly mutation: Mutation
-  /** The core that a call of this moment reaches; undefined when all are down. */
+  /** Returns the core that a call reaches now; undefined if all cores are down. */
   readonly core: () => CoreReplica | undefined
 }
 
 const log = pino({ level: 'silent' })
-// Slower than in life, for there is nothing to do most of the time.
+// Slower than in production, because there is nothing to do most of the time.
 const reportMs = 400
 const heartbeatMs = 1_000
 const rpcMs = 800
 const heartbeatTimeoutMs = 250
-// The bounded maps take their memory at once.
+// The bounded maps allocate all of their memory at once.
 const maxEntries = 64
 
-/** A process of a sidecar: its real escrow and authorizer, behind a stub that knows every user. */
+/** Processes of sidecars: the real escrow and authorizer, with a stub that knows every user. */
 export function createSidecars({ plan, scheduler, network, core, mutation }: SidecarDeps) {
   let starts = 0
 
@@ -128,7 +128,7 @@ export function createSidecars({ plan, scheduler, network, core, mutation }: Sid
     every(2_000, leases.returnIdle)
   }
 
-  /** Core as a process reaches it: over the network, to whichever replica is there. */
+  /** Connects a process to core over the network, to any replica that is up. */
   function createLink(process: Process) {
     let isAway = false
     let rate: EthRate | null = null
@@ -180,7 +180,7 @@ export function createSidecars({ plan, scheduler, network, core, mutation }: Sid
 
 type Accounts = ReturnType<typeof createEscrow>['accounts']
 
-/** Every credential is the `auth_id` of its user: who somebody is, is not the subject here. */
+/** Uses the `auth_id` of a user as its credential, because authentication is not tested here. */
 function resolver({ accountOf }: Accounts) {
   const identities = new Map<string, BoundIdentity>()
 

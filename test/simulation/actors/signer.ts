@@ -4,14 +4,17 @@ import type { SessionPlan } from '../plan.ts'
 import type { Process } from '../scheduler.ts'
 import { epochMs } from '../virtual-time.ts'
 
-/** What the signer hands to its client: signed, so it can be replayed but not changed. */
+/**
+ * The state that the signer gives to its client. It is signed, so it can be replayed but not
+ * changed.
+ */
 export interface SignerState {
   readonly sequence: number
-  /** Of the call that it answered, in nanoseconds since 1970 by the signer's clock. */
+  /** Time of the call that it answered, in nanoseconds since 1970 by the signer's clock. */
   readonly lastUpdate: bigint
 }
 
-/** One session of payments, and every state that its client ever received. */
+/** One payment session, with every state that its client ever received. */
 export interface SignerSession {
   readonly id: string
   readonly plan: SessionPlan
@@ -19,12 +22,12 @@ export interface SignerSession {
   readonly states: SignerState[]
 }
 
-/** A call as the signer has computed it, before it asks whether it may sign. */
+/** A call as computed by the signer, before it requests the decision. */
 export interface SignerCall {
   readonly session: SignerSession
   readonly sequence: number
   readonly lastUpdate: bigint
-  /** What its event will say: with an old signer not quite the state's. */
+  /** The time in its event. With an old signer it differs from the state's. */
   readonly eventTime: bigint
   readonly feeWei: bigint
   /** The webhook's body. */
@@ -37,7 +40,7 @@ const liveSeconds = 10
 const lv2vSeconds = 60
 export const pixelsPerSecond = 27_648_000n
 
-/** The signer's arithmetic (docs/signer-protocol.md): what a call costs is decided here, and nowhere else in the simulation. */
+/** The signer's arithmetic (docs/signer-protocol.md). The cost of a call is decided only here. */
 export function signerCall(
   session: SignerSession,
   state: SignerState | null,
@@ -84,7 +87,7 @@ function bodyOf(
   )
 }
 
-/** RFC 3339 with nine digits. */
+/** Formats an instant by RFC 3339 with nine digits. */
 function instantOf(nanos: bigint): string {
   const seconds = new Date(Number(nanos / million)).toISOString().slice(0, 19)
   return `${seconds}.${(nanos % billion).toString().padStart(9, '0')}Z`

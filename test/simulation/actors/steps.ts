@@ -24,7 +24,7 @@ export interface StepsDeps {
 type Of<Kind extends Action['kind']> = Extract<Step, { kind: Kind }>
 type Performers = { readonly [Kind in Action['kind']]: (step: Of<Kind>) => void }
 
-/** Makes the steps of a plan happen. */
+/** Performs the steps of a plan. */
 export function createSteps({
   scheduler,
   network,

@@ -25,7 +25,10 @@ const coreSkewMs = 500
 export const attosPerMicro = 10n ** 12n
 const attosPerUsd = 10n ** 18n
 
-/** How often rates are observed, and how old an observation may be that prices a ticket; in milliseconds. */
+/**
+ * Time between observations of the rate in milliseconds. A ticket is priced by an observation of at
+ * most `rateMaxAgeSeconds`.
+ */
 export const observeMs = 5_000
 export const rateMaxAgeSeconds = 15
 export const rateGraceSeconds = 30
@@ -37,10 +40,12 @@ export interface Observation {
   readonly rate: EthRate
 }
 
-/** Retail by network: dearer, cheaper, and with fractions that no double holds. */
+/**
+ * Ratios of retail to network price: higher, lower, and with fractions that do not fit a double.
+ */
 const ratios = [1_500_000_000_000_000_000n, 333_333_333_333_333_333n, 7_000_000_000_000_000_001n]
 
-/** Users, and the rates that hold, whoever knows of them. */
+/** Users, and the true rates, whether or not core knows them. */
 export function createWorld({ world, seed }: Plan) {
   const users = world.users.map((_, index): WorldUser => ({
     appId: app,
@@ -48,16 +53,19 @@ export function createWorld({ world, seed }: Plan) {
     clientId,
     externalUserId: `user${index}`,
   }))
-  /** All observations that are true, and those that core has. */
+  /** All true observations, and those that core has. */
   const observations: Observation[] = []
   const published: Observation[] = []
   let rate = rateOf(world.usdPerEth)
   let outageUntil = 0
-  // The clock of a signer may be behind.
+  // Observed in advance, because the clock of a signer may be behind.
   observe(-2 * observeMs)
   observe(-observeMs)
 
-  /** What the plan of a user sells at, by its network price: every second one at that. */
+  /**
+   * Returns the ratio at which a user's plan sells, relative to network price: 1 for every second
+   * user.
+   */
   const ratioOf = (user: UserId): bigint => {
     const index = users.findIndex(({ userId }) => userId === user)
     return index % 2 === 0 ? networkRatio : (ratios[(seed + index) % ratios.length] ?? networkRatio)
@@ -69,20 +77,20 @@ export function createWorld({ world, seed }: Plan) {
     return user
   }
 
-  /** Observes the rate; after an outage its source tells what was missed. */
+  /** Observes the rate. After an outage, also publishes the missed observations. */
   function observe(at: number): void {
     observations.push({ atMs: epochMs + at, rate })
     if (at < outageUntil) return
     published.push(...observations.slice(published.length))
   }
 
-  /** The observation that prices a ticket which was signed at `ms`; null while there is none. */
+  /** Returns the rate that prices a ticket signed at `ms`; null without an observation. */
   const priceAt = (ms: number): EthRate | null => {
     const last = published.findLast(({ atMs }) => atMs <= ms)
     return last && last.atMs >= ms - rateMaxAgeSeconds * 1_000 ? last.rate : null
   }
 
-  /** The newest observation. */
+  /** Returns the newest observation. */
   function findRate() {
     const last = published.at(-1)
     return last
@@ -91,8 +99,8 @@ export function createWorld({ world, seed }: Plan) {
   }
 
   /**
-   * What a call costs, in atto-dollars, by what can be promised: at the rate that its sidecar was told last where that is the
-   * lower one, and for an untyped call what the operator has said at most.
+   * Returns the promised cost of a call in atto-dollars: at the last rate sent to its sidecar if
+   * that is lower, and for an untyped call at most what the operator set.
    */
   function promisedCost(call: SignerCall, toldRate: EthRate | null): bigint {
     const ms = Number(call.lastUpdate / nanosPerMs)
@@ -105,13 +113,16 @@ export function createWorld({ world, seed }: Plan) {
     return call.session.plan.type === '' && most < cost ? most : cost
   }
 
-  /** True when a period of its user ended between the signing of a call and `at`; core's clock may be a little ahead. */
+  /**
+   * True if a period of its user ended between the signing of a call and `at`. Core's clock may be
+   * a little ahead.
+   */
   function isAcross({ session, lastUpdate }: SignerCall, at: number): boolean {
     const endsMs = world.users[session.plan.user]?.periodEndsMs ?? Infinity
     return Number(lastUpdate / nanosPerMs) - epochMs < endsMs && at > endsMs - coreSkewMs
   }
 
-  /** What a call costs at the rate of its time, in atto-dollars. */
+  /** Returns the cost of a call at the rate of its time, in atto-dollars. */
   function costNow({ session, lastUpdate, feeWei }: SignerCall): bigint {
     const ms = Number(lastUpdate / nanosPerMs)
     const now = observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate
