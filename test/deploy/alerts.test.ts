@@ -15,7 +15,8 @@ interface Rule {
   readonly annotations: Map<string, string>
 }
 
-// The part of YAML that the file keeps to; anything else fails. Values with signs in them stand in single quotes.
+// The subset of YAML that the file uses; anything else fails. Values with special characters are in
+// single quotes.
 const quoted = String.raw`'((?:[^'\n])+)'`
 const lines = {
   alert: /^ {6}- alert: ([A-Za-z][A-Za-z0-9]*)$/,
@@ -26,7 +27,10 @@ const lines = {
   annotation: new RegExp(`^ {10}([a-z_]+): ${quoted}$`),
 }
 
-/** The kind of the line and its values; the kind is undefined for a line of no kind. */
+/**
+ * Returns the kind of the line and its values; the kind is undefined if the line matches no
+ * pattern.
+ */
 function readLine(line: string): [kind: string | undefined, first: string, second: string] {
   const matches = Object.entries(lines).map(
     ([kind, pattern]) => [kind, pattern.exec(line)] as const,
@@ -60,13 +64,16 @@ function parseRules(text: string): Rule[] {
 }
 
 const words = new Set(['max', 'sum', 'increase', 'unless'])
-/** Names of series in an expression: words outside of braces, brackets and strings that are no operator or function. */
+/**
+ * Names of series in an expression: words outside of braces, brackets and strings, except operators
+ * and functions.
+ */
 const seriesIn = (expr: string): string[] =>
   [...expr.replace(/\{[^}]*\}|\[[^\]]*\]|"[^"]*"/g, ' ').matchAll(/[a-zA-Z_:][a-zA-Z0-9_:]*/g)]
     .map(([word]) => word)
     .filter((word) => !words.has(word))
 
-/** Every bracket is closed by its own. */
+/** Whether every bracket is closed by its counterpart. */
 function isBalanced(expr: string): boolean {
   const open: string[] = []
   const pairs: Readonly<Record<string, string>> = { ')': '(', ']': '[', '}': '{' }
@@ -86,12 +93,12 @@ beforeAll(async () => {
 afterAll(() => service.stop())
 
 describe('prometheus.yml', () => {
-  it('scrapes the default admin ports as job tollgate, and loads the alerts beside it', async () => {
+  it('scrapes the default admin ports as job tollgate, and loads the alerts', async () => {
     const text = await read('deploy/prometheus.yml')
     const defaults = new Map(declaredSettings().map(({ name, fallback }) => [name, fallback]))
     const target = (name: string): string => `127.0.0.1:${defaults.get(name)}`
     expect(defaults.get('ADMIN_PORT')).toBe(defaults.get('CORE_ADMIN_PORT'))
-    // The part of YAML that the file keeps to: two spaces for each level, no value of several lines.
+    // The subset of YAML that the file uses: two spaces per level, no multi-line values.
     const entries = text
       .split('\n')
       .filter((line) => line !== '' && !/^ *#/.test(line))
@@ -115,7 +122,7 @@ describe('prometheus.yml', () => {
 })
 
 describe('the alert rules', () => {
-  it('are complete: named once, with an expression, a severity and a text', () => {
+  it('have a unique name, an expression, a severity and a text', () => {
     expect(rules.length).toBeGreaterThanOrEqual(10)
     expect(new Set(rules.map(({ alert }) => alert)).size).toBe(rules.length)
     for (const rule of rules) {
@@ -133,8 +140,8 @@ describe('the alert rules', () => {
     }
   })
 
-  it('look only at metrics that there are', async () => {
-    // Of Prometheus itself and of the machine's node exporter.
+  it('use only existing metrics', async () => {
+    // Metrics of Prometheus itself and of the machine's node exporter.
     const others = new Set(['up', 'node_filesystem_avail_bytes', 'node_filesystem_size_bytes'])
     const page = await (await fetch(`${service.service.quickstart.adminUrl}/metrics`)).text()
     const exposed = new Set([...page.matchAll(/^# TYPE (\S+) /gm)].map(([, name = '']) => name))

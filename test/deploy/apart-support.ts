@@ -20,7 +20,7 @@ const portSettings = [
 ]
 export const startMs = 90_000
 
-/** The shell blocks of a section of a page, in their order. */
+/** Returns the shell blocks of a section of a page, in order. */
 export async function blocksOf(page: string, section: string): Promise<string[]> {
   const text = await readFile(join(root, page), 'utf8')
   const part = text.split(/\n(?=## )/).find((each) => each.startsWith(`## ${section}\n`)) ?? ''
@@ -36,7 +36,10 @@ const versionOf = (folder: string): number => {
   }
 }
 
-/** The path as a newcomer has it, with a Node that is too old to run the sources; null where the machine has none. */
+/**
+ * Returns a PATH with a Node that is too old to run the sources, as on a newcomer's machine; null
+ * if none is installed.
+ */
 export function oldNodePath(): string | null {
   const folders = (process.env['PATH'] ?? '').split(delimiter)
   const own = [...new Set([...folders, '/usr/local/bin', '/usr/bin'])].filter(
@@ -46,7 +49,9 @@ export function oldNodePath(): string | null {
   return old === undefined ? null : [old, ...own.filter((each) => each !== old)].join(delimiter)
 }
 
-/** A folder with `npx tollgate`, a database and ports of its own, in which the processes run apart. */
+/**
+ * Creates a folder with `npx tollgate`, a new database and free ports, to run separate processes.
+ */
 export async function startApart(path = process.env['PATH'] ?? '') {
   const { kafkaBrokers, redisUrl } = inject('parts')
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-apart-'))
@@ -66,7 +71,10 @@ export async function startApart(path = process.env['PATH'] ?? '') {
   }
   const shells: ChildProcess[] = []
 
-  /** Runs a script in a shell of its own; resolves when the shell has ended, or what `until` names is up. */
+  /**
+   * Runs a script in a separate shell. Resolves when the shell has ended, or when all processes in
+   * `until` are up.
+   */
   async function run(script: string, until: readonly string[] = []): Promise<string> {
     return runUntil(
       script,
@@ -74,7 +82,7 @@ export async function startApart(path = process.env['PATH'] ?? '') {
     )
   }
 
-  /** As `run`, until all of these texts are printed; to the end where there are none. */
+  /** Like `run`, until all these texts are printed; until the end of the script without texts. */
   async function runUntil(script: string, texts: readonly string[]): Promise<string> {
     const shell = spawn('sh', ['-ec', script], {
       cwd: folder,
@@ -107,7 +115,7 @@ export async function startApart(path = process.env['PATH'] ?? '') {
 
   async function stop(): Promise<void> {
     for (const { pid } of shells) if (pid) end(pid)
-    // They may still write.
+    // Retry, because the processes may still write.
     await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
   }
 
@@ -119,7 +127,7 @@ function end(group: number): void {
   try {
     process.kill(-group, 'SIGTERM')
   } catch (error) {
-    // It left none.
+    // The group has no processes left.
     if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error
   }
 }

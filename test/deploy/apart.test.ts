@@ -5,11 +5,14 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { blocksOf, oldNodePath, startApart, startMs } from './apart-support.ts'
 
 const { kafkaBrokers } = inject('parts')
-/** From a Node that is too old, where there is one: the other blocks run on the Node that runs the tests. */
+/**
+ * A PATH with a Node that is too old, if installed: the first block runs with it, the others with
+ * the Node of the tests.
+ */
 const path = oldNodePath() ?? undefined
 
-// They share the processes that the second block starts, so they run in this order.
-describe('"Run it apart" of the README, as it stands', () => {
+// The tests share the processes that the second block starts, so they run in this order.
+describe('the README\'s "Run it apart"', () => {
   let apart: Awaited<ReturnType<typeof startApart>>
   let blocks: string[]
   beforeAll(async () => {
@@ -20,14 +23,14 @@ describe('"Run it apart" of the README, as it stands', () => {
   const run = (block: number, until: readonly string[] = []) =>
     apart.run(blocks[block] ?? 'exit 99', until)
 
-  it('is four blocks', () => expect(blocks).toHaveLength(4))
+  it('has four blocks', () => expect(blocks).toHaveLength(4))
 
-  it('begins with the Node of the machine', () => {
+  it('starts with the Node of the machine', () => {
     const version = execFileSync('node', ['--version'], { env: apart.env, encoding: 'utf8' })
     expect(version).toMatch(path === undefined ? /^v2[4-9]\./ : /^v2[0-3]\./)
   })
 
-  it('makes the settings', async () => {
+  it('creates the settings', async () => {
     await run(0)
     const text = await readFile(join(apart.folder, 'tollgate.env'), 'utf8')
     expect(text).toContain(`DATABASE_URL=${apart.env['DATABASE_URL']}\n`)
@@ -46,7 +49,7 @@ describe('"Run it apart" of the README, as it stands', () => {
   )
 
   it(
-    'makes an app by an operator of that core',
+    'creates an app as an operator of that core',
     async () => {
       expect(await run(2)).toMatch(/clientId +app_[^]*No events yet/)
     },
@@ -73,7 +76,7 @@ describe('"Between processes" of docs/operations.md, with one certificate each',
     const [block = ''] = await blocksOf('docs/operations.md', 'Between processes')
     const at = block.indexOf('CORE_TLS_CERT=')
     authority = block.slice(0, at)
-    // The page names a host of its own.
+    // Replace the host of the page.
     start = block
       .slice(at)
       .replace('core:50051', '$CORE_TARGET')
@@ -87,7 +90,7 @@ describe('"Between processes" of docs/operations.md, with one certificate each',
   const as = (name: string) =>
     `CORE_TLS_CERT=${name}.pem CORE_TLS_KEY=${name}.key CORE_TLS_CA=ca.pem`
 
-  it('makes an authority', async () => {
+  it('creates an authority', async () => {
     expect(await apart.run(`${authority}\nls ca.pem core.pem gateway.pem sidecar.pem`)).toContain(
       'sidecar.pem',
     )
@@ -102,14 +105,14 @@ describe('"Between processes" of docs/operations.md, with one certificate each',
       await apart.run(lines.join('\n'), ['core', 'gateway', 'sidecar'])
       for (const name of ['CORE_ADMIN_PORT', 'GATEWAY_ADMIN_PORT', 'SIDECAR_ADMIN_PORT'])
         await expect.poll(() => apart.status(name, '/readyz'), { timeout: 20_000 }).toBe(200)
-      // The gateway asks core for it.
+      // The gateway fetches it from core.
       expect(await apart.status('PLATFORM_PORT', '/api/v1/oidc/jwks')).toBe(200)
     },
     startMs,
   )
 
   it(
-    'answers a command that has a certificate, and tells another what it lacks',
+    'answers a command with a certificate, and fails clearly without one',
     async () => {
       const list = 'npx tollgate app list --target $CORE_TARGET'
       expect(await apart.run(`${settings}\n${as('gateway')} ${list}`)).toContain('No apps yet')

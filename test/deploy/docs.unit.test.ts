@@ -8,16 +8,16 @@ import { pageOf } from '../../deploy/docs/picture.ts'
 const read = (path: string): string =>
   readFileSync(join(import.meta.dirname, '../..', path), 'utf8')
 
-// `npm run check` holds that the pages are what `npm run docs` writes.
+// `npm run check` checks that the pages are up to date with `npm run docs`.
 describe('the settings of docs/configuration.md', () => {
-  it('are all that ./tollgate config lists', async () => {
+  it('include all settings of ./tollgate config', async () => {
     const output: string[] = []
     const write = process.stdout.write
     process.stdout.write = (text) => output.push(String(text)) > 0
     await main(['config', '--json']).finally(() => (process.stdout.write = write))
     const { settings }: { settings: { name: string; value: string; source: string }[] } =
       JSON.parse(output.join(''))
-    // The command is about the service where all runs in one process.
+    // The command covers the all-in-one service.
     expect(settings).toContainEqual(
       expect.objectContaining({ name: 'ACTIVATION_GATE_MODE', value: 'log', source: 'default' }),
     )
@@ -36,7 +36,7 @@ describe('the settings of docs/configuration.md', () => {
 })
 
 describe('the picture of the demo', () => {
-  it('shows each line of its output, and no markup of it', () => {
+  it('shows each line of the output, with its markup escaped', () => {
     const { html, height } = pageOf('  Key        <a&b>\n  Balance    ██░ $1.00\n')
     expect(html).toContain('$ npm run demo\n\n<b>  Key</b>        &lt;a&amp;b>\n')
     expect(html).toContain('<b>  Balance</b>    <i>██</i>░ $1.00</pre>')

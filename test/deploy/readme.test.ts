@@ -3,7 +3,10 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { blocksOf, startApart, startMs } from './apart-support.ts'
 
-/** The pages of the README's three paths, as they stand: each in a shell of its own, in the folder of one service. */
+/**
+ * Runs the unchanged pages of the README's three paths: each in a separate shell, in the folder of
+ * one service.
+ */
 const pages = ['docs/integrator.md', 'docs/operator.md', 'docs/app-owner.md'] as const
 let apart: Awaited<ReturnType<typeof startApart>>
 let blocks: string[]
@@ -19,7 +22,7 @@ beforeAll(async () => {
 afterAll(() => apart.stop())
 
 describe('the pages of the README', () => {
-  it('have a block of about twenty lines each, in which nothing is refused', () => {
+  it('have a block of about twenty lines each, without errors', () => {
     expect(blocks).toHaveLength(pages.length)
     for (const block of blocks) {
       const lines = block.trim().split('\n').length
@@ -30,7 +33,7 @@ describe('the pages of the README', () => {
     )
   })
 
-  it('are linked, and the front page names what is not built', async () => {
+  it('are linked, and the front page lists what is not built', async () => {
     const readme = await readFile(join(import.meta.dirname, '../../README.md'), 'utf8')
     for (const page of pages) expect(readme).toContain(`](${page})`)
     const start = readme.split('\n').slice(0, 10).join(' ')
@@ -41,7 +44,7 @@ describe('the pages of the README', () => {
     expect(integrator).toMatch(/access_token: '[^]*balanceUsdMicros: '7500000'/)
   })
 
-  it('lead an operator from an app to books that are right', () => {
+  it('lead an operator from an app to verified books', () => {
     expect(operator).toMatch(/clientId +app_[^]*"status":200,"auth_id":"app_[0-9a-f]+:bob"/)
     expect(operator).toMatch(/\n[1-9]\d* payments signed[^]*balance +5\.\d+ USD/)
     expect(operator).toMatch(/the books are right[^]*RATE_FIXED=3000[^]*"status":"ok"/)

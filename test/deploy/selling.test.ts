@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { asRecord } from '../gateway/support.ts'
 import { blocksOf, startApart, startMs } from './apart-support.ts'
 
-/** The example of docs/plans.md, as it stands: in one shell, in the folder of a service that runs. */
+/** Runs the unchanged example of docs/plans.md in one shell, in the folder of a running service. */
 let apart: Awaited<ReturnType<typeof startApart>>
 let outputs: string[]
 beforeAll(async () => {
@@ -15,14 +15,14 @@ beforeAll(async () => {
 }, 2 * startMs)
 afterAll(() => apart.stop())
 
-/** The JSON documents of a block, each on a line of its own. */
+/** Returns the JSON documents of a block, each printed on a separate line. */
 const answersOf = (block: number): Record<string, unknown>[] =>
   (outputs[block] ?? '')
     .split('\n')
     .flatMap((line) => (line.startsWith('{') ? [asRecord(JSON.parse(line))] : []))
 
 describe('the example of selling', () => {
-  it('is refused nothing but the deletion of a plan with a user', () => {
+  it('only fails to delete a plan with a user', () => {
     const text = outputs.join('')
     expect(text).not.toMatch(/^tollgate: |command not found|SyntaxError/m)
     expect(text.match(/\/problems\//g)).toHaveLength(1)
@@ -32,7 +32,7 @@ describe('the example of selling', () => {
     ])
   })
 
-  it('shows what the plan sells at, and the user on it', () => {
+  it("shows the plan's prices, and the user on it", () => {
     expect(answersOf(1)[0]).toMatchObject({
       products: [
         { name: 'Starter' },
@@ -47,7 +47,7 @@ describe('the example of selling', () => {
     expect(outputs[2]).toContain('"Pro"')
   })
 
-  it('charges the user retail and the owner the price of the network', () => {
+  it('charges the user the retail price and the owner the network price', () => {
     const [used, balance, billing] = answersOf(4)
     const totals = asRecord(used?.['totals'])
     const network = BigInt(String(totals['networkFeeUsdMicros']))

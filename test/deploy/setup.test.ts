@@ -10,7 +10,10 @@ const oldNode = `data:text/javascript,Object.defineProperty(process, 'versions',
   value: { ...process.versions, node: '20.1.0' } })`
 let root: string
 
-/** A project whose npm and buf only record that they ran, and write the files that the real ones write. */
+/**
+ * Creates a project whose npm and buf only record that they ran, and write the files of the real
+ * ones.
+ */
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), 'tollgate-setup-'))
   await cp(join(deploy, 'setup.mjs'), join(root, 'deploy/setup.mjs'))
@@ -48,7 +51,7 @@ function lock(versions: Record<string, string>): string {
   return JSON.stringify({ packages: { '': {}, ...Object.fromEntries(named) } })
 }
 
-/** Leaves what `npm prune --omit=dev` leaves. */
+/** Leaves the same files as `npm prune --omit=dev`. */
 async function prune(): Promise<void> {
   await write('node_modules/.package-lock.json', lock({ left: '1.0.0' }))
   await rm(join(root, 'node_modules/.bin/buf'))
@@ -78,7 +81,7 @@ async function ran(): Promise<string[]> {
 }
 
 describe('setup', () => {
-  it('installs, then generates, and has nothing to do or say the second time', async () => {
+  it('installs, then generates, and does and prints nothing the second time', async () => {
     const first = await setup()
     expect(first).toEqual({ code: 0, stderr: expect.stringContaining('installing') })
     expect(await ran()).toEqual(['npm ci --no-audit --no-fund', 'buf'])
@@ -86,7 +89,7 @@ describe('setup', () => {
     expect(await ran()).toEqual([])
   })
 
-  it('installs again when the lock file names another version', async () => {
+  it('installs again when the lock file has another version', async () => {
     await setup()
     await ran()
     await write('package-lock.json', lock({ left: '1.0.1' }))
@@ -94,7 +97,7 @@ describe('setup', () => {
     expect(await ran()).toContain('npm ci --no-audit --no-fund')
   })
 
-  it('does not miss an optional package of another platform', async () => {
+  it('ignores a missing optional package of another platform', async () => {
     await setup()
     await ran()
     await write('package-lock.json', lock({ left: '1.0.0', 'other-platform': '1.0.0' }))
@@ -102,7 +105,7 @@ describe('setup', () => {
     expect(await ran()).toEqual([])
   })
 
-  it('generates again when the contract changed, and only then', async () => {
+  it('generates again only when the contract changed', async () => {
     await setup()
     await ran()
     await write('proto/tollgate/a/v1/a.proto', 'syntax = "proto3"; package a;')
@@ -110,7 +113,7 @@ describe('setup', () => {
     expect(await ran()).toEqual(['buf'])
   })
 
-  it('needs no generators where the code was generated before they were dropped', async () => {
+  it('needs no generators if the code was generated before they were removed', async () => {
     await write('package-lock.json', lock({ left: '1.0.0', generator: '1.0.0' }))
     await setup()
     await prune()
@@ -120,7 +123,7 @@ describe('setup', () => {
   })
 
   it.each([{ NODE_ENV: 'production' }, { npm_config_omit: 'dev' }])(
-    'has the generators for as long as it needs them, with %o',
+    'installs the generators only as long as needed, with %o',
     async (env) => {
       expect((await setupIn(env)).code).toBe(0)
       const install = 'npm ci --include=dev --no-audit --no-fund'
@@ -132,7 +135,7 @@ describe('setup', () => {
     },
   )
 
-  it('says how to build where the generators are dropped and proto/gen does not fit', async () => {
+  it('explains how to build when the generators are removed and proto/gen is outdated', async () => {
     await write('package-lock.json', lock({ left: '1.0.0', generator: '1.0.0' }))
     await setup()
     await prune()
@@ -144,21 +147,21 @@ describe('setup', () => {
     expect(await ran()).toEqual([])
   })
 
-  it('says in a few lines why an installation failed', async () => {
+  it('prints the reason of a failed installation in a few lines', async () => {
     await script('bin/npm', 'echo "npm error code ENOSPC" >&2; exit 1')
     const { code, stderr } = await setup()
     expect(code).toBe(1)
     expect(stderr).toMatch(/npm ci failed: exit code 1\n {2}npm error code ENOSPC\n$/)
   })
 
-  it('says what to look at where the registry cannot be reached', async () => {
+  it('gives advice when the registry is unreachable', async () => {
     await script('bin/npm', 'echo "npm error code EAI_AGAIN" >&2; exit 1')
     const { code, stderr } = await setup()
     expect(code).toBe(1)
     expect(stderr).toMatch(/registry cannot be reached: check the network.*npm config get/)
   })
 
-  it('is never silent for long, and says how long it took', async () => {
+  it('reports progress every few seconds, and the duration', async () => {
     const install = await readFile(join(root, 'bin/npm'), 'utf8')
     await script('bin/npm', `sleep 4\n${install.split('\n').slice(1).join('\n')}`)
     const { code, stderr } = await setup()
@@ -167,19 +170,19 @@ describe('setup', () => {
     expect(stderr).toMatch(/done installing in \d+ s\n/)
   })
 
-  it('installs once when started twice at a time', async () => {
+  it('installs once when started twice at the same time', async () => {
     const both = await Promise.all([setup(), setup()])
     expect(both.map(({ code }) => code)).toEqual([0, 0])
     expect(await ran()).toEqual(['npm ci --no-audit --no-fund', 'buf'])
   })
 
-  it('takes over from a setup that was killed', async () => {
+  it('takes over from a killed setup', async () => {
     await write('.tollgate/setup.lock', '4194303')
     expect(await setup()).toMatchObject({ code: 0 })
     expect(await readdir(join(root, '.tollgate'))).toEqual([])
   })
 
-  it('says what to do where no Node is brought and this one is too old', async () => {
+  it('explains what to do without a pinned Node when this one is too old', async () => {
     await setup()
     await rm(join(root, 'node_modules/.bin/node'))
     const { code, stderr } = await setup('--import', oldNode)

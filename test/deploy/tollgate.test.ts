@@ -16,7 +16,7 @@ const cli = `
     process.stdout.write((process.execArgv.length === 0 ? 'pinned ' : 'host ') + argv.join(' '))
     return ended.finally(() => clearInterval(timer))
   }`
-/** Makes this Node look like another, and no Node that it starts. */
+/** Changes the reported version of this Node, but not of a Node that it starts. */
 const looksLike = (version: string) => `data:text/javascript,Object.defineProperty(process,
   'versions', { value: { ...process.versions, node: '${version}' } })`
 let root: string
@@ -36,7 +36,7 @@ afterEach(() => rm(root, { recursive: true, force: true }))
 
 function tollgate(version: string, ...args: string[]): ChildProcess {
   const options = ['--import', looksLike(version), join(root, 'deploy/tollgate.mjs'), ...args]
-  // As of somebody who has a cache of compiled code nowhere else.
+  // Remove the setting, as for a user without a configured compile cache.
   const { NODE_COMPILE_CACHE: _, ...env } = process.env
   return spawn(process.execPath, options, { env, stdio: ['ignore', 'pipe', 'inherit'] })
 }
@@ -47,7 +47,7 @@ async function outputOf(child: ChildProcess): Promise<string> {
 }
 
 describe('the tollgate command', () => {
-  it('runs on the Node it is given when that is new enough', async () => {
+  it('runs on the current Node if that is new enough', async () => {
     const child = tollgate('24.0.0', '3', 'more')
     expect(await outputOf(child)).toMatch(/^host /)
     expect(await once(child, 'exit')).toEqual([3, null])
@@ -66,7 +66,7 @@ describe('the tollgate command', () => {
     expect(await outputOf(child)).toMatch(/^tollgate \d+\.\d+\.\d+\n$/)
   })
 
-  it('keeps the compiled code beside the dependencies, for the next start', async () => {
+  it('stores the compiled code in node_modules for the next start', async () => {
     const child = tollgate('24.0.0', '0')
     expect(await once(child, 'exit')).toEqual([0, null])
     const cache = await readdir(join(root, 'node_modules/.cache/tollgate'), { recursive: true })
@@ -76,7 +76,7 @@ describe('the tollgate command', () => {
   it.each([
     ['SIGTERM', 17],
     ['SIGINT', 18],
-  ] as const)('passes %s on to the pinned Node and its answer back', async (signal, code) => {
+  ] as const)('forwards %s to the pinned Node and returns its exit code', async (signal, code) => {
     const child = tollgate('20.20.2', 'wait')
     expect(await outputOf(child)).toBe('pinned wait')
     child.kill(signal)

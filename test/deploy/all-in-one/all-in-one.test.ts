@@ -34,7 +34,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
 })
 
-/** Adds the service's log and its generated secrets to what the search reads. */
+/** Adds the service's log and its generated secrets to the search for leaks. */
 async function addLogsToSearch(): Promise<void> {
   const read = (file: string) => readFile(join(folder, 'data', file), 'utf8').catch(() => '')
   keepLog(await read('tollgate.log'))
@@ -52,7 +52,7 @@ const ports = {
   ADMIN_PORT: '0',
 }
 
-/** `npm start` as an operator runs it, with nothing else in its environment. */
+/** Runs `npm start` like an operator, with an otherwise empty environment. */
 function start(env: Readonly<Record<string, string>>, program = 'deploy/all-in-one/main.ts') {
   const child = spawn(process.execPath, [program], {
     cwd: root,
@@ -77,8 +77,8 @@ function start(env: Readonly<Record<string, string>>, program = 'deploy/all-in-o
   return { child, ended: once(child, 'close').then(([code]) => ({ code, stderr, stdout })) }
 }
 
-describe('a start that fails', () => {
-  it('says in one line each what is wrong with its settings, and makes nothing', async () => {
+describe('a failed start', () => {
+  it('prints each wrong setting in one line, and creates nothing', async () => {
     const settings = { DATABASE_URL: 'nonsense', RATE_FIXED: 'abc', LOG_LEVEL: 'verbose' }
     const problems = [
       'DATABASE_URL must be a URL that starts with postgres:// or postgresql://',
@@ -107,14 +107,14 @@ describe('a start that fails', () => {
       { TOLLGATE_DATA_DIR: '/dev/null/below' },
       /^tollgate: cannot write to \/dev\/null\/below \(ENOTDIR\); .*\n$/,
     ],
-  ])('says in one line why it cannot run with %j', async (env, line) => {
+  ])('prints one line when it cannot run with %j', async (env, line) => {
     const { code, stderr } = await start(env).ended
     expect(stderr).toMatch(line)
     expect(code).toBe(1)
   })
 
   it.each(['core', 'gateway', 'sidecar'])(
-    'names a log level that is none, also where %s runs apart',
+    'reports an invalid log level, even if %s runs in a separate process',
     async (name) => {
       const { code, stderr } = await start({ LOG_LEVEL: 'verbose' }, `${name}/main.ts`).ended
       expect(code).toBe(1)
@@ -152,11 +152,11 @@ describe('Ctrl-C', () => {
   const halfPost = (path: string): string =>
     `POST ${path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"a":`
 
-  it('ends with 0 within about four seconds, although uploads and gRPC calls stall on every port', async () => {
+  it('exits with 0 within about four seconds while uploads and gRPC calls stall on every port', async () => {
     const { child, ended } = start({ EDGE_PORT: '0' })
     const at = await addresses(ended)
     const resource = await fetch(`${at.edgeUrl}/.well-known/oauth-protected-resource`)
-    // The metadata has the name that people are told.
+    // The metadata has the URL that is shown to users.
     expect(await resource.json()).toMatchObject({ resource: at.edgeUrl })
     await half(at.platformUrl, halfPost('/api/v1/apps/x/users'))
     await half(at.builderUrl, halfPost('/health'))

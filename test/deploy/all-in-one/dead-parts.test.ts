@@ -55,7 +55,7 @@ async function tryListen(server: Server | undefined, port: number): Promise<bool
 }
 
 describe('npm start', () => {
-  it('names the setting and the address of a dead database, and not its password', async () => {
+  it('prints the setting and the address of an unreachable database, but not its password', async () => {
     const { code, text } = await start(
       { DATABASE_URL: 'postgres://ada:pass-word@127.0.0.1:9/books' },
       /never/,
@@ -65,7 +65,7 @@ describe('npm start', () => {
     expect(text).not.toContain('pass-word')
   }, 60_000)
 
-  it('names all taken ports in one message before it starts a database; PORT_BASE moves all', async () => {
+  it('reports all taken ports in one message before it starts a database; PORT_BASE moves all', async () => {
     const servers = [createServer(), createServer()]
     const base = await listenApart(servers, 4)
     const based = ['CORE_PORT', 'PLATFORM_PORT', 'BUILDER_PORT', 'SIDECAR_PORT', 'ADMIN_PORT']
@@ -89,7 +89,7 @@ describe('npm start', () => {
     expect([code, text]).toEqual([1, expect.stringContaining('PORT_BASE must be a whole number')])
   })
 
-  it('names a dead Redis by its setting and address, and a missing ETH price, and goes on', async () => {
+  it('warns of an unreachable Redis and a missing ETH price, and continues', async () => {
     const { text } = await start(
       {
         REDIS_URL: 'redis://:pass-word@127.0.0.1:9',

@@ -11,7 +11,7 @@ describe('the log file', () => {
   })
   afterEach(() => rm(directory, { recursive: true, force: true }))
 
-  it('has what was logged until it was closed, and loses without harm what comes later', async () => {
+  it('has all lines from before it was closed, and drops later ones without an error', async () => {
     const path = join(directory, 'logs', 'tollgate.log')
     const file = await openLogFile(path, 'info')
     file.log.info('running')
@@ -31,7 +31,7 @@ describe('the log file', () => {
     ])
   })
 
-  it('has the lines of one turn soon after it, in their order', async () => {
+  it('has the lines of one turn soon after it, in order', async () => {
     const path = join(directory, 'tollgate.log')
     const file = await openLogFile(path, 'info')
     for (const msg of ['one', 'two', 'three']) file.log.info(msg)
@@ -41,7 +41,7 @@ describe('the log file', () => {
     file.close()
   })
 
-  it('that cannot be opened is one clear line', async () => {
+  it('reports in one clear line that it cannot be opened', async () => {
     await writeFile(join(directory, 'file'), '')
     await expect(openLogFile(join(directory, 'file', 'tollgate.log'), 'info')).rejects.toThrow(
       /^cannot write the log .*tollgate\.log \(/,

@@ -28,7 +28,7 @@ const addressOf = ({ target }: { target: string }) => ({
   tls: undefined,
 })
 
-/** What `npm start` does for its folder once core runs. */
+/** Does the same as `npm start` for its folder once core runs. */
 async function start(database: Quickstart['database'] = 'embedded'): Promise<Quickstart> {
   const { target } = core.core
   const address = addressOf({ target })
@@ -65,14 +65,14 @@ async function works({ clientId, m2mClientId, m2mClientSecret }: Quickstart): Pr
     .finally(calls.close)
 }
 
-/** Makes the demo app's secrets invalid, as a rotation does a day later. */
+/** Makes the demo app's secrets invalid, like a rotation a day ago. */
 const endSecrets = ({ m2mClientId }: Quickstart) =>
   core.sql.query('update client_secrets set expires_at = created_at where client_id = $1', [
     m2mClientId,
   ])
 
 describe('the demo app of npm start', () => {
-  it('stays the same with the same credentials', async () => {
+  it('keeps its id and credentials', async () => {
     const first = await start()
     expect(await start()).toEqual(first)
     expect(await demoApps()).toEqual([first.clientId])
@@ -90,7 +90,7 @@ describe('the demo app of npm start', () => {
     expect(file.m2mClientSecret).toBe(second.m2mClientSecret)
   })
 
-  it('gets a new secret when the app has as many as it may', async () => {
+  it('gets a new secret when the app has the maximum number', async () => {
     const first = await start()
     await endSecrets(first)
     const calls = connectCore(addressOf(core.core))
@@ -102,7 +102,7 @@ describe('the demo app of npm start', () => {
     expect(await demoApps()).toHaveLength(1)
   })
 
-  it('is found again, with a new password of its owner, when the file is lost', async () => {
+  it('is found again, with a new owner password, when the file is lost', async () => {
     const first = await start()
     await writeFile(quickstartPath(dataDir), '{}')
     const second = await start()
@@ -112,7 +112,7 @@ describe('the demo app of npm start', () => {
     expect(await demoApps()).toHaveLength(1)
   })
 
-  it('stays as it is when another data directory uses its external database', async () => {
+  it('is kept when another data directory uses its external database', async () => {
     const first = await start('external')
     await writeFile(quickstartPath(dataDir), '{}')
     const second = await start('external')
@@ -125,7 +125,7 @@ describe('the demo app of npm start', () => {
     await writeFile(quickstartPath(dataDir), '{}')
   })
 
-  it('is not an app of another owner that has its name', async () => {
+  it("is not confused with another owner's app of the same name", async () => {
     await core.sql.query(
       "update apps set status = 'deleted', deleted_at = now() where name = 'Demo'",
     )
@@ -145,7 +145,7 @@ describe('the demo app of npm start', () => {
     )
   })
 
-  it('does not stop the start when its owner has another address', async () => {
+  it('does not prevent the start when its owner has another address', async () => {
     const { ownerEmail } = await start()
     await core.sql.query("update accounts set email = 'new@example.com' where email = $1", [
       ownerEmail,
@@ -158,7 +158,7 @@ describe('the demo app of npm start', () => {
 })
 
 describe('the text of npm start', () => {
-  it("names the login page, the owner's account and the API document", async () => {
+  it("shows the login page, the owner's account and the API document", async () => {
     const quickstart = { ...(await start()), issuer: 'https://svc.example/api/v1/oidc' }
     const service = { dataDir, logFile: join(dataDir, 'log'), quickstart, parts: {} }
     const text = welcome({ ...service, startedInMs: 1, warnings: [], stop: async () => {} })
@@ -170,7 +170,7 @@ describe('the text of npm start', () => {
 })
 
 describe('npm run demo', () => {
-  it('explains a secret that the service refuses', async () => {
+  it('explains that the service refuses the secret', async () => {
     const quickstart = await start()
     vi.stubGlobal('fetch', async () => new Response('{}', { status: 401 }))
     await expect(createDemoApi(quickstart).createUser('ada')).rejects.toThrow(

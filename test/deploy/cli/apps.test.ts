@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
 import { tollgate } from './support.ts'
 
-/** `tollgate user`, `grant`, `redirect-uri` and `member`, with the operator's token alone. */
+/** `tollgate user`, `grant`, `redirect-uri` and `member`, with the operator's token only. */
 let core: TestCore
 let app: TestApp
 let appId: string
@@ -24,14 +24,14 @@ beforeEach(async () => {
   appId = rows[0].app_id
 })
 
-/** Runs a command for the app, a millisecond after the one before. */
+/** Runs a command for the app, a millisecond after the previous one. */
 const run = (line: string) => {
   core.clock.advance(1)
   return tollgate(...line.split(' '), '--app', app.clientId, '--target', core.core.target)
 }
 const ada = (line: string) => run(`${line} --user ada`)
 
-/** What the audit log of the app says that operators did. */
+/** Returns the operators' entries in the app's audit log. */
 async function actions(): Promise<{ actor: string; action: string }[]> {
   const { rows } = await core.sql.query(
     `select actor, action from audit_log where app_id = $1 and action <> 'app_created' order by created_at, id`,
@@ -44,7 +44,7 @@ const me = `operator:${userInfo().username}@${hostname()}`
 const mine = (...names: string[]) => names.map((action) => ({ actor: me, action }))
 
 describe('tollgate user', () => {
-  it('makes, lists, shows, ends and re-activates a user, each in the audit log', async () => {
+  it('creates, lists, shows, deactivates and activates a user, and records each in the audit log', async () => {
     expect((await run('user list')).text).toBe('no users\n')
     const created = await ada('user put --email ADA@example.com')
     expect(created).toEqual({ code: 0, text: expect.stringMatching(/^created\nada\n/) })
@@ -60,7 +60,7 @@ describe('tollgate user', () => {
     )
   })
 
-  it('ends the keys of a user, and brings none back', async () => {
+  it('ends the keys of a deactivated user permanently', async () => {
     await ada('user put')
     const rpcs = core.as(app.basic)
     const { apiKey } = await rpcs.createKey({ clientId: app.clientId, externalUserId: 'ada' })
@@ -97,7 +97,7 @@ describe('tollgate user', () => {
     expect(await run(line)).toEqual({ code, text: expect.stringContaining(message) })
   })
 
-  it('names an app that is not there, and one that was deleted', async () => {
+  it('reports a missing and a deleted app', async () => {
     const missing = await tollgate('user', 'list', '--app', app.m2mClientId)
     expect(missing).toEqual({ code: 1, text: expect.stringContaining('no app has this client id') })
     await core.sql.query("update apps set status = 'deleted', deleted_at = now() where id = $1", [
@@ -124,7 +124,7 @@ describe('tollgate app show', () => {
     expect(await actions()).toEqual(mine('app_updated'))
   })
 
-  it('refuses an app that is not there', async () => {
+  it('refuses an unknown app', async () => {
     const missing = await tollgate('app', 'show', '--app', app.m2mClientId)
     expect(missing).toEqual({ code: 1, text: expect.stringContaining('no app has this client id') })
     expect((await tollgate('app', 'show')).text).toContain('app show needs --app')
@@ -132,7 +132,7 @@ describe('tollgate app show', () => {
 })
 
 describe('tollgate account list', () => {
-  it('lists accounts page by page, the oldest first', async () => {
+  it('lists accounts page by page, oldest first', async () => {
     for (const name of ['ann', 'ben', 'cat']) {
       core.clock.advance(1)
       const more = name === 'ben' ? ['--platform-admin'] : []
@@ -162,7 +162,7 @@ describe('tollgate grant', () => {
     await ada('user put')
   })
 
-  it('gives credit once for each key, and lists it', async () => {
+  it('gives credit once per key, and lists it', async () => {
     const give = 'grant give --usd-micros 2500000 --source promo --key order-1 --json'
     const { grant } = JSON.parse((await ada(give)).text)
     expect(JSON.parse((await ada(give)).text).grant).toEqual(grant)
@@ -176,7 +176,7 @@ describe('tollgate grant', () => {
     expect((await actions()).slice(1)).toEqual(mine('allowance_granted', 'allowance_granted'))
   })
 
-  it('gives money for one feature, which is in no other figure', async () => {
+  it('gives credit for one feature, separate from other figures', async () => {
     const { text } = await ada('grant give --usd-micros 3 --feature text-to-image')
     expect(text).toMatch(/0\.000003 USD for text-to-image; ada has 5\.00 USD for any feature/)
     expect((await ada('grant list')).text).toMatch(
@@ -184,7 +184,7 @@ describe('tollgate grant', () => {
     )
   })
 
-  it("counts into the app's quota", async () => {
+  it("counts towards the app's quota", async () => {
     const { code, text } = await ada('grant give --usd-micros 10000001')
     expect([code, text]).toEqual([1, expect.stringContaining('quota manual credit per app')])
   })
@@ -220,7 +220,7 @@ describe('tollgate redirect-uri', () => {
     expect(await actions()).toEqual(mine('app_updated', 'app_updated', 'app_updated'))
   })
 
-  it('adds none twice and none too many', async () => {
+  it('ignores duplicates and limits the number', async () => {
     const uris = Array.from({ length: 24 }, (_, i) => `${done}/${i % 22}`)
     const codes: number[] = []
     for (const uri of uris) codes.push((await run(`redirect-uri add ${uri}`)).code)
@@ -244,7 +244,7 @@ describe('tollgate member', () => {
   const account = (email: string, ...flags: string[]) =>
     tollgate('account', 'create', '--email', email, ...flags, '--target', core.core.target)
 
-  /** Makes the account a member, as accepting an invitation does. */
+  /** Makes the account a member, like accepting an invitation. */
   async function join(email: string, role: string): Promise<void> {
     await account(email)
     await core.sql.query(
@@ -254,7 +254,7 @@ describe('tollgate member', () => {
     )
   }
 
-  it('invites in the name of the owner, and takes the invitation back', async () => {
+  it("invites in the owner's name, and withdraws the invitation", async () => {
     await join('owner@example.com', 'owner')
     const { text } = await run('member put --email Ada@Example.com --role admin')
     expect(text).toMatch(/^ada@example\.com is invited as admin in the name of owner@example\.com/)
@@ -284,7 +284,7 @@ describe('tollgate member', () => {
     expect([code, text]).toEqual([1, expect.stringContaining('never without an owner')])
   })
 
-  it('invites in the name of a platform admin where the app has no owner, and of nobody else', async () => {
+  it('invites in the name of a platform admin if the app has no owner, and otherwise fails', async () => {
     const invite = () => run('member put --email new@example.com --role owner')
     expect((await invite()).text).toContain('no owner in whose name')
     await account('admin@example.com', '--platform-admin')
@@ -306,7 +306,7 @@ describe('tollgate member', () => {
 })
 
 describe('tollgate signer-secret', () => {
-  it('makes, lists and revokes secrets of the signer that an app brings', async () => {
+  it("creates, lists and revokes secrets of an app's own signer", async () => {
     expect((await run('signer-secret list')).text).toBe('the app has no signer of its own\n')
     const made = JSON.parse((await run('signer-secret create --key once --json')).text)
     expect(JSON.parse((await run('signer-secret create --key once --json')).text)).toEqual(made)

@@ -17,7 +17,7 @@ afterAll(async () => {
 })
 afterEach(() => vi.restoreAllMocks())
 
-/** Runs the command; what it printed, and how it ended. */
+/** Runs the command; returns its output and exit code. */
 async function tollgate(...argv: string[]) {
   const printed: string[] = []
   const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
@@ -44,7 +44,7 @@ async function exportAudit(request: { limit: number; settled: boolean }) {
 const me = `operator:${userInfo().username}@${hostname()}`
 
 describe('tollgate audit', () => {
-  it('tells who ran a command, of what, and how it ended', async () => {
+  it('shows who ran a command, its RPC and its outcome', async () => {
     await tollgate('rate', 'set', '2500')
     await tollgate('account', 'create', '--email', 'nobody')
     expect((await entries()).filter(({ action }) => action === 'operator_command')).toEqual(
@@ -67,7 +67,7 @@ describe('tollgate audit', () => {
     )
   })
 
-  it('tells of one app what its own clients and operators did, and no secret of either', async () => {
+  it("shows the actions of an app's own clients and operators, without secrets", async () => {
     const app = await core.newApp()
     const other = await core.newApp()
     const user = { clientId: app.clientId, externalUserId: 'ada' }
@@ -98,7 +98,7 @@ describe('tollgate audit', () => {
     expect(JSON.stringify(await entries())).not.toMatch(/svc_[a-z]{2}_/)
   })
 
-  it('goes on behind the cursor of a line, and keeps to a span', async () => {
+  it('continues after the cursor of a line, and limits the time span', async () => {
     const all = await entries()
     const after = await entries('--after', String(all[1]?.['cursor']))
     expect(after).toEqual(all.slice(2))
@@ -107,14 +107,14 @@ describe('tollgate audit', () => {
     expect(await entries('--until', begin.toISOString())).toEqual([])
   })
 
-  it('leaves what may still be passed by out of what it follows', async () => {
+  it('omits entries from --follow until no earlier one can be committed', async () => {
     const request = { limit: 0, settled: true }
     expect((await exportAudit(request)).entries).toEqual([])
     core.clock.advance(16_000)
     expect((await exportAudit(request)).entries.length).toBeGreaterThan(3)
   })
 
-  it('is used as its help says', async () => {
+  it('rejects wrong usage', async () => {
     expect((await tollgate('audit', 'all')).code).toBe(2)
     expect((await tollgate('audit', '--follow', '--until', '2026-01-01')).code).toBe(2)
     const wrong = await tollgate('audit', '--since', 'yesterday')

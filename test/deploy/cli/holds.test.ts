@@ -19,11 +19,11 @@ afterAll(async () => {
 const holds = (...argv: string[]) => tollgate('holds', ...argv)
 
 describe('tollgate holds', () => {
-  it('says so when nothing is held', async () => {
+  it('reports when nothing is held', async () => {
     expect(await holds()).toEqual({ code: 0, text: 'Nothing is held.\n' })
   })
 
-  it('lists leases and pending authorisations by user, of all, one app or one user, page by page', async () => {
+  it('lists leases and pending authorisations of all users, one app or one user, page by page', async () => {
     const sidecar = await startSidecar(core.as(), 'sidecar-1')
     await sidecar.lend(app, 'ada', { boundUsdAttos: attos(0.1) })
     await sidecar.reserve(app, 'ada', { bound: 0.25, sequence: 7 })
@@ -50,7 +50,7 @@ describe('tollgate holds', () => {
     expect(users).toHaveLength(2)
   })
 
-  it('refuses an unknown app or user, a bad limit and a foreign cursor', async () => {
+  it('refuses an unknown app or user, an invalid limit and a foreign cursor', async () => {
     expect((await holds('app_000000000000000000000000')).code).toBe(1)
     expect((await holds(app.clientId, 'nobody')).code).toBe(1)
     expect((await holds('--limit', '0')).code).toBe(2)

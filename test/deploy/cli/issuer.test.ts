@@ -59,7 +59,7 @@ it('adds, lists, checks and removes an issuer', async () => {
   expect((await run('list')).text).toBe('the app trusts no issuer of its own\n')
 })
 
-it('passes on which claim names the user, and where the keys are', async () => {
+it('passes on the user claim and the address of the keys', async () => {
   const rules = { userClaim: 'email', userPrefix: 'other:', jwksUri: `${idp.url}/other/keys` }
   const flags = `--user-claim ${rules.userClaim} --user-prefix ${rules.userPrefix} --jwks-uri ${rules.jwksUri} --json`
   const added = JSON.parse((await run(`add ${idp.url}/other --audience api ${flags}`)).text)
@@ -71,7 +71,7 @@ it('passes on which claim names the user, and where the keys are', async () => {
   await run(`remove ${added.id}`)
 })
 
-it('says what is wrong with a command line, and with rules', async () => {
+it('reports wrong usage and invalid rules', async () => {
   expect((await run('add')).text).toContain('needs one ISSUER')
   expect((await run('remove')).text).toContain('needs one ID')
   expect((await run(`add ${idp.url}`)).text).toContain('audiences')

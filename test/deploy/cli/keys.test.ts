@@ -14,7 +14,7 @@ afterAll(async () => {
 })
 afterEach(() => vi.restoreAllMocks())
 
-/** Runs the command; what it printed, and how it ended. */
+/** Runs the command; returns its output and exit code. */
 async function tollgate(...argv: string[]) {
   const printed: string[] = []
   const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
@@ -29,7 +29,7 @@ const list = async (): Promise<{ keys: { kid: string; status: string }[] }> =>
   JSON.parse((await tollgate('keys', 'list', '--json')).text)
 
 describe('tollgate keys', () => {
-  it('lists, rotates by force, and says why it does not without', async () => {
+  it('lists keys, and rotates them early only with --force', async () => {
     const [active, next] = (await list()).keys
     expect([active?.status, next?.status]).toEqual(['active', 'next'])
     const early = await tollgate('keys', 'rotate')
@@ -49,7 +49,7 @@ describe('tollgate keys', () => {
     )
   })
 
-  it('is used as its help says', async () => {
+  it('rejects wrong usage', async () => {
     expect((await tollgate('keys')).code).toBe(2)
     expect((await tollgate('keys', 'rotate', '--now')).code).toBe(2)
     expect((await tollgate('keys', '--help')).text).toContain('tollgate keys rotate')

@@ -20,7 +20,7 @@ afterAll(async () => {
 })
 afterEach(() => vi.restoreAllMocks())
 
-/** Runs the command for ada; what it printed, and how it ended. */
+/** Runs the command for ada; returns its output and exit code. */
 async function limits(...argv: string[]) {
   const printed: string[] = []
   const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
@@ -34,7 +34,7 @@ async function limits(...argv: string[]) {
 const ada = () => ['--app', app.clientId, '--user', 'ada']
 
 describe('tollgate limits', () => {
-  it('shows, sets and removes those of a user', async () => {
+  it("shows, sets and removes a user's limits", async () => {
     expect(await limits('show', ...ada())).toEqual({ code: 0, text: 'ada\n  no limits\n' })
     const text = [
       'ada',
@@ -60,7 +60,7 @@ describe('tollgate limits', () => {
     expect(rows).toEqual([{ action: 'limits_set' }])
   })
 
-  it('knows those of a key from those of its user', async () => {
+  it("separates a key's limits from its user's", async () => {
     const key = [...ada(), '--key', keyId]
     await limits('set', ...key, '--calls-per-minute', '5')
     expect(JSON.parse((await limits('show', ...key, '--json')).text)).toEqual({
@@ -88,7 +88,7 @@ describe('tollgate limits', () => {
     expect([answer.code, answer.text]).toEqual([code, expect.stringMatching(/^tollgate: /)])
   })
 
-  it('names an app or user that is not there', async () => {
+  it('reports an unknown app or user', async () => {
     for (const [clientId, user] of [
       ['app_000000000000000000000000', 'ada'],
       [app.clientId, 'nobody'],

@@ -30,11 +30,11 @@ it.each([
 
 describe('every command', () => {
   const programs = ['start', 'core', 'gateway', 'sidecar', 'collector', 'demo', 'signer-double']
-  // They print JSON, or a script, without an option.
+  // These print JSON, or a script, without an option.
   const printers = [/^tollgate (audit|completion) /, /^tollgate receipt (get|roots) /]
 
   it.each(Object.entries(commands).filter(([name]) => !programs.includes(name)))(
-    'takes --json in each usage of %s',
+    'accepts --json in each usage of %s',
     async (_name, { help }) => {
       const syntaxes = help.usages.map(({ syntax }) => syntax)
       const others = syntaxes.filter((syntax) => !printers.some((known) => known.test(syntax)))
@@ -44,7 +44,7 @@ describe('every command', () => {
 })
 
 describe('tollgate config', () => {
-  it('shows one setting by its name, and ends with 1 when it is wrong', async () => {
+  it('shows one setting by its name, and exits with 1 if it is wrong', async () => {
     vi.stubEnv('PLATFORM_PORT', '8081')
     expect(await tollgate('config', 'platform_port')).toEqual({
       code: 0,
@@ -86,7 +86,7 @@ describe('tollgate logs', () => {
   afterAll(() => rm(dirname(file), { recursive: true }))
   const at = '2026-03-10T12:00:00.250Z'
 
-  it('prints the last lines, readable', async () => {
+  it('prints the last lines in readable form', async () => {
     vi.stubEnv('TOLLGATE_DATA_DIR', dirname(file))
     expect((await tollgate('logs', '--lines', '3')).text).toBe(
       `${at} INFO  gateway  served  ms=3  route="/a b"  empty=""\n` +
@@ -99,7 +99,7 @@ describe('tollgate logs', () => {
     expect((await tollgate('logs', file, '--json')).text).toBe(`${entries.join('\n')}\n`)
   })
 
-  it('reads no more of a large file than its end', async () => {
+  it('reads only the end of a large file', async () => {
     const large = join(dirname(file), 'large.log')
     const lines = Array.from({ length: 40_000 }, (_, n) => line(30, `m${n}`))
     await writeFile(large, `${lines.join('\n')}\n`)
@@ -107,7 +107,7 @@ describe('tollgate logs', () => {
     expect(text).toBe(`${lines.slice(-2_000).join('\n')}\n`)
   })
 
-  it('follows a log, and the one that replaces it', async () => {
+  it('follows a log and its replacement', async () => {
     const log = join(dirname(file), 'followed.log')
     await writeFile(log, `${line(30, 'one')}\n${line(30, 'two')}\n`)
     const child = spawn(process.execPath, [program, 'logs', log, '--follow'], {
@@ -184,7 +184,7 @@ describe('tollgate completion', () => {
 })
 
 describe('the help of a command', () => {
-  it.each(Object.entries(commands))('of %s has examples of it', async (name, { help }) => {
+  it.each(Object.entries(commands))('of %s has examples', async (name, { help }) => {
     expect(help.examples.length).toBeGreaterThan(0)
     const { text } = await tollgate(name, '--help')
     expect(text).toMatch(/^Usage\n/)
@@ -199,7 +199,7 @@ describe('the help of a command', () => {
     }
   })
 
-  it('has colours where they are forced, and none where nobody sees them or wants them', async () => {
+  it('has colours on a terminal or when forced, but not with NO_COLOR', async () => {
     const help = async () => (await tollgate('app', '--help')).text
     vi.stubEnv('FORCE_COLOR', undefined)
     expect(await help()).not.toContain('\u001b')
@@ -211,7 +211,7 @@ describe('the help of a command', () => {
     const { getColorDepth } = WriteStream.prototype
     Object.assign(process.stdout, { isTTY: true, getColorDepth })
     vi.stubEnv('TERM', 'xterm-256color')
-    // What the process that runs the tests was given would decide otherwise.
+    // Remove variables of the test runner that would also decide on colours.
     for (const name of ['NO_COLOR', 'NODE_DISABLE_COLORS', 'CI', 'TF_BUILD', 'TMUX']) {
       vi.stubEnv(name, undefined)
     }

@@ -27,7 +27,7 @@ function tollgate(...argv: string[]) {
 }
 
 describe('tollgate plan', () => {
-  it('creates, lists, shows, changes and deletes', async () => {
+  it('creates, lists, shows, changes and deletes plans', async () => {
     const ofApp = ['--app', app.clientId]
     const created = await tollgate(
       'plan',
@@ -104,7 +104,7 @@ describe('tollgate plan', () => {
     ])
   })
 
-  it('changes what Starter includes', async () => {
+  it('changes the included usage of Starter', async () => {
     const ofApp = ['--app', app.clientId]
     const [starter] = JSON.parse((await tollgate('plan', 'list', ...ofApp, '--json')).text)
     const change = (...more: string[]) => tollgate('plan', 'update', starter.id, ...ofApp, ...more)
@@ -112,7 +112,7 @@ describe('tollgate plan', () => {
     expect((await change('--name', 'Other')).code).toBe(1)
   })
 
-  it('refuses as core does, and wrong usage before', async () => {
+  it("passes on core's refusals, and rejects wrong usage", async () => {
     const ofApp = ['--app', app.clientId]
     const reserved = await tollgate('plan', 'create', ...ofApp, '--name', 'starter')
     expect(reserved).toEqual({ code: 1, text: expect.stringContaining('is reserved') })
@@ -147,7 +147,7 @@ describe('tollgate catalog', () => {
 })
 
 describe('tollgate plan sync', () => {
-  it('syncs a plan, and says why it cannot be', async () => {
+  it('syncs a plan, and reports why it cannot', async () => {
     const ofApp = ['--app', app.clientId]
     const { text: plans } = await tollgate('plan', 'list', ...ofApp)
     const idOf = (name: string) => new RegExp(`(\\S+) +${name}`).exec(plans)?.[1] ?? ''

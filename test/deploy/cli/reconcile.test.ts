@@ -32,7 +32,7 @@ afterAll(async () => {
 })
 afterEach(() => vi.restoreAllMocks())
 
-/** A user with so many tickets of a dollar on the 9th of March, here and there. */
+/** Creates a user with this number of one-dollar tickets on 9 March, in core and in the backend. */
 async function sign(user: string, tickets: number): Promise<void> {
   const id = (
     await core.sql.query(
@@ -58,7 +58,7 @@ async function sign(user: string, tickets: number): Promise<void> {
   )
 }
 
-/** Runs the command; what it printed, and how it ended. */
+/** Runs the command; returns its output and exit code. */
 async function tollgate(...argv: string[]) {
   const printed: string[] = []
   const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
@@ -72,7 +72,7 @@ async function tollgate(...argv: string[]) {
 const days = ['--from', '2026-03-08', '--to', '2026-03-10']
 
 describe('tollgate reconcile', () => {
-  it('shows days that agree, and their users when asked', async () => {
+  it('shows days that agree, with their users on request', async () => {
     const { code, text } = await tollgate('reconcile', ...days)
     expect(text).toMatch(
       new RegExp(`2026-03-09 +${app.clientId} +\\(all\\) +5 +5 +5\\.00 +5\\.00 +same`),
@@ -84,7 +84,7 @@ describe('tollgate reconcile', () => {
     expect(all.text).toMatch(/bob\?\[2J +2 +2 +2\.00 +2\.00\n/)
   })
 
-  it('shows what differs, and ends with 1 then', async () => {
+  it('shows differences, and then exits with 1', async () => {
     fake.state.events.delete('go-livepeer-remote-signer ada 1')
     const { code, text } = await tollgate('reconcile', ...days)
     expect([code, text]).toEqual([1, expect.stringMatching(/ada +3 +2 +3\.00 +2\.00 +differs\n/)])
@@ -110,7 +110,7 @@ describe('tollgate reconcile', () => {
     expect((await tollgate('reconcile', '--help')).text).toContain('Exits 1')
   })
 
-  it('is not confused with events that wait or were refused', async () => {
+  it('is not affected by waiting or refused events', async () => {
     fake.faults = ({ path }) => (path.endsWith('/customers') ? 400 : 'none')
     expect((await tollgate('outbox', 'list')).text).toBe('Rows that wait: 0\nRows set aside: 0\n')
     await core.sql.query(
@@ -133,7 +133,7 @@ describe('tollgate reconcile', () => {
     expect((await tollgate('outbox', 'list', 'all')).code).toBe(2)
   })
 
-  it('says that OpenMeter is away', async () => {
+  it('reports that OpenMeter is unavailable', async () => {
     fake.faults = () => 'lose request'
     const { code, text } = await tollgate('reconcile', ...days)
     expect([code, text]).toEqual([1, 'tollgate: the metering backend does not answer now\n'])

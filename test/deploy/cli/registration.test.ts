@@ -20,7 +20,7 @@ const token = (...argv: string[]) =>
   tollgate('registration', 'token', ...argv, '--target', core.core.target)
 
 describe('tollgate registration token', () => {
-  it('makes, lists and revokes the tokens of an app', async () => {
+  it('creates, lists and revokes the tokens of an app', async () => {
     const of = ['--app', app.clientId]
     const { text } = await token(
       'create',
@@ -49,7 +49,7 @@ describe('tollgate registration token', () => {
     })
   })
 
-  it('lets one client register within a week unless told otherwise', async () => {
+  it('lets one client register within a week by default', async () => {
     const { text } = await token('create', '--app', app.clientId, '--json')
     const answer: unknown = JSON.parse(text)
     expect(answer).toMatchObject({
@@ -73,7 +73,7 @@ describe('tollgate registration token', () => {
     expect([answer.code, answer.text]).toEqual([code, expect.stringContaining(message)])
   })
 
-  it('refuses a token that the app does not have, and more than there may be', async () => {
+  it('refuses an unknown token and too long a lifetime', async () => {
     const of = ['--app', app.clientId]
     const unknown = await token('revoke', ...of, '--id', '0192f3a0-0000-7000-8000-000000000000')
     expect([unknown.code, unknown.text]).toEqual([

@@ -13,7 +13,7 @@ const program = `
 const { pid, execArgv, env } = process
 console.log(JSON.stringify({ pid, execArgv, arenas: env.MALLOC_ARENA_MAX, trim: env.MALLOC_TRIM_THRESHOLD_, own: env.OWN }))`
 
-it('runs a program in place of the process, and keeps what its environment sets', async () => {
+it('replaces the process by a program, and keeps variables that are already set', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-replace-'))
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   const [caller, file] = [join(folder, 'caller.mjs'), join(folder, 'program.mjs')]

@@ -27,7 +27,7 @@ afterEach(() => vi.restoreAllMocks())
 const createKey = (rpcs: ReturnType<TestCore['as']>, idempotencyKey: string) =>
   rpcs.createKey({ clientId: app.clientId, externalUserId: 'ada', idempotencyKey })
 
-/** Runs the command against a core; what it printed, and how it ended. */
+/** Runs the command against a core; returns its output and exit code. */
 async function rewrap(target: string, ...options: string[]) {
   const lines: string[] = []
   vi.spyOn(process.stdout, 'write').mockImplementation((chunk) => lines.push(String(chunk)) > 0)
@@ -36,7 +36,7 @@ async function rewrap(target: string, ...options: string[]) {
   return { code, ...JSON.parse(lines.join('')) }
 }
 
-/** A reply as it was sealed before keys were derived for each purpose. */
+/** Seals a reply in the format from before keys were derived for each purpose. */
 async function sealAsBefore(key: string): Promise<void> {
   const scope = `${app.m2mClientId}:keys`
   const whole = createHash('sha256').update(old).digest()
@@ -53,7 +53,7 @@ async function sealAsBefore(key: string): Promise<void> {
 }
 
 describe('a new key-encryption key', () => {
-  it('seals everything again while another core goes on, and the old one is needed no longer', async () => {
+  it('rewraps everything while another core runs, and replaces the old key', async () => {
     const keys = []
     for (let index = 0; index < 5; index++)
       keys.push(await createKey(core.as(app.basic), `key-${index}`))
@@ -69,7 +69,7 @@ describe('a new key-encryption key', () => {
     expect(check.sealed.map((row: { table: string }) => row.table)).toEqual(
       expect.arrayContaining(['signing_keys', 'idempotency_keys']),
     )
-    // The core with the old key goes on meanwhile, and its own answers stay readable.
+    // The core with the old key keeps running, and its own answers must stay readable.
     const [, late] = await Promise.all([
       rewrap(next.core.target),
       createKey(core.as(app.basic), 'late'),
@@ -89,7 +89,7 @@ describe('a new key-encryption key', () => {
     expect(rows[0].count).toBeGreaterThanOrEqual(9)
   })
 
-  it('goes on where it was killed, while answers are written and read', async () => {
+  it('continues after a kill, while answers are written and read', async () => {
     const next = await core.startAnother(rotation)
     const [before, after] = [core.as(app.basic), next.as(app.basic)]
     const grant = (rpcs: ReturnType<TestCore['as']>, n: number) =>
@@ -104,7 +104,7 @@ describe('a new key-encryption key', () => {
     const grants = await Promise.all(many.map((n) => grant(before, n)))
     const operator = connectCore({ target: next.core.target, token: serviceToken })
     onTestFinished(() => operator.close())
-    // The command asks for one batch after the other: a kill is that it asks for no more.
+    // The command requests one batch after the other, so a kill means that it requests no more.
     let cursor = ''
     for (const batch of [0, 1]) {
       const [step] = await Promise.all([
@@ -118,7 +118,7 @@ describe('a new key-encryption key', () => {
     }
     expect(cursor).not.toBe('')
     expect(await rewrap(next.core.target, '--check')).toMatchObject({ code: 1, done: false })
-    // Begun again, and by two at once.
+    // Start again, in two processes at once.
     await Promise.all([rewrap(next.core.target), operator.rewrapSealed({ cursor: '' })])
     expect(await rewrap(next.core.target, '--check')).toMatchObject({ code: 0, done: true })
     const alone = (await core.startAnother({ KEY_ENCRYPTION_KEY: current })).as(app.basic)
@@ -126,7 +126,7 @@ describe('a new key-encryption key', () => {
     expect(replies).toEqual(grants)
   }, 60_000)
 
-  it('leaves alone what no configured key opens, and says so', async () => {
+  it('leaves values that no configured key opens, and reports them', async () => {
     await core.sql.query(
       `insert into idempotency_keys (scope, key, request_hash, sealed_reply, created_at) values ('lost', 'lost', '', $1, now())`,
       [Buffer.alloc(60, 7)],

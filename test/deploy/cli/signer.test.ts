@@ -21,7 +21,7 @@ afterAll(async () => {
 })
 afterEach(() => vi.restoreAllMocks())
 
-/** Runs the command with the operator's own token; what it printed, and how it ended. */
+/** Runs the command with the operator's own token; returns its output and exit code. */
 async function signer(...argv: string[]) {
   const printed: string[] = []
   const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
@@ -33,7 +33,7 @@ async function signer(...argv: string[]) {
 }
 
 describe('tollgate signer', () => {
-  it('makes, lists, binds, rotates and removes a signer', async () => {
+  it('creates, lists, binds, rotates and removes a signer', async () => {
     const made = await signer('create', 'acme', '--app', app.clientId, '--events')
     expect(made.text).toMatch(
       /secret \(shown once\): svc_sg_\S+\nsecret for events \(shown once\): svc_sg_/,

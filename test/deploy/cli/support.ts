@@ -1,7 +1,7 @@
 import { vi } from 'vitest'
 import { main } from '../../../deploy/cli/main.ts'
 
-/** Runs a command in this process; what it printed, and how it ended. */
+/** Runs a command in this process; returns its output and exit code. */
 export async function tollgate(...argv: string[]): Promise<{ code: number; text: string }> {
   const printed: string[] = []
   const keep = (chunk: unknown) => printed.push(String(chunk)) > 0

@@ -9,7 +9,7 @@ let core: TestCore
 let dataDir: string
 beforeAll(async () => {
   core = await startTestCore(observedRate)
-  // Nothing is priced by what was observed that long ago.
+  // The observed rate is then too old to price anything.
   core.clock.advance(30 * 86_400_000)
 })
 afterAll(() => core.stop())
@@ -33,7 +33,7 @@ async function tollgate(...argv: string[]) {
   return { code, text: printed.join('') }
 }
 
-/** What `npm start` leaves in its folder, for a service whose core is the one of this test. */
+/** Writes the files of `npm start`, for a service with the core of this test. */
 async function quickstart({
   token = serviceToken,
   database = 'embedded',
@@ -107,31 +107,31 @@ const writes = [
 ]
 
 describe('a command that writes', () => {
-  it.each(writes)('refuses another deployment than the own quickstart: %s', async (line) => {
+  it.each(writes)('refuses a deployment other than its own quickstart: %s', async (line) => {
     elsewhere()
     const { code, text } = await tollgate(...line.split(' '))
     expect([code, text]).toEqual([1, expect.stringContaining(`--target ${core.core.target}`)])
     expect(text).toContain('this would write')
   })
 
-  it('writes where it is told by name', async () => {
+  it('writes to an explicit --target', async () => {
     elsewhere()
     const { code } = await tollgate('app', 'create', '--name', 'Shop', '--target', core.core.target)
     expect(code).toBe(0)
   })
 
-  it('writes to the quickstart of its folder, without a word', async () => {
+  it('writes to the quickstart of its folder without --target', async () => {
     await quickstart()
     expect((await tollgate('app', 'create', '--name', 'Shop')).code).toBe(0)
   })
 
-  it('is not deceived by another deployment at the address of the quickstart', async () => {
+  it('refuses another deployment at the address of the quickstart', async () => {
     await quickstart({ token: 'another-token-of-the-folder-0123456789' })
     vi.stubEnv('CORE_TOKEN', serviceToken)
     expect((await tollgate('app', 'create', '--name', 'Shop')).text).toContain('would write')
   })
 
-  it('may read from anywhere', async () => {
+  it('reads from any deployment', async () => {
     elsewhere()
     expect((await tollgate('app', 'list')).code).toBe(0)
     expect((await tollgate('status')).code).toBe(0)
@@ -139,7 +139,7 @@ describe('a command that writes', () => {
 })
 
 describe('a command that needs an app', () => {
-  it('takes the demo app of its folder, where it goes to the core of that folder', async () => {
+  it('uses the demo app of its folder with the core of that folder', async () => {
     const { clientId } = await core.newApp()
     await quickstart({ clientId })
     expect((await tollgate('user', 'put', '--user', 'ada')).code).toBe(0)
@@ -151,7 +151,7 @@ describe('a command that needs an app', () => {
     expect(rows).toEqual([{ external_user_id: 'ada' }])
   })
 
-  it('must name it for another deployment, and where there is no demo app', async () => {
+  it('requires --app for another deployment, and without a demo app', async () => {
     const refusal = { code: 2, text: expect.stringContaining('user list needs --app') }
     expect(await tollgate('user', 'list')).toEqual(refusal)
     await quickstart()
@@ -164,7 +164,7 @@ describe('a command that needs an app', () => {
 describe('the demo', () => {
   const rates = async () => (await core.sql.query('select * from rates')).rows.length
 
-  it('refuses a core that is not of its folder', async () => {
+  it('refuses a core of another folder', async () => {
     await quickstart()
     vi.stubEnv('CORE_TARGET', 'core.example:50051')
     expect(await tollgate('demo')).toEqual({
@@ -174,7 +174,7 @@ describe('the demo', () => {
     vi.unstubAllEnvs()
   })
 
-  it('refuses a deployment that only listens at the address of the quickstart', async () => {
+  it('refuses another deployment at the address of the quickstart', async () => {
     await quickstart({ token: 'another-token-of-the-folder-0123456789' })
     vi.stubEnv('CORE_TOKEN', serviceToken)
     expect((await tollgate('demo')).text).toContain('would write')

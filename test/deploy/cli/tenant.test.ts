@@ -18,7 +18,7 @@ afterAll(async () => {
 const tenant = (...argv: string[]) => tollgate('tenant', ...argv, '--target', core.core.target)
 
 describe('tollgate tenant', () => {
-  it('makes, lists, rotates, disables and enables a tenant', async () => {
+  it('creates, lists, rotates, disables and enables a tenant', async () => {
     const { clientId } = app
     expect((await tenant('list')).text).toContain('No tenants yet')
     expect((await tenant('create', clientId)).text).toMatch(
@@ -46,7 +46,7 @@ describe('tollgate tenant', () => {
     expect(answer.code).toBe(code)
   })
 
-  it('refuses to rotate an app that is none', async () => {
+  it('refuses to rotate an app that is not a tenant', async () => {
     const { clientId } = await core.newApp()
     const { code, text } = await tenant('rotate', clientId)
     expect([code, text]).toEqual([1, expect.stringContaining('the app is no tenant')])

@@ -24,7 +24,7 @@ const at = () => ['--target', core.core.target]
 const clock = (action: string, app: string, ...argv: string[]) =>
   tollgate('test-clock', action, '--app', app, ...at(), ...argv)
 
-it('moves the clock of a test app ahead, and shows it', async () => {
+it('advances the clock of a test app, and shows it', async () => {
   const { code, text } = await clock('advance', trial, '--seconds', '86400')
   expect(code).toBe(0)
   expect(text).toContain(`${trial}: 2026-03-10T12:00:00.250Z -> 2026-03-11T12:00:00.250Z\n`)
@@ -36,9 +36,9 @@ it('moves the clock of a test app ahead, and shows it', async () => {
   )
 })
 
-it('is told with a ticket that was signed by it', async () => {
+it('appears in the explanation of a ticket that was signed with it', async () => {
   const id = randomUUID()
-  // After the moves, which count from their own instant on.
+  // Sign after the moves, which only affect later instants.
   core.clock.advance(1_000)
   const current_time = core.clock.now().toISOString()
   const signed = envelope({ auth_id: `${trial}:ada`, current_time }, { id })
@@ -59,7 +59,7 @@ it.each([
   })
 })
 
-it('says how an app with a clock is made', async () => {
+it('explains how to create an app with a clock', async () => {
   const { clientId } = await core.newApp()
   const { code, text } = await clock('show', clientId)
   expect({ code, text }).toEqual({ code: 1, text: expect.stringContaining('or --test') })

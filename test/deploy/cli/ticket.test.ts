@@ -24,7 +24,7 @@ afterAll(async () => {
 })
 afterEach(() => vi.restoreAllMocks())
 
-/** What the command printed, and how it ended. */
+/** Runs the command; returns its output and exit code. */
 async function ticket(...argv: string[]) {
   const printed: string[] = []
   const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
@@ -47,13 +47,13 @@ describe('tollgate ticket', () => {
     )
   })
 
-  it('prints one JSON document, of the app that is named', async () => {
+  it('prints one JSON document of the given app', async () => {
     const { code, text } = await ticket(eventId, '--app', app.clientId, '--json')
     expect(code).toBe(0)
     expect(JSON.parse(text)).toMatchObject({ eventId, clientId: app.clientId, sale: {} })
   })
 
-  it('refuses other apps, unknown ids and a missing one', async () => {
+  it('refuses other apps, unknown ids and a missing id', async () => {
     const other = await core.newApp()
     expect((await ticket(eventId, '--app', other.clientId)).code).toBe(1)
     expect((await ticket(eventId, '--app', 'app_000000000000000000000000')).text).toContain(

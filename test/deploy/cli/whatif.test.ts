@@ -34,7 +34,7 @@ const use = (user: string, times = 1n) =>
     current_time: world.clock.now().toISOString(),
   })
 
-/** A day of three users, with a platform cut, a top-up and a change of plan in its course. */
+/** Plays a day of three users, with a platform cut, a top-up and a change of plan. */
 async function spend(): Promise<void> {
   const app = world.as(world.app.basic)
   for (const user of ['ada', 'bob', 'cyd']) await app.upsertUser(of(user))
@@ -83,7 +83,7 @@ const pro = {
 }
 
 describe('tollgate whatif', () => {
-  it('replays the tickets of a day with a cut, a top-up and a change of plan in it', async () => {
+  it('replays a day with a platform cut, a top-up and a change of plan', async () => {
     const { code, text } = await whatif(pro, '--json')
     expect(code).toBe(0)
     const answer: unknown = JSON.parse(text)
@@ -92,10 +92,10 @@ describe('tollgate whatif', () => {
       tickets: '4',
       unpricedTickets: '0',
       networkCostUsdExact: '15',
-      // Of the three tickets since it held.
+      // From the three tickets after the cut was set.
       platformCutUsdExact: '1.5',
       today: { revenueUsdExact: '18', marginUsdExact: '1.5', overageUsdExact: '5', usersRunOut: 2 },
-      // Half more than network price; what bob was given pays the rest of his.
+      // One and a half times the network price; bob's credit pays the rest of his.
       whatIf: {
         revenueUsdExact: '22.5',
         marginUsdExact: '6',
@@ -113,7 +113,7 @@ describe('tollgate whatif', () => {
     })
   })
 
-  it('tells the same as a table and as CSV, and of each plan that users stay on', async () => {
+  it('shows the same as a table and as CSV, including plans that users stay on', async () => {
     const some = { ...pro, assign: { plans: { Mid: 'Pro' } } }
     const { text: csv } = await whatif(some, '--csv')
     const [head = '', ...lines] = csv.trim().split('\n')
@@ -139,7 +139,7 @@ describe('tollgate whatif', () => {
     expect(text).toMatch(/\(all\).*18\.00 -> 16\.50/)
   })
 
-  it('equals what was booked where the drafts are the plans of today', async () => {
+  it('equals the booked amounts when the drafts are the current plans', async () => {
     const mid = { name: 'Mid 2', includedUsdMicros: '2000000', overageRateUsd: '0.000002' }
     const { text } = await whatif({ plans: [mid], assign: { plans: { Mid: 'Mid 2' } } }, '--json')
     const answer = JSON.parse(text) as { total: Record<string, Record<string, unknown>> }
@@ -161,7 +161,7 @@ describe('tollgate whatif', () => {
     ['a range of nothing', ['--to', '2026-03-09'], /from must be before to/],
     ['two forms at once', ['--json', '--csv'], /exclude each other/],
     ['a file that is not there', ['--plans', '/nowhere.json'], /nowhere.json cannot be read/],
-  ])('says what is wrong with %s', async (_, more, message) => {
+  ])('reports an error for %s', async (_, more, message) => {
     const { code, text } = await whatif(pro, ...more)
     expect(code).not.toBe(0)
     expect(text).toMatch(message)

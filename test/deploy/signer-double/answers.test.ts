@@ -6,7 +6,7 @@ import type { Script } from './support.ts'
 const EV = 100_000_000_000n
 const call = { type: 'fixed' } as const
 
-/** What one first call gets when the webhook behaves as scripted. */
+/** Makes one first call with a scripted webhook. */
 async function pay(script: Script, options: SignerDoubleOptions = {}) {
   const webhook = await startWebhook(script)
   const budget = { url: webhook.url, budgetMs: 400 }
@@ -33,7 +33,7 @@ describe('reading a decision', () => {
     ['{"status":200,"authId":"A"}', ''],
     ['{"status":200,"Auth_ID":"A"}', 'A'],
     ['{"status":200,"auth_id":"A","AUTH_ID":"B"}', 'B'],
-  ])('proceeds with %s', async (body, authId) => {
+  ])('accepts %s', async (body, authId) => {
     const { status, tickets } = await pay(answer(body))
     expect(status).toBe(200)
     expect(tickets[0]?.data['auth_id']).toBe(authId)
@@ -89,7 +89,7 @@ describe('the transport of a decision', () => {
     expect(messageOf(result.body)).toBe('Internal Server Error')
   })
 
-  it('does not look at the content type', async () => {
+  it('ignores the content type', async () => {
     const script: Script = (_call, response) => {
       response.writeHead(200, { 'Content-Type': 'text/html' })
       response.end('{"status":200}')
@@ -97,12 +97,12 @@ describe('the transport of a decision', () => {
     expect((await pay(script)).status).toBe(200)
   })
 
-  it('fails when nobody listens', async () => {
+  it('fails when the webhook is unreachable', async () => {
     const double = await startDouble({ ev: EV, webhook: { url: 'http://127.0.0.1:1/' } })
     expect((await double.pay(call)).status).toBe(500)
   })
 
-  it('fails when head or body take longer than the budget, and never asks again', async () => {
+  it('fails without a retry when head or body exceed the time limit', async () => {
     const silent = await pay(() => undefined)
     expect(silent.status).toBe(500)
     expect(silent.webhook.calls).toHaveLength(1)
@@ -171,7 +171,7 @@ describe('a rejection', () => {
     expect(messageOf(result.body)).toBe(message)
   })
 
-  it('without a reason names its status', async () => {
+  it('without a reason contains its status', async () => {
     expect(messageOf((await pay(answer('{"status":403}'))).body)).toContain('403')
     expect(messageOf((await pay(answer('{"status":403,"reason":""}'))).body)).toContain('403')
   })
@@ -206,7 +206,7 @@ describe('a rejection', () => {
 })
 
 describe('other requests to the signer', () => {
-  it('are answered as the Go server answers them', async () => {
+  it('are answered like the Go server does', async () => {
     const { url } = await startDouble()
     const rest = 'HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}'
     const send = (line: string): Promise<string> => exchange(url, `${line} ${rest}`)

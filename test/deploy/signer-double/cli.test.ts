@@ -8,7 +8,7 @@ import { answer, startWebhook } from './support.ts'
 
 const CLI = join(import.meta.dirname, '../../../deploy/signer-double/cli.ts')
 
-/** Runs the program; `until` decides from its output so far when it gets a SIGTERM. */
+/** Runs the program; sends a SIGTERM once `until` returns true for its output. */
 async function run(
   args: readonly string[],
   until: (out: string) => boolean = () => false,
@@ -77,7 +77,7 @@ describe('the command line', () => {
     expect(webhook.calls[0]?.body).toContain('"Authorization":["Bearer sk_live_alice"]')
   })
 
-  it('ends by itself after the calls that it was told to make', async () => {
+  it('ends by itself after the requested calls', async () => {
     const webhook = await startWebhook(answer('{"status":200,"auth_id":"acme:alice"}'))
     const flags = ['--port', '0', '--webhook-url', webhook.url, '--drive', '2', '--calls', '3']
     const { code, out } = await run([...flags, '--interval', '0.01'])
@@ -94,7 +94,7 @@ describe('the command line', () => {
     }
   })
 
-  it('complains in one line', async () => {
+  it('reports errors in one line', async () => {
     const { code, err } = await run(['--port', 'x'])
     expect({ code, err }).toEqual({
       code: 2,
@@ -121,7 +121,7 @@ describe('the command line', () => {
     expect(() => parseFlags(args)).toThrow(message)
   })
 
-  it('reads offsets and headers as the signer does', () => {
+  it('reads offsets and headers like the signer', () => {
     const options = parseFlags([
       '--utc-offset=-07:30',
       '--webhook-url',

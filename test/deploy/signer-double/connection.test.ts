@@ -5,7 +5,7 @@ import { allow, startDouble, startWebhook } from './support.ts'
 const OK = '{"status":200,"auth_id":"acme:alice"}'
 
 describe('the connection to the webhook', () => {
-  it('is one for calls in sequence and keeps two of a burst', async () => {
+  it('is reused by sequential calls, and two remain after a burst', async () => {
     const webhook = await startWebhook()
     const double = await startDouble({ webhook: { url: webhook.url }, ev: 10n ** 11n })
     for (let i = 0; i < 3; i += 1) await double.pay({ type: 'fixed' })

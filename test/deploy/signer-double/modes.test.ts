@@ -19,7 +19,7 @@ async function start(mode: Mode, script: Script = allow, more: SignerDoubleOptio
 }
 
 describe('go-livepeer 0.8.11', () => {
-  it('knows neither app nor type nor maxPrice', async () => {
+  it('has no app, type or maxPrice', async () => {
     const script = answer('{"status":200,"auth_id":"a","maxPrice":{"price":1}}')
     const { webhook, double } = await start('go-v0.8.11', script)
     expect((await double.pay({ type: '', inPixels: 1n, app: 'x' })).status).toBe(200)
@@ -32,7 +32,7 @@ describe('go-livepeer 0.8.11', () => {
     expect(Object.keys(ticket?.data ?? {})).not.toContain('cost')
   })
 
-  it('tells the webhook a slightly later time than the event', async () => {
+  it("sends the webhook a slightly later time than the event's", async () => {
     let ticks = T0
     const { webhook, double } = await start('go-v0.8.11', allow, { now: () => (ticks += 1000n) })
     await double.pay({ type: '', inPixels: 1n })
@@ -80,7 +80,7 @@ describe('the successor signer', () => {
     expect((await double.pay({ type: 'fixed', manifestId: 'm', state })).status).toBe(403)
   })
 
-  it('asks again in the second of the expiry', async () => {
+  it('calls the webhook again in the second of the expiry', async () => {
     const { webhook, double } = await start('node', answer(`{"status":200,"expiry":${NOW + 2n}}`))
     const first = await double.pay({ type: 'fixed', manifestId: 'm' })
     const again = { type: 'fixed', manifestId: 'm', state: stateOf(first) }
@@ -92,7 +92,7 @@ describe('the successor signer', () => {
     expect(webhook.calls).toHaveLength(2)
   })
 
-  it('honours a permission only for the same webhook and headers', async () => {
+  it('uses a cached permission only with the same webhook and headers', async () => {
     const { webhook, double } = await start('node')
     const policy = { authExpiry: NOW + 60n, authPolicy: 'another' }
     const state = double.seal({ type: 'fixed', ...policy })

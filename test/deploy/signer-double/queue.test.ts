@@ -64,14 +64,14 @@ describe('the lossy queue', () => {
     expect(bytes.toSorted()).toEqual(inOrder.toSorted())
   })
 
-  it('delays, and a flush does not wait for it', async () => {
+  it('delays events, except during a flush', async () => {
     const started = performance.now()
     const { bytes } = await run({ delayMs: 2000 })
     expect(bytes).toHaveLength(90)
     expect(performance.now() - started).toBeLessThan(1500)
   })
 
-  it('delivers by itself, later ones first when their delay is shorter', async () => {
+  it('delivers without a flush, in the order of the delays', async () => {
     const done = Promise.withResolvers<void>()
     const bytes: string[] = []
     const receive = (line: string): void => {
@@ -86,7 +86,7 @@ describe('the lossy queue', () => {
     await queue.stop()
   })
 
-  it('drops what comes while 100 wait, and loses a batch its sink refuses', async () => {
+  it('drops events while 100 wait, and loses a batch that its sink refuses', async () => {
     const send = (): Promise<void> => Promise.reject(new Error('down'))
     const sink = { ...callbackSink(() => undefined), send }
     const random = createRandom(1)
@@ -132,7 +132,7 @@ describe('the direct sink', () => {
     await sink.close()
   })
 
-  it('refuses more than it can hold and gives up when it is closed', async () => {
+  it('refuses events above its capacity and gives up when it is closed', async () => {
     const sink = directSink({ url: 'http://127.0.0.1:1', secret: 's', capacity: 2, flushMs: 50 })
     await sink.send([event(1), event(2)])
     await expect(sink.send([event(3)])).rejects.toThrow('too many events wait')
@@ -151,7 +151,7 @@ describe('the other sinks', () => {
     expect(await readFile(path, 'utf8')).toBe('{"id":"1"}\n{"id":"2"}\n{"id":"3"}\n')
   })
 
-  it('lose the batch, and only it, when no broker answers', async () => {
+  it('lose only the current batch when no broker answers', async () => {
     const sink = kafkaSink(['127.0.0.1:1'], 'livepeer-gateway-events')
     await expect(sink.send([event(1)])).rejects.toThrow('the batch is lost')
     await sink.close()
@@ -159,7 +159,7 @@ describe('the other sinks', () => {
 })
 
 describe('the statistics', () => {
-  it('tell which signed tickets no collector can know of', async () => {
+  it('mark signed tickets that were never delivered', async () => {
     const webhook = await startWebhook()
     const double = await startDouble({
       webhook: { url: webhook.url },
@@ -179,7 +179,7 @@ describe('the statistics', () => {
   })
 })
 
-describe('an address', () => {
+describe('toChecksumAddress', () => {
   it.each([
     '0x5bE44e23041E93CDF9bCd5A0968524e104e38ae1',
     '0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed',

@@ -18,7 +18,7 @@ import {
 const FEE = 100n
 const NOW = T0 / 1_000_000_000n
 
-/** A double whose every call makes one ticket, and a sealed state of a running session. */
+/** Starts a double with one ticket per call, and seals the state of a running session. */
 async function session(
   body: string,
   state: Partial<SessionState> = {},
@@ -42,26 +42,26 @@ async function session(
 }
 
 describe('a cached authorization', () => {
-  it('is asked for again one second after its expiry', async () => {
+  it('is requested again one second after its expiry', async () => {
     const { webhook, pay } = await session('{"status":200}', { authExpiry: NOW - 1n })
     await pay()
     expect(webhook.calls).toHaveLength(1)
     expect(webhook.calls[0]?.body).toContain(`"AuthExpiry":${NOW - 1n},`)
   })
 
-  it.each([NOW, NOW + 1n, NOW * 1000n])('holds up to its expiry %i', async (authExpiry) => {
+  it.each([NOW, NOW + 1n, NOW * 1000n])('is valid up to its expiry %i', async (authExpiry) => {
     const { webhook, pay } = await session('{"status":403}', { authExpiry })
     expect((await pay()).status).toBe(200)
     expect(webhook.calls).toEqual([])
   })
 
-  it.each([0n, -1n])('never holds for an expiry of %i', async (authExpiry) => {
+  it.each([0n, -1n])('is never valid for an expiry of %i', async (authExpiry) => {
     const { webhook, pay } = await session('{"status":200}', { authExpiry })
     await pay()
     expect(webhook.calls).toHaveLength(1)
   })
 
-  it("follows the signer's clock, is kept while it holds and replaced by every call", async () => {
+  it("follows the signer's clock, and is replaced by every webhook call", async () => {
     const { webhook, double, pay } = await session(`{"status":200,"expiry":${NOW + 5n}}`)
     const first = await pay()
     double.advance(5)
@@ -74,7 +74,7 @@ describe('a cached authorization', () => {
     expect(decode(stateOf(third))).toContain('"AuthExpiry":0,')
   })
 
-  it('is always asked for when a session begins', async () => {
+  it('is always requested when a session begins', async () => {
     const { webhook, double } = await session('{"status":200,"expiry":99999999999}')
     await double.pay({ type: 'fixed' })
     await double.pay({ type: 'fixed' })
@@ -83,20 +83,20 @@ describe('a cached authorization', () => {
 })
 
 describe('the identity of a session', () => {
-  it('is bound by the webhook and carried on', async () => {
+  it('is bound by the webhook and kept', async () => {
     const { double, pay } = await session('{"status":200,"auth_id":"acme:alice"}')
     const result = await pay({ headers: [['Signer-Auth-Id', 'evil']] })
     expect(decode(stateOf(result))).toContain('"AuthID":"acme:alice"')
     expect(double.stats().tickets[0]?.authId).toBe('acme:alice')
   })
 
-  it('is bound by the header when the webhook names none', async () => {
+  it('is bound by the header when the webhook returns no identity', async () => {
     const { double, pay } = await session('{"status":200,"auth_id":""}')
     await pay({ headers: [['signer-auth-id', 'from-header']] })
     expect(double.stats().tickets[0]?.authId).toBe('from-header')
   })
 
-  it('stays empty when nobody names one, and bound when a later answer names none', async () => {
+  it('stays empty without an identity, and stays bound when a later answer has no identity', async () => {
     const { double, pay, sealed } = await session('{"status":200}', { authId: 'acme:bob' })
     await pay()
     await double.pay({ type: 'fixed' })
@@ -104,7 +104,7 @@ describe('the identity of a session', () => {
     expect(decode(sealed)).toContain('"AuthID":"acme:bob"')
   })
 
-  it('must not change, and then leaves neither state nor ticket', async () => {
+  it('must not change: leaves neither state nor ticket', async () => {
     const eve = '{"status":200,"auth_id":"acme:eve"}'
     const { double, pay } = await session(eve, { authId: 'acme:bob' })
     const result = await pay()
@@ -152,12 +152,12 @@ describe('a price ceiling of the webhook', () => {
     ['lv2v', '720p-pixel-seconds'],
   ]
 
-  it.each(units)('of type %s counts in %s', async (type, unit) => {
+  it.each(units)('of type %s is in %s', async (type, unit) => {
     const { double } = await session(ceiling('1', 'wei', unit), {}, { ev: 10n ** 9n })
     expect((await double.pay({ type, orchestrator: { pricePerUnit: 1n } })).status).toBe(200)
   })
 
-  it('cannot apply to an untyped session, and is not looked at while cached', async () => {
+  it('cannot apply to an untyped session, and is ignored while cached', async () => {
     const { double } = await session(ceiling('100', 'wei', ''), {})
     expect((await double.pay({ type: '', inPixels: 1n })).status).toBe(502)
     const cached = await session(ceiling('1'), { authExpiry: NOW })
@@ -234,7 +234,7 @@ describe('the checks before the webhook', () => {
 })
 
 describe('a state', () => {
-  it('may be sent twice and then signs twice under one sequence number', async () => {
+  it('may be sent twice and then signs twice with one sequence number', async () => {
     const { webhook, double, pay } = await session('{"status":200,"auth_id":"acme:alice"}')
     await pay()
     double.advance(1)

@@ -14,11 +14,11 @@ export type Call = Readonly<{
   url: string
   rawHeaders: readonly string[]
   body: string
-  /** Names the TCP connection the call came over. */
+  /** Number of the call's TCP connection. */
   connection: number
 }>
 
-/** What the webhook shall do with a call. */
+/** The webhook's reaction to a call. */
 export type Script = (call: Call, response: http.ServerResponse) => void
 
 export const answer =
@@ -43,7 +43,7 @@ async function listening(server: net.Server): Promise<string> {
 
 export type Webhook = { readonly url: string; readonly calls: Call[]; script: Script }
 
-/** A real HTTP server in the sidecar's place, which records every call. */
+/** Starts a real HTTP server that replaces the sidecar and records every call. */
 export async function startWebhook(script: Script = allow): Promise<Webhook> {
   const calls: Call[] = []
   const connections = new Map<net.Socket, number>()
@@ -67,7 +67,7 @@ export async function startWebhook(script: Script = allow): Promise<Webhook> {
   return webhook
 }
 
-/** A bare TCP server that keeps the bytes of each request and answers a fixed response. */
+/** Starts a bare TCP server that keeps the bytes of each request and answers a fixed response. */
 export async function startRawWebhook(response: string) {
   let bytes = ''
   const sockets = new Set<net.Socket>()
@@ -106,7 +106,7 @@ export type Started = SignerDouble & Readonly<{ url: string; events: string[] }>
 /** 2026-09-14T10:15:30.123456789Z, the instant of the contract's first example. */
 export const T0 = 1_789_380_930_123_456_789n
 
-/** A running double whose clock stands still; its events are in `events`. */
+/** Starts a double with a fixed clock; its events are in `events`. */
 export async function startDouble(options: SignerDoubleOptions = {}): Promise<Started> {
   const events: string[] = []
   const sinks = [callbackSink((bytes) => events.push(bytes)), ...(options.sinks ?? [])]
@@ -121,13 +121,13 @@ export function parsed(events: readonly string[], type = 'create_signed_ticket')
   return envelopes.filter((envelope) => envelope.type === type)
 }
 
-/** The message inside go-livepeer's error envelope. */
+/** Returns the message inside go-livepeer's error envelope. */
 export function messageOf(body: string): string {
   const envelope: { error: { message: string } } = JSON.parse(body)
   return envelope.error.message
 }
 
-/** The state to carry on with. Throws when the call was refused. */
+/** Returns the state for the next call. Throws when the call was refused. */
 export function stateOf({ status, body, state }: PayResult): SignedState {
   if (state === undefined) throw new Error(`no state, but ${status} ${body}`)
   return state
@@ -140,7 +140,7 @@ export const fixedPrice = (fee: bigint): SignerDoubleOptions => ({
   orchestrator: { pricePerUnit: fee, pixelsPerUnit: 1n },
 })
 
-/** Sends the bytes of one request as they are and answers the bytes that came back. */
+/** Sends the bytes of one request unchanged and returns the received bytes. */
 export function exchange(url: string, request: string): Promise<string> {
   const { hostname, port } = new URL(url)
   return new Promise((resolve, reject) => {

@@ -5,7 +5,10 @@ import { answer, fixedPrice, parsed, startDouble, startWebhook, stateOf, T0 } fr
 
 const NOW = 1_789_380_977_123_456_789n
 
-/** Statuses and ticket counts of `calls` fixed calls that carry their state forward. */
+/**
+ * Makes `calls` fixed calls of one session. Returns their ticket counts, or the statuses of
+ * refusals.
+ */
 async function play(fee: bigint, calls: number): Promise<(string | number)[]> {
   const double = await startDouble(fixedPrice(fee))
   let state: SignedState | undefined
@@ -21,7 +24,7 @@ async function play(fee: bigint, calls: number): Promise<(string | number)[]> {
 }
 
 describe('credit at a ticket value of 100', () => {
-  it('pays twice for a fee of 10 and is then stuck for ever', async () => {
+  it('charges twice for a fee of 10 and never advances', async () => {
     expect(await play(10n, 6)).toEqual([1, 1, 482, 482, 482, 482])
   })
 
@@ -99,7 +102,7 @@ describe('create_signed_ticket', () => {
     )
   })
 
-  it('bills a started second whole at the first price and reports the new price', async () => {
+  it('bills a partial second as a whole one at the first price and reports the new price', async () => {
     const double = await startDouble({ ev: 10n })
     const state = stateOf(await double.pay({ type: 'live', orchestrator: { pricePerUnit: 10n } }))
     double.advance(5.003)
@@ -150,7 +153,7 @@ describe('create_signed_ticket', () => {
 })
 
 describe('create_new_payment', () => {
-  it('goes out before the webhook is asked and shares the request id of the ticket', async () => {
+  it('is sent before the webhook is called and has the request id of the ticket', async () => {
     const webhook = await startWebhook()
     const double = await startDouble({ webhook: { url: webhook.url }, ev: 50_000_000_000_000n })
     webhook.script = (_call, response) => {

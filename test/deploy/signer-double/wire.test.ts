@@ -10,7 +10,7 @@ const OK = '{"status":200,"auth_id":"acme:alice"}'
 const ALLOWED = `HTTP/1.1 200 OK\r\nContent-Length: ${OK.length}\r\n\r\n${OK}`
 const secret = parseHeaderFlag('Authorization:Bearer whsec_test')
 
-/** A request with exactly these header lines, its JSON padded to the length the example states. */
+/** A request with exactly these header lines, its JSON padded to the length in the example. */
 function requestBytes(request: PayRequest, length: number, headers: readonly string[]): string {
   const body = payBody(request, DEFAULT_ORCHESTRATOR).padEnd(length, ' ')
   const head = ['POST /generate-live-payment HTTP/1.1', 'Host: signer:8935', ...headers]
@@ -64,7 +64,7 @@ describe('the webhook request on the wire', () => {
     )
   })
 
-  it('carries a fractional balance, the local offset and an expired authorization', async () => {
+  it('contains a fractional balance, the local offset and an expired authorization', async () => {
     const webhook = await startWebhook()
     const now = 1_789_380_977_123_456_789n
     const double = await startDouble({
@@ -114,7 +114,7 @@ describe('the webhook request on the wire', () => {
     )
   })
 
-  it('keeps repeated, empty and hostile headers and escapes what Go escapes', async () => {
+  it('keeps repeated, empty and hostile headers and escapes the same characters as Go', async () => {
     const webhook = await startWebhook(answer('{"status":200,"auth_id":"tenant_a:user_42"}'))
     const now = 1_789_380_990_123_456_789n
     const double = await startDouble({
