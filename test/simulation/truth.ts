@@ -163,7 +163,9 @@ function raise(times: Map<string, number>, key: string, at: number): void {
   times.set(key, Math.max(times.get(key) ?? 0, at))
 }
 
-/** True while core holds money for a call: by its row, or by a lease under which it may be reported. */
+/**
+ * True while core holds money for a call, by its row or by a lease under which it may be reported.
+ */
 function isHeld(call: AllowedCall, row: StoredAuthorisation | undefined, core: CoreState): boolean {
   if (row) return row.state === 'pending'
   const isLent = core.instances.has(call.instance)

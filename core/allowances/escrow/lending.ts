@@ -19,7 +19,9 @@ export interface LendCall extends UserKey {
   readonly bound: UsdAttos
   /** The user's spending per second at this sidecar. */
   readonly spending: UsdAttos
-  /** A session whose calls the sidecar has not seen, with the number of the current call. */
+  /**
+   * A session whose earlier calls the sidecar has not seen, with the number of the current call.
+   */
   readonly session: { readonly id: string; readonly sequence: bigint } | null
 }
 
@@ -42,7 +44,7 @@ interface Situation {
   readonly account: Account
   readonly leases: Leases
   readonly leaseSeconds: number
-  /** True for a user with limits, whose calls must each be reserved. */
+  /** True for a user with limits, who must reserve each call. */
   readonly isLimited: boolean
   /** Ratio by which a bound at network price is multiplied, scaled by 10^18. */
   readonly retailRatio: bigint

@@ -74,13 +74,14 @@ export interface EscrowStore {
   /** Returns the sessions that this process began and that became shared after `since`. */
   findShared(db: Db, instance: string, since: Date): Promise<string[]>
   /**
-   * Returns core's contact with each process. Omits a process if another one has its sidecar's id.
+   * Returns the last contact of each process with core. Omits a process if another one has its
+   * sidecar's id.
    */
   findContacts(db: Db, instances: readonly string[]): Promise<ReadonlyMap<string, Contact>>
   /**
    * For each different proof, sets the earliest unproven authorisation (pending or released) to
-   * proven. Skips a proof whose call has a booked ticket. Returns those that had been released;
-   * they are lost now.
+   * proven. Skips proofs of calls with a booked ticket. Returns those that had been released; they
+   * are lost now.
    */
   prove(db: Db, proofs: readonly Proof[]): Promise<StoredAuthorisation[]>
 
