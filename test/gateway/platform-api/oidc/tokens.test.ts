@@ -93,8 +93,8 @@ describe('refresh token', () => {
       client_id: grants.app.clientId,
     })
     const { refresh_token: token } = login.body
-    // Like a password reset that took its time before this login was redeemed, but committed after
-    // it.
+    // Like a password reset that took its timestamp before this login was redeemed, but committed
+    // after it.
     await sql.query(
       `insert into grant_ends (id, ends_before)
       select unnest(f.grants), $2 from refresh_tokens r join token_families f on f.id = r.family_id
