@@ -21,8 +21,8 @@ export function splitEnvelopes(body: Buffer): Push | null {
   return { envelopes: one && isWhole(one) ? [one] : linesOf(body), isArray: false }
 }
 
-// A truncated line can close its quotes and brackets with those of later lines. Parsing prevents
-// that this seeming document swallows good events.
+// A truncated line can close its quotes and brackets with those of later lines. Parse such a
+// document, so that it cannot swallow good events.
 const isWhole = (document: Buffer): boolean => !document.includes(newline) || isJson(document)
 
 function isJson(document: Buffer): boolean {
