@@ -520,8 +520,8 @@ export function createReplay(facts: AccountFacts) {
   }
 
   /**
-   * Returns included usage from the start of a period, in the order given. Omits a raise of the
-   * previous period that was created in the millisecond in which that period ended.
+   * Returns included usage from the start of a period, in the order given. Omits raises of other
+   * periods: a version may be created in the very millisecond in which this period began.
    */
   function creditsFrom(period: EnteredPeriod): Credit[] {
     const orderOf = ({ id }: Credit): bigint => opened.get(id) ?? 0n
@@ -530,7 +530,7 @@ export function createReplay(facts: AccountFacts) {
         if (!isIncluded(credit) || credit.effectiveAt.getTime() !== period.countsFrom.getTime())
           return false
         const given = includedIn.get(credit.id)?.period
-        return given === undefined || given.start >= period.start || !isRaise(credit, given)
+        return given === undefined || given === period || !isRaise(credit, given)
       })
       .sort((a, b) => Number(orderOf(a) - orderOf(b)))
   }

@@ -531,23 +531,28 @@ describe('raised Starter plan', () => {
     await expectProof()
   })
 
-  it('passes verify when the user changes plans in the same millisecond', async () => {
+  it('is proved by verify when the user changes plans in the same millisecond', async () => {
     await setStarter('5000000')
+    const [leaving, returning] = [await newUser(), await newUser()]
+    const paid = await newPlan({ included: usdAttos(usd) })
+    const empty = await newPlan({ included: usdAttos(0n) })
+    const clientId = world.app.clientId
+    const switchTo = (externalUserId: string, planId: string) =>
+      operator.switchSubscription({
+        clientId,
+        externalUserId,
+        planId,
+        timing: 'immediate',
+        idempotencyKey: undefined,
+      })
     world.clock.advance(day)
-    const user = await newUser()
-    await balance(user)
-    world.clock.advance(1_000)
+    await switchTo(returning, empty.id)
+    await operator.endSubscription({ clientId, externalUserId: returning, timing: 'immediate' })
     await setStarter('6000000')
-    await until(async () => (await left(user)) === '6000000')
-    const nothing = await newPlan({ included: usdAttos(usd) })
-    await operator.switchSubscription({
-      clientId: world.app.clientId,
-      externalUserId: user,
-      planId: nothing.id,
-      timing: 'immediate',
-      idempotencyKey: undefined,
-    })
-    expect(await left(user)).toBe('0')
+    await until(async () => (await left(leaving)) === '6000000')
+    await until(async () => (await left(returning)) === '1000000')
+    await switchTo(leaving, paid.id)
+    expect(await left(leaving)).toBe('0')
     await expectProof()
   })
 })
