@@ -529,8 +529,8 @@ export function createReplay(facts: AccountFacts) {
       .filter((credit) => {
         if (!isIncluded(credit) || credit.effectiveAt.getTime() !== period.countsFrom.getTime())
           return false
-        const given = includedIn.get(credit.id)?.period
-        return given === undefined || given === period || !isRaise(credit, given)
+        const entered = includedIn.get(credit.id)?.period
+        return entered === undefined || entered === period || !isRaise(credit, entered)
       })
       .sort((a, b) => Number(orderOf(a) - orderOf(b)))
   }

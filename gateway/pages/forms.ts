@@ -76,8 +76,8 @@ export const field = (request: FastifyRequest, name: string): string | undefined
   textMember(request.body, name)
 
 /**
- * Returns a query parameter. Throws REQUEST_INVALID if it is repeated. Blank counts as absent (RFC
- * 6749 section 3.1).
+ * Returns a query parameter. Throws REQUEST_INVALID if it is repeated. Blank counts as absent
+ * (RFC 6749 section 3.1).
  */
 export function parameter(request: FastifyRequest, name: string): string | undefined {
   const query: unknown = request.query

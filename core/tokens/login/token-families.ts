@@ -54,8 +54,8 @@ export type Redemption =
   | { readonly refusal: DomainError }
 
 /**
- * Tokens of interactive logins. The tokens of one login form a family, which ends as a whole (RFC
- * 9700 section 4.14.2).
+ * Tokens of interactive logins. The tokens of one login form a family, which ends as a whole
+ * (RFC 9700 section 4.14.2).
  */
 export function createTokenFamilies(deps: TokenFamiliesDeps) {
   const { pool, jwts, grants, findAccount, ttlSeconds, refreshTtlSeconds, now } = deps
