@@ -34,7 +34,7 @@ const rateMs = 1_000
 // A sidecar waits 800 ms in total. Keys that arrive later are used for the next token.
 const foreignKeysMs = 500
 
-/** Maps each fault to its name in decisions (docs/signer-protocol.md). */
+/** Maps each fault to its name in decisions (docs/signer-answers.md). */
 const foreignFaults: Readonly<Record<Fault, string>> = {
   form: 'token_form',
   typ: 'token_form',

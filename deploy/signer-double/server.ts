@@ -41,7 +41,7 @@ async function readBody(request: http.IncomingMessage): Promise<string> {
 }
 
 /**
- * Answers a status like Go's server (docs/signer-protocol.md, "Statuses"): it panics on codes
+ * Answers a status like Go's server (docs/signer-answers.md, "Statuses"): it panics on codes
  * outside 100-999 and closes the connection, sends a 200 after a 1xx, and no body with 204 and 304.
  */
 function sendRefusal(response: http.ServerResponse, refused: Refusal, flat: boolean): void {

@@ -96,7 +96,7 @@ export function createSigner(options: SignerDoubleOptions, now: Clock, recorder:
   const source = { dialect, newId, sender: toChecksumAddress(WALLET) }
 
   /**
-   * Runs the steps of a payment in the signer's order (docs/signer-protocol.md, "When the signer
+   * Runs the steps of a payment in the signer's order (docs/signer-webhook.md, "When the signer
    * asks").
    */
   async function generateLivePayment(body: string, call: GatewayCall): Promise<JsonOut> {

@@ -1,7 +1,7 @@
 import { isObject, textOf } from '../../core/lib/json.ts'
 import { parseSignerTime } from './signer-time.ts'
 
-/** The part of the signer's payment-session state that decisions use (docs/signer-protocol.md). */
+/** The part of the signer's payment-session state that decisions use (docs/signer-webhook.md). */
 export interface Session {
   readonly id: string
   /** The identity bound by an earlier answer, "" when missing; null when it is not text. */

@@ -48,7 +48,7 @@ export interface AuthorizerDeps {
 }
 
 /**
- * Decides whether the end user of a request may spend (docs/signer-protocol.md). Answers from
+ * Decides whether the end user of a request may spend (docs/signer-webhook.md). Answers from
  * memory where possible. Never throws: a fault that prevents a decision is body status 503. A
  * request without `state` is decided by its credential and by whether any money is left.
  */

@@ -13,7 +13,7 @@ const priceUnits: Readonly<Record<string, string>> = {
 /**
  * Returns a function that renders the `maxPrice` member of an answer, with its leading comma: the
  * lowest of the operator's ceiling and the user's ceilings; "" without one. The unit must match the
- * session type, otherwise every call fails (docs/signer-protocol.md).
+ * session type, otherwise every call fails (docs/signer-answers.md).
  */
 export function createMaxPrice(
   operators: PriceCeilings,

@@ -2,7 +2,7 @@ import { Scope } from '../../proto/scopes.ts'
 
 /**
  * A refusal of the webhook, with its body rendered once. Sent as HTTP 200. The statuses 480, 481
- * and 482 control the signer's clients and are never used here (docs/signer-protocol.md).
+ * and 482 control the signer's clients and are never used here (docs/signer-answers.md).
  */
 export interface Refusal {
   readonly status: number

@@ -109,7 +109,7 @@ function bytesOf(request: IncomingMessage): number {
   return request.headers['transfer-encoding'] === undefined ? Math.min(declared, maxBody) : maxBody
 }
 
-/** The sender retries after any 5xx (docs/signer-protocol.md). */
+/** The sender retries after any 5xx (docs/signer-events.md). */
 function problemOfFault(error: unknown): Problem {
   return error instanceof DomainError && error.reason === 'SPOOL_UNAVAILABLE'
     ? { ...problems.spoolUnavailable, detail: error.message }

@@ -5,7 +5,7 @@ import { type JsonObject, isObject, parseObject } from '../../core/lib/json.ts'
 import { membersOf } from './ndjson.ts'
 
 /**
- * Completes usage pushes, `{type, data}` (docs/signer-protocol.md): tickets without the envelope of
+ * Completes usage pushes, `{type, data}` (docs/signer-events.md): tickets without the envelope of
  * the event stream. They have no id and no time, so both are added on arrival:
  *
  * - The id is the hash of the bytes and of the UTC day. A sender's retry repeats the bytes and gets

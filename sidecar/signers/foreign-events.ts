@@ -13,7 +13,7 @@ export function foreignApp(envelopes: readonly Buffer[], apps: Apps): string | n
   return null
 }
 
-/** Returns every app that core could assign the event to (docs/signer-protocol.md). */
+/** Returns every app that core could assign the event to (docs/signer-events.md). */
 function appsIn(envelope: Buffer): string[] {
   const data = parseObject(envelope.toString())?.['data']
   if (!isObject(data)) return []

@@ -91,7 +91,7 @@ function requestOf(secret: string): string {
   )
 }
 
-/** Returns an event as large as the signer's (docs/signer-protocol.md). */
+/** Returns an event as large as the signer's (docs/signer-events.md). */
 const eventOf = (): string =>
   JSON.stringify({
     id: randomUUID(),

@@ -19,7 +19,7 @@ export const userName = (user: number): string => `user-${user}`
 
 /**
  * Generates `create_signed_ticket` events of live sessions as the signer writes them
- * (docs/signer-protocol.md, "Signed ticket"). `pick` returns the user of the nth event.
+ * (docs/signer-events.md, "Signed ticket"). `pick` returns the user of the nth event.
  */
 export function createTopic({ clientId, pick }: { clientId: string; pick: (n: number) => number }) {
   const sessions = new Map<number, Session>()

@@ -109,7 +109,7 @@ const event = (id: string) => ({
 })
 
 /**
- * Returns what is wrong with a webhook answer by docs/signer-protocol.md ("Answer"); null if it is
+ * Returns what is wrong with a webhook answer by docs/signer-answers.md ("Answer"); null if it is
  * valid.
  */
 function faultOf({ status, text }: { status: number; text: string }): string | null {

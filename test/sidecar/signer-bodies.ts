@@ -1,4 +1,4 @@
-/** The first call of a live session with an API key (docs/signer-protocol.md, "Request"). */
+/** The first call of a live session with an API key (docs/signer-webhook.md, "Request"). */
 export function firstCall(overrides: { key?: string; headers?: object; state?: object } = {}) {
   const { key = 'sk_live_7Qp2mV9aXr4LtB8cYwZ0', headers = {}, state = {} } = overrides
   return {

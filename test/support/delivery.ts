@@ -124,7 +124,7 @@ export function spooledLine(
 /**
  * Stream mode: produces to a topic, keyed by envelope id as the signer does. Like the signer's
  * producer, it sends a batch again if no acknowledgement arrived, so events that the broker had
- * stored arrive twice (docs/signer-protocol.md, "Delivery").
+ * stored arrive twice (docs/signer-events.md, "Delivery").
  */
 export function kafkaLine({ brokers, topic }: { brokers: readonly string[]; topic: string }): Line {
   let uncertain = 0n

@@ -97,7 +97,7 @@ interface Session {
 const openSessions = 300
 
 /**
- * Yields events in the order of signing, mostly tickets (docs/signer-protocol.md, "Signed ticket").
+ * Yields events in the order of signing, mostly tickets (docs/signer-events.md, "Signed ticket").
  */
 export function* events(story: Story): Generator<Event> {
   const random = createRandom(story.seed)

@@ -48,7 +48,7 @@ export const quarantineReasons = [
 ] as const
 export type QuarantineReason = (typeof quarantineReasons)[number]
 
-/** A `create_signed_ticket` event (docs/signer-protocol.md), checked and exact. */
+/** A `create_signed_ticket` event (docs/signer-events.md), checked and exact. */
 export interface SignedTicket {
   readonly eventId: string
   readonly clientId: string
@@ -94,7 +94,7 @@ export type ParsedEvent =
   | { readonly kind: 'ignored' }
   | { readonly kind: 'problem'; readonly problem: EventProblem }
 
-/** The only billed event type; all others on the topic are ignored (docs/signer-protocol.md). */
+/** The only billed event type; all others on the topic are ignored (docs/signer-events.md). */
 const ticketType = 'create_signed_ticket'
 
 /**
@@ -325,7 +325,7 @@ function feeOf(value: JsonValue | undefined): Wei | null {
 const longInteger = (text: string): string | null => (/^[1-9]\d{40,999}$/.test(text) ? text : null)
 
 // Forks of the signer send the two halves of `auth_id` as separate members
-// (docs/signer-protocol.md).
+// (docs/signer-events.md).
 function authIdOf(data: JsonMembers): string {
   const authId = data.get('auth_id')
   if (typeof authId === 'string' && authId !== '') return authId
@@ -370,7 +370,7 @@ function readSubject(authId: string): NamedUser | Fault {
 }
 
 // `base:model` in one member, or the model in a separate member, which then wins
-// (docs/signer-protocol.md).
+// (docs/signer-events.md).
 function pipelineOf(data: JsonMembers): { pipeline: string; modelId: string } {
   const full = labelText(data.get('pipeline'))
   const colon = full.indexOf(':')
@@ -611,7 +611,7 @@ const statedDecimal = /^(?:0|[1-9]\d{0,29})(?:\.\d{1,18})?$/
 export const exactDecimal = (value: JsonValue | undefined): string | null =>
   typeof value === 'string' && statedDecimal.test(value) ? value : null
 
-/** Reads a Unix time in milliseconds from decimal text or a number (docs/signer-protocol.md). */
+/** Reads a Unix time in milliseconds from decimal text or a number (docs/signer-events.md). */
 export function unixMs(value: JsonValue | undefined): number | null {
   const text = integerText(value)
   const ms = text === null ? NaN : Number(text)

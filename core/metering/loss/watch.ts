@@ -21,7 +21,7 @@ const first: SessionKey = {
 
 /**
  * Finds lost tickets. Sequence numbers of a signer session run from 0 without a hole
- * (docs/signer-protocol.md); a number still missing one grace time after it was first missed is
+ * (docs/signer-events.md); a number still missing one grace time after it was first missed is
  * lost, until its ticket arrives after all. Keeps no state between rounds, so any number of cores
  * may run it at once.
  */

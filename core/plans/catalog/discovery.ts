@@ -112,7 +112,7 @@ export const contains = (outer: Capability, inner: Capability): boolean =>
 const overlaps = (one: Capability, other: Capability): boolean =>
   contains(one, other) || contains(other, one)
 
-// Splits at the first colon, as tickets do (docs/signer-protocol.md).
+// Splits at the first colon, as tickets do (docs/signer-events.md).
 export function toCapability(key: string): Capability {
   const colon = key.indexOf(':')
   return colon < 0

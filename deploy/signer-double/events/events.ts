@@ -68,7 +68,7 @@ const sortMembers = (members: Readonly<Record<string, JsonOut>>): JsonOut =>
   Object.fromEntries(Object.entries(members).sort(([a], [b]) => (a < b ? -1 : 1)))
 
 /**
- * The billing record, queued after a 200 and before the answer (docs/signer-protocol.md, "Signed
+ * The billing record, queued after a 200 and before the answer (docs/signer-events.md, "Signed
  * ticket").
  */
 export function createSignedTicket(

@@ -52,7 +52,7 @@ const BATCH = 100
 const LONGEST_POSTPONEMENT_MS = 1000
 
 /**
- * The best-effort producer of docs/signer-protocol.md ("Delivery") with configurable faults. Every
+ * The best-effort producer of docs/signer-events.md ("Delivery") with configurable faults. Every
  * event takes the same number of random values, so that its faults depend only on the seed and its
  * position.
  */

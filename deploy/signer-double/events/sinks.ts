@@ -24,7 +24,7 @@ const KAFKA_ATTEMPTS = 3
 
 /**
  * Writes to a topic with the envelope id as key, so that partitions are effectively random, and
- * tries a batch three times before it is lost (docs/signer-protocol.md, "Delivery").
+ * tries a batch three times before it is lost (docs/signer-events.md, "Delivery").
  */
 export function kafkaSink(brokers: readonly string[], topic: string): Sink {
   const producer = new Producer({

@@ -36,7 +36,7 @@ function videoWork(elapsed: bigint | undefined): Work {
 }
 
 /**
- * Measures the work of one call (docs/signer-protocol.md, "Billed units"). Refuses unknown types,
+ * Measures the work of one call (docs/signer-webhook.md, "Billed units"). Refuses unknown types,
  * and calls without units, with 400.
  */
 export function measureWork({ type, elapsed, inPixels }: WorkRequest, dialect: Dialect): Work {

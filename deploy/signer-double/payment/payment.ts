@@ -100,7 +100,7 @@ function checkCeiling(request: PaymentRequest, price: Rational, type: string): v
 
 /**
  * Returns the payment for this request, after all checks that precede the webhook, in the signer's
- * order (docs/signer-protocol.md, "When the signer asks"). Refuses with 400, 480, 481 or 482.
+ * order (docs/signer-webhook.md, "When the signer asks"). Refuses with 400, 480, 481 or 482.
  */
 export function preparePayment(request: PaymentRequest, now: bigint, rules: PaymentRules): Payment {
   const { orchestrator } = request

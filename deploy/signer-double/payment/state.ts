@@ -11,7 +11,7 @@ import type { Rational } from '../wire/rational.ts'
 import { formatTime, parseTime } from '../wire/time.ts'
 
 /**
- * One payment session, carried by the client: the signer stores nothing (docs/signer-protocol.md,
+ * One payment session, carried by the client: the signer stores nothing (docs/signer-webhook.md,
  * "State").
  */
 export type SessionState = Readonly<{
@@ -40,7 +40,7 @@ export type SignedState = Readonly<{ State: string; Sig: string }>
 
 export type StateFormat = Readonly<{ dialect: Dialect; utcOffsetMinutes: number }>
 
-/** Writes the members of `state` in the order and types of docs/signer-protocol.md ("State"). */
+/** Writes the members of `state` in the order and types of docs/signer-webhook.md ("State"). */
 export function writeState(state: SessionState, format: StateFormat): JsonOut {
   const { dialect, utcOffsetMinutes } = format
   return {

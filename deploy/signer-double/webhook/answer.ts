@@ -2,7 +2,7 @@ import { int64, readMembers, object, text } from '../wire/go-json.ts'
 import { readMaxPrice } from '../payment/price-ceiling.ts'
 import type { MaxPrice } from '../payment/price-ceiling.ts'
 
-/** The part of the webhook's body that the signer reads (docs/signer-protocol.md, "Answer"). */
+/** The part of the webhook's body that the signer reads (docs/signer-answers.md, "Answer"). */
 export type Answer = Readonly<{
   status: number
   reason: string

@@ -33,7 +33,7 @@ export const policyOf = ({ url, headers }: Pick<WebhookOptions, 'url' | 'headers
     .update(JSON.stringify([url, headers]))
     .digest('hex')
 
-/** Whether an earlier answer still covers this call (docs/signer-protocol.md, "Expiry"). */
+/** Whether an earlier answer still covers this call (docs/signer-answers.md, "Expiry"). */
 function stillPermitted(payment: Payment, { dialect, policy }: Authorizer): boolean {
   const { authExpiry, authPolicy } = payment.state
   const now = toUnixSeconds(payment.now)

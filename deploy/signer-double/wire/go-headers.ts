@@ -40,7 +40,7 @@ const NOT_IN_THE_MAP = new Set(['Host', 'Transfer-Encoding', 'Trailer'])
 
 /**
  * Returns the header map of a Go server for this request, keys canonical and sorted, values always
- * arrays, unfiltered (docs/signer-protocol.md, "Request").
+ * arrays, unfiltered (docs/signer-webhook.md, "Request").
  */
 export function toHeaderMap(rawHeaders: readonly string[]): Record<string, string[]> {
   const map = new Map<string, string[]>()

@@ -7,7 +7,7 @@ import {
 } from '../../../core/lib/exact-json.ts'
 
 /**
- * JSON as Go's encoding/json reads and writes it (docs/signer-protocol.md, "Decoding by the
+ * JSON as Go's encoding/json reads and writes it (docs/signer-answers.md, "Decoding by the
  * signer"): number literals are kept unchanged, names match case-insensitively, and a member may
  * occur several times.
  */

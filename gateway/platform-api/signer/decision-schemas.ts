@@ -1,7 +1,7 @@
 import { Type } from 'typebox'
 import { oneOf } from '../schemas.ts'
 
-/** Schemas of the signer's decision request and its answer (docs/signer-protocol.md). */
+/** Schemas of the signer's decision request and its answer (docs/signer-webhook.md). */
 
 const anything = { additionalProperties: true }
 const integer = (description: string) => Type.Optional(Type.Integer({ description }))

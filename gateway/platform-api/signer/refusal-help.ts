@@ -1,6 +1,6 @@
 import { refusalCodes } from './decision-schemas.ts'
 
-/** Help texts for the signer webhook's refusals (docs/signer-protocol.md, Statuses). */
+/** Help texts for the signer webhook's refusals (docs/signer-answers.md, Statuses). */
 
 type RefusalCode = (typeof refusalCodes)[keyof typeof refusalCodes][number]
 

@@ -123,7 +123,7 @@ function timeNow(): SignedAt {
 }
 
 /**
- * As in docs/signer-protocol.md: a balance is a fraction of the tickets' odds, with this many
+ * As in docs/signer-webhook.md: a balance is a fraction of the tickets' odds, with this many
  * digits in numerator and denominator.
  */
 const balanceDigits = 165

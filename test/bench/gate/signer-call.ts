@@ -10,7 +10,7 @@ export function requestOf(secret: string, credential: string): string {
   )
 }
 
-/** Returns the first call of a live session as the signer writes it (docs/signer-protocol.md). */
+/** Returns the first call of a live session as the signer writes it (docs/signer-webhook.md). */
 export const bodyOf = (credential: string): string =>
   JSON.stringify({
     headers: {

@@ -165,7 +165,7 @@ export const eventData: Fields = {
 }
 
 /**
- * Returns the first event of a live session (docs/signer-protocol.md), with other `data` members
+ * Returns the first event of a live session (docs/signer-events.md), with other `data` members
  * and other envelope members.
  */
 export const envelope = (data: Fields = {}, more: Fields = {}): Buffer =>

@@ -40,7 +40,7 @@ const liveSeconds = 10
 const lv2vSeconds = 60
 export const pixelsPerSecond = 27_648_000n
 
-/** The signer's arithmetic (docs/signer-protocol.md). The cost of a call is decided only here. */
+/** The signer's arithmetic (docs/signer-webhook.md). The cost of a call is decided only here. */
 export function signerCall(
   session: SignerSession,
   state: SignerState | null,

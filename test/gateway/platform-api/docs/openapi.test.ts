@@ -237,7 +237,7 @@ describe('every operation', () => {
   })
 
   it('lists the codes of each refusal, with examples', () => {
-    // The signer's contract has its own codes (docs/signer-protocol.md).
+    // The signer's contract has its own codes (docs/signer-answers.md).
     const ours = operations().filter(({ name }) => name !== 'post /webhooks/remote-signer')
     const vague = ours.flatMap(({ name, operation }) =>
       contentsOf(operation, (status) => status >= 400)
