@@ -30,7 +30,7 @@ export interface M2mCaller {
   readonly publicScopes: readonly string[]
   /**
    * Grants from which this caller's credential descends. Credentials issued to the caller descend
-   * from them, too (docs/identity.md).
+   * from them, too (docs/revocation.md).
    */
   readonly grants: readonly string[]
 }

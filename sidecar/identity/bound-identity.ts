@@ -9,7 +9,7 @@ export interface VerifiedIdentity {
   readonly keyId: string | null
   /**
    * Ids whose end also ends this credential: its own, and those that it descends from
-   * (docs/identity.md). `keyId` alone when absent.
+   * (docs/revocation.md). `keyId` alone when absent.
    */
   readonly grants?: readonly string[]
   /** Unix seconds of a token's `iat` and `exp`; null for other credentials. */

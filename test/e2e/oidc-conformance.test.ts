@@ -16,7 +16,7 @@ import {
 /**
  * Modules of the OpenID Foundation's conformance profiles that apply: basic OP (without form_post),
  * RP-initiated logout, and RFC 8628, which has no profile. Each row has the suite's module name and
- * the expected answer. The client is public, so it authenticates with PKCE (docs/identity.md).
+ * the expected answer. The client is public, so it authenticates with PKCE (docs/login.md).
  */
 let interop: Interop
 beforeAll(async () => {

@@ -1,4 +1,4 @@
--- What a credential descends from, and which of those things have ended (docs/identity.md).
+-- What a credential descends from, and which of those things have ended (docs/revocation.md).
 create table grant_ends (
   id          text        not null,
   -- Of what was issued before this instant; of everything for things that do not go on, such as a login.

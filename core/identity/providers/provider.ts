@@ -19,7 +19,7 @@ export interface EnsuredUser {
   readonly created: boolean
 }
 
-/** Where the builder API's end users sign in (docs/identity.md). */
+/** Where the builder API's end users sign in (docs/builder-api.md). */
 export interface UserProvider {
   /**
    * Ensures that the provider has the user. Call it before the user's row is written and outside a

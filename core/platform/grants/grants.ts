@@ -51,7 +51,7 @@ const descentMax = 8
 /**
  * The ends of grants. A grant is something that can end and from which credentials descend: a
  * login, a key, a secret, a session, a JWT, an account, a client, a scope of a client
- * (docs/identity.md, "What a credential descends from").
+ * (docs/revocation.md, "What a credential descends from").
  */
 export function createGrants({ pool, invalidations, now }: GrantsDeps) {
   /** Id of this process, used to ignore its own notifications. */

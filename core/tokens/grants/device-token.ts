@@ -14,7 +14,7 @@ export interface DeviceTokenDeps {
   readonly exchangeAudit: ExchangeAudit
 }
 
-/** Exchanges the token of a logged-in device for a signer JWT (docs/identity.md). */
+/** Exchanges the token of a logged-in device for a signer JWT (docs/tokens.md). */
 export function createDeviceTokenExchange({
   subjects,
   signerTokens,

@@ -27,7 +27,7 @@ export interface SignerSubject {
   readonly grants: readonly string[]
 }
 
-/** Issues signer JWTs, with the balance and the signer's URL (docs/identity.md). */
+/** Issues signer JWTs, with the balance and the signer's URL (docs/tokens.md). */
 export function createSignerTokens(deps: SignerTokensDeps) {
   const { clients, jwts, allowances, ttlSeconds, enforceAllowance, defaultSignerUrl } = deps
 

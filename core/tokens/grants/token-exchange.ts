@@ -55,7 +55,7 @@ interface Exchange {
 }
 
 /**
- * Token exchange (RFC 8693). The checks run in the order of docs/identity.md, because the first
+ * Token exchange (RFC 8693). The checks run in the order of docs/tokens.md, because the first
  * failure decides the response.
  */
 export function createTokenExchange(deps: TokenExchangeDeps) {
