@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { UsdAttos } from '../lib/money.ts'
 
 /**
- * Chains the entries of an account (docs/money.md, "Chain"). The hash of an entry is the SHA-256 of
+ * Chains the entries of an account (docs/ledger.md, "Chain"). The hash of an entry is the SHA-256 of
  * the previous hash and all of its fields, so that changing, adding or removing an entry changes
  * every later hash.
  */

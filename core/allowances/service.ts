@@ -312,7 +312,7 @@ const entryOf = (
   details: { grantId, userId: user.id, amountUsdMicros: amount.toString(), source },
 })
 
-/** Included usage of the running period, plus every other credit ever granted (docs/money.md). */
+/** Included usage of the running period, plus every other credit ever granted (docs/usage.md). */
 function lifetimeGranted(account: Account, at: Date): UsdMicros {
   const included = activeAt(account.credits, at).filter(({ kind }) => kind === 'included')
   return microsDown(

@@ -10,8 +10,8 @@ import type { PeriodTerms } from './account.ts'
 
 /**
  * Computes a user's period and plan version. The result depends only on the subscription and the
- * versions of its plan, so that every core, and later `verify`, computes the same (docs/money.md,
- * "Periods").
+ * versions of its plan, so that every core, and later `verify`, computes the same
+ * (docs/subscriptions.md, "Periods").
  */
 
 /** The part of a plan version that periods depend on. */

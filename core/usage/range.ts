@@ -7,7 +7,7 @@ const daysMax = 3_660
 
 /**
  * Parses dates with `parseDates`; without either end, the range is the UTC month of `now`
- * (docs/money.md).
+ * (docs/usage.md).
  */
 export function parseHistoryRange(dates: Dates, now: Date): Range {
   if (dates.startDate !== undefined || dates.endDate !== undefined) return parseDates(dates)

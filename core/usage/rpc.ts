@@ -178,7 +178,7 @@ const historyOf = ({
 })
 
 // Micros are rounded once; money and counts are text. The period repeats the text of the query
-// (docs/money.md).
+// (docs/usage.md).
 function toUsage(
   clientId: string,
   { startDate, endDate }: UsageQuery,

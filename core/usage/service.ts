@@ -150,7 +150,7 @@ const zeroRow: UsageRow = {
 const isUnknown = (row: UsageRow): boolean =>
   !row.rest && row.sessionId === null && row.userId !== null && row.externalUserId === null
 
-/** Merges the usage of deleted users into one row without a user (docs/money.md). */
+/** Merges the usage of deleted users into one row without a user (docs/usage.md). */
 function mergeUnknown(rows: readonly UsageRow[]): UsageRow[] {
   const unknown = rows.filter(isUnknown)
   if (unknown.length === 0) return [...rows]

@@ -19,7 +19,7 @@ export interface Manifest {
   readonly from: string | null
   readonly to: string | null
   readonly exportedAt: string
-  /** Head of the app's ledger (docs/money.md, "Chain"). */
+  /** Head of the app's ledger (docs/ledger.md, "Chain"). */
   readonly booksHead?: { readonly number: string; readonly head: string } | null | undefined
 }
 

@@ -3,7 +3,7 @@ import type { Db } from '../../lib/sql.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { Columns, DifferentRow } from '../types.ts'
 
-/** Compares an app's prices with its price chain (docs/money.md, "Chain of prices"). */
+/** Compares an app's prices with its price chain (docs/ledger.md, "Chain of prices"). */
 
 const pageSize = 500
 /** Limit of reported rows without an item; more have the same cause. */

@@ -11,7 +11,7 @@ alter table ledger_entries
   add column unpriced_change integer       not null default 0,
   -- Of a charge: when the rates were read that priced its tickets. Null where their prices were fixed elsewhere.
   add column rates_known_at  timestamptz,
-  -- Of a charge: SHA-256 of its tickets (docs/money.md, "Chain").
+  -- Of a charge: SHA-256 of its tickets (docs/ledger.md, "Chain").
   add column tickets_hash    bytea,
   add column hash            bytea,
   add constraint ledger_entries_credits_whole check (

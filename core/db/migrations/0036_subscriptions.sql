@@ -49,7 +49,7 @@ create trigger grants_end_fixed before update of expires_at on grants
   execute function refuse_rewrite();
 
 -- Versions of Starter plans that include more than the one before: what they add is given to everybody who is in a period
--- of an earlier version (docs/money.md).
+-- of an earlier version (docs/subscriptions.md).
 create table starter_raises (
   app_id      uuid        not null,
   plan_id     uuid        not null,

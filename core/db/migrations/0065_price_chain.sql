@@ -1,4 +1,4 @@
--- The terms that apps sell by, chained as the entries of the ledger are (docs/money.md, "Chain of prices"): one item for each
+-- The terms that apps sell by, chained as the entries of the ledger are (docs/ledger.md, "Chain of prices"): one item for each
 -- version of a plan with its bundles, and for each cut. Rows from before are chained when a core starts.
 create table price_chain (
   app_id uuid   not null,

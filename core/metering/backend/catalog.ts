@@ -1,6 +1,6 @@
 import type { UserId } from '../../platform/ids.ts'
 
-/** The backend's meters (docs/money.md), and a user's name there. */
+/** The backend's meters (docs/openmeter.md), and a user's name there. */
 
 export const eventType = 'create_signed_ticket'
 /** The backend detects repeats by this and the event's id. */

@@ -39,7 +39,7 @@ const microsFactor = 1_000_000n
 export const exactMicros = (cost: UsdAttos): string => formatDecimal18(cost * microsFactor)
 
 /**
- * Formats a ticket as the JSON text of a CloudEvent (docs/money.md). Members that the backend sums
+ * Formats a ticket as the JSON text of a CloudEvent (docs/openmeter.md). Members that the backend sums
  * are JSON numbers with all digits, because it sums text as zero. It reads them as floats, so the
  * event also has the exact figures as text.
  */

@@ -1,4 +1,4 @@
-/** Plans in the metering backend's form (docs/plans.md). */
+/** Plans in the metering backend's form (docs/openmeter.md). */
 
 /** The counted values of a dimension: only this one, or all except these. */
 export type DimensionFilter = { readonly only: string } | { readonly except: readonly string[] }

@@ -8,7 +8,7 @@ import type { PricingRate, TicketPrice } from './ticket-row.ts'
 
 /**
  * Hashes the costs of a charge's tickets. The ledger's chain includes the hash, so that tickets
- * cannot be replaced by others with the same sum (docs/money.md, "Chain").
+ * cannot be replaced by others with the same sum (docs/ledger.md, "Chain").
  *
  * Each ticket contributes 80 bytes, in key order: the 16 bytes of its key in `envelopes`, the 16
  * bytes of its event's digest, and as doubles (little-endian) its signing time in microseconds, the

@@ -171,7 +171,8 @@ export function createOffers({
   }
 
   /**
-   * Changes Starter's included amount by a new version. docs/plans.md defines when users get it.
+   * Changes Starter's included amount by a new version. docs/subscriptions.md defines when users get
+   * it.
    */
   async function setStarter(app: AppId, body: Body, actor: Actor): Promise<Plan> {
     const { includedUsdMicros } = body

@@ -6,7 +6,7 @@ import * as store from './store.ts'
 import type { ChainedPrice, Facts, Priced, PriceHead } from './store.ts'
 
 /**
- * Chains the prices of an app: each plan version with its bundles, and each cut (docs/money.md,
+ * Chains the prices of an app: each plan version with its bundles, and each cut (docs/ledger.md,
  * "Chain of prices"). The chain stores the facts of each row, so that `verify` can report the
  * original of an edited row.
  */

@@ -49,7 +49,7 @@ const lastRetryMs = 6 * 3_600_000
 const plansAtOnce = 4
 const roundMs = 10_000
 
-/** Syncs plans to the metering backend (docs/plans.md). */
+/** Syncs plans to the metering backend (docs/openmeter.md). */
 export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDeps) {
   const { pool, now, log, catalog, stopping } = deps
 
