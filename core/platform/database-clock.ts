@@ -1,8 +1,8 @@
 import type { Now } from '../lib/time.ts'
 
 /**
- * The common time of all processes that share a database (docs/escrow.md, "Time"): the database's
- * clock, which each process advances with a monotonic clock of its own.
+ * The common time of all processes that share a database (docs/escrow-settlement.md, "Time"): the
+ * database's clock, which each process advances with a monotonic clock of its own.
  */
 export interface DatabaseClock {
   readonly now: Now

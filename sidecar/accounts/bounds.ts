@@ -115,7 +115,7 @@ export interface BoundsOptions {
   readonly unheardMs: () => number
 }
 
-/** Computes the most that a call can cost its user (docs/escrow.md, "Bounds"). */
+/** Computes the most that a call can cost its user (docs/escrow-bounds.md, "Bounds"). */
 export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions) {
   /** The bound of a call, from local state only. */
   function boundOf(owner: SoldOwner, session: Session): Bound {

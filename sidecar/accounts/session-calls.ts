@@ -48,7 +48,7 @@ export interface SessionOwner {
 /**
  * Remembers when each number of a session was first called, to compute how much time a call bills:
  * a client may keep the state of any number, and the oldest bills the most. Evicted sessions, and
- * those that began at another sidecar, are fetched from core (docs/escrow.md, "Bounds").
+ * those that began at another sidecar, are fetched from core (docs/escrow-bounds.md, "Bounds").
  */
 export function createSessionMemory({ max }: { readonly max: number }) {
   const sessions = createBoundedMap<SessionCalls>({ max })

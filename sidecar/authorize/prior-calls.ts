@@ -31,7 +31,7 @@ const maxTries = 3
 const anyNumber = Number.MAX_SAFE_INTEGER
 
 /**
- * Bounds calls without a prior call in memory (docs/escrow.md, "Bounds"). Core's answer is
+ * Bounds calls without a prior call in memory (docs/escrow-bounds.md, "Bounds"). Core's answer is
  * cached, so that replaying one state costs a single request to core. In a shared session each call
  * needs its own request.
  */

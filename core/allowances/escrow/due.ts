@@ -2,8 +2,8 @@ import { addSeconds } from '../../lib/time.ts'
 import type { DueSearch } from './port.ts'
 
 /**
- * Pure rules for which stored instants a release may compare with the present (docs/escrow.md,
- * "Time").
+ * Pure rules for which stored instants a release may compare with the present
+ * (docs/escrow-settlement.md, "Time").
  */
 
 /**

@@ -53,8 +53,8 @@ const measureSeconds = 2
 
 /**
  * Ends the holds of missing tickets. Decides by the stream's own clock, never by time alone while
- * calls are allowed (docs/escrow.md, "Settlement and release"). Keeps no state, so several cores
- * may run it at once.
+ * calls are allowed (docs/escrow-settlement.md, "Settlement and release"). Keeps no state, so
+ * several cores may run it at once.
  */
 export function createRelease(deps: ReleaseDeps) {
   const { pool, store, accounts, losses, time } = deps

@@ -47,8 +47,8 @@ interface Match extends MatchSum {
 }
 
 /**
- * Settles holds by tickets (docs/escrow.md, "Settlement and release"), in the transaction that
- * books or prices the tickets and under the locks of their accounts.
+ * Settles holds by tickets (docs/escrow-settlement.md, "Settlement and release"), in the
+ * transaction that books or prices the tickets and under the locks of their accounts.
  */
 export function createSettlement(store: SettlementStore) {
   /**

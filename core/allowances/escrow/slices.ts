@@ -1,7 +1,7 @@
 import { type UsdAttos, networkRatio, usdAttos } from '../../lib/money.ts'
 
 /**
- * Pure policy: how much of a user's money a lease holds (docs/escrow.md "Lease"). Amounts are
+ * Pure policy: how much of a user's money a lease holds (docs/escrow.md, "Lease"). Amounts are
  * atto-dollars.
  */
 

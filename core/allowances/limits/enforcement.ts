@@ -6,10 +6,10 @@ import * as store from './store.ts'
 import { type LimitedCall, type Tallies, createTallies, windowsAt } from './tally.ts'
 
 /**
- * Limits as the escrow uses them (docs/escrow.md). Each function runs in the caller's transaction
- * and serves any number of users in a fixed number of statements. The caller must have locked the
- * users' accounts, so that several cores share one count. A user with limits, or with a limited
- * key, gets no lease, so that core checks each of its calls.
+ * Limits as the escrow uses them (docs/limits-of-users.md). Each function runs in the caller's
+ * transaction and serves any number of users in a fixed number of statements. The caller must have
+ * locked the users' accounts, so that several cores share one count. A user with limits, or with a
+ * limited key, gets no lease, so that core checks each of its calls.
  */
 
 interface UserKey {

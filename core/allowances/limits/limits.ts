@@ -1,7 +1,7 @@
 import type { UsdAttos } from '../../lib/money.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 
-/** Limits that owners set for a user or a key (docs/escrow.md). Null means no limit. */
+/** Limits that owners set for a user or a key (docs/limits-of-users.md). Null means no limit. */
 export interface Limits {
   /** Per UTC day. */
   readonly day: UsdAttos | null

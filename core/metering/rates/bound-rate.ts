@@ -2,7 +2,7 @@ import { type EthRate, divCeil, ethRate } from '../../lib/money.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import { type Rate, type RateAges, maxAgeOf } from './store.ts'
 
-/** The rate used to bound the cost of a call (docs/escrow.md "Rates"). */
+/** The rate used to bound the cost of a call (docs/escrow-bounds.md, "Rates"). */
 export interface BoundRate {
   readonly usdAttosPerEth: EthRate
   readonly observedAt: Date

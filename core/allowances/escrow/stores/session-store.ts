@@ -197,7 +197,8 @@ export async function findShared(db: Db, instance: string, since: Date): Promise
 /**
  * Deletes up to `limit` sessions that last changed before `before` and have no stored calls.
  * Sessions billed by time stay: a user who resumes one after months is billed for those months, and
- * only its prior call gives the right bound (docs/escrow.md, "Bounds"). Returns the number deleted.
+ * only its prior call gives the right bound (docs/escrow-bounds.md, "Bounds"). Returns the number
+ * deleted.
  */
 export async function forgetSessions(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`
