@@ -59,7 +59,7 @@ const slowed = { running: 4, waiting: 2_000 }
 const tokenMemory = { max: 10_000, ttl: 300_000 }
 
 /**
- * Limits wrong credentials (docs/operations.md, "Rate limits"). A credential that worked in the
+ * Limits wrong credentials (docs/limits.md, "Rate limits"). A credential that worked in the
  * last day is *known*: failures of other callers, at its address or under its client's name, never
  * cause its refusal. Any other counts as a failure before it is checked, so that parallel guesses
  * count as well, and is taken back if it works. It counts twice: for its address under one client's

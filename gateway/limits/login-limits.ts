@@ -26,7 +26,7 @@ const delays = [1, 2, 5, 10, 20, 30]
 const delaysFromEverywhere = [1, 2, 5]
 
 /**
- * Limits of the login pages (docs/operations.md, "Rate limits"). Attempts are counted before the
+ * Limits of the login pages (docs/limits.md, "Rate limits"). Attempts are counted before the
  * password is checked, so that parallel ones count as well. A known device of an account has its
  * own counters, so that strangers at its address or on its account cannot use them up. Strangers
  * are never locked out of an account: after some free attempts they wait increasingly long, longer

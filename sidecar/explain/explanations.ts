@@ -36,7 +36,7 @@ export interface ExplainedAnswer {
   readonly bytes: number
 }
 
-/** Records why calls were refused, and some that were allowed (docs/operations.md). */
+/** Records why calls were refused, and some that were allowed (docs/sidecars.md). */
 export function createExplanations(options: ExplanationsOptions) {
   const { recordOf, queue, sample, metrics, clock, log } = options
   const admission = createAdmission({ perSecond: options.perSecond })

@@ -150,9 +150,12 @@ describe('the alert rules', () => {
     expect(named.filter((name) => !exposed.has(name) && !others.has(name))).toEqual([])
   })
 
-  it('are all explained in docs/operations.md', async () => {
-    const [, section = ''] = /\n## Alerts\n(.*?)\n## /s.exec(await read('docs/operations.md')) ?? []
-    const explained = [...section.matchAll(/^\| `([A-Za-z]+)` \|/gm)].map(([, name]) => name)
-    expect(explained.toSorted()).toEqual(rules.map(({ alert }) => alert).toSorted())
+  it('are all explained in docs/alerts.md, with their severity', async () => {
+    const sections = (await read('docs/alerts.md')).matchAll(/^## (\w+)\n\n\*\*(\w+)\.\*\* /gm)
+    const explained = [...sections].map(
+      ([, name, severity]) => `${name} ${severity?.toLowerCase()}`,
+    )
+    const defined = rules.map(({ alert, labels }) => `${alert} ${labels.get('severity')}`)
+    expect(explained.toSorted()).toEqual(defined.toSorted())
   })
 })

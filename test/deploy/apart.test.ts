@@ -66,14 +66,14 @@ describe('the README\'s "Run it apart"', () => {
   )
 })
 
-describe('"Between processes" of docs/operations.md, with one certificate each', () => {
+describe('"TLS" of docs/tls.md, with one certificate each', () => {
   let apart: Awaited<ReturnType<typeof startApart>>
   let authority: string
   let start: string[]
   beforeAll(async () => {
     apart = await startApart()
     apart.env['CORE_TARGET'] = `127.0.0.1:${apart.env['CORE_PORT']}`
-    const [block = ''] = await blocksOf('docs/operations.md', 'Between processes')
+    const [block = ''] = await blocksOf('docs/tls.md', 'TLS')
     const at = block.indexOf('CORE_TLS_CERT=')
     authority = block.slice(0, at)
     // Replace the host of the page.
