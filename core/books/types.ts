@@ -1,7 +1,7 @@
 import type { AppId } from '../platform/ids.ts'
 
 /**
- * Checks of the books: what must follow from the tickets and the ledger (docs/architecture.md).
+ * Checks of the books: what must follow from the tickets and the ledger (docs/data.md).
  * - usage_hourly, ticket_sessions = sums of tickets
  * - charges = costs of the tickets that name them
  * - balances = fold of ledger entries

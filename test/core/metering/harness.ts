@@ -181,7 +181,7 @@ export const envelope = (data: Fields = {}, more: Fields = {}): Buffer =>
   )
 
 /**
- * Checks the invariants of docs/architecture.md, "Invariants", on metering's data. Returns the
+ * Checks the invariants of docs/data.md, "Invariants", on metering's data. Returns the
  * differences by name.
  */
 export async function differences(pool: Pool): Promise<Record<string, unknown[]>> {
