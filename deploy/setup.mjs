@@ -60,7 +60,7 @@ export async function setup(root, log = (line) => process.stderr.write(`${line}\
   }
   if (!existsSync(pinnedNode(root)) && nodeMajor() < NODE_MAJOR) {
     throw problem(
-      `tollgate needs Node ${NODE_MAJOR} or later and brings none for this platform ` +
+      `tollgate needs Node ${NODE_MAJOR} or later and does not include it for this platform ` +
         `(${process.platform}-${process.arch}): install Node ${NODE_MAJOR}; this is ${process.version}`,
     )
   }
@@ -304,7 +304,8 @@ async function withLock(root, log, work) {
   const deadline = Date.now() + (INSTALL_MINUTES + GENERATE_MINUTES) * 60_000
   let announced = false
   while (!acquire(lock)) {
-    if (Date.now() > deadline) throw problem(`another setup does not finish: see ${lock}`)
+    if (Date.now() > deadline)
+      throw problem(`another setup is still running; its process id is in ${lock}`)
     if (!announced) log('tollgate: waiting for another setup in this directory')
     announced = true
     await new Promise((resolve) => setTimeout(resolve, 100))

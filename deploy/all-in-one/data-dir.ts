@@ -141,11 +141,13 @@ async function readJson(path: string): Promise<object | null> {
     if (typeof value === 'object' && value !== null) return value
   } catch (error) {
     throw new Error(
-      `${path} is not JSON; restore it from a copy, or remove it to have it made anew`,
+      `${path} is not JSON; restore it from a copy, or remove it: the next start creates a new one`,
       { cause: error },
     )
   }
-  throw new Error(`${path} does not hold an object; remove it to have it made anew`)
+  throw new Error(
+    `${path} does not contain a JSON object; remove it: the next start creates a new one`,
+  )
 }
 
 function textOf(value: object | null, field: string): string | undefined {

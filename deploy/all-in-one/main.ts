@@ -14,7 +14,7 @@ const service = await startService(process.env).catch((error: unknown) => fail(m
 process.stdout.write(welcome(service))
 for (const line of service.warnings) warn(line)
 onStopSignal(async () => {
-  process.stdout.write('\nStopping: running requests are answered first.\n')
+  process.stdout.write('\nStopping after the running requests.\n')
   await service.stop()
 })
 

@@ -26,7 +26,7 @@ type Variables = Record<string, string | undefined>
 /** Declares the ports that belong to the all-in-one process itself. */
 export function readPorts(env: EnvReader): { readonly adminPort: number } {
   const base = env.optional('PORT_BASE', {
-    meaning: `First of ${basedPorts.length} ports in a row: ${basedPorts.join(', ')}. A port that is set by itself keeps its value.`,
+    meaning: `First of ${basedPorts.length} ports in a row: ${basedPorts.join(', ')}. A port with a setting of its own keeps it.`,
   })
   if (base !== undefined && !isPortBase(base))
     env.problem(`PORT_BASE must be a whole number from 1 to ${maxBase}`)
@@ -94,7 +94,7 @@ export async function requireFreePorts(
   const list = conflicts.map(({ at }) => `${at.port} (${at.setting})`).join(', ')
   if (first.error.code !== 'EADDRINUSE') throw listenError(first.error, first.at)
   throw new Error(
-    `ports ${list} cannot be opened, most likely because they are in use; set PORT_BASE to move all ports, or each to another port`,
+    `ports ${list} cannot be opened, most likely because they are in use; set PORT_BASE to move all ports, or set each port`,
   )
 }
 

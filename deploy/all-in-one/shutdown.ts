@@ -40,7 +40,8 @@ export function createStopping(log: Log) {
         parts.filter(({ stage }) => stage === name).map((part) => stopOne(part.stop)),
       )
       const inTime = await settlesWithin(all, startedAt + untilMs - performance.now())
-      if (!inTime) log.warn({ stage: name }, 'did not stop in time; the rest stops too')
+      if (!inTime)
+        log.warn({ stage: name }, 'did not stop in time; the process stops without waiting for it')
     }
     if (failures.length > 0) throw failures[0]
     return running === 0

@@ -23,8 +23,8 @@ tollgate is up (${(service.startedInMs / 1000).toFixed(1)} s)
   Events: ${parts['events']}. Reports: ${parts['reports']}.
 
 Try it
-  npm run demo         the whole story, in another terminal
-  ./tollgate --help    apps, rates, status, settings, a signer to play with
+  npm run demo         the main flow, in another terminal
+  ./tollgate --help    apps, rates, status, settings, a signer to try out
 
   A user of the demo app (secrets are in ${file}):
   node -p "'user = ${q.m2mClientId}:' + JSON.parse(fs.readFileSync('${file}')).m2mClientSecret" |

@@ -118,18 +118,17 @@ const section = ([title, members]: [string, Readonly<Record<string, Command>>]):
     ...Object.entries(members).map(([name, { summary }]) => line(name, summary)),
   ].join('\n')
 
-const renderOverview =
-  (): string => `tollgate: identity, metering and billing beside a remote signer
+const renderOverview = (): string => `tollgate: identity, metering and billing for a remote signer
 
-  ./tollgate <command> [options]     in the folder of a clone; npx tollgate where it is installed
+  ./tollgate <command> [options]     in the folder of a clone; npx tollgate if it is installed
 
 ${Object.entries(groups).map(section).join('\n\n')}
 
 ${heading('Help')}
-${line('help', 'this text; "tollgate help <command>" tells more, with examples')}
+${line('help', 'this text; "tollgate help <command>" explains a command, with examples')}
 ${line('--version', 'the version')}
 
-Commands that speak to a running core find it by --target HOST:PORT, by CORE_TARGET and CORE_TOKEN_OPERATOR, or in the
+Commands that call a running core find it by --target HOST:PORT, by CORE_TARGET and CORE_TOKEN_OPERATOR, or in the
 data directory of an all-in-one service (TOLLGATE_DATA_DIR, default .tollgate). Those that write need --target, unless
 core is the one of that directory. There --app may be omitted: it is the demo app.
 --json prints one JSON document.

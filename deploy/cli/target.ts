@@ -61,7 +61,7 @@ export function requireConsent({ address, dataDir, isOwn, isNamed }: CoreTarget)
   if (isOwn || isNamed) return
   throw new Error(
     `this would write to the core at ${address.target}, which is not the quickstart of ${dataDir}; ` +
-      `if you mean it, name it: --target ${address.target}`,
+      `if that is intended, repeat the command with --target ${address.target}`,
   )
 }
 

@@ -26,8 +26,8 @@ export interface Usage {
 const timeoutMs = 10_000
 
 const refusedSecret =
-  "the service refuses the demo app's secret in quickstart.json (401): it was replaced, or has expired; " +
-  'stop the service and run npm start, which writes a new secret of the same app'
+  "the service refuses the demo app's secret in quickstart.json (401): it was replaced, or has expired; stop " +
+  'the service and run npm start, which writes a new secret of the same app'
 
 /** The calls of an integrator's backend in the demo, over the public REST API. */
 export function createDemoApi(service: Quickstart) {
@@ -53,7 +53,7 @@ export function createDemoApi(service: Quickstart) {
     if (response.status === 401) throw new Error(refusedSecret)
     if (!response.ok)
       throw new Error(
-        `${method} ${new URL(url).pathname} answered ${response.status}: ${text.slice(0, 300)}`,
+        `${method} ${new URL(url).pathname} returned ${response.status}: ${text.slice(0, 300)}`,
       )
     return JSON.parse(text)
   }

@@ -114,15 +114,15 @@ async function usableRate(
   const known = await currentRate(target)
   if (!known && service.database !== 'embedded')
     throw new Error(
-      'no exchange answered, and the demo sets no price in a database that others may share; ' +
-        'set one: ./tollgate rate set USD_PER_ETH',
+      'no exchange returned a price, and the demo does not record one in a database that others may share; set ' +
+        'one: ./tollgate rate set USD_PER_ETH',
     )
   const observed = known ?? (await recordDemoRate(target))
   const value = parseDecimal18(observed?.usdPerEth ?? '')
   if (!observed || value === null) throw new Error('the service has no usable ETH rate')
   screen.step(
     'Rate',
-    `1 ETH = ${observed.usdPerEth} USD (${observed.source})${known ? '' : '; no exchange answered, so the demo recorded one'}`,
+    `1 ETH = ${observed.usdPerEth} USD (${observed.source})${known ? '' : '; no exchange returned a price, so the demo recorded one'}`,
   )
   return ethRate(value)
 }
@@ -277,7 +277,7 @@ async function audit({
   ] as const
   const steady = parseDecimal18((await currentRate(target))?.usdPerEth ?? '') === rate
   if (!steady)
-    screen.step('Rate', 'it moved during the demo, so dollars are not compared at one rate')
+    screen.step('Rate', 'it changed during the demo, so dollars are not compared at one rate')
   const checks = steady ? [...counts, ...dollars] : counts
   screen.checks(checks, {
     eth: formatEth(wei(signed.fee)),

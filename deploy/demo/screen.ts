@@ -52,7 +52,7 @@ export function createScreen(out: NodeJS.WriteStream) {
     sums: { eth: string; overage: string },
   ): void {
     write(
-      `\n  ${sums.eth} ETH were signed; ${usd(sums.overage)} of it beyond the allowance (overage).\n`,
+      `\n  ${sums.eth} ETH were signed; ${usd(sums.overage)} exceeds the allowance (overage).\n`,
     )
     write(`    ${''.padEnd(22)} ${'the service says'.padEnd(24)} the signer signed\n`)
     for (const [name, ours, theirs] of rows) {

@@ -5,7 +5,7 @@ export const signerDoubleHelp: Help = {
     {
       syntax: 'tollgate signer-double [options]',
       text:
-        "Imitates go-livepeer's remote signer: asks the authorization webhook before every payment and emits " +
+        "Imitates go-livepeer's remote signer: calls the authorization webhook before every payment and emits " +
         'create_signed_ticket events. It holds no keys and spends no money. It runs until SIGINT or SIGTERM.',
     },
   ],
@@ -15,7 +15,7 @@ export const signerDoubleHelp: Help = {
       options: [
         ['--port <n>', 'Port of 127.0.0.1 to listen on, 0 for any; 8936 by default.'],
         ['--mode <mode>', 'go-livepeer, go-v0.8.11 or node; go-livepeer by default.'],
-        ['--webhook-url <url>', 'The authorization webhook; without it everybody may pay.'],
+        ['--webhook-url <url>', 'The authorization webhook; without it every payment is allowed.'],
         [
           '--webhook-headers <headers>',
           'Headers for the webhook: "Name:value,Name2:value2" (no comma in a value); better in SIGNER_WEBHOOK_HEADERS, which no other account can read.',
@@ -39,7 +39,7 @@ export const signerDoubleHelp: Help = {
       ],
     },
     {
-      title: 'Events (any number of destinations)',
+      title: 'Destinations of events (any number)',
       options: [
         ['--kafka <brokers>', 'Kafka brokers, as a comma-separated list of host:port.'],
         ['--topic <name>', 'Kafka topic; livepeer-gateway-events by default.'],
@@ -58,7 +58,7 @@ export const signerDoubleHelp: Help = {
         ['--duplicate <p>', 'Probability from 0 to 1 that an event is sent twice; 0 by default.'],
         ['--reorder <p>', 'Probability from 0 to 1 that two events change places; 0 by default.'],
         ['--delay-ms <n>', 'Longest random delay of an event, 0 to 2000; 0 by default.'],
-        ['--seed <n>', 'Makes the faults repeatable; 1 by default.'],
+        ['--seed <n>', 'Seed of the faults, to repeat them; 1 by default.'],
       ],
     },
     {
@@ -66,7 +66,10 @@ export const signerDoubleHelp: Help = {
       options: [
         ['--drive <n>', 'Also plays this many gateway sessions against itself, 1 to 1000.'],
         ['--interval <seconds>', 'Pause between two calls of a session; 5 by default.'],
-        ['--calls <n>', 'Ends after so many calls of each session; goes on by default.'],
+        [
+          '--calls <n>',
+          'Number of calls of each session, after which it ends; unlimited by default.',
+        ],
         [
           '--authorization <value>',
           'Authorization header of the sessions, such as "Bearer sk_..."; better in SIGNER_AUTHORIZATION.',

@@ -12,7 +12,7 @@ import {
 import { printJson, printLines, report, table } from '../output.ts'
 
 export const account: Command = {
-  summary: 'creates, lists and changes accounts of people and lets them set a new password',
+  summary: 'creates, lists and changes accounts, and makes links to set a new password',
   help: {
     usages: [
       {
@@ -23,23 +23,23 @@ export const account: Command = {
         syntax: 'tollgate account reset-password --email EMAIL [--json]',
         text:
           'Prints a link that sets a new password. The link works once and for one hour; it also ends every session ' +
-          'of the account. It begins with PUBLIC_URL, or with the address of the service in the data directory. No ' +
+          'of the account. It starts with PUBLIC_URL, or with the address of the service in the data directory. No ' +
           'mail is sent.',
       },
       {
         syntax:
           'tollgate account change (--email EMAIL | --id ID) [--new-email EMAIL] [--platform-admin yes|no] [--json]',
-        text: 'Gives an account another address, or makes it a platform admin or no longer one. Its sessions go on.',
+        text: 'Changes the e-mail address of an account, or grants or removes platform admin rights. Its sessions continue.',
       },
       {
         syntax: 'tollgate account list [--limit N] [--cursor TEXT] [--json]',
-        text: 'Lists the accounts of people, the oldest first.',
+        text: 'Lists the accounts, the oldest first.',
       },
       {
         syntax: 'tollgate account set-aside [--json]',
         text:
-          'Lists accounts that lost their e-mail address in an upgrade, because it cannot be used any more or belongs to ' +
-          'an older account, too. Nobody can log in to them until account change gives them another one.',
+          'Lists accounts that lost their e-mail address in an upgrade, because the address is no longer valid or ' +
+          'also belongs to an older account. Login to them is impossible until account change sets another address.',
       },
     ],
     examples: [

@@ -9,11 +9,11 @@ export const archive: Command = {
       {
         syntax: 'tollgate archive [--dry-run] [--json]',
         text:
-          'Does now what core does every hour when RETENTION_MONTHS is set. Each older month is written to ' +
-          "ARCHIVE_DIR on core's machine, one file for each app, in the format of `tollgate export`. Each file is " +
-          'read back, and only then are its tickets dropped. Hourly sums, sessions and the ledger stay. A month ' +
-          'with tickets that have no rate yet, or are in no daily root yet, is left for later. `tollgate import ' +
-          'FILE` puts a month back for 30 days. With --dry-run the command only lists the months that are due.',
+          'Archives old months now; core does the same every hour when RETENTION_MONTHS is set. Each older month is ' +
+          "written to ARCHIVE_DIR on core's machine, one file for each app, in the format of `tollgate export`. The " +
+          'tickets are dropped only after the file was read back. Hourly sums, sessions and the ledger stay. A month ' +
+          'whose tickets lack a rate or a daily root is skipped until they have one. `tollgate import FILE` restores ' +
+          'a month for 30 days. With --dry-run the command only lists the months that are due.',
       },
     ],
     examples: ['./tollgate archive --dry-run'],

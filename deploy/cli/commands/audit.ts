@@ -16,12 +16,11 @@ export const audit: Command = {
         syntax:
           'tollgate audit [--app CLIENT_ID] [--since TIME] [--until TIME] [--after CURSOR] [--follow]',
         text:
-          'Writes every entry as a line of JSON on standard output, the oldest first: who did what to which app, how it ' +
-          'ended, and in which request. With --app only what was done to that app, by its members and clients or by ' +
-          'operators. TIME is an ISO 8601 instant or a day; entries at or after --since and before --until. --after goes ' +
-          'on behind the "cursor" of a line. --follow goes on with what comes, 15 seconds after it was done, so that ' +
-          "nothing is missed that is committed late. The entry of an operator's command names the user and host that " +
-          'it ran as, which the command itself says.',
+          'Writes every entry as a line of JSON to standard output, the oldest first: actor, action, app, outcome ' +
+          'and request. With --app only the entries of that app. TIME is an ISO 8601 instant or a day; the range ' +
+          'includes --since and excludes --until. --after continues after the "cursor" of a line. --follow continues ' +
+          'with new entries 15 seconds after they were made, so that entries that are committed late are not missed. ' +
+          "The entry of an operator's command has the user and host that the command reports for itself.",
       },
     ],
     examples: [

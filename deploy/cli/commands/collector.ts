@@ -28,10 +28,10 @@ export const collector: Command = {
       {
         syntax: 'tollgate collector',
         text:
-          "Turns the signer's events on Kafka into tickets, apart from core. Any number of collectors share the " +
-          'partitions of KAFKA_TOPIC as the group KAFKA_GROUP; core then runs with COLLECTOR=off. A collector needs ' +
-          'DATABASE_URL and KAFKA_BROKERS, and REDIS_URL where core has it. Its metrics and health are on ' +
-          'COLLECTOR_ADMIN_PORT. On SIGTERM it finishes its batch and exits.',
+          "Turns the signer's events on Kafka into tickets, in a process apart from core. Any number of collectors " +
+          'share the partitions of KAFKA_TOPIC as the group KAFKA_GROUP; core then runs with COLLECTOR=off. A ' +
+          'collector needs DATABASE_URL and KAFKA_BROKERS, and REDIS_URL if core has it. Its metrics and health are ' +
+          'on COLLECTOR_ADMIN_PORT. On SIGTERM it finishes its batch and exits.',
       },
     ],
     examples: ['KAFKA_BROKERS=127.0.0.1:9092 ./tollgate collector'],

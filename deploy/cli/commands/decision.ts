@@ -16,15 +16,15 @@ export const decision: Command = {
       {
         syntax: 'tollgate decision ID [--json]',
         text:
-          'Tells in sentences which credential, rule and figures a decision of /authorize came from, where each was ' +
-          'known from, and how old it was; below them the figures alone. ID is the member "decision" of a refusal. A ' +
-          'permission has one when the end user sent the header X-Tollgate-Explain: 1, or where DECISION_SAMPLE is ' +
-          'set. Records are kept for seven days.',
+          'Explains a decision of /authorize in sentences: its credential, rule and figures, with the source and age ' +
+          'of each; then lists the figures. ID is the member "decision" of a refusal. A permission has one if the ' +
+          'end user sent the header X-Tollgate-Explain: 1, or if DECISION_SAMPLE selected it. Records are kept for ' +
+          'seven days.',
       },
       {
         syntax:
           'tollgate decision [--app CLIENT_ID] [--user USER] [--code CODE] [--limit N] [--json]',
-        text: 'Lists the newest decisions, 20 of them or N (100 at most), of all apps or of one, of a user, with a code.',
+        text: 'Lists the newest decisions, 20 or N (at most 100); filters by app, user and code.',
       },
     ],
     examples: ['./tollgate decision --code insufficient_balance --limit 5'],
@@ -39,7 +39,7 @@ export const decision: Command = {
     const { json, target, ...filter } = values
     const [decisionId, ...others] = positionals
     if (others.length > 0 || (decisionId !== undefined && Object.keys(filter).length > 0))
-      throw new UsageError('decision takes one id, or options that say which are listed')
+      throw new UsageError('decision takes one id, or options that filter the list')
     return decisionId === undefined
       ? list(filter, { json, target })
       : show(decisionId, { json, target })

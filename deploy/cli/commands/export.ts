@@ -17,11 +17,12 @@ export const exportTickets: Command = {
         syntax:
           'tollgate export [--app APP] --out FILE [--from TIME] [--to TIME] [--force] [--json]',
         text:
-          'Writes the tickets that were signed from TIME on and before TIME (ISO 8601; all of them without) to FILE. ' +
-          'The file is compressed NDJSON (.ndjson.gz or .ndjson.zst) with a manifest and SHA-256 checksums of each ' +
-          'chunk and of the whole. Every ticket carries its price, so that `tollgate import` needs no rate and ' +
-          'changes none. Tickets that arrive while the command runs may or may not be included. FILE appears when ' +
-          'it is complete; an export that broke off can be run again. An existing FILE is kept unless --force is set.',
+          'Writes the tickets that were signed at or after --from and before --to (ISO 8601; by default all tickets) ' +
+          'to FILE. The file is compressed NDJSON (.ndjson.gz or .ndjson.zst) with a manifest and SHA-256 checksums ' +
+          'of each chunk and of the whole file. Every ticket carries its price, so that `tollgate import` needs no ' +
+          'rate and changes none. Tickets that arrive while the command runs may or may not be included. FILE ' +
+          'appears when it is complete; an interrupted export can be repeated. An existing FILE is kept unless ' +
+          '--force is set.',
       },
     ],
     examples: [

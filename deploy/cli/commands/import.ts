@@ -9,19 +9,19 @@ import { type Command, UsageError, changeCore, parse } from '../command.ts'
 import { createProgressBar, printJson, printLines } from '../output.ts'
 
 export const importTickets: Command = {
-  summary: 'reads the tickets of a file, each once',
+  summary: 'imports the tickets of a file, each once',
   help: {
     usages: [
       {
         syntax: 'tollgate import FILE [--app APP] [--json]',
         text:
           'Reads a file of `tollgate export` or of the archive. The whole file is checked against its checksums ' +
-          'first; a damaged file changes nothing. A ticket is known by the id of its event: a ticket that is ' +
-          'already there stays, so that an import that broke off is run again. When an id belongs to another event ' +
-          'here, the command reports it and that event stays. In the deployment that archived the file, tickets ' +
-          'come back as they were and nothing is charged again. In another deployment they become tickets of the ' +
-          'app (--app, or the app that the file names): unknown users are created, prices are kept, and the costs ' +
-          'are charged now to the allowances that are there. Credits are not part of the file.',
+          'first; a damaged file changes nothing. A ticket is identified by the id of its event; existing tickets ' +
+          'stay unchanged, so an interrupted import can be repeated. If an id belongs to another event here, the ' +
+          'command reports the conflict and keeps that event. In the deployment that archived the file, tickets are ' +
+          'restored unchanged and nothing is charged again. In another deployment they become tickets of the app ' +
+          '(--app, or the app that the file names): unknown users are created, prices are kept, and the costs are ' +
+          'charged now to the existing allowances. Credits are not part of the file.',
       },
     ],
     examples: ['./tollgate import january.ndjson.gz'],
@@ -35,7 +35,7 @@ export const importTickets: Command = {
     if (!isTicketFileName(file)) throw new UsageError('the file must end with .gz or .zst')
     const result = await take(file, values).catch((error: unknown) => {
       throw error instanceof DamagedFile
-        ? new Error(`${file} is damaged: ${error.message}; nothing of it from there on was taken`, {
+        ? new Error(`${file} is damaged: ${error.message}; nothing after that point was imported`, {
             cause: error,
           })
         : error
@@ -44,9 +44,9 @@ export const importTickets: Command = {
     else {
       printLines([
         ...result.conflictingEventIds.map(
-          (id) => `CONFLICT another event has the id ${id} here; it stands`,
+          (id) => `CONFLICT another event has the id ${id} here; that event is kept`,
         ),
-        `${file}: ${result.tickets} tickets taken in, ${result.duplicates} known already, ${result.restored} put back`,
+        `${file}: ${result.tickets} tickets imported, ${result.duplicates} already present, ${result.restored} restored`,
       ])
     }
     return result.conflictingEventIds.length === 0 ? 0 : 1

@@ -7,27 +7,28 @@ import { type CoreClient, retry } from '../client.ts'
 import { printJson, printLines, report, table } from '../output.ts'
 
 export const keys: Command = {
-  summary: 'rotates the keys that sign tokens, and the key that seals secrets at rest',
+  summary: 'rotates the keys that sign tokens, and the key that encrypts secrets at rest',
   help: {
     usages: [
       {
         syntax: 'tollgate keys rotate [--force] [--json]',
         text:
-          'Lets the next key sign from now on and publishes a new next key. The key that was active stays published ' +
-          'until its last token has expired. The command is refused while verifiers may not know the next key yet ' +
-          '(for six minutes after it was made). With --force it rotates all the same, which is for a key that ' +
-          'leaked: tokens then fail at verifiers that do not look up unknown keys.',
+          'Signs with the next key from now on and publishes a new next key. The previous key stays published until ' +
+          'its last token has expired. The command is refused for six minutes after the next key was made, because ' +
+          'verifiers may not have loaded it. --force rotates in spite of that; use it for a leaked key: tokens then ' +
+          'fail at verifiers that do not look up unknown keys.',
       },
       {
         syntax: 'tollgate keys list [--json]',
-        text: 'Lists every published key, whether it signs now, and until when a retired key stays published.',
+        text: 'Lists every published key, whether it signs now, and how long a retired key stays published.',
       },
       {
         syntax: 'tollgate keys rewrap [--check] [--json]',
         text:
-          'Seals again, under KEY_ENCRYPTION_KEY, everything that the keys in KEY_ENCRYPTION_KEYS_OLD have sealed, ' +
-          'while the service goes on, and says when those are no longer needed. It may be stopped and repeated. With ' +
-          '--check it only counts, and exits with 1 while something is not sealed under the current key.',
+          'Encrypts everything that the keys in KEY_ENCRYPTION_KEYS_OLD encrypted again, with KEY_ENCRYPTION_KEY, ' +
+          'while the service runs, and reports when the old keys are no longer needed. It may be stopped and ' +
+          'repeated. With --check it only counts, and exits with 1 while a value is not encrypted with the current ' +
+          'key.',
       },
     ],
     examples: ['./tollgate keys list', './tollgate keys rewrap --check'],
@@ -104,9 +105,9 @@ function linesOf(
         `${keyId === '' ? 'a key without an id, or an unknown one' : keyId}${keyId === currentKeyId ? ' (current)' : ''}`,
       ]),
     ),
-    `${rewrapped} values sealed again`,
+    `${rewrapped} values encrypted again`,
     left.length === 0
-      ? 'Everything is sealed under KEY_ENCRYPTION_KEY: KEY_ENCRYPTION_KEYS_OLD is no longer needed.'
-      : 'Not everything is sealed under KEY_ENCRYPTION_KEY: keep KEY_ENCRYPTION_KEYS_OLD, check that it holds every earlier key, and run "tollgate keys rewrap" again.',
+      ? 'Everything is encrypted with KEY_ENCRYPTION_KEY: KEY_ENCRYPTION_KEYS_OLD is no longer needed.'
+      : 'Not everything is encrypted with KEY_ENCRYPTION_KEY: keep KEY_ENCRYPTION_KEYS_OLD, check that it has every earlier key, and run "tollgate keys rewrap" again.',
   ]
 }

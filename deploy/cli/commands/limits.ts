@@ -33,33 +33,33 @@ export const limits: Command = {
           '[--usd-micros-per-session N] [--calls-per-minute N] [--concurrent-sessions N] ' +
           '[--max-price TYPE[:APPLICATION]=WEI]... [--author NAME] [--json]',
         text:
-          'Replaces all limits of a user or key by these. They hold from now on: what is not settled yet counts, what ' +
-          'was spent before does not. A call must keep both the limits of its user and those of its key.',
+          'Replaces all limits of a user or key by these, from now on: unsettled calls count, earlier spending does ' +
+          'not. A call must keep both the limits of its user and those of its key.',
       },
       {
         syntax:
           'tollgate limits clear [--app APP] --user EXTERNAL_USER_ID [--key KEY_ID] [--author NAME] [--json]',
-        text: 'Removes all limits of a user or key, and what was counted.',
+        text: 'Removes all limits of a user or key, and their counters.',
       },
     ],
     options: [
       {
         title: 'Options',
         options: [
-          ['--usd-micros-per-day N', 'What may be spent on a day (UTC).'],
-          ['--usd-micros-per-session N', 'What may be spent in one session.'],
-          ['--calls-per-minute N', 'Calls that are allowed in a minute of the clock.'],
+          ['--usd-micros-per-day N', 'The most that may be spent on a day (UTC).'],
+          ['--usd-micros-per-session N', 'The most that may be spent in one session.'],
+          ['--calls-per-minute N', 'Calls that are allowed in each minute of the clock.'],
           [
             '--concurrent-sessions N',
             'Sessions at the same time: those with a call within the last 60 seconds.',
           ],
           [
             '--max-price TYPE[:APPLICATION]=WEI',
-            'The dearest price of live, lv2v or fixed sessions, of one application or of all: wei for one second, 720p pixel second or unit. May be repeated; of those that fit a call the lowest counts.',
+            'The highest price of live, lv2v or fixed sessions, of one application or of all: wei for one second, 720p pixel second or unit. May be repeated; if several match a call, the lowest applies.',
           ],
           [
             '--author NAME',
-            'Who decided this; by default the name of the user who runs the command.',
+            'The author of this change; by default the name of the user who runs the command.',
           ],
         ],
       },

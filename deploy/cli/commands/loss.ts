@@ -16,16 +16,16 @@ export const loss: Command = {
       {
         syntax: 'tollgate loss [--app CLIENT_ID] [--from DATE] [--to DATE] [--json]',
         text:
-          'Counts, by app, the tickets that the signer signed and that never arrived: gaps in the sequence numbers ' +
-          'of its sessions that stayed open for LOSS_GRACE_SECONDS, with an estimate of their money (the mean of ' +
-          'their session; nobody is charged for them). It also counts tickets that repeat a sequence number ' +
-          '(forked), tickets that arrived 15 minutes late, and the spend in quarantine that has no user. The report ' +
-          'covers sessions that began in the last 30 days, or between two ISO 8601 dates, both included. With --app ' +
-          "it lists the app's newest sessions and their missing sequence numbers, too. " +
-          'A second table tells what became of the calls that sidecars allowed, in USD by the most that they could cost: ' +
-          'ticketed (by cost), lost (signed, without a ticket, and written off: what LOST_TICKETS=charge would have ' +
-          'brought), charged (the same, charged as an estimate), released (perhaps never signed), and late (their ticket ' +
-          'came after that).',
+          'Counts, by app, the tickets that the signer signed but that never arrived: gaps in the sequence numbers ' +
+          'of its sessions that stayed open for LOSS_GRACE_SECONDS, with an estimate of their cost (the mean of ' +
+          'their session; it is not charged). It also counts tickets that repeat a sequence number (forked), tickets ' +
+          'that arrived 15 minutes late, and the spend in quarantine that has no user. The report covers sessions ' +
+          'that began in the last 30 days, or between two ISO 8601 dates, both included. With --app it lists the ' +
+          "app's newest sessions and their missing sequence numbers, too. A second table shows the outcome of the " +
+          'calls that sidecars allowed, in USD by their highest possible cost: ticketed (by actual cost), lost ' +
+          '(signed, without a ticket, and written off: LOST_TICKETS=charge would have charged it), charged (the ' +
+          'same, charged as an estimate), released (perhaps never signed), and late (their ticket arrived after ' +
+          'that).',
       },
     ],
     examples: ['./tollgate loss --from 2026-01-01 --to 2026-01-31'],
@@ -74,7 +74,7 @@ function linesOf({
     ...table(columns, [...rows, ['all', ...cells(totals)]]),
     ...(sessions.length === 0 ? [] : ['', ...table(sessionColumns, sessions.map(sessionCells))]),
     '',
-    'Calls that were allowed',
+    'Allowed calls',
     ...table(
       ['app', ...callColumns],
       [
@@ -94,7 +94,7 @@ function linesOf({
           ),
         ]),
     '',
-    `Spend in quarantine that belongs to nobody: ${unattributedEvents} events, ${unattributedFeeWei} wei`,
+    `Spend in quarantine without a user: ${unattributedEvents} events, ${unattributedFeeWei} wei`,
   ]
 }
 

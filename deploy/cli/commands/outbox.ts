@@ -5,18 +5,18 @@ import { printJson, printLines, table } from '../output.ts'
 type Values = Target & { readonly json?: boolean | undefined }
 
 export const outbox: Command = {
-  summary: 'shows what is on its way to other systems, and retries what they refused',
+  summary: 'shows the queue of events for other systems, and retries refused ones',
   help: {
     usages: [
       {
         syntax: 'tollgate outbox list [--json]',
         text:
-          'Shows how many rows are still to be sent and since when, and the rows that were set aside after the other ' +
-          'system had refused them eight times, with its answer.',
+          'Shows the number and age of the rows that wait to be sent, and the rows that were set aside after eight ' +
+          'refusals of the other system, with its answer.',
       },
       {
         syntax: 'tollgate outbox retry [--json]',
-        text: 'Sends the rows that were set aside again. Use it when the reason is gone.',
+        text: 'Sends the rows that were set aside again. Use it after the reason is fixed.',
       },
     ],
     examples: ['./tollgate outbox list'],
@@ -34,7 +34,7 @@ async function list(values: Values): Promise<number> {
   const outboxState = await withCore(values, (core) => core.getOutbox())
   if (values.json) return (printJson(outboxState), 0)
   printLines([
-    `Rows that wait: ${outboxState.waiting}${outboxState.waitingSince ? `, the oldest since ${outboxState.waitingSince}` : ''}`,
+    `Waiting rows: ${outboxState.waiting}${outboxState.waitingSince ? `, the oldest since ${outboxState.waitingSince}` : ''}`,
     `Rows set aside: ${outboxState.setAside}`,
     ...(outboxState.rows.length === 0
       ? []
@@ -56,6 +56,6 @@ const cellsOf = (row: GetOutboxResponse['rows'][number]): string[] => [
 async function retry(values: Values): Promise<number> {
   const retried = await changeCore(values, (core) => core.retryOutbox())
   if (values.json) printJson(retried)
-  else printLines([`Rows to be tried again: ${retried.rows}`])
+  else printLines([`Rows to retry: ${retried.rows}`])
   return 0
 }

@@ -67,7 +67,7 @@ export const sidecar = processCommand(
   'sidecar',
   {
     text:
-      'Runs a sidecar, which answers a signer: on SIDECAR_PORT, metrics and health on SIDECAR_ADMIN_PORT. It needs ' +
+      'Runs a sidecar: decisions for signers on SIDECAR_PORT, metrics and health on SIDECAR_ADMIN_PORT. It needs ' +
       'CORE_TARGET, CORE_TOKEN_SIDECAR, WEBHOOK_SECRET and a SPOOL_DIR of its own.',
     example: 'WEBHOOK_SECRET=$SIDECAR_SECRET SPOOL_DIR=./spool ./tollgate sidecar',
   },
@@ -75,16 +75,16 @@ export const sidecar = processCommand(
 )
 
 export const demo: Command = {
-  summary: 'plays the whole story against a running service (npm run demo)',
+  summary: 'plays the main flow against a running service (npm run demo)',
   help: {
     usages: [
       {
         syntax: 'tollgate demo [--pause MS]',
         text:
-          "Plays the product's main story against the all-in-one service of this folder: a user is provisioned, a " +
-          'remote signer (a double that speaks the real protocol) asks before it signs, the Starter allowance is ' +
-          'used up, the next call is refused, a credit lets it go on, and at the end usage, balance and tickets are ' +
-          'compared to the last digit.',
+          'Plays the main flow against the all-in-one service of this folder. It creates a user; a signer double, ' +
+          'which uses the real protocol, requests a decision before each payment; the Starter allowance is used up; ' +
+          'the next call is refused; a credit allows more calls. At the end it compares usage, balance and tickets ' +
+          'to the last digit.',
       },
     ],
     options: [
@@ -99,7 +99,7 @@ export const demo: Command = {
 }
 
 export const signerDouble: Command = {
-  summary: 'plays a remote signer: asks the sidecar, signs, emits events',
+  summary: 'plays a remote signer: requests decisions, signs, emits events',
   help: signerDoubleHelp,
   run: async (argv) => (await import('../../signer-double/cli.ts')).runSignerDouble([...argv]),
 }

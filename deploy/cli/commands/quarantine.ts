@@ -12,7 +12,7 @@ import {
 import { printJson, printLines, report, table } from '../output.ts'
 
 export const quarantine: Command = {
-  summary: 'shows events that could not become tickets, and decides about them',
+  summary: 'shows and resolves events that could not become tickets',
   help: {
     usages: [
       {
@@ -25,18 +25,18 @@ export const quarantine: Command = {
       },
       {
         syntax: 'tollgate quarantine show ID [--json]',
-        text: 'Shows everything that is known of one event, with its bytes as they arrived.',
+        text: 'Shows all details of one event, with its original bytes.',
       },
       {
         syntax:
           'tollgate quarantine attribute ID [--app APP] --user EXTERNAL_USER_ID [--author NAME] [--json]',
-        text: 'Assigns an event without a known user to a user, who is created when new, and ingests it.',
+        text: 'Assigns an event without a known user to a user, creates that user if necessary, and ingests the event.',
       },
       {
         syntax: 'tollgate quarantine redrive ID [--under-new-id] [--author NAME] [--json]',
         text:
-          'Ingests the event again, as if it arrived now. It becomes a ticket once, however often this is repeated. ' +
-          'An event whose id already belongs to another event becomes a ticket only with --under-new-id.',
+          'Ingests the event again, as if it arrived now. Repeats make no second ticket. An event whose id already ' +
+          'belongs to another event becomes a ticket only with --under-new-id.',
       },
       {
         syntax: 'tollgate quarantine redrive --reason R [--author NAME] [--json]',
@@ -44,7 +44,7 @@ export const quarantine: Command = {
       },
       {
         syntax: 'tollgate quarantine discard ID --reason TEXT [--author NAME] [--json]',
-        text: 'Decides that the event is no ticket. Its bytes, the reason and the author are kept.',
+        text: 'Discards the event: it does not become a ticket. Its bytes, the reason and the author are kept.',
       },
     ],
     note: 'By default the author is the name of the user who runs the command.',
@@ -188,8 +188,8 @@ async function redriveAll(
     }
   })
   report(values, { driven, left }, () => [
-    ...left.map(({ id, problem }) => `${id}  stays: ${problem}`),
-    `${driven} driven through, ${left.length} stay`,
+    ...left.map(({ id, problem }) => `${id}  stays in quarantine: ${problem}`),
+    `${driven} ingested, ${left.length} stay in quarantine`,
   ])
   return left.length === 0 ? 0 : 1
 }

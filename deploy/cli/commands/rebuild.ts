@@ -3,18 +3,17 @@ import { type Command, UsageError, changeCore, parse } from '../command.ts'
 import { createProgressBar, printJson } from '../output.ts'
 
 export const rebuild: Command = {
-  summary: 'repairs sums and balances from the tickets and the ledger',
+  summary: 'repairs sums and balances, from the tickets and the ledger',
   help: {
     usages: [
       {
         syntax: 'tollgate rebuild [--app ID] [--dry-run] [--json]',
         text:
-          'Makes derived rows of one app (app_…) or of all apps what tickets and ledger say: hourly sums, sessions, ' +
-          'balances, sums of periods, what remains of credits. Ingest goes on: rows are locked a few at a time. ' +
-          'Correct rows are not touched, so that a second run changes nothing. Tickets and ledger entries are never ' +
-          'changed, and users whose tickets or entries are damaged are left alone: what follows from damage would ' +
-          'make it the truth. The command names them and exits with 1. With --dry-run it only counts the rows that ' +
-          'differ.',
+          'Recomputes the derived rows of one app (app_…) or of all apps from tickets and ledger: hourly sums, ' +
+          'sessions, balances, sums of periods, remaining credits. Ingest continues: rows are locked a few at a ' +
+          'time. Correct rows stay untouched, so a second run changes nothing. Tickets and ledger entries are never ' +
+          'changed. Users with damaged tickets or entries are skipped, because rows derived from damage would hide ' +
+          'it. The command names them and exits with 1. With --dry-run it only counts the rows that differ.',
       },
     ],
     examples: ['./tollgate rebuild --dry-run'],

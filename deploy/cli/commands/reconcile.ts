@@ -13,11 +13,11 @@ export const reconcile: Command = {
         syntax: 'tollgate reconcile [--app CLIENT_ID] [--from DAY] [--to DAY] [--all] [--json]',
         text:
           'Compares, for each app, user and UTC day, the priced tickets and their cost with the sums of OpenMeter. ' +
-          'Days are YYYY-MM-DD, both included, at most 92; by default the last seven days and today. Of today only ' +
-          'what is 15 minutes old counts. The command shows the users whose sums differ and, with --all, the others. ' +
-          'OpenMeter sums floats: sums agree when they are within one micro-dollar and a billionth of the sum and ' +
-          'the numbers of tickets are equal. Exits 1 when any day of a user differs by more. Events that are still ' +
-          'in the outbox are missing at OpenMeter and arrive by themselves.',
+          'Days are YYYY-MM-DD, both included, at most 92; by default the last seven days and today. Tickets of the ' +
+          'last 15 minutes do not count. The command shows the users whose sums differ and, with --all, the others. ' +
+          'OpenMeter sums floats: sums agree if they differ by at most one micro-dollar and a billionth of the sum, ' +
+          'and the numbers of tickets are equal. Exits with 1 when any day of a user differs by more. Events that ' +
+          'are still in the outbox are missing at OpenMeter and arrive later.',
       },
     ],
     examples: ['./tollgate reconcile --from 2026-01-01 --to 2026-01-31'],
@@ -81,6 +81,6 @@ function linesOf(days: readonly ReconcileResponse[]): string[] {
     ...table(columns, rows),
     '',
     drifting === 0 ? 'Every user and day agrees.' : `Users' days that differ: ${drifting}`,
-    ...(waiting === '0' ? [] : [`Events that wait to be sent: ${waiting}`]),
+    ...(waiting === '0' ? [] : [`Events waiting in the outbox: ${waiting}`]),
   ]
 }

@@ -15,26 +15,26 @@ const options = {
 type Values = ReturnType<typeof parse<typeof options>>['values']
 
 export const signer: Command = {
-  summary: 'makes, lists and ends signers with secrets of their own',
+  summary: 'makes, lists, changes and removes signers',
   help: {
     usages: [
       {
         syntax: 'tollgate signer create NAME (--app APP... | --all-apps) [--events] [--json]',
-        text: 'Makes a signer that signs for these apps only, and prints its secrets once. With --events it may push the events of those apps, with a secret of their own.',
+        text: 'Makes a signer that signs for these apps only, and prints its secrets once. With --events it may also push the events of those apps, with a separate secret.',
       },
       {
         syntax: 'tollgate signer list [--json]',
-        text: 'Lists signers and their apps. The holder of WEBHOOK_SECRET, who signs for all apps, is not listed.',
+        text: 'Lists signers and their apps. The signer with WEBHOOK_SECRET, which signs for all apps, is not listed.',
       },
       {
         syntax: 'tollgate signer rotate NAME [--overlap-seconds N] [--json]',
-        text: 'Makes new secrets. The old ones are valid for N seconds more, a day by default; 0 ends them at once.',
+        text: 'Makes new secrets. The old secrets stay valid for N seconds, a day by default; 0 ends them at once.',
       },
       {
         syntax: 'tollgate signer apps NAME (--app APP... | --all-apps) [--json]',
         text: 'Replaces the apps that a signer signs for.',
       },
-      { syntax: 'tollgate signer remove NAME [--json]', text: 'Ends a signer and its secrets.' },
+      { syntax: 'tollgate signer remove NAME [--json]', text: 'Removes a signer and its secrets.' },
     ],
     examples: [
       './tollgate signer create north --app app_0123456789abcdef01234567 --events',
@@ -64,7 +64,7 @@ async function list(_name: string, values: Values): Promise<void> {
   const { signers } = await withCore(values, (core) => core.listSigners({}))
   if (values.json) return printJson(signers)
   printLines(
-    signers.length === 0 ? ['there are no signers but that of WEBHOOK_SECRET'] : tableOf(signers),
+    signers.length === 0 ? ['no signers but the one with WEBHOOK_SECRET'] : tableOf(signers),
   )
 }
 
@@ -85,7 +85,7 @@ async function apps(name: string, values: Values): Promise<void> {
 
 async function remove(name: string, values: Values): Promise<void> {
   await changeCore(values, (core) => core.removeSigner({ name }))
-  report(values, { name, removed: true }, () => [`${name} is no signer any more`])
+  report(values, { name, removed: true }, () => [`${name} is no longer a signer`])
 }
 
 const actions = new Map([

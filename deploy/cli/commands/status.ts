@@ -3,14 +3,14 @@ import { usd } from '../money.ts'
 import { printJson, printLines, table } from '../output.ts'
 
 export const status: Command = {
-  summary: 'shows what became of the events, and the rate in use',
+  summary: 'shows the counts of events and tickets, and the rate in use',
   help: {
     usages: [
       {
         syntax: 'tollgate status [--json]',
         text:
-          'Shows for each stream how far it was read, and how many of its events became tickets, were duplicates, ' +
-          'were ignored by type, or were quarantined. It also shows how many tickets wait for a rate, and the rate ' +
+          'Shows the position of each stream, and how many of its events became tickets, were duplicates, were ' +
+          'ignored by type, or were quarantined. It also shows the number of tickets that wait for a rate, the rate ' +
           'at which a ticket would be priced now, and the owners whose unpaid network cost has reached its bound.',
       },
     ],
@@ -49,7 +49,7 @@ export const status: Command = {
       `Events in quarantine: ${metering.quarantinedEvents}`,
       metering.usableRate
         ? `Rate: 1 ETH = ${metering.usableRate.usdPerEth} USD, ${metering.usableRate.source}, ${metering.usableRate.observedAt}`
-        : 'Rate: NONE is usable: calls are refused and tickets wait. Set one: ./tollgate rate set USD_PER_ETH',
+        : 'Rate: NONE usable now: calls are refused and tickets wait. Set one: ./tollgate rate set USD_PER_ETH',
       ...reached.map(
         ({ email, clientId, unpaidUsdMicros, maxUsdMicros }) =>
           `Calls are refused for ${email || clientId}: ${usd({ micros: unpaidUsdMicros })} of ${usd({ micros: maxUsdMicros })} of network cost are not paid (tollgate quota)`,
@@ -64,6 +64,6 @@ const oldestLines = (oldest: string | undefined): string[] =>
   oldest === undefined
     ? []
     : [
-        `  the oldest was signed ${oldest}; price it, and those after it, at the price of then:`,
+        `  the oldest was signed ${oldest}; to price it and later ones, record the price of that time:`,
         `  ./tollgate rate set USD_PER_ETH --at ${oldest}`,
       ]

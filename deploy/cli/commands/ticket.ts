@@ -9,14 +9,14 @@ import { usd } from '../money.ts'
 import { printJson, printLines, printable, properties } from '../output.ts'
 
 export const ticket: Command = {
-  summary: 'explains what one ticket costs, and what it was charged to',
+  summary: 'explains the cost and the charge of one ticket',
   help: {
     usages: [
       {
         syntax: 'tollgate ticket ID [--app CLIENT_ID] [--json]',
         text:
-          'Shows the ticket of the event ID: its fee, the rate, the version of the plan and the rule that it was sold by, ' +
-          "the platform's cut, the period, and which credits it burned; below them the sums, to be repeated with a pocket " +
+          "Shows the ticket of the event ID: its fee, the rate, the plan version and the price rule, the platform's " +
+          'cut, the period, and the credits that it burned; below them the calculation, to check with a pocket ' +
           'calculator. ID is the eventId of the usage history.',
       },
     ],
@@ -87,7 +87,7 @@ function chargeRows({ share, draws, ...charge }: TicketCharge): Row[] {
   const count = charge.ticketCount ?? 'an unknown number of'
   const shared =
     share === undefined
-      ? 'shared: only the charge as a whole is known'
+      ? 'shared: only the whole charge is known'
       : share.draws.map(drawText).join(', ') || 'no credit'
   return [
     ['charge', `${charge.id}, entry ${charge.seq}, ${charge.bookedAt}, of ${count} tickets`],

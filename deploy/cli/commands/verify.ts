@@ -12,15 +12,15 @@ export const verify: Command = {
       {
         syntax: 'tollgate verify [--app ID] [--head] [--json]',
         text:
-          'Proves the books of one app (app_…) or of all apps. Replays each ledger from its facts - tickets in the order ' +
-          'in which they were booked, credits, corrections, plan versions, rates - and compares all that follows from ' +
-          'them: what was drawn of which credit, overage, periods and their sums, expiries, prices, hourly sums, ' +
-          'sessions, balances, envelopes, archives, the chain of entries; and plan versions, bundles and cuts with the ' +
-          'chain of prices. Each app is read from one snapshot while ' +
-          'the service runs; nothing is written. Every difference is a line with the row, the column, the stored and ' +
-          'the expected value. The command exits with 1 when there is a difference. With --head it prints, instead, ' +
-          'the head of each app: a hash over all of its entries, chained to the heads before. Keep it elsewhere: ' +
-          'whoever rewrites the whole database cannot rewrite that.',
+          'Verifies the books of one app (app_…) or of all apps. Replays each ledger from its facts - tickets in ' +
+          'booking order, credits, corrections, plan versions, rates - and compares everything derived from them: ' +
+          'debits of each credit, overage, periods and their sums, expiries, prices, hourly sums, sessions, ' +
+          'balances, envelopes, archives, the chain of entries; and plan versions, bundles and cuts with the chain ' +
+          'of prices. Each app is read from one snapshot while the service runs; nothing is written. Each difference ' +
+          'is a line with the row, the column, the stored and the expected value. The command exits with 1 when it ' +
+          'finds a difference. With --head it prints, instead, the head of each app: a hash over all of its entries, ' +
+          'chained to the earlier heads. Keep a copy elsewhere: a rewrite of the whole database cannot change that ' +
+          'copy.',
       },
     ],
     examples: ['./tollgate verify', './tollgate verify --app app_0123456789abcdef01234567 --json'],

@@ -114,11 +114,11 @@ describe('tollgate adjust', () => {
 
   it('refuses to take more than the balance unless the rest may be overage', async () => {
     expect((await run('--usd-micros=-5000001', '--reason', 'r')).text).toBe(
-      'tollgate: only 5000000 of these USD micros are there to be taken; the rest could be booked as overage\n',
+      'tollgate: only 5000000 of these USD micros are available; the rest could be booked as overage\n',
     )
     expect(await head()).toMatchObject({ balance_attos: attos(5_000_000), adjusted_attos: '0' })
     expect((await run('--usd-micros', '-5000001', '--reason', 'r', '--overage')).text).toContain(
-      '-5.000001 USD, 0.000001 USD of it overage;',
+      '-5.000001 USD, of which 0.000001 USD is overage;',
     )
     expect(await head()).toEqual({
       granted_attos: attos(5_000_000),
@@ -186,7 +186,7 @@ describe('tollgate adjust', () => {
     expect(await head()).toMatchObject({ balance_attos: '0', overage_attos: attos(1_300_008) })
     const refused = await refusal(adjust('7000011', { eventId: `${user}-b` }))
     expect(refused.message).toBe(
-      'the ticket cost 7000011 USD micros, of which 1300008 are overage that nobody paid; no more than 5700003 can be given back for it',
+      'the ticket cost 7000011 USD micros, of which 1300008 are unpaid overage; no more than 5700003 can be given back for it',
     )
     await adjust('4600001', { eventId: `${user}-b` })
     expect(await credits()).toEqual([

@@ -126,10 +126,10 @@ describe('tollgate archive', () => {
     )
     const command = './tollgate rate set'
     expect((await tollgate('status')).text).toContain(
-      `Tickets that wait for a rate: 1\n  the oldest was signed 2025-12-15T00:00:00.000Z; price it, and those after it, at the price of then:\n  ${command} USD_PER_ETH --at 2025-12-15T00:00:00.000Z\n`,
+      `Tickets that wait for a rate: 1\n  the oldest was signed 2025-12-15T00:00:00.000Z; to price it and later ones, record the price of that time:\n  ${command} USD_PER_ETH --at 2025-12-15T00:00:00.000Z\n`,
     )
     expect((await tollgate('rate', 'set', '2999.5')).text).toMatch(
-      `the oldest is of 2025-12-15T00:00:00.000Z. If this was the price then, too:\n  ${command} 2999.5 --at 2025-12-15T00:00:00.000Z\n`,
+      `the oldest was signed at 2025-12-15T00:00:00.000Z. If this was the price then, too:\n  ${command} 2999.5 --at 2025-12-15T00:00:00.000Z\n`,
     )
     const set = await tollgate('rate', 'set', '3000', '--at', '2025-12-15T00:00:00.000Z')
     expect(set.text).toBe('1 ETH = 3000 USD from 2025-12-15T00:00:00.000Z on (manual:operator)\n')
@@ -215,16 +215,16 @@ describe('tollgate archive', () => {
     const [december = '', january = ''] = files
     const balances = await world.rows('select * from balances order by user_id')
     expect((await tollgate('import', january)).text).toContain(
-      '0 tickets taken in, 0 known already, 6 put back',
+      '0 tickets imported, 0 already present, 6 restored',
     )
     expect(await verified()).toContain('the books are right')
     expect((await tollgate('import', january)).text).toContain(
-      '0 tickets taken in, 6 known already, 0 put back',
+      '0 tickets imported, 6 already present, 0 restored',
     )
-    expect((await tollgate('import', december)).text).toContain('7 put back')
+    expect((await tollgate('import', december)).text).toContain('7 restored')
     expect(
       (await tollgate('import', join(folder, `${world.app.clientId}.2026-01.2.ndjson.zst`))).text,
-    ).toContain('1 put back')
+    ).toContain('1 restored')
     expect(await world.rows('select * from balances order by user_id')).toEqual(balances)
     expect(
       await world.rows(
@@ -250,7 +250,7 @@ describe('tollgate archive', () => {
     for (const name of (await readdir(folder)).filter((file) =>
       /2025-12\.2|2026-01\.3|2026-02\.1/.test(file),
     )) {
-      expect((await tollgate('import', join(folder, name))).text).toContain(' 0 known already')
+      expect((await tollgate('import', join(folder, name))).text).toContain(' 0 already present')
     }
     expect(await tickets()).toEqual(all)
     expect(await verified()).toContain('the books are right')

@@ -124,7 +124,7 @@ describe('tollgate export', () => {
     expect((await exportTo('none.gz', '--to', '2026-03-10')).text).toContain(
       ': 0 tickets in 0 chunks',
     )
-    expect((await run('import', path('none.gz'))).text).toContain('0 tickets taken in')
+    expect((await run('import', path('none.gz'))).text).toContain('0 tickets imported')
   })
 
   it('keeps an existing file unless --force is given', async () => {
@@ -166,7 +166,7 @@ describe('tollgate import', () => {
     await exportTo('again.zst')
     expect(await run('import', path('again.zst'))).toEqual({
       code: 0,
-      text: `${path('again.zst')}: 0 tickets taken in, 1204 known already, 0 put back\n`,
+      text: `${path('again.zst')}: 0 tickets imported, 1204 already present, 0 restored\n`,
     })
     expect(await from.rows('select * from balances order by user_id')).toEqual(before)
   })
@@ -177,7 +177,7 @@ describe('tollgate import', () => {
     await elsewhere(async (to) => {
       expect((await run('import', path('move.zst'))).text).toContain('no app has this client id')
       expect((await run('import', path('move.zst'), '--app', to.app.clientId)).text).toContain(
-        '1204 tickets taken in, 0 known already',
+        '1204 tickets imported, 0 already present',
       )
       expect(await ticketsOf(to)).toEqual(original)
       // Only the deployment that booked the tickets counts their network cost.
@@ -212,7 +212,7 @@ describe('tollgate import', () => {
       const { code, text } = await run('import', path('conflict.gz'), '--app', to.app.clientId)
       expect([code, text]).toEqual([
         1,
-        expect.stringContaining('CONFLICT another event has the id E-1 here; it stands'),
+        expect.stringContaining('CONFLICT another event has the id E-1 here; that event is kept'),
       ])
       expect(await to.rows('select fee_wei from tickets')).toEqual([{ fee_wei: '5' }])
     })
@@ -239,7 +239,7 @@ describe('tollgate import', () => {
       ).toMatchObject({ tickets: 500 })
       there.close()
       expect((await run('import', path('unpriced.gz'), '--app', to.app.clientId)).text).toContain(
-        '705 tickets taken in, 500 known already',
+        '705 tickets imported, 500 already present',
       )
       expect(await to.rows(`select cost_attos from tickets where event_id = 'waiting'`)).toEqual([
         { cost_attos: null },
@@ -253,7 +253,7 @@ describe('tollgate import', () => {
     const bytes = await readFile(path('good.gz'))
     const lines = text.split('\n')
     const damaged: Readonly<Record<string, Buffer>> = {
-      'chunk 2 is not what was written': gzipSync(
+      'chunk 2 does not match its checksum': gzipSync(
         lines
           .map((line, i) => (i === 700 ? line.replace('"feeWei" : "', '"feeWei" : "9') : line))
           .join('\n'),
@@ -264,7 +264,7 @@ describe('tollgate import', () => {
           .map((line) => `${line}\n`)
           .join(''),
       ),
-      'the file is not as long as it was written': gzipSync(
+      'the file does not match its own sums': gzipSync(
         lines
           .filter(
             (line, i) => i === 0 || i > lines.findIndex((one) => one.startsWith('{"kind":"chunk"')),
@@ -273,7 +273,7 @@ describe('tollgate import', () => {
       ),
       'the last line is cut off': gzipSync(text.slice(0, -10)),
       'it cannot be decompressed': bytes.subarray(0, bytes.length - 200),
-      'this is no ticket file': gzipSync('{"kind":"manifest"}\n'),
+      'this is not a ticket file': gzipSync('{"kind":"manifest"}\n'),
       'has version 3': gzipSync(text.replace('"version":2', '"version":3')),
       'a line is too long': gzipSync('x'.repeat(100_000)),
     }
@@ -329,9 +329,9 @@ describe('tollgate import', () => {
       [change('charge', '"x"'), /charge is not a UUID/],
       [change('model', '5'), /model/],
       [change('model', '"\\u0000"'), /model/],
-      ['null\n', /no JSON object/],
-      ['{\n', /no JSON/],
-      ['\n', /no JSON/],
+      ['null\n', /not a JSON object/],
+      ['{\n', /not JSON/],
+      ['\n', /not JSON/],
       ['{}', /lines must be whole/],
       ['', /lines must be whole/],
       ['{}\n'.repeat(1_001), /at most 1000 tickets/],
@@ -343,7 +343,7 @@ describe('tollgate import', () => {
         expect.stringMatching(message),
       ])
     }
-    expect((await refusal(send(good, 'x'))).message).toContain('not those of their checksum')
+    expect((await refusal(send(good, 'x'))).message).toContain('do not match their checksum')
     expect(await send(good)).toMatchObject({ tickets: 0, duplicates: 1 })
   })
 

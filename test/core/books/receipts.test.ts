@@ -83,7 +83,7 @@ describe('receipts', () => {
       `ok     app and day: app ${world.app.clientId}, ${running}, ticket `,
     )
     expect(early.text).toMatch(
-      /ok {5}place in the charge: the ticket leads over [12] hashes to the root /,
+      /ok {5}place in the charge: [12] hashes lead from the ticket to the root /,
     )
     expect(early.text).toContain(
       '-      place in the day: the root is provisional: get the receipt again',
@@ -98,7 +98,7 @@ describe('receipts', () => {
     await get(id, 'first.json')
     const { code, text } = await verify('first.json')
     expect(text).toContain(`ok     app and day: app ${world.app.clientId}, ${ended}, ticket `)
-    expect(text).toMatch(/ok {5}place in the day: the ticket leads over [12] hashes to the root /)
+    expect(text).toMatch(/ok {5}place in the day: [12] hashes lead from the ticket to the root /)
     expect(text).toContain('the receipt is right')
     expect(code).toBe(0)
     expect(await json('first.json')).toMatchObject({ provisional: false, proof: { day: ended } })
@@ -336,7 +336,7 @@ describe('tollgate receipt verify', () => {
 
   it('compares with stored roots, and detects a missing one', async () => {
     const whole = await verify('a.json', '--roots', file('roots.json'))
-    expect(whole.text).toContain('ok     root that was kept: ')
+    expect(whole.text).toContain('ok     kept root: ')
     expect(whole.text).toContain('ok     chain of roots: 3 roots, each names the one before')
     expect(whole.code).toBe(0)
     const { roots } = (await json('roots.json')) as { roots: unknown[] }
@@ -528,7 +528,7 @@ describe('daily roots', () => {
       prices: priceReads,
     })
     await expect(roots.build(new AbortController().signal)).rejects.toThrow(
-      /1 tickets of app_\w+ that were booked on [\d-]+ are gone: `tollgate import`/,
+      /1 tickets of app_\w+ that were booked on [\d-]+ are missing; restore archived ones with `tollgate import`/,
     )
     await pool.end()
     await world.damage('insert into tickets select * from gone; drop table gone')
@@ -580,7 +580,7 @@ describe('daily roots', () => {
       )
     await change('1 second')
     const { text, code } = await get(id, 'changed.json')
-    expect(text).toContain('the ticket is not what the root of ')
+    expect(text).toContain('the ticket differs from the root of ')
     expect(code).toBe(1)
     await change('-1 second')
     expect((await get(id, 'changed.json')).code).toBe(0)

@@ -86,7 +86,7 @@ describe('sold tickets', () => {
     expect(await tickets()).toHaveLength(1)
     expect(await verified()).toContain('the books are right')
     const [file = ''] = (await readdir(folder)).filter((name) => name.includes('2026-01'))
-    expect((await tollgate('import', join(folder, file))).text).toContain('2 put back')
+    expect((await tollgate('import', join(folder, file))).text).toContain('2 restored')
     expect(await tickets()).toEqual(before)
     expect(await verified()).toContain('the books are right')
     expect((await tollgate('rebuild')).text).toContain('0 hours, 0 sessions, 0 balances repaired')
@@ -109,7 +109,7 @@ describe('sold tickets', () => {
     const before = await prices(world)
     await elsewhere(async (to) => {
       expect((await tollgate('import', old, '--app', to.app.clientId)).text).toContain(
-        '3 tickets taken in',
+        '3 tickets imported',
       )
       expect(await prices(to)).toEqual(
         before.map((ticket) => ({

@@ -76,7 +76,7 @@ describe('npm start', () => {
     for (const server of servers) server.close()
     expect([taken.code, single.code]).toEqual([1, 1])
     expect(taken.text).toBe(
-      `tollgate: ports ${base} (PLATFORM_PORT), ${base + 4} (ADMIN_PORT) cannot be opened, most likely because they are in use; set PORT_BASE to move all ports, or each to another port\n`,
+      `tollgate: ports ${base} (PLATFORM_PORT), ${base + 4} (ADMIN_PORT) cannot be opened, most likely because they are in use; set PORT_BASE to move all ports, or set each port\n`,
     )
     expect(single.text).toBe(
       `tollgate: port ${base} on 127.0.0.1 is already in use; set PLATFORM_PORT to another port\n`,

@@ -117,7 +117,7 @@ describe('tollgate app show', () => {
       new RegExp(`\nclientId +${app.clientId}\nm2mClientId +${app.m2mClientId}\n`),
     )
     expect(text).toMatch(/\nlogins end at +https:\/\/shop\.example\/done\n/)
-    expect(text).toMatch(/\nowners +none\nwho may log in +anyone\n[^]*billing mode +owner_rollup\n/)
+    expect(text).toMatch(/\nowners +none\nlogin policy +anyone\n[^]*billing mode +owner_rollup\n/)
     const answer = JSON.parse((await run('app show --json')).text)
     expect(answer).toMatchObject({ clientId: app.clientId, members: [], billing: {} })
     expect(JSON.stringify(answer)).not.toContain('svc_cs_')
@@ -260,7 +260,7 @@ describe('tollgate member', () => {
     expect(text).toMatch(/^ada@example\.com is invited as admin in the name of owner@example\.com/)
     expect((await run('member list')).text).toMatch(/ada@example\.com +admin +\S+ +invited, until/)
     const removed = await run('member remove --email ADA@example.com')
-    expect(removed.text).toBe('the invitation of ada@example.com is taken back\n')
+    expect(removed.text).toBe('the invitation of ada@example.com is withdrawn\n')
     expect(await actions()).toEqual(mine('member_invited', 'member_invitation_withdrawn'))
   })
 
@@ -281,12 +281,12 @@ describe('tollgate member', () => {
   it('keeps the last owner', async () => {
     await join('last@example.com', 'owner')
     const { code, text } = await run('member remove --email last@example.com')
-    expect([code, text]).toEqual([1, expect.stringContaining('never without an owner')])
+    expect([code, text]).toEqual([1, expect.stringContaining('must have an owner')])
   })
 
   it('invites in the name of a platform admin if the app has no owner, and otherwise fails', async () => {
     const invite = () => run('member put --email new@example.com --role owner')
-    expect((await invite()).text).toContain('no owner in whose name')
+    expect((await invite()).text).toContain('no owner who could invite')
     await account('admin@example.com', '--platform-admin')
     expect((await invite()).text).toContain('in the name of admin@example.com')
     await core.sql.query("delete from accounts where email = 'admin@example.com'")
@@ -311,7 +311,7 @@ describe('tollgate signer-secret', () => {
     const made = JSON.parse((await run('signer-secret create --key once --json')).text)
     expect(JSON.parse((await run('signer-secret create --key once --json')).text)).toEqual(made)
     const { text } = await run('signer-secret create --purpose events --overlap-seconds 60')
-    expect(text).toMatch(/^secret for events \(shown once\): svc_\S+\nolder ones end at \d{4}-/)
+    expect(text).toMatch(/^secret for events \(shown once\): svc_\S+\nolder secrets end at \d{4}-/)
     const secrets = JSON.parse((await run('signer-secret list --json')).text)
     expect(secrets).toMatchObject([{ id: made.details.id }, { purpose: 'events' }])
     expect((await run(`signer-secret revoke ${made.details.id}`)).code).toBe(0)

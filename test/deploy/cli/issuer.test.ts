@@ -33,7 +33,7 @@ const run = (line: string) =>
   tollgate('issuer', ...line.split(' '), '--app', app.clientId, '--target', core.core.target)
 
 it('adds, lists, checks and removes an issuer', async () => {
-  expect((await run('list')).text).toBe('the app trusts no issuer of its own\n')
+  expect((await run('list')).text).toBe('the app does not trust an issuer of its own\n')
   const added = await run(`add ${idp.url}/ --client-claim azp --client-value web --audience api`)
   const id = /^trusted: (\S+)\n$/.exec(added.text)?.[1] ?? ''
   const { text } = await run('list')
@@ -47,7 +47,7 @@ it('adds, lists, checks and removes an issuer', async () => {
   expect(checked.code).toBe(1)
   expect(checked.text).toMatch(/audience +NO +aud is "other": must name one of api/)
   expect(checked.text).toMatch(/signature +ok/)
-  expect(checked.text).toContain('It stands for ada (unknown)')
+  expect(checked.text).toContain('It identifies ada (unknown)')
   expect(checked.text).toContain('It would be refused.')
   await writeFile(file, await signForeign(key, { ...claims, aud: ['api'] }))
   expect(await run(`check --file ${file}`)).toEqual({
@@ -56,7 +56,7 @@ it('adds, lists, checks and removes an issuer', async () => {
   })
 
   expect((await run(`remove ${id}`)).text).toMatch(/^removed; the last permission ends by /)
-  expect((await run('list')).text).toBe('the app trusts no issuer of its own\n')
+  expect((await run('list')).text).toBe('the app does not trust an issuer of its own\n')
 })
 
 it('passes on the user claim and the address of the keys', async () => {

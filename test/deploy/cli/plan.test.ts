@@ -152,7 +152,7 @@ describe('tollgate plan sync', () => {
     const { text: plans } = await tollgate('plan', 'list', ...ofApp)
     const idOf = (name: string) => new RegExp(`(\\S+) +${name}`).exec(plans)?.[1] ?? ''
     const free = await tollgate('plan', 'sync', idOf('Network Price'), ...ofApp)
-    expect(free.text).toContain('is synced: nothing there, because it is free')
+    expect(free.text).toContain('is synced: not needed, because it is free')
     const starter = await tollgate('plan', 'sync', idOf('Starter'), ...ofApp)
     expect(starter.text).toContain('no metering backend that has plans is configured')
   })

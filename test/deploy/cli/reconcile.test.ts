@@ -107,12 +107,12 @@ describe('tollgate reconcile', () => {
     )
     expect(await bad(...days, '--app', 'app_1')).toContain('no such app')
     expect((await tollgate('reconcile', 'now')).code).toBe(2)
-    expect((await tollgate('reconcile', '--help')).text).toContain('Exits 1')
+    expect((await tollgate('reconcile', '--help')).text).toContain('Exits with 1')
   })
 
   it('is not affected by waiting or refused events', async () => {
     fake.faults = ({ path }) => (path.endsWith('/customers') ? 400 : 'none')
-    expect((await tollgate('outbox', 'list')).text).toBe('Rows that wait: 0\nRows set aside: 0\n')
+    expect((await tollgate('outbox', 'list')).text).toBe('Waiting rows: 0\nRows set aside: 0\n')
     await core.sql.query(
       `insert into outbox (kind, payload, item_count, attempts, last_error, due_at, set_aside_at, created_at)
        values ('openmeter.customer', '{}', 1, 8, $1, now(), '2026-03-10T11:00:00Z', '2026-03-10T10:00:00Z')`,
@@ -123,7 +123,7 @@ describe('tollgate reconcile', () => {
     )
     expect(await tollgate('outbox', 'retry', '--target', core.core.target)).toEqual({
       code: 0,
-      text: 'Rows to be tried again: 1\n',
+      text: 'Rows to retry: 1\n',
     })
     expect(JSON.parse((await tollgate('outbox', 'list', '--json')).text)).toMatchObject({
       setAside: '0',

@@ -44,7 +44,7 @@ describe('tollgate signer', () => {
     expect((await signer('list', '--json')).text).toContain('"secrets": 4')
     expect(await signer('remove', 'acme')).toEqual({
       code: 0,
-      text: 'acme is no signer any more\n',
+      text: 'acme is no longer a signer\n',
     })
     expect((await signer('remove', 'acme')).text).toContain('there is no signer acme')
   })

@@ -24,7 +24,7 @@ describe('tollgate tenant', () => {
     expect((await tenant('create', clientId)).text).toMatch(
       /An app +active +1 [\s\S]*secret \(shown once\): svc_ts_[0-9A-Za-z]{49}\n/,
     )
-    expect((await tenant('create', clientId)).text).toContain('a tenant already')
+    expect((await tenant('create', clientId)).text).toContain('already a tenant')
     expect((await tenant('rotate', clientId, '--overlap-seconds', '60')).text).toMatch(
       /secret \(shown once\): svc_ts_\S+\nthe old secrets end at 2026-03-10T12:01:00\.250Z; 0 keys/,
     )
@@ -49,6 +49,6 @@ describe('tollgate tenant', () => {
   it('refuses to rotate an app that is not a tenant', async () => {
     const { clientId } = await core.newApp()
     const { code, text } = await tenant('rotate', clientId)
-    expect([code, text]).toEqual([1, expect.stringContaining('the app is no tenant')])
+    expect([code, text]).toEqual([1, expect.stringContaining('the app is not a tenant')])
   })
 })

@@ -51,7 +51,7 @@ it.each([
   [[], 2, 'needs either --to or --seconds'],
   [['--seconds', '5', '--to', '2026-04-01T00:00:00Z'], 2, 'needs either --to or --seconds'],
   [['--seconds', 'a'], 2, 'a whole number from 1'],
-  [['--to', '2020-01-01T00:00:00Z'], 1, 'a clock only goes forwards'],
+  [['--to', '2020-01-01T00:00:00Z'], 1, 'a clock only moves forward'],
 ])('refuses to advance by %j', async (argv, code, message) => {
   expect(await clock('advance', trial, ...argv)).toEqual({
     code,

@@ -23,9 +23,9 @@ export const app: Command = {
           'tollgate app create --name NAME [--owner EMAIL] [--starter-usd-micros N] [--customer] [--test] [--json]',
         text:
           'Creates an app with its public client (app_…), its M2M client (m2m_…) and secret, a Starter plan and, ' +
-          "with --owner, the owner's account. The secret and a new owner's password are shown once. " +
-          "The app is platform-owned; with --customer it is a customer's. " +
-          'With --test it is a test app, which has a clock (tollgate test-clock), and stays one for ever.',
+          "with --owner, the owner's account. The secret and a new owner's password are shown once. The app is " +
+          "platform-owned; with --customer it is a customer's. With --test it is a test app with a clock (tollgate " +
+          'test-clock); this cannot be changed later.',
       },
       {
         syntax: 'tollgate app list [--limit N] [--cursor TEXT] [--json]',
@@ -146,7 +146,7 @@ const settingRows = (managed: ManagedApp, { members, settings }: AppFacts): Row[
   const owners = members.filter(({ role }) => role === 'owner').map(({ email }) => email)
   return [
     ['owners', owners.join(', ') || 'none'],
-    ['who may log in', [managed.loginPolicy, ...managed.loginDomains].join(' ')],
+    ['login policy', [managed.loginPolicy, ...managed.loginDomains].join(' ')],
     ...managed.domains.map(({ origin }): Row => ['domain', origin]),
     ['signer', managed.dmzUrl || undefined],
     ['events', managed.meteringMode],

@@ -32,7 +32,7 @@ export const issuer: Command = {
     usages: [
       {
         syntax: 'tollgate issuer list [--app APP] [--json]',
-        text: "Lists the issuers whose tokens stand for the app's users.",
+        text: "Lists the issuers whose tokens identify the app's users.",
       },
       {
         syntax:
@@ -43,13 +43,13 @@ export const issuer: Command = {
       },
       {
         syntax: 'tollgate issuer remove ID [--app APP] [--json]',
-        text: 'Trusts it no more, and ends what was admitted by it. ID is the one of the list.',
+        text: 'Ends the trust and every session that it admitted. ID is the one in the list.',
       },
       {
         syntax: 'tollgate issuer check [--app APP] [--file PATH] [--json]',
         text:
-          'Reads a token from the standard input, or from PATH, and shows what it would become, rule by rule. ' +
-          'The token is neither stored nor logged. Exits with 1 when the token would be refused.',
+          'Reads a token from the standard input, or from PATH, and shows the result of each rule. The token is ' +
+          'neither stored nor logged. Exits with 1 when the token would be refused.',
       },
     ],
     options: [
@@ -58,11 +58,11 @@ export const issuer: Command = {
         options: [
           ['--audience TEXT', 'An audience that means this app; repeat it for more.'],
           ['--client-claim CLAIM', 'The claim that names the client: azp, client_id, ...'],
-          ['--client-value TEXT', 'What it says for this app; repeat it for more.'],
+          ['--client-value TEXT', 'The value of that claim for this app; repeat it for more.'],
           ['--user-claim CLAIM', 'The claim that becomes externalUserId; sub by default.'],
-          ['--user-prefix TEXT', 'Stands before that claim in externalUserId.'],
-          ['--jwks-uri URL', 'The keys, where the issuer has no discovery document.'],
-          ['--file PATH', 'Where the token is; - for the standard input.'],
+          ['--user-prefix TEXT', 'Prefix of that claim in externalUserId.'],
+          ['--jwks-uri URL', 'Address of the keys if the issuer has no discovery document.'],
+          ['--file PATH', 'File with the token; - for the standard input.'],
         ],
       },
     ],
@@ -80,7 +80,7 @@ async function list(argv: readonly string[]): Promise<void> {
   const { issuers } = await withCore(values, (core) => core.listAppTrustedIssuers({ clientId }))
   const columns = ['id', 'issuer', 'audiences', 'client', 'user claim']
   report(values, issuers, () =>
-    table(columns, issuers.map(rowOf), 'the app trusts no issuer of its own'),
+    table(columns, issuers.map(rowOf), 'the app does not trust an issuer of its own'),
   )
 }
 
@@ -134,9 +134,9 @@ function linesOf({ accepted, rules, warnings, ...check }: TokenCheck): string[] 
   const outcomes = rules.map(({ rule, passed, detail }) => [rule, passed ? 'ok' : 'NO', detail])
   const user = externalUserId === '' ? 'nobody' : `${externalUserId} (${userStatus})`
   return [
-    ...table(['rule', '', 'what the token says'], outcomes),
+    ...table(['rule', '', 'claims of the token'], outcomes),
     '',
-    `It stands for ${user}${expiresAt === '' ? '' : `, until ${expiresAt}`}.`,
+    `It identifies ${user}${expiresAt === '' ? '' : `, until ${expiresAt}`}.`,
     accepted ? 'It would be accepted.' : 'It would be refused.',
     ...warnings.map((warning) => `Warning: ${warning}.`),
   ]

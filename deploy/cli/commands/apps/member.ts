@@ -31,15 +31,15 @@ export const member: Command = {
       {
         syntax: 'tollgate member put [--app APP] --email EMAIL --role owner|admin|viewer [--json]',
         text:
-          'Changes the role of a member. Invites everybody else, and a member who is to become an owner: they answer at ' +
-          "/invitations of the service within 14 days. The invitation is in the name of the app's first owner or, where it " +
-          'has none, of the first platform admin.',
+          'Changes the role of a member. A person who is not a member, or a member who shall become an owner, gets ' +
+          'an invitation instead, to accept or decline at /invitations of the service within 14 days. It names the ' +
+          "app's first owner as sender or, if the app has no owner, the first platform admin.",
       },
       {
         syntax: 'tollgate member remove [--app APP] --email EMAIL [--json]',
         text:
-          "Ends a membership, with the person's logins to the app where only members may log in, or takes an invitation " +
-          'back. An app is never without an owner.',
+          "Removes a member or withdraws an invitation. If only members may log in, the member's logins to the app " +
+          'end, too. The last owner cannot be removed.',
       },
     ],
     examples: [
@@ -69,7 +69,7 @@ async function put(argv: readonly string[]): Promise<void> {
     invitation === undefined
       ? `${printable(answer.member?.email ?? email)} is ${answer.member?.role} now`
       : `${printable(invitation.email)} is invited as ${invitation.role} in the name of ` +
-        `${printable(invitation.invitedBy)}, and may answer at /invitations until ${invitation.expiresAt}`,
+        `${printable(invitation.invitedBy)}, and may accept at /invitations until ${invitation.expiresAt}`,
   ])
 }
 
@@ -82,8 +82,8 @@ async function remove(argv: readonly string[]): Promise<void> {
   if (values.json) return printJson({ email: address, removed })
   printLines([
     removed === 'member'
-      ? `${address} is no member any more`
-      : `the invitation of ${address} is taken back`,
+      ? `${address} is no longer a member`
+      : `the invitation of ${address} is withdrawn`,
   ])
 }
 

@@ -17,7 +17,7 @@ const options = {
 } as const
 
 export const redirectUri: Command = {
-  summary: 'lists, adds and removes addresses where logins of an app may end',
+  summary: 'lists, adds and removes redirect URIs of an app',
   help: {
     usages: [
       {
@@ -27,19 +27,19 @@ export const redirectUri: Command = {
       {
         syntax: 'tollgate redirect-uri add URI [--app APP] [--logout] [--json]',
         text:
-          'Lets logins of the app end at URI: https, http on localhost, or a private-use scheme such as ' +
-          'com.example.app:/done; at most 20. It is compared as text, so write it as the app sends it.',
+          'Allows URI as redirect URI of logins: https, http on localhost, or a private-use scheme such as ' +
+          'com.example.app:/done; at most 20. It is compared as text, so write it exactly as the app sends it.',
       },
       {
         syntax: 'tollgate redirect-uri remove URI [--app APP] [--logout] [--json]',
-        text: 'Lets no login end at URI any more.',
+        text: 'Removes URI, so that logins can no longer redirect to it.',
       },
     ],
     options: [
       {
         title: 'Options',
         options: [
-          ['--logout', 'Where logouts may end (post_logout_redirect_uris) in place of logins.'],
+          ['--logout', 'The URI is for logouts (post_logout_redirect_uris) instead of logins.'],
         ],
       },
     ],

@@ -10,7 +10,7 @@ import {
 import { printJson, printLines, report, table } from '../../output.ts'
 
 export const registration: Command = {
-  summary: 'makes, lists and revokes the tokens with which clients register with an app',
+  summary: 'makes, lists and revokes tokens for client registration with an app',
   help: {
     usages: [
       {
@@ -26,7 +26,7 @@ export const registration: Command = {
       },
       {
         syntax: 'tollgate registration token revoke [--app APP] --id ID [--json]',
-        text: 'Ends a token. Clients that registered with it stay.',
+        text: 'Revokes a token. Clients that registered with it stay.',
       },
     ],
     examples: [

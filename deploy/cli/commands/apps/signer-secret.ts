@@ -12,7 +12,7 @@ import {
 import { printJson, printLines, report, table } from '../../output.ts'
 
 export const signerSecret: Command = {
-  summary: 'lists, makes and revokes secrets of the signer that an app brings',
+  summary: "lists, makes and revokes secrets of an app's own signer",
   help: {
     usages: [
       {
@@ -23,22 +23,22 @@ export const signerSecret: Command = {
         syntax:
           'tollgate signer-secret create [--app APP] [--purpose decisions|events] [--overlap-seconds N] [--key TEXT] [--json]',
         text:
-          "Makes a secret with which the app's own signer asks for decisions about the app's users, or pushes their " +
-          'events, and prints it once; at most five of each purpose. Older ones of the purpose go on or, with ' +
-          '--overlap-seconds, end then.',
+          "Makes a secret for the app's own signer, to request decisions about the app's users or to push their " +
+          'events, and prints it once; at most five of each purpose. Older secrets of the purpose stay valid or, ' +
+          'with --overlap-seconds, end after that time.',
       },
       {
         syntax: 'tollgate signer-secret revoke ID [--app APP] [--json]',
-        text: 'Ends a secret at once. ID is the one of the list.',
+        text: 'Revokes a secret at once. ID is the one in the list.',
       },
     ],
     options: [
       {
         title: 'Options',
         options: [
-          ['--purpose PURPOSE', 'decisions, which it is by default, or events.'],
+          ['--purpose PURPOSE', 'decisions (default) or events.'],
           ['--overlap-seconds N', 'From 0, which ends the older secrets at once, to 2592000.'],
-          ['--key TEXT', 'An idempotency key: with the same key one secret is made.'],
+          ['--key TEXT', 'An idempotency key: a repeat with the same key makes no second secret.'],
         ],
       },
     ],
@@ -79,7 +79,7 @@ async function create(argv: readonly string[]): Promise<void> {
     `secret for ${purpose} (shown once): ${answer.secret}`,
     ...(answer.oldSecretsExpireAt === undefined
       ? []
-      : [`older ones end at ${answer.oldSecretsExpireAt}`]),
+      : [`older secrets end at ${answer.oldSecretsExpireAt}`]),
   ])
 }
 

@@ -24,7 +24,7 @@ export const tenant: Command = {
     usages: [
       {
         syntax: 'tollgate tenant create APP [--json]',
-        text: 'Makes an app a tenant of the builder API and prints its admin secret once. Its name there is the client id of the app (app_…).',
+        text: "Makes an app a tenant of the builder API and prints its admin secret once. The tenant's name is the app's client id (app_…).",
       },
       {
         syntax: 'tollgate tenant list [--limit N] [--cursor TEXT] [--json]',
@@ -32,13 +32,13 @@ export const tenant: Command = {
       },
       {
         syntax: 'tollgate tenant rotate APP [--overlap-seconds N] [--keep-keys] [--json]',
-        text: 'Makes a new secret. The old ones are valid for N seconds more, a day by default; 0 ends them at once, with the API keys that were issued to them unless --keep-keys is there.',
+        text: 'Makes a new secret. The old secrets stay valid for N seconds, a day by default; 0 ends them at once, together with the API keys that were issued with them unless --keep-keys is set.',
       },
       {
         syntax: 'tollgate tenant disable APP [--json]',
-        text: 'Refuses the secrets of a tenant until it is enabled. Users and their keys go on.',
+        text: 'Refuses the secrets of a tenant until it is enabled. Users and their keys keep working.',
       },
-      { syntax: 'tollgate tenant enable APP [--json]', text: 'Takes that back.' },
+      { syntax: 'tollgate tenant enable APP [--json]', text: 'Enables a disabled tenant.' },
     ],
     examples: [
       './tollgate tenant create app_0123456789abcdef01234567',

@@ -28,23 +28,23 @@ export const user: Command = {
       },
       {
         syntax: 'tollgate user show [--app APP] --user EXTERNAL_USER_ID [--json]',
-        text: 'Prints a user and what it may spend.',
+        text: 'Prints a user and its balance.',
       },
       {
         syntax:
           'tollgate user put [--app APP] --user EXTERNAL_USER_ID [--email EMAIL | --no-email] [--json]',
-        text: 'Creates a user, on the Starter plan of the app, or changes the address of the user that is there.',
+        text: "Creates a user on the app's Starter plan, or changes the address of an existing user.",
       },
       {
         syntax: 'tollgate user deactivate [--app APP] --user EXTERNAL_USER_ID [--json]',
-        text: 'Ends a user with its keys, tokens and sessions. It prints when the last permission that a cache may still hold has expired.',
+        text: 'Deactivates a user and ends its keys, tokens and sessions. Prints the time by which the last cached permission has expired.',
       },
       {
         syntax: 'tollgate user activate [--app APP] --user EXTERNAL_USER_ID [--json]',
-        text: 'Lets a user in again. Its balance is as it was; no key or token comes back.',
+        text: 'Activates a user again with the same balance. Ended keys and tokens stay invalid.',
       },
     ],
-    note: 'What a user costs is in "tollgate grant", "tollgate limits" and "tollgate adjust".',
+    note: 'For credit, limits and corrections see "tollgate grant", "tollgate limits" and "tollgate adjust".',
     examples: [
       './tollgate user list --app app_0123456789abcdef01234567 --status inactive',
       './tollgate user put --app app_0123456789abcdef01234567 --user ada --email ada@example.com',
@@ -88,7 +88,7 @@ async function show(argv: readonly string[]): Promise<void> {
   report(values, { user: answer, allowance }, () => [
     ...linesOf(answer),
     lineOf('balance', usd({ micros: allowance?.balanceUsdMicros })),
-    lineOf('remaining', `${usd({ micros: allowance?.remainingUsdMicros })}, without what is held`),
+    lineOf('remaining', `${usd({ micros: allowance?.remainingUsdMicros })}, less held money`),
   ])
 }
 

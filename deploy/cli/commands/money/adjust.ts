@@ -4,7 +4,7 @@ import { printJson, printLines } from '../../output.ts'
 import { authorOf } from '../quarantine.ts'
 
 export const adjust: Command = {
-  summary: 'corrects a balance by a compensating entry',
+  summary: 'corrects a balance with a compensating entry',
   help: {
     usages: [
       {
@@ -12,11 +12,11 @@ export const adjust: Command = {
           'tollgate adjust [--app APP] --user EXTERNAL_USER_ID --usd-micros N --reason TEXT [--ticket EVENT_ID] ' +
           '[--overage] [--author NAME] [--key TEXT] [--json]',
         text:
-          'Gives a user N USD micros, or takes them with a negative N (--usd-micros -250000). Nothing is edited: an ' +
-          'entry with the reason and the author is added to the ledger. Money that is given is spent like a credit ' +
-          'without an end and for every feature. Money that is taken comes from the allowances in effect, in the ' +
-          'order in which they burn, and no balance falls below zero: a larger debit is refused, or, with --overage, ' +
-          'the rest is booked as overage.',
+          'Credits a user with N USD micros, or debits them with a negative N (--usd-micros -250000). Existing ' +
+          'entries stay unchanged: the ledger gets a new entry with the reason and the author. Credited money never ' +
+          'expires and pays for every feature. A debit takes from the allowances in effect, in their usual order, ' +
+          'and no balance falls below zero: a larger debit is refused, or, with --overage, the rest is booked as ' +
+          'overage.',
       },
     ],
     options: [
@@ -25,13 +25,16 @@ export const adjust: Command = {
         options: [
           [
             '--ticket EVENT_ID',
-            'The ticket that is corrected. What it burned is given back to the credits that it came from, in that order, and no part that was overage; a debit may come from the allowances for its feature.',
+            "The ticket to correct. The amount returns to the credits that the ticket used, in that order, but never its overage; a debit may use the allowances for the ticket's feature.",
           ],
           [
             '--author NAME',
-            'Who decided this; by default the name of the user who runs the command.',
+            'The author of this change; by default the name of the user who runs the command.',
           ],
-          ['--key TEXT', 'An idempotency key: with the same key the adjustment is made once.'],
+          [
+            '--key TEXT',
+            'An idempotency key: a repeat with the same key makes no second adjustment.',
+          ],
         ],
       },
     ],
@@ -72,7 +75,7 @@ export const adjust: Command = {
       const overage =
         adjustment.overageUsdMicros === '0'
           ? ''
-          : `, ${usd({ micros: adjustment.overageUsdMicros })} of it overage`
+          : `, of which ${usd({ micros: adjustment.overageUsdMicros })} is overage`
       printLines([
         `${adjustment.id}  ${usd({ micros: adjustment.amountUsdMicros })}${overage}; ` +
           `${adjustment.externalUserId} has ${usd({ micros: adjustment.balanceUsdMicros })} now`,

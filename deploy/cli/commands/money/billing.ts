@@ -6,20 +6,20 @@ import { type Command, UsageError, changeCore, need, parse, withCore } from '../
 import { properties, report } from '../../output.ts'
 
 export const billing: Command = {
-  summary: 'shows and changes what the platform settles for an app',
+  summary: "shows and changes the platform's settings of an app",
   help: {
     usages: [
       {
         syntax: 'tollgate billing show [--app APP] [--json]',
-        text: "Prints the cut, the billing mode, the cap of end users, and whether the app is the platform's own.",
+        text: "Prints the platform's cut, the billing mode, the maximum number of end users, and whether the app is platform-owned.",
       },
       {
         syntax: 'tollgate billing cut [--app APP] (PERCENT | none) [--json]',
-        text: 'Changes the cut of the network fee: a decimal with at most two places, or none. It holds for tickets that are signed from a minute later on.',
+        text: "Changes the platform's cut of the network fee: a decimal with at most two places, or none. It applies to tickets that are signed a minute later or after that.",
       },
       {
         syntax: 'tollgate billing mode [--app APP] (owner_rollup | merchant) [--json]',
-        text: 'Says who pays: the owner for all users, or users their owner.',
+        text: 'Sets who pays: the owner for all users, or each user to the owner.',
       },
       {
         syntax: 'tollgate billing cap [--app APP] (N | default) [--json]',
@@ -27,11 +27,11 @@ export const billing: Command = {
       },
       {
         syntax: 'tollgate billing platform-owned [--app APP] (yes | no) [--json]',
-        text: "Says whether the app is one of the platform's own, which the cost side of the activation gate and the bound of unpaid network cost exempt.",
+        text: 'Sets whether the app is platform-owned. Platform-owned apps are exempt from the cost side of the activation gate and from the bound of unpaid network cost.',
       },
       {
         syntax: 'tollgate billing serves-every-app [--app APP] (yes | no) [--json]',
-        text: 'Changes whether the M2M client of a platform-owned app creates users of every app at the builder API.',
+        text: 'Sets whether the M2M client of a platform-owned app may create users of every app at the builder API.',
       },
     ],
     examples: [

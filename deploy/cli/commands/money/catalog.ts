@@ -15,31 +15,31 @@ import {
 import { printJson, printLines, report, table } from '../../output.ts'
 
 export const catalog: Command = {
-  summary: 'lists, reads and changes the pipelines and models that exist',
+  summary: 'lists, reads and changes the catalogue of pipelines and models',
   help: {
     usages: [
       {
         syntax: 'tollgate catalog list [--app APP] [--after PIPELINE[:MODEL]] [--limit N] [--json]',
-        text: 'Prints what plans may name and credit may be bound to, where it is known from, and how reading CATALOG_URL went. With --app also what the tickets of that app were for.',
+        text: "Prints the pipelines and models that plans may name and credit may be bound to, their source, and the result of the last read of CATALOG_URL. With --app also those of that app's tickets.",
       },
       {
         syntax: 'tollgate catalog refresh [--json]',
-        text: 'Reads CATALOG_URL and the newest tickets now. Exits with 1 when the address cannot be used.',
+        text: 'Reads CATALOG_URL and the newest tickets now. Exits with 1 when CATALOG_URL cannot be read.',
       },
       {
         syntax: 'tollgate catalog add PIPELINE[:MODEL] [--json]',
-        text: 'Adds a pipeline, with any model, or one of its models, for every app.',
+        text: 'Adds a pipeline with every model, or one of its models, for every app.',
       },
       {
         syntax: 'tollgate catalog remove PIPELINE[:MODEL] [--json]',
-        text: 'Removes what was added by "catalog add". Plans that name it keep their prices.',
+        text: 'Removes an entry that "catalog add" added. Plans that name it keep their prices.',
       },
     ],
     options: [
       {
         title: 'Options',
         options: [
-          ['--after PIPELINE[:MODEL]', 'Begins after this one.'],
+          ['--after PIPELINE[:MODEL]', 'Starts after this entry.'],
           ['--limit N', 'At most N, 100 by default, up to 1000.'],
         ],
       },

@@ -14,30 +14,28 @@ export const grant: Command = {
     usages: [
       {
         syntax: 'tollgate grant list [--app APP] --user EXTERNAL_USER_ID [--json]',
-        text: 'Lists the credits of a user that are in effect, the oldest first, and what is left of them.',
+        text: 'Lists the active credits of a user, the oldest first, with their remaining amounts.',
       },
       {
         syntax:
           'tollgate grant give [--app APP] --user EXTERNAL_USER_ID --usd-micros N [--source SOURCE] [--feature KEY] ' +
           '[--key TEXT] [--json]',
         text:
-          'Gives a user N USD micros (1000000 is one dollar), on top of what it has. A credit has no end and is never ' +
-          "changed; a mistake is corrected by tollgate adjust. It counts into the app's quota of credit (tollgate quota).",
+          "Adds N USD micros (1000000 is one dollar) to a user's balance. A credit never expires and is never " +
+          "changed; correct a mistake with tollgate adjust. It counts toward the app's quota of credit (tollgate " +
+          'quota).',
       },
     ],
     options: [
       {
         title: 'Options',
         options: [
-          [
-            '--source SOURCE',
-            'What the credit is: manual, which it is by default, trial, promo or plan_adjustment.',
-          ],
+          ['--source SOURCE', 'Kind of credit: manual (default), trial, promo or plan_adjustment.'],
           [
             '--feature KEY',
-            'The only thing that it pays for: a pipeline, or pipeline:modelId. Without it, anything.',
+            'The only feature that the credit pays for: a pipeline, or pipeline:modelId. By default it pays for every feature.',
           ],
-          ['--key TEXT', 'An idempotency key: with the same key the credit is given once.'],
+          ['--key TEXT', 'An idempotency key: a repeat with the same key gives no second credit.'],
         ],
       },
     ],

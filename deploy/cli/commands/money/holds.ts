@@ -8,7 +8,7 @@ import { dollars } from '../../money.ts'
 import { report, table } from '../../output.ts'
 
 export const holds: Command = {
-  summary: 'shows what is held of the money of users',
+  summary: 'shows the held money of users',
   help: {
     usages: [
       {
@@ -16,7 +16,8 @@ export const holds: Command = {
           'tollgate holds [CLIENT_ID [EXTERNAL_USER_ID]] [--limit N] [--cursor TEXT] [--json]',
         text:
           'Lists the users with held money: leases, which sidecars may spend, and pending authorisations, which wait ' +
-          'for their tickets. With an app or a user, only those. Of the pending ones it lists the oldest 100 of each user.',
+          'for their tickets. An app or a user limits the list. It has the oldest 100 pending authorisations of each ' +
+          'user.',
       },
     ],
     examples: ['./tollgate holds app_0123456789abcdef01234567 ada'],

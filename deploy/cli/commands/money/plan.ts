@@ -43,7 +43,7 @@ export const plan: Command = {
     usages: [
       {
         syntax: 'tollgate plan list [--app APP] [--json]',
-        text: 'Prints the plans of an app: Starter, Network Price, and what its owner sells.',
+        text: 'Prints the plans of an app: Starter, Network Price, and those that its owner sells.',
       },
       {
         syntax: 'tollgate plan show PLAN_ID [--app APP] [--json]',
@@ -51,19 +51,19 @@ export const plan: Command = {
       },
       {
         syntax: `tollgate plan create [--app APP] --name NAME ${termSyntax}`,
-        text: 'Adds a plan to an app, by the rules of POST …/plans.',
+        text: 'Adds a plan to an app, with the rules of POST …/plans.',
       },
       {
         syntax: `tollgate plan update PLAN_ID [--app APP] [--name NAME] ${termSyntax}`,
-        text: 'Changes what is named here and leaves the rest; "none" clears a value. A change of terms makes a version. Of Starter --included-usd-micros alone can be changed.',
+        text: 'Changes the given values and keeps the others; "none" clears a value. A change of terms makes a new version. The Starter plan accepts only --included-usd-micros.',
       },
       {
         syntax: 'tollgate plan delete PLAN_ID [--app APP] [--json]',
-        text: 'Deletes a plan that no user is on.',
+        text: 'Deletes a plan without users.',
       },
       {
         syntax: 'tollgate plan sync PLAN_ID [--app APP] [--json]',
-        text: "Makes the metering backend's plan what the plan says. Changes are synced by themselves, and failures repeated.",
+        text: 'Writes the plan to the metering backend. Changes are synced automatically, and failed syncs are repeated.',
       },
     ],
     options: [
@@ -72,16 +72,19 @@ export const plan: Command = {
         options: [
           [
             '--overage-rate-usd DECIMAL',
-            'USD for one USD-micro of network cost: 0.0000015 is half more.',
+            'USD for one USD-micro of network cost: 0.0000015 is 50 % above network price.',
           ],
-          ['--markup-percent N', 'The same rate as a markup: 50 is half more, 0 the network cost.'],
+          [
+            '--markup-percent N',
+            'The same rate as a markup in percent: 50 is 50 % above network price, 0 is network price.',
+          ],
           [
             '--capability PIPELINE[:MODEL][=RATE]',
-            'A pipeline, with any model, or one of its models, with a rate of its own: a decimal as above, or a markup such as 50%. May be repeated; they replace all that the plan has.',
+            "A pipeline with every model, or one of its models, optionally with its own rate: a decimal as above, or a markup such as 50%. May be repeated; the list replaces the plan's capabilities.",
           ],
           [
             '--file FILE',
-            'A JSON object with members of POST …/plans, for what has no option; options win.',
+            'A JSON object with members of POST …/plans, for values without an option; options take precedence.',
           ],
         ],
       },
@@ -123,7 +126,7 @@ async function show(argv: readonly string[]): Promise<void> {
   const { values, planId, clientId } = await onePlan('show', argv, common)
   const { plans } = await withCore(values, (core) => core.readPlans({ clientId }))
   const match = plans.find(({ id }) => id === planId)
-  if (!match) throw new Error('the app has no plan of this id')
+  if (!match) throw new Error('the app has no plan with this id')
   print(match, values.json)
 }
 
@@ -152,7 +155,7 @@ async function sync(argv: readonly string[]): Promise<void> {
   const { values, planId, clientId } = await onePlan('sync', argv, common)
   const answer = await changeCore(values, (core) => core.resyncPlan({ clientId, planId }))
   if (values.json) return printJson(answer)
-  const { openmeterPlanId = 'nothing there, because it is free' } = answer
+  const { openmeterPlanId = 'not needed, because it is free' } = answer
   printLines([`plan ${planId} is synced: ${openmeterPlanId}`])
 }
 

@@ -11,19 +11,20 @@ import { usd } from '../../money.ts'
 import { printJson, printLines, properties } from '../../output.ts'
 
 export const quota: Command = {
-  summary: 'shows and raises what an owner and an app may have in all',
+  summary: 'shows and changes the quotas of owners and apps',
   help: {
     usages: [
       {
         syntax: 'tollgate quota show (--app APP | --email EMAIL) [--json]',
         text:
-          'Prints how much credit an app may have given and its users have not spent, or how many apps an account may own. ' +
-          "With both it prints the owner's network cost of 30 days that is not paid, with what is lent and pending; platform-owned apps are exempt.",
+          'Prints the quota of credit that an app has given and its users have not spent, or the number of apps that ' +
+          "an account may own. Both forms also print the owner's unpaid network cost of 30 days, with lent and " +
+          'pending money; platform-owned apps are exempt.',
       },
       {
         syntax:
           'tollgate quota set (--app APP --usd-micros N | --email EMAIL --apps N | (--app APP | --email EMAIL) --network-usd-micros N | ... default) [--json]',
-        text: 'Gives an app or an account another quota. N is a whole number, or default for that of the deployment. The audit log has it.',
+        text: "Changes a quota of an app or an account. N is a whole number, or default for the deployment's quota. The change is written to the audit log.",
       },
     ],
     examples: [

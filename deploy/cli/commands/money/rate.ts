@@ -8,10 +8,10 @@ export const rate: Command = {
       {
         syntax: 'tollgate rate set USD_PER_ETH [--at INSTANT] [--source TEXT] [--json]',
         text:
-          'Records that one ETH costs that many USD (up to 18 decimals) now, or at INSTANT (ISO 8601, at most 400 ' +
-          'days back). The price may be used for tickets that are signed from then on, for ' +
-          'RATE_MANUAL_MAX_AGE_SECONDS or until a newer observation arrives. Tickets that wait for a rate are priced at once. Tickets that have a ' +
-          'price keep it.',
+          'Records the price of one ETH in USD (up to 18 decimals) now, or at INSTANT (ISO 8601, at most 400 days ' +
+          'ago). It prices tickets that are signed after that instant, for RATE_MANUAL_MAX_AGE_SECONDS or until a ' +
+          'newer observation arrives. Tickets that wait for a rate are priced at once. Tickets that have a price ' +
+          'keep it.',
       },
     ],
     examples: [
@@ -52,6 +52,6 @@ const earlierLines = (usdPerEth: string, from: string | undefined, oldest: strin
   from === undefined || oldest === undefined || oldest >= from
     ? []
     : [
-        `Tickets that were signed before wait; the oldest is of ${oldest}. If this was the price then, too:`,
+        `Tickets that were signed earlier still wait; the oldest was signed at ${oldest}. If this was the price then, too:`,
         `  ./tollgate rate set ${usdPerEth} --at ${oldest}`,
       ]

@@ -13,28 +13,28 @@ const subject = {
 const withTiming = { ...subject, timing: { type: 'string' } } as const
 
 export const subscription: Command = {
-  summary: 'shows and changes the plan of a user',
+  summary: "shows and changes a user's plan",
   help: {
     usages: [
       {
         syntax: 'tollgate subscription show [--app APP] --user EXTERNAL_USER_ID [--json]',
-        text: 'Prints which plan a user is on, its running period, what follows, and the last twenty before.',
+        text: "Prints a user's plan, the running period, the next plan, and the last twenty subscriptions.",
       },
       {
         syntax:
           'tollgate subscription change [--app APP] --user EXTERNAL_USER_ID --plan PLAN_ID [--timing WHEN] [--key TEXT] [--json]',
         text:
-          'Moves a user to another active plan. Neither a payment method of the user nor the consent of the activation gate ' +
-          'is asked for: whoever runs this settles that by hand.',
+          "Moves a user to another active plan. The command checks neither the user's payment method nor the " +
+          'activation gate: the operator settles both by hand.',
       },
       {
         syntax:
           'tollgate subscription cancel [--app APP] --user EXTERNAL_USER_ID [--timing WHEN] [--json]',
-        text: 'Moves a user to Starter, when the running period ends unless --timing says otherwise.',
+        text: 'Moves a user to Starter when the running period ends, or as --timing sets.',
       },
       {
         syntax: 'tollgate subscription resume [--app APP] --user EXTERNAL_USER_ID [--json]',
-        text: 'Takes back a change or an end that is scheduled.',
+        text: 'Cancels a scheduled change or end.',
       },
     ],
     options: [
@@ -43,9 +43,9 @@ export const subscription: Command = {
         options: [
           [
             '--timing WHEN',
-            'immediate or next_billing_cycle. A change begins at once by default when the plan is dearer, or the first one by usage.',
+            'immediate or next_billing_cycle. By default a change to a more expensive plan, or from a free plan to the first usage plan, begins at once.',
           ],
-          ['--key TEXT', 'An idempotency key: with the same key the change happens once.'],
+          ['--key TEXT', 'An idempotency key: a repeat with the same key makes no second change.'],
         ],
       },
     ],

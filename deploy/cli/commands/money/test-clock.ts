@@ -20,13 +20,13 @@ export const testClock: Command = {
     usages: [
       {
         syntax: 'tollgate test-clock show [--app APP] [--json]',
-        text: 'Prints what the clock of a test app shows, beside the real time.',
+        text: "Prints the time of a test app's clock, and the real time.",
       },
       {
         syntax: 'tollgate test-clock advance [--app APP] (--to INSTANT | --seconds N) [--json]',
         text:
-          'Moves the clock ahead, and prints what became due by it: renewed periods, ended credits, changed ' +
-          'subscriptions. At most 366 days at once, and two years in all.',
+          'Moves the clock ahead, and prints what became due: renewed periods, ended credits, changed subscriptions. ' +
+          'At most 366 days at once, and two years in all.',
       },
     ],
     examples: [
@@ -90,6 +90,6 @@ function linesOfMove({ clock, from, to, effects, pending }: AdvancedClock): stri
   return [
     `${clock?.clientId ?? ''}: ${from} -> ${to}`,
     ...rows.map(([name, value]) => `  ${name.padEnd(28)}${value}`),
-    ...(pending ? ['Something is still due; it goes on by itself.'] : []),
+    ...(pending ? ['Not all due work is done; core finishes it.'] : []),
   ]
 }

@@ -12,19 +12,19 @@ import { printJson, printLines, table } from '../../output.ts'
 const fileMaxBytes = 1_048_576
 
 export const whatif: Command = {
-  summary: 'replays booked tickets against plans that nobody has made',
+  summary: 'replays booked tickets against draft plans',
   help: {
     usages: [
       {
         syntax:
           'tollgate whatif [--app APP] --from TIME --to TIME --plans FILE.json [--json | --csv]',
         text:
-          'Replays the tickets of an app that were signed from TIME on and before TIME (ISO 8601, at most 366 days) ' +
-          'against the plans of FILE, and shows beside what was booked what they would have brought: revenue, margin, ' +
-          'users who would pay more or less, users whose money would have ended, included usage that nobody used; by ' +
-          'plan and in all. FILE is {"plans": [...], "assign": {"default": NAME, "plans": {PLAN: NAME}, "users": ' +
-          '{USER: NAME}}}: plans as they are created, and which of them users would be on, by user, by present plan, ' +
-          'or all others; with one plan and without assign, all. It writes nothing (docs/whatif.md).',
+          'Replays the tickets of an app that were signed at or after --from and before --to (ISO 8601, at most 366 ' +
+          'days) with the plans of FILE, and compares the result with the booked figures: revenue, margin, users who ' +
+          'would pay more or less, users who would have run out of money, unused included usage; by plan and in ' +
+          'total. FILE is {"plans": [...], "assign": {"default": NAME, "plans": {PLAN: NAME}, "users": {USER: ' +
+          'NAME}}}: draft plans in the form of POST …/plans, and the draft of each user: by user, by present plan, ' +
+          'or for all others; without assign, all users get the only plan. It writes nothing (docs/whatif.md).',
       },
     ],
     examples: [
@@ -59,7 +59,7 @@ async function readDrafts(file: string): Promise<object> {
   if (size > fileMaxBytes) throw new Error(`${file} has more than ${fileMaxBytes} bytes`)
   const drafts = parsed(file, await readFile(file, 'utf8'))
   if (typeof drafts !== 'object' || drafts === null || Array.isArray(drafts))
-    throw new Error(`${file} must have a JSON object with plans and assign`)
+    throw new Error(`${file} must contain a JSON object with plans and assign`)
   return drafts
 }
 
@@ -67,7 +67,7 @@ function parsed(file: string, text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (error) {
-    throw new Error(`${file} is no JSON: ${messageOf(error)}`, { cause: error })
+    throw new Error(`${file} is not valid JSON: ${messageOf(error)}`, { cause: error })
   }
 }
 
@@ -123,7 +123,7 @@ const toMicro = (amount: string | undefined): string => {
 }
 
 const textOf = (whatIf: WhatIf): string[] => [
-  `${whatIf.from} to ${whatIf.to}, in USD: as it was booked -> what if`,
+  `${whatIf.from} to ${whatIf.to}, in USD: booked -> with the drafts`,
   '',
   ...table(
     [
@@ -162,7 +162,7 @@ const lineOf = (row: WhatIfRow): string[] => {
 
 const unpricedLine = ({ total }: WhatIf): string[] =>
   total && total.unpricedTickets !== '0'
-    ? ['', `${total.unpricedTickets} tickets wait for a price and are in no amount`]
+    ? ['', `${total.unpricedTickets} tickets wait for a price; no amount includes them`]
     : []
 
 function runOutLines({ runOuts, moreRunOuts }: WhatIf): string[] {

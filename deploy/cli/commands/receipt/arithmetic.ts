@@ -118,7 +118,11 @@ function burned({ claims, ticket, retail: due }: Figures): Sum {
   const share = isObject(charge) ? charge['share'] : null
   const name = 'burns'
   if (!isObject(share))
-    return { name, isRight: null, text: 'the receipt does not say which credits the ticket burned' }
+    return {
+      name,
+      isRight: null,
+      text: 'the receipt does not list the credits that the ticket burned',
+    }
   const draws = Array.isArray(share['draws']) ? share['draws'] : []
   const drawn = draws.reduce(
     (sum: bigint, draw: unknown) => sum + scaled(isObject(draw) ? draw['amountUsd'] : null),

@@ -67,12 +67,12 @@ async function openStatement(
     const key = await importJWK(jwk, alg)
     const { payload } = await compactVerify(jws, key, { algorithms })
     const claims = parseObject(Buffer.from(payload).toString('utf8'))
-    if (!claims) return refuse('what is signed is no JSON object')
+    if (!claims) return refuse('its payload is not a JSON object')
     const iss = String(claims['iss'])
-    if (issuer !== null && iss !== issuer) return refuse(`it is of ${iss}, not of ${issuer}`)
+    if (issuer !== null && iss !== issuer) return refuse(`its issuer is ${iss}, not ${issuer}`)
     return { check: { name, isRight: true, text: `by ${iss}, key ${kid}` }, claims }
   } catch (error) {
-    return refuse(error instanceof Error ? error.message : 'it is no JWS')
+    return refuse(error instanceof Error ? error.message : 'it is not a JWS')
   }
 }
 
@@ -80,7 +80,7 @@ function checkSums(claims: JsonObject): Check[] {
   try {
     return sumsOf(claims)
   } catch (error) {
-    const text = error instanceof Error ? error.message : 'a figure is none'
+    const text = error instanceof Error ? error.message : 'a figure is not a number'
     return [{ name: 'figures', isRight: false, text }]
   }
 }
@@ -112,7 +112,7 @@ async function checkProof(
 const lacksProof = ({ day, leafIndex }: JsonObject): Check => ({
   name: 'place in the day',
   isRight: false,
-  text: `the receipt names place ${String(leafIndex)} of ${String(day)}, and the file lacks its proof and root: get the receipt again`,
+  text: `the receipt names place ${String(leafIndex)} of ${String(day)}, but the file lacks its proof and root: get the receipt again`,
 })
 
 interface Proved {
@@ -164,7 +164,7 @@ function checkInclusion({ proof, receipt, day }: Proved, name: string): Check {
   return {
     name,
     isRight: root !== null && root.toString('hex') === day['rootHash'],
-    text: `the ticket leads over ${path.length} hashes to the root ${String(day['rootHash'])}`,
+    text: `${path.length} hashes lead from the ticket to the root ${String(day['rootHash'])}`,
   }
 }
 
@@ -183,9 +183,9 @@ async function checkRoots(
 ): Promise<Check[]> {
   const same = roots.find((one) => one.statement === root)
   const ofDay = {
-    name: 'root that was kept',
+    name: 'kept root',
     isRight: same !== undefined,
-    text: `the root of ${String(day['day'])} is ${same ? '' : 'not '}among the ${roots.length} that were kept`,
+    text: `the root of ${String(day['day'])} is ${same ? '' : 'not '}among the ${roots.length} kept roots`,
   }
   return [ofDay, await checkChain(roots, String(day['clientId']), trusted)]
 }

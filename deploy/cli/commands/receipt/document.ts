@@ -54,7 +54,7 @@ async function readBounded(file: string, maxBytes: number): Promise<string> {
 
 async function readObject(file: string, maxBytes: number): Promise<JsonObject> {
   const object = parseObject(await readBounded(file, maxBytes))
-  if (!object) throw new FileError(`${file} is not a whole JSON document`)
+  if (!object) throw new FileError(`${file} is not a complete JSON document`)
   return object
 }
 
@@ -69,7 +69,7 @@ export async function readReceipt(file: string): Promise<ReceiptDocument> {
   const object = await readObject(file, receiptMaxBytes)
   const { proof = null, root = null } = object
   if ((proof === null) !== (root === null))
-    throw new FileError(`${file} has one of proof and root without the other`)
+    throw new FileError(`${file} has only one of proof and root; both are needed`)
   if (root !== null && typeof root !== 'string') throw new FileError(`${file} has a bad root`)
   return {
     receipt: textIn(object, 'receipt', file),
@@ -107,7 +107,7 @@ export async function readRoots(file: string): Promise<RootDocument[]> {
   const { roots } = await readObject(file, rootsMaxBytes)
   if (!Array.isArray(roots)) throw new FileError(`${file} has no roots`)
   return roots.map((root: unknown) => {
-    if (!isObject(root)) throw new FileError(`${file} has a root that is none`)
+    if (!isObject(root)) throw new FileError(`${file} has a malformed root`)
     return { day: textIn(root, 'day', file), statement: textIn(root, 'statement', file) }
   })
 }

@@ -30,21 +30,22 @@ export const receipt: Command = {
       {
         syntax: 'tollgate receipt get ID [--app CLIENT_ID] [--out FILE] [--jwks FILE]',
         text:
-          'Gets the receipt of the ticket of the event ID: the signed statement of what it cost and why, and the proof that ' +
-          'the ticket is in the root of its day, or, until that is made, in a provisional root over its charge. Writes it to --out, or prints it; --jwks writes the public keys ' +
-          'that it is checked by: keep them, an issuer publishes old keys for a while only.',
+          'Gets the receipt of the ticket of the event ID: the signed statement of its cost and the reasons, and the ' +
+          'proof that the ticket is in the root of its day or, until that is made, in a provisional root over its ' +
+          'charge. Writes it to --out, or prints it; --jwks writes the public keys to verify it: keep them, because ' +
+          'an issuer publishes old keys only for a while.',
       },
       {
         syntax:
           'tollgate receipt roots [--app CLIENT_ID] [--from DAY] [--to DAY] [--out FILE] [--jwks FILE]',
-        text: "Gets the signed roots over an app's tickets of each day. Whoever keeps them elsewhere sees any later change.",
+        text: "Gets the signed roots over an app's tickets of each day. Copies that are kept elsewhere reveal any later change.",
       },
       {
         syntax: 'tollgate receipt verify FILE (--jwks FILE | --issuer URL) [--roots FILE] [--json]',
         text:
-          'Checks a receipt without core and database: signatures by the keys of --jwks, or by those that --issuer publishes ' +
-          'now; the sums; the proof against the signed root; with --roots also that this root is one of those that were kept ' +
-          'and that they follow from each other. Says each thing that it checked; exits with 1 when one is wrong.',
+          'Verifies a receipt without core and database: signatures with the keys of --jwks, or with those that ' +
+          '--issuer publishes now; the sums; the proof against the signed root; with --roots also that this root is ' +
+          'among the kept roots and that those form a chain. Prints each check; exits with 1 when one fails.',
       },
     ],
     examples: [
@@ -67,7 +68,7 @@ const get: Act = async ([eventId, ...others], values) => {
   if (eventId === undefined || others.length > 0) throw new UsageError('receipt get takes one id')
   const request = { clientId: values.app, eventId }
   const answer = await withCore(values, (core) => core.getReceipt(request))
-  if (!answer.receipt) throw new Error('core has answered without a receipt')
+  if (!answer.receipt) throw new Error("core's answer lacks the receipt; is it an older version?")
   await save(toDocument(answer.receipt), answer.receipt.keys, values)
   return 0
 }
@@ -119,7 +120,7 @@ async function save(document: object, keys: readonly object[], { out, jwks }: Va
 const verify: Act = async ([file, ...others], values) => {
   if (file === undefined || others.length > 0) throw new UsageError('receipt verify takes one file')
   if ((values.jwks === undefined) === (values.issuer === undefined))
-    throw new UsageError('receipt verify needs either --jwks or --issuer: whom to believe')
+    throw new UsageError('receipt verify needs either --jwks or --issuer, for the keys to trust')
   const checks = await checkFile(file, await trusted(values))
   const ok = checks.every(({ isRight }) => isRight !== false)
   if (values.json) printJson({ ok, checks: checks.map(toJson) })
@@ -152,7 +153,7 @@ async function trustedKeys({ jwks, issuer = '' }: Values): Promise<Jwk[]> {
   const url = `${issuer}/jwks`
   const response = await fetch(url, { redirect: 'error', signal: AbortSignal.timeout(fetchMs) })
   const object = response.ok ? parseObject(await response.text()) : null
-  if (!object) throw new FileError(`${url} has answered ${response.status}, and no JWK set`)
+  if (!object) throw new FileError(`${url} returned ${response.status} instead of a JWK set`)
   return keysIn(object, url)
 }
 

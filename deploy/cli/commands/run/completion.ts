@@ -9,7 +9,7 @@ interface Words {
 
 /** `completion` completes the names of `commands`, including its own. */
 export const createCompletion = (commands: () => Readonly<Record<string, Command>>): Command => ({
-  summary: 'prints a script by which a shell completes commands and options',
+  summary: 'prints a shell completion script',
   help: {
     usages: [
       {

@@ -12,9 +12,9 @@ export const config: Command = {
       {
         syntax: 'tollgate config [NAME] [--json]',
         text:
-          'Lists every setting, or the one of that name: its value (secrets are hidden), where the value comes from, ' +
-          'and what it means. The command also names what is wrong, and then exits with 1. Secrets and the database ' +
-          'that the all-in-one service makes for itself are marked as such.',
+          'Lists every setting, or the named one: its value (secrets are hidden), the source of the value, and its ' +
+          'meaning. The command also reports wrong settings, and then exits with 1. Secrets and the database that ' +
+          'the all-in-one service makes for itself are marked.',
       },
     ],
     examples: ['./tollgate config', './tollgate config RATE_FIXED'],

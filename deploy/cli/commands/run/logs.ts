@@ -30,9 +30,9 @@ export const logs: Command = {
       {
         syntax: 'tollgate logs [FILE | -] [--lines N] [--level LEVEL] [--follow] [--json]',
         text:
-          'Prints the last N lines (100) of the log of the all-in-one service in the data directory, or of FILE, or all ' +
-          'of the standard input. Each line has its time, level, process, message and fields; with --json it is as it ' +
-          'was written. --level leaves out what is below LEVEL. --follow goes on with new lines.',
+          'Prints the last N lines (100) of the log of the all-in-one service in the data directory, or of FILE, or ' +
+          'all of the standard input. Each line has its time, level, process, message and fields; with --json it is ' +
+          'printed unchanged. --level leaves out lines below LEVEL. --follow continues with new lines.',
       },
     ],
     options: [

@@ -169,12 +169,12 @@ describe('tollgate quarantine', () => {
     )
     expect(await run('redrive', '--reason', 'time_out_of_range')).toEqual({
       code: 1,
-      text: expect.stringContaining('0 driven through, 2 stay'),
+      text: expect.stringContaining('0 ingested, 2 stay in quarantine'),
     })
     world.clock.set(new Date(begin.getTime() + 1.5 * 86_400_000))
     expect(await run('redrive', '--reason', 'time_out_of_range')).toEqual({
       code: 0,
-      text: '2 driven through, 0 stay\n',
+      text: '2 ingested, 0 stay in quarantine\n',
     })
     expect(
       await world.rows(
