@@ -123,7 +123,7 @@ export function createAdjustments({
     if (!ticket)
       throw new DomainError(
         'NOT_FOUND',
-        'this user has no ticket with this event id (one that was archived can be restored)',
+        'this user has no ticket with this event id (an archived ticket can be restored)',
       )
     return ticket
   }
@@ -148,7 +148,7 @@ export function createAdjustments({
     if (overage > 0n && !parsed.mayBeOverage) {
       throw new DomainError(
         'CONFLICT',
-        `only ${-amount - microsUp(overage)} of these USD micros are there to be taken${heldNote(account)}; the rest could be booked as overage`,
+        `only ${-amount - microsUp(overage)} of these USD micros are available${heldNote(account)}; the rest could be booked as overage`,
       )
     }
     await audit(db, auditEntry({ user, parsed, correlationId, id: adjustment.id, at }))
@@ -181,7 +181,7 @@ export function createAdjustments({
     if (cost === null || chargeId === null)
       throw new DomainError(
         'CONFLICT',
-        'the ticket waits for its price; nothing was charged for it yet',
+        'the ticket has no price yet, so nothing was charged for it',
       )
     const charge = await store.findCharge(db, user, chargeId)
     if (!charge) throw new Error(`the charge of ticket ${eventId} is not in the ledger`)
@@ -242,8 +242,7 @@ function firstOf(parts: readonly Return[], amount: bigint): Return[] {
 
 function tooMuch(cost: UsdAttos, paid: UsdAttos, left: UsdAttos): DomainError {
   const overage = usdAttos(cost - paid)
-  const unpaid =
-    overage === 0n ? '' : `, of which ${microsUp(overage)} are overage that nobody paid`
+  const unpaid = overage === 0n ? '' : `, of which ${microsUp(overage)} are unpaid overage`
   return new DomainError(
     'CONFLICT',
     `the ticket cost ${microsUp(cost)} USD micros${unpaid}; no more than ${microsUp(left)} can be given back for it`,
@@ -256,7 +255,7 @@ function parse({ amountUsdMicros, reason, author, eventId, uncovered }: Adjustme
   if (!/^-?[1-9]\d{0,15}$/.test(amountUsdMicros) || abs(BigInt(amountUsdMicros)) > amountMax) {
     throw new DomainError(
       'AMOUNT_INVALID',
-      `amountUsdMicros must be an integer other than zero, at most ${amountMax} either way`,
+      `amountUsdMicros must be an integer from -${amountMax} to ${amountMax}, and not 0`,
     )
   }
   const policy = uncovered ?? 'refuse'
@@ -298,7 +297,7 @@ function auditEntry({
 /** Explains why less can be taken than the balance shows. */
 function heldNote({ lent, pending }: Account): string {
   const held = microsUp(usdAttos(lent + pending))
-  return held === 0n ? '' : ` (${held} are held for calls that are under way)`
+  return held === 0n ? '' : ` (${held} are held for calls in progress)`
 }
 
 const abs = (value: bigint): bigint => (value < 0n ? -value : value)

@@ -264,7 +264,7 @@ export function createAllowances({
     const of = { ...keyOf(user), at }
     const since = await store.userSince(pool, of)
     if (!since || since > at)
-      throw new DomainError('NOT_FOUND', 'the user was not there yet at that time')
+      throw new DomainError('NOT_FOUND', 'the user did not exist at that time')
     if (at.getTime() === present.getTime())
       return { ...(await balanceNow(user, real)), asOf: at.toISOString() }
     const past = await tx(pool, async (db) => {

@@ -738,7 +738,7 @@ export async function balanceAt(db: Db, { appId, userId, at }: UserAt): Promise<
            - (select coalesce(sum(unpriced_change), 0) from later) as unpriced
     from credits`,
   )
-  if (!row) throw new Error('sums without a row')
+  if (!row) throw new Error('a query of sums returned no row')
   return {
     balance: attos(row.balance),
     bound: row.bound.map((of) => ({ ...of, remaining: attos(of.remaining) })),

@@ -204,11 +204,10 @@ export const details: Readonly<Record<GateReason, string>> = {
   OWNER_PAYMENT_METHOD_REQUIRED:
     "the owner's allowance in this app is used up, and no payment method of the owner can be charged",
   END_USER_CAP_REACHED:
-    'the app has as many active end users as it may; deactivate one, or ask a platform admin for a higher cap',
+    'the app has reached its cap on active end users; deactivate one, or ask a platform admin for a higher cap',
   STRIPE_CONNECT_REQUIRED:
-    'selling at a price needs the billing mode merchant and a connected account at the payment processor',
-  STRIPE_CONNECT_PENDING:
-    'the connected account may not take payments yet; complete its onboarding',
+    'a plan with a price needs the billing mode merchant and a connected account at the payment processor',
+  STRIPE_CONNECT_PENDING: 'the connected account cannot take payments yet; complete its onboarding',
 }
 
 /**

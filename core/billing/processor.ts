@@ -37,7 +37,7 @@ export const unconnectedProcessor: PaymentProcessor = {
   askForCard: async () => {
     throw new DomainError(
       'PROCESSOR_NOT_CONNECTED',
-      'this plan needs a payment method, and no payment processor is connected that could take one',
+      'this plan needs a payment method, but no payment processor is connected',
     )
   },
 }

@@ -21,7 +21,7 @@ export function createBooksMetrics(
     since ? Math.max(0, (now().getTime() - since.getTime()) / 1000) : 0
   const age: Gauge = new Gauge({
     name: 'tollgate_core_books_checkpoint_age_seconds',
-    help: 'Age of the newest checkpoint of the app that has waited longest with entries that none covers; 0 when all are covered',
+    help: 'Longest time for which an app has had entries that no checkpoint covers; 0 when all are covered',
     registers: [registry],
     collect: () =>
       unsealedSince().then(
@@ -31,7 +31,7 @@ export function createBooksMetrics(
   })
   const late: Gauge = new Gauge({
     name: 'tollgate_core_receipt_roots_late_seconds',
-    help: 'How long ago the oldest day ended of which an app has no root over its tickets yet; 0 when all have theirs',
+    help: 'Time since the end of the oldest day for which an app has no root over its tickets; 0 when every day has its root',
     registers: [registry],
     collect: () =>
       unbuiltSince().then(
@@ -41,7 +41,7 @@ export function createBooksMetrics(
   })
   const prices: Gauge = new Gauge({
     name: 'tollgate_core_price_differences',
-    help: 'Differences between plan versions, bundles and cuts and their chain, when this core compared them last (every ten minutes); 0 when all prices are as they were written',
+    help: 'Differences between prices (plan versions, bundles and cuts) and their chain at the last comparison by this core (every ten minutes); 0 when no price was changed',
     registers: [registry],
     collect: () => prices.set(priceDifferences()),
   })

@@ -241,8 +241,8 @@ const namesAtMost = 5
 const refusal = ({ clientId }: AppRef, damaged: ReadonlySet<string>): DomainError =>
   new DomainError(
     'CONFLICT',
-    `the ledger or the tickets of ${damaged.size} users of ${clientId} are damaged, and were left alone ` +
-      `(${[...damaged].slice(0, namesAtMost).join(', ')}); tollgate verify tells where`,
+    `the ledger or the tickets of ${damaged.size} users of ${clientId} are damaged and were not rebuilt ` +
+      `(${[...damaged].slice(0, namesAtMost).join(', ')}); tollgate verify shows the damage`,
   )
 
 export type Rebuild = ReturnType<typeof createRebuild>
@@ -261,7 +261,7 @@ async function refusingContradictions<T>(userId: string, work: () => Promise<T>)
       if (code !== checkViolation) throw error
       throw new DomainError(
         'CONFLICT',
-        `the log of user ${userId} contradicts itself; tollgate verify tells where`,
+        `the log of user ${userId} contradicts itself; tollgate verify shows the damage`,
         { cause: error },
       )
     }

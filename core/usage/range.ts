@@ -33,7 +33,7 @@ export function daysOf({ start, end }: Range, used: readonly string[], now: Date
   if ((to - from) / dayMs > daysMax) {
     throw new DomainError(
       'REQUEST_INVALID',
-      `groupBy=day takes at most ${daysMax} days; ask for a shorter range`,
+      `groupBy=day takes at most ${daysMax} days; request a shorter range`,
     )
   }
   const days: string[] = []

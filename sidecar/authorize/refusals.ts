@@ -61,7 +61,7 @@ export const refusals = {
   endUserCapReached: refusal(
     403,
     'end_user_cap_reached',
-    'the app has as many active end users as it may',
+    'the app has reached its cap on active end users',
   ),
   insufficientBalance: refusal(483, 'insufficient_balance', 'insufficient balance'),
   ownerDebtCeilingReached: refusal(

@@ -505,7 +505,7 @@ const usersOf = (calls: readonly UserKey[]): UserKey[] => [
 ]
 
 const notOwner = (): DomainError =>
-  new DomainError('CONFLICT', "another process has this sidecar's id")
+  new DomainError('CONFLICT', "another process uses this sidecar's id")
 
 /** A plan's price ceiling per unit, whatever the session's unit. */
 const ceilingsOf = (maxWei: bigint | null | undefined): readonly PriceCeiling[] =>

@@ -58,7 +58,7 @@ export function createHolds({ pool, users, findApp }: HoldsDeps) {
     if (cursor !== '' && !isUuid(cursor))
       throw new DomainError('REQUEST_INVALID', 'cursor is not one that this list returned')
     if (clientId === '' && externalUserId !== '')
-      throw new DomainError('REQUEST_INVALID', 'a user is named with its app')
+      throw new DomainError('REQUEST_INVALID', 'externalUserId needs clientId')
     const app = clientId === '' ? null : await appOf(clientId)
     return {
       appId: app,

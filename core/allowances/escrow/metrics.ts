@@ -30,7 +30,7 @@ export function createEscrowMetrics(registry: Metrics, figures: EscrowFigures) {
   })
   const held = new Gauge({
     name: 'tollgate_escrow_held_usd',
-    help: 'Money of users that is held: lent to sidecars, of that orphaned, or pending until its ticket comes',
+    help: 'Held money of users: lent to sidecars, the orphaned part of it, or pending until the ticket arrives',
     labelNames: ['kind'],
     registers,
     collect: () =>
@@ -45,7 +45,7 @@ export function createEscrowMetrics(registry: Metrics, figures: EscrowFigures) {
   })
   const behind: Gauge = new Gauge({
     name: 'tollgate_escrow_stream_behind_seconds',
-    help: 'For how long sidecars have allowed calls of which no event was booked, at most',
+    help: 'Longest time for which a sidecar has allowed calls without a booked event',
     registers,
     collect: () =>
       figures.secondsBehind().then(
@@ -65,12 +65,12 @@ function endCounters(registry: Metrics) {
   const usd = new Counter({
     ...options,
     name: 'tollgate_escrow_ended_usd_total',
-    help: 'Held money whose tickets did not come, by how its hold ended, in USD',
+    help: 'Held money whose tickets did not arrive, by the end of its hold, in USD',
   })
   const count = new Counter({
     ...options,
     name: 'tollgate_escrow_ended_total',
-    help: 'Calls whose tickets did not come, and leases that were not returned, by how they ended',
+    help: 'Calls whose tickets did not arrive, and leases that were not returned, by their end',
   })
   for (const end of ends) count.inc({ end }, 0)
   const ended = (sums: Partial<ReleaseSums>): void => {
@@ -87,7 +87,7 @@ const ends = ['released', 'lost', 'charged', 'orphaned'] as const
 function moneyCounters(counter: (name: string, help: string) => Counter) {
   const sum = (name: string, help: string) => {
     const usd = counter(`tollgate_escrow_${name}_usd_total`, `${help}, in USD`)
-    const count = counter(`tollgate_escrow_${name}_total`, `${help}, how often`)
+    const count = counter(`tollgate_escrow_${name}_total`, `${help}, count`)
     return (amount: bigint, times = 1): void => {
       usd.inc(usdOf(amount))
       count.inc(times)
@@ -96,7 +96,7 @@ function moneyCounters(counter: (name: string, help: string) => Counter) {
   return {
     lent: sum('lent', 'Lent to sidecars'),
     used: sum('used', 'Bounds of calls that leases paid, as reported'),
-    returned: sum('returned', 'Returned by sidecars unused'),
+    returned: sum('returned', 'Returned unused by sidecars'),
     reserved: sum('reserved', 'Reserved for single calls'),
     late: sum('late_reported', 'Bounds of calls that were reported after the end of their lease'),
     recalled: counter('tollgate_escrow_recalled_total', 'Users whose leases were recalled'),

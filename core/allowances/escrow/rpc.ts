@@ -304,7 +304,7 @@ function parseReport(request: pb.ReportRequest): ReportMessage {
   const { sidecar, number, users, stopped } = request
   if (users.some(({ authorisations }) => authorisations.length > 0))
     throw invalid(
-      'users.authorisations is no longer taken: calls are reported by session; replace this sidecar by one of the release of core',
+      'users.authorisations is no longer accepted, because calls are reported by session; upgrade this sidecar to the release of core',
     )
   bounded(
     users.flatMap((user) => [...user.sessions, ...user.refused, ...user.returned]),
@@ -381,10 +381,10 @@ function parseSessionCalls(session: pb.SessionCalls): ReportedMessage {
   const calls = micros.length
   if (calls < 1 || calls > callsTogetherMax || BigInt(calls) > sequence + 1n)
     throw invalid(
-      `signed_micros must be of 1 to ${callsTogetherMax} calls, and at most sequence + 1`,
+      `signed_micros must have 1 to ${callsTogetherMax} entries, and at most sequence + 1`,
     )
   if (session.boundUsdNanos.length !== calls)
-    throw invalid('bound_usd_nanos must be of as many calls as signed_micros')
+    throw invalid('bound_usd_nanos must have as many entries as signed_micros')
   if (approximate && calls > 1) throw invalid('approximate calls must be reported one by one')
   const bounds = session.boundUsdNanos.map(parseNanos)
   const first = parseSigned('first', session.firstSeconds, session.firstNanos)

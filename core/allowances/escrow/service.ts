@@ -153,7 +153,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
   async function reserve(message: ReserveMessage) {
     const answers = await reserveGroup(message)
     if (answers.some(({ answer }) => answer?.refusal === 'not_owner'))
-      throw new DomainError('CONFLICT', "another process has this sidecar's id")
+      throw new DomainError('CONFLICT', "another process uses this sidecar's id")
     return answers
   }
 
@@ -165,10 +165,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     const states = await users.resolveStates(reports)
     const known = withUsers(reports, states)
     if (known.length < reports.length)
-      deps.log.warn(
-        { sidecarId: message.process.id },
-        'a sidecar reported calls of users that are not there',
-      )
+      deps.log.warn({ sidecarId: message.process.id }, 'a sidecar reported calls of unknown users')
     const batch = {
       ...message,
       calls: known.flatMap(({ call, user }) =>

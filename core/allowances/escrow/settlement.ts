@@ -251,7 +251,7 @@ function giveBackEstimates(
     const adjustment = {
       id: uuidV7(at.getTime()),
       amount: estimated,
-      reason: 'the tickets of lost calls came: their estimate is given back',
+      reason: 'tickets of lost calls arrived; their estimates were refunded',
       author: 'tollgate',
       eventId: null,
       at: own,

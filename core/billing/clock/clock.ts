@@ -78,7 +78,7 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
       if (last.count >= movesMax)
         throw new DomainError(
           'CONFLICT',
-          `the clock of this app was moved ${movesMax} times, and can be moved no more; make another test app`,
+          `the clock of this app was moved ${movesMax} times, which is the limit; create another test app`,
         )
       const real = now()
       const from = later(real, last.aheadMs)
@@ -110,7 +110,7 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
     if (clock) return clock
     throw new DomainError(
       'CONFLICT',
-      'only a test app has a clock; an app is made as one, with "isTest": true or --test, and never becomes one later',
+      'only a test app has a clock; create one with "isTest": true or --test, because an existing app cannot become a test app',
     )
   }
 
@@ -118,7 +118,10 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
   async function settledWithin(app: AppId, ms: number): Promise<boolean> {
     const end = performance.now() + ms
     const settling = settle(app, end).catch((error: unknown) => {
-      log.warn({ err: error, appId: app }, 'what is due by a test clock failed; upkeep tries again')
+      log.warn(
+        { err: error, appId: app },
+        'work that is due by a test clock failed; upkeep retries it',
+      )
       return false
     })
     return Promise.race([settling, sleep(ms, false, { ref: false })])
@@ -151,7 +154,7 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
       lastApp = app
       // A failure in one app must not block the others.
       await settle(app, end).catch((error: unknown) =>
-        log.error({ err: error, appId: app }, 'what is due by a test clock failed'),
+        log.error({ err: error, appId: app }, 'work that is due by a test clock failed'),
       )
     }
   }
@@ -178,10 +181,10 @@ function requireWithin({ from, to, real }: Readonly<Record<'from' | 'to' | 'real
   if (step <= 0)
     throw new DomainError(
       'REQUEST_INVALID',
-      `a clock only goes forwards; this one shows ${from.toISOString()}`,
+      `a clock only moves forward; this one shows ${from.toISOString()}`,
     )
   if (step > stepMaxMs)
-    throw new DomainError('REQUEST_INVALID', 'a clock is moved by at most 366 days at once')
+    throw new DomainError('REQUEST_INVALID', 'a clock moves by at most 366 days at once')
   if (to.getTime() - real.getTime() > aheadMaxMs)
     throw new DomainError(
       'REQUEST_INVALID',

@@ -44,7 +44,7 @@ export function createStatements({ pool, cuts, ledger, findOwner, clocks, now }:
     if (period.end > own)
       throw new DomainError(
         'CONFLICT',
-        `${month} has not ended; its statement is there from ${period.end.toISOString()} on, and GET …/billing has the running period`,
+        `${month} has not ended; its statement is available from ${period.end.toISOString()} on, and GET …/billing returns the current period`,
       )
     const sums = await store.sumByDay(pool, app, period)
     if (sums.length === 0) await requireExisted(app, { month, period })
@@ -68,7 +68,7 @@ export function createStatements({ pool, cuts, ledger, findOwner, clocks, now }:
     if (madeAt !== null && madeAt >= period.end)
       throw new DomainError(
         'NOT_FOUND',
-        `there is no statement of ${month}: the app was made on ${madeAt.toISOString().slice(0, 10)}`,
+        `there is no statement of ${month}: the app was created on ${madeAt.toISOString().slice(0, 10)}`,
       )
   }
 

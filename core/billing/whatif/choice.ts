@@ -21,18 +21,18 @@ const invalid = (message: string): DomainError => new DomainError('REQUEST_INVAL
 /** Throws REQUEST_INVALID for a name that two drafts share, and for an unknown name. */
 export function createChoice(assign: Assignment | null, { drafts, plans }: ChoiceFacts): DraftOf {
   const byName = new Map(drafts.map((draft) => [draft.name, draft]))
-  if (byName.size < drafts.length) throw invalid('two of plans have the same name')
+  if (byName.size < drafts.length) throw invalid('two plans have the same name')
   const [only] = drafts
   if (assign === null) {
     if (drafts.length !== 1 || only === undefined)
-      throw invalid('assign is required with more than one plan: it says who would be on which')
+      throw invalid('assign is required with more than one plan; it assigns users to plans')
     return () => only
   }
   const draftOf = (name: string | null, field: string): PlanDraft | null => {
     const draft = name === null ? null : byName.get(name)
     if (draft === undefined)
       throw invalid(
-        `${field} names ${JSON.stringify(name?.slice(0, 64))}, which is no name in plans`,
+        `${field} names ${JSON.stringify(name?.slice(0, 64))}, which is not a name in plans`,
       )
     return draft
   }
@@ -42,7 +42,7 @@ export function createChoice(assign: Assignment | null, { drafts, plans }: Choic
     const plan = plans.find(({ id }) => id === key) ?? plans.find((one) => one.name === key)
     if (!plan)
       throw invalid(
-        `assign.plans names ${JSON.stringify(key.slice(0, 64))}, which is no plan of the app`,
+        `assign.plans names ${JSON.stringify(key.slice(0, 64))}, which is not a plan of the app`,
       )
     byPlan.set(plan.id, draftOf(name, 'assign.plans'))
   }

@@ -110,5 +110,5 @@ function parseNames(value: unknown, name: string): Map<string, string | null> {
 
 function parseName(value: unknown, name: string): string | null {
   if (value === null || typeof value === 'string') return value
-  throw invalid(`${name} must be the name of one of plans, or null for no change`)
+  throw invalid(`${name} must be a name in plans, or null for no change`)
 }

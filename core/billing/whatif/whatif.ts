@@ -53,7 +53,7 @@ export function createWhatIf({
   ): Promise<WhatIfAnswer> {
     const request = parseRequest(requestJson)
     if (running >= atOnceMax)
-      throw new DomainError('UNAVAILABLE', 'too many what-ifs run now; try again in a minute')
+      throw new DomainError('UNAVAILABLE', 'too many what-ifs are running; try again in a minute')
     running += 1
     try {
       const drafts = await readDrafts(app, request.plans)
@@ -71,13 +71,16 @@ export function createWhatIf({
     const { range, assign } = request
     const untilMs = performance.now() + limitSeconds * 1_000
     const requireTime = (): void => {
-      if (signal.aborted) throw new DomainError('UNAVAILABLE', 'nobody waits for the answer')
+      if (signal.aborted) throw new DomainError('UNAVAILABLE', 'the caller has disconnected')
       if (performance.now() >= untilMs) throw tooSlow(limitSeconds)
     }
     return tx(pool, async (db) => {
       await store.readOnly(db, limitSeconds * 1_000)
       if (!(await store.takeTurn(db, app)))
-        throw new DomainError('CONFLICT', 'another what-if of this app runs; wait for its answer')
+        throw new DomainError(
+          'CONFLICT',
+          'another what-if of this app is running; wait for its response',
+        )
       const draftOf = createChoice(assign, { drafts, plans: await store.planNames(db, app) })
       await requireUsers(db, app, request)
       const sums = createSums(drafts)
@@ -163,7 +166,7 @@ export function createWhatIf({
     if (unknown !== null)
       throw new DomainError(
         'REQUEST_INVALID',
-        `assign.users names ${JSON.stringify(unknown.slice(0, 64))}, which is no user of the app`,
+        `assign.users names ${JSON.stringify(unknown.slice(0, 64))}, which is not a user of the app`,
       )
   }
 
@@ -175,7 +178,7 @@ export type WhatIf = ReturnType<typeof createWhatIf>
 const tooSlow = (limitSeconds: number, cause?: unknown): DomainError =>
   new DomainError(
     'REQUEST_INVALID',
-    `the replay did not end within ${limitSeconds} seconds; ask for a shorter range`,
+    `the replay did not end within ${limitSeconds} seconds; request a shorter range`,
     { cause },
   )
 

@@ -243,7 +243,7 @@ function refuseChanged(current: readonly store.MonthSums[], written: readonly Wr
 const changed = (): DomainError =>
   new DomainError(
     'CONFLICT',
-    'tickets came for the month while it was written; it stays until the next time',
+    'tickets of the month arrived while it was being archived; the month stays until the next run',
   )
 
 async function syncFolder(path: string): Promise<void> {

@@ -90,7 +90,8 @@ export async function subtractRestored(
     select (select coalesce(sum(tickets), 0)::bigint from restored) as restored,
            (select coalesce(sum(tickets), 0)::bigint from charges) as counted`,
   )
-  if (row.restored !== row.counted) throw new Error('these tickets are not those of the archive')
+  if (row.restored !== row.counted)
+    throw new Error('the tickets in the database differ from those in the archive')
   await db.query(sql`
     delete from archived_charges
     where app_id = ${appId} and month = ${month}::date and part = ${part} and tickets = 0`)

@@ -57,7 +57,7 @@ export function createReceipts({ pool, now, issuer, signStatement, explain }: Re
     if (!sale)
       throw new DomainError(
         'CONFLICT',
-        'the ticket waits for a rate: its receipt can be had once it has its price',
+        'the ticket waits for a rate, and its receipt becomes available with its price',
       )
     const at = now()
     const { leaf, place } = await tx(pool, async (db) => {
@@ -156,7 +156,7 @@ async function leafOf(db: Db, ticket: Explanation, { chargeId }: PricedSale): Pr
   const app: AppRef = { id: ticket.appId, clientId: ticket.clientId }
   const reach = { userId, from: new Date(signed), to: new Date(signed + 1) }
   const leaf = await findLeaf(db, { app, reaches: [reach], chargeIds: [chargeId] }, eventId)
-  if (!leaf) throw new Error('a ticket that was explained is gone')
+  if (!leaf) throw new Error('an explained ticket is missing')
   return leaf
 }
 
@@ -217,7 +217,7 @@ async function proveInDay(
   if (!chunk || index < 0)
     throw new DomainError(
       'CONFLICT',
-      `the ticket is not what the root of ${day} says, so that nothing proves it; \`tollgate verify\` tells more`,
+      `the ticket differs from the root of ${day}, so it has no proof; run \`tollgate verify\` for details`,
     )
   const hashes = await store.chunkHashes(db, app, day)
   const path = [...inclusionPath(chunk.leaves, index), ...inclusionPath(hashes, chunk.number)]

@@ -111,7 +111,7 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
       const onChunk = (chunk: Chunk) => store.insertChunk(db, { app: app.id, day }, chunk)
       const tree = await treeOf(db, { app, window, signal, onChunk })
       // Roll back the written chunks.
-      if (!tree) throw new Error('core stops while it makes a root')
+      if (!tree) throw new Error('core stopped during the creation of a root')
       refuseShort(app, day, tree)
       await insertRoot(db, app, { window, tree })
       return true
@@ -170,7 +170,7 @@ function refuseShort(
 ): void {
   if (treeSize < charged)
     throw new Error(
-      `${charged - treeSize} tickets of ${clientId} that were booked on ${day} are gone: \`tollgate import\` puts archived ones back, then the root is made`,
+      `${charged - treeSize} tickets of ${clientId} that were booked on ${day} are missing; restore archived ones with \`tollgate import\`, and the root is created`,
     )
 }
 

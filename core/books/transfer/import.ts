@@ -107,7 +107,7 @@ export function createImport({
       if (!subject || !ticket)
         throw new DomainError(
           'CONFLICT',
-          `the app has no user ${record.externalUserId} and can have none now`,
+          `the app has no user ${record.externalUserId} and cannot create users now`,
         )
       return { ticket, subject, digest: record.digest, price: record.price ?? undefined }
     })
@@ -125,14 +125,14 @@ export function createImport({
 
   function readRecord(text: string, index: number): TicketRecord {
     const record = parseTicketLine(text)
-    if (typeof record === 'string') throw invalid(`line ${index + 1} is no ticket: ${record}`)
+    if (typeof record === 'string') throw invalid(`line ${index + 1} is not a ticket: ${record}`)
     if (record.signedAt < earliest || record.signedAt > addSeconds(now(), 86_400).toISOString()) {
-      throw invalid(`line ${index + 1} is no ticket: signedAt is out of range`)
+      throw invalid(`line ${index + 1} is not a ticket: signedAt is out of range`)
     }
     const oldest = addSeconds(now(), -limits.maxAgeDays * 86_400).toISOString()
     if (record.price === null && record.signedAt < oldest)
       throw invalid(
-        `line ${index + 1} has no price and is older than TICKET_MAX_AGE_DAYS=${limits.maxAgeDays}: nothing would price it`,
+        `line ${index + 1} has no price and is older than TICKET_MAX_AGE_DAYS=${limits.maxAgeDays}, so it would never get a price`,
       )
     return record
   }
@@ -147,9 +147,10 @@ const invalid = (message: string): DomainError => new DomainError('REQUEST_INVAL
 function checkedLines(lines: Buffer, sha256: string): string[] {
   if (lines.length > maxBytes) throw invalid(`send at most ${maxBytes} bytes at once`)
   if (hash('sha256', lines, 'hex') !== sha256)
-    throw invalid('the lines are not those of their checksum')
+    throw invalid('the lines do not match their checksum')
   const texts = lines.toString('utf8').split('\n')
-  if (texts.pop() !== '' || texts.length === 0) throw invalid('lines must be whole, at least one')
+  if (texts.pop() !== '' || texts.length === 0)
+    throw invalid('lines must be whole, and at least one is required')
   if (texts.length > maxTickets) throw invalid(`send at most ${maxTickets} tickets at once`)
   return texts
 }

@@ -105,7 +105,7 @@ export async function* readTicketFile(path: string): AsyncGenerator<Manifest | C
     } else {
       const sums = { tickets, chunks, sha256: whole.digest('hex') }
       if (!open.isEmpty() || !isEnd(control, sums))
-        throw new DamagedFile('the file is not as long as it was written')
+        throw new DamagedFile('the file does not match its own sums')
       return sums
     }
   }
@@ -128,7 +128,7 @@ function createOpenChunk() {
     const sha256 = String(control['sha256'])
     const chunk = { lines: Buffer.concat(lines), tickets: lines.length, sha256 }
     if (control['tickets'] !== chunk.tickets || hash('sha256', chunk.lines, 'hex') !== sha256)
-      throw new DamagedFile(`chunk ${number} is not what was written`)
+      throw new DamagedFile(`chunk ${number} does not match its checksum`)
     ;[lines, size] = [[], 0]
     return chunk
   }
@@ -192,13 +192,13 @@ function controlOf(line: Buffer): Record<string, unknown> | null {
     const value: Record<string, unknown> = JSON.parse(line.toString('utf8'))
     return value
   } catch {
-    throw new DamagedFile('a line is no JSON')
+    throw new DamagedFile('a line is not JSON')
   }
 }
 
 function manifestOf(control: Record<string, unknown> | null): Manifest {
   const { format, version, clientId, from, to, exportedAt } = control ?? {}
-  if (format !== 'tollgate-tickets') throw new DamagedFile('this is no ticket file')
+  if (format !== 'tollgate-tickets') throw new DamagedFile('this is not a ticket file')
   if (version !== 1 && version !== 2)
     throw new DamagedFile(
       `this ticket file has version ${String(version)}; only 1 and 2 can be read`,

@@ -63,9 +63,9 @@ const maxTextBytes = 1_024
 export function parseTicketLine(line: string): TicketRecord | string {
   try {
     const value: unknown = JSON.parse(line)
-    return isFields(value) ? readTicket(value) : 'it is no JSON object'
+    return isFields(value) ? readTicket(value) : 'it is not a JSON object'
   } catch (error) {
-    return error instanceof SyntaxError ? 'it is no JSON' : messageOf(error)
+    return error instanceof SyntaxError ? 'it is not JSON' : messageOf(error)
   }
 }
 
@@ -160,7 +160,7 @@ function matching(fields: Fields, name: string, syntax: RegExp): string {
     !value.isWellFormed() ||
     value.includes('\u0000')
   )
-    throw fault(name, 'what it should be')
+    throw fault(name, 'well-formed')
   return value
 }
 

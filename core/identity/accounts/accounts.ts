@@ -197,7 +197,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
       at,
       idleSince: addSeconds(at, -idleSeconds),
     })
-    if (!stored) throw new DomainError('TOKEN_INVALID', 'the session is over; log in again')
+    if (!stored) throw new DomainError('TOKEN_INVALID', 'the session has ended; log in again')
     if (at.getTime() - stored.lastSeenAt.getTime() >= touchEveryMs)
       await store.touchSession(pool, tokenHash, at)
     const idleEnd = addSeconds(at, idleSeconds)
@@ -404,10 +404,10 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
 export type Accounts = ReturnType<typeof createAccounts>
 
 const endedReset = (): DomainError =>
-  new DomainError('GRANT_INVALID', 'this link was used already, or is too old; ask for a new one')
+  new DomainError('GRANT_INVALID', 'this link was already used or has expired; request a new one')
 
 const takenAddress = (): DomainError =>
-  new DomainError('CONFLICT', 'there is an account with this e-mail address already')
+  new DomainError('CONFLICT', 'an account with this e-mail address already exists')
 
 const passwordMin = 12
 const passwordMax = 200

@@ -70,7 +70,7 @@ export function createIdentities(deps: IdentitiesDeps) {
         expiresAt: addSeconds(now(), loginSeconds),
       }))
     if (!isFirst)
-      throw new DomainError('REQUEST_INVALID', 'this login was used already; begin again')
+      throw new DomainError('REQUEST_INVALID', 'this login was already used; start again')
   }
 
   async function beginKnown(
@@ -88,7 +88,7 @@ export function createIdentities(deps: IdentitiesDeps) {
     if (address === null)
       throw new DomainError(
         'ACCESS_DENIED',
-        'the provider knows you by an e-mail address that cannot be used here: before the @ only ASCII letters, digits and punctuation are possible',
+        'your e-mail address at the provider cannot be used here: before the @, it may have only ASCII letters, digits and punctuation',
       )
     return address
   }
@@ -161,7 +161,7 @@ export function createIdentities(deps: IdentitiesDeps) {
     const tokenHash = hash('sha256', token, 'buffer')
     const attempt = { at: now(), attemptsMax: linkAttemptsMax }
     const pending = await store.tryLink(pool, tokenHash, attempt)
-    if (!pending) throw new DomainError('GRANT_INVALID', 'this login is too old; begin again')
+    if (!pending) throw new DomainError('GRANT_INVALID', 'this login has expired; start again')
     const account = await accounts.authenticate(credential, { method, correlationId })
     if (account.id !== pending.accountId)
       throw new DomainError('CREDENTIAL_INVALID', 'this is the password of another account')
@@ -171,7 +171,7 @@ export function createIdentities(deps: IdentitiesDeps) {
       const { issuer, subject } = pending
       const owner = await store.linkIdentity(db, { ...pending, at: now() })
       if (owner !== account.id)
-        throw new DomainError('GRANT_INVALID', 'this login belongs to another account by now')
+        throw new DomainError('GRANT_INVALID', 'this login now belongs to another account')
       await store.deleteLink(db, tokenHash)
       const act = { account: account.id, action: 'identity_linked', correlationId }
       await records.note(db, { ...act, details: { issuer, subject } })
@@ -186,7 +186,7 @@ export function createIdentities(deps: IdentitiesDeps) {
     if (!isAllowed)
       throw new DomainError(
         'ACCESS_DENIED',
-        'your e-mail address may not sign in here; whoever runs this service decides that',
+        'your e-mail address may not sign in here; ask the operator of this service for access',
       )
   }
 
@@ -198,5 +198,5 @@ export type Identities = ReturnType<typeof createIdentities>
 // Otherwise, control of the provider would mean control of the deployment.
 function refuseAdmin({ isPlatformAdmin }: store.Account): void {
   if (isPlatformAdmin)
-    throw new DomainError('ACCESS_DENIED', 'a platform admin logs in with the password')
+    throw new DomainError('ACCESS_DENIED', 'a platform admin must log in with the password')
 }

@@ -72,4 +72,4 @@ export function createPasswordQueue() {
 }
 
 const tooManyLogins = (): DomainError =>
-  new DomainError('RATE_LIMITED', 'too many people log in at this moment; try again')
+  new DomainError('RATE_LIMITED', 'too many people are logging in; try again')

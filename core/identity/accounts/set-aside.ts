@@ -15,13 +15,13 @@ export async function restoreSetAside(pool: Pool, log: Log): Promise<void> {
     if (email !== null && (await store.restoreAddress(pool, accountId, email))) continue
     const why =
       email === null
-        ? 'is no address that can be used'
+        ? 'is not a usable address'
         : reason === 'taken'
-          ? 'belongs to an older account, too'
-          : 'belongs to another account, too'
+          ? 'also belongs to an older account'
+          : 'also belongs to another account'
     log.warn(
       { accountId, email: stored },
-      `nobody can log in to this account: its e-mail address ${why}; give it another one with: ./tollgate account change --id ${accountId} --new-email EMAIL`,
+      `this account cannot log in: its e-mail address ${why}; set another one with: ./tollgate account change --id ${accountId} --new-email EMAIL`,
     )
   }
 }

@@ -138,7 +138,7 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
     if ((await store.countValidSecrets(db, client.client_id, at)) >= validSecretsMax) {
       throw new DomainError(
         'CONFLICT',
-        `a client may have ${validSecretsMax} secrets that work; revoke the old ones`,
+        `a client may have ${validSecretsMax} valid secrets; revoke the old ones`,
       )
     }
     const clientSecret = newSecret(clientSecretPrefix)

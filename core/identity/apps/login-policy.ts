@@ -35,7 +35,7 @@ export function createLoginPolicy({ pool }: { pool: Pool }) {
   async function refusalOf(client: PublicClient, account: LoginAccount): Promise<string | null> {
     return (await admits(pool, client, account))
       ? null
-      : `your account may not log in to ${client.appName}; its owner decides who may`
+      : `your account may not log in to ${client.appName}; ask its owner for access`
   }
 
   /** Throws ACCESS_DENIED unless the account may log in to the app. */

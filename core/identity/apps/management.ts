@@ -219,7 +219,7 @@ export function createManagement({
         origin,
         at,
       })
-      if (!domain) throw new DomainError('CONFLICT', `the app has the domain ${origin} already`)
+      if (!domain) throw new DomainError('CONFLICT', `the app already has the domain ${origin}`)
       const { length } = await store.listDomains(db, caller.appId)
       if (length > domainsMax)
         throw new DomainError('CONFLICT', `an app may have ${domainsMax} domains`)
@@ -304,7 +304,7 @@ function withMeteringMode(
   if (mode !== null && mode !== deployment)
     throw new DomainError(
       'REQUEST_INVALID',
-      `meteringMode is ${deployment} in this deployment; an app sets it together with a signer of its own (dmzUrl)`,
+      `meteringMode is ${deployment} in this deployment; an app can set it only together with its own signer (dmzUrl)`,
     )
   return { ...app, signer_metering_mode: null }
 }

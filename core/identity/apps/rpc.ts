@@ -141,12 +141,12 @@ function createOwnAppHandlers(deps: ManagementRpcDeps) {
         if (appCreation === 'admins' && !isPlatformAdmin)
           throw new DomainError(
             'EDIT_FORBIDDEN',
-            'only platform admins make apps here (APP_CREATION); ask one, or whoever runs this service',
+            'only platform admins can create apps here (APP_CREATION); ask a platform admin or the operator',
           )
         if (request.isCustomer === false && !isPlatformAdmin)
           throw new DomainError(
             'EDIT_FORBIDDEN',
-            'only platform admins make apps of the platform itself; leave isCustomer out',
+            'only platform admins can create platform-owned apps; leave isCustomer out',
           )
         const created = await apps.create({
           name: parseName(request.name),

@@ -48,7 +48,7 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
     if ((await store.countInvitations(db, app, at)) >= pendingMax)
       throw new DomainError(
         'CONFLICT',
-        `${pendingMax} invitations of this app wait for an answer; withdraw some`,
+        `${pendingMax} invitations of this app are open, which is the limit; withdraw some`,
       )
     const id = uuidV7(at.getTime())
     await store.insertInvitation(db, {
@@ -198,14 +198,17 @@ async function ownerOf(db: Db, app: AppId): Promise<AccountId> {
   if (owner !== null) return owner
   throw new DomainError(
     'CONFLICT',
-    'the app has no owner in whose name somebody could be invited, and there is no platform admin; make one first',
+    'the app has no owner who could invite, and there is no platform admin; create a platform admin first',
   )
 }
 
 function requireRights(editor: MemberEditor, role: Role): void {
   if (role === 'owner' && editor.role !== 'owner')
-    throw new DomainError('EDIT_FORBIDDEN', 'only an owner invites an owner, or takes that back')
+    throw new DomainError(
+      'EDIT_FORBIDDEN',
+      'only an owner can invite an owner or withdraw that invitation',
+    )
 }
 
 const unknownInvitation = (): DomainError =>
-  new DomainError('NOT_FOUND', 'there is no such invitation, or it is over')
+  new DomainError('NOT_FOUND', 'the invitation does not exist, or is no longer open')

@@ -111,7 +111,7 @@ const checkMs = 1_000
 const warningsOf = (trust: TrustRules | null): string[] =>
   trust && isEditableClaim(trust.userClaim)
     ? [
-        `at usual providers people can change ${trust.userClaim} by themselves, and so become another user of this app; name a claim that they cannot change, such as sub`,
+        `at common providers, users can change ${trust.userClaim} themselves and so become another user of this app; use a claim that they cannot change, such as sub`,
       ]
     : []
 

@@ -154,6 +154,6 @@ const ambiguous = (isOwn: boolean): DomainError =>
   new DomainError(
     'CONFLICT',
     isOwn
-      ? 'a token of this issuer could also match what this app trusts already; name other audiences, or the same clientClaim with other clientValues'
-      : 'another app trusts this issuer, and a token could match both; name the same clientClaim as it with other clientValues: audiences keep no two apps apart',
+      ? 'a token of this issuer could also match an issuer that this app already trusts; use other audiences, or the same clientClaim with other clientValues'
+      : 'another app trusts this issuer, and a token could match both; use the same clientClaim as that app with other clientValues, because audiences cannot separate two apps',
   )

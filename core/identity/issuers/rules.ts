@@ -21,16 +21,18 @@ export function parseRules(message: TrustRulesMessage | undefined, ownIssuer: st
   if (!message) throw invalid('issuer is required')
   const issuer = withoutFinalSlashes(parseAddress(message.issuer, 'issuer'))
   if (sameIssuer(issuer, ownIssuer))
-    throw invalid("issuer is this service's own: its tokens are accepted already")
+    throw invalid('issuer is this service itself, whose tokens are already accepted')
   const audiences = parseTexts(message.audiences, 'audiences')
   const clientValues = parseTexts(message.clientValues, 'clientValues')
   const clientClaim =
     message.clientClaim === '' ? null : parseClaim(message.clientClaim, 'clientClaim')
   if ((clientClaim === null) !== (clientValues.length === 0))
-    throw invalid('clientClaim and clientValues belong together: the claim, and what it says')
+    throw invalid(
+      'clientClaim and clientValues must be set together: the claim and its accepted values',
+    )
   if (audiences.length === 0 && clientClaim === null)
     throw invalid(
-      "name audiences, or a clientClaim with its clientValues: otherwise every token of the issuer would be this app's",
+      'set audiences, or a clientClaim with its clientValues; otherwise this app would accept every token of the issuer',
     )
   return {
     issuer,
@@ -67,7 +69,7 @@ function parseClaim(text: string, field: string): string {
 function parsePrefix(text: string): string {
   if (text === '' || (text.length <= prefixMax && isForeignUser(`${text}x`))) return text
   throw invalid(
-    `userPrefix must have at most ${prefixMax} readable characters, no white space before it, and not begin with owner: or user:`,
+    `userPrefix must have at most ${prefixMax} readable characters, no leading white space, and must not begin with owner: or user:`,
   )
 }
 

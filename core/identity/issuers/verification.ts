@@ -151,7 +151,11 @@ export function createVerification({ pool, keysOf, deployment, now }: Verificati
   }> {
     const token = openToken(text)
     if (!token)
-      return { outcomes: [outcome('form', 'is no JWT, or too long')], trust: null, token: null }
+      return {
+        outcomes: [outcome('form', 'is not a JWT, or is too long')],
+        trust: null,
+        token: null,
+      }
     const all = await trustFor(token, clientId)
     const passes = (trust: store.AppIssuer): number =>
       Number(isForAudience(token, trust)) + Number(isForClient(token, trust))
@@ -180,11 +184,7 @@ export function createVerification({ pool, keysOf, deployment, now }: Verificati
   ): Promise<RuleOutcome> {
     try {
       const isSigned = await keysOf(trust).isSignedBy(trust, token, examineMs)
-      return outcome(
-        'signature',
-        isSigned ? null : 'was made by none of the keys of the issuer',
-        'sound',
-      )
+      return outcome('signature', isSigned ? null : 'does not match any key of the issuer', 'sound')
     } catch (error) {
       if (!(error instanceof IssuerUnavailable)) throw error
       return outcome('signature', `cannot be checked: ${error.message}`)

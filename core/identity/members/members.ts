@@ -109,11 +109,11 @@ export function createMembers(deps: MembersDeps) {
     { from, to }: { from: Role; to: Role | null },
   ): Promise<void> {
     if (from === 'owner' && editor.role !== 'owner') {
-      throw new DomainError('EDIT_FORBIDDEN', 'only an owner changes or removes an owner')
+      throw new DomainError('EDIT_FORBIDDEN', 'only an owner can change or remove an owner')
     }
     const { owners } = await store.countMembers(db, editor.appId)
     if (from === 'owner' && to !== 'owner' && owners === 1) {
-      throw new DomainError('CONFLICT', 'an app is never without an owner; make another one first')
+      throw new DomainError('CONFLICT', 'an app must have an owner; add another owner first')
     }
   }
 

@@ -119,7 +119,7 @@ export function createDirectoryProvider({
     if (!hasNewEmail(there, user.email)) return there
     const next = { ...there, email: user.email }
     if (await directory.changeEmail(next, bounds)) return next
-    log.warn({ appId: user.app }, 'the provider has lost a user, who is created again')
+    log.warn({ appId: user.app }, 'the provider no longer has a user; creating the user again')
     return create(user, bounds)
   }
 
@@ -154,5 +154,5 @@ const hasNewEmail = ({ email }: DirectoryUser, next: string | null | undefined):
 const overtaken = (): DomainError =>
   new DomainError(
     'PROVIDER_UNAVAILABLE',
-    'another request changes this user at the identity provider; repeat yours',
+    'another request is changing this user at the identity provider; repeat the request',
   )

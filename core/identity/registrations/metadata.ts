@@ -104,7 +104,7 @@ function parseScope(scope: string | null, appScopes: readonly string[]): string[
     return usual.length > 0 ? usual : [...appScopes]
   }
   const scopes = [...new Set(scope.split(' '))].filter((name) => appScopes.includes(name))
-  if (scopes.length === 0) throw invalid(`scope must be of: ${appScopes.join(' ')}`)
+  if (scopes.length === 0) throw invalid(`scope may contain only: ${appScopes.join(' ')}`)
   return scopes
 }
 
@@ -130,7 +130,7 @@ function textsOf(members: JsonObject, name: string): string[] | null {
   if (value === null) return null
   if (Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === 'string'))
     return value
-  throw invalid(`${name} must be a list of texts that is not empty`)
+  throw invalid(`${name} must be a non-empty list of strings`)
 }
 
 const asMetadata = <T>(parse: () => T): T => refuseAs('CLIENT_METADATA_INVALID', parse)

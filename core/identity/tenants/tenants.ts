@@ -82,7 +82,7 @@ export function createTenants(deps: TenantsDeps) {
     const app = await clients.appOf(clientId)
     const secret = await tx(pool, async (db) => {
       if (!(await store.insertTenant(db, app, now())))
-        throw new DomainError('CONFLICT', 'the app is a tenant already; rotate its secret')
+        throw new DomainError('CONFLICT', 'the app is already a tenant; rotate its secret')
       await note(db, { app, actor, action: 'tenant_created' })
       return issue(db, app)
     })
@@ -105,7 +105,7 @@ export function createTenants(deps: TenantsDeps) {
       if ((await store.countSecrets(db, app, at)) >= validSecretsMax)
         throw new DomainError(
           'CONFLICT',
-          `a tenant may have ${validSecretsMax} secrets that work; end the old ones with an overlap of 0`,
+          `a tenant may have ${validSecretsMax} valid secrets; end the old ones with an overlap of 0`,
         )
       const ends = { app, ids: overlapSeconds === 0 ? olderIds : [], keepKeys, at }
       const revokedKeys = await endDescendants(db, ends)
@@ -192,5 +192,5 @@ export type Tenants = ReturnType<typeof createTenants>
 const noSuchTenant = (): DomainError =>
   new DomainError(
     'NOT_FOUND',
-    'the app is no tenant; ./tollgate tenant create makes it one, and tenant list shows them',
+    'the app is not a tenant; ./tollgate tenant create makes it one, and ./tollgate tenant list shows all tenants',
   )

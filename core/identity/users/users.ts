@@ -249,7 +249,7 @@ export function createUsers({
     if (lost.size === 0) return
     await subscribeAll(db, [...lost.values()], now())
     for (const { appId, id } of lost.values())
-      log.warn({ appId, userId: id }, 'a user had no subscription, and has one again')
+      log.warn({ appId, userId: id }, 'the missing subscription of a user was recreated')
   }
 
   /** Same as `subscribeLost`, for the ids of users without a subscription. */

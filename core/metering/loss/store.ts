@@ -226,7 +226,7 @@ export async function sumCalls(
     group by grouping sets ((), (s.app_id, c.client_id))`,
   )
   const total = rows.find((row) => row.is_total)
-  if (!total) throw new Error('sums without a row')
+  if (!total) throw new Error('a query of sums returned no row')
   const ofApps = rows.filter((row) => !row.is_total)
   return {
     all: toCallSums(total),

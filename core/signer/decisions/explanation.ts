@@ -47,12 +47,12 @@ function credentialSentences(credential: CredentialRecord): string[] {
     return [kind === 'unread' ? 'The request was not read.' : `The credential is ${kind}.`]
   const credentialName = `The credential is ${article(name)} ${name}${id ? `, ${id}` : ''}`
   if (externalUserId === undefined)
-    return [`${credentialName}${issuer ? ` of ${issuer}` : ''}. It led to no user.`]
+    return [`${credentialName}${issuer ? ` of ${issuer}` : ''}. It identified no user.`]
   const origin = sources[source ?? ''] ?? `from ${source}`
   const age = ageMs === undefined || ageMs === 0 ? '' : `, verified ${duration(ageMs)} before`
   return [
     `${credentialName}.`,
-    `It stands for the user ${externalUserId} of ${clientId}: ${origin}${age}.`,
+    `It identifies the user ${externalUserId} of ${clientId}: ${origin}${age}.`,
   ]
 }
 
@@ -88,10 +88,11 @@ function priceFacts({ type, priceWei, priceUnits }: SessionRecord): string[] {
 
 function priorSentence({ sequence, at, source }: PriorCallRecord): string {
   if (source === 'none') return 'It is the first call of its session.'
-  if (source === 'core') return 'Core named the call before, since which is to be paid.'
+  if (source === 'core')
+    return 'Core provided the previous call; the time since that call is charged.'
   if (at === undefined)
-    return 'Nobody knows when the call before was, so that the longest time is assumed.'
-  return `The time since call ${sequence ?? 'unknown'}, signed at ${at} as this sidecar knows, is to be paid.`
+    return 'The time of the previous call is unknown, so the longest time is assumed.'
+  return `The time since call ${sequence ?? 'unknown'}, which this sidecar recorded as signed at ${at}, is charged.`
 }
 
 function moneySentences(money: MoneyRecord): string[] {
@@ -104,9 +105,9 @@ function moneySentences(money: MoneyRecord): string[] {
     ...remainingSentences(money),
     ...(accessAgeMs === undefined
       ? []
-      : [`What core said of the user was ${duration(accessAgeMs)} old.`]),
-    ...(money.source === 'core' ? ['The call was reserved at core by itself.'] : []),
-    ...(money.source === 'offline' ? ['Core was away: the offline budget was to pay.'] : []),
+      : [`The data of core about the user was ${duration(accessAgeMs)} old.`]),
+    ...(money.source === 'core' ? ['The call had its own reservation at core.'] : []),
+    ...(money.source === 'offline' ? ['Core was unavailable, so the offline budget applied.'] : []),
     ...(coreAway ? ['Core did not answer.'] : []),
     ...(limit ? [`The limit is ${limit}.`] : []),
   ]
@@ -126,7 +127,7 @@ function leaseSentence({ id, amountUsdNanos, leftUsdNanos, ageMs, endsInMs }: Le
 function remainingSentences({ remainingUsdNanos, remainingAgeMs }: MoneyRecord): string[] {
   if (remainingUsdNanos === undefined || remainingAgeMs === undefined) return []
   return [
-    `Core said ${duration(remainingAgeMs)} before that ${usd(remainingUsdNanos)} USD were neither lent nor pending.`,
+    `Core reported ${duration(remainingAgeMs)} before that ${usd(remainingUsdNanos)} USD were neither lent nor pending.`,
   ]
 }
 
@@ -142,27 +143,28 @@ const duration = (ms: number): string => `${Number((ms / 1000).toPrecision(3))} 
 
 /** Sentences for the rules of sidecar/authorize/refusals.ts. */
 const rules: Readonly<Record<string, string>> = {
-  allowed: 'The credential is valid, and there is money for the dearest that the call can be.',
-  missing_credential: 'A call needs an Authorization header: Bearer and one credential.',
+  allowed:
+    'The credential is valid, and the available money covers the highest possible cost of the call.',
+  missing_credential: 'A call needs an Authorization header with Bearer and one credential.',
   malformed_credential: 'The Authorization header must be Bearer, followed by one credential.',
   owner_payment_method_required:
-    'The user is new, and the app takes no new users: its owner has nothing left in it, and no card of theirs can be charged.',
-  end_user_cap_reached: 'The user is new, and the app has as many active end users as it may.',
-  ambiguous_credential: 'Two different Authorization values name two users: none is chosen.',
-  unknown_credential: 'No verifier of IDENTITY_AUTH_MODE takes a credential of this form.',
+    'The user is new, and the app accepts no new users: its owner has used up their allowance in the app and has no payment method that can be charged.',
+  end_user_cap_reached: 'The user is new, and the app has reached its cap on active end users.',
+  ambiguous_credential: 'Two different Authorization values name two users, so neither is used.',
+  unknown_credential: 'No verifier of IDENTITY_AUTH_MODE accepts a credential of this form.',
   invalid_api_key:
-    'The key must be well written and known, not revoked, and its user must be active.',
+    'The key must be well-formed, known and not revoked, and its user must be active.',
   invalid_token:
-    'A token must be signed by a trusted issuer for this audience, within its time, and not revoked; a signer session must be known and not over.',
-  token_form: 'The token is no JWT that can be verified.',
+    'A token must be signed by a trusted issuer for this audience, within its time, and not revoked; a signer session must be known and must not have ended.',
+  token_form: 'The token is not a JWT that can be verified.',
   token_issuer: 'The token must be of an issuer that the deployment or an app trusts.',
   token_signature: 'The token must be signed by a key of its issuer.',
-  token_expired: 'The time of the token is over.',
+  token_expired: 'The token is expired, or it is not valid yet.',
   token_audience: 'The token must be for the audience of the signer.',
   token_client:
     'The token must name, by the claim that the app chose, a client of this app and of no other.',
   token_claim: 'A claim that the token needs is missing or wrong.',
-  token_use: 'Of our own tokens only user and signer tokens stand for a user.',
+  token_use: 'Of the tokens of this service, only user and signer tokens identify a user.',
   token_revoked: 'The token was revoked, or the login that it came from has ended.',
   void_token: "The token was issued before the user's tokens were voided by a deactivation.",
   insufficient_scope: 'The token needs the scope sign:job.',
@@ -174,17 +176,17 @@ const rules: Readonly<Record<string, string>> = {
   too_large: 'The signer passed on more than one mebibyte of headers.',
   invalid_state:
     "The signer's state needs an id, a number and a time, or its ticket could never be matched.",
-  insufficient_balance: 'A call is refused when its bound exceeds what is left.',
+  insufficient_balance: 'A call is refused when its bound exceeds the available money.',
   owner_debt_ceiling_reached:
-    "A call is refused when the apps of its app's owner have cost as much as they may before it is paid (UNPAID_NETWORK_USD): what was booked in 30 days, is lent, or is pending, at network price. ./tollgate quota shows it.",
+    "A call is refused when the unpaid network cost of all apps of the app's owner has reached its limit (UNPAID_NETWORK_USD). This cost is what was booked in 30 days, is lent, or is pending, at network price; ./tollgate quota shows it.",
   untyped_call:
-    'The call has no type or price by which it could be bounded. UNTYPED_CALL_USD says what such a call reserves.',
+    'The call has no type or price by which it could be bounded. UNTYPED_CALL_USD sets the amount that such a call reserves.',
   rate_unavailable:
-    'Without a usable rate the last one serves for RATE_GRACE_SECONDS, with a margin; then no call has a bound.',
+    'Without a usable rate, the last rate is used for RATE_GRACE_SECONDS, with a margin; after that, no call has a bound.',
   limit_exceeded: 'A limit of the user or key is reached.',
   billing_unavailable:
-    'Core must answer for money that no lease covers, and hear of what was allowed; it does not.',
+    'Core must approve money that no lease covers and receive reports of allowed calls, but core does not respond.',
   authorization_unavailable:
-    'The sidecar must know for certain who the user is, and must have its own id at core: one of them failed.',
-  overloaded: 'The sidecar had AUTHORIZE_MAX_IN_FLIGHT decisions at work.',
+    'The sidecar must verify the user and must hold its own id at core; one of these failed.',
+  overloaded: 'The sidecar already had AUTHORIZE_MAX_IN_FLIGHT decisions in progress.',
 }

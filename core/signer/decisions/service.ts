@@ -47,8 +47,7 @@ export function createDecisions({ pool, now, max = recordsMax }: DecisionsDeps) 
    */
   async function find(id: string, app: AppId | null): Promise<DecisionRecord> {
     const parsed = parseDecisionId(id)
-    if (!parsed)
-      throw new DomainError('NOT_FOUND', 'a decision id has 24 hexadecimal digits; this is none')
+    if (!parsed) throw new DomainError('NOT_FOUND', 'a decision id must have 24 hexadecimal digits')
     const decision = await store.findDecision(pool, id, app)
     if (!decision) throw new DomainError('NOT_FOUND', absence(parsed, now()))
     return decision
@@ -88,8 +87,8 @@ const clientIdOf = ({ credential: { clientId } }: DecisionRecord): string | null
 function absence({ second, isRecorded }: DecisionId, at: Date): string {
   const instant = new Date(second * 1000)
   if (!isRecorded)
-    return `the decision of ${instant.toISOString()} was not recorded: its sidecar had more to record than DECISION_RECORDS_PER_SECOND, or core did not take it`
+    return `the decision of ${instant.toISOString()} was not recorded: its sidecar had more to record than DECISION_RECORDS_PER_SECOND, or core did not accept it`
   if (addSeconds(instant, retentionSeconds) <= at)
     return `records are kept for ${retentionDays} days, and this decision is of ${instant.toISOString()}`
-  return 'there is no record of this decision; sidecars send theirs once a second, and one that was killed may not have'
+  return 'there is no record of this decision; sidecars send records once a second, and a killed sidecar may have lost its last ones'
 }

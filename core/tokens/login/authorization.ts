@@ -283,7 +283,7 @@ function refuseParameters(
   if (nonce.length > nonceMax)
     return refuse('invalid_request', `nonce is longer than ${nonceMax} characters`)
   if (prompts.some((prompt) => !knownPrompts.includes(prompt)))
-    return refuse('invalid_request', `prompt must be of: ${knownPrompts.join(', ')}`)
+    return refuse('invalid_request', `prompt may contain only: ${knownPrompts.join(', ')}`)
   return resource === undefined || isResource(resource)
     ? null
     : refuse('invalid_target', 'resource must be the issuer or one at the edge, or be left out')
@@ -291,7 +291,7 @@ function refuseParameters(
 
 const refuseScopes = (scopes: readonly string[], client: PublicClient): Refusal | null =>
   scopes.length === 0 || scopes.some((scope) => !client.scopes.includes(scope))
-    ? refuse('invalid_scope', `scope must be of: ${client.scopes.join(' ')}`)
+    ? refuse('invalid_scope', `scope may contain only: ${client.scopes.join(' ')}`)
     : null
 
 /** prompt=none requires a response without any page (OpenID Connect Core section 3.1.2.1). */

@@ -279,7 +279,7 @@ describe('what-if', () => {
       tryPlans({ plans: [{ name: 'Any' }] }, { limitSeconds: 0.001 }),
     ).rejects.toMatchObject({
       reason: 'REQUEST_INVALID',
-      message: expect.stringContaining('ask for a shorter range'),
+      message: expect.stringContaining('request a shorter range'),
     })
   })
 })
@@ -316,12 +316,12 @@ describe('what-if request', () => {
     [
       'of a plan that the app lacks',
       { plans: [any], assign: { plans: { B: 'Any' } } },
-      /no plan of the app/,
+      /not a plan of the app/,
     ],
     [
       'of a user that the app lacks',
       { plans: [any], assign: { users: { zoe: 'Any' } } },
-      /no user of the app/,
+      /not a user of the app/,
     ],
   ])('is rejected %s', async (_, request, message) => {
     await expect(tryPlans(request)).rejects.toMatchObject({

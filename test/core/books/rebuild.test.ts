@@ -182,7 +182,7 @@ describe('tollgate rebuild', () => {
     expect([code, text]).toEqual([
       1,
       expect.stringMatching(
-        /the ledger or the tickets of 1 users of app_\w+ are damaged, and were left alone \([\w-]{36}\); tollgate verify tells where/,
+        /the ledger or the tickets of 1 users of app_\w+ are damaged and were not rebuilt \([\w-]{36}\); tollgate verify shows the damage/,
       ),
     ])
     await world.damage(

@@ -60,9 +60,9 @@ it('keeps every account in an upgrade and logs those that lost their address', a
   expect(
     lines.map((line) => /its e-mail address (.*); .*--id (\S+) --new/.exec(line)?.slice(1)),
   ).toEqual([
-    ['belongs to an older account, too', '00000000-0000-7000-8000-000000000002'],
-    ['is no address that can be used', '00000000-0000-7000-8000-000000000003'],
-    ['belongs to another account, too', '00000000-0000-7000-8000-000000000005'],
+    ['also belongs to an older account', '00000000-0000-7000-8000-000000000002'],
+    ['is not a usable address', '00000000-0000-7000-8000-000000000003'],
+    ['also belongs to another account', '00000000-0000-7000-8000-000000000005'],
   ])
   for (const email of ['Ada@example.com', 'İda@example.com', 'ada', 'ada@x y'])
     await expect(

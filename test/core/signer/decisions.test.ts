@@ -30,14 +30,14 @@ describe('recorded decision', () => {
     expect(explanation).toEqual([
       'Refused with 483 insufficient_balance (insufficient balance) by the sidecar sidecar-1 at 2026-03-10T12:00:00.250Z, in 0.21 ms.',
       'The credential is an API key, 0192f3a0-0000-7000-8000-000000000000.',
-      `It stands for the user ada of ${acme.clientId}: from the sidecar's memory, verified 12.3 s before.`,
+      `It identifies the user ada of ${acme.clientId}: from the sidecar's memory, verified 12.3 s before.`,
       'The session is 9f86d081, of type live: call 7, signed at 2026-03-10T12:00:00.123456789Z, 100 wei for a second.',
-      'The time since call 6, signed at 2026-03-10T11:59:50Z as this sidecar knows, is to be paid.',
+      'The time since call 6, which this sidecar recorded as signed at 2026-03-10T11:59:50Z, is charged.',
       'It costs at most 0.0033 USD, at 3000 USD for one ETH, observed 4 s before.',
       'The lease 0192f3a0-0000-7000-8000-000000000001 had 0.00001 of 0.5 USD left; core confirmed it 3.1 s before, and it ends in 24.9 s.',
-      'Core said 0.4 s before that 0 USD were neither lent nor pending.',
-      'What core said of the user was 0.3 s old.',
-      'A call is refused when its bound exceeds what is left.',
+      'Core reported 0.4 s before that 0 USD were neither lent nor pending.',
+      'The data of core about the user was 0.3 s old.',
+      'A call is refused when its bound exceeds the available money.',
     ])
   })
 

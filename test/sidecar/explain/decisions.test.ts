@@ -62,21 +62,21 @@ const refusals: readonly Refused[] = [
     code: 'invalid_token',
     rule: 'unknown_credential',
     body: bearer('neither-key-nor-token'),
-    says: ['The credential is a credential of another form. It led to no user.'],
+    says: ['The credential is a credential of another form. It identified no user.'],
   },
   {
     code: 'invalid_api_key',
     rule: 'invalid_api_key',
     body: bearer(secretly('sk_live_unknown')),
-    says: ['The credential is an API key. It led to no user.'],
+    says: ['The credential is an API key. It identified no user.'],
   },
   {
     code: 'invalid_token',
     rule: 'token_expired',
     body: bearer(await token({ exp: vectorNow - 3600 })),
     says: [
-      `It stands for the user user_42 of tenant_a: from the credential itself.`,
-      'The time of the token is over.',
+      `It identifies the user user_42 of tenant_a: from the credential itself.`,
+      'The token is expired, or it is not valid yet.',
     ],
   },
   {
@@ -90,19 +90,19 @@ const refusals: readonly Refused[] = [
     rule: 'token_signature',
     body: bearer(await sign(await newSigningKey('k1'), { exp: vectorNow + 3600 })),
     // Without a valid signature the token identifies no user.
-    says: ['The credential is a token. It led to no user.'],
+    says: ['The credential is a token. It identified no user.'],
   },
   {
     code: 'invalid_token',
     rule: 'token_issuer',
     body: bearer(await token({ iss: 'https://elsewhere.example' })),
-    says: ['The credential is a token. It led to no user.'],
+    says: ['The credential is a token. It identified no user.'],
   },
   {
     code: 'invalid_token',
     rule: 'token_use',
     body: bearer(await token({ token_use: 'machine' })),
-    says: ['Of our own tokens only user and signer tokens stand for a user.'],
+    says: ['Of the tokens of this service, only user and signer tokens identify a user.'],
   },
   {
     code: 'invalid_token',
@@ -134,17 +134,17 @@ const refusals: readonly Refused[] = [
     code: 'invalid_state',
     rule: 'invalid_state',
     body: firstCall({ key: 'sk_live_alice', state: { LastUpdate: 'noon' } }),
-    says: ['It stands for the user alice of acme: from core.'],
+    says: ['It identifies the user alice of acme: from core.'],
   },
   {
     code: 'insufficient_balance',
     rule: 'insufficient_balance',
     body: firstCall({ key: 'sk_live_poor' }),
     says: [
-      'It stands for the user bob of acme: from core.',
+      'It identifies the user bob of acme: from core.',
       `The session is 9f86d081, of type live: call 0, signed at ${firstCall().state.LastUpdate}, 12000 wei for a second, application acme/echo.`,
       'It is the first call of its session.',
-      'A call is refused when its bound exceeds what is left.',
+      'A call is refused when its bound exceeds the available money.',
     ],
   },
   {
@@ -152,7 +152,7 @@ const refusals: readonly Refused[] = [
     rule: 'untyped_call',
     body: firstCall({ key: 'sk_live_alice', state: { Type: '' } }),
     says: [
-      'The call has no type or price by which it could be bounded. UNTYPED_CALL_USD says what such a call reserves.',
+      'The call has no type or price by which it could be bounded. UNTYPED_CALL_USD sets the amount that such a call reserves.',
     ],
   },
   {
@@ -183,7 +183,7 @@ const refusals: readonly Refused[] = [
       core.script.failing = true
       setTimeout(() => (core.script.failing = false), 500)
     },
-    says: ['The credential is an API key. It led to no user.'],
+    says: ['The credential is an API key. It identified no user.'],
   },
   {
     code: 'authorization_unavailable',

@@ -86,7 +86,7 @@ describe('a refusal by a sidecar with a real core', () => {
       money: { remainingUsdNanos: '1000000000', usdPerEth: '3000' },
     })
     expect(Number(decision?.money?.boundUsdNanos)).toBeGreaterThanOrEqual(30_000_000_000)
-    expect(explanation).toContain('A call is refused when its bound exceeds what is left.')
+    expect(explanation).toContain('A call is refused when its bound exceeds the available money.')
 
     const { clientId, basic } = app
     const read = { clientId, decisionId: idOf(reply) }

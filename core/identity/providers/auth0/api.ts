@@ -80,7 +80,7 @@ export function createManagementApi({ config, log }: Auth0Deps) {
   async function waitForRoom({ until }: CallBounds): Promise<void> {
     for (let ms = pausedUntil - performance.now(); ms > 0; ms = pausedUntil - performance.now()) {
       if (performance.now() + ms > until) {
-        note('its rate limit leaves no room')
+        note('its rate limit is reached')
         throw unavailable()
       }
       // Spread the requests, because all waiting requests share one budget.
@@ -150,5 +150,5 @@ export function messageOf(body: unknown): string {
 export const unavailable = (): DomainError =>
   new DomainError(
     'PROVIDER_UNAVAILABLE',
-    'the identity provider does not answer as it should now; nothing was changed, repeat the request later',
+    'the identity provider is unavailable; nothing was changed, repeat the request later',
   )

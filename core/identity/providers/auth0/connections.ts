@@ -37,7 +37,7 @@ export function createConnections({
     if (connection?.name !== name) {
       log.error(
         { provider: 'auth0', connection: name },
-        'AUTH0_CONNECTION names a connection that is not there, or in which no users can be created',
+        'AUTH0_CONNECTION names a connection that does not exist or cannot create users',
       )
       throw unavailable()
     }

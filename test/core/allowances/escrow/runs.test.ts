@@ -299,7 +299,7 @@ describe('a report by session', () => {
         },
       ],
     })
-    await expect(old).rejects.toThrow(/calls are reported by session; replace this sidecar/)
+    await expect(old).rejects.toThrow(/calls are reported by session; upgrade this sidecar/)
   })
 })
 

@@ -67,7 +67,7 @@ describe('refusal of the activation gate', () => {
         error: 'end_user_cap_reached',
         billingMode: 'merchant',
         actionUrl,
-        detail: expect.stringContaining('as many active end users as it may'),
+        detail: expect.stringContaining('reached its cap on active end users'),
         correlation_id: expect.any(String),
       },
     })
@@ -78,7 +78,7 @@ describe('refusal of the activation gate', () => {
     expect(asRecord(asRecord(body['activation'])['provisioning'])).toEqual({
       allowed: false,
       code: 'end_user_cap_reached',
-      detail: expect.stringContaining('as many active end users as it may'),
+      detail: expect.stringContaining('reached its cap on active end users'),
     })
     const response = await fetch(`${real.url}/api/v1/oidc/token`, {
       method: 'POST',

@@ -297,7 +297,7 @@ describe('billing summary', () => {
     const { status, body } = await summaryOf(app, '?month=2026-01')
     expect([status, body['detail']]).toEqual([
       400,
-      'unknown query parameter month; there are none here',
+      'unknown query parameter month; this route has no parameters',
     ])
   })
 
@@ -405,9 +405,9 @@ describe('monthly statement', () => {
     const app = await real.newApp('refused')
     const other = await real.newApp('stranger')
     const refusals: [string, number, string][] = [
-      ['2026-03', 409, '2026-03 has not ended; its statement is there from 2026-04-01'],
+      ['2026-03', 409, '2026-03 has not ended; its statement is available from 2026-04-01'],
       ['2030-01', 409, '2030-01 has not ended'],
-      ['2026-02', 404, 'there is no statement of 2026-02: the app was made on 2026-03-10'],
+      ['2026-02', 404, 'there is no statement of 2026-02: the app was created on 2026-03-10'],
       ['2026-13', 400, 'month must be a UTC month as YYYY-MM, such as 2026-03'],
       ['2026-3', 400, 'month must be'],
       ['1926-03', 400, 'month must be'],

@@ -171,8 +171,8 @@ describe('test app', () => {
     [{ to: '2026-05-01T00:00:00Z', advanceSeconds: 60 }, /exactly one/],
     [{ to: 'tomorrow' }, /ISO 8601/],
     [{ to: '2026-05-01' }, /ISO 8601/],
-    [{ to: begin.toISOString() }, /only goes forwards/],
-    [{ to: '2026-03-10T11:00:00Z' }, /only goes forwards/],
+    [{ to: begin.toISOString() }, /only moves forward/],
+    [{ to: '2026-03-10T11:00:00Z' }, /only moves forward/],
     [{ to: '2027-03-12T00:00:00Z' }, /366 days at once/],
     [{ advanceSeconds: 0 }, /advanceSeconds/],
     [{ advanceSeconds: 1.5 }, /advanceSeconds/],
@@ -210,7 +210,7 @@ describe('test app', () => {
     expect(await move(app, { advanceSeconds: 60 })).toMatchObject({ status: 200 })
     const answer = await move(app, { advanceSeconds: 60 })
     expect(answer).toMatchObject({ status: 409, body: { code: 'conflict' } })
-    expect(JSON.stringify(answer.body)).toMatch(/moved 10000 times.*make another test app/)
+    expect(JSON.stringify(answer.body)).toMatch(/moved 10000 times.*create another test app/)
     expect(await clockOf(app)).toMatchObject({ body: { aheadSeconds: 10_059 } })
   })
 

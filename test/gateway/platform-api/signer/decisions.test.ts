@@ -44,7 +44,7 @@ describe('sidecar decision', () => {
         money: { boundUsdNanos: '3300000', lease: { leftUsdNanos: '10000' } },
       })
       expect(body['explanation']).toContain(
-        'A call is refused when its bound exceeds what is left.',
+        'A call is refused when its bound exceeds the available money.',
       )
     }
   })
