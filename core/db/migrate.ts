@@ -26,14 +26,32 @@ export async function migrate(url: string): Promise<string[]> {
         name       text        not null primary key,
         applied_at timestamptz not null default now()
       )`)
+    const names = await migrationNames()
+    await refuseOtherSchema(client, names)
     const applied: string[] = []
-    for (const name of await migrationNames()) {
+    for (const name of names) {
       if (await apply(client, name)) applied.push(name)
     }
     return applied
   } finally {
     await client.end()
   }
+}
+
+/**
+ * Throws for the schema of a version before 0.1.0, whose files had other names. A newer release has only added files, behind
+ * all that are known here.
+ */
+async function refuseOtherSchema(client: Client, names: readonly string[]): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(
+    'select name from migrations where name <> all($1) and name < $2 order by name limit 1',
+    [names, names.at(-1)],
+  )
+  const [other] = rows
+  if (other)
+    throw new Error(
+      `DATABASE_URL: the database has the schema of a version before 0.1.0 (migration ${other.name}); use an empty database`,
+    )
 }
 
 async function migrationNames(): Promise<string[]> {

@@ -19,7 +19,6 @@ import { createAccounts } from './accounts/accounts.ts'
 import { createIdentities } from './accounts/identities.ts'
 import { createLoginRecords } from './accounts/log-in-records.ts'
 import { createAccountsRpc } from './accounts/rpc.ts'
-import { restoreSetAside } from './accounts/set-aside.ts'
 import { createApps } from './apps/apps.ts'
 import { type Clients, createClients } from './apps/clients.ts'
 import type { MeteringMode } from './apps/store.ts'
@@ -101,7 +100,6 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
       ...services,
       ...registrations.services,
     ],
-    lifecycle: { prepare: () => restoreSetAside(pool, log) },
     upkeep: [accounts.deleteExpired, team.invitations.deleteExpired, ...registrations.upkeep],
   }
 }

@@ -185,7 +185,6 @@ export type CoreReader = Pick<
   | 'listQuarantined'
   | 'listRedirectUris'
   | 'listRoots'
-  | 'listSetAsideAddresses'
   | 'listSigners'
   | 'listSigningKeys'
   | 'listTenants'
@@ -278,7 +277,6 @@ const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => (
   createAccount: bound(unary(accounts.createAccount.bind(accounts)), options),
   listAccounts: bound(unary(accounts.listAccounts.bind(accounts)), options),
   changeAccount: bound(unary(accounts.changeAccount.bind(accounts)), options),
-  listSetAsideAddresses: () => unary(accounts.listSetAsideAddresses.bind(accounts))({}, options),
   startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), options),
   // Requires the gateway's token.
   resetPassword: bound(unary(accounts.resetPassword.bind(accounts)), options),

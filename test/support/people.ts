@@ -39,8 +39,9 @@ export async function logIn(
     [person.accountId, person.email, 'Somebody', options.isPlatformAdmin ?? false, at],
   )
   await core.sql.query(
-    `insert into web_sessions (token_hash, account_id, csrf_token, auth_time, created_at, last_seen_at, expires_at)
-    values ($1, $2, $3, $4, $4, $4, $5)`,
+    `insert into web_sessions (token_hash, account_id, csrf_token, auth_time, created_at, last_seen_at, expires_at,
+                               login_generation)
+     values ($1, $2, $3, $4, $4, $4, $5, 0)`,
     [
       createHash('sha256').update(person.token).digest(),
       person.accountId,

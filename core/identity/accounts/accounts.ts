@@ -371,8 +371,6 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
   const list = async (after: Cursor | null, limit: number) =>
     page(await store.listAccounts(pool, after, limit), limit)
 
-  const listSetAside = (): Promise<store.SetAsideAddress[]> => store.listSetAside(pool)
-
   async function deleteExpired(): Promise<void> {
     const at = now()
     for (const deleteBatch of store.deletions)
@@ -396,7 +394,6 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     checkReset,
     reset,
     list,
-    listSetAside,
     deleteExpired,
   }
 }

@@ -44,9 +44,6 @@ export function createAccountsRpc({ accounts, identities, quota, invitations }: 
         nextCursor,
       }
     }),
-    listSetAsideAddresses: rpc(operator(), async () => ({
-      addresses: await accounts.listSetAside(),
-    })),
     startPasswordReset: rpc(
       operatorWrite(),
       async ({ email }: pb.StartPasswordResetRequest, _, context) => {

@@ -134,42 +134,10 @@ export async function linkIdentity(
   return accountId(row.account_id)
 }
 
-/**
- * Writes the address and the admin role of an account. A new address replaces one that was set
- * aside.
- */
+/** Writes the address and the admin role of an account. */
 export async function updateAccount(db: Db, account: Account): Promise<void> {
   await db.query(sql`
     update accounts set email = ${account.email}, is_platform_admin = ${account.isPlatformAdmin} where id = ${account.id}`)
-  await db.query(sql`
-    delete from set_aside_addresses s using accounts a
-    where s.account_id = ${account.id} and a.id = s.account_id and a.email not like '%@set-aside.invalid'`)
-}
-
-export interface SetAsideAddress {
-  readonly accountId: AccountId
-  readonly email: string
-  readonly reason: string
-}
-
-/** Lists addresses that accounts lost to the rule in docs/decisions/41.md, oldest account first. */
-export async function listSetAside(db: Db): Promise<SetAsideAddress[]> {
-  const rows = await many<{ account_id: string; email: string; reason: string }>(
-    db,
-    sql`select account_id, email, reason from set_aside_addresses order by account_id`,
-  )
-  return rows.map(({ account_id, ...row }) => ({ accountId: accountId(account_id), ...row }))
-}
-
-/** Gives an account its address back in normal form. Returns false when another account has it. */
-export async function restoreAddress(db: Db, account: AccountId, email: Email): Promise<boolean> {
-  const { rowCount } = await db.query(sql`
-    with restored as (
-      update accounts set email = ${email}
-      where id = ${account} and not exists (select from accounts where email = ${email})
-      returning id)
-    delete from set_aside_addresses where account_id in (select id from restored)`)
-  return rowCount === 1
 }
 
 /** Marks a provider login as used. Returns false when it was used before. */
@@ -289,7 +257,7 @@ export async function findSession(
     select a.id, a.email, a.name, a.is_platform_admin, s.auth_time, s.last_seen_at, s.expires_at,
            a.login_generation
     from web_sessions s
-    join accounts a on a.id = s.account_id and a.login_generation = coalesce(s.login_generation, a.login_generation)
+    join accounts a on a.id = s.account_id and a.login_generation = s.login_generation
     where s.token_hash = ${tokenHash} and s.expires_at > ${live.at} and s.last_seen_at > ${live.idleSince}`,
   )
   return (

@@ -35,12 +35,6 @@ export const account: Command = {
         syntax: 'tollgate account list [--limit N] [--cursor TEXT] [--json]',
         text: 'Lists the accounts, the oldest first.',
       },
-      {
-        syntax: 'tollgate account set-aside [--json]',
-        text:
-          'Lists accounts that lost their e-mail address in an upgrade, because the address is no longer valid or ' +
-          'also belongs to an older account. Login to them is impossible until account change sets another address.',
-      },
     ],
     examples: [
       './tollgate account create --email ada@example.com --platform-admin',
@@ -52,7 +46,6 @@ export const account: Command = {
     list,
     'reset-password': resetPassword,
     change,
-    'set-aside': listSetAside,
   }),
 }
 
@@ -122,16 +115,6 @@ async function change(argv: readonly string[]): Promise<number> {
   if (values.json) printJson(account)
   else
     printLines([`Account ${account?.email}${account?.isPlatformAdmin ? ', platform admin' : ''}`])
-  return 0
-}
-
-async function listSetAside(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, {})
-  const { addresses } = await withCore(values, (core) => core.listSetAsideAddresses())
-  const rows = addresses.map(({ accountId, email, reason }) => [accountId, email, reason])
-  report(values, addresses, () =>
-    table(['account', 'email', 'reason'], rows, 'Every account has its address'),
-  )
   return 0
 }
 

@@ -80,7 +80,6 @@ export const audited: Readonly<Record<string, Audited>> = {
   'identity.v1.AccountService/CreateAccount': operator,
   'identity.v1.AccountService/ChangeAccount': operator,
   'identity.v1.AccountService/ListAccounts': 'reads',
-  'identity.v1.AccountService/ListSetAsideAddresses': 'reads',
   'identity.v1.AccountService/GetAccountQuota': 'reads',
   'identity.v1.AccountService/SetAccountQuota': as('quota_changed'),
   'identity.v1.AccountService/ReadAccountQuota': 'reads',

@@ -1,5 +1,4 @@
--- What the platform settles for an app: its cut of network fees, who is invoiced for what, how many end users the app may
--- have, and whether it is one of the platform's own. An app without a row has the deployment's defaults.
+-- What the platform settles for each app.
 
 -- The cut from `since` on, in percent of the network fee; null takes none. `since` lies ahead when the row is written, so that
 -- the cut of an instant that has passed never changes.
@@ -13,7 +12,7 @@ create table platform_cuts (
   constraint platform_cuts_ahead check (since > created_at)
 );
 create trigger platform_cuts_append_only before update or delete on platform_cuts
-  for each row execute function refuse_rewrite();
+  for each row execute function refuse_rewrite_of_terms();
 
 create table billing_settings (
   app_id            uuid        not null references apps (id) on delete cascade,
@@ -22,10 +21,10 @@ create table billing_settings (
   end_user_cap      integer,
   is_platform_owned boolean     not null default false,
   updated_at        timestamptz not null,
+  -- Apps that operators and platform admins make are platform-owned (docs/billing.md). The right of such an app's M2M client to
+  -- create users of every app (docs/builder-api.md) still needs the explicit mark. Marked apps keep it.
+  serves_every_app  boolean     not null default false,
   constraint billing_settings_pk primary key (app_id),
   constraint billing_settings_mode_known check (billing_mode in ('owner_rollup', 'merchant')),
   constraint billing_settings_cap_within check (end_user_cap between 1 and 1000000)
 );
-
--- Counts the users that take a place of the cap.
-create index end_users_active on end_users (app_id) include (external_user_id) where status = 'active';

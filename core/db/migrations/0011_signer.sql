@@ -1,4 +1,4 @@
--- Who may ask sidecars for decisions, and push events, beside the holder of WEBHOOK_SECRET (docs/decisions/53.md).
+-- Who may ask sidecars for decisions, and why they decided.
 
 create table signers (
   id              uuid        not null,
@@ -6,9 +6,12 @@ create table signers (
   all_apps        boolean     not null,
   may_push_events boolean     not null,
   created_at      timestamptz not null,
+  app_id          uuid        references apps (id) on delete cascade,
   constraint signers_pk primary key (id),
   constraint signers_name_once unique (name),
-  constraint signers_name_form check (name ~ '^[a-z0-9][a-z0-9-]{0,62}$')
+  constraint signers_name_form check (app_id is not null or name ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
+  constraint signers_app_once unique (app_id),
+  constraint signers_own_app_only check (app_id is null or not all_apps)
 );
 
 create table signer_apps (
@@ -31,5 +34,17 @@ create table signer_secrets (
   constraint signer_secrets_key_length check (octet_length(key) = 32),
   constraint signer_secrets_hash_length check (octet_length(hash) = 32)
 );
-
 create index signer_secrets_by_signer on signer_secrets (signer_id);
+
+-- Why sidecars refused calls, and why they allowed some (docs/operations.md). Kept for days, and so many for each app.
+create table decisions (
+  id          text        not null collate "C",
+  -- Null when the credential led to no app.
+  app_id      uuid,
+  recorded_at timestamptz not null,
+  record      jsonb       not null,
+  constraint decisions_pk primary key (id),
+  constraint decisions_app foreign key (app_id) references apps (id) on delete cascade
+);
+create index decisions_by_app on decisions (app_id, recorded_at);
+create index decisions_by_age on decisions (recorded_at);

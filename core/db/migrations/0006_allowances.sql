@@ -1,0 +1,261 @@
+-- The ledger, limits, and what owners may cost. Amounts are atto-dollars (10^-18 USD).
+
+-- A core of before goes on writing entries without a hash. `after`, and only then, costs the others nothing.
+create function note_unchained() returns trigger language plpgsql as $$
+begin
+  update balances
+  set unchained_seq = new.seq, head_hash = null
+  where app_id = new.app_id and user_id = new.user_id;
+  return null;
+end $$;
+
+-- Credit. Everything but what remains and how it ended is written once.
+create table grants (
+  app_id          uuid          not null,
+  user_id         uuid          not null,
+  id              uuid          not null,
+  kind            text          not null,
+  source          text          not null,
+  feature_key     text,
+  amount_attos    numeric(38,0) not null,
+  remaining_attos numeric(38,0) not null,
+  priority        smallint      not null,
+  effective_at    timestamptz   not null,
+  expires_at      timestamptz,
+  expired_at      timestamptz,
+  created_at      timestamptz   not null,
+  constraint grants_pk primary key (app_id, user_id, id),
+  constraint grants_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade,
+  constraint grants_source_known check (source in ('trial', 'manual', 'promo', 'plan_adjustment')),
+  constraint grants_amount_positive check (amount_attos > 0),
+  constraint grants_remaining_within check (remaining_attos between 0 and amount_attos),
+  constraint grants_included_ends check (kind <> 'included' or expires_at is not null),
+  constraint grants_kind_known check (kind in ('included', 'grant', 'adjustment'))
+) with (fillfactor = 70);
+-- Included usage is given once for each period.
+create unique index grants_included_once on grants (app_id, user_id, effective_at) where kind = 'included';
+create index grants_to_expire on grants (expires_at) where expired_at is null and expires_at is not null;
+create index grants_outstanding on grants (app_id) where kind = 'grant' and expired_at is null;
+create trigger grants_immutable before update of app_id, user_id, id, kind, source, feature_key, amount_attos, priority,
+    effective_at, created_at or delete on grants
+  for each row execute function refuse_rewrite();
+create trigger grants_end_fixed before update of expires_at on grants
+  for each row when (old.kind <> 'included' or new.expires_at is null or new.expires_at > old.expires_at)
+  execute function refuse_rewrite();
+
+-- A correction of a balance, with its reason and its author. Nothing is ever edited.
+create table adjustments (
+  app_id       uuid          not null,
+  user_id      uuid          not null,
+  id           uuid          not null,
+  amount_attos numeric(38,0) not null,
+  reason       text          not null,
+  author       text          not null,
+  -- The ticket that it corrects, where it corrects one.
+  event_id     text          collate "C",
+  created_at   timestamptz   not null,
+  -- What was held when a debit was made: no debit takes it.
+  held_attos   numeric(38,0),
+  constraint adjustments_pk primary key (app_id, user_id, id),
+  constraint adjustments_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade,
+  constraint adjustments_amount_not_zero check (amount_attos <> 0),
+  constraint adjustments_explained check (reason <> '' and author <> '')
+);
+create trigger adjustments_append_only before update or delete on adjustments
+  for each row execute function refuse_rewrite();
+
+-- Every change of a balance with its cause. A charge covers all tickets of a user in one ingest batch.
+create table ledger_entries (
+  app_id              uuid            not null,
+  user_id             uuid            not null,
+  seq                 bigint          not null,
+  kind                text            not null,
+  amount_attos        numeric(38,0)   not null,
+  overage_attos       numeric(38,0)   not null,
+  balance_after_attos numeric(38,0)   not null,
+  cause_id            uuid            not null,
+  created_at          timestamptz     not null,
+  -- Who follows the ledger reads what a snapshot of the database did not see yet: only the transaction of an entry tells
+  -- that, as neither times nor numbers of an app are in the order of commits. Entries of before count as of this one.
+  xact                bigint          not null default (pg_current_xact_id()::text::bigint),
+  -- Of a charge: the tickets that it covers. Not known of older ones.
+  ticket_count        integer,
+  -- By how much it changed what remains of which credits. Null for a grant and an expiry, whose credit is the cause, and
+  -- for entries older than the columns.
+  credit_ids          uuid[],
+  credit_attos        numeric(38,0)[],
+  -- Of a charge: what counts as consumption of the period that was running.
+  period_attos        numeric(38,0)   not null default 0,
+  -- By how much the number of tickets that wait for a price changed.
+  unpriced_change     integer         not null default 0,
+  -- Of a charge: when the rates were read that priced its tickets. Null where their prices were fixed elsewhere.
+  rates_known_at      timestamptz,
+  -- Of a charge: SHA-256 of its tickets (docs/money.md, "Chain").
+  tickets_hash        bytea,
+  hash                bytea,
+  constraint ledger_entries_pk primary key (app_id, user_id, seq),
+  constraint ledger_entries_balance_not_negative check (balance_after_attos >= 0),
+  constraint ledger_entries_tickets_of_charges check (ticket_count is null or (kind = 'charge' and ticket_count > 0)),
+  constraint ledger_entries_credits_whole check (
+    (credit_ids is null) = (credit_attos is null)
+    and coalesce(cardinality(credit_ids), 0) = coalesce(cardinality(credit_attos), 0)),
+  constraint ledger_entries_kind_known
+    check (kind in ('grant', 'charge', 'expire', 'adjustment', 'unpriced')),
+  constraint ledger_entries_sign check (
+    case kind when 'grant' then amount_attos > 0 when 'adjustment' then true when 'unpriced' then amount_attos = 0
+    else amount_attos <= 0 end),
+  constraint ledger_entries_overage_from_spend check (
+    case kind
+      when 'charge' then overage_attos >= 0
+      when 'adjustment' then overage_attos = 0 or (overage_attos > 0 and amount_attos <= 0) or (overage_attos < 0 and amount_attos >= 0)
+      else overage_attos = 0
+    end)
+);
+create index ledger_entries_by_xact on ledger_entries (app_id, xact);
+create index ledger_entries_by_cause on ledger_entries using brin (
+  cause_id uuid_bloom_ops(n_distinct_per_range = 1000, false_positive_rate = 0.001))
+  with (pages_per_range = 32, autosummarize = on);
+create trigger ledger_entries_append_only before update or delete on ledger_entries
+  for each row execute function refuse_rewrite();
+create trigger ledger_entries_unchained after insert on ledger_entries
+  for each row when (new.hash is null) execute function note_unchained();
+
+-- The head of each user's ledger, always the fold of its entries.
+create table balances (
+  app_id                uuid          not null,
+  user_id               uuid          not null,
+  seq                   bigint        not null default 0,
+  balance_attos         numeric(38,0) not null default 0,
+  granted_attos         numeric(38,0) not null default 0,
+  topup_attos           numeric(38,0) not null default 0,
+  consumed_attos        numeric(38,0) not null default 0,
+  overage_attos         numeric(38,0) not null default 0,
+  expired_attos         numeric(38,0) not null default 0,
+  period_start          timestamptz   not null,
+  period_end            timestamptz   not null,
+  -- Tickets signed from here on belong to the period: its start, or, in a user's first, any time, because the
+  -- ticket that provisions a user was signed before the user was known.
+  period_counts_from    timestamptz   not null,
+  period_consumed_attos numeric(38,0) not null default 0,
+  updated_at            timestamptz   not null,
+  adjusted_attos        numeric(38,0) not null default 0,
+  -- Both are sums of rows below, changed with them under the lock of this row.
+  lent_attos            numeric(38,0) not null default 0,
+  pending_attos         numeric(38,0) not null default 0,
+  -- After a recall nothing is lent before this instant; calls are reserved one by one.
+  lend_after            timestamptz,
+  -- Until then a ticket may come whose authorisation was lost, charged or released: those users' tickets are matched, too.
+  late_until            timestamptz,
+  -- No entry is booked before it: a past balance, once answered, stays as it was.
+  booked_through        timestamptz   not null default 'epoch',
+  -- The hash of the last entry.
+  head_hash             bytea,
+  -- Entries up to this number are older than the chain, or were written by a core that did not know it.
+  unchained_seq         bigint        not null default 0,
+  constraint balances_pk primary key (app_id, user_id),
+  constraint balances_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade,
+  constraint balances_not_negative check (balance_attos >= 0),
+  constraint balances_add_up check (
+    granted_attos + adjusted_attos = balance_attos + (consumed_attos - overage_attos) + expired_attos),
+  constraint balances_lent_not_negative check (lent_attos >= 0),
+  constraint balances_pending_not_negative check (pending_attos >= 0),
+  constraint balances_overage_not_negative check (overage_attos >= 0)
+) with (fillfactor = 70);
+-- Periods that are over, for whoever enters the next ones. No booking but that changes the column.
+create index balances_by_period_end on balances (period_end);
+
+-- The periods that an account has entered, with the terms that it found.
+create table periods (
+  app_id         uuid          not null,
+  user_id        uuid          not null,
+  starts_at      timestamptz   not null,
+  ends_at        timestamptz   not null,
+  counts_from    timestamptz   not null,
+  entered_at     timestamptz   not null,
+  -- The last entry of before.
+  after_seq      bigint        not null,
+  plan_id        uuid          not null,
+  plan_version   integer       not null,
+  included_attos numeric(38,0) not null,
+  -- The part of a period's included usage that it did not give, because free plans had given it in the same calendar period
+  -- (docs/money.md, "Periods"). Null in periods from before, which gave all of it.
+  withheld_attos numeric(38,0),
+  constraint periods_pk primary key (app_id, user_id, starts_at),
+  constraint periods_whole check (starts_at < ends_at and included_attos >= 0),
+  constraint periods_withheld_within check (withheld_attos between 0 and included_attos)
+);
+create trigger periods_append_only before update or delete on periods
+  for each row execute function refuse_rewrite();
+
+-- What an app may have given its users by hand and they have not spent. `bound_attos` is never below that sum: it grows
+-- with each credit, and is counted anew when it would exceed the limit.
+create table credit_quotas (
+  app_id      uuid          not null references apps (id) on delete cascade,
+  max_attos   numeric(38,0),
+  bound_attos numeric(38,0) not null,
+  updated_at  timestamptz   not null,
+  constraint credit_quotas_pk primary key (app_id),
+  constraint credit_quotas_max_not_negative check (max_attos >= 0),
+  constraint credit_quotas_bound_not_negative check (bound_attos >= 0)
+);
+
+-- Limits that owners set for a user or for a key, beside what counts toward them (docs/escrow.md). All of it changes under the
+-- lock of the user's balance. Amounts are atto-dollars.
+create table limits (
+  app_id            uuid          not null,
+  user_id           uuid          not null,
+  -- The user itself, or one of its keys.
+  subject_id        uuid          not null,
+  key_id            uuid          generated always as (nullif(subject_id, user_id)) stored,
+  -- Null where there is no such limit.
+  day_attos_max     numeric(38,0),
+  session_attos_max numeric(38,0),
+  minute_calls_max  integer,
+  sessions_max      integer,
+  -- [{"type": "live", "app": "", "maxWei": "1300"}]; an empty app is every one.
+  price_ceilings    jsonb         not null,
+  -- The UTC day and minute that the counts are of.
+  day               date          not null,
+  day_attos         numeric(38,0) not null default 0,
+  minute            timestamptz   not null,
+  minute_calls      integer       not null default 0,
+  updated_at        timestamptz   not null,
+  constraint limits_pk primary key (app_id, user_id, subject_id),
+  constraint limits_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade,
+  constraint limits_key foreign key (app_id, key_id) references api_keys (app_id, id) on delete cascade,
+  constraint limits_day_positive check (day_attos_max > 0),
+  constraint limits_session_positive check (session_attos_max > 0),
+  constraint limits_calls_positive check (minute_calls_max > 0),
+  constraint limits_sessions_positive check (sessions_max > 0),
+  constraint limits_counts_not_negative check (day_attos >= 0 and minute_calls >= 0)
+) with (fillfactor = 70);
+-- For the cascade.
+create index limits_by_key on limits (app_id, key_id) where key_id is not null;
+
+create table limit_sessions (
+  app_id       uuid          not null,
+  user_id      uuid          not null,
+  subject_id   uuid          not null,
+  session_id   text          not null collate "C",
+  spent_attos  numeric(38,0) not null,
+  last_call_at timestamptz   not null,
+  constraint limit_sessions_pk primary key (app_id, user_id, subject_id, session_id),
+  constraint limit_sessions_limits foreign key (app_id, user_id, subject_id)
+    references limits (app_id, user_id, subject_id) on delete cascade,
+  constraint limit_sessions_spent_not_negative check (spent_attos >= 0)
+) with (fillfactor = 70);
+create index limit_sessions_by_call on limit_sessions (app_id, user_id, subject_id, last_call_at);
+create index limit_sessions_by_age on limit_sessions (last_call_at);
+
+-- One row for each owner whose apps were lent or reserved money. The bound grows with each lease and reservation; it is
+-- counted anew from the rows above and from what is held when it is reached, or old.
+create table network_exposures (
+  owner_id    uuid          not null,
+  -- Null: the deployment's UNPAID_NETWORK_USD.
+  max_attos   numeric(38,0),
+  bound_attos numeric(38,0) not null default 0,
+  counted_at  timestamptz,
+  constraint network_exposures_pk primary key (owner_id),
+  constraint network_exposures_max_not_negative check (max_attos >= 0),
+  constraint network_exposures_bound_not_negative check (bound_attos >= 0)
+) with (fillfactor = 70);
