@@ -34,7 +34,7 @@ export interface StoredEntry extends Omit<Entry, 'facts' | 'tickets' | 'draws'> 
   readonly tickets: number | null
   /** Null for an entry written before draws were recorded. */
   readonly draws: readonly Draw[] | null
-  readonly hash: string | null
+  readonly hash: string
 }
 
 /** The tickets of a charge, with their hash. */
@@ -86,7 +86,6 @@ export interface StoredBalance extends Pick<
 > {
   readonly bookedThrough: Date
   readonly head: string | null
-  readonly unchainedSeq: bigint
 }
 
 /** A stored column that differs from the value computed from the facts. */
@@ -112,7 +111,6 @@ export function createReplay(facts: AccountFacts) {
   /** By id of included usage: the period in which it was given, and when it ends. */
   const includedIn = new Map<string, { readonly period: EnteredPeriod; readonly end: Date }>()
   let running: EnteredPeriod | null = null
-  const unchained = facts.balance?.unchainedSeq ?? 0n
   let head: string | null = null
   let last = new Date(0)
   let lastSeq = 0n
@@ -139,10 +137,6 @@ export function createReplay(facts: AccountFacts) {
   }
 
   function checkChain(entry: StoredEntry, compare: Compare): ReplayFinding[] {
-    if (entry.seq <= unchained) {
-      head = null
-      return compare('hash', entry.hash, null)
-    }
     const expected = hashEntry(facts.owner, head, {
       ...entry,
       draws: entry.draws ?? [],
@@ -302,7 +296,7 @@ export function createReplay(facts: AccountFacts) {
     ]
     if (entry.draws === null) return findings
     findings.push(...compare('credit_attos', drawsText(entry.draws), drawsText(expected.draws)))
-    if (entry.seq > unchained && entry.kind === 'charge')
+    if (entry.kind === 'charge')
       findings.push(
         ...compare('period_attos', String(entry.periodAmount), String(expected.periodAmount)),
         ...compare('ticket_count', String(entry.tickets), String(expected.tickets)),
@@ -399,8 +393,6 @@ export function createReplay(facts: AccountFacts) {
       findings.push(
         ...compare('booked_through', balance.bookedThrough.toISOString(), last.toISOString()),
       )
-    if (unchained > lastSeq)
-      findings.push(...compare('unchained_seq', String(unchained), `at most ${lastSeq}`))
     if (!period) return findings
     findings.push(
       ...compare('period_start', balance.periodStart.toISOString(), period.start.toISOString()),
@@ -411,17 +403,13 @@ export function createReplay(facts: AccountFacts) {
         period.countsFrom.toISOString(),
       ),
     )
-    const isKnown = period.afterSeq >= unchained
     const sum = lastSeq > period.afterSeq ? consumed : 0n
-    return isKnown
-      ? findings.concat(
-          compare('period_consumed_attos', String(balance.periodConsumed), String(sum)),
-        )
-      : findings
+    return findings.concat(
+      compare('period_consumed_attos', String(balance.periodConsumed), String(sum)),
+    )
   }
 
   function periodFindings(period: EnteredPeriod, index: number): ReplayFinding[] {
-    if (period.afterSeq < unchained) return []
     const compare = comparer('periods', { starts_at: period.start.toISOString() })
     const expected = expectedTerms(period)
     if (expected === null) return compare('plan_id', period.terms.planId, null)

@@ -781,7 +781,7 @@ export async function rebuildBalance(
     update balances b
     set seq = f.seq, balance_attos = f.balance, granted_attos = f.granted, topup_attos = f.topup,
         adjusted_attos = f.adjusted, consumed_attos = f.consumed, overage_attos = f.overage, expired_attos = f.expired,
-        lent_attos = f.lent, pending_attos = f.pending, head_hash = f.head, unchained_seq = f.unchained,
+        lent_attos = f.lent, pending_attos = f.pending, head_hash = f.head,
         booked_through = greatest(b.booked_through, f.through), updated_at = ${at}
     from (
       select coalesce(max(seq), 0) as seq, coalesce(sum(amount_attos), 0) as balance,
@@ -790,7 +790,7 @@ export async function rebuildBalance(
              coalesce(sum(overage_attos - amount_attos) filter (where kind = 'charge'), 0) as consumed,
              coalesce(sum(overage_attos), 0) as overage,
              coalesce(-sum(amount_attos) filter (where kind = 'expire'), 0) as expired,
-             (array_agg(hash order by seq desc))[1] as head, coalesce(max(seq) filter (where hash is null), 0) as unchained,
+             (array_agg(hash order by seq desc))[1] as head,
              max(created_at) as through,
              (select coalesce(sum(amount_attos), 0)
               from grants
@@ -808,21 +808,15 @@ export async function rebuildBalance(
   await rebuildCredits(db, app, user)
 }
 
-/**
- * Recomputes the current period. Keeps its consumption if the period has entries from before the
- * chain.
- */
+/** Recomputes the current period and its consumption. */
 async function rebuildPeriod(db: Db, app: AppId, user: string): Promise<void> {
   await db.query(sql`
     update balances b
     set period_start = p.starts_at, period_end = p.ends_at, period_counts_from = p.counts_from,
-        period_consumed_attos = case
-          when p.after_seq < b.unchained_seq then b.period_consumed_attos
-          else (
-            select coalesce(sum(period_attos), 0)
-            from ledger_entries
-            where app_id = ${app} and user_id = ${user} and seq > p.after_seq)
-          end
+        period_consumed_attos = (
+          select coalesce(sum(period_attos), 0)
+          from ledger_entries
+          where app_id = ${app} and user_id = ${user} and seq > p.after_seq)
     from (
       select starts_at, ends_at, counts_from, after_seq
       from periods
@@ -832,10 +826,7 @@ async function rebuildPeriod(db: Db, app: AppId, user: string): Promise<void> {
     where b.app_id = ${app} and b.user_id = ${user}`)
 }
 
-/**
- * Recomputes the remaining amounts and expiry of credits. Changes nothing if the account has
- * entries from before the chain.
- */
+/** Recomputes the remaining amounts and expiry of credits. */
 async function rebuildCredits(db: Db, app: AppId, user: string): Promise<void> {
   await db.query(sql`
     with changes as (
@@ -853,8 +844,7 @@ async function rebuildCredits(db: Db, app: AppId, user: string): Promise<void> {
     )
     update grants g
     set remaining_attos = f.remaining, expired_at = coalesce(f.expired_at, g.expired_at)
-    from folded f, balances b
-    where g.app_id = ${app} and g.user_id = ${user} and g.id = f.id and b.app_id = ${app} and b.user_id = ${user}
-      and b.unchained_seq = 0
+    from folded f
+    where g.app_id = ${app} and g.user_id = ${user} and g.id = f.id
       and (g.remaining_attos <> f.remaining or g.expired_at is distinct from coalesce(f.expired_at, g.expired_at))`)
 }

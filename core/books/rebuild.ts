@@ -210,7 +210,6 @@ const derivedColumns: Readonly<Record<string, readonly string[]>> = {
     'period_counts_from',
     'period_consumed_attos',
     'head_hash',
-    'unchained_seq',
     'booked_through',
   ],
 }

@@ -60,7 +60,7 @@ interface EntryRow {
   unpriced_change: number
   rates_known_ms: number | null
   tickets_hash: string | null
-  hash: string | null
+  hash: string
 }
 
 /** Yields all entries of users, by user and number. */
@@ -490,7 +490,6 @@ interface UserRow {
   period_consumed_attos: string
   booked_through_ms: number
   head_hash: string | null
-  unchained_seq: bigint
 }
 
 const userRows = (db: Db, { appId, after, upTo }: UserRange): Promise<UserRow[]> =>
@@ -505,7 +504,7 @@ const userRows = (db: Db, { appId, after, upTo }: UserRange): Promise<UserRow[]>
            (extract(epoch from b.period_end) * 1000)::float8 as end_ms,
            (extract(epoch from b.period_counts_from) * 1000)::float8 as counts_from_ms, b.period_consumed_attos,
            (extract(epoch from b.booked_through) * 1000)::float8 as booked_through_ms,
-           encode(b.head_hash, 'hex') as head_hash, b.unchained_seq
+           encode(b.head_hash, 'hex') as head_hash
     from end_users u
     left join balances b on b.app_id = u.app_id and b.user_id = u.id
     left join subscriptions s on s.app_id = u.app_id and s.user_id = u.id
@@ -543,5 +542,4 @@ const balanceFromRow = (row: UserRow): StoredBalance | null =>
         periodConsumed: attos(row.period_consumed_attos),
         bookedThrough: dateOf(row.booked_through_ms),
         head: row.head_hash,
-        unchainedSeq: row.unchained_seq,
       }

@@ -1,14 +1,5 @@
 -- The ledger, limits, and what owners may cost. Amounts are atto-dollars (10^-18 USD).
 
--- A core of before goes on writing entries without a hash. `after`, and only then, costs the others nothing.
-create function note_unchained() returns trigger language plpgsql as $$
-begin
-  update balances
-  set unchained_seq = new.seq, head_hash = null
-  where app_id = new.app_id and user_id = new.user_id;
-  return null;
-end $$;
-
 -- Credit. Everything but what remains and how it ended is written once.
 create table grants (
   app_id          uuid          not null,
@@ -92,7 +83,7 @@ create table ledger_entries (
   rates_known_at      timestamptz,
   -- Of a charge: SHA-256 of its tickets (docs/money.md, "Chain").
   tickets_hash        bytea,
-  hash                bytea,
+  hash                bytea           not null,
   constraint ledger_entries_pk primary key (app_id, user_id, seq),
   constraint ledger_entries_balance_not_negative check (balance_after_attos >= 0),
   constraint ledger_entries_tickets_of_charges check (ticket_count is null or (kind = 'charge' and ticket_count > 0)),
@@ -117,8 +108,6 @@ create index ledger_entries_by_cause on ledger_entries using brin (
   with (pages_per_range = 32, autosummarize = on);
 create trigger ledger_entries_append_only before update or delete on ledger_entries
   for each row execute function refuse_rewrite();
-create trigger ledger_entries_unchained after insert on ledger_entries
-  for each row when (new.hash is null) execute function note_unchained();
 
 -- The head of each user's ledger, always the fold of its entries.
 create table balances (
@@ -150,8 +139,6 @@ create table balances (
   booked_through        timestamptz   not null default 'epoch',
   -- The hash of the last entry.
   head_hash             bytea,
-  -- Entries up to this number are older than the chain, or were written by a core that did not know it.
-  unchained_seq         bigint        not null default 0,
   constraint balances_pk primary key (app_id, user_id),
   constraint balances_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade,
   constraint balances_not_negative check (balance_attos >= 0),

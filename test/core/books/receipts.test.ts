@@ -594,8 +594,8 @@ describe('daily roots', () => {
     const previous = await snapshotNow()
     await world.damage(
       `insert into ledger_entries (app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos, cause_id, created_at,
-                                   ticket_count)
-       select '${app.id}', md5(u::text)::uuid, n, 'charge', -1, 0, 0, gen_random_uuid(), now(), 1
+                                   ticket_count, hash)
+       select '${app.id}', md5(u::text)::uuid, n, 'charge', -1, 0, 0, gen_random_uuid(), now(), 1, ''
        from generate_series(1, 4) u, generate_series(1, 3000) n`,
     )
     const cutAt = world.clock.now()
