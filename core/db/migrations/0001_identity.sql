@@ -19,8 +19,8 @@ create table accounts (
   is_platform_admin boolean     not null default false,
   -- Null means the deployment's default.
   apps_max          integer,
-  -- Which logins of an account a credential comes from: the number grows when all of them end, at a password reset for
-  -- example. A credential that is issued while that happens names the old number, and ends with it.
+  -- Generation of the account's logins. It grows when all logins end, for example at a password reset; credentials of
+  -- an older generation are invalid.
   login_generation  integer     not null default 0,
   constraint accounts_pk primary key (id),
   constraint accounts_email_normal check (
@@ -39,7 +39,7 @@ create table account_identities (
   constraint account_identities_pk primary key (issuer, subject)
 );
 
--- An outside identity whose verified address belongs to an account already. It is linked by that account's own password.
+-- An outside identity whose verified address an account already has. That account's password links the two.
 create table identity_links (
   token_hash bytea       not null,
   account_id uuid        not null references accounts (id) on delete cascade,
@@ -52,7 +52,7 @@ create table identity_links (
 );
 create index identity_links_by_end on identity_links (expires_at);
 
--- The answer of a provider works once.
+-- Answers of login providers that were used; each works once.
 create table used_provider_logins (
   state_hash bytea       not null,
   expires_at timestamptz not null,
@@ -83,7 +83,7 @@ create table password_resets (
   used_at    timestamptz,
   constraint password_resets_pk primary key (token_hash)
 );
--- For the deletion of expired ones, in batches.
+-- For the deletion of expired rows in batches.
 create index password_resets_by_end on password_resets (expires_at);
 
 create table apps (
@@ -97,15 +97,15 @@ create table apps (
   website_url          text        not null default '',
   dmz_url              text        not null default '',
   updated_at           timestamptz,
-  -- An app is never removed: its tickets, ledger and audit log are facts about money.
+  -- A deleted app keeps its row: tickets, ledger and audit log refer to it.
   deleted_at           timestamptz,
   -- How tickets arrive. Only an app with a signer of its own (dmz_url) sets it; null is the deployment's mode.
   signer_metering_mode text,
   login_policy         text        not null default 'members',
   login_domains        text[]      not null default '{}',
-  -- Whether people who come by login get what the Starter plan includes.
+  -- Whether users who log in receive the included usage of Starter.
   login_credit         boolean     not null default true,
-  -- Test apps, whose owners move their clocks ahead (docs/test-clock.md). An app is one from its creation, or never.
+  -- A test app has a clock that its owner moves ahead (docs/test-clock.md). The kind never changes.
   is_test              boolean     not null default false,
   constraint apps_pk primary key (id),
   constraint apps_name_not_blank check (name <> ''),
@@ -127,7 +127,7 @@ create table members (
   constraint members_pk primary key (app_id, account_id),
   constraint members_role_known check (role in ('owner', 'admin', 'viewer'))
 );
--- For the apps of an owner.
+-- For the list of an owner's apps.
 create index members_by_account on members (account_id);
 
 create table invitations (
@@ -145,7 +145,7 @@ create table invitations (
 create index invitations_by_email on invitations (email);
 create index invitations_by_end on invitations (expires_at);
 
--- Two clients for each app, made together: the public one never has a secret.
+-- Each app has two clients, created together. The public client has no secret.
 create table clients (
   client_id                         text        not null,
   app_id                            uuid        not null references apps (id) on delete cascade,
@@ -178,7 +178,7 @@ create table client_secrets (
 );
 create index client_secrets_by_client on client_secrets (client_id);
 
--- Origins that browsers may call an app's routes from.
+-- Origins from which browsers may call an app's routes (CORS).
 create table domains (
   app_id     uuid        not null references apps (id) on delete cascade,
   id         uuid        not null,
@@ -203,12 +203,12 @@ create table end_users (
   constraint end_users_external_id_unique unique (app_id, external_user_id),
   constraint end_users_status_known check (status in ('active', 'inactive'))
 );
--- The list of an app's users, in the order of its cursor.
+-- For the list of an app's users, in cursor order.
 create index end_users_by_age on end_users (app_id, created_at, id);
--- Counts the users that take a place of the cap.
+-- For the count of users against the app's cap.
 create index end_users_active on end_users (app_id) include (external_user_id) where status = 'active';
 
--- Apps whose tenant creates users at the builder API, with an admin secret of its own.
+-- Apps whose tenant creates users at the builder API, with its own admin secret.
 create table tenants (
   app_id     uuid        not null references apps (id) on delete cascade,
   status     text        not null default 'active',
@@ -229,7 +229,7 @@ create table tenant_secrets (
 );
 create index tenant_secrets_by_tenant on tenant_secrets (app_id);
 
--- The issuers whose tokens stand for an app's users. `generation` counts changes: what was admitted by an earlier one ends.
+-- Issuers whose tokens identify an app's users. `generation` grows with each change and ends what earlier ones admitted.
 create table trusted_issuers (
   app_id        uuid        not null references apps (id) on delete cascade,
   id            uuid        not null,
@@ -242,7 +242,7 @@ create table trusted_issuers (
   jwks_uri      text,
   created_at    timestamptz not null,
   updated_at    timestamptz not null,
-  -- Stands before the user claim of the issuer's tokens in external ids; empty for none.
+  -- Prefix of the user claim in external ids; empty for no prefix.
   user_prefix   text        not null default '',
   constraint trusted_issuers_pk primary key (app_id, id),
   constraint trusted_issuers_client check ((client_claim is null) = (cardinality(client_values) = 0)),
@@ -250,7 +250,7 @@ create table trusted_issuers (
 );
 create index trusted_issuers_by_issuer on trusted_issuers (issuer);
 
--- Each combination that a token may match belongs to one app. Empty text stands for a condition that is not there.
+-- Each combination that a token may match belongs to one app. Empty text means no condition.
 create table trusted_issuer_matches (
   app_id            uuid not null,
   trusted_issuer_id uuid not null,
@@ -264,15 +264,15 @@ create table trusted_issuer_matches (
 );
 create index trusted_issuer_matches_by_issuer on trusted_issuer_matches (app_id, trusted_issuer_id);
 
--- What an outside provider knows of the end users. The primary key and the claim decide who creates a user there: a search at
--- the provider may be seconds behind. A row without provider_user_id is a creation under way, or one that was cut off.
+-- End users at an outside provider. The primary key and the claim decide which process creates a user there, because a
+-- search at the provider may be seconds old. A row without provider_user_id is a creation in progress or interrupted.
 create table provider_users (
   app_id           uuid                                      not null references apps (id) on delete cascade,
   external_user_id text                                      not null,
-  -- The provider and its address: the users of one directory are unknown to another.
+  -- Provider and address: each directory has its own users.
   directory        text                                      not null,
   provider_user_id text,
-  -- As the provider was told it last.
+  -- The address last sent to the provider.
   email            text,
   claim            uuid,
   claimed_until    timestamptz,
@@ -305,7 +305,7 @@ create table registered_clients (
   client_id        text        not null references clients (client_id) on delete cascade,
   app_id           uuid        not null references apps (id) on delete cascade,
   initial_token_id uuid        not null references registration_tokens (id),
-  -- Of the registration access token (RFC 7592).
+  -- Hash of the registration access token (RFC 7592).
   token_hash       bytea       not null,
   pepper_id        text        not null,
   name             text        not null,
@@ -319,8 +319,7 @@ create table registered_clients (
 create index registered_clients_by_app on registered_clients (app_id, created_at);
 create index registered_clients_by_age on registered_clients (created_at);
 
--- The invitations that stand: an invitation stands as long as whoever made it may make it, and its app is there. Its end is
--- compared by the reader, whose clock it is.
+-- Valid invitations: the app exists and the inviter may still invite. Readers compare `expires_at` with their own time.
 create view standing_invitations as
 select i.app_id, i.id, i.email, i.role, i.created_at, i.expires_at, c.client_id, a.name as app_name,
        coalesce(p.email, '') as invited_by

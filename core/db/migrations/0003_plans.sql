@@ -1,6 +1,6 @@
 -- Plans and their versions, subscriptions, the catalogue, and the chain of prices.
 
--- The terms of plans are append-only as long as their app is there: who deletes an app deletes them with it.
+-- The terms of plans are append-only while their app exists. Deleting the app deletes them.
 create function refuse_rewrite_of_terms() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' and not exists (select from apps where id = old.app_id) then
@@ -19,10 +19,10 @@ create table plans (
   billing_cycle      text        not null,
   created_at         timestamptz not null,
   is_network_default boolean     not null,
-  -- The name as it is compared: one folding of case, blanks and compatible characters.
+  -- The name as compared: case, blanks and compatible characters folded.
   name_key           text        not null,
   updated_at         timestamptz not null,
-  -- A deleted plan keeps its row and versions: periods and tickets name them.
+  -- A deleted plan keeps its row and versions, because periods and tickets refer to them.
   deleted_at         timestamptz,
   constraint plans_pk primary key (app_id, id),
   constraint plans_type_known check (type in ('free', 'subscription', 'usage')),
@@ -35,18 +35,18 @@ create unique index plans_one_starter on plans (app_id) where is_starter_default
 create unique index plans_name_unique on plans (app_id, name_key) where deleted_at is null;
 create unique index plans_one_network_default on plans (app_id) where is_network_default;
 
--- A change of terms makes a new version; a period keeps the version that it began with.
+-- Terms of a plan from `created_at` on. A period keeps the version that it began with. `plans.type` and
+-- `plans.billing_cycle` repeat those of the newest version.
 create table plan_versions (
   app_id                 uuid          not null,
   plan_id                uuid          not null,
   version                integer       not null,
   included_attos         numeric(38,0),
   created_at             timestamptz   not null,
-  -- The terms of a plan from `created_at` on. `plans.type` and `plans.billing_cycle` repeat the newest version's.
-  -- What a ticket names.
+  -- Id that tickets refer to.
   id                     bigint        generated always as identity,
   type                   text          not null,
-  -- As given ("49.00").
+  -- As entered ("49.00").
   price_amount           text          not null,
   price_currency         text          not null,
   included_units         numeric(38,0),
@@ -74,12 +74,12 @@ create table plan_versions (
 create trigger plan_versions_append_only before update or delete on plan_versions
   for each row execute function refuse_rewrite_of_terms();
 
--- What a version says about single pipelines and models.
+-- Terms of a version for single pipelines and models.
 create table plan_bundles (
   app_id             uuid             not null,
   plan_id            uuid             not null,
   version            integer          not null,
-  -- Stays the same in later versions that take the bundle over.
+  -- Later versions that keep the bundle keep its id.
   id                 uuid             not null,
   position           integer          not null,
   pipeline           text             not null,
@@ -89,7 +89,7 @@ create table plan_bundles (
   sla_target_p95_ms  integer,
   -- Wei for one unit.
   max_price_per_unit numeric(38,0),
-  -- As in plan_versions; null has no price of its own.
+  -- As in plan_versions; null if the bundle has no price.
   retail_rate        numeric,
   constraint plan_bundles_pk primary key (app_id, plan_id, version, pipeline, model_id),
   constraint plan_bundles_id_unique unique (app_id, plan_id, version, id),
@@ -101,21 +101,21 @@ create table plan_bundles (
 create trigger plan_bundles_append_only before update or delete on plan_bundles
   for each row execute function refuse_rewrite_of_terms();
 
--- What the metering backend has of each plan, and the lease that keeps syncs of one plan apart.
+-- State of each plan in the metering backend, and the lease that serialises its syncs.
 create table plan_syncs (
   app_id            uuid        not null,
   plan_id           uuid        not null,
-  -- The backend's id of the plan as it was last written there.
+  -- The backend's id of the last written plan.
   openmeter_plan_id text,
   -- The last sync that succeeded.
   last_synced_at    timestamptz,
-  -- What was wrong with the last sync; null when it succeeded.
+  -- Error of the last sync; null after success.
   sync_error        text,
   -- Failures since the last success.
   failures          integer     not null default 0,
-  -- When a failed sync is repeated; null where that would fail in the same way.
+  -- When a failed sync is retried; null if a retry would fail in the same way.
   retry_at          timestamptz,
-  -- `plans.updated_at` of what the last sync that ended was of.
+  -- `plans.updated_at` of the plan that the last finished sync wrote.
   plan_updated_at   timestamptz,
   lease_id          uuid,
   leased_until      timestamptz,
@@ -125,7 +125,7 @@ create table plan_syncs (
   constraint plan_syncs_failures_not_negative check (failures >= 0)
 );
 
--- One slot for each user: the primary key is the rule.
+-- One slot for each user, by the primary key.
 create table subscriptions (
   app_id       uuid        not null,
   user_id      uuid        not null,
@@ -134,7 +134,7 @@ create table subscriptions (
   status       text        not null,
   anchor_at    timestamptz not null,
   created_at   timestamptz not null,
-  -- The successor that takes the slot over at `next_at`, and why it was scheduled.
+  -- The subscription that takes the slot at `next_at`, and the reason.
   next_id      uuid,
   next_plan_id uuid,
   next_at      timestamptz,
@@ -155,7 +155,7 @@ create index subscriptions_to_follow on subscriptions (next_at) where next_at is
 create index subscriptions_by_plan on subscriptions (app_id, plan_id, user_id);
 create index subscriptions_by_next_plan on subscriptions (app_id, next_plan_id) where next_plan_id is not null;
 
--- Subscriptions that have ended. Each held the slot from `created_at` to `ended_at`, where the next one began.
+-- Ended subscriptions. Each held the slot from `created_at` to `ended_at`, when the next one began.
 create table subscription_history (
   app_id     uuid        not null,
   user_id    uuid        not null,
@@ -164,7 +164,7 @@ create table subscription_history (
   anchor_at  timestamptz not null,
   created_at timestamptz not null,
   ended_at   timestamptz not null,
-  -- Why it ended.
+  -- Reason of the end.
   reason     text        not null,
   constraint subscription_history_pk primary key (app_id, user_id, id),
   constraint subscription_history_once unique (app_id, user_id, created_at),
@@ -175,14 +175,14 @@ create table subscription_history (
 create trigger subscription_history_append_only before update or delete on subscription_history
   for each row execute function refuse_rewrite();
 
--- Versions of Starter plans that include more than the one before: what they add is given to everybody who is in a period
--- of an earlier version (docs/money.md).
+-- Versions of Starter plans that include more than the one before. Users in a period of an earlier version receive the
+-- difference (docs/money.md).
 create table starter_raises (
   app_id      uuid        not null,
   plan_id     uuid        not null,
   version     integer     not null,
   created_at  timestamptz not null,
-  -- Everybody up to this user has it.
+  -- Users up to this id have received it.
   after_user  uuid        not null default '00000000-0000-0000-0000-000000000000',
   finished_at timestamptz,
   constraint starter_raises_pk primary key (app_id, plan_id, version),
@@ -191,8 +191,8 @@ create table starter_raises (
 );
 create index starter_raises_open on starter_raises (created_at) where finished_at is null;
 
--- The pipelines and models that exist for every app, beside the setting PIPELINES: read from CATALOG_URL, or added by an
--- operator.
+-- Pipelines and models that every app may name, in addition to the setting PIPELINES: read from CATALOG_URL or added by
+-- an operator.
 create table catalog_entries (
   source   text        not null,
   pipeline text        not null,
@@ -203,16 +203,16 @@ create table catalog_entries (
   constraint catalog_entries_source_known check (source in ('url', 'operator'))
 );
 
--- When CATALOG_URL was last read, and what was wrong last.
+-- The last reading of CATALOG_URL and its error.
 create table catalog_reads (
   url      text        not null primary key,
-  -- Null before the first that succeeded.
+  -- Null before the first success.
   read_at  timestamptz,
   tried_at timestamptz not null,
   error    text
 );
 
--- What an app's own tickets were for. Only that app's: its tickets may come from a signer of its own.
+-- Pipelines and models of an app's tickets. They count for that app alone, whose signer may be its own.
 create table seen_capabilities (
   app_id   uuid        not null references apps (id) on delete cascade,
   pipeline text        not null,
@@ -221,7 +221,7 @@ create table seen_capabilities (
   constraint seen_capabilities_pk primary key (app_id, pipeline, model_id)
 );
 
--- Capabilities that an app does not offer, and named discovery policies (legacy).
+-- Capabilities that an app excludes, and named discovery policies.
 create table manifests (
   app_id     uuid        not null references apps (id) on delete cascade,
   excluded   jsonb       not null,
@@ -241,14 +241,14 @@ create table discovery_profiles (
 );
 create unique index discovery_profiles_name_unique on discovery_profiles (app_id, lower(name));
 
--- The terms that apps sell by, chained as the entries of the ledger are (docs/money.md, "Chain of prices"): one item for each
--- version of a plan with its bundles, and for each cut. Rows from before are chained when a core starts.
+-- The prices of apps, chained like ledger entries (docs/money.md, "Chain of prices"): one item for each plan version with
+-- its bundles, and for each cut.
 create table price_chain (
   app_id uuid   not null,
   number bigint not null,
   -- "plan_version PLAN VERSION" or "cut SINCE".
   item   text   not null collate "C",
-  -- The columns of the row as texts, so that the original of an edited row is known.
+  -- The columns of the row as text, so that the original of an edited row is known.
   facts  jsonb  not null,
   -- SHA-256 of the hash before, the app, the number, the item and its facts.
   hash   bytea  not null,
@@ -259,7 +259,7 @@ create table price_chain (
 create trigger price_chain_append_only before update or delete on price_chain
   for each row execute function refuse_rewrite_of_terms();
 
--- The last item of each app. Its row is locked to append, and shows an end that was cut off.
+-- The last item of each app. Appending locks this row; it also reveals deleted last items.
 create table price_heads (
   app_id uuid   not null,
   number bigint not null,

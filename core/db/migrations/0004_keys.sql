@@ -14,7 +14,7 @@ create table api_keys (
   revoked_at      timestamptz,
   revoked_reason  text,
   subscription_id uuid,
-  -- Ids as in grant_ends, of what a credential was got with.
+  -- Ancestors of the key, ids as in grant_ends.
   grants          text[]      not null default '{}',
   refused_at      timestamptz,
   constraint api_keys_pk primary key (app_id, id),
@@ -24,7 +24,7 @@ create table api_keys (
   constraint api_keys_app foreign key (app_id) references apps (id) on delete cascade,
   constraint api_keys_subscription foreign key (app_id, subscription_id) references subscriptions (app_id, id)
 );
--- The hash is what a credential is looked up by.
+-- Credentials are looked up by their hash.
 create unique index api_keys_hash_unique on api_keys (secret_hash);
 create index api_keys_by_user on api_keys (app_id, user_id, created_at, id);
 create index api_keys_by_grant on api_keys using gin (grants) where status = 'active';

@@ -8,7 +8,7 @@ create table signing_keys (
   status         text        not null,
   created_at     timestamptz not null,
   retire_at      timestamptz,
-  -- Since when a key signs: the schedule of rotation counts from there.
+  -- Start of signing, from which the rotation schedule counts.
   activated_at   timestamptz,
   constraint signing_keys_pk primary key (kid),
   constraint signing_keys_status_known check (status in ('next', 'active', 'retired'))
@@ -32,7 +32,7 @@ create table device_codes (
   created_at       timestamptz not null,
   expires_at       timestamptz not null,
   grants           text[]      not null default '{}',
-  -- Open device codes are bounded per client and per address that asked for them.
+  -- Open device codes are bounded per client and per requesting address.
   address          text        not null default '',
   constraint device_codes_pk primary key (code_hash),
   constraint device_codes_status_known check (status in ('pending', 'approved', 'denied', 'consumed')),
@@ -43,7 +43,7 @@ create index device_codes_by_end on device_codes (expires_at);
 create index device_codes_pending_by_client on device_codes (client_id) where status = 'pending';
 create index device_codes_pending_by_address on device_codes (address) where status = 'pending' and address <> '';
 
--- RFC 6749 section 4.1 with PKCE. A second redemption ends the family that the first began.
+-- RFC 6749 section 4.1 with PKCE. A second redemption ends the family that the first one created.
 create table authorization_codes (
   code_hash      bytea       not null,
   client_id      text        not null references clients (client_id) on delete cascade,
@@ -58,7 +58,7 @@ create table authorization_codes (
   created_at     timestamptz not null,
   expires_at     timestamptz not null,
   consumed_at    timestamptz,
-  -- What the login of a code descends from; none for codes of earlier releases, whose logins descend from the account.
+  -- Ancestors of the login, ids as in grant_ends.
   grants         text[]      not null default '{}',
   constraint authorization_codes_pk primary key (code_hash)
 );
@@ -69,13 +69,13 @@ create table consents (
   account_id  uuid        not null references accounts (id) on delete cascade,
   scopes      text[]      not null,
   updated_at  timestamptz not null,
-  -- A hash of the name and redirect URIs that a person saw when consenting to a client that registered itself; null for an
-  -- app's own client. A consent counts only while the client still has them. Consents of before are asked for once more.
+  -- Hash of the registered client's name and redirect URIs that the person consented to; null for an app's own client. A
+  -- consent is valid only while the client still has them.
   client_hash bytea,
   constraint consents_pk primary key (client_id, account_id)
 );
 
--- Everything that one interactive login led to. Ending it voids its refresh tokens and JWTs.
+-- Tokens of one interactive login. Ending the family revokes its refresh tokens and JWTs.
 create table token_families (
   id         uuid        not null,
   app_id     uuid        not null references apps (id) on delete cascade,

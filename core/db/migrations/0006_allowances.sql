@@ -1,6 +1,6 @@
 -- The ledger, limits, and what owners may cost. Amounts are atto-dollars (10^-18 USD).
 
--- Credit. Everything but what remains and how it ended is written once.
+-- Credits. Only the remaining amount and the end change.
 create table grants (
   app_id          uuid          not null,
   user_id         uuid          not null,
@@ -34,7 +34,7 @@ create trigger grants_end_fixed before update of expires_at on grants
   for each row when (old.kind <> 'included' or new.expires_at is null or new.expires_at > old.expires_at)
   execute function refuse_rewrite();
 
--- A correction of a balance, with its reason and its author. Nothing is ever edited.
+-- Corrections of balances, with reason and author. Rows are never edited.
 create table adjustments (
   app_id       uuid          not null,
   user_id      uuid          not null,
@@ -42,10 +42,10 @@ create table adjustments (
   amount_attos numeric(38,0) not null,
   reason       text          not null,
   author       text          not null,
-  -- The ticket that it corrects, where it corrects one.
+  -- The corrected ticket, if any.
   event_id     text          collate "C",
   created_at   timestamptz   not null,
-  -- What was held when a debit was made: no debit takes it.
+  -- Held money at the time of a debit, which no debit takes.
   held_attos   numeric(38,0),
   constraint adjustments_pk primary key (app_id, user_id, id),
   constraint adjustments_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade,
@@ -55,7 +55,7 @@ create table adjustments (
 create trigger adjustments_append_only before update or delete on adjustments
   for each row execute function refuse_rewrite();
 
--- Every change of a balance with its cause. A charge covers all tickets of a user in one ingest batch.
+-- Every change of a balance and its cause. A charge covers all tickets of a user in one ingest batch.
 create table ledger_entries (
   app_id              uuid            not null,
   user_id             uuid            not null,
@@ -66,20 +66,19 @@ create table ledger_entries (
   balance_after_attos numeric(38,0)   not null,
   cause_id            uuid            not null,
   created_at          timestamptz     not null,
-  -- Who follows the ledger reads what a snapshot of the database did not see yet: only the transaction of an entry tells
-  -- that, as neither times nor numbers of an app are in the order of commits. Entries of before count as of this one.
+  -- Readers that follow the ledger fetch what a snapshot did not see yet. They need the transaction, because times and
+  -- numbers of an app are not in commit order.
   xact                bigint          not null default (pg_current_xact_id()::text::bigint),
-  -- Of a charge: the tickets that it covers. Not known of older ones.
+  -- Of a charge: number of its tickets.
   ticket_count        integer,
-  -- By how much it changed what remains of which credits. Null for a grant and an expiry, whose credit is the cause, and
-  -- for entries older than the columns.
+  -- Changed credits and the amounts. Null for a grant and an expiry, whose credit is the cause.
   credit_ids          uuid[],
   credit_attos        numeric(38,0)[],
-  -- Of a charge: what counts as consumption of the period that was running.
+  -- Of a charge: the part that counts as consumption of the running period.
   period_attos        numeric(38,0)   not null default 0,
-  -- By how much the number of tickets that wait for a price changed.
+  -- Change of the number of unpriced tickets.
   unpriced_change     integer         not null default 0,
-  -- Of a charge: when the rates were read that priced its tickets. Null where their prices were fixed elsewhere.
+  -- Of a charge: when the rates of its tickets were read. Null if the prices were fixed elsewhere.
   rates_known_at      timestamptz,
   -- Of a charge: SHA-256 of its tickets (docs/money.md, "Chain").
   tickets_hash        bytea,
@@ -109,7 +108,7 @@ create index ledger_entries_by_cause on ledger_entries using brin (
 create trigger ledger_entries_append_only before update or delete on ledger_entries
   for each row execute function refuse_rewrite();
 
--- The head of each user's ledger, always the fold of its entries.
+-- Head of each user's ledger: always the fold of its entries.
 create table balances (
   app_id                uuid          not null,
   user_id               uuid          not null,
@@ -122,20 +121,20 @@ create table balances (
   expired_attos         numeric(38,0) not null default 0,
   period_start          timestamptz   not null,
   period_end            timestamptz   not null,
-  -- Tickets signed from here on belong to the period: its start, or, in a user's first, any time, because the
-  -- ticket that provisions a user was signed before the user was known.
+  -- Tickets signed from this instant on belong to the period. In a user's first period that is any time, because the
+  -- ticket that provisions a user was signed earlier.
   period_counts_from    timestamptz   not null,
   period_consumed_attos numeric(38,0) not null default 0,
   updated_at            timestamptz   not null,
   adjusted_attos        numeric(38,0) not null default 0,
-  -- Both are sums of rows below, changed with them under the lock of this row.
+  -- Sums of leases and pending authorisations, changed with them under the lock of this row.
   lent_attos            numeric(38,0) not null default 0,
   pending_attos         numeric(38,0) not null default 0,
-  -- After a recall nothing is lent before this instant; calls are reserved one by one.
+  -- After a recall, nothing is lent before this instant.
   lend_after            timestamptz,
-  -- Until then a ticket may come whose authorisation was lost, charged or released: those users' tickets are matched, too.
+  -- Until then, tickets are also matched with authorisations that were lost, charged or released.
   late_until            timestamptz,
-  -- No entry is booked before it: a past balance, once answered, stays as it was.
+  -- No entry is booked earlier, so that a past balance never changes after it was returned.
   booked_through        timestamptz   not null default 'epoch',
   -- The hash of the last entry.
   head_hash             bytea,
@@ -148,10 +147,10 @@ create table balances (
   constraint balances_pending_not_negative check (pending_attos >= 0),
   constraint balances_overage_not_negative check (overage_attos >= 0)
 ) with (fillfactor = 70);
--- Periods that are over, for whoever enters the next ones. No booking but that changes the column.
+-- For finding periods that are over. Only entering a period changes the column.
 create index balances_by_period_end on balances (period_end);
 
--- The periods that an account has entered, with the terms that it found.
+-- Periods that accounts have entered, with their terms.
 create table periods (
   app_id         uuid          not null,
   user_id        uuid          not null,
@@ -159,13 +158,13 @@ create table periods (
   ends_at        timestamptz   not null,
   counts_from    timestamptz   not null,
   entered_at     timestamptz   not null,
-  -- The last entry of before.
+  -- The last entry before the period.
   after_seq      bigint        not null,
   plan_id        uuid          not null,
   plan_version   integer       not null,
   included_attos numeric(38,0) not null,
-  -- The part of a period's included usage that it did not give, because free plans had given it in the same calendar period
-  -- (docs/money.md, "Periods"). Null in periods from before, which gave all of it.
+  -- Included usage that was not given, because free plans had given it in the same calendar period (docs/money.md,
+  -- "Periods").
   withheld_attos numeric(38,0),
   constraint periods_pk primary key (app_id, user_id, starts_at),
   constraint periods_whole check (starts_at < ends_at and included_attos >= 0),
@@ -174,8 +173,8 @@ create table periods (
 create trigger periods_append_only before update or delete on periods
   for each row execute function refuse_rewrite();
 
--- What an app may have given its users by hand and they have not spent. `bound_attos` is never below that sum: it grows
--- with each credit, and is counted anew when it would exceed the limit.
+-- Maximum of unspent manual credit of an app. `bound_attos` is at least the current sum: it grows with each credit and is
+-- recomputed before it would exceed the maximum.
 create table credit_quotas (
   app_id      uuid          not null references apps (id) on delete cascade,
   max_attos   numeric(38,0),
@@ -186,22 +185,22 @@ create table credit_quotas (
   constraint credit_quotas_bound_not_negative check (bound_attos >= 0)
 );
 
--- Limits that owners set for a user or for a key, beside what counts toward them (docs/escrow.md). All of it changes under the
--- lock of the user's balance. Amounts are atto-dollars.
+-- Limits of users and keys with their counts (docs/escrow.md), changed under the lock of the user's balance. Amounts are
+-- atto-dollars.
 create table limits (
   app_id            uuid          not null,
   user_id           uuid          not null,
-  -- The user itself, or one of its keys.
+  -- The user, or one of the user's keys.
   subject_id        uuid          not null,
   key_id            uuid          generated always as (nullif(subject_id, user_id)) stored,
-  -- Null where there is no such limit.
+  -- Null means no limit.
   day_attos_max     numeric(38,0),
   session_attos_max numeric(38,0),
   minute_calls_max  integer,
   sessions_max      integer,
-  -- [{"type": "live", "app": "", "maxWei": "1300"}]; an empty app is every one.
+  -- [{"type": "live", "app": "", "maxWei": "1300"}]; an empty app means every application.
   price_ceilings    jsonb         not null,
-  -- The UTC day and minute that the counts are of.
+  -- UTC day and minute of the counts.
   day               date          not null,
   day_attos         numeric(38,0) not null default 0,
   minute            timestamptz   not null,
@@ -216,7 +215,7 @@ create table limits (
   constraint limits_sessions_positive check (sessions_max > 0),
   constraint limits_counts_not_negative check (day_attos >= 0 and minute_calls >= 0)
 ) with (fillfactor = 70);
--- For the cascade.
+-- For the cascade from api_keys.
 create index limits_by_key on limits (app_id, key_id) where key_id is not null;
 
 create table limit_sessions (
@@ -234,11 +233,11 @@ create table limit_sessions (
 create index limit_sessions_by_call on limit_sessions (app_id, user_id, subject_id, last_call_at);
 create index limit_sessions_by_age on limit_sessions (last_call_at);
 
--- One row for each owner whose apps were lent or reserved money. The bound grows with each lease and reservation; it is
--- counted anew from the rows above and from what is held when it is reached, or old.
+-- One row for each owner whose apps have leases or reservations. The bound grows with each of them and is recomputed from
+-- network costs and held money when it is reached or old.
 create table network_exposures (
   owner_id    uuid          not null,
-  -- Null: the deployment's UNPAID_NETWORK_USD.
+  -- Null means the deployment's UNPAID_NETWORK_USD.
   max_attos   numeric(38,0),
   bound_attos numeric(38,0) not null default 0,
   counted_at  timestamptz,

@@ -1,12 +1,12 @@
 -- What is lent to sidecars, authorised and not yet in the ledger (docs/escrow.md).
 
--- One row for each sidecar that ever reported, and the process that holds its id.
+-- One row for each sidecar, with the process that holds its id.
 create table sidecars (
   id                 text        not null collate "C",
   instance           uuid        not null,
   started_at         timestamptz not null,
   seen_at            timestamptz not null,
-  -- Set when the process stopped cleanly.
+  -- Set on a clean stop.
   stopped_at         timestamptz,
   reported_through   bigint      not null default 0,
   last_authorised_at timestamptz,
@@ -17,8 +17,8 @@ create table sidecars (
   constraint sidecars_pk primary key (id)
 );
 
--- The stream's clock for each sidecar: when the latest of its calls whose ticket is booked was authorised. A table of its
--- own, because ingest writes it at the end of its transaction and must not wait for a report.
+-- Stream clock of each sidecar: when its latest call with a booked ticket was authorised. A separate table, so that
+-- ingest, which writes it at the end of its transaction, does not wait for a report.
 create table sidecar_clocks (
   sidecar_id     text        not null collate "C",
   booked_through timestamptz not null,
@@ -36,8 +36,8 @@ create table leases (
   created_at   timestamptz   not null,
   ends_at      timestamptz   not null,
   recalled_at  timestamptz,
-  -- The lowest ratio of retail to network price, scaled by 10^18, that the sidecar was told under the lease: what its rest may
-  -- cost the operator.
+  -- The lowest ratio of retail to network price sent under the lease, scaled by 10^18. It bounds the operator's cost of
+  -- the rest.
   retail_ratio numeric(38,0) not null default 1000000000000000000,
   constraint leases_pk primary key (app_id, user_id, id),
   constraint leases_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade,
@@ -60,30 +60,29 @@ create table authorisations (
   session_type    text            not null,
   bound_attos     numeric(38,0)   not null,
   authorised_at   timestamptz     not null,
-  -- pending, released, lost or charged; a settled one is deleted.
+  -- pending, released, lost or charged. Settlement deletes the row.
   state           text            not null default 'pending',
   state_at        timestamptz,
   proven          boolean         not null default false,
-  -- Its ticket is booked and waits for a price: never released.
+  -- The ticket is booked and waits for a price; the row is never released.
   ticketed        boolean         not null default false,
   approximate     boolean         not null default false,
   offline         boolean         not null default false,
-  -- What the estimate of a lost call drew, and from which credits: that is given back when its ticket comes, and no part
-  -- that was overage. Null unless the call is charged, and for estimates older than the columns.
+  -- Credits and amounts that the estimate of a lost call drew. They are given back when the ticket arrives. Null unless
+  -- the call is charged.
   drawn_ids       uuid[],
   drawn_attos     numeric(38,0)[],
-  -- The bound at network price; null is the bound itself.
+  -- The bound at network price; null if equal to the bound.
   network_attos   numeric(38,0),
-  -- An authorisation can be for several calls of a session, which a sidecar reports together (docs/escrow.md, "Authorisation").
-  -- Its key is that of the last call; `authorised_at` is the time of the first.
-  -- How many calls are held: those whose ticket has not come.
+  -- A row can hold several calls of a session that were reported together (docs/escrow.md, "Authorisation"). Its key is
+  -- that of the last call, `authorised_at` the time of the first. `calls` counts those without a booked ticket.
   calls           integer         not null default 1,
-  -- Where several were reported together, by call in the order of numbers: the signer's time in microseconds, and the bound in
-  -- nano-dollars. And the numbers of the calls that are held.
+  -- Of several calls, in the order of their numbers: the signer's times in microseconds, the bounds in nano-dollars, and
+  -- the numbers without a booked ticket.
   call_micros     bigint[],
   call_nanos      bigint[],
   open_numbers    int8multirange,
-  -- Of such a row, or of one that was split from it: when the last of the calls was authorised.
+  -- When the last of several calls was authorised, also after a split.
   last_at         timestamptz,
   constraint authorisations_pk primary key (app_id, user_id, session_id, sequence_number, signed_micros, id),
   constraint authorisations_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade,
@@ -102,13 +101,13 @@ create index authorisations_pending on authorisations (sidecar_id, authorised_at
   where state = 'pending' and not ticketed;
 create index authorisations_ticketed on authorisations (bound_attos) where state = 'pending' and ticketed;
 create index authorisations_ended on authorisations (state_at) where state <> 'pending';
--- For the held money of an owner's apps, which is summed under the owner's lock. Ended rows are kept 30 days.
+-- For the sum of an owner's held money, under the owner's lock. Ended rows are kept for 30 days.
 create index authorisations_held on authorisations (app_id) include (bound_attos, network_attos) where state = 'pending';
--- For the run that has a ticket's number.
+-- For finding the run with a ticket's number.
 create index authorisations_runs on authorisations (app_id, user_id, session_id, sequence_number)
   where call_micros is not null;
 
--- Tickets of users with money lent that came before the report of their call.
+-- Tickets that arrived before the report of their call, while their user has a lease.
 create table early_tickets (
   app_id          uuid          not null,
   user_id         uuid          not null,
@@ -116,7 +115,7 @@ create table early_tickets (
   sequence_number bigint        not null,
   signed_micros   bigint        not null,
   id              bigint        not null generated always as identity,
-  -- Null while it has no price; then its bound is held as pending.
+  -- Null until the ticket has a price; meanwhile its bound is pending.
   cost_attos      numeric(38,0),
   booked_at       timestamptz   not null,
   constraint early_tickets_pk primary key (app_id, user_id, session_id, sequence_number, signed_micros, id),
@@ -124,7 +123,7 @@ create table early_tickets (
 );
 create index early_tickets_by_age on early_tickets (booked_at);
 
--- Totals and prior calls of each session that was authorised. Amounts by bound, but `ticketed_attos` by cost.
+-- Totals and prior calls of each authorised session. Amounts are bounds; `ticketed_attos` is cost.
 create table authorised_sessions (
   app_id            uuid          not null,
   user_id           uuid          not null,
@@ -132,16 +131,16 @@ create table authorised_sessions (
   session_type      text          not null,
   started_at        timestamptz   not null,
   last_at           timestamptz   not null,
-  -- The lowest and the highest number that was allowed, with the signer's time of the first call of each
-  -- (Unix seconds, and the nanoseconds within).
+  -- The lowest and the highest allowed number, each with the signer's time of its first call (Unix seconds and
+  -- nanoseconds).
   start_sequence    bigint        not null,
   start_seconds     bigint        not null,
   start_nanos       integer       not null,
   top_sequence      bigint        not null,
   top_seconds       bigint        not null,
   top_nanos         integer       not null,
-  -- The process of a sidecar that served it first, and since when another one has known it, too: from then on none of
-  -- them knows all of its calls by itself.
+  -- The sidecar process that began the session, and since when another process serves it, too. From then on no single
+  -- process knows all of its calls.
   instance          uuid          not null,
   shared_at         timestamptz,
   authorised_count  bigint        not null default 0,
@@ -156,8 +155,7 @@ create table authorised_sessions (
   released_attos    numeric(38,0) not null default 0,
   late_count        bigint        not null default 0,
   late_attos        numeric(38,0) not null default 0,
-  -- Of calls from before: how many of the session are neither held nor ended in its totals (docs/escrow.md). Calls of later
-  -- are all accounted for, so that a hold that was deleted is missed.
+  -- Calls of the session that are neither held nor ended in its totals. Zero unless a hold was deleted by hand.
   unaccounted_count bigint        not null default 0,
   constraint authorised_sessions_pk primary key (app_id, user_id, session_id),
   constraint authorised_sessions_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade

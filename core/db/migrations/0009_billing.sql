@@ -1,7 +1,7 @@
--- What the platform settles for each app.
+-- The platform's terms for each app.
 
--- The cut from `since` on, in percent of the network fee; null takes none. `since` lies ahead when the row is written, so that
--- the cut of an instant that has passed never changes.
+-- The cut from `since` on, in percent of the network fee; null takes none. `since` is in the future when the row is
+-- written, so that the cut of the past never changes.
 create table platform_cuts (
   app_id     uuid         not null references apps (id) on delete cascade,
   since      timestamptz  not null,
@@ -17,12 +17,11 @@ create trigger platform_cuts_append_only before update or delete on platform_cut
 create table billing_settings (
   app_id            uuid        not null references apps (id) on delete cascade,
   billing_mode      text        not null default 'owner_rollup',
-  -- Null: as many as the deployment allows.
+  -- Null means the deployment's default.
   end_user_cap      integer,
   is_platform_owned boolean     not null default false,
   updated_at        timestamptz not null,
-  -- Apps that operators and platform admins make are platform-owned (docs/billing.md). The right of such an app's M2M client to
-  -- create users of every app (docs/builder-api.md) still needs the explicit mark. Marked apps keep it.
+  -- Whether the M2M client of this platform-owned app may create users of every app (docs/builder-api.md).
   serves_every_app  boolean     not null default false,
   constraint billing_settings_pk primary key (app_id),
   constraint billing_settings_mode_known check (billing_mode in ('owner_rollup', 'merchant')),

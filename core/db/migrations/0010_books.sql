@@ -1,20 +1,20 @@
--- What makes the books provable: checkpoints, receipts, archives.
+-- Proofs of the books: checkpoints, receipts, archives.
 
--- Heads of all accounts of an app at an instant, each chained to the one before. Logged and exported, they show a
--- rewrite that is consistent in itself.
+-- Heads of all accounts of an app at an instant, each chained to the one before. Logged and exported, they reveal even a
+-- consistent rewrite.
 create table checkpoints (
   app_id       uuid        not null,
   number       bigint      not null,
   created_at   timestamptz not null,
-  -- Which entries it covers: those that this snapshot saw, booked up to this instant.
+  -- Covered entries: visible to this snapshot, booked up to `through`.
   snapshot     pg_snapshot not null,
   through      timestamptz not null,
   users        bigint      not null,
   entries      bigint      not null,
-  -- SHA-256 over the accounts' heads, and over that with the head of before.
+  -- SHA-256 of the accounts' heads, and of that with the previous head.
   root         bytea       not null,
   head         bytea       not null,
-  -- The ends of the price chain and of the roots, as a checkpoint found them. Null in checkpoints from before.
+  -- Ends of the price chain and of the roots at the checkpoint.
   prices       bigint,
   prices_hash  bytea,
   receipt_day  date,
@@ -24,25 +24,25 @@ create table checkpoints (
 create trigger checkpoints_append_only before update or delete on checkpoints
   for each row execute function refuse_rewrite();
 
--- The last checkpoint and the last root of each app: an end that was cut off is missed, and what follows names what is gone.
+-- The last checkpoint and the last root of each app, so that deleted last rows are noticed.
 create table book_heads (
   app_id uuid   not null,
   kind   text   not null,
-  -- Of a checkpoint its number, of a root its day, in days since 1970.
+  -- Number of the checkpoint, or day of the root in days since 1970.
   number bigint not null,
-  -- Of a checkpoint its head, of a root the SHA-256 of its statement.
+  -- Head of the checkpoint, or SHA-256 of the root's statement.
   hash   bytea  not null,
   constraint book_heads_pk primary key (app_id, kind),
   constraint book_heads_kind_known check (kind in ('checkpoint', 'root'))
 );
 
--- The first one is where roots begin. A charge belongs to the first day whose snapshot saw it: whatever the clocks say, and
--- however late a transaction commits, that is one day for each charge, and once a day is cut nothing is added to it.
+-- Days of receipts; roots begin with the first row. A charge belongs to the first day whose snapshot saw it, independent of
+-- clocks and of late commits, so that nothing is added to a day after its cut.
 create table receipt_days (
   day      date        not null,
   cut_at   timestamptz not null,
   snapshot pg_snapshot not null,
-  -- When the last root of the day was made; the first day has none.
+  -- When the last root of the day was built; the first day has none.
   built_at timestamptz,
   constraint receipt_days_pk primary key (day)
 );
@@ -55,7 +55,7 @@ create table receipt_roots (
   day        date        not null,
   tree_size  bigint      not null,
   root_hash  bytea       not null,
-  -- The signed statement (JWS), and the public key that it was signed with, which outlives its publication.
+  -- The signed statement (JWS) and its public key, stored because the published key set drops old keys.
   statement  text        not null,
   jwk        jsonb       not null,
   created_at timestamptz not null,
@@ -64,8 +64,8 @@ create table receipt_roots (
 create trigger receipt_roots_append_only before update or delete on receipt_roots
   for each row execute function refuse_rewrite();
 
--- The tree in subtrees of 1,024 leaves, each with its first ticket, so that a proof reads one of them and not the day, also
--- when tickets of the day are in an archive: 32 bytes for each ticket.
+-- The tree in subtrees of 1,024 leaves, each with its first ticket: a proof reads one subtree, not the whole day, even if
+-- the tickets are archived. 32 bytes a ticket.
 create table receipt_chunks (
   app_id    uuid        not null,
   day       date        not null,
@@ -73,7 +73,7 @@ create table receipt_chunks (
   user_id   uuid        not null,
   signed_at timestamptz not null,
   event_id  text        not null collate "C",
-  -- The root of the subtree, and the hashes of its leaves one behind the other.
+  -- Root of the subtree, and the concatenated hashes of its leaves.
   hash      bytea       not null,
   leaves    bytea       not null,
   constraint receipt_chunks_pk primary key (app_id, day, number),
@@ -83,7 +83,7 @@ alter table receipt_chunks alter column leaves set storage external;
 create trigger receipt_chunks_append_only before update or delete on receipt_chunks
   for each row execute function refuse_rewrite();
 
--- As receipt_days, which hold for a test app until its first own one.
+-- Like receipt_days, which apply to a test app until its first own day.
 create table test_days (
   app_id   uuid        not null,
   day      date        not null,
@@ -97,7 +97,7 @@ create index test_days_to_build on test_days (app_id, day) where built_at is nul
 create trigger test_days_append_only before update of day, cut_at, snapshot or delete on test_days
   for each row execute function refuse_rewrite_of_terms();
 
--- One row for each file: an app's tickets of one month. A ticket of an archived month that comes late begins another part.
+-- One row for each file: an app's tickets of one month. A late ticket of an archived month begins another part.
 create table ticket_archives (
   app_id             uuid          not null,
   month              date          not null,
@@ -108,7 +108,7 @@ create table ticket_archives (
   fee_wei            numeric(78,0) not null,
   cost_attos         numeric(38,0) not null,
   archived_at        timestamptz   not null,
-  -- When its tickets were last put back into the table; what is back is no longer counted above.
+  -- When its tickets were last restored; restored tickets are no longer counted here.
   restored_at        timestamptz,
   markup_attos       numeric(38,0) not null default 0,
   platform_fee_attos numeric(38,0) not null default 0,
@@ -119,7 +119,7 @@ create table ticket_archives (
 );
 create index ticket_archives_by_hash on ticket_archives (sha256);
 
--- What archived tickets had in each charge: the ledger can still be proved to the atto-dollar without them.
+-- Share of archived tickets in each charge, so that the ledger can be proved without them.
 create table archived_charges (
   app_id     uuid          not null,
   user_id    uuid          not null,

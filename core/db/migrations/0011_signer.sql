@@ -1,4 +1,4 @@
--- Who may ask sidecars for decisions, and why they decided.
+-- Signers that may call sidecars, and records of decisions.
 
 create table signers (
   id              uuid        not null,
@@ -20,7 +20,7 @@ create table signer_apps (
   constraint signer_apps_pk primary key (signer_id, app_id)
 );
 
--- A secret is checked where core's peppers never are: hash is HMAC-SHA-256 of it under a random key of its own.
+-- Sidecars verify these secrets without core's peppers: `hash` is HMAC-SHA-256 under the row's own random key.
 create table signer_secrets (
   id         text        not null,
   signer_id  uuid        not null references signers (id) on delete cascade,
@@ -36,10 +36,10 @@ create table signer_secrets (
 );
 create index signer_secrets_by_signer on signer_secrets (signer_id);
 
--- Why sidecars refused calls, and why they allowed some (docs/operations.md). Kept for days, and so many for each app.
+-- Records of refused and some allowed decisions (docs/operations.md), bounded by age and by number for each app.
 create table decisions (
   id          text        not null collate "C",
-  -- Null when the credential led to no app.
+  -- Null if the credential belongs to no app.
   app_id      uuid,
   recorded_at timestamptz not null,
   record      jsonb       not null,
