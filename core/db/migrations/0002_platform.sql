@@ -65,7 +65,7 @@ create index outbox_due on outbox (kind, due_at, id) where set_aside_at is null;
 create index outbox_by_age on outbox (created_at) where set_aside_at is null;
 create index outbox_set_aside on outbox (set_aside_at, id) where set_aside_at is not null;
 
--- Ended ancestors of credentials: logins, keys, apps (docs/identity.md).
+-- Ended ancestors of credentials: logins, keys, apps (docs/revocation.md).
 create table grant_ends (
   id          text        not null,
   -- Ends credentials issued before this instant; `infinity` ends all of them.

@@ -176,7 +176,7 @@ create trigger subscription_history_append_only before update or delete on subsc
   for each row execute function refuse_rewrite();
 
 -- Versions of Starter plans that include more than the one before. Users in a period of an earlier version receive the
--- difference (docs/money.md).
+-- difference (docs/subscriptions.md).
 create table starter_raises (
   app_id      uuid        not null,
   plan_id     uuid        not null,
@@ -241,7 +241,7 @@ create table discovery_profiles (
 );
 create unique index discovery_profiles_name_unique on discovery_profiles (app_id, lower(name));
 
--- The prices of apps, chained like ledger entries (docs/money.md, "Chain of prices"): one item for each plan version with
+-- The prices of apps, chained like ledger entries (docs/ledger.md, "Chain of prices"): one item for each plan version with
 -- its bundles, and for each cut.
 create table price_chain (
   app_id uuid   not null,

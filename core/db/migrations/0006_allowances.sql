@@ -80,7 +80,7 @@ create table ledger_entries (
   unpriced_change     integer         not null default 0,
   -- Of a charge: when the rates of its tickets were read. Null if the prices were fixed elsewhere.
   rates_known_at      timestamptz,
-  -- Of a charge: SHA-256 of its tickets (docs/money.md, "Chain").
+  -- Of a charge: SHA-256 of its tickets (docs/ledger.md, "Chain").
   tickets_hash        bytea,
   hash                bytea           not null,
   constraint ledger_entries_pk primary key (app_id, user_id, seq),
@@ -163,7 +163,7 @@ create table periods (
   plan_id        uuid          not null,
   plan_version   integer       not null,
   included_attos numeric(38,0) not null,
-  -- Included usage that was not given, because free plans had given it in the same calendar period (docs/money.md,
+  -- Included usage that was not given, because free plans had given it in the same calendar period (docs/subscriptions.md,
   -- "Periods").
   withheld_attos numeric(38,0),
   constraint periods_pk primary key (app_id, user_id, starts_at),
@@ -185,7 +185,7 @@ create table credit_quotas (
   constraint credit_quotas_bound_not_negative check (bound_attos >= 0)
 );
 
--- Limits of users and keys with their counts (docs/escrow.md), changed under the lock of the user's balance. Amounts are
+-- Limits of users and keys with their counts (docs/limits-of-users.md), changed under the lock of the user's balance. Amounts are
 -- atto-dollars.
 create table limits (
   app_id            uuid          not null,

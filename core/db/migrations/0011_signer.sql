@@ -36,7 +36,7 @@ create table signer_secrets (
 );
 create index signer_secrets_by_signer on signer_secrets (signer_id);
 
--- Records of refused and some allowed decisions (docs/operations.md), bounded by age and by number for each app.
+-- Records of refused and some allowed decisions (docs/sidecars.md), bounded by age and by number for each app.
 create table decisions (
   id          text        not null collate "C",
   -- Null if the credential belongs to no app.
