@@ -64,7 +64,8 @@ function createBatcher<Call, Answer>(
     inFlight++
     try {
       const answers = await send(batch.map(({ call }) => call))
-      if (answers.length !== batch.length) throw new Error('core answered another number of calls')
+      if (answers.length !== batch.length)
+        throw new Error('core answered a different number of calls')
       batch.forEach(({ resolve }, index) => resolve(answers[index] as Answer))
     } catch (error) {
       for (const { reject } of batch) reject(error)

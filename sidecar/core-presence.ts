@@ -112,7 +112,7 @@ export function createPresence({ mono, every }: PresenceClock = systemClock) {
   ): Call<Request, Response> {
     const watchedCall = watched(call, silenceMs)
     return async (request, options) => {
-      if (isAway) throw new DomainError('UNAVAILABLE', 'core is away')
+      if (isAway) throw new DomainError('UNAVAILABLE', 'core is unavailable')
       return watchedCall(request, options)
     }
   }

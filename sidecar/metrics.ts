@@ -36,7 +36,7 @@ export interface EscrowFigures {
 function createStrangerMetrics(registers: Metrics[]) {
   const callers = new Counter({
     name: 'tollgate_sidecar_callers_refused_total',
-    help: 'Requests without a right webhook secret: compared, or refused unread after too many wrong ones.',
+    help: 'Requests without a valid webhook secret: compared, or refused unread after too many wrong ones.',
     labelNames: ['reason'],
     registers,
   })
@@ -90,7 +90,7 @@ export function createSidecarMetrics(metrics: Metrics) {
     void (records[outcome] += count)
   const recordCounter: Counter<'outcome'> = new Counter({
     name: 'tollgate_sidecar_decision_records_total',
-    help: 'Records of decisions: taken by core, omitted by the limit, refused by core.',
+    help: 'Records of decisions: accepted by core, omitted by the limit, refused by core.',
     labelNames: ['outcome'],
     registers,
     collect: () => {
@@ -123,7 +123,7 @@ export function createSidecarMetrics(metrics: Metrics) {
         collect: () => gauge.set(value()),
       })
     }
-    count('tollgate_sidecar_lent_usd_total', 'What core has lent.', () => figures().lent)
+    count('tollgate_sidecar_lent_usd_total', 'USD that core has lent.', () => figures().lent)
     count(
       'tollgate_sidecar_spent_usd_total',
       'Bounds of the calls that leases paid for.',
@@ -131,7 +131,7 @@ export function createSidecarMetrics(metrics: Metrics) {
     )
     count(
       'tollgate_sidecar_returned_usd_total',
-      'What was left of leases that were returned.',
+      'Unused USD of returned leases.',
       () => figures().returned,
     )
     count(
@@ -146,12 +146,12 @@ export function createSidecarMetrics(metrics: Metrics) {
     )
     measure(
       'tollgate_sidecar_unreported_calls',
-      'Entries of calls that wait for a report; without those that wait for the renewal of a lease.',
+      'Entries of calls that wait for a report, without those that wait for the renewal of a lease.',
       () => figures().unreported,
     )
     measure(
       'tollgate_sidecar_lease_seconds',
-      'How long the lease with the latest end lasts: what the sidecar can do without core.',
+      'Seconds until the last lease ends, which is how long the sidecar can work without core.',
       () => figures().leaseSeconds,
     )
     measure('tollgate_sidecar_core_away', '1 while core does not answer.', () =>
@@ -185,7 +185,7 @@ function createDecisionMetrics(metrics: Metrics) {
 
   const decisions: Counter<'decision' | 'identity' | 'money'> = new Counter({
     name: 'tollgate_sidecar_decisions_total',
-    help: 'Decisions by their code, and by where identity and money came from.',
+    help: 'Decisions by code, source of the identity and source of the money.',
     labelNames: ['decision', 'identity', 'money'],
     registers,
     collect: () => {
@@ -196,7 +196,7 @@ function createDecisionMetrics(metrics: Metrics) {
   })
   const seconds: Histogram = new Histogram({
     name: 'tollgate_sidecar_decision_duration_seconds',
-    help: 'Time from the whole request to its answer.',
+    help: 'Time from the complete request to its response.',
     buckets: [0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 1, 2],
     registers,
     collect: () => observeTimes(),

@@ -212,7 +212,7 @@ function startEscrow(
     await settlesWithin(Promise.all(loops.map((loop) => loop.stop())), finalReportMs / 2)
     const settles = await settlesWithin(escrow.stop(), finalReportMs)
     const unreported = escrow.reports.unreported()
-    if (!settles || unreported > 0) log.warn({ unreported }, 'core does not know of all calls')
+    if (!settles || unreported > 0) log.warn({ unreported }, 'core has not received all calls')
   }
 
   const ready = async (): Promise<Answers> => ({ escrow: !escrow.reports.isRefused() })

@@ -35,7 +35,10 @@ export function channelTo(
   const provider = createTlsProvider(files, ({ error }) => {
     if (error === undefined) log?.info('the certificates for core were read again')
     else
-      log?.error({ err: error }, 'the new certificates for core cannot be used; the old ones stay')
+      log?.error(
+        { err: error },
+        'the new certificates for core cannot be used; the old ones stay in use',
+      )
   })
   const identity = files.cert === undefined ? null : provider
   // grpc-js marks this as experimental; test/core/rpc/tls.test.ts fails if a new version changes

@@ -48,7 +48,7 @@ export function listenError(
         ? 'needs more rights'
         : `cannot be opened (${code ?? error.message})`
   const cure = isHostWrong
-    ? `${at.host} is no address of this machine`
+    ? `${at.host} is not an address of this machine`
     : `set ${at.setting} to another port`
   return new Error(`port ${at.port} on ${at.host} ${why}; ${cure}`, { cause: error })
 }

@@ -39,7 +39,7 @@ export function startLoop({ name, log, pauseMs, delayed, round }: LoopOptions): 
     while (!stopping.signal.aborted) {
       await round(stopping.signal).catch((error: unknown) => {
         if (!stopping.signal.aborted)
-          log.warn({ err: error, loop: name }, 'a round failed; the next one comes')
+          log.warn({ err: error, loop: name }, 'a round failed; the next round runs as scheduled')
       })
       await pause()
     }

@@ -32,7 +32,8 @@ export function connectRedis({ url, commandTimeoutMs, whileAway, log }: RedisOpt
   })
   let isAway = false
   redis.on('error', (error: Error) => {
-    if (!isAway) log?.warn({ err: error.message }, `REDIS_URL: Redis is away at ${addressOf(url)}`)
+    if (!isAway)
+      log?.warn({ err: error.message }, `REDIS_URL: Redis is unavailable at ${addressOf(url)}`)
     isAway = true
   })
   redis.on('ready', () => void (isAway = false))

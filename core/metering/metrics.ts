@@ -24,7 +24,7 @@ function createCounters(registry: Metrics) {
   const registers = [registry]
   const events = new Counter({
     name: 'tollgate_metering_events_total',
-    help: 'Events taken, by what became of them',
+    help: 'Events received, by outcome',
     labelNames: ['outcome'],
     registers,
   })
@@ -74,24 +74,24 @@ function createSettlementMeter(registry: Metrics): (sums: SettlementSums) => voi
     new Counter({ name, help, registers: [registry] })
   const settledUsd = counter(
     'tollgate_escrow_settled_usd_total',
-    'Holds that tickets ended, in USD',
+    'Holds settled by tickets, in USD',
   )
   const settled = counter('tollgate_escrow_settled_total', 'Calls whose tickets ended their holds')
   const lateUsd = counter(
     'tollgate_escrow_late_usd_total',
-    'Bounds of calls whose tickets came after they were lost or released, in USD',
+    'Bounds of calls whose tickets arrived after they were lost or released, in USD',
   )
   const late = counter(
     'tollgate_escrow_late_total',
-    'Calls whose tickets came after they were lost or released',
+    'Calls whose tickets arrived after they were lost or released',
   )
   const afterReleaseUsd = counter(
     'tollgate_escrow_late_after_release_usd_total',
-    'Cost of tickets that came after their holds were released, in USD',
+    'Cost of tickets that arrived after their holds were released, in USD',
   )
   const afterRelease = counter(
     'tollgate_escrow_late_after_release_total',
-    'Tickets that came after their holds were released',
+    'Tickets that arrived after their holds were released',
   )
   return (sums) => {
     settledUsd.inc(usdOf(sums.settled.amount))

@@ -172,7 +172,7 @@ export function createIdempotency({
     if (sealed === null || isOver) {
       return new DomainError(
         'IDEMPOTENCY_CONFLICT',
-        `this Idempotency-Key was used more than ${secretHours} hours ago; its answer held a secret and is gone, so use a new key`,
+        `this Idempotency-Key was used more than ${secretHours} hours ago; its response contained a secret and was deleted, so use a new key`,
       )
     }
     return JSON.parse(sealing.unseal(sealed, placeOf(stored.scope, stored.key)).toString('utf8'))

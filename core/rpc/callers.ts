@@ -301,7 +301,7 @@ export const actor = (): Guard<UserCaller> =>
     if (credential.scheme !== 'bearer')
       throw new DomainError(
         'TOKEN_INVALID',
-        'send a token of the user as Bearer, or, but not at the edge, an sk_ key',
+        'send a user token as Bearer or, except at the edge, an sk_ key',
       )
     const { token } = credential
     const caller = token.startsWith(builderKeyPrefix)

@@ -76,7 +76,10 @@ function createSecureServer({ onConnection, log }: ListenerOptions, tls: ServerT
       server.setSecureContext(loadTls(files))
       log.info('the certificates of core were read again')
     } catch (error) {
-      log.error({ err: error }, 'the new certificates of core cannot be used; the old ones stay')
+      log.error(
+        { err: error },
+        'the new certificates of core cannot be used; the old ones stay in use',
+      )
     }
   })
   return { server, unwatch }

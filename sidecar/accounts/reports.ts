@@ -208,7 +208,8 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
       const progress = { unreportedMs: unreportedMs(), sharedThrough }
       const answer = await core.report({ sidecar: process, ...report, ...progress })
       heardAt = Math.max(heardAt, sentAt)
-      if (standing === 'refused') log.info({ sidecarId: process.id }, 'the sidecar has its id')
+      if (standing === 'refused')
+        log.info({ sidecarId: process.id }, 'the sidecar has its id at core')
       standing = 'accepted'
       listener?.onRate(answer.rate)
       for (const id of answer.sharedSessions) listener?.onShared(id)
@@ -229,14 +230,14 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
       if (mono() - conflictAt < conflictMs) return
       complain(
         {},
-        'another process has the id of this sidecar; nothing is allowed until it is free: set SIDECAR_ID',
+        'another process uses the id of this sidecar, so no call is allowed until the id is free; set SIDECAR_ID',
       )
     }
     // Retries cannot succeed, so an operator must be informed.
     if (error.reason === 'REQUEST_INVALID')
       complain(
         { err: error },
-        'core refuses the reports of this sidecar: what it allowed does not arrive',
+        'core refuses the reports of this sidecar, so the calls that it allowed are not recorded',
       )
   }
 

@@ -56,7 +56,7 @@ export const refusals = {
   ownerPaymentMethodRequired: refusal(
     402,
     'owner_payment_method_required',
-    'the app takes no new users until its owner can pay',
+    'the app accepts no new users until its owner can pay',
   ),
   endUserCapReached: refusal(
     403,
@@ -67,7 +67,7 @@ export const refusals = {
   ownerDebtCeilingReached: refusal(
     483,
     'owner_debt_ceiling_reached',
-    "the network cost of the app owner's apps that is not paid has reached its bound; a platform admin can raise it",
+    "the unpaid network cost of the app owner's apps has reached its limit; a platform admin can raise it",
   ),
   rateUnavailable: refusal(503, 'rate_unavailable', 'no exchange rate'),
   billingUnavailable: refusal(503, 'billing_unavailable', 'billing unavailable'),
@@ -94,10 +94,10 @@ export function refusalWithoutUser(word: string): Refusal {
 }
 
 const limitTexts: Readonly<Record<string, string>> = {
-  usd_per_day: 'the USD of this day are spent',
-  usd_per_session: 'the USD of this session are spent',
-  calls_per_minute: 'no more calls in this minute',
-  concurrent_sessions: 'no more sessions at the same time',
+  usd_per_day: 'the USD of this day are used up',
+  usd_per_session: 'the USD of this session are used up',
+  calls_per_minute: 'the calls of this minute are used up',
+  concurrent_sessions: 'too many sessions at the same time',
   max_price: 'the price is above the ceiling for this type and application',
 }
 

@@ -96,7 +96,7 @@ export function createEventsHandler(
     } catch (error) {
       log.warn(
         { err: error, envelopes: push.envelopes.length, correlationId: id },
-        'events were not taken',
+        'events were not accepted',
       )
       sendProblem(response, problemOfFault(error), id)
     }

@@ -218,6 +218,6 @@ function ruleOf({ status, code, body, call, detail }: Decision): string {
 const reasonOf = ({ status, body }: Decision): string =>
   status === 200 ? '' : textOf(parseObject(body)?.['reason'])
 
-// The reason contains the limit: `limit usd_per_day: the USD of this day are spent`.
+// The reason contains the limit: `limit usd_per_day: the USD of this day are used up`.
 const limitOf = (body: string): string =>
   /^limit (\w+):/.exec(textOf(parseObject(body)?.['reason']))?.[1] ?? ''

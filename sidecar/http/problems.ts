@@ -18,7 +18,7 @@ export const problems = {
   },
   guesses: {
     reason: 'RATE_LIMITED',
-    detail: 'too many wrong webhook secrets from this address; none is read for a minute',
+    detail: 'too many wrong webhook secrets from this address; try again in a minute',
     headers: retry(60),
   },
   busy: { reason: 'UNAVAILABLE', detail: 'too many pushes at once', headers: retry(1) },
@@ -29,7 +29,7 @@ export const problems = {
   },
   spoolUnavailable: {
     reason: 'SPOOL_UNAVAILABLE',
-    detail: 'the spool takes no events now; send them again later',
+    detail: 'the spool accepts no events now; send them again later',
     headers: retry(5),
   },
   encoded: { reason: 'MEDIA_TYPE_UNSUPPORTED', detail: 'send the body without Content-Encoding' },
@@ -47,7 +47,7 @@ export const problems = {
   notJson: { reason: 'REQUEST_INVALID', detail: 'the body starts as a JSON array but is not one' },
   notFound: {
     reason: 'NOT_FOUND',
-    detail: 'there is POST /authorize, POST /events, GET /health, /healthz and /readyz',
+    detail: 'the routes are POST /authorize, POST /events, GET /health, /healthz and /readyz',
   },
 } as const satisfies Record<string, Problem>
 

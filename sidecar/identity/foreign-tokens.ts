@@ -85,7 +85,8 @@ const hasForeignForm = (token: UnprovedToken): boolean =>
   isForeignType(token.header['typ']) && isUnderstood(token) && algorithmOf(token) !== null
 
 function refusal(rule: string, remember: boolean): Verdict {
-  if (rule === 'issuer_unavailable') throw new Error('the keys of a trusted issuer do not come')
+  if (rule === 'issuer_unavailable')
+    throw new Error('the keys of a trusted issuer cannot be loaded')
   const refused =
     rule === 'insufficient_scope'
       ? refusals.insufficientScope

@@ -166,16 +166,16 @@ export function startForwarder(options: ForwarderOptions) {
     position = to
     await checkpoint
       .save({ ...to, sequence: losses.next() })
-      .catch((error: unknown) => log.warn({ err: error }, 'the position in the spool was not kept'))
+      .catch((error: unknown) =>
+        log.warn({ err: error }, 'the position in the spool was not stored'),
+      )
     if (isElsewhere) await release()
   }
 
   async function release(): Promise<void> {
     await segments
       .release(position)
-      .catch((error: unknown) =>
-        log.error({ err: error }, 'a segment that is done with cannot be removed'),
-      )
+      .catch((error: unknown) => log.error({ err: error }, 'a finished segment cannot be removed'))
     options.onRemoved()
   }
 
@@ -188,7 +188,7 @@ export function startForwarder(options: ForwarderOptions) {
   }
 
   async function skip(to: LogPosition): Promise<void> {
-    log.error({ ...to }, 'a segment of the spool is given up; its file is kept')
+    log.error({ ...to }, 'a segment of the spool is abandoned; its file is kept')
     options.onDamaged()
     await advance(to)
   }

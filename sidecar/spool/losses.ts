@@ -144,7 +144,7 @@ export async function keepDamaged(
   if ((await sizeOf(path)) === size) return 0
   if (size > room)
     throw new Error(
-      'the files of damaged bytes take their share of the spool: look at them, then delete them',
+      'the files of damaged bytes use up part of the spool; inspect them, then delete them',
     )
   await writeFile(path, await readAt(file, range.from, size), { mode: 0o600, flush: true })
   return size

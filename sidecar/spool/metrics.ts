@@ -59,15 +59,15 @@ function addCounters(metrics: Metrics) {
 
   const damages = addCounter(
     'tollgate_sidecar_spool_damaged_total',
-    'Parts of the spool that were set aside because they were not what was written.',
+    'Parts of the spool that were set aside because they were damaged.',
   )
   const lostRecords = addCounter(
     'tollgate_sidecar_spool_lost_records_total',
-    'Events that were acknowledged to their sender and that damage to the spool took.',
+    'Events that were acknowledged to their sender and then lost through damage to the spool.',
   )
   const lostBytes = addCounter(
     'tollgate_sidecar_spool_lost_bytes_total',
-    'Damaged bytes that stand where events are lost; what is cut from a file is not in it.',
+    'Damaged bytes in place of lost events, without the bytes that were cut off a file.',
   )
   return { damages, lostRecords, lostBytes }
 }

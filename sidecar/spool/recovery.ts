@@ -201,5 +201,5 @@ async function cutOff({ path, from, to }: DamagedBytes, log: Log): Promise<void>
   } finally {
     await file.close()
   }
-  log.debug({ segment: path, bytes: to - from }, 'cut off what was not written to its end')
+  log.debug({ segment: path, bytes: to - from }, 'cut off an incomplete write')
 }

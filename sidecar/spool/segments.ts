@@ -99,7 +99,9 @@ export function createSegments(options: SegmentsOptions) {
     }
     await options
       .saveAcknowledged(sequence)
-      .catch((error: unknown) => log.warn({ err: error }, 'what the spool holds was not noted'))
+      .catch((error: unknown) =>
+        log.warn({ err: error }, 'the position that the spool has reached was not stored'),
+      )
   }
 
   async function create(): Promise<OpenSegment> {

@@ -121,7 +121,7 @@ export function createCapacity({ maxBytes, usedBytes, probe, log }: CapacityOpti
       setFull('limit')
       throw new DomainError(
         'SPOOL_UNAVAILABLE',
-        'the spool is full: core has not taken its events yet; send these again later',
+        'the spool is full: core has not accepted its events yet; send these again later',
       )
     }
     reserved += bytes
@@ -161,7 +161,7 @@ export function createCapacity({ maxBytes, usedBytes, probe, log }: CapacityOpti
     full = null
     if (timer) clearInterval(timer)
     timer = null
-    log.info({ usedBytes: usedBytes(), maxBytes }, 'the spool takes events again')
+    log.info({ usedBytes: usedBytes(), maxBytes }, 'the spool accepts events again')
   }
 
   /** Call after something was removed. */

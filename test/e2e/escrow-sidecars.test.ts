@@ -33,7 +33,7 @@ describe('two sidecars with one id', () => {
 
   const conflicts = (sidecar: number): number =>
     (gate.sidecars[sidecar]?.errors ?? []).filter((line) =>
-      line.includes('another process has the id of this sidecar'),
+      line.includes('another process uses the id of this sidecar'),
     ).length
 
   it('refuse all calls at the second while the first runs', async () => {

@@ -51,7 +51,7 @@ describe('a limit', () => {
     expect(await untilOther(200, () => call(user.key))).toMatchObject({
       status: 429,
       code: 'limit_exceeded',
-      reason: `limit usd_per_day: the USD of this day are spent, until ${midnight.toISOString()}`,
+      reason: `limit usd_per_day: the USD of this day are used up, until ${midnight.toISOString()}`,
     })
     await split.rest('DELETE', `${user.path}/limits`, { authorization: split.app.basic })
     expect(await untilOther(429, () => call(user.key))).toMatchObject({ status: 200 })

@@ -98,7 +98,7 @@ describe('the presence of core', () => {
     waiting[0]?.reject(outage(status.UNAVAILABLE))
     expect(await refused).toBe('UNAVAILABLE')
     expect(presence.isAway()).toBe(true)
-    await expect(decide(null, options)).rejects.toThrow('core is away')
+    await expect(decide(null, options)).rejects.toThrow('core is unavailable')
     const heartbeat = send()
     waiting[1]?.resolve('here')
     await heartbeat
@@ -129,7 +129,7 @@ describe('the presence of core', () => {
   it('survives a refusal', async () => {
     const { presence, waiting, send } = world()
     const refused = send()
-    waiting[0]?.reject(new DomainError('CONFLICT', 'another process has the id'))
+    waiting[0]?.reject(new DomainError('CONFLICT', 'another process uses the id'))
     expect(await refused).toBe('CONFLICT')
     expect(presence.isAway()).toBe(false)
   })

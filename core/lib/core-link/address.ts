@@ -22,7 +22,7 @@ export interface CoreAddress {
 export function readCoreAddress(env: EnvReader, role: ServiceRole): CoreAddress {
   const target = env.text('CORE_TARGET', {
     fallback: '127.0.0.1:50051',
-    meaning: 'Where core answers gRPC, as host:port.',
+    meaning: 'gRPC address of core, as host:port.',
   })
   if (!/^[^\s/@]+:\d{1,5}$/.test(target)) env.problem('CORE_TARGET must be host:port')
   return { target, token: readOwnToken(env, role), tls: readClientTls(env) }
@@ -50,7 +50,7 @@ export function readServiceTokens(env: EnvReader): ServiceTokens {
     if (common.length === 0) env.problem(noToken('CORE_TOKEN_GATEWAY and the like'))
     else if (!env.isEmbedded)
       env.warning(
-        'CORE_TOKEN opens every RPC of core to every process; set CORE_TOKEN_GATEWAY, CORE_TOKEN_SIDECAR and CORE_TOKEN_OPERATOR (docs/operations.md)',
+        'CORE_TOKEN allows every process to call every RPC of core; set CORE_TOKEN_GATEWAY, CORE_TOKEN_SIDECAR and CORE_TOKEN_OPERATOR (docs/operations.md)',
       )
   }
   requireDistinct(env, own)
@@ -83,7 +83,7 @@ const noToken = (name: string): string =>
 const readCommonTokens = (env: EnvReader): string[] =>
   readSecrets(env, 'CORE_TOKEN', {
     meaning:
-      'Stands for the token of each role that has none of its own; at least 32 characters. Several, separated by commas, while one is replaced: core accepts all, the others send the first.',
+      'Token of each role without a token of its own; at least 32 characters. Several, separated by commas, during a rotation: core accepts all, the other processes send the first.',
   })
 
 const readRoleTokens = (env: EnvReader, role: ServiceRole): string[] =>

@@ -114,6 +114,6 @@ export function timeFault({ claims }: Pick<UnprovedToken, 'claims'>, at: number)
   if (!isInstant(exp)) return 'has no exp in seconds'
   if (typeof iat === 'number' && !isInstant(iat)) return 'has an iat that is not in seconds'
   if (exp + toleranceSeconds <= at) return 'has expired'
-  if (nbf !== undefined && typeof nbf !== 'number') return 'has an nbf that is no number'
+  if (nbf !== undefined && typeof nbf !== 'number') return 'has an nbf that is not a number'
   return typeof nbf === 'number' && nbf - toleranceSeconds > at ? 'is not valid yet' : null
 }

@@ -163,11 +163,11 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
   async function discover(issuer: string): Promise<string> {
     const url = `${issuer}/.well-known/openid-configuration`
     const document = parseObject(await fetchText(url).catch(explain('the discovery document')))
-    if (!document) throw new Error('the discovery document is no JSON object')
+    if (!document) throw new Error('the discovery document is not a JSON object')
     if (withoutFinalSlashes(textOf(document['issuer'])) !== issuer)
-      throw new Error('the discovery document is of another issuer')
+      throw new Error('the discovery document names another issuer')
     const jwksUri = textOf(document['jwks_uri'])
-    if (jwksUri === '') throw new Error('the discovery document names no jwks_uri')
+    if (jwksUri === '') throw new Error('the discovery document has no jwks_uri')
     return jwksUri
   }
 
@@ -186,7 +186,7 @@ const explain =
 async function bounded<T>(work: Promise<T>, waitMs: number): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>()
   const timer = setTimeout(
-    () => reject(new IssuerUnavailable('the keys of the issuer did not come in time')),
+    () => reject(new IssuerUnavailable('the keys of the issuer did not arrive in time')),
     waitMs,
   )
   work.catch(() => undefined)
@@ -215,7 +215,7 @@ function pick(
  */
 export function readKeySet(text: string): PublicKey[] {
   const members = parseObject(text)?.['keys']
-  if (!Array.isArray(members)) throw new Error('the key set is no JWK Set')
+  if (!Array.isArray(members)) throw new Error('the key set is not a JWK Set')
   return members.slice(0, keysMax).flatMap((member) => {
     const key = isObject(member) ? readKey(member) : null
     return key ? [key] : []

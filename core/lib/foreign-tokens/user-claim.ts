@@ -27,8 +27,8 @@ export function namedUser(
 /** The reason why `namedUser` returns null for the claims. */
 export const userFault = (claims: Claims, userClaim: string): string =>
   Object.hasOwn(claims, userClaim) && !isVerified(claims, userClaim)
-    ? 'counts only with email_verified: true'
-    : 'must be a text that a user of this app may be called'
+    ? 'requires email_verified: true'
+    : 'must be text that is a valid externalUserId'
 
 const editable = new Set([
   'email',

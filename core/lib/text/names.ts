@@ -24,7 +24,7 @@ export function nameProblem(text: string): string | null {
   if (!letterOrDigit.test(text)) return 'must have a letter or a digit'
   const isPlainAndShort = text.length < shortest && /^[\x20-\x7e]*$/.test(text)
   if (isPlainAndShort || !ownWords.some((words) => fold(text).includes(words))) return null
-  return 'must not read like words of this service ("registered with")'
+  return 'must not resemble the words "registered with", which this service shows itself'
 }
 
 /**

@@ -75,7 +75,7 @@ export function createComparison({
     if (last < from) throw new DomainError('REQUEST_INVALID', 'from must not be after to')
     if (last > now()) throw new DomainError('REQUEST_INVALID', 'to must not be in the future')
     if (last.getTime() - from.getTime() >= daysMax * dayMs)
-      throw new DomainError('REQUEST_INVALID', `ask for at most ${daysMax} days`)
+      throw new DomainError('REQUEST_INVALID', `request at most ${daysMax} days`)
     const { clientId } = request
     if (clientId !== undefined && !(isClientId(clientId) && (await store.isClient(pool, clientId))))
       throw new DomainError('NOT_FOUND', 'no such app')

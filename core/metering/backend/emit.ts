@@ -137,7 +137,7 @@ export function createEmitter() {
   function rateOf(id: bigint): EthRate {
     const rate = rates.get(id)
     if (rate === undefined)
-      throw new Error(`a ticket was priced with the rate ${id}, which there is none of`)
+      throw new Error(`a ticket was priced with the rate ${id}, which does not exist`)
     return rate
   }
 
@@ -242,10 +242,7 @@ export function createBackfill({ pool, log, now }: { pool: Pool; log: Log; now: 
     if (after === null)
       await store.saveReached(pool, subscribersBackfill, addSeconds(startedAt, -overlapSeconds))
     if (count > 0)
-      log.info(
-        { users: count },
-        'users that the metering backend may not know are on their way to it',
-      )
+      log.info({ users: count }, 'users that the metering backend may lack are queued for it')
     return count
   }
 

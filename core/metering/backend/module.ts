@@ -39,7 +39,7 @@ export function createBackendModule(
       .catch((error: unknown) =>
         log.warn(
           { err: error },
-          'not all users were told to the metering backend; the next start goes on',
+          'not all users were sent to the metering backend; the next start continues',
         ),
       )
   }

@@ -37,7 +37,7 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
       .catch((error: unknown) =>
         log.warn(
           { err: error },
-          'reconciling with the metering backend failed; it is tried in an hour',
+          'reconciling with the metering backend failed; the next attempt is in an hour',
         ),
       )
       .finally(() => {
@@ -68,7 +68,7 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
       const users = day.users.filter((user) => user.drifts)
       if (users.length > 0) days.push({ ...day, users })
     }
-    if (signal.aborted) throw new Error('it took too long, or the process ends')
+    if (signal.aborted) throw new Error('the comparison took too long, or the process is stopping')
     const drifting = days.flatMap((day) => day.users)
     await store.saveDrift(pool, {
       compared,
@@ -91,7 +91,7 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
             .slice(0, loggedMax)
             .map(({ clientId, day, users }) => ({ clientId, day, users: users.length })),
         },
-        'the metering backend counts something else than we do; see tollgate reconcile',
+        'the sums of the metering backend differ from ours; see tollgate reconcile',
       )
   }
 
@@ -123,12 +123,12 @@ function registerDrift(metrics: Metrics, read: () => Promise<store.Drift | null>
     )
   gauge(
     'tollgate_metering_drift_usd_micros',
-    "By how much users' days beyond tolerance differ between our sums and the metering backend's",
+    "Difference in cost between our sums and the metering backend's, over users' days beyond tolerance",
     (drift) => drift.usdMicros,
   )
   gauge(
     'tollgate_metering_drift_tickets',
-    'By how many tickets they differ',
+    "Difference in tickets between our sums and those of the metering backend, over users' days beyond tolerance",
     (drift) => drift.tickets,
   )
   gauge(
@@ -138,7 +138,7 @@ function registerDrift(metrics: Metrics, read: () => Promise<store.Drift | null>
   )
   gauge(
     'tollgate_metering_drift_checked_timestamp_seconds',
-    'When they were last compared, in Unix time',
+    'Time of the last comparison with the metering backend, in Unix seconds',
     (drift) => Date.parse(drift.at) / 1000,
   )
 }

@@ -147,7 +147,7 @@ export function createKafkaSource(
       if (offset > end) {
         log.error(
           { source, partition, offset: String(offset), end: String(end) },
-          'the broker has lost events that were taken',
+          'the broker has lost events that were already consumed',
         )
         await positions.rewind({ source, partition, nextOffset: end })
       }
@@ -171,7 +171,7 @@ export function createKafkaSource(
         })),
       })
       .catch((error: unknown) =>
-        log.debug({ err: error }, 'Kafka does not know how far the group is; Postgres does'),
+        log.debug({ err: error }, 'Kafka has no offset of the group; the one in Postgres is used'),
       )
   }
 
@@ -268,24 +268,24 @@ function connectionOptions(config: KafkaConfig): BaseOptions {
 const trust =
   "its certificate is not signed by an authority that is trusted here; name the authority's file in KAFKA_CA_FILE"
 const login = 'it refuses KAFKA_USER with KAFKA_PASSWORD'
-const noTls = 'it does not speak TLS; KAFKA_TLS is on'
-const wantsTls = 'it wants TLS; KAFKA_TLS is off'
+const noTls = 'it does not use TLS, but KAFKA_TLS is on'
+const wantsTls = 'it requires TLS, but KAFKA_TLS is off'
 
 /** Explanations by error code of the Kafka library, Node or OpenSSL. */
 const byCode: Readonly<Record<string, string>> = {
   SASL_AUTHENTICATION_FAILED: login,
   UNSUPPORTED_SASL_MECHANISM: 'it does not offer SASL/PLAIN',
-  ILLEGAL_SASL_STATE: 'it takes no user name on this port; KAFKA_USER is set',
+  ILLEGAL_SASL_STATE: 'it accepts no user name on this port, but KAFKA_USER is set',
   DEPTH_ZERO_SELF_SIGNED_CERT: trust,
   SELF_SIGNED_CERT_IN_CHAIN: trust,
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: trust,
   UNABLE_TO_GET_ISSUER_CERT: trust,
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: trust,
   CERT_HAS_EXPIRED: 'its certificate has expired',
-  ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another name than KAFKA_BROKERS says',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another host than KAFKA_BROKERS',
   ECONNREFUSED: 'nothing listens at KAFKA_BROKERS',
-  ENOTFOUND: 'KAFKA_BROKERS names a host that is not known',
-  EAI_AGAIN: 'KAFKA_BROKERS names a host that is not known',
+  ENOTFOUND: 'KAFKA_BROKERS names a host that cannot be resolved',
+  EAI_AGAIN: 'KAFKA_BROKERS names a host that cannot be resolved',
 }
 
 const byMessage: readonly (readonly [RegExp, string])[] = [
@@ -294,7 +294,7 @@ const byMessage: readonly (readonly [RegExp, string])[] = [
   // A broker that requires TLS or a login gives no other reason.
   [
     /Connection closed/,
-    'it closed the connection; where that lasts: does it want KAFKA_TLS=on, or KAFKA_USER?',
+    'it closed the connection; if this continues, check whether it requires KAFKA_TLS=on or KAFKA_USER',
   ],
 ]
 

@@ -145,7 +145,7 @@ export function parseEvent(
   const read = readExactJson(bytes.toString('utf8'))
   if ('fault' in read) return problem({ reason: read.fault, detail: `at character ${read.at}` })
   if (!isObject(read.value))
-    return problem({ reason: 'not_an_object', detail: 'an envelope is a JSON object' })
+    return problem({ reason: 'not_an_object', detail: 'an envelope must be a JSON object' })
   shapes.learn(read.value)
   return parseEnvelope(read.value, { now, ...limits })
 }
@@ -176,8 +176,8 @@ type Fault = [reason: QuarantineReason, detail: string]
 function checkEnvelope(envelope: JsonMembers): Fault | null {
   const id = envelope.get('id')
   if (id === undefined || id === null || id === '')
-    return ['no_id', 'without an id a repeat cannot be recognised']
-  if (!isEventId(id)) return ['invalid_id', `an id is text of 1 to ${maxIdLength} characters`]
+    return ['no_id', 'the id is missing, so a repeat cannot be recognised']
+  if (!isEventId(id)) return ['invalid_id', `an id must be text of 1 to ${maxIdLength} characters`]
   return envelope.get('type') === ticketType ? null : ['no_type', 'type is missing or not text']
 }
 
@@ -361,7 +361,7 @@ function subjectOf(authId: string): NamedUser | Fault {
 }
 
 function readSubject(authId: string): NamedUser | Fault {
-  if (authId === '') return ['unattributed', 'auth_id is empty: nobody can be charged']
+  if (authId === '') return ['unattributed', 'auth_id is empty, so no user can be charged']
   const colon = authId.indexOf(':')
   if (colon < 1) return ['unknown_client', 'auth_id names no client']
   const invalid = subjectProblem(authId.slice(colon + 1))

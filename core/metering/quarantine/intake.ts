@@ -46,7 +46,7 @@ export const unknownClient = {
 
 export const sameIdOtherBytes = {
   reason: 'same_id_other_bytes',
-  detail: 'another event came under this id before; that one stands',
+  detail: 'an earlier event with this id was accepted and stays valid',
 } as const
 
 /** Describes a ticket that the database rejected with `error`, in a part of `count` tickets. */
@@ -58,7 +58,7 @@ export const refusedTicket = (
   detail:
     count === 1
       ? describeError(error)
-      : `${describeError(error)}; refused with ${count - 1} others of its app and not tried alone: redrive it`,
+      : `${describeError(error)}; refused with ${count - 1} others of its app and not tried alone; redrive it`,
 })
 
 interface Quarantining {

@@ -44,7 +44,7 @@ export function createQuarantineMetrics(
   )
   gauge(
     'tollgate_metering_quarantine_open_wei',
-    'Their fees, as far as they can be read',
+    'Readable fees of events in quarantine without a decision',
     ({ fee }) => fee,
   )
 }

@@ -100,7 +100,7 @@ export function createQuarantine({
     const event = await get(request.id)
     if (!attributable.includes(event.reason)) {
       throw conflict(
-        `only events without a known user can be given to one; this one is ${event.reason}`,
+        `only events without a known user can be assigned to a user; this one is ${event.reason}`,
       )
     }
     if (!isClientId(request.clientId))
@@ -124,7 +124,7 @@ export function createQuarantine({
       return drive(event, { author, action: 'quarantine_redriven', decision: {} })
     if (event.reason !== 'same_id_other_bytes') {
       throw conflict(
-        `only an event whose id stands for another takes a new id; this one is ${event.reason}`,
+        `only an event whose id belongs to another event can get a new id; this one is ${event.reason}`,
       )
     }
     // Derived from the bytes, so that a repeat gives the same id.
@@ -148,14 +148,14 @@ export function createQuarantine({
     const subject = subjects.get(authId(ticket.clientId, ticket.externalUserId))
     if (!subject)
       throw conflict(
-        `no app has the client id that it names, ${authId(ticket.clientId, ticket.externalUserId)}; give it to a user`,
+        `no app has the client id that the event names, ${authId(ticket.clientId, ticket.externalUserId)}; assign the event to a user`,
       )
     const exhausted = await conflictOnPoison(() =>
       tx(pool, (db) => write(db, event, { author, action, decision, ticket, subject })),
     )
     log.info(
       { appId: subject.appId, userId: subject.userId, quarantineId: event.id, author, action },
-      'quarantined event driven through',
+      'quarantined event redriven',
     )
     for (const id of exhausted) await invalidations.publish({ kind: 'access', id })
     return get(event.id)
@@ -176,7 +176,7 @@ export function createQuarantine({
     const outcome = await manualIngest.ingest(db, [{ ticket, subject, digest: event.digest }], at)
     if (outcome.conflicts.length > 0) {
       throw conflict(
-        'another event came under this id; it can be a ticket of its own only under a new id',
+        'another event has this id; this event can become a separate ticket only under a new id',
       )
     }
     const isRepeat = outcome.duplicates.length > 0
@@ -208,15 +208,17 @@ export function createQuarantine({
   // Parses the event relative to now: a signing time once too far ahead may be valid now.
   function ticketOf(event: store.QuarantinedEvent, decision: Decision): SignedTicket {
     if (event.byteCount > event.bytes.length)
-      throw conflict('only its beginning was kept; it cannot be driven through')
+      throw conflict('only the beginning of the event was kept, so it cannot be redriven')
     const bytes =
       decision.authId === undefined && decision.eventId === undefined
         ? event.bytes
         : rewritten(event.bytes, decision)
     const parsed = bytes && parseEvent(bytes, now(), limits)
-    if (!parsed || parsed.kind === 'ignored') throw conflict('it is no event that is billed')
+    if (!parsed || parsed.kind === 'ignored') throw conflict('events of this type are not billed')
     if (parsed.kind === 'problem')
-      throw conflict(`it is still no ticket: ${parsed.problem.reason}, ${parsed.problem.detail}`)
+      throw conflict(
+        `the event is still not a ticket: ${parsed.problem.reason}, ${parsed.problem.detail}`,
+      )
     return parsed.ticket
   }
 
@@ -265,7 +267,7 @@ export function createQuarantine({
 export type Quarantine = ReturnType<typeof createQuarantine>
 
 function refuseDecided(status: string | null): void {
-  if (status !== 'open') throw conflict(`this event is ${status ?? 'gone'} already`)
+  if (status !== 'open') throw conflict(`this event is already ${status ?? 'gone'}`)
 }
 
 function parseStatus(text: string | undefined): store.Status {

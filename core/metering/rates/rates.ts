@@ -89,7 +89,7 @@ export function createRates({
     } catch (error) {
       log[isDue(source.name) ? 'warn' : 'debug'](
         { source: source.name, err: error instanceof Error ? error.message : 'unknown' },
-        'no rate from this source; repeated hourly',
+        'this source returned no rate; logged once an hour',
       )
       onRejected('unusable')
       return null

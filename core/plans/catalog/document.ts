@@ -59,7 +59,7 @@ function checkEntry(entry: Capability): void {
     checkOffer(entry)
   } catch (error) {
     if (!(error instanceof DomainError)) throw error
-    throw new Error(`answered an entry of which ${error.message}`, { cause: error })
+    throw new Error(`answered an invalid entry: ${error.message}`, { cause: error })
   }
 }
 

@@ -38,7 +38,7 @@ export function createCatalogReader({ pool, log, url, now }: ReaderDeps) {
       return store.saveRead(db, address, { readAt: triedAt, triedAt, error: null })
     })
     if (typeof entries === 'string')
-      log.warn({ reason: entries }, 'CATALOG_URL cannot be used; what it answered last stays known')
+      log.warn({ reason: entries }, 'CATALOG_URL cannot be used; its last answer stays in use')
   }
 
   /** Reads the address when due. Only one of several cores reads it. */
@@ -75,7 +75,7 @@ export function createCatalogReader({ pool, log, url, now }: ReaderDeps) {
   /** Starts the first read without waiting for it, because the address may be unavailable. */
   const start = (): void =>
     void readWhenDue().catch((error: unknown) =>
-      log.warn({ err: error }, 'the catalogue was not read; it is tried again in a minute'),
+      log.warn({ err: error }, 'the catalogue was not read; the next attempt is in a minute'),
     )
 
   return { refresh, start, upkeep }

@@ -342,7 +342,7 @@ function requireStarterMembers(body: Body): void {
   if (unknown !== undefined)
     throw new DomainError(
       'REQUEST_INVALID',
-      `unknown field ${unknown.slice(0, 64)}; the Starter plan has includedUsdMicros alone`,
+      `unknown field ${unknown.slice(0, 64)}; the Starter plan has only includedUsdMicros`,
     )
 }
 

@@ -62,11 +62,11 @@ export async function chainEarlierPrices(pool: Pool, log: Log): Promise<void> {
       const { first, count } = await tx(pool, (db) => chainUnchained(db, appId))
       // Another core has chained them since they were listed.
       if (count === 0) continue
-      if (first === 1n) log.info({ appId, count }, 'prices from before the chain are chained')
+      if (first === 1n) log.info({ appId, count }, 'prices older than the chain were added to it')
       else
         log.warn(
           { appId, first: String(first), count },
-          'prices that core had not chained are chained',
+          'prices that core had not chained were added to the chain',
         )
     }
     after = apps.at(-1) ?? null

@@ -66,7 +66,7 @@ export function createRaises<Account extends LockedAccount>({
   }
 
   const warn = (err: unknown): void =>
-    log.warn({ err }, 'raising the users of a Starter plan failed; it goes on in a minute')
+    log.warn({ err }, 'raising the users of a Starter plan failed; it continues in a minute')
 
   const noteRaises = (app: AppId | null): Promise<void> =>
     store.noteRaises(pool, new Date(now().getTime() - longestPeriodMs), app)

@@ -160,9 +160,12 @@ export function createSubscriptions<Account extends LockedAccount>({
       const current = await readCurrent(db, user)
       const starter = await store.starterOf(db, app)
       if (starter === null || current.planId === starter)
-        throw new DomainError('ALREADY_STARTER', 'the user is on the Starter plan already')
+        throw new DomainError('ALREADY_STARTER', 'the user is already on the Starter plan')
       if (timing === 'next_billing_cycle' && current.next?.planId === starter)
-        throw new DomainError('ALREADY_SCHEDULED', 'the subscription ends with its period already')
+        throw new DomainError(
+          'ALREADY_SCHEDULED',
+          'the subscription is already scheduled to end with its period',
+        )
       const plan = await getPlan(db, app, starter)
       return move(db, user, { target: { plan, timing, reason: 'cancel' }, by })
     })
@@ -332,7 +335,7 @@ export function createSubscriptions<Account extends LockedAccount>({
     if (isOwnerSubject(user.externalUserId))
       throw new DomainError(
         'OWNER_WALLET_NOT_APP_USER',
-        "this is the app's owner, whose plan is not changed like that of a user",
+        "this is the app's owner, whose plan cannot be changed like a user's plan",
       )
     return user
   }
@@ -391,7 +394,10 @@ async function getPlan(db: Db, app: AppId, planId: string): Promise<Plan> {
 /** Throws CONFLICT for a plan that takes no new subscribers. */
 function requireOpen({ status, isNetworkDefault, newest }: Plan): void {
   if (isNetworkDefault)
-    throw new DomainError('CONFLICT', 'this plan shows what the network costs; nobody is put on it')
+    throw new DomainError(
+      'CONFLICT',
+      'this plan only shows network prices; users cannot be put on it',
+    )
   if (status !== 'active')
     throw new DomainError('CONFLICT', 'the plan is not active; activate it, or choose another')
   if (!isChargeable(newest))

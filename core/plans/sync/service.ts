@@ -69,7 +69,7 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     if (result) return result
     throw refusal(
       'METERING_UNREACHABLE',
-      'the sync is not at its end yet; it goes on, and the list of plans shows how it ends',
+      'the sync is still running; the list of plans shows its result',
     )
   }
 
@@ -273,7 +273,7 @@ const isSold = ({ status, isNetworkDefault, newest }: Plan): boolean =>
   status === 'active' && !isNetworkDefault && newest.type !== 'free'
 
 const notConfigured = (): DomainError =>
-  new DomainError('METERING_NOT_CONFIGURED', 'no metering backend that has plans is configured')
+  new DomainError('METERING_NOT_CONFIGURED', 'no metering backend with plans is configured')
 
 const messageOf = (error: unknown): string =>
   error instanceof DomainError ? error.message : 'the sync failed inside the service'

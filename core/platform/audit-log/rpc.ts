@@ -16,7 +16,7 @@ export function createAuditRpc({ pool, now }: { pool: Pool; now: Now }) {
     exportAudit: rpc(operator(), async (request: pb.ExportAuditRequest) => {
       const { clientId } = request
       if (clientId !== undefined && !isClientId(clientId))
-        throw new DomainError('REQUEST_INVALID', 'clientId is not that of an app')
+        throw new DomainError('REQUEST_INVALID', 'clientId must be the client id of an app')
       const limit = parseLimit(request.limit)
       const span = parseSpan(request)
       const until = request.settled ? settled(span.until, now()) : span.until

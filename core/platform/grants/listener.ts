@@ -73,7 +73,7 @@ export function startListener({ databaseUrl, sender, invalidations, log, now }: 
 
   function connect(): void {
     open().catch((error: unknown) => {
-      log.warn({ err: error }, 'cannot hear from the database what other cores end')
+      log.warn({ err: error }, 'cannot listen to the database for credentials that other cores end')
       if (client) reopen(client)
     })
   }

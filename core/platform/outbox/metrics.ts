@@ -12,13 +12,13 @@ export function createOutboxMetrics(registry: Metrics, figures: OutboxFigures) {
   const registers = [registry]
   const deliveries = new Counter({
     name: 'tollgate_outbox_deliveries_total',
-    help: 'Things that reached the other system, by kind',
+    help: 'Rows delivered to the other system, by kind',
     labelNames: ['kind'],
     registers,
   })
   const failures = new Counter({
     name: 'tollgate_outbox_failures_total',
-    help: 'Deliveries of a row that failed, by kind and how',
+    help: 'Failed deliveries of rows, by kind and failure',
     labelNames: ['kind', 'how'],
     registers,
   })

@@ -158,7 +158,7 @@ export function createOutbox({
   }
 
   function afterFailure(error: unknown): Round {
-    log.warn({ err: error }, 'the outbox cannot be read; it goes on')
+    log.warn({ err: error }, 'the outbox cannot be read; retrying')
     return { claimed: 0, delivered: 0, waitMs: 0 }
   }
 

@@ -36,7 +36,7 @@ export function createSigners({ pool, invalidations, now }: SignersDeps) {
     const signer = { ...request, id: uuidV7() }
     const credentials = await change('signer.create', request.name, async (db) => {
       if (!(await store.insertSigner(db, signer, now())))
-        throw new DomainError('CONFLICT', `there is a signer ${request.name} already`)
+        throw new DomainError('CONFLICT', `the signer ${request.name} already exists`)
       await bindApps(db, signer.id, request)
       return issue(db, signer.id, request.mayPushEvents)
     })
@@ -86,7 +86,7 @@ export function createSigners({ pool, invalidations, now }: SignersDeps) {
 
   async function bindApps(db: Db, id: string, { allApps, clientIds }: AppsOfSigner): Promise<void> {
     const ids = [...new Set(clientIds)]
-    if (allApps === ids.length > 0) throw invalid('name either apps, or all of them')
+    if (allApps === ids.length > 0) throw invalid('name either apps or all apps')
     if ((await store.replaceApps(db, { id, allApps }, ids)) !== ids.length)
       throw new DomainError('NOT_FOUND', 'one of the apps does not exist')
   }

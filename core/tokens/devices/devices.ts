@@ -79,7 +79,7 @@ export function createDevices(deps: DevicesDeps) {
     if (ofClient >= openPerClient)
       throw new DomainError(
         'RATE_LIMITED',
-        'too many devices of this app wait for a login; try later',
+        'too many devices of this app wait for a login; try again later',
       )
   }
 

@@ -70,7 +70,7 @@ export function createDeviceCodeGrant(deps: DeviceCodeDeps) {
     await store.notePoll(db, { hash: device.code_hash, intervalSeconds, at })
     return tooSoon
       ? new DomainError('SLOW_DOWN', `wait ${intervalSeconds} seconds between two polls`)
-      : new DomainError('AUTHORIZATION_PENDING', 'nobody has decided yet')
+      : new DomainError('AUTHORIZATION_PENDING', 'the user has not decided yet')
   }
 
   async function beginFamily(

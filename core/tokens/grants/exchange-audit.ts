@@ -35,7 +35,7 @@ export interface ExchangeAuditDeps {
 export function createExchangeAudit({ pool, log, metrics, now }: ExchangeAuditDeps) {
   const anonymousRefusals = new Counter({
     name: 'tollgate_tokens_anonymous_refusals_total',
-    help: 'Token exchanges that were refused before anybody had authenticated',
+    help: 'Token exchanges that were refused before authentication',
     labelNames: ['action', 'reason'],
     registers: [metrics],
   })

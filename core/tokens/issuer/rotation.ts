@@ -104,7 +104,7 @@ export function createKeyRotation(deps: KeyRotationDeps) {
     if (ready <= now()) return
     throw new DomainError(
       'CONFLICT',
-      `verifiers may not know the next key before ${ready.toISOString()}; wait, or rotate by force`,
+      `verifiers may not have the next key before ${ready.toISOString()}; wait, or rotate by force`,
     )
   }
 

@@ -69,8 +69,7 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
    */
   async function check(request: AuthorizationRequest) {
     const client = await clients.findPublicOrDisabled(request.clientId)
-    if (!client)
-      throw new DomainError('NOT_FOUND', 'the application that sent you here is not known')
+    if (!client) throw new DomainError('NOT_FOUND', 'the application that sent you here is unknown')
     if (!isRegistered(request.redirectUri, client.redirectUris)) {
       throw new DomainError(
         'REQUEST_INVALID',
@@ -107,11 +106,11 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     if (idTokenHint === undefined) return null
     const hint = await idTokenHints.read(idTokenHint)
     if (hint?.clientId !== client.clientId)
-      return refuse('invalid_request', 'id_token_hint is no ID token of this client')
+      return refuse('invalid_request', 'id_token_hint is not an ID token of this client')
     if (session === null) return null
     return (await idTokenHints.accountOf(client, hint.subject)) === session.account.id
       ? null
-      : refuse('login_required', 'somebody else is logged in')
+      : refuse('login_required', 'another account is logged in')
   }
 
   /**
@@ -163,9 +162,9 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     if (refusal) throw new DomainError('REQUEST_INVALID', refusal.description)
     if (!session) throw new DomainError('TOKEN_INVALID', 'log in first')
     if (needsConsent && !consented)
-      throw new DomainError('REQUEST_INVALID', 'the person must be asked first')
+      throw new DomainError('REQUEST_INVALID', 'the user must consent first')
     if (consented && clientVersion !== undefined && clientVersion !== clientVersionOf(client))
-      throw new DomainError('REQUEST_INVALID', 'the application has changed; begin again')
+      throw new DomainError('REQUEST_INVALID', 'the application has changed; start again')
     const userId = await userOf(client, session)
     const code = randomBytes(32).toString('base64url')
     const at = now()
@@ -226,7 +225,7 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
       !client.deviceThirdPartyInitiateLogin ||
       client.initiateLoginUri === null
     ) {
-      throw new DomainError('NOT_FOUND', 'the application that sent you here does not begin logins')
+      throw new DomainError('NOT_FOUND', 'the application that sent you here does not start logins')
     }
     return client.initiateLoginUri
   }
@@ -286,7 +285,10 @@ function refuseParameters(
     return refuse('invalid_request', `prompt may contain only: ${knownPrompts.join(', ')}`)
   return resource === undefined || isResource(resource)
     ? null
-    : refuse('invalid_target', 'resource must be the issuer or one at the edge, or be left out')
+    : refuse(
+        'invalid_target',
+        'resource must be the issuer or a resource at the edge, or be left out',
+      )
 }
 
 const refuseScopes = (scopes: readonly string[], client: PublicClient): Refusal | null =>
@@ -300,10 +302,11 @@ function refuseSilent(
   { isLoggedIn, needsConsent }: { isLoggedIn: boolean; needsConsent: boolean },
 ): Refusal | null {
   if (!prompts.includes('none')) return null
-  if (prompts.length > 1) return refuse('invalid_request', 'prompt=none stands alone')
-  if (!isLoggedIn) return refuse('login_required', 'nobody is logged in')
+  if (prompts.length > 1)
+    return refuse('invalid_request', 'prompt=none cannot be combined with other values')
+  if (!isLoggedIn) return refuse('login_required', 'no user is logged in')
   return needsConsent
-    ? refuse('consent_required', 'the person has not consented to these scopes')
+    ? refuse('consent_required', 'the user has not consented to these scopes')
     : null
 }
 

@@ -85,7 +85,7 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
       if (!ticket)
         throw new DomainError(
           'NOT_FOUND',
-          'no ticket of this event id; tickets of archived months are in their archive files',
+          'no ticket has this event id; tickets of archived months are in their archive files',
         )
       return { ...ticket, sale: ticket.sale && (await explainSale(db, ticket, ticket.sale)) }
     })

@@ -55,9 +55,9 @@ describe('overageOf', () => {
   })
 
   it.each([
-    ['of a free plan, whatever its columns say', { ...plan, type: 'free' }],
-    ['of a usage plan with a quota alone', { ...plan, type: 'usage', overageRateWei: null }],
-    ['of a usage plan with a rate alone', { ...plan, type: 'usage', includedUnits: null }],
+    ['of a free plan, regardless of its columns', { ...plan, type: 'free' }],
+    ['of a usage plan with only a quota', { ...plan, type: 'usage', overageRateWei: null }],
+    ['of a usage plan with only a rate', { ...plan, type: 'usage', includedUnits: null }],
     ['without a plan', null],
   ] as const)('returns zero %s', (_, terms) => {
     expect(overageOf(terms, 108_300n)).toEqual(none)

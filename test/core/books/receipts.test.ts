@@ -137,7 +137,7 @@ describe('receipts', () => {
     const { text, code } = await get(id, 'unpriced.json')
     expect(code).toBe(1)
     expect(text).toContain('waits for a rate')
-    expect((await get('no-such-event', 'none.json')).text).toContain('no ticket of this event id')
+    expect((await get('no-such-event', 'none.json')).text).toContain('no ticket has this event id')
   })
 
   it("place a test app's ticket on its booking day by the app's clock", async () => {
@@ -248,7 +248,7 @@ describe('tollgate receipt verify', () => {
       },
     ],
     [
-      'a receipt that names its place and lacks its proof',
+      'a receipt with a place but without a proof',
       'WRONG  place in the day: the receipt names place ',
       async () => {
         const { receipt } = await json('a.json')
@@ -256,7 +256,7 @@ describe('tollgate receipt verify', () => {
       },
     ],
     [
-      'a provisional root as that of the day',
+      "a provisional root in place of the day's root",
       'WRONG  signature of the root: its type is tollgate-receipt-provisional-root+jwt',
       async () => {
         const { root } = await json('early.json')
@@ -264,7 +264,7 @@ describe('tollgate receipt verify', () => {
       },
     ],
     [
-      'a provisional receipt whose proof was cut off',
+      'a provisional receipt without its proof',
       'WRONG  place in the day: the receipt names place ',
       async () => {
         const { receipt } = await json('early.json')
@@ -290,7 +290,7 @@ describe('tollgate receipt verify', () => {
       },
     ],
     [
-      'a file that is cut off',
+      'a truncated file',
       'WRONG  file: ',
       async () =>
         writeFile(file('forged.json'), (await readFile(file('a.json'), 'utf8')).slice(0, -9)),
@@ -300,9 +300,9 @@ describe('tollgate receipt verify', () => {
       'is larger than 1048576 bytes',
       async () => writeFile(file('forged.json'), ' '.repeat(1024 * 1024 + 1)),
     ],
-    ['a file that is not there', 'cannot be read', async () => rm(file('forged.json'))],
+    ['a missing file', 'cannot be read', async () => rm(file('forged.json'))],
     [
-      'an inclusion path that is none',
+      'an invalid inclusion path',
       'has a bad proof',
       async () => {
         const a = await json('a.json')

@@ -20,7 +20,12 @@ interface Case {
 
 describe('cutsDue', () => {
   it.each<Case>([
-    { after: 'a day that runs', moves: [move('10T12:00:00', hour)], now: '10T22:59:00', cuts: [] },
+    {
+      after: 'a day that has not ended',
+      moves: [move('10T12:00:00', hour)],
+      now: '10T22:59:00',
+      cuts: [],
+    },
     {
       after: 'a midnight of the clock before the real one',
       moves: [move('10T12:00:00', hour)],

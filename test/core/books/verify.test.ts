@@ -390,7 +390,7 @@ describe('tollgate verify on prices that have sold nothing', () => {
       / price=\d+ item=plan_version [\w-]+ 3: retail_rate is 0\.000006, should be 0\.0000016, by \+0\.0000044$/,
     ],
     [
-      'what a version includes',
+      'the included usage of a version',
       `update plan_versions set included_attos = 1 where ${ofStudio} and version = 1`,
       / item=plan_version [\w-]+ 1: included_attos is 1, should be missing/,
     ],

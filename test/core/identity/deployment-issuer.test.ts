@@ -91,9 +91,9 @@ describe("a token of the deployment's own issuer", () => {
   it.each([
     ['another audience', { aud: 'another' }, 'token_audience', 'audience'],
     ['no app', { azp: undefined }, 'token_issuer', 'client'],
-    ['an app that is none', { azp: `app_${'0'.repeat(24)}` }, 'token_issuer', 'client'],
+    ['an unknown app', { azp: `app_${'0'.repeat(24)}` }, 'token_issuer', 'client'],
     ['no user', { external_user_id: undefined }, 'invalid_identity', 'user'],
-    ['an end that is over', { exp: 1 }, 'token_expired', 'expiry'],
+    ['a past expiry', { exp: 1 }, 'token_expired', 'expiry'],
     ['other scopes', { scope: 'openid' }, 'insufficient_scope', 'scope'],
     ['no scope', { scope: undefined }, 'insufficient_scope', 'scope'],
   ])('is rejected with %s', async (...[, claims, fault, rule]) => {

@@ -307,7 +307,7 @@ describe('updateApp', () => {
     ['a color by name', { color: 'red' }],
     ['an ftp page', { websiteUrl: 'ftp://a' }],
     ['an unknown metering mode', { meteringMode: 'kafka' }],
-    ['a login by a third party without an address', { deviceThirdPartyInitiateLogin: true }],
+    ['a third-party login without an address', { deviceThirdPartyInitiateLogin: true }],
     ['no name', { name: ' ' }],
   ])('rejects %s', async (_, change) => {
     expect(await outcome(update(change))).toBe('REQUEST_INVALID')

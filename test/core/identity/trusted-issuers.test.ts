@@ -146,36 +146,36 @@ describe('a foreign token', () => {
     ['another issuer', { iss: 'https://evil.example' }, {}, 'token_issuer'],
     ['an unencoded payload', {}, { b64: false }, 'token_form'],
     ['no issuer', { iss: undefined }, {}, 'token_issuer'],
-    ['an issuer that is no text', { iss: 7 }, {}, 'token_issuer'],
+    ['an issuer that is not text', { iss: 7 }, {}, 'token_issuer'],
     ['another audience', { aud: 'https://other.example' }, {}, 'token_audience'],
     [
-      'an audience that begins like ours',
+      'an audience that starts like ours',
       { aud: 'https://api.example.evil' },
       {},
       'token_audience',
     ],
     ['no audience', { aud: undefined }, {}, 'token_audience'],
     ["another app's client", { azp: 'other' }, {}, 'token_client'],
-    ['a client in other letters', { azp: 'WEB' }, {}, 'token_client'],
+    ['a client in upper case', { azp: 'WEB' }, {}, 'token_client'],
     ['no client', { azp: undefined }, {}, 'token_client'],
-    ['a client that is no text', { azp: { web: true } }, {}, 'token_client'],
-    ['an end that is over', { exp: 1 }, {}, 'token_expired'],
-    ['no end', { exp: undefined }, {}, 'token_expired'],
-    ['an end that is no number', { exp: 'never' }, {}, 'token_expired'],
-    ['an end in milliseconds', { exp: 1_800_000_000_000 }, {}, 'token_expired'],
-    ['an end beyond all calendars', { exp: 1e300 }, {}, 'token_expired'],
-    ['an issue beyond all calendars', { iat: 1e300 }, {}, 'token_expired'],
+    ['a client that is not text', { azp: { web: true } }, {}, 'token_client'],
+    ['a past expiry', { exp: 1 }, {}, 'token_expired'],
+    ['no expiry', { exp: undefined }, {}, 'token_expired'],
+    ['an expiry that is not a number', { exp: 'never' }, {}, 'token_expired'],
+    ['an expiry in milliseconds', { exp: 1_800_000_000_000 }, {}, 'token_expired'],
+    ['an expiry beyond the calendar', { exp: 1e300 }, {}, 'token_expired'],
+    ['an issue time beyond the calendar', { iat: 1e300 }, {}, 'token_expired'],
     ['a start in the future', { nbf: 4_000_000_000 }, {}, 'token_expired'],
     ['no user', { sub: undefined }, {}, 'invalid_identity'],
     ['an empty user', { sub: '' }, {}, 'invalid_identity'],
-    ['a user that is no text', { sub: ['ada'] }, {}, 'invalid_identity'],
+    ['a user that is not text', { sub: ['ada'] }, {}, 'invalid_identity'],
     ["the owner's name", { sub: 'owner:1' }, {}, 'invalid_identity'],
     ["a login's name", { sub: 'user:1' }, {}, 'invalid_identity'],
     ['white space around its user', { sub: ' ada' }, {}, 'invalid_identity'],
     ['a user of 300 bytes', { sub: 'a'.repeat(300) }, {}, 'invalid_identity'],
     ['a control character in its user', { sub: 'a\nb' }, {}, 'invalid_identity'],
     ['the type of a logout token', {}, { typ: 'logout+jwt' }, 'token_form'],
-    ['a type that is no text', {}, { typ: 1 }, 'token_form'],
+    ['a type that is not text', {}, { typ: 1 }, 'token_form'],
     ['an unknown kid', {}, { kid: 'k9' }, 'token_signature'],
     ['a huge kid', {}, { kid: 'k'.repeat(5_000) }, 'token_signature'],
   ]
@@ -305,7 +305,7 @@ describe('a foreign token', () => {
     const text = await token({ email: 'ada@example.com' })
     const { check } = await owner.checkForeignToken({ clientId: app.clientId, token: text })
     expect(check?.rules.find(({ rule }) => rule === 'user')?.detail).toContain(
-      'counts only with email_verified: true',
+      'requires email_verified: true',
     )
   })
 
@@ -401,8 +401,8 @@ describe('ended trust', () => {
 
 describe('trust in an issuer', () => {
   const invalid: readonly (readonly [string, Partial<TrustRules>])[] = [
-    ['no URL', { issuer: 'tenant' }],
-    ['another scheme', { issuer: 'ftp://idp.example' }],
+    ['an issuer that is not a URL', { issuer: 'tenant' }],
+    ['an issuer with another scheme', { issuer: 'ftp://idp.example' }],
     ['credentials', { issuer: 'https://a:b@idp.example' }],
     ['a query', { issuer: 'https://idp.example/?a=1' }],
     ['our own issuer', { issuer: ownIssuer }],
@@ -413,10 +413,10 @@ describe('trust in an issuer', () => {
     ['an empty audience', { audiences: [''] }],
     ['too many values', { clientValues: Array.from({ length: 21 }, (_, i) => `c${i}`) }],
     ['a claim with a space', { userClaim: 'a b' }],
-    ['keys at no URL', { jwksUri: 'keys' }],
+    ['a jwksUri that is not a URL', { jwksUri: 'keys' }],
     ['a reserved prefix', { userPrefix: 'user:' }],
-    ['a prefix behind white space', { userPrefix: ' a' }],
-    ['a prefix that cannot be read', { userPrefix: 'a\u202e' }],
+    ['a prefix with leading white space', { userPrefix: ' a' }],
+    ['an unreadable prefix', { userPrefix: 'a\u202e' }],
     ['a long prefix', { userPrefix: 'a'.repeat(51) }],
   ]
   it.each(invalid)('is rejected with %s', async (_what, rules) => {
@@ -441,18 +441,28 @@ describe('trust in an issuer', () => {
 
   const pairs: readonly (readonly [string, Partial<TrustRules>, Partial<TrustRules>, string])[] = [
     ['the same client', webClient, webClient, 'CONFLICT'],
-    ['other values of one claim', webClient, { ...webClient, clientValues: ['other'] }, 'OK'],
+    ['other values of the same claim', webClient, { ...webClient, clientValues: ['other'] }, 'OK'],
     ['another claim', webClient, { clientClaim: 'cid', clientValues: ['x'] }, 'CONFLICT'],
     ['other audiences', { audiences: ['a'] }, { audiences: ['b'] }, 'CONFLICT'],
-    ['a client of one', { ...webClient, audiences: ['a'] }, { audiences: ['b'] }, 'CONFLICT'],
-    ['a client of the other', { audiences: ['b'] }, { ...webClient, audiences: ['a'] }, 'CONFLICT'],
+    [
+      'a client only in the first',
+      { ...webClient, audiences: ['a'] },
+      { audiences: ['b'] },
+      'CONFLICT',
+    ],
+    [
+      'a client only in the second',
+      { audiences: ['b'] },
+      { ...webClient, audiences: ['a'] },
+      'CONFLICT',
+    ],
     [
       'the same client at another audience',
       { ...webClient, audiences: ['a'] },
       { ...webClient, audiences: ['b'] },
       'CONFLICT',
     ],
-    ['an audience of two', { audiences: ['a', 'b'] }, { audiences: ['b', 'c'] }, 'CONFLICT'],
+    ['a common audience', { audiences: ['a', 'b'] }, { audiences: ['b', 'c'] }, 'CONFLICT'],
     ['any audience', webClient, { audiences: ['b'] }, 'CONFLICT'],
     ['other keys', webClient, { ...webClient, jwksUri: 'https://keys.example/' }, 'CONFLICT'],
   ]
@@ -602,7 +612,7 @@ describe('checkForeignToken', () => {
     await trust({ ...webClient, userClaim })
     const text = await token()
     const { check } = await owner.checkForeignToken({ clientId: app.clientId, token: text })
-    expect(check?.warnings).toEqual([expect.stringContaining(`people can change ${userClaim}`)])
+    expect(check?.warnings).toEqual([expect.stringContaining(`users can change ${userClaim}`)])
   })
 
   it.each(['sub', 'oid', 'https://shop.example/app_metadata_id'])(
@@ -626,7 +636,7 @@ describe('checkForeignToken', () => {
     expect(check?.rules.at(-1)).toMatchObject({
       rule: 'signature',
       passed: false,
-      detail: expect.stringContaining('of another issuer'),
+      detail: expect.stringContaining('names another issuer'),
     })
     const { message } = await refusal(exchange(await token()))
     expect(message).toContain('cannot be loaded now')

@@ -351,13 +351,13 @@ describe('listUsers', () => {
   const id = '0b9f4f3e-7f5a-4f0e-9f5e-2d2f0f1a2b3c'
   const encoded = (text: string): string => Buffer.from(text).toString('base64url')
   it.each([
-    ['a limit over the most', { limit: 1001 }],
+    ['a limit above the maximum', { limit: 1001 }],
     ['an unknown status', { status: 'gone' }],
-    ['a cursor that is none', { cursor: 'x' }],
+    ['an invalid cursor', { cursor: 'x' }],
     ['a cursor without an id', { cursor: encoded('2026-01-01T00:00:00.000Z ') }],
     ['a cursor of another form', { cursor: encoded(`2026 ${id}`) }],
     ['a cursor from before the calendar', { cursor: encoded(`-271821-04-20T00:00:00.000Z ${id}`) }],
-    ['a cursor with more', { cursor: encoded(`2026-01-01T00:00:00.000Z ${id} x`) }],
+    ['a cursor with extra text', { cursor: encoded(`2026-01-01T00:00:00.000Z ${id} x`) }],
     ['a cursor with a NUL', { cursor: encoded(`2026-01-01T00:00:00.000Z ${id}\u0000`) }],
     ['a NUL in the filter', { externalUserId: 'a\u0000' }],
   ])('rejects %s', async (_what, request) => {
@@ -526,7 +526,7 @@ describe('createApp', () => {
     ['a long name', { name: 'x'.repeat(101) }],
     ['a NUL in the name', { name: 'a\u0000b' }],
     ['a negative Starter', { name: 'x', starterUsdMicros: '-1' }],
-    ['a Starter of words', { name: 'x', starterUsdMicros: 'many' }],
+    ['a Starter amount in words', { name: 'x', starterUsdMicros: 'many' }],
     ['a huge Starter', { name: 'x', starterUsdMicros: '1000000000000001' }],
     ['no address', { name: 'x', ownerEmail: 'owner' }],
     ['a short password', { name: 'x', ownerEmail: 'o@example.com', ownerPassword: 'short' }],

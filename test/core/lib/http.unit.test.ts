@@ -18,7 +18,7 @@ describe('listenError', () => {
     ['EADDRINUSE', 'port 9464 on 192.0.2.1 is already in use; set ADMIN_PORT to another port'],
     [
       'EADDRNOTAVAIL',
-      'port 9464 on 192.0.2.1 cannot be opened (EADDRNOTAVAIL); 192.0.2.1 is no address of this machine',
+      'port 9464 on 192.0.2.1 cannot be opened (EADDRNOTAVAIL); 192.0.2.1 is not an address of this machine',
     ],
   ])('names the cure of %s', (code, message) => {
     expect(listenError(Object.assign(new Error('listen'), { code }), at).message).toBe(message)

@@ -124,10 +124,10 @@ describe('createIssuerKeys', () => {
   })
 
   it.each([
-    ['no JSON', 'ok'],
+    ['not JSON', 'ok'],
     ['a list', '[]'],
     ['an object without keys', '{}'],
-    ['keys that are no list', '{"keys":{}}'],
+    ['an object whose keys are not a list', '{"keys":{}}'],
   ])('keeps its keys when the response is %s', async (_what, text) => {
     const { state, isSignedBy } = start([one])
     expect(await isSignedBy(one)).toBe(true)

@@ -20,7 +20,7 @@ describe('parseCatalog', () => {
       },
     ],
     ['models as objects', { pipelines: [{ pipeline: 'a', models: [{ id: 'x' }] }, { id: 'b' }] }],
-    ['pairs twice', [pair('a', 'x'), pair('b'), pair('a', 'x'), pair('b')]],
+    ['repeated pairs', [pair('a', 'x'), pair('b'), pair('a', 'x'), pair('b')]],
   ])('accepts %s', (_, document) => {
     expect(parse(document)).toEqual([pair('a', 'x'), pair('b')])
   })

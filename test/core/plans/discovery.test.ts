@@ -108,12 +108,12 @@ describe('catalogue at CATALOG_URL', () => {
   })
 
   it.each([
-    ['goes away', { status: 502, text: '' }, 'answered 502'],
-    ['answers no JSON', { status: 200, text: '<html>' }, /JSON/],
-    ['answers nothing', { status: 200, text: '[]' }, 'answered no pipeline'],
-    ['answers something else', { status: 200, text: '{"a":1}' }, 'answered no list of pipelines'],
+    ['is unavailable', { status: 502, text: '' }, 'answered 502'],
+    ['does not return JSON', { status: 200, text: '<html>' }, /JSON/],
+    ['returns an empty list', { status: 200, text: '[]' }, 'answered no pipeline'],
+    ['returns another document', { status: 200, text: '{"a":1}' }, 'answered no list of pipelines'],
     [
-      'answers too much',
+      'returns too much',
       { status: 200, text: JSON.stringify(['x'.repeat(1_100_000)]) },
       /more than 1048576 bytes/,
     ],

@@ -80,7 +80,7 @@ const doors: readonly (readonly [string, () => Promise<unknown>])[] = [
     () => world.as(world.app.basic).updateUser({ ...named(), email: 'a@b.example' }),
   ],
   ['a token is minted', () => world.as(world.app.basic).mintUserToken(named())],
-  ['a signed ticket comes', ticket],
+  ['a signed ticket arrives', ticket],
   ['a call is authorised', async () => (await startSidecar(world.as())).lend(world.app, user)],
   ['the balance is read', balance],
   ['the allowance is read', () => world.as(world.app.basic).getAllowance(named())],
@@ -89,21 +89,21 @@ const doors: readonly (readonly [string, () => Promise<unknown>])[] = [
 /** Requests that change a subscription. */
 const changes: typeof doors = [
   [
-    'an end of it is asked for',
+    'its end is requested',
     async () => {
       const end = operate((core) => core.endSubscription({ ...named(), timing: 'immediate' }))
       expect(await outcome(end)).toBe('ALREADY_STARTER')
     },
   ],
   [
-    'a change is to be taken back',
+    'a scheduled change is cancelled',
     async () =>
       expect(await outcome(operate((core) => core.keepSubscription(named())))).toBe(
         'NOTHING_TO_RESUME',
       ),
   ],
   [
-    'it is to be Starter',
+    'a change to Starter is requested',
     async () => {
       const starter = await world.rows(
         `select p.id from plans p join clients c using (app_id) where p.is_starter_default and c.client_id = $1`,
@@ -136,9 +136,9 @@ describe('user without a subscription row', () => {
   })
 
   it.each([
-    ['a key of theirs is validated', (key: string) => world.as().validateKey({ key })],
+    ['a key of the user is validated', (key: string) => world.as().validateKey({ key })],
     [
-      'a key of theirs is exchanged',
+      'a key of the user is exchanged',
       (subjectToken: string) =>
         world.as().exchangeToken({
           clientId: world.app.clientId,

@@ -170,7 +170,7 @@ describe('queries never scan all tickets', () => {
         createUsage(deps(pool)).query(app(), { ...sums, ...monthRange, groupBy: 'manifest' }),
     ],
     [
-      'sessions that reach over the ends',
+      'sessions that cross the ends of the range',
       3_000,
       (pool) =>
         createUsage(deps(pool)).query(

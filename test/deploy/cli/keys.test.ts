@@ -35,7 +35,7 @@ describe('tollgate keys', () => {
     const early = await tollgate('keys', 'rotate')
     expect([early.code, early.text]).toEqual([
       1,
-      expect.stringContaining('verifiers may not know the next key before'),
+      expect.stringContaining('verifiers may not have the next key before'),
     ])
     const rotated = await tollgate('keys', 'rotate', '--force')
     expect([rotated.code, rotated.text]).toEqual([

@@ -154,6 +154,6 @@ describe('tollgate plan sync', () => {
     const free = await tollgate('plan', 'sync', idOf('Network Price'), ...ofApp)
     expect(free.text).toContain('is synced: not needed, because it is free')
     const starter = await tollgate('plan', 'sync', idOf('Starter'), ...ofApp)
-    expect(starter.text).toContain('no metering backend that has plans is configured')
+    expect(starter.text).toContain('no metering backend with plans is configured')
   })
 })

@@ -59,7 +59,7 @@ describe('tollgate ticket', () => {
     expect((await ticket(eventId, '--app', 'app_000000000000000000000000')).text).toContain(
       'no such app',
     )
-    expect((await ticket('no-such-event')).text).toContain('no ticket of this event id')
+    expect((await ticket('no-such-event')).text).toContain('no ticket has this event id')
     expect((await ticket()).code).toBe(2)
   })
 })

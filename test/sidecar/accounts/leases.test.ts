@@ -154,10 +154,10 @@ describe('a call without a covering lease', () => {
   })
 
   it.each([
-    [429, 'usd_per_day', 'limit usd_per_day: the USD of this day are spent'],
-    [429, 'usd_per_session', 'limit usd_per_session: the USD of this session are spent'],
-    [429, 'calls_per_minute', 'limit calls_per_minute: no more calls in this minute'],
-    [429, 'concurrent_sessions', 'limit concurrent_sessions: no more sessions at the same time'],
+    [429, 'usd_per_day', 'limit usd_per_day: the USD of this day are used up'],
+    [429, 'usd_per_session', 'limit usd_per_session: the USD of this session are used up'],
+    [429, 'calls_per_minute', 'limit calls_per_minute: the calls of this minute are used up'],
+    [429, 'concurrent_sessions', 'limit concurrent_sessions: too many sessions at the same time'],
     [
       403,
       'max_price',

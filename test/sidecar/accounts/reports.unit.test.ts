@@ -370,8 +370,8 @@ describe('consecutive calls of a session', () => {
   })
 
   it.each([
-    ['number that was skipped', 3, {}],
-    ['number that comes again', 1, {}],
+    ['skipped number', 3, {}],
+    ['repeated number', 1, {}],
     ['call from the offline budget', 2, { leaseId: '', isOffline: true }],
   ])('are reported with the next flush after a %s', async (_, sequence, more) => {
     const { reports, requests, addNext, numbers } = world()
@@ -431,7 +431,7 @@ describe('consecutive calls of a session', () => {
   it.each([
     ['the lease that paid is returned', 'giveBack'],
     ['a call is refused', 'addRefused'],
-    ['a call is to be reserved', 'reported'],
+    ['a call needs a reservation', 'reported'],
     ['another process joins the session', 'takeSession'],
     ['the sidecar stops', 'stop'],
   ] as const)('are reported when %s', async (_, how) => {

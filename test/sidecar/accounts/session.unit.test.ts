@@ -86,7 +86,7 @@ describe('readSession', () => {
 
   it.each([
     ['no id', { StateID: undefined }],
-    ['an id that no database holds', { StateID: 'a\u0000b' }],
+    ['an id that a database cannot store', { StateID: 'a\u0000b' }],
     ['no number', { SequenceNumber: -1 }],
     ['no time', { LastUpdate: 3 }],
   ])('marks a state with %s as unreadable', (_what, state) => {

@@ -122,7 +122,7 @@ describe('the bound of a call', () => {
       30_000n,
     ],
     [
-      'the dearest of the features that the plan names',
+      'the most expensive feature of the plan',
       {
         overageRateUsd: '0.0000005',
         capabilities: [

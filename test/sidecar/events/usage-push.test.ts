@@ -91,13 +91,13 @@ describe('a usage push', () => {
     ['an event with an id', bodyOf().replace('{', '{"id":"1",')],
     ['an event with an empty id', bodyOf().replace('{', '{ "id" : "",')],
     ['another type', bodyOf().replace('create_signed_ticket', 'usage')],
-    ['nobody', bodyOf({ client_id: '' })],
-    ['no request', bodyOf({ request_id: undefined })],
-    ['no fee', bodyOf({ computed_fee: undefined })],
+    ['an event without a client', bodyOf({ client_id: '' })],
+    ['an event without a request', bodyOf({ request_id: undefined })],
+    ['an event without a fee', bodyOf({ computed_fee: undefined })],
     ['two data members', bodyOf().replace('{', '{"data":{},')],
-    ['no object', '[1]'],
-    ['no JSON', bodyOf().slice(1)],
-    ['too much', bodyOf({ note: 'x'.repeat(65_536) })],
+    ['JSON that is not an object', '[1]'],
+    ['text that is not JSON', bodyOf().slice(1)],
+    ['an event that is too large', bodyOf({ note: 'x'.repeat(65_536) })],
   ])('is not made from %s, which goes to core unchanged', (_what, body) => {
     expect(pushes().complete(body)).toBe(body)
   })

@@ -44,8 +44,8 @@ describe('a token of our own issuer', () => {
     ['another audience', { aud: 'tenant_a' }, {}],
     ['no expiry', { exp: undefined }, {}],
     ['a start in the future', { nbf: vectorNow + 120 }, {}],
-    ['an expiry that is no time', { exp: 1e300 }, {}],
-    ['an issue time that is no time', { iat: 1e300 }, {}],
+    ['an invalid expiry', { exp: 1e300 }, {}],
+    ['an invalid issue time', { iat: 1e300 }, {}],
     ['the type of an ID token', {}, { typ: 'JWT' }],
     ['an unencoded payload', {}, { b64: false }],
     ['an unknown key', {}, { kid: 'k9' }],
@@ -225,19 +225,19 @@ describe('a token of a foreign issuer', () => {
   })
 
   it.each<[string, (idp: ForeignIssuer) => Record<string, Answer>]>([
-    ['is away', () => ({ '': (_, response) => response.writeHead(500).end() })],
+    ['is unavailable', () => ({ '': (_, response) => response.writeHead(500).end() })],
     [
-      'answers with a discovery document that is longer than any',
+      'returns an oversized discovery document',
       ({ url }) => ({ configuration: long({ issuer: url, jwks_uri: `${url}/keys` }) }),
     ],
-    ['answers with a key set that is longer than any', ({ state }) => ({ keys: long(state) })],
+    ['returns an oversized key set', ({ state }) => ({ keys: long(state) })],
     [
-      'leads elsewhere',
+      'redirects',
       ({ url }) => ({
         keys: (_, response) => response.writeHead(302, { location: `${url}/more/keys` }).end(),
       }),
     ],
-    ['does not come to an end', () => ({ keys: (_, response) => response.write('{') })],
+    ['never completes its response', () => ({ keys: (_, response) => response.write('{') })],
   ])('is answered with 503 while its issuer %s', async (_what, answersOf) => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign)
@@ -282,8 +282,8 @@ describe('a token of a foreign issuer', () => {
     ['names no app', { azp: undefined, client_id: undefined }],
     ['names no user', { external_user_id: undefined }],
     ['names the owner of an app', { external_user_id: 'owner:0198c2a4' }],
-    ['names somebody who logged in with us', { external_user_id: 'user:0198c2a4' }],
-    ['names a user with a mark that turns text', { external_user_id: 'a\u202eb' }],
+    ['names a user of our own login', { external_user_id: 'user:0198c2a4' }],
+    ['names a user with a bidirectional control character', { external_user_id: 'a\u202eb' }],
     ['is for another audience', { aud: 'api://shop' }],
   ])('that %s is verified by core, which knows the trusts of apps', async (_what, claims) => {
     const foreign = await newSigningKey('f1')

@@ -40,7 +40,7 @@ describe('POST /events with a spool', () => {
       code: 'spool_unavailable',
       error: 'spool_unavailable',
       title: 'Spool unavailable',
-      detail: 'the spool is full: core has not taken its events yet; send these again later',
+      detail: 'the spool is full: core has not accepted its events yet; send these again later',
     })
     expect(replies[8]?.headers['retry-after']).toBe('5')
     expect(await readyz()).toEqual({

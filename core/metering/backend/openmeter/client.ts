@@ -110,7 +110,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     if (why !== null)
       return {
         kind: 'different',
-        why: `the meter ${meter.key} is there but ${why}; rename or remove it`,
+        why: `the meter ${meter.key} exists but ${why}; rename or remove it`,
       }
     meterIds.set(meter.key, existing.id)
     return null
@@ -122,7 +122,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     const meter = { key: feature.meter, id: meterIds.get(feature.meter) ?? '' }
     const different: Different = {
       kind: 'different',
-      why: `the feature ${feature.key} is there but counts another meter than ${meter.key}`,
+      why: `the feature ${feature.key} exists but counts another meter than ${meter.key}`,
     }
     const listed = await http({ ...dialect.findFeature(feature.key, meter), signal })
     const unlisted = failureOf(listed)
@@ -224,7 +224,7 @@ const isOwn = ({ clientId, customerKey }: MeterQuery, row: MeterRow): boolean =>
 
 const strange = (what: string): Failure => ({
   kind: 'broken',
-  why: `${what} is not what OpenMeter answers; check OPENMETER_URL`,
+  why: `${what} is not a response of OpenMeter; check OPENMETER_URL`,
   status: null,
   retryAfterMs: undefined,
 })
@@ -234,7 +234,7 @@ const strange = (what: string): Failure => ({
  * harmless.
  */
 function differenceOf(meter: Meter, existing: MeterRecord): string | null {
-  if (existing.eventType !== eventType) return `counts ${existing.eventType} events`
+  if (existing.eventType !== eventType) return `it counts ${existing.eventType} events`
   const aggregation = meter.sums === null ? 'count' : 'sum'
   if (existing.aggregation !== aggregation)
     return `its aggregation is ${existing.aggregation}, not ${aggregation}`

@@ -160,7 +160,7 @@ async function outcomeOf({ left, away }: Round, entry: number, count: number): P
   if (away) return { ...laterOf(away), ...rest }
   const failures = undelivered.map(({ failure }) => failure)
   if (failures.includes(null))
-    return { kind: 'later', why: 'there was no time for all of it', ...rest }
+    return { kind: 'later', why: 'the time limit was reached before the end', ...rest }
   const refused = failures.find((failure) => failure?.kind === 'refused')
   const why = (refused ?? failures[0])?.why ?? 'refused'
   return { kind: refused ? 'refused' : 'failed', why, ...rest }

@@ -56,7 +56,7 @@ export function createOpenMeter({
   metrics.registerMetric(
     new Gauge({
       name: 'tollgate_metering_backend_up',
-      help: '1 when the metering backend answers and its meters are as they should be',
+      help: '1 when the metering backend answers and its meters are correct',
       registers: [],
       collect() {
         this.set(prepared && problem === null ? 1 : 0)
@@ -78,7 +78,7 @@ export function createOpenMeter({
     if (next !== null && next !== problem)
       log.error(
         { backend: 'openmeter', problem: next },
-        'the metering backend cannot be used; what is for it waits',
+        'the metering backend cannot be used; deliveries to it wait',
       )
     if (next === null && problem !== null)
       log.info({ backend: 'openmeter' }, 'the metering backend answers again')
@@ -96,7 +96,7 @@ export function createOpenMeter({
         return
       }
       if (result.kind === 'refused' || result.kind === 'broken')
-        log.warn({ problem: result.why }, 'the meters cannot be prepared; they are tried again')
+        log.warn({ problem: result.why }, 'the meters cannot be prepared; retrying')
       const retryAfterMs = 'retryAfterMs' in result ? (result.retryAfterMs ?? 0) : 0
       await sleep(Math.max(backoffMs(failures, backoff), retryAfterMs), undefined, {
         signal: stopping.signal,
@@ -235,6 +235,8 @@ function planFault({ kind, why }: Failure): DomainError {
       cause,
     })
   return kind === 'broken'
-    ? new DomainError('METERING_FAILED', 'the metering backend failed at the plan', { cause })
+    ? new DomainError('METERING_FAILED', 'the metering backend failed to process the plan', {
+        cause,
+      })
     : unreachable(why)
 }

@@ -211,7 +211,7 @@ const away: Omit<Failure, 'why'> = { kind: 'away', status: null, retryAfterMs: u
 const strange = (what: string): PlanFailure =>
   new PlanFailure({
     kind: 'broken',
-    why: `${what} is not what OpenMeter answers; check OPENMETER_URL`,
+    why: `${what} is not a response of OpenMeter; check OPENMETER_URL`,
     status: null,
     retryAfterMs: undefined,
   })

@@ -265,8 +265,8 @@ describe('a report by session', () => {
     ['fewer bounds than calls', () => ({ boundUsdNanos: [1n] })],
     ['more calls than numbers', () => ({ sequence: 0n })],
     ['a bound of zero', () => ({ boundUsdNanos: [0n, 1n] })],
-    ['a time that is none', () => ({ signedMicros: [0n, 10n ** 18n] })],
-    ['a last second that is none', () => ({ lastSeconds: 10n ** 12n })],
+    ['an invalid time', () => ({ signedMicros: [0n, 10n ** 18n] })],
+    ['an invalid last second', () => ({ lastSeconds: 10n ** 12n })],
     ['several approximate calls', () => ({ approximate: true })],
     ['a negative age', () => ({ firstAgeMillis: -1 })],
     [

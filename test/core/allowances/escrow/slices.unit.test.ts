@@ -28,12 +28,12 @@ describe('sliceOf', () => {
   })
 
   it.each([
-    ['a first slice for a user of whom nothing is known', [100n, 0n, 0n, 0n], 50_000_000n * nano],
-    ['four calls at least', [100n, 0n, 1n, 0n], 4n * dollar],
-    ['what is spent in the time of a lease', [100n, 0n, 0n, 0n, dollar / 10n], 3n * dollar],
-    ['a quarter of what is free at most', [8n, 0n, 2n, 0n], 2n * dollar],
-    ['what it has, rather than less', [0n, 3n, 1n, 0n], 3n * dollar],
-    ['nothing when a quarter does not cover the call', [8n, 0n, 3n, 0n], null],
+    ['a first slice for a user without history', [100n, 0n, 0n, 0n], 50_000_000n * nano],
+    ['at least the cost of four calls', [100n, 0n, 1n, 0n], 4n * dollar],
+    ['the amount that is spent during a lease', [100n, 0n, 0n, 0n, dollar / 10n], 3n * dollar],
+    ['at most a quarter of the free amount', [8n, 0n, 2n, 0n], 2n * dollar],
+    ['the current slice if the new one would be smaller', [0n, 3n, 1n, 0n], 3n * dollar],
+    ['null when a quarter does not cover the call', [8n, 0n, 3n, 0n], null],
   ] as const)('returns %s', (_, [free, rest, bound, __, spending = 0n], expected) => {
     const attos = (dollars: bigint) => usdAttos(dollars * dollar)
     expect(

@@ -44,7 +44,7 @@ const refusal = async (call: CallOptions = {}): Promise<string> => {
 describe('a lease', () => {
   it.each([
     ['with limits', () => undefined],
-    ['one of whose keys has limits', () => keyId],
+    ['with limits of a key', () => keyId],
   ])('is not lent to a user %s until they are removed', async (_, key) => {
     await set({ callsPerMinute: 100 }, key())
     core.clock.advance(10 * second)

@@ -137,7 +137,7 @@ describe('price ceiling', () => {
     ['above it by a fraction', { price: { wei: 2601n, units: 2n } }, 'max_price'],
     ['at it, for two units', { price: { wei: 2600n, units: 2n } }, null],
     [
-      'of an application that is allowed more, above the one for all',
+      'of an application with a higher ceiling, above the general ceiling',
       { app: 'acme/dear', price: { wei: 8000n, units: 1n } },
       'max_price',
     ],
@@ -156,8 +156,8 @@ describe('price ceiling', () => {
       { sessionType: 'lv2v', price: { wei: 10n ** 18n, units: 1n } },
       null,
     ],
-    ['that is not known, where there is a ceiling', { price: null }, 'max_price'],
-    ['that is not known, where there is none', { sessionType: '', price: null }, null],
+    ['that is unknown, with a ceiling', { price: null }, 'max_price'],
+    ['that is unknown, without a ceiling', { sessionType: '', price: null }, null],
   ] satisfies [string, Partial<LimitedCall>, LimitName | null][])(
     'is compared with a price %s',
     (_, call, limit) => {

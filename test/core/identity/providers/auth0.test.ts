@@ -350,7 +350,7 @@ describe('a slow, busy or unavailable provider', () => {
   })
 
   it.each([
-    ['is lost on its way', 'lose request'],
+    ['is lost', 'lose request'],
     ['is answered with 500', 500],
     ['is answered with 503', 503],
   ] as const)(

@@ -28,7 +28,7 @@ describe('settings of a secured broker', () => {
       problems: [],
     })
     expect(read({ KAFKA_TLS: 'on', KAFKA_CA_FILE: bad }).problems).toEqual([
-      'KAFKA_CA_FILE holds no PEM certificate',
+      'KAFKA_CA_FILE does not contain a PEM certificate',
     ])
     expect(read({ KAFKA_TLS: 'on', KAFKA_CA_FILE: `${good}.not` }).problems).toEqual([
       'KAFKA_CA_FILE cannot be read (ENOENT)',
@@ -117,25 +117,25 @@ describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])(
         /not signed by an authority that is trusted here; .* KAFKA_CA_FILE/,
         () => ({ tls: { ca: null } }),
       ],
-      ['no TLS', /does it want KAFKA_TLS=on/, () => ({ tls: null })],
+      ['no TLS', /whether it requires KAFKA_TLS=on/, () => ({ tls: null })],
       [
         'neither TLS nor a login',
-        /it wants TLS; KAFKA_TLS is off/,
+        /it requires TLS, but KAFKA_TLS is off/,
         () => ({ tls: null, sasl: null }),
       ],
-      ['no login', /does it want .* KAFKA_USER/, () => ({ sasl: null })],
+      ['no login', /whether it requires .* KAFKA_USER/, () => ({ sasl: null })],
       [
-        'TLS on the port without it',
-        /it does not speak TLS; KAFKA_TLS is on/,
+        'TLS on a plain-text port',
+        /it does not use TLS, but KAFKA_TLS is on/,
         () => ({ brokers: broker.brokers }),
       ],
       [
-        'a login where there is none',
-        /it takes no user name on this port/,
+        'a login on a port without logins',
+        /it accepts no user name on this port/,
         () => ({ brokers: broker.brokers, tls: null }),
       ],
       [
-        'a port that nobody listens at',
+        'a port without a listener',
         /nothing listens at KAFKA_BROKERS/,
         () => ({ brokers: ['127.0.0.1:1'] }),
       ],

@@ -121,7 +121,7 @@ describe('tollgate quarantine', () => {
     expect(await world.ingest(event)).toMatchObject({ tickets: 0, quarantined: 1 })
     expect(await ids()).toEqual([])
     expect((await run('attribute', id, '--app', world.app.clientId, '--user', 'zoe')).text).toBe(
-      'tollgate: this event is redriven already\n',
+      'tollgate: this event is already redriven\n',
     )
     expect(await tickets()).toHaveLength(1)
   })
@@ -145,8 +145,12 @@ describe('tollgate quarantine', () => {
     const broken = await quarantined({ auth_id: '', computed_fee: '-1' })
     expect(
       (await run('attribute', broken, '--app', world.app.clientId, '--user', 'zoe')).text,
-    ).toContain('only events without a known user can be given to one; this one is invalid_fee')
-    expect((await run('redrive', broken)).text).toContain('it is still no ticket: invalid_fee')
+    ).toContain(
+      'only events without a known user can be assigned to a user; this one is invalid_fee',
+    )
+    expect((await run('redrive', broken)).text).toContain(
+      'the event is still not a ticket: invalid_fee',
+    )
     expect(await ids()).toEqual([broken])
   })
 
@@ -198,7 +202,7 @@ describe('tollgate quarantine', () => {
     const event = { id: 'both', auth_id: `${clientId}:zoe`, computed_fee: '4' }
     const id = await quarantined(event)
     expect((await run('redrive', id)).text).toContain(
-      `no app has the client id that it names, ${clientId}:zoe; give it to a user`,
+      `no app has the client id that the event names, ${clientId}:zoe; assign the event to a user`,
     )
     const other = await world.newApp()
     await world.damage(
@@ -217,7 +221,7 @@ describe('tollgate quarantine', () => {
     await world.ingest({ id: 'twin', computed_fee: '10' })
     const id = await quarantined({ id: 'twin', computed_fee: '20' })
     expect((await run('redrive', id)).text).toContain(
-      'another event came under this id; it can be a ticket of its own only under a new id',
+      'another event has this id; this event can become a separate ticket only under a new id',
     )
     expect((await run('redrive', id, '--under-new-id')).text).toMatch(
       /redriven: became a ticket, ticket redriven:[0-9a-f]{64}/,
@@ -230,7 +234,7 @@ describe('tollgate quarantine', () => {
     await world.damage('delete from quarantine')
     const other = await quarantined({ auth_id: '', computed_fee: '20' })
     expect((await run('redrive', other, '--under-new-id')).text).toContain(
-      'only an event whose id stands for another takes a new id',
+      'only an event whose id belongs to another event can get a new id',
     )
   })
 
@@ -267,7 +271,7 @@ describe('tollgate quarantine', () => {
     expect(
       (await run('discard', id, '--reason', 'a test of the signer', '--author', 'grace')).text,
     ).toBe(`${id}  discarded: a test of the signer\n`)
-    expect((await run('redrive', id)).text).toContain('this event is discarded already')
+    expect((await run('redrive', id)).text).toContain('this event is already discarded')
     expect((await core.getQuarantined({ id })).bytes.length).toBeGreaterThan(100)
     expect((await list()).waiting).toEqual([])
   })
@@ -275,7 +279,7 @@ describe('tollgate quarantine', () => {
   it('rejects an event with only its beginning stored', async () => {
     await world.ingestBytes(Buffer.alloc(1024 * 1024 + 1, 0x20))
     const [id = ''] = await ids()
-    expect((await run('redrive', id)).text).toContain('only its beginning was kept')
+    expect((await run('redrive', id)).text).toContain('only the beginning of the event was kept')
   })
 
   it('validates its arguments', async () => {

@@ -143,7 +143,7 @@ describe('observing the rate', () => {
       await observe()
       return logged.splice(0).map((line) => JSON.parse(line).msg.replace(/[:;].*/, ''))
     }
-    const both = ['no rate from this source', 'no ETH rate is usable']
+    const both = ['this source returned no rate', 'no ETH rate is usable']
     expect(await wait(0)).toEqual(both)
     expect(await wait(30)).toEqual([])
     expect(await wait(3_500)).toEqual([])

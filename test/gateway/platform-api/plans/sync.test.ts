@@ -310,7 +310,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     fake.faults = failing(500, isPublish)
     const { body } = await create()
     const id = String(body['id'])
-    expect(body['syncError']).toBe('the metering backend failed at the plan')
+    expect(body['syncError']).toBe('the metering backend failed to process the plan')
     expect((await planOf(id))['openmeterPlanId']).toBe(fake.state.plans[0]?.id)
     fake.faults = () => 'none'
     expect((await sync(id)).status).toBe(200)
@@ -349,7 +349,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
       fault: 500,
       status: 502,
       code: 'metering_failed',
-      syncError: 'the metering backend failed at the plan',
+      syncError: 'the metering backend failed to process the plan',
     },
     {
       fault: 400,
@@ -591,7 +591,7 @@ describe('without a metering backend', () => {
       expect(answer.body).toMatchObject({
         code: 'metering_not_configured',
         success: false,
-        syncError: 'no metering backend that has plans is configured',
+        syncError: 'no metering backend with plans is configured',
       })
     } finally {
       await console.stop()
