@@ -79,7 +79,7 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
       const adjustment = {
         id: uuidV7(at.getTime()),
         amount: usdAttos(-bounds),
-        reason: 'estimate of calls that were signed and whose tickets are lost',
+        reason: 'estimated cost of signed calls whose tickets are lost',
         author: 'tollgate',
         eventId: null,
         at: timeOf(account, at),

@@ -188,6 +188,6 @@ function requireWithin({ from, to, real }: Readonly<Record<'from' | 'to' | 'real
   if (to.getTime() - real.getTime() > aheadMaxMs)
     throw new DomainError(
       'REQUEST_INVALID',
-      `a clock may be at most two years ahead, until ${later(real, aheadMaxMs).toISOString()}; make another test app`,
+      `a clock may be at most two years ahead, until ${later(real, aheadMaxMs).toISOString()}; create another test app`,
     )
 }

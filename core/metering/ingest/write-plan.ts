@@ -189,7 +189,7 @@ export async function executePlan(
   const lost = oversized.length === 0 ? 0n : await closeHoles(db, oversized)
   const replayed = replayedTickets(plan, repeated)
   if (!options.ticketsWritten) await copyTickets(db, rowsWith(replayed, plan, options))
-  else if (replayed.size > 0) throw new Error('sequence numbers had come before')
+  else if (replayed.size > 0) throw new Error('sequence numbers were repeated')
   await addHours(db, plan.addingHours)
   await options.emit?.(db, keysOf(plan, options.firstParts), at)
   const charges = chargesOf(plan, options.firstParts)

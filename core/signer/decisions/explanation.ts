@@ -168,7 +168,8 @@ const rules: Readonly<Record<string, string>> = {
   token_revoked: 'The token was revoked, or the login that it came from has ended.',
   void_token: "The token was issued before the user's tokens were voided by a deactivation.",
   insufficient_scope: 'The token needs the scope sign:job.',
-  invalid_identity: 'The credential must name a known app, and a user whom the signer can record.',
+  invalid_identity:
+    'The credential must name a known app, and a user whose name the signer can record.',
   rate_limited: 'Wrong secrets of proxies are limited; the right one is always accepted.',
   other_identity: 'The signer has bound the session to another user than the credential names.',
   foreign_signer: 'A signer with secrets of its own gets decisions about users of its apps only.',

@@ -92,7 +92,10 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
       requireGranted(caller.publicScopes)
       const owner = await owners.find(caller)
       if (!owner)
-        throw new DomainError('GRANT_INVALID', 'the app has no owner in whose name it could sign')
+        throw new DomainError(
+          'GRANT_INVALID',
+          'the app has no owner, so no owner token can be minted',
+        )
       return signerTokens.issue({ ...owner, grants: caller.grants })
     })
   }

@@ -67,7 +67,7 @@ it('passes on the user claim and the address of the keys', async () => {
   expect((await run('list')).text).toContain('other:email')
   const file = join(tmpdir(), `tollgate-token-${randomUUID()}`)
   await writeFile(file, await signForeign(key, { iss: `${idp.url}/other`, aud: 'api', exp: 1 }))
-  expect((await run(`check --file ${file}`)).text).toContain('Warning: at usual providers people')
+  expect((await run(`check --file ${file}`)).text).toContain('Warning: at common providers, users')
   await run(`remove ${added.id}`)
 })
 
