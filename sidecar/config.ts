@@ -29,21 +29,21 @@ function readSettings(env: EnvReader) {
     webhookSecrets: readWebhookSecrets(env),
     eventsSecrets: readSecrets(env, 'EVENTS_SECRET', {
       meaning:
-        'Secrets for POST /events in place of WEBHOOK_SECRET, which then opens POST /authorize only; like WEBHOOK_SECRET.',
+        'Secrets for POST /events, in the form of WEBHOOK_SECRET, which then is valid for POST /authorize only.',
     }),
     guessesMax: readGuessesMax(env),
     signerAddresses: readSignerAddresses(env),
     cacheKey: readCacheKey(env),
     cacheEntries: readCacheEntries(env),
     maxInFlight: env.integer('AUTHORIZE_MAX_IN_FLIGHT', {
-      meaning: 'Decisions at work at the same time; more are refused with 503 at once.',
+      meaning: 'Most decisions in progress; more are refused with 503 at once.',
       fallback: '1000',
       min: 1,
       max: 100_000,
     }),
     signingTtlSeconds: env.integer('SIGNING_TTL_SECONDS', {
       meaning:
-        'Longest time for which the signer may skip the webhook; 0 for never. What a signed state costs that is replayed within it, nothing bounds.',
+        'Longest time for which the signer may skip the webhook; 0 for never. The cost of replays of a signed state within that time is not limited.',
       fallback: '0',
       min: 0,
       max: 60,
@@ -79,7 +79,7 @@ interface SettingsOfTime {
 function readDecisions(env: EnvReader, logLevel: string) {
   const sample = env.integer('DECISION_SAMPLE', {
     meaning:
-      'One of so many permissions is recorded, to be explained; 0 for none but those on request. 1 where LOG_LEVEL is debug.',
+      'One of this many permissions is recorded, so that it can be explained; 0 records only those on request. 1 by default if LOG_LEVEL is debug.',
     fallback: '0',
     min: 0,
     max: 1_000_000_000,
@@ -87,7 +87,8 @@ function readDecisions(env: EnvReader, logLevel: string) {
   return {
     sample: logLevel === 'debug' || logLevel === 'trace' ? 1 : sample,
     perSecond: env.integer('DECISION_RECORDS_PER_SECOND', {
-      meaning: 'Decisions that a sidecar records in a second; what is beyond cannot be explained.',
+      meaning:
+        'Most decisions that a sidecar records in a second; further ones cannot be explained.',
       fallback: '50',
       min: 0,
       max: 10_000,
@@ -104,13 +105,14 @@ function readListen(env: EnvReader) {
     }),
     maxConnectionsPerAddress: env.integer('SIDECAR_MAX_CONNECTIONS_PER_ADDRESS', {
       meaning:
-        'Connections from one address at once, but for those of SIGNER_ADDRESSES; one more replaces the oldest idle one.',
+        'Most simultaneous connections from one address, except those in SIGNER_ADDRESSES; one more replaces the oldest idle one.',
       fallback: '2000',
       min: 1,
       max: 1_000_000,
     }),
     maxConnections: env.integer('SIDECAR_MAX_CONNECTIONS', {
-      meaning: 'Connections the sidecar holds at once; one more replaces the oldest idle one.',
+      meaning:
+        'Most simultaneous connections of the sidecar; one more replaces the oldest idle one.',
       fallback: '10000',
       min: 1,
       max: 1_000_000,
@@ -121,7 +123,7 @@ function readListen(env: EnvReader) {
 const readCacheEntries = (env: EnvReader): number =>
   env.integer('SIDECAR_CACHE_ENTRIES', {
     meaning:
-      'Credentials, users and sessions that the sidecar remembers, each; others are asked of Redis or core.',
+      "Most credentials, users and sessions, each, in the sidecar's memory; others are read from Redis or core.",
     fallback: '30000',
     min: 1_000,
     max: 10_000_000,
@@ -130,7 +132,7 @@ const readCacheEntries = (env: EnvReader): number =>
 const readGuessesMax = (env: EnvReader): number =>
   env.integer('WEBHOOK_GUESSES_PER_MINUTE', {
     meaning:
-      'Wrong webhook secrets from one address in a minute; more are refused with 429, unread.',
+      'Wrong webhook secrets from one address in a minute, after which requests are refused with 429 before their secret is checked.',
     fallback: '20',
     min: 1,
     max: 100_000,
@@ -140,14 +142,14 @@ const readGuessesMax = (env: EnvReader): number =>
 const readCacheKey = (env: EnvReader): string | undefined =>
   readSecrets(env, 'CACHE_KEY', {
     meaning:
-      'Secret of all sidecars that signs what they share in Redis, at least 32 characters; from the token that they send to core when unset.',
+      'Secret, the same for all sidecars, that signs their shared entries in Redis, at least 32 characters; when unset it is derived from their token for core.',
   })[0]
 
 /** Secrets that the signer may send; several during a rotation. */
 function readWebhookSecrets(env: EnvReader): readonly string[] {
   const secrets = readSecrets(env, 'WEBHOOK_SECRET', {
     meaning:
-      'Secrets the signer may present, at least 32 characters each, separated by commas; several while one is replaced.',
+      'Secrets of the signer, at least 32 characters each, separated by commas; several during a rotation.',
   })
   if (secrets.some((secret) => Buffer.byteLength(secret) > maxSecretBytes)) {
     env.problem(`WEBHOOK_SECRET: each must have at most ${maxSecretBytes} bytes`)
@@ -159,23 +161,24 @@ function readAccess(env: EnvReader) {
   return {
     ttlSeconds: env.integer('ACCESS_TTL_SECONDS', {
       meaning:
-        'How old what core said of a user may be, and the bound on a deactivation that gets lost.',
+        "How long core's answer about a user is cached. If the notice of a deactivation is lost, the user still works this long.",
       fallback: '10',
       min: 1,
       max: 60,
     }),
     untyped: readUsd(env, 'UNTYPED_CALL_USD', {
       meaning:
-        'What a call of a session without a type or price is taken to cost at most, in dollars; unset: it is refused.',
+        'Assumed highest cost in dollars of a call of a session without a type or price; when unset, such calls are refused.',
     }),
     offlineUserBudget:
       readUsd(env, 'OFFLINE_BUDGET_USER_USD', {
-        meaning: 'What one user may spend beyond leases while core is away, in dollars.',
+        meaning: 'Most dollars that one user may spend beyond leases while core is unavailable.',
         fallback: '0',
       }) ?? 0,
     offlineBudget:
       readUsd(env, 'OFFLINE_BUDGET_USD', {
-        meaning: 'What all users together may spend beyond leases while core is away, in dollars.',
+        meaning:
+          'Most dollars that all users together may spend beyond leases while core is unavailable.',
         fallback: '0',
       }) ?? 0,
   } as const
@@ -187,7 +190,7 @@ const idBytes = 200
 function readSidecarId(env: EnvReader): string | undefined {
   const id = env.optional('SIDECAR_ID', {
     meaning:
-      'Name of this sidecar at core, unlike that of any other: spending is counted by it. Host name and port when unset.',
+      'Unique name of this sidecar, by which core counts its spending. Host name and port when unset.',
   })
   if (id !== undefined && Buffer.byteLength(id) > idBytes)
     env.problem(`SIDECAR_ID must be at most ${idBytes} bytes`)
@@ -217,10 +220,10 @@ const mebibyte = 1024 * 1024
 function readSpool(env: EnvReader) {
   const directory = env.optional('SPOOL_DIR', {
     meaning:
-      'Folder in which the sidecar keeps pushed events until core has them, its own; unset: events are acknowledged when core has them.',
+      'Folder, for this sidecar only, that stores pushed events until core has them. When unset, events are acknowledged after core has stored them.',
   })
   const maxBytes = env.integer('SPOOL_MAX_BYTES', {
-    meaning: 'Disk that the spool may take; when it is full, pushes are refused with 503.',
+    meaning: 'Most disk space of the spool; when it is full, pushes are refused with 503.',
     fallback: String(1024 * mebibyte),
     // A smaller spool could not hold the largest push.
     min: 8 * mebibyte,

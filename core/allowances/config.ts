@@ -22,28 +22,28 @@ export const readEscrowConfig = (env: EnvReader): EscrowConfig => ({
     min: 5,
     max: 300,
     meaning:
-      'How long a sidecar may spend what core lent to it; a crash holds the rest for so long.',
+      'How long a sidecar may spend the money that core lent to it; after a crash the unspent part stays held this long.',
   }),
   eventLagSeconds: env.integer('EVENT_LAG_SECONDS', {
     fallback: '20',
     min: 1,
     max: 3_600,
     meaning:
-      "How far, by its sidecar's stream of events, a call may be behind before its ticket counts as missing.",
+      "How far a call may be behind its sidecar's stream of events before its ticket counts as missing.",
   }),
   holdMaxSeconds: env.integer('HOLD_MAX_SECONDS', {
     fallback: '900',
     min: 30,
     max: 86_400,
     meaning:
-      'How long the money of a call without a ticket stays held while its sidecar allows no more.',
+      'How long the money of a call without a ticket stays held if its sidecar allows no further calls.',
   }),
   ...readQuotas(env),
   lostTickets: env.choice('LOST_TICKETS', {
     of: ['write_off', 'charge'],
     fallback: 'write_off',
     meaning:
-      'What becomes of a call that was signed and whose ticket is lost: write_off frees its money, charge books its bound as an estimate.',
+      'Treatment of a signed call whose ticket is lost: write_off releases its money, charge books its bound as an estimate.',
   }),
 })
 
@@ -57,7 +57,7 @@ const readQuotas = (
         min: 0,
         max: 1_000_000_000,
         meaning:
-          'How much network cost, in whole USD, the apps of one owner may cause in 30 days before it is paid; ./tollgate quota gives an owner another amount. Platform-owned apps are exempt.',
+          'Most unpaid network cost in whole USD that the apps of one owner may cause in 30 days; ./tollgate quota changes it for an owner. Platform-owned apps are exempt.',
       }),
     ) * 1_000_000n,
   ),
@@ -68,7 +68,7 @@ const readQuotas = (
         min: 0,
         max: 1_000_000_000,
         meaning:
-          'How much credit, in whole USD, an app may have given its users that they have not spent; ./tollgate quota gives an app another amount.',
+          'Most credit in whole USD that an app may have given and its users have not spent; ./tollgate quota changes it for an app.',
       }),
     ) * 1_000_000n,
   ),

@@ -21,13 +21,12 @@ export const readBillingConfig = (env: EnvReader): BillingConfig => ({
     fallback: env.isEmbedded ? 'log' : 'enforce',
     of: gateModes,
     meaning:
-      'What the activation gate refuses: off, log (nothing, but it says what it would), enforce_revenue (sales only), or enforce; log where all runs in one process.',
+      'Mode of the activation gate: off, log (refuses nothing, but logs what it would refuse), enforce_revenue (refuses sales only), or enforce. The all-in-one service uses log by default.',
   }),
   endUserCap: env.integer('END_USER_CAP', {
     fallback: '10000',
     min: 1,
     max: endUserCapMax,
-    meaning:
-      'How many active end users an app may have; ./tollgate billing cap gives an app another number.',
+    meaning: 'Most active end users of an app; ./tollgate billing cap changes it for an app.',
   }),
 })

@@ -14,11 +14,11 @@ export function readBooksConfig(env: EnvReader): BooksConfig {
     min: 0,
     max: 1_200,
     meaning:
-      'Whole months of tickets that stay in the database beside the running one; older ones are written to ARCHIVE_DIR and dropped. 0 keeps all.',
+      'Whole months of tickets that stay in the database in addition to the current month; older ones are written to ARCHIVE_DIR and dropped. 0 keeps all.',
   })
   const archiveDir =
     env.optional('ARCHIVE_DIR', {
-      meaning: 'Folder that core writes archived months of tickets to; one for all cores.',
+      meaning: 'Folder to which core writes archived months of tickets; all cores must share it.',
     }) ?? null
   if (retentionMonths > 0 && archiveDir === null)
     env.problem('ARCHIVE_DIR must be set when RETENTION_MONTHS is not 0')

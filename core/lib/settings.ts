@@ -10,7 +10,7 @@ export const readAdminHost = (env: EnvReader): string =>
   env.text('ADMIN_HOST', {
     fallback: '127.0.0.1',
     meaning:
-      'Address where metrics, /healthz and /readyz listen, and nothing else: a private one that Prometheus reaches.',
+      'Address that serves only metrics, /healthz and /readyz; it must be private, and Prometheus must reach it.',
   })
 
 export const readPlatformPort = (env: EnvReader): number =>
@@ -29,7 +29,7 @@ export function readPublicUrl(env: EnvReader): string {
     env.url('PUBLIC_URL', {
       schemes: ['http', 'https'],
       fallback,
-      meaning: 'Origin under which clients reach the platform; the issuer is built from it.',
+      meaning: 'Origin at which clients reach the platform; the issuer is derived from it.',
     }) ?? fallback
   )
 }
@@ -42,7 +42,7 @@ export const readEdgeUrl = (env: EnvReader): string | undefined =>
   env.url('EDGE_PUBLIC_URL', {
     schemes: ['http', 'https'],
     meaning:
-      "Origin under which the internet reaches the builder API's edge; http://localhost:{EDGE_PORT} when not set. Core needs it, too: tokens may be asked for by this name (RFC 8707).",
+      "Public origin of the builder API's edge; http://localhost:{EDGE_PORT} when not set. Core needs it, too, because token requests may name it as resource (RFC 8707).",
   })
 
 /** Minimum number of characters of a machine-generated secret. */
@@ -71,7 +71,7 @@ export function readSecret(env: EnvReader, name: string, meaning: string): strin
 
 /** A URL for display, without user, password and parameters. */
 export function addressOf(url: string): string {
-  if (!URL.canParse(url)) return 'an address that is no URL'
+  if (!URL.canParse(url)) return 'an address that is not a URL'
   const { protocol, host, pathname } = new URL(url)
   return `${protocol}//${host}${pathname}`
 }
@@ -80,7 +80,8 @@ export const readRedisUrl = (env: EnvReader): string | undefined =>
   env.url('REDIS_URL', {
     schemes: ['redis', 'rediss'],
     secret: true,
-    meaning: 'Redis for shared caches and invalidations; in process when not set.',
+    meaning:
+      'Redis for shared caches and invalidations; when not set, both stay within the process.',
   })
 
 /**
@@ -93,7 +94,7 @@ export const readRevocationBound = (env: EnvReader): number =>
     min: 1,
     max: 7_200,
     meaning:
-      'Longest time that an ended permission may be honoured; told in answers. At least IDENTITY_TTL_SECONDS, 60 (or that again, where it is less) and SIGNING_TTL_SECONDS together.',
+      'Longest time that an ended permission may still be accepted; answers include it. At least the sum of IDENTITY_TTL_SECONDS, the lower of IDENTITY_TTL_SECONDS and 60, and SIGNING_TTL_SECONDS.',
   })
 
 /** Who may sign in through the external provider, by verified e-mail address. */
@@ -110,10 +111,11 @@ export interface AllowedLogins {
 export function readAllowedLogins(env: EnvReader): AllowedLogins {
   const domains = env.list('LOGIN_OIDC_ALLOWED_DOMAINS', {
     meaning:
-      'Domains of the e-mail addresses that may sign in through LOGIN_OIDC_ISSUER; * means anybody whom it knows.',
+      'Domains of the e-mail addresses that may log in through LOGIN_OIDC_ISSUER; * allows every account of that provider.',
   })
   const emails = env.list('LOGIN_OIDC_ALLOWED_EMAILS', {
-    meaning: 'Single e-mail addresses that may sign in through LOGIN_OIDC_ISSUER; * as above.',
+    meaning:
+      'Single e-mail addresses that may log in through LOGIN_OIDC_ISSUER; * allows every account of that provider.',
   })
   return {
     anybody: [...domains, ...emails].includes('*'),

@@ -52,7 +52,8 @@ export function readMeteringConfig(env: EnvReader): MeteringConfig {
   const collector = env.choice('COLLECTOR', {
     of: ['on', 'off'],
     fallback: 'on',
-    meaning: 'Whether core collects from Kafka itself; off where tollgate collector does.',
+    meaning:
+      'Whether core itself collects events from Kafka; off if separate collectors (tollgate collector) do.',
   })
   return {
     mode: kafka === null ? 'direct' : 'stream',
@@ -83,21 +84,21 @@ const readSigningLimits = (env: EnvReader): SigningLimits => ({
     min: 1,
     max: 3_650,
     meaning:
-      'How many days ago a ticket may have been signed; an older one goes to quarantine. Prices can be recorded for 35 days more.',
+      'Highest age of a ticket in days since it was signed; an older one goes to quarantine. Prices can be recorded for up to 35 days more.',
   }),
   maxAheadSeconds: env.integer('TICKET_MAX_AHEAD_SECONDS', {
     fallback: String(usualLimits.maxAheadSeconds),
     min: 1,
     max: 86_400,
     meaning:
-      "How far ahead of core's clock a ticket may be signed, in seconds; one further ahead goes to quarantine.",
+      "Most seconds that a ticket's signing time may be ahead of core's clock; a later one goes to quarantine.",
   }),
   maxFeeEth: env.integer('TICKET_MAX_FEE_ETH', {
     fallback: String(usualLimits.maxFeeEth),
     min: 1,
     max: 1_000,
     meaning:
-      'Highest fee of one ticket in ETH; a higher one goes to quarantine, so that sums of fees and prices fit their columns.',
+      'Highest fee of one ticket in ETH; a ticket with a higher fee goes to quarantine, so that sums of fees and prices fit their columns.',
   }),
 })
 
@@ -107,17 +108,17 @@ const readLossGrace = (env: EnvReader): number =>
     min: 1,
     max: 86_400,
     meaning:
-      'How long a ticket may be missing between others of its session before it counts as lost.',
+      "How long a gap in a session's sequence numbers may stay open before its tickets count as lost.",
   })
 
 function readKafka(env: EnvReader): KafkaConfig | null {
   const brokers = env.list('KAFKA_BROKERS', {
     meaning:
-      'Kafka brokers (host:port, comma list) whose events are collected; unset: direct mode only.',
+      'Kafka brokers (host:port, comma list) from which events are collected. When unset, events arrive only at POST /events (direct mode).',
   })
   const topic = env.text('KAFKA_TOPIC', {
     fallback: 'livepeer-gateway-events',
-    meaning: 'Topic that the signer writes its events to.',
+    meaning: "Kafka topic of the signer's events.",
   })
   const group = env.text('KAFKA_GROUP', {
     fallback: 'tollgate-collector',
@@ -134,7 +135,7 @@ function readKafka(env: EnvReader): KafkaConfig | null {
     min: 6,
     max: 300,
     meaning:
-      'How long a collector may be silent before others take over its partitions; what a crash costs in delay.',
+      "Silence after which other collectors take over a collector's partitions; after a crash, events wait this long.",
   })
   if ((username === undefined) !== (password === undefined))
     env.problem('KAFKA_USER and KAFKA_PASSWORD must be set together')
@@ -152,18 +153,18 @@ function readTls(env: EnvReader): KafkaConfig['tls'] {
   const tls = env.choice('KAFKA_TLS', {
     of: ['on', 'off'],
     fallback: 'off',
-    meaning: 'Speak TLS (1.2 or newer) with the brokers.',
+    meaning: 'Whether connections to the brokers use TLS (1.2 or newer).',
   })
   const file = env.optional('KAFKA_CA_FILE', {
     meaning:
-      'PEM file of the authorities whose broker certificates are trusted, in place of the public ones.',
+      'PEM file with the certificate authorities of the brokers; it replaces the public ones.',
   })
   if (file === undefined) return tls === 'on' ? { ca: null } : null
   if (tls === 'off') env.problem('KAFKA_CA_FILE needs KAFKA_TLS=on')
   try {
     const ca = readFileSync(file, 'utf8')
     if (!ca.includes('-----BEGIN CERTIFICATE-----'))
-      env.problem('KAFKA_CA_FILE holds no PEM certificate')
+      env.problem('KAFKA_CA_FILE does not contain a PEM certificate')
     return { ca }
   } catch (error) {
     env.problem(
@@ -175,12 +176,13 @@ function readTls(env: EnvReader): KafkaConfig['tls'] {
 
 function readRates(env: EnvReader): MeteringConfig['rates'] {
   const fixed = env.optional('RATE_FIXED', {
-    meaning: 'USD for one ETH, in place of the rate sources; for tests and demonstrations.',
+    meaning:
+      'Fixed price of one ETH in USD, instead of the rate sources; for tests and demonstrations.',
   })
   const urls = env.list('RATE_URLS', {
     fallback: defaultRateUrls,
     meaning:
-      'Where the price of one ETH in USD is read (comma list, tried in order; Coinbase, Kraken or {"price"} answers).',
+      'Addresses that return the price of one ETH in USD, tried in order (comma list; answers of Coinbase, Kraken or the form {"price"}).',
   })
   const pollSeconds = env.integer('RATE_POLL_SECONDS', {
     fallback: '60',
@@ -192,13 +194,15 @@ function readRates(env: EnvReader): MeteringConfig['rates'] {
     fallback: '600',
     min: 1,
     max: 86_400,
-    meaning: 'How old, in seconds, an observation may be at the time of the ticket that it prices.',
+    meaning:
+      'Highest age of an observation in seconds, at the signing time of the ticket that it prices.',
   })
   const manualMaxAgeSeconds = env.integer('RATE_MANUAL_MAX_AGE_SECONDS', {
     fallback: '86400',
     min: 1,
     max: 604_800,
-    meaning: 'The same for a price that an operator recorded, until a newer observation arrives.',
+    meaning:
+      'Highest age in seconds of a price that an operator recorded; a newer observation replaces it earlier.',
   })
   for (const url of urls.filter((url) => !/^https?:\/\//.test(url) || !URL.canParse(url))) {
     env.problem(`RATE_URLS must be a comma list of http(s) addresses; ${url} is not one`)
@@ -220,13 +224,13 @@ const readBoundRates = (env: EnvReader) => ({
     min: 0,
     max: 1_000,
     meaning:
-      'By how much the last price is raised where it serves for bounds, and for tickets without a price, because no usable one is known.',
+      'Percent by which the last price is raised while no usable price exists: for bounds of calls, and for bounds of tickets that wait for a price.',
   }),
   graceSeconds: env.integer('RATE_GRACE_SECONDS', {
     fallback: '3600',
     min: 0,
     max: 86_400,
     meaning:
-      'How long, beyond RATE_MAX_AGE_SECONDS, the last price bounds calls, raised by RATE_MARGIN_PERCENT; then they are refused.',
+      'Seconds beyond RATE_MAX_AGE_SECONDS for which the last price, raised by RATE_MARGIN_PERCENT, still bounds calls; after that calls are refused.',
   }),
 })

@@ -24,14 +24,14 @@ export function readPlansConfig(env: EnvReader): PlansConfig {
   const catalogUrl = env.url('CATALOG_URL', {
     schemes: ['https', 'http'],
     meaning:
-      'Address of the catalogue of pipelines and models, read every five minutes; what it answered last stays known.',
+      'Address of the catalogue of pipelines and models, read every five minutes. If a read fails, the last catalogue stays in use.',
   })
   // No default when an address is set: the default allows every model, whatever the address
   // returns.
   const pipelines = env.list('PIPELINES', {
     ...(catalogUrl === undefined ? { fallback: known } : {}),
     meaning:
-      'The catalogue (comma list): pipelines, or pipeline:modelId to name single models, that plans may name and credit may be bound to. Empty by default where CATALOG_URL is set.',
+      'Pipelines, or pipeline:modelId for single models, that plans may name and credit may be bound to (comma list). Empty by default if CATALOG_URL is set.',
   })
   const wrong = pipelines.find((entry) => entry.length > 128 || !entrySyntax.test(entry))
   if (wrong !== undefined)

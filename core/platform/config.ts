@@ -68,7 +68,7 @@ export function readPlatformConfig(env: EnvReader): PlatformConfig {
 function readOutboundAllow(env: EnvReader): OutboundAllowance {
   const entries = env.list('OUTBOUND_ALLOW', {
     meaning:
-      'Hosts, addresses and ranges, separated by commas, that core may fetch from although they are not public, when an app names them (its identity provider); loopback ones also by http. All in one, the loopback is among them while HOST is a loopback address.',
+      'Hosts, addresses and ranges that are not public but that core may fetch from if an app names them, such as its identity provider (comma list); for loopback addresses http is allowed, too. The all-in-one service includes the loopback if HOST is a loopback address.',
   })
   // Decision 50: trials on one machine need no certificate. If strangers can reach the process,
   // they must not reach its loopback through it.
@@ -86,7 +86,8 @@ function readDatabase(env: EnvReader): {
   const url = env.url('DATABASE_URL', {
     schemes: ['postgres', 'postgresql'],
     secret: true,
-    meaning: 'PostgreSQL 15 or newer; an embedded one when not set.',
+    meaning:
+      'Address of PostgreSQL 15 or newer; the all-in-one service starts an embedded one when not set.',
   })
   if (url === undefined && !env.problems.some((line) => line.startsWith('DATABASE_URL')))
     env.problem('DATABASE_URL is required')
@@ -103,7 +104,7 @@ const readSignerUrl = (env: EnvReader): string =>
   env.url('SIGNER_DMZ_URL', {
     schemes: ['http', 'https'],
     fallback: 'http://localhost:8935',
-    meaning: 'Address of the remote signer for apps that name none of their own.',
+    meaning: 'Address of the remote signer for apps without a signer of their own.',
   }) ?? ''
 
 function readSealingSecrets(env: EnvReader): readonly string[] {
@@ -115,7 +116,7 @@ function readSealingSecrets(env: EnvReader): readonly string[] {
   const old = env.list('KEY_ENCRYPTION_KEYS_OLD', {
     secret: true,
     meaning:
-      'Earlier values of KEY_ENCRYPTION_KEY, separated by commas, until "tollgate keys rewrap" has sealed everything under the new one.',
+      'Earlier values of KEY_ENCRYPTION_KEY, separated by commas, needed until "tollgate keys rewrap" has encrypted everything with the new one.',
   })
   if (old.some((value) => value.length < 32))
     env.problem('KEY_ENCRYPTION_KEYS_OLD must hold values of at least 32 characters')

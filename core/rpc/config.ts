@@ -13,7 +13,7 @@ export interface ServerConfig {
 export const readServerConfig = (env: EnvReader): ServerConfig => ({
   host: env.text('CORE_HOST', {
     fallback: '127.0.0.1',
-    meaning: 'Address that core binds for gRPC; never one that the public reaches.',
+    meaning: 'Address that core binds for gRPC; it must not be public.',
   }),
   port: env.port('CORE_PORT', { fallback: '50051', meaning: 'gRPC port of core.' }),
   serviceTokens: readServiceTokens(env),

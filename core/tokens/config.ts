@@ -69,7 +69,8 @@ const readRotation = (env: EnvReader) => ({
     fallback: '90',
     min: 0,
     max: 3_650,
-    meaning: 'How long a key signs tokens before the next one does; 0 rotates only by command.',
+    meaning:
+      'How long a key signs tokens before the next key replaces it; 0 rotates only by command.',
   }),
   authorizationCodeTtlSeconds: env.integer('AUTHORIZATION_CODE_TTL_SECONDS', {
     fallback: '60',
@@ -105,19 +106,19 @@ const readDevice = (env: EnvReader): DeviceConfig => ({
     fallback: '5',
     min: 1,
     max: 60,
-    meaning: 'Seconds that a device waits between two polls, to begin with.',
+    meaning: 'Initial number of seconds between two polls of a device.',
   }),
   openPerClient: env.integer('DEVICE_CODES_PER_CLIENT', {
     fallback: '10000',
     min: 1,
     max: 1_000_000,
-    meaning: 'Undecided device codes of one client, above which it gets no more.',
+    meaning: 'Most undecided device codes of one client; more are refused.',
   }),
   openPerAddress: env.integer('DEVICE_CODES_PER_ADDRESS', {
     fallback: '100',
     min: 1,
     max: 1_000_000,
-    meaning: 'Undecided device codes that one address asked for, above which it gets no more.',
+    meaning: 'Most undecided device codes requested from one address; more are refused.',
   }),
 })
 
@@ -140,5 +141,5 @@ const readEnforceAllowance = (env: EnvReader): boolean =>
   env.choice('ENFORCE_ALLOWANCE_ON_EXCHANGE', {
     fallback: 'false',
     of: ['true', 'false'],
-    meaning: 'Whether a signer session is refused with 402 when nothing is left to spend.',
+    meaning: 'Whether a signer session is refused with 402 when the user has no money left.',
   }) === 'true'

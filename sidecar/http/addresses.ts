@@ -14,7 +14,8 @@ export function readSignerAddresses(env: EnvReader): SignerAddresses {
       'Addresses or blocks (10.0.0.0/8) of your signers, separated by commas: neither their connections nor their wrong secrets are limited.',
   })
   for (const entry of entries)
-    if (!add(list, entry)) env.problem(`SIGNER_ADDRESSES: ${entry} is no address and no block`)
+    if (!add(list, entry))
+      env.problem(`SIGNER_ADDRESSES: ${entry} is neither an address nor a block`)
   return {
     includes: (address) =>
       entries.length > 0 && list.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4'),

@@ -24,7 +24,7 @@ export function readIdentity(env: EnvReader) {
     proxySecret,
     ttlSeconds: env.integer('IDENTITY_TTL_SECONDS', {
       meaning:
-        'How long a verified key is remembered, and the bound on a revocation that gets lost.',
+        'How long a verified key is cached. If the notice of a revocation is lost, the key still works this long.',
       fallback: '300',
       min: 1,
       max: 3600,
@@ -35,7 +35,7 @@ export function readIdentity(env: EnvReader) {
 function readProxySecret(env: EnvReader, mode: AuthMode): string | undefined {
   const proxySecret = env.optional('TRUSTED_PROXY_SECRET', {
     meaning:
-      'What a reverse proxy sends as X-Livepeer-Proxy-Secret beside the identity that it writes into headers, in the modes trusted_headers and composite; at least 32 characters.',
+      'Secret that a reverse proxy sends as X-Livepeer-Proxy-Secret with the identity in its headers, in the modes trusted_headers and composite; at least 32 characters.',
     secret: true,
   })
   if (mode === 'trusted_headers' && proxySecret === undefined)

@@ -20,7 +20,7 @@ export function readUserProvider(env: EnvReader): UserProviderConfig {
     of: ['local', 'auth0'],
     fallback: 'local',
     meaning:
-      'Where the builder API creates end users besides our own tables: local (nowhere) or auth0.',
+      'Identity provider at which the builder API also creates end users: local (no provider, only our own tables) or auth0.',
   })
   const auth0 = readAuth0(env)
   if (name === 'local') return { name }
@@ -43,11 +43,11 @@ function readAuth0(env: EnvReader): Auth0Config {
   })
   const [first = 'Username-Password-Authentication', ...others] = env.list('AUTH0_CONNECTION', {
     meaning:
-      'Connections in which users may be created, separated by commas, the default first; Username-Password-Authentication when not set.',
+      'Auth0 connections in which users may be created, separated by commas; the first is the default. Username-Password-Authentication when not set.',
   })
   const audience = env.optional('AUTH0_MANAGEMENT_AUDIENCE', {
     meaning:
-      "Audience of Auth0's Management API; https://{AUTH0_DOMAIN}/api/v2/ when not set, another one behind a custom domain.",
+      "Audience of Auth0's Management API; https://{AUTH0_DOMAIN}/api/v2/ when not set. Set it if AUTH0_DOMAIN is a custom domain.",
   })
   return {
     url,

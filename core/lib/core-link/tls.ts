@@ -27,9 +27,9 @@ export interface ClientTls {
 }
 
 const meanings = {
-  cert: 'File with the certificate chain of this process, PEM: of core itself, or that a process shows to core.',
-  key: 'File with the private key of CORE_TLS_CERT, PEM.',
-  ca: 'File with the authorities, PEM, from which the other side must have its certificate: turns TLS on where core is called, and lets core check its callers.',
+  cert: "PEM file with the certificate chain of this process: core's server certificate, or the client certificate that another process presents to core.",
+  key: 'PEM file with the private key of CORE_TLS_CERT.',
+  ca: 'PEM file with the certificate authorities of the other side. At a caller it turns TLS on; at core it allows the verification of callers.',
 } as const
 
 /** Reads `CORE_TLS_CERT`, `CORE_TLS_KEY` and `CORE_TLS_CA`, which core and its callers share. */
@@ -38,7 +38,7 @@ function readTlsFiles(env: EnvReader): TlsFiles {
   const key = env.optional('CORE_TLS_KEY', { meaning: meanings.key })
   const ca = env.optional('CORE_TLS_CA', { meaning: meanings.ca })
   if ((cert === undefined) !== (key === undefined))
-    env.problem('CORE_TLS_CERT and CORE_TLS_KEY belong together; set both or none')
+    env.problem('CORE_TLS_CERT and CORE_TLS_KEY must be set together; set both or neither')
   return { cert, key, ca }
 }
 
@@ -48,7 +48,7 @@ export function readServerTls(env: EnvReader): ServerTls | undefined {
   const clientAuth = env.choice('CORE_TLS_CLIENT_AUTH', {
     fallback: 'none',
     of: ['none', 'require'],
-    meaning: 'require: core serves only callers with a certificate that CORE_TLS_CA vouches for.',
+    meaning: 'require: core serves only callers with a certificate of an authority in CORE_TLS_CA.',
   })
   if (clientAuth === 'require' && files.ca === undefined)
     env.problem('CORE_TLS_CLIENT_AUTH=require needs CORE_TLS_CA')
@@ -62,12 +62,12 @@ export function readServerTls(env: EnvReader): ServerTls | undefined {
 export function readClientTls(env: EnvReader): ClientTls | undefined {
   const files = readTlsFiles(env)
   const serverName = env.optional('CORE_TLS_SERVER_NAME', {
-    meaning: "Name in core's certificate, where it is not the host of CORE_TARGET.",
+    meaning: "Name in core's certificate, if it differs from the host of CORE_TARGET.",
   })
   if (files.ca !== undefined) return { files, serverName }
   if (files.cert !== undefined)
     env.problem(
-      'CORE_TLS_CERT needs CORE_TLS_CA, which core is checked with; without it nothing is encrypted',
+      "CORE_TLS_CERT needs CORE_TLS_CA to verify core's certificate; without it the connection is not encrypted",
     )
   return undefined
 }
@@ -124,7 +124,7 @@ export function tlsAdvice(text: string): string | undefined {
 const advice: readonly (readonly [RegExp, string])[] = [
   [
     /CERTIFICATE_REQUIRED|DID_NOT_RETURN_A_CERTIFICATE|certificate required/i,
-    'core demands a client certificate: set CORE_TLS_CERT and CORE_TLS_KEY where core is called',
+    'core requires a client certificate: set CORE_TLS_CERT and CORE_TLS_KEY at the process that calls core',
   ],
   [
     /CERT_HAS_EXPIRED|CERTIFICATE_EXPIRED|certificate (has )?expired/i,
@@ -137,10 +137,10 @@ const advice: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /UNKNOWN_CA|unknown ca|UNABLE_TO_VERIFY|UNABLE_TO_GET_ISSUER|SELF_SIGNED|unable to (verify|get)|self[- ]signed/i,
-    'the certificate comes from no authority of CORE_TLS_CA',
+    'the certificate is not from an authority in CORE_TLS_CA',
   ],
   [
     /HTTP_REQUEST|WRONG_VERSION_NUMBER|wrong version number|PACKET_LENGTH|BAD_RECORD|UNSUPPORTED_PROTOCOL/i,
-    'one side speaks plain text and the other TLS: set CORE_TLS_CERT at core and CORE_TLS_CA where it is called',
+    'only one side uses TLS: set CORE_TLS_CERT at core and CORE_TLS_CA at the process that calls core',
   ],
 ]

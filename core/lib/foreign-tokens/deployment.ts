@@ -20,20 +20,21 @@ export interface DeploymentIssuer {
 export function readDeploymentIssuer(env: EnvReader, ownIssuer: string): DeploymentIssuer {
   const issuer = env.url('JWT_ISSUER', {
     meaning:
-      'A foreign OIDC issuer whose access tokens are accepted beside our own, for every app whose id they carry. Core and the sidecar need the same.',
+      'A foreign OIDC issuer whose access tokens are accepted in addition to our own, for the app that they name. Core and sidecar need the same value.',
     schemes: ['http', 'https'],
   })
   return {
     issuer: issuer === ownIssuer ? undefined : issuer,
     audience: env.optional('JWT_AUDIENCE', {
-      meaning: 'Audience its tokens must name; the issuer when unset.',
+      meaning: 'Audience that its tokens must have; the issuer when unset.',
     }),
     jwksUrl: env.url('JWT_JWKS_URL', {
-      meaning: 'Keys of the foreign issuer; found through its discovery document when unset.',
+      meaning: "Address of the foreign issuer's keys; read from its discovery document when unset.",
       schemes: ['http', 'https'],
     }),
     clientIdClaim: env.text('CLAIM_CLIENT_ID', {
-      meaning: 'Claim of its tokens that names the app; then client_id, as in our own.',
+      meaning:
+        'Claim of its tokens that names the app; client_id, as in our own tokens, if the claim is missing.',
       fallback: 'azp',
     }),
     subjectClaim: env.text('CLAIM_USAGE_SUBJECT', {

@@ -22,11 +22,11 @@ export function readBackendConfig(env: EnvReader): BackendConfig {
   const url = env.url('OPENMETER_URL', {
     schemes: ['http', 'https'],
     meaning:
-      'Address of OpenMeter; one that ends in /v3 is spoken to in its API v3, any other in v1 below it.',
+      'Address of OpenMeter. If it ends in /v3, core uses API v3, otherwise the v1 API below that address.',
   })
   const apiKey = env.optional('OPENMETER_API_KEY', {
     secret: true,
-    meaning: 'Bearer token for OpenMeter; a self-hosted one may want none.',
+    meaning: 'Bearer token for OpenMeter; a self-hosted OpenMeter may not need it.',
   })
   const timeoutMs = env.integer('OPENMETER_TIMEOUT_MS', {
     fallback: '10000',
@@ -38,13 +38,13 @@ export function readBackendConfig(env: EnvReader): BackendConfig {
     fallback: '1000',
     min: 1,
     max: 1_000,
-    meaning: 'How many events one request to OpenMeter may carry.',
+    meaning: 'Most events in one request to OpenMeter.',
   })
   const name = env.choice('METERING_BACKEND', {
     of: backendNames,
     fallback: url === undefined ? 'embedded' : 'openmeter',
     meaning:
-      'What reports usage beside the ledger: embedded (our own tables), openmeter (the default when OPENMETER_URL is set) or none.',
+      'Metering backend that reports usage in addition to the ledger: embedded (our own tables), openmeter (the default when OPENMETER_URL is set) or none.',
   })
   if (name !== 'openmeter') return { name }
   checkOpenMeter(env, url, apiKey)

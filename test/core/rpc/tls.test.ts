@@ -138,7 +138,7 @@ describe('TLS between processes', () => {
   it('rejects a caller that trusts another authority, with a clear error there', async () => {
     const { target } = await startSecure()
     const ends = await callsFrom(target, { CORE_TLS_CA: file('stranger.pem') })
-    expect(ends.command).toContain('from no authority of CORE_TLS_CA')
+    expect(ends.command).toContain('not from an authority in CORE_TLS_CA')
     expect(ends.gateway).not.toBe('OK')
   })
 
@@ -146,7 +146,7 @@ describe('TLS between processes', () => {
     const { target, lines } = await startSecure()
     const ends = await callsFrom(target, {})
     expect(Object.values(ends)).not.toContain('OK')
-    await until(() => lines.some((line) => line.includes('one side speaks plain text')))
+    await until(() => lines.some((line) => line.includes('only one side uses TLS')))
   })
 
   it('rejects TLS calls to a core that uses plain text', async () => {
@@ -187,7 +187,7 @@ describe('client certificates', () => {
 
   it.each([
     ['none', {}, /demands a client certificate|DID_NOT_RETURN/],
-    ['one of another authority', filesOf('foreign'), /from no authority of CORE_TLS_CA/],
+    ['one of another authority', filesOf('foreign'), /not from an authority in CORE_TLS_CA/],
     ['an expired one', filesOf('expired'), /has expired/],
   ])('are required: %s is rejected with a reason in the log', async (_name, files, reason) => {
     const { target, lines } = await startSecure(required)
@@ -242,7 +242,7 @@ describe('the settings', () => {
       return reader.problems
     }
     expect(problemsOf({ CORE_TLS_CERT: 'a', CORE_TLS_CA: 'c' })).toEqual([
-      expect.stringContaining('belong together'),
+      expect.stringContaining('must be set together'),
     ])
     expect(problemsOf({ CORE_TLS_CERT: 'a', CORE_TLS_KEY: 'b' })).toEqual([
       expect.stringContaining('needs CORE_TLS_CA'),
