@@ -42,7 +42,7 @@ export function readGatewayConfig(env: EnvReader): GatewayConfig {
     validateV2: /^(1|true|yes)$/i.test(
       env.text('BPP_VALIDATE_V2', {
         meaning:
-          '1, true or yes: keys are validated by POST /api/v1/auth/validate, and GET is gone.',
+          '1, true or yes: POST /api/v1/auth/validate validates keys, and the GET route is removed.',
         fallback: '',
       }),
     ),

@@ -109,7 +109,7 @@ export function explainRefusal(
 }
 
 const sessionNeeded =
-  'this route takes no client credentials but the session of a member of the app: log in with POST /login, then read GET /api/v1/session for the CSRF token'
+  'this route does not accept client credentials; it needs the session of a member of the app: log in with POST /login, then read the CSRF token from GET /api/v1/session'
 
 // Rate limits protect core, so they precede the credential check. Malformed credentials never reach
 // core.

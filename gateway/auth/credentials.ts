@@ -97,7 +97,7 @@ export function requireClientSecret(auth: ClientAuth): string {
 /** Returns the id of a public client. Throws CREDENTIAL_INVALID otherwise. */
 export function requirePublicClient(auth: ClientAuth): string {
   if (auth.kind === 'public') return auth.clientId
-  throw invalidClient('send client_id, the public id of the app (app_…), and no secret')
+  throw invalidClient('send client_id, the public id of the app (app_…), without a secret')
 }
 
 /**

@@ -26,7 +26,7 @@ export function healthRoute(app: App): void {
         operationId: 'getHealth',
         summary: 'Whether the process answers',
         description:
-          'Answers "ok" as soon as the process serves requests, without a look at what is behind it.',
+          'Returns "ok" as soon as the process serves requests. It does not check the parts that the process depends on.',
         tags: ['service'],
         response: {
           200: { description: 'ok', content: { 'text/plain': { schema: Type.String() } } },

@@ -10,8 +10,8 @@ import { examples } from './examples.ts'
 const url = '/api/v1/openapi.json'
 
 const description = [
-  'Users, signer sessions and usage for builders whose users are known to an identity provider.',
-  'Every answer carries X-Correlation-Id.',
+  'Users, signer sessions and usage for builders whose users log in at an identity provider.',
+  'Every answer has the header X-Correlation-Id.',
   'Errors are problem documents (RFC 9457), on the token route OAuth errors (RFC 6749).',
 ].join(' ')
 

@@ -24,7 +24,7 @@ const ExchangeForm = Type.Object({
   requested_token_type: field(TokenType.accessToken),
   audience: list('at most 16 names of the signer'),
   resource: list('at most 16 names of the signer'),
-  client_id: field('Of the M2M client, where it authenticates in the form.'),
+  client_id: field('Id of the M2M client, if it authenticates in the form.'),
   client_secret: field('Its secret.'),
 })
 
@@ -34,12 +34,12 @@ const BuilderSession = named(
     token_type: Type.String({ description: 'Bearer' }),
     expires_in: Type.Integer({ description: 'Seconds.' }),
     scope: Type.String(),
-    signer_url: Type.Optional(WebAddress('Where the remote signer answers.')),
-    discovery_url: Type.Optional(WebAddress('Where orchestrators are listed.')),
+    signer_url: Type.Optional(WebAddress('Address of the remote signer.')),
+    discovery_url: Type.Optional(WebAddress('Address of the list of orchestrators.')),
     issued_token_type: Type.String(),
     correlation_id: CorrelationId,
-    has_access: Type.Boolean({ description: 'Whether anything is left to spend.' }),
-    balance_usd_micros: Int64('What is left, in USD micros.'),
+    has_access: Type.Boolean({ description: 'Whether the user has money left to spend.' }),
+    balance_usd_micros: Int64('The remaining money, in USD micros.'),
   }),
   'BuilderSession',
 )
@@ -69,7 +69,7 @@ export function tokenRoutes(app: App, { core }: { readonly core: Core }): void {
         operationId: 'exchangeToken',
         summary: 'Exchange a user JWT or key for a signer session',
         description:
-          'A token exchange (RFC 8693): the user JWT or sk_ key in subject_token becomes a signer JWT, with what the user may spend beside it. The user whose allowance is used up gets one too, with has_access: false.',
+          "A token exchange (RFC 8693): the user JWT or sk_ key in subject_token becomes a signer JWT; the answer includes the user's balance. A user without remaining allowance gets a signer JWT, too, with has_access: false.",
         tags: ['tokens'],
         params: AppParams,
         body: ExchangeForm,

@@ -23,17 +23,17 @@ const instant = (description: string) =>
 
 /** The parameters as documented. */
 export const MeterParameters = Type.Object({
-  meter: oneOf(meters, 'What is summed.'),
+  meter: oneOf(meters, 'The meter to sum.'),
   externalUserId: Type.Optional(
-    Type.String({ description: 'The user of the credential and no other, where it is there.' }),
+    Type.String({ description: 'If present, it must be the user of the credential.' }),
   ),
-  from: instant('From this instant on; the first usage when absent.'),
-  to: instant('Before this instant; now when absent.'),
+  from: instant('Start of the range, inclusive; the first usage when absent.'),
+  to: instant('End of the range, exclusive; now when absent.'),
   groupBy: Type.Optional(
     Type.Array(Type.String(), {
       maxItems: groupByMax,
       description:
-        'Dimensions of the meter: pipeline, model_id, and manifest_id of fee_wei, billable_secs and network_fee_usd_micros_by_manifest. client_id and external_user_id are always there.',
+        'Dimensions of the meter: pipeline, model_id, and manifest_id of fee_wei, billable_secs and network_fee_usd_micros_by_manifest. client_id and external_user_id are always present.',
     }),
   ),
 })
@@ -72,8 +72,8 @@ export const MeterUsage = Type.Object({
       subject: Type.String(),
       windowStart: Type.String({ format: 'date-time' }),
       windowEnd: Type.String({ format: 'date-time' }),
-      value: Type.Number({ description: 'Not exact above 2^53.' }),
-      valueExact: Type.String({ description: 'The same, as an exact decimal.' }),
+      value: Type.Number({ description: 'The sum as a number; not exact above 2^53.' }),
+      valueExact: Type.String({ description: 'The sum as an exact decimal.' }),
       groupBy: Type.Record(Type.String(), Type.String()),
     }),
   ),
@@ -91,9 +91,9 @@ export function usageRoutes(app: App, rules: RouteRules = usualRules): void {
   addSchemas(app, [NamedMeterUsage])
   const { config, schema } = route(rules, {
     operationId: 'queryUsage',
-    summary: 'Metered usage of the user who asks',
+    summary: 'Metered usage of the caller',
     description:
-      'The sums of one meter for the user of the credential. Without usage there are no rows. The rows of a meter in micros add up to the sum of all usage, to the micro.',
+      'The sums of one meter for the user of the credential. Without usage the answer has no rows. The rows of a meter in micros add up exactly to the sum of all usage.',
     tags: ['usage'],
     params: AppParams,
     querystring: AnyParameters,

@@ -12,7 +12,7 @@ const BuilderUser = named(
     externalUserId: Type.String(),
     email: Type.Optional(Email),
     status: Type.String({ description: 'active or inactive' }),
-    apiKey: Type.Optional(Type.String({ description: "The user's key, shown this once." })),
+    apiKey: Type.Optional(Type.String({ description: "The user's key. It is shown only here." })),
   }),
   'BuilderUser',
 )
@@ -21,13 +21,13 @@ const NewBuilderUser = Type.Object({
   externalUserId: required("The integrator's id of the user, at most 200 bytes of UTF-8."),
   email: Type.Optional(Type.String({ maxLength: 320, description: 'an e-mail address' })),
   connection: Type.Optional(
-    text('Where the identity provider keeps a new user; its default when absent.'),
+    text('Connection of the identity provider for a new user; the default connection when absent.'),
   ),
   issueApiKey: Type.Optional(
     Type.Boolean({
       default: true,
       description:
-        'Whether the answer has a key. An existing user gets one only when this is true in the body and it has none.',
+        'Whether the answer includes a key. An existing user gets a key only if this is true and the user has no key.',
     }),
   ),
 })
@@ -47,7 +47,7 @@ export function userRoutes(app: App): void {
         operationId: 'createUser',
         summary: 'Create a user, or update one',
         description:
-          'Creates the user at the identity provider and here, with a key (201), or updates the attributes that the body names (200). It is safe to repeat, and to send many times at once: one request creates the user. A key that exists is never replaced.',
+          'Creates the user at the identity provider and here, with a key (201), or updates the attributes in the body (200). Repeated and simultaneous requests are safe: only one creates the user. An existing key is never replaced.',
         tags: ['users'],
         params: AppParams,
         headers: IdempotencyHeader,

@@ -88,10 +88,12 @@ function messagesOf<Request>(calls: readonly BatchedCall<Request>[]): BatchedCal
   return messages
 }
 
-const tooLate = { refusal: { reason: 'UNAVAILABLE', details: 'the service does not answer now' } }
+const tooLate = {
+  refusal: { reason: 'UNAVAILABLE', details: 'the service is unavailable now; try again' },
+}
 
 function toDomainError(refusal: CallAnswer<unknown>['refusal']): DomainError {
   return refusal && isReason(refusal.reason)
     ? new DomainError(refusal.reason, refusal.details, { members: membersOf(refusal.membersJson) })
-    : new DomainError('INTERNAL', "core's answer is neither a response nor a refusal")
+    : new DomainError('INTERNAL', "core's answer is neither a result nor an error")
 }

@@ -114,7 +114,7 @@ const isBroken = ({ cause }: ConnectError): boolean =>
   cause instanceof Error && 'code' in cause && typeof cause.code === 'string'
 
 const wrongToken =
-  'core does not accept the token of this gateway; only the operator can correct this'
+  'core does not accept the token of this gateway; the operator must correct the token'
 
 /**
  * Throws the DomainError named in the trailer. Without a trailer no handler ran: throws UNAVAILABLE
@@ -132,7 +132,9 @@ export function rethrow(thrown: unknown): never {
     throw new DomainError(reason, error.rawMessage, { cause: error, members })
   }
   if (connectionCodes.has(error.code) || isBroken(error)) {
-    throw new DomainError('UNAVAILABLE', 'the service does not answer now', { cause: error })
+    throw new DomainError('UNAVAILABLE', 'the service is unavailable now; try again', {
+      cause: error,
+    })
   }
   throw new DomainError('INTERNAL', 'the service failed', { cause: error })
 }

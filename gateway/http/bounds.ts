@@ -50,11 +50,11 @@ export function requireParseable({ raw, headers, routeOptions }: FastifyRequest)
   if (encoding.toLowerCase() !== 'identity')
     throw new DomainError(
       isForm ? 'REQUEST_INVALID' : 'MEDIA_TYPE_UNSUPPORTED',
-      'send the body as it is, without Content-Encoding',
+      'send the body without Content-Encoding',
     )
   // On form routes the form parser reports this.
   if (!isForm && mediaType(headers['content-type'] ?? '').startsWith('multipart/'))
-    throw new DomainError('MEDIA_TYPE_UNSUPPORTED', 'multipart bodies are not read here')
+    throw new DomainError('MEDIA_TYPE_UNSUPPORTED', 'multipart bodies are not supported')
 }
 
 function parametersOf(url: string): number {

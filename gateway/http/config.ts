@@ -18,7 +18,7 @@ export interface EdgeConfig {
 export function readEdgeConfig(env: EnvReader): EdgeConfig {
   const trustedProxyHops = env.integer('TRUSTED_PROXY_HOPS', {
     meaning:
-      'How many proxies before the gateway append to X-Forwarded-For; 0 uses the address of the connection.',
+      'Number of proxies in front of the gateway that append to X-Forwarded-For; 0 uses the address of the connection.',
     fallback: '0',
     min: 0,
     max: 10,
@@ -40,14 +40,14 @@ export function readEdgeConfig(env: EnvReader): EdgeConfig {
 function readConnections(env: EnvReader, trustedProxyHops: number): ConnectionBounds {
   const maxPerAddress = env.integer('GATEWAY_MAX_CONNECTIONS_PER_ADDRESS', {
     meaning:
-      'Connections from one address at once to each public listener; one more replaces the oldest idle one. Any number where TRUSTED_PROXY_HOPS is set.',
+      'Most simultaneous connections from one address to each public listener; one more replaces the oldest idle one. Unlimited if TRUSTED_PROXY_HOPS is set.',
     fallback: '1000',
     min: 1,
     max: 1_000_000,
   })
   const max = env.integer('GATEWAY_MAX_CONNECTIONS', {
     meaning:
-      'Connections that each public listener holds at once; one more replaces the oldest idle one.',
+      'Most simultaneous connections of each public listener; one more replaces the oldest idle one.',
     fallback: '10000',
     min: 1,
     max: 1_000_000,
@@ -58,7 +58,7 @@ function readConnections(env: EnvReader, trustedProxyHops: number): ConnectionBo
 function readIngestSecret(env: EnvReader): string | undefined {
   const secret = env.optional('INGEST_SHARED_SECRET', {
     meaning:
-      'Bearer secret of POST /api/v1/ingest/events, at least 32 characters; the route refuses everyone when not set.',
+      'Bearer secret of POST /api/v1/ingest/events, at least 32 characters; when not set, the route refuses every request.',
     secret: true,
   })
   if (secret !== undefined && secret.length < 32)
@@ -68,7 +68,7 @@ function readIngestSecret(env: EnvReader): string | undefined {
 
 function readOrigins(env: EnvReader): string[] {
   const origins = env.list('CORS_ORIGINS', {
-    meaning: 'Origins of browser pages that may call routes that belong to no app.',
+    meaning: 'Origins of browser pages that may call routes outside of apps.',
   })
   const wrong = origins.find((origin) => !URL.canParse(origin) || new URL(origin).origin !== origin)
   if (wrong !== undefined)

@@ -7,7 +7,7 @@ import type { Guard, GuardKind, Wire } from './route.ts'
 
 /** The detail of INTERNAL. Only this module writes error bodies. */
 
-const internalDetail = 'something went wrong here; it has been logged'
+const internalDetail = 'the service has an internal error; it is logged under the correlation id'
 
 export interface ErrorContext {
   readonly error: DomainError
@@ -49,9 +49,9 @@ export function errorPage({ reason, message }: DomainError, correlationId: strin
     title,
     status,
     referrerPolicy: 'no-referrer',
-    content: html`<h1>That did not work</h1><p class="problem" role="alert">${sentence}</p>
+    content: html`<h1>The request failed</h1><p class="problem" role="alert">${sentence}</p>
 <a class="button quiet" href="/">To the start</a>
-<p class="small"><a href="/errors/${reason.toLowerCase()}">${title} (${status})</a>. For whoever helps you: ${correlationId}</p>`,
+<p class="small"><a href="/errors/${reason.toLowerCase()}">${title} (${status})</a>. If you report this problem, include this id: ${correlationId}</p>`,
   }
 }
 

@@ -162,12 +162,12 @@ function unknownRoute(
   reply: FastifyReply,
   methods: readonly string[],
 ): DomainError {
-  if (methods.length === 0) return new DomainError('NOT_FOUND', 'there is nothing at this address')
+  if (methods.length === 0) return new DomainError('NOT_FOUND', 'this address does not exist')
   const allow = methods.join(', ')
   void reply.header('allow', allow)
   return new DomainError(
     'METHOD_NOT_ALLOWED',
-    `${request.method} is not possible here; use ${allow}`,
+    `this address does not support ${request.method}; use ${allow}`,
   )
 }
 

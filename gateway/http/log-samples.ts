@@ -29,7 +29,7 @@ export function createLogSamples(log: Log) {
     timer = undefined
     for (const { fields, count } of counts.values())
       if (count > sampleMax)
-        log.info({ ...fields, count: count - sampleMax }, 'more requests like this, not logged')
+        log.info({ ...fields, count: count - sampleMax }, 'similar requests are not logged')
     counts.clear()
   }
 

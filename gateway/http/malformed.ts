@@ -21,7 +21,7 @@ const badPath: Refusal = {
   detail: 'the path is not validly percent-encoded',
 }
 const tooSlow: Refusal = { reason: 'REQUEST_TIMEOUT', detail: 'the request did not arrive in time' }
-const longAddress: Refusal = { reason: 'URI_TOO_LONG', detail: 'path and query are too long' }
+const longAddress: Refusal = { reason: 'URI_TOO_LONG', detail: 'the path and query are too long' }
 const largeHeaders: Refusal = {
   reason: 'HEADERS_TOO_LARGE',
   detail: 'the headers must be at most 16 KiB',

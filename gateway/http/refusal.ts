@@ -82,7 +82,8 @@ const parameterKinds: Readonly<Record<string, string>> = {
 
 function unknownParameter(kind: string, name: string, { parentSchema }: SchemaViolation): string {
   const known = Object.keys(parentSchema?.properties ?? {}).sort()
-  const rest = known.length === 0 ? 'there are none here' : `known here: ${known.join(', ')}`
+  const rest =
+    known.length === 0 ? 'this route has no parameters' : `this route accepts: ${known.join(', ')}`
   return `unknown ${kind} ${name}; ${rest}`
 }
 

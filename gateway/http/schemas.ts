@@ -41,7 +41,9 @@ export function asDocumented(
   }
 }
 
-export const CorrelationId = Type.String({ description: 'Also in X-Correlation-Id.' })
+export const CorrelationId = Type.String({
+  description: 'The same as the header X-Correlation-Id.',
+})
 
 /** An error as a problem document (RFC 9457). */
 export const Problem = named(
@@ -52,7 +54,7 @@ export const Problem = named(
       status: Type.Integer(),
       detail: Type.String(),
       code: Type.String(),
-      error: Type.String({ description: 'The same word as code.' }),
+      error: Type.String({ description: 'The same value as code.' }),
       correlation_id: CorrelationId,
     },
     // RFC 9457 section 3.2: some reasons have additional members.
@@ -76,7 +78,7 @@ export const IdempotencyHeader = Type.Object({
     Type.String({
       pattern: '^[\\x21-\\x7e]{1,255}$',
       description:
-        '1 to 255 visible ASCII characters, such as the id of your order. Always send one: a repeated request then has one effect and the first answer.',
+        '1 to 255 visible ASCII characters, such as the id of your order. Always send one, so that a repeated request has no second effect and returns the first answer.',
       examples: ['order-4711'],
     }),
   ),

@@ -64,7 +64,7 @@ export function createForwardedCheck({ trustedProxyHops, log, metrics }: Forward
     if (!isWarned)
       log.warn(
         { from: raw.socket.remoteAddress },
-        'requests carry X-Forwarded-For, and TRUSTED_PROXY_HOPS is 0: all callers behind that proxy share its limits; set it to the number of proxies before the gateway',
+        'requests have X-Forwarded-For, but TRUSTED_PROXY_HOPS is 0, so all callers behind that proxy share its limits; set TRUSTED_PROXY_HOPS to the number of proxies in front of the gateway',
       )
     isWarned = true
   }

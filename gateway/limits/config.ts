@@ -14,7 +14,7 @@ export function readLimits(env: EnvReader): LimitSettings | null {
   const settings = readSettings(env)
   const state = env.choice('RATE_LIMITS', {
     meaning:
-      "Whether token, device, key-exchange, validate and login routes, the builder API's creation of users and the edge are rate limited, and wrong credentials of usage routes and ingest.",
+      "Whether these are rate limited: token, device, key-exchange, validate and login routes, the builder API's creation of users, the edge, and wrong credentials at usage routes and ingest.",
     fallback: 'on',
     of: ['on', 'off'],
   })
@@ -27,12 +27,12 @@ function readSettings(env: EnvReader): LimitSettings {
   return {
     perAddress: perMinute(
       'RATE_LIMIT_ADDRESS',
-      "Requests a minute from one address to the token routes; the same again to device, key-exchange and validate routes, and to the builder API's creation of users.",
+      "Requests a minute from one address to the token routes; counted separately, with the same limit, for device, key-exchange and validate routes, and for the builder API's creation of users.",
       '6000',
     ),
     perClient: perMinute(
       'RATE_LIMIT_CLIENT',
-      'Requests a minute of one client that were not refused, counted for each kind of route.',
+      'Accepted requests a minute of one client, counted for each kind of route.',
       '6000',
     ),
     loginPerAddress: perMinute(
@@ -42,12 +42,12 @@ function readSettings(env: EnvReader): LimitSettings {
     ),
     failuresPerAddress: perMinute(
       'RATE_LIMIT_FAILURES',
-      'Failed authentications a minute after which an address waits, and attempts of strangers to log in to one account after which they wait longer and longer.',
+      'Failed authentications a minute after which an address must wait, and failed login attempts at one account after which unknown browsers must wait longer and longer.',
       '60',
     ),
     failuresPerClient: perMinute(
       'RATE_LIMIT_CLIENT_FAILURES',
-      'Failed authentications a minute as one client after which an address waits with it, and attempts to log in to one account from one address or known browser.',
+      'Failed authentications a minute as one client after which an address must wait with that client, and attempts to log in to one account from one address or known browser.',
       '20',
     ),
   }

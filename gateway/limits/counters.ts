@@ -158,7 +158,7 @@ function createShared(url: string, log: Log) {
     } catch (error) {
       awayUntil = Date.now() + awayMs
       if (!isWarned)
-        log.warn({ err: error }, 'Redis is away; rate limits count in this process alone')
+        log.warn({ err: error }, 'Redis is unavailable; rate limits count in this process only')
       isWarned = true
       return null
     }

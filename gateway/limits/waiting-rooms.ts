@@ -30,7 +30,10 @@ export function createWaitingRooms({ running, waiting }: WaitingRoomOptions) {
 
   function wait({ queue }: Room): Promise<void> {
     if (queue.length >= waiting)
-      throw new DomainError('RATE_LIMITED', 'too many failed attempts from this address; wait')
+      throw new DomainError(
+        'RATE_LIMITED',
+        'too many failed attempts from this address; try again later',
+      )
     return new Promise((resolve) => queue.push(resolve))
   }
 

@@ -63,7 +63,7 @@ async function authorize(
   if (problem) return back(problem)
   if (!visitor || mustLogIn(parameters, visitor)) {
     return authorization.prompt === 'none'
-      ? back(oauthError('login_required', 'the login is too old'))
+      ? back(oauthError('login_required', 'the login is older than max_age'))
       : toLogin(reply, afterLogin(parameters))
   }
   if (!checked.needsConsent)
@@ -107,7 +107,7 @@ async function decide(
     return back(
       await grantCode(request, visitor, { authorization, consented: true, clientVersion }),
     )
-  if (action === 'deny') return back(oauthError('access_denied', 'the person said no'))
+  if (action === 'deny') return back(oauthError('access_denied', 'the user denied access'))
   throw new DomainError('REQUEST_INVALID', 'action must be approve or deny')
 }
 
@@ -188,13 +188,19 @@ function unsupportedParameter(parameters: Parameters): Record<string, string> | 
     return oauthError('invalid_request', `${name} is given twice`)
   }
   if (textOf(parameters, 'request') !== undefined)
-    return oauthError('request_not_supported', 'send the parameters themselves')
+    return oauthError(
+      'request_not_supported',
+      'send the parameters themselves instead of request or request_uri',
+    )
   if (textOf(parameters, 'request_uri') !== undefined)
-    return oauthError('request_uri_not_supported', 'send the parameters themselves')
+    return oauthError(
+      'request_uri_not_supported',
+      'send the parameters themselves instead of request or request_uri',
+    )
   if ((textOf(parameters, 'response_mode') ?? 'query') !== 'query')
     return oauthError('invalid_request', 'response_mode must be query')
   if (!/^\d{0,9}$/.test(textOf(parameters, 'max_age') ?? ''))
-    return oauthError('invalid_request', 'max_age must be seconds')
+    return oauthError('invalid_request', 'max_age must be a number of seconds')
   return null
 }
 
@@ -247,7 +253,7 @@ interface Consent {
 
 const consentForm = ({ visitor, checked, parameters }: Omit<Consent, 'authorization'>) => html`
 <h1>Allow ${checked.appName} to act for you?</h1>
-<p>You are logged in as ${visitor.email}. ${checked.appName} asks to:</p>
+<p>You are logged in as ${visitor.email}. ${checked.appName} requests permission to:</p>
 ${scopeList(checked.scopes)}
 <form method="post" action="/oidc/consent">
 ${hidden({ ...formFields(parameters), csrf_token: visitor.csrfToken, client_version: checked.clientVersion })}

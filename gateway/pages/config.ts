@@ -19,7 +19,7 @@ export interface LoginProviderConfig {
 export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefined {
   const issuer = env.url('LOGIN_OIDC_ISSUER', {
     meaning:
-      'Outside OpenID provider for logins, by https, or by http on loopback; its redirect URI is {PUBLIC_URL}/login/provider/callback.',
+      'Issuer of an external OpenID provider for logins: https, or http on loopback. Its redirect URI is {PUBLIC_URL}/login/provider/callback.',
     schemes: ['https', 'http'],
   })
   if (issuer !== undefined && !isProtected(new URL(issuer)))
@@ -34,20 +34,20 @@ export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefin
     secret: true,
   })
   const name = env.text('LOGIN_OIDC_NAME', {
-    meaning: 'What the login page calls that provider.',
+    meaning: 'Name of that provider on the login page.',
     fallback: 'single sign-on',
   })
   const allowed = readAllowedLogins(env)
   if (issuer === undefined && clientId === undefined && clientSecret === undefined) return undefined
   if (issuer === undefined || clientId === undefined || clientSecret === undefined) {
     env.problem(
-      'LOGIN_OIDC_ISSUER, LOGIN_OIDC_CLIENT_ID and LOGIN_OIDC_CLIENT_SECRET belong together',
+      'LOGIN_OIDC_ISSUER, LOGIN_OIDC_CLIENT_ID and LOGIN_OIDC_CLIENT_SECRET must be set together',
     )
     return undefined
   }
   if (!allowed.anybody && allowed.domains.size + allowed.emails.size === 0)
     env.problem(
-      'LOGIN_OIDC_ALLOWED_DOMAINS or LOGIN_OIDC_ALLOWED_EMAILS must say who may sign in through LOGIN_OIDC_ISSUER, such as example.com; * means anybody whom it knows',
+      'LOGIN_OIDC_ALLOWED_DOMAINS or LOGIN_OIDC_ALLOWED_EMAILS must list who may log in through LOGIN_OIDC_ISSUER, such as example.com; * allows every account of that provider',
     )
   return { issuer, clientId, clientSecret, name }
 }

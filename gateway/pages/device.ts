@@ -103,7 +103,7 @@ ${hidden({ csrf_token: visitor.csrfToken, user_code: device.userCode })}
     })
     const content =
       status === 'authorized'
-        ? html`<h1>The device is connected</h1><p>It goes on by itself in a few seconds. You can close this page.</p>`
+        ? html`<h1>The device is connected</h1><p>It continues in a few seconds. You can close this page.</p>`
         : html`<h1>The device was refused</h1><p>Nothing was connected. You can close this page.</p>`
     return sendPage(reply, {
       title: status === 'authorized' ? 'Connected' : 'Refused',
@@ -119,8 +119,8 @@ interface DeviceDecision {
 }
 
 const codeProblems: Readonly<Partial<Record<string, string>>> = {
-  GRANT_INVALID: 'This code is not known, or was used already. Look at your device again.',
-  DEVICE_CODE_EXPIRED: 'This code is too old. Start again on your device.',
+  GRANT_INVALID: 'This code is wrong, or was used already. Compare it with your device.',
+  DEVICE_CODE_EXPIRED: 'This code has expired. Start again on your device.',
 }
 
 function askForCode(

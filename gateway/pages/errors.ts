@@ -45,7 +45,7 @@ const groups: readonly (readonly [name: string, statuses: readonly number[]])[] 
   ['The request', [400, 408, 413, 414, 415, 422, 431]],
   ['The credential and its rights', [401, 403]],
   ['Payment', [402]],
-  ['Not there, or in conflict', [404, 405, 409, 410]],
+  ['Missing, or in conflict', [404, 405, 409, 410]],
   ['Limits', [429]],
   ['The service', [500, 502, 503]],
 ]
@@ -83,7 +83,7 @@ function matches({ code, title, status, help }: Entry, search: string): boolean 
 
 const Search = Type.Object({
   q: Type.Optional(
-    Type.String({ maxLength: 200, description: 'Words that a code, its title or its help has.' }),
+    Type.String({ maxLength: 200, description: 'Words to find in a code, its title or its help.' }),
   ),
 })
 
@@ -94,7 +94,7 @@ function listErrors(app: App, entries: readonly Entry[]): void {
       operationId: 'listErrorPages',
       summary: 'Every error code, as a page',
       description:
-        'A page for people: every code that this service and its signer webhook answer with, by what is wrong. q searches them.',
+        'An HTML page with every error code of this service and its signer webhook, by kind of problem. q searches them.',
       tags,
       querystring: Search,
       response,
@@ -105,11 +105,11 @@ function listErrors(app: App, entries: readonly Entry[]): void {
         title: 'Errors',
         isWide: true,
         referrerPolicy: 'no-referrer',
-        content: html`<h1>Errors</h1><p>Every code that this service answers with, by what is wrong.</p>
+        content: html`<h1>Errors</h1><p>Every error code of this service, by kind of problem.</p>
 <form class="search" method="get" action="/errors" role="search"><input name="q" type="search" maxlength="200" value="${q}" aria-label="Search the codes" placeholder="A code, a status or a word"><button>Search</button></form>
 ${q.trim() !== '' && html`<p class="small">${matching.length === 0 ? 'No code matches.' : `${matching.length} of ${entries.length} codes match.`} <a href="/errors">All codes</a></p>`}
 ${groupNames.map((group) => listGroup(group, matching))}
-<p class="small">The code is in the member code of a problem document, and of a refusal of the webhook.</p>`,
+<p class="small">A problem document, and a refusal of the signer webhook, have the code in their member <code>code</code>.</p>`,
       })
     },
   )
@@ -132,7 +132,7 @@ function showError(app: App, refusals: readonly WebhookRefusal[]): void {
       operationId: 'getErrorPage',
       summary: 'What an error code means and what to do about it, as a page',
       description:
-        "A page for people about one code: what happened, and what to do. A problem document's type leads here.",
+        'An HTML page about one code: what happened, and what to do. The type of a problem document links to it.',
       tags,
       params: Type.Object({ code: Type.String({ description: 'As in a problem document.' }) }),
       response,

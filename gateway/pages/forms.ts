@@ -65,7 +65,7 @@ export function requireOwnForm(request: FastifyRequest, publicUrl: string): void
   if (!tokenSyntax.test(csrfToken)) {
     throw new DomainError(
       'EDIT_FORBIDDEN',
-      'the form is too old, or cookies are off; load the page again',
+      'the form has expired, or cookies are off; load the page again',
     )
   }
   requireSameOrigin(request, { publicUrl, csrfToken, formToken: field(request, 'csrf_token') })

@@ -44,7 +44,7 @@ const invitationForms = (invitations: readonly Invitation[], csrfToken: string):
 <form method="post" action="${path}" class="item">
 <ul><li>${appName}<small>${clientId}</small></li>
 <li>as ${role}<small>${whatRolesMay[role]}</small></li>
-<li>asked by ${invitedBy}<small>until ${expiresAt.slice(0, 10)}</small></li></ul>
+<li>invited by ${invitedBy}<small>until ${expiresAt.slice(0, 10)}</small></li></ul>
 ${hidden({ csrf_token: csrfToken, invitation_id: id })}
 <button name="action" value="accept">Join ${appName}</button>
 <button name="action" value="decline" class="quiet">Decline</button>
@@ -52,9 +52,9 @@ ${hidden({ csrf_token: csrfToken, invitation_id: id })}
   )
 
 const whatRolesMay: Readonly<Record<string, string>> = {
-  owner: 'you answer for the app, and may delete it',
+  owner: 'you are responsible for the app, and may delete it',
   admin: 'you may change the app',
-  viewer: 'you may look at the app',
+  viewer: 'you may view the app',
 }
 
 /** Returns a link from the login page to pending invitations. */

@@ -67,7 +67,7 @@ const linkForm = ({
   provider,
 }: WaitingLink & { csrfToken: string; provider: string }) => html`
 <h1>Is this account yours?</h1>
-<p>There is an account with the address ${email} already. To log in to it through ${provider} from now on, confirm with the password of the account.</p>
+<p>An account with the address ${email} exists already. To log in to it through ${provider} from now on, enter the password of the account.</p>
 ${problem(wrong)}
 <form method="post" action="/login/provider/link">
 ${hidden({ csrf_token: csrfToken, link_token: linkToken, email, return_to: returnTo })}
@@ -76,4 +76,4 @@ ${hidden({ csrf_token: csrfToken, link_token: linkToken, email, return_to: retur
 <button>Connect and log in</button>
 </form>
 <a class="button quiet" href="/login">Do not connect</a>
-<p class="small">No password, or forgotten? Whoever runs this service can give you a link to set one.</p>`
+<p class="small">No password, or forgotten? The operator of this service can give you a link to set one.</p>`

@@ -74,7 +74,7 @@ export function loginPages(app: App, deps: PagesDeps): void {
     void reply.header('set-cookie', endedSessionCookie(publicUrl))
     return sendPage(reply, {
       title: 'Logged out everywhere',
-      content: html`<h1>You are logged out everywhere</h1><p>In every browser, and on every device that you logged in with your account.</p><a class="button quiet" href="/login">Log in again</a>`,
+      content: html`<h1>You are logged out everywhere</h1><p>This includes every browser and device that was logged in with your account.</p><a class="button quiet" href="/login">Log in again</a>`,
     })
   })
 
@@ -127,7 +127,7 @@ ${
   html`<p class="or">or</p>
 <a class="button quiet" href="/login/provider${returnTo === undefined ? '' : `?return_to=${encodeURIComponent(returnTo)}`}">Continue with ${provider}</a>`
 }
-<p class="small">Password forgotten? Whoever runs this service can give you a link to set a new one.</p>`
+<p class="small">Password forgotten? The operator of this service can give you a link to set a new one.</p>`
 
 const loggedIn = ({
   email,

@@ -50,7 +50,7 @@ export function providerPages(app: App, deps: PagesDeps): void {
     if (!isOurs || (iss !== undefined && iss !== (await provider.issuerName()))) {
       throw new DomainError(
         'REQUEST_INVALID',
-        'this login was not begun here, or is too old; begin again',
+        'this login was not started in this browser, or has expired; start again',
       )
     }
     const code = parameter(request, 'code')

@@ -114,7 +114,7 @@ export function createProvider(
     // issuer may have one.
     const isItself = withoutFinalSlashes(metadata.issuer) === issuer
     if (!isItself || !urls.every((url) => url !== undefined && URL.canParse(url)))
-      throw unreachable(new Error('the discovery document is not usable'))
+      throw unreachable(new Error('the discovery document is not valid'))
     cached = { at: Date.now(), client }
     return client
   }
@@ -159,9 +159,9 @@ function rethrow(thrown: unknown): never {
 const textOf = (claim: unknown): string => (typeof claim === 'string' ? claim : '')
 
 const unreachable = (cause: unknown): DomainError =>
-  new DomainError('UNAVAILABLE', 'the login provider does not answer now; try again', { cause })
+  new DomainError('UNAVAILABLE', 'the login provider is unavailable now; try again', { cause })
 
 const notLoggedIn = (cause?: unknown): DomainError =>
-  new DomainError('ACCESS_DENIED', 'the login provider did not confirm who you are; try again', {
+  new DomainError('ACCESS_DENIED', 'the login provider did not confirm your identity; try again', {
     cause,
   })

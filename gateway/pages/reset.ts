@@ -51,7 +51,7 @@ export function resetPages(app: App, { publicUrl }: PagesDeps): void {
   ): FastifyReply {
     const content = html`
 <h1>Set a new password</h1>
-<p>At least 12 characters; a few words that only you would put together are best.</p>
+<p>At least 12 characters; an unusual combination of words is best.</p>
 ${problem(wrong)}
 <form method="post" action="/reset-password">
 ${hidden({ csrf_token: formToken(request, reply, publicUrl), token })}
@@ -83,13 +83,13 @@ async function isOpenLink(request: FastifyRequest, token: string): Promise<boole
 const noLink = {
   title: 'Set a new password',
   status: 400,
-  content: html`<h1>Open the whole link</h1><p>This address lacks the token of a one-time link. Whoever runs this service can give you one.</p>`,
+  content: html`<h1>Open the whole link</h1><p>This address lacks the token of a one-time link. The operator of this service can give you a link.</p>`,
 }
 
 const oldLink = {
   title: 'Link used up',
   status: 400,
-  content: html`<h1>This link does not work any more</h1><p>It was used already, or is older than an hour. Ask for a new one.</p>`,
+  content: html`<h1>This link is no longer valid</h1><p>It was used already, or is older than an hour. Request a new one.</p>`,
 }
 
 const changed = {

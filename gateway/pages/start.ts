@@ -29,7 +29,7 @@ const welcome = ({ publicUrl, adminPort }: PagesDeps, visitor: Visitor | null): 
 <h1>tollgate</h1>
 <p>Identity, metering and billing for the operator of a remote signer.</p>
 <ul>
-<li><a href="/api/v1/docs/">API documents</a><small>every route, to read and to try; as a file: /api/v1/openapi.json</small></li>
+<li><a href="/api/v1/docs/">API documents</a><small>every route, to read and to try out; as a file: /api/v1/openapi.json</small></li>
 <li>${
   visitor
     ? html`<a href="/login">Your account</a><small>logged in as ${visitor.email}</small>`

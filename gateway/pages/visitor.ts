@@ -51,7 +51,7 @@ export async function visitorOf(
  */
 export async function senderOf(request: FastifyRequest, publicUrl: string): Promise<Visitor> {
   const visitor = await visitorOf(request, publicUrl)
-  if (!visitor) throw new DomainError('TOKEN_INVALID', 'you are not logged in any more')
+  if (!visitor) throw new DomainError('TOKEN_INVALID', 'your session has ended; log in again')
   requireSameOrigin(request, {
     publicUrl,
     csrfToken: visitor.csrfToken,

@@ -13,7 +13,7 @@ const LegacySubscriptions = named(
     subscriptions: Type.Array(Type.Object({}, { additionalProperties: true }), {
       description: 'Always empty.',
     }),
-    deprecation: Type.String({ description: 'What to use instead.' }),
+    deprecation: Type.String({ description: 'A hint for people: the routes to use instead.' }),
   }),
   'LegacySubscriptions',
 )
@@ -35,7 +35,7 @@ const RemovedRoute = named(
     error: oneOf(codes, 'The same word as code.'),
     error_description: Type.String({ description: 'The same as detail.' }),
     migration: Type.Record(Type.String(), Type.String(), {
-      description: 'The routes to use instead, as `METHOD /path`, by what they are for.',
+      description: 'The routes to use instead, as `METHOD /path`, by purpose.',
     }),
     correlation_id: CorrelationId,
   }),
@@ -52,7 +52,7 @@ interface Removal {
 const signingProxy: Removal = {
   reason: 'SIGNER_PROXY_DEPRECATED',
   instead:
-    'read GET /api/v1/apps/{clientId}/signer/routing, call the remote signer itself, and let it ask the identity webhook',
+    'read GET /api/v1/apps/{clientId}/signer/routing, and call the remote signer, which calls the identity webhook',
   migration: {
     routing: 'GET /api/v1/apps/{clientId}/signer/routing',
     token: 'POST /api/v1/apps/{clientId}/oidc/token',
@@ -60,7 +60,7 @@ const signingProxy: Removal = {
 }
 const ticketIngest: Removal = {
   reason: 'SIGNED_TICKET_HTTP_INGEST_DEPRECATED',
-  instead: "send nothing: usage is metered from the signer's event stream",
+  instead: "nothing replaces it: usage is metered from the signer's event stream",
   migration: {
     usage: 'GET /api/v1/builder/apps/{clientId}/usage',
     requests: 'GET /api/v1/builder/apps/{clientId}/usage/requests',
@@ -170,7 +170,7 @@ function refuseRemovedRoute(
         operationId,
         summary: `Removed: ${removal.instead}`,
         description:
-          'This route was removed and answers 410 to every request, before any credential or body is read.',
+          'This route was removed. It returns 410 to every request and reads neither credential nor body.',
         tags,
         ...(url.includes(':') ? { params: paramsOf(url) } : {}),
         response: {
@@ -219,8 +219,8 @@ function listSubscriptions(app: App): void {
       { guard: { kind: 'session' } },
       {
         operationId: 'listLegacySubscriptions',
-        summary: 'Deprecated: nothing is kept here any more',
-        description: 'An empty list and a hint, for clients that still ask here.',
+        summary: 'Deprecated: this route stores nothing',
+        description: 'Returns an empty list and a hint, for older clients.',
         tags,
         response: { 200: ref(LegacySubscriptions) },
       },
@@ -230,7 +230,7 @@ function listSubscriptions(app: App): void {
       void reply.header('deprecation', 'true')
       return {
         subscriptions: [],
-        deprecation: `Subscriptions are not kept here any more; ${subscriptions.instead}.`,
+        deprecation: `This route no longer has subscriptions; ${subscriptions.instead}.`,
       }
     },
   )

@@ -19,9 +19,11 @@ const AnyEvent = Type.Object(
 const IngestDiagnosis = named(
   Type.Object({
     ok: Type.Boolean(),
-    diagnostic: Type.Boolean({ description: 'Always true: nothing is metered by this route.' }),
+    diagnostic: Type.Boolean({ description: 'Always true: this route does not meter anything.' }),
     ingested: Type.Boolean({ description: 'Always false.' }),
-    duplicate: Type.Boolean({ description: 'Always false: what was ingested is not looked up.' }),
+    duplicate: Type.Boolean({
+      description: 'Always false: this route does not look up stored events.',
+    }),
     requestId: Type.String(),
     clientId: Type.String(),
     externalUserId: Type.String(),
@@ -45,9 +47,9 @@ export function ingestRoutes(app: App, { ingestSecret, limits }: IngestDeps): vo
         { guard: { kind: 'secret' }, limit: 'failures', refuses: ['NOT_FOUND'] },
         {
           operationId: 'diagnoseEvent',
-          summary: 'Diagnose a metering event; nothing is metered here',
+          summary: 'Diagnose a metering event without metering it',
           description:
-            'Reads an event as the collector would and says what it is about. Nothing is stored: use it to check how a signer is set up.',
+            "Parses an event like the collector and returns its user and type. It stores nothing; use it to check a signer's setup.",
           tags: ['service'],
           body: AnyEvent,
           documentedBody: { ...AnyEvent, minProperties: 1 },

@@ -19,9 +19,9 @@ export const Invitation = named(
     clientId: Type.String({ description: 'The app.' }),
     appName: Type.String(),
     email: Email,
-    role: oneOf(['owner', 'admin', 'viewer'], 'What that person would be.'),
-    invitedBy: Type.String({ description: 'The address of whoever made it.' }),
-    createdAt: Instant('When it was made.'),
+    role: oneOf(['owner', 'admin', 'viewer'], 'The role of the invitation.'),
+    invitedBy: Type.String({ description: 'E-mail address of the inviting person.' }),
+    createdAt: Instant('When it was created.'),
     expiresAt: Instant('When it ends.'),
   }),
   'Invitation',
@@ -57,7 +57,8 @@ function listInvitations(app: App, tokenOf: TokenOf): void {
       {
         operationId: 'listInvitations',
         summary: 'Invitations to you',
-        description: 'To join an app, or to become its owner: those that wait for your answer.',
+        description:
+          'Lists the invitations that wait for your answer: to join an app, or to become its owner.',
         tags,
         response: { 200: ref(InvitationList) },
       },
@@ -79,7 +80,7 @@ function acceptInvitation(app: App, tokenOf: TokenOf): void {
         operationId: 'acceptInvitation',
         summary: 'Accept an invitation',
         description:
-          'You are a member from then on. As an owner the app counts against the number of apps that you may own.',
+          'Makes you a member of the app. An app that you own counts toward your quota of apps.',
         tags,
         params: InvitationParams,
         response: { 200: ref(Invitation) },
@@ -102,7 +103,7 @@ function declineInvitation(app: App, tokenOf: TokenOf): void {
       {
         operationId: 'declineInvitation',
         summary: 'Decline an invitation',
-        description: "It is gone. The app's people see that in its audit log.",
+        description: "Removes the invitation. The app's audit log records it.",
         tags,
         params: InvitationParams,
         response: { 200: ref(Invitation) },
@@ -124,5 +125,5 @@ export const toInvitation = (message: InvitationMessage) => {
 
 function roleOf({ role }: InvitationMessage): 'owner' | 'admin' | 'viewer' {
   if (role === 'owner' || role === 'admin' || role === 'viewer') return role
-  throw new DomainError('INTERNAL', 'core names a role that this gateway does not know')
+  throw new DomainError('INTERNAL', 'core returned a role that this gateway does not support')
 }

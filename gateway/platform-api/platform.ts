@@ -143,7 +143,7 @@ function healthRoute(app: App): void {
         operationId: 'getHealth',
         summary: 'Whether the process answers',
         description:
-          'Answers as soon as the process serves requests, without a look at what is behind it. /readyz of the admin listener looks further.',
+          'Answers as soon as the process serves requests. It does not check the parts that the process depends on; /readyz of the admin listener does.',
         tags: ['service'],
         response: { 200: Type.Object({ status: Type.String() }) },
       },

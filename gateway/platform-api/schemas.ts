@@ -37,19 +37,17 @@ export const required = (description: string) =>
 export const FeatureBalances = Type.Array(
   Type.Object({
     featureKey: Type.String({ description: 'A pipeline, or pipeline:modelId.' }),
-    balanceUsdMicros: Micros('What is left of it.'),
+    balanceUsdMicros: Micros('The remaining amount.'),
   }),
   {
     description:
-      'Money that is bound to a feature, in no other figure: it pays for calls of its feature and gives no access.',
+      'Money that is bound to a feature. No other figure includes it; it pays only for calls of its feature and does not count for hasAccess.',
   },
 )
 
 /** The figures of an allowance. */
 export const allowanceAmounts = {
-  balanceUsdMicros: Micros(
-    'What is left of the money that may pay for any call, held money included.',
-  ),
+  balanceUsdMicros: Micros('The remaining money that may pay for any call, including held money.'),
   consumedUsdMicros: Micros('Consumed this period.'),
   lifetimeGrantedUsdMicros: Micros('Starter and all grants.'),
   hasAccess: Type.Boolean({ description: 'Whether remainingUsdMicros is above 0.' }),
@@ -73,7 +71,7 @@ export const nextPage = (nextCursor: string | undefined) =>
 /** The answer of a read if the caller already has the current version. */
 export const NotModified = Type.Unsafe<undefined>({
   type: 'null',
-  description: 'As If-None-Match has it',
+  description: 'The ETag of the list, for If-None-Match',
 })
 
 /** The answer of a change without other content. */

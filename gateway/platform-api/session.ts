@@ -12,15 +12,15 @@ const Session = named(
     accountId: Type.String(),
     email: Email,
     name: Type.String(),
-    isPlatformAdmin: Type.Boolean({ description: 'Whether every app is open to this account.' }),
-    csrfToken: Type.String({ description: 'Send it as X-CSRF-Token with every change.' }),
-    authTime: Instant('When the person logged in.'),
+    isPlatformAdmin: Type.Boolean({ description: 'Whether this account may manage every app.' }),
+    csrfToken: Type.String({ description: 'Send this as X-CSRF-Token with every change.' }),
+    authTime: Instant('Time of the login.'),
   }),
   'Session',
 )
 
 const description = [
-  'Who is logged in, and the CSRF token of the session, for programs that work with the dashboard cookie.',
+  'Returns the account that is logged in, and the CSRF token of the session, for programs that use the dashboard cookie.',
   'Log in at POST /login (a form with email and password) and keep the cookie; send X-CSRF-Token and an Origin header of',
   'this service with every request that changes something.',
 ].join(' ')

@@ -121,7 +121,7 @@ describe('exchange at an app', () => {
       404,
       () => ({ token: bearer(mine.userToken), headers: { authorization: mine.basic } }),
     ],
-    ['a token that is none', 400, () => ({ token: 'nonsense' })],
+    ['a malformed token', 400, () => ({ token: 'nonsense' })],
     ['no token', 400, () => ({ token: '' })],
     [
       'a client with a wrong secret',

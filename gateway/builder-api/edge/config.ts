@@ -15,7 +15,8 @@ export interface BuilderEdgeConfig {
 export function readBuilderEdge(env: EnvReader): BuilderEdgeConfig | undefined {
   const url = readEdgeUrl(env)
   const text = env.optional('EDGE_PORT', {
-    meaning: "Port of the builder API's edge: usage, health and registration for the internet.",
+    meaning:
+      "Port of the builder API's edge: usage, health and client registration for the internet.",
   })
   const corsOrigins = env.list('EDGE_CORS_ORIGINS', {
     meaning: 'Origins of browser pages that may call the edge.',

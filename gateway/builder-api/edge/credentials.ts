@@ -19,7 +19,10 @@ export function requireJwt(app: App): void {
   app.addHook('preParsing', async (request) => {
     const isOfUser = request.routeOptions.config.rules?.guard.kind === 'actor'
     if (isOfUser && request.credential.authorization === undefined)
-      throw new DomainError('TOKEN_INVALID', 'send a JWT as Bearer; keys are not taken here')
+      throw new DomainError(
+        'TOKEN_INVALID',
+        'send a JWT as Bearer; this route does not accept keys',
+      )
   })
 }
 

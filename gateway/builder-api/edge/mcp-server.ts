@@ -47,7 +47,7 @@ function createServer(tool: CallableTool): Server {
     if (params.name === tool.definition.name) return tool.call(params.arguments ?? {})
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,
-      `there is one tool here: ${tool.definition.name}`,
+      `unknown tool; the only tool is ${tool.definition.name}`,
     )
   })
   return server

@@ -10,9 +10,9 @@ import { AnyParameters, MeterParameters, MeterUsage, queryUsage } from '../usage
 export type ToolDeps = Pick<ListenerDeps, 'httpMetrics' | 'publicUrl'>
 
 const description = [
-  'The metered usage of the user who is logged in, and of nobody else: the sum of one meter from one instant to another, in one row for each combination of the dimensions in groupBy.',
+  'The metered usage of the user of the token only: the sum of one meter between two instants, with one row for each combination of the dimensions in groupBy.',
   'Meters in usd_micros are in millionths of a US dollar, fee_wei is in wei, billable_secs in seconds, signed_ticket_count a number of tickets.',
-  'Read valueExact, the figure with all its digits. No rows mean no usage.',
+  'Read valueExact, the exact value. No rows mean no usage.',
 ].join(' ')
 
 /** The tool's definition, as models read it. */

@@ -25,7 +25,7 @@ export function mcpRoutes(app: App, deps: McpDeps): void {
   const { config, schema } = route(rules, {
     operationId: 'sendMcpMessage',
     summary: 'Usage for MCP clients',
-    description: 'Answers one message of the Model Context Protocol.',
+    description: 'Handles one message of the Model Context Protocol.',
     tags: ['usage'],
     params: AppParams,
     response: {},

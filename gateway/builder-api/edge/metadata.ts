@@ -46,7 +46,7 @@ function protectedResourceRoutes(app: App, { edgeUrl, publicUrl }: MetadataDeps)
   const schemaOf = (operationId: string) => ({
     operationId,
     summary: 'Metadata of the protected resource',
-    description: 'Which issuer gives tokens for this address (RFC 9728).',
+    description: 'Names the issuer of tokens for this address (RFC 9728).',
     tags: ['oidc'],
     response: { 200: ProtectedResource, 304: Type.Null({ description: 'Not changed' }) },
   })
@@ -63,8 +63,7 @@ function protectedResourceRoutes(app: App, { edgeUrl, publicUrl }: MetadataDeps)
       }),
       (request, reply) => {
         const path = resourcePath(request.params.clientId, name)
-        if (!isResourcePath(path))
-          throw new DomainError('NOT_FOUND', 'there is nothing at this address')
+        if (!isResourcePath(path)) throw new DomainError('NOT_FOUND', 'this address does not exist')
         const document = holdDocument(documentOf(path))
         return answerHeld(request, reply, { document, maxAge: 3_600 })
       },

@@ -77,7 +77,7 @@ function read(app: App, edgeUrl: string): void {
     route(common, {
       operationId: 'getRegistration',
       summary: 'Read a registration',
-      description: 'The registration as it is (RFC 7592), by its registration access token.',
+      description: 'Returns the registration (RFC 7592) of the registration access token.',
       tags,
       params: Params,
       response: { 200: ref(Registration) },
@@ -116,7 +116,7 @@ function remove(app: App): void {
     route(common, {
       operationId: 'deleteRegistration',
       summary: 'Delete a registration',
-      description: 'Ends the client (RFC 7592), and every login that people gave it.',
+      description: 'Deletes the client (RFC 7592) and ends every login with it.',
       tags,
       params: Params,
       response: { 204: Type.Null({ description: 'Deleted' }) },

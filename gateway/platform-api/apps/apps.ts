@@ -49,26 +49,28 @@ const appFields = {
   name: Type.String(),
   status: Type.String(),
   billingPattern: Type.String({ description: 'per_user: each user has an account of its own.' }),
-  allowedScopes: Type.String({ description: 'Of the public client, separated by blanks.' }),
+  allowedScopes: Type.String({
+    description: 'Scopes of the public client, separated by blanks.',
+  }),
   isTest: Type.Boolean({
-    description: 'A test app has a clock, which its people move ahead.',
+    description: 'A test app has a clock that its members can move ahead.',
   }),
   links: Type.Object({ manifest: Type.String() }),
 }
 const managedFields = {
   id: Type.String({ description: 'The same as clientId.' }),
-  role: Type.String({ description: 'Of the session: owner, admin or viewer.' }),
+  role: Type.String({ description: 'Role of the session: owner, admin or viewer.' }),
   color: Type.String(),
   developerName: Type.String(),
   websiteUrl: Type.String(),
   dmzUrl: Type.String(),
   meteringMode: Type.String(),
-  loginPolicy: oneOf(loginPolicies, 'Who may log in to the app.'),
+  loginPolicy: oneOf(loginPolicies, 'The login policy of the app.'),
   loginDomains: strings,
   loginCredit: Type.Boolean({
-    description: 'Whether people who come by login get what the Starter plan includes.',
+    description: 'Whether users created by login get the included usage of the Starter plan.',
   }),
-  createdAt: Instant('When the app was made.'),
+  createdAt: Instant('When the app was created.'),
   oidcClient: ref(OidcClient),
   m2mOidcClient: ref(OidcClient),
   domains: Type.Array(ref(Domain)),
@@ -104,10 +106,10 @@ const OwnApps = named(
         id: Type.String(),
         clientId: Type.String(),
         name: Type.String(),
-        role: Type.String({ description: 'Empty for a platform admin who is no member.' }),
+        role: Type.String({ description: 'Empty for a platform admin who is not a member.' }),
         isOwner: Type.Boolean(),
         isTest: Type.Boolean(),
-        createdAt: Instant('When the app was made.'),
+        createdAt: Instant('When the app was created.'),
       }),
     ),
     nextCursor: Type.Optional(Type.String()),
@@ -116,18 +118,19 @@ const OwnApps = named(
 )
 const CreateBody = Type.Object(
   {
-    name: required('How people know the app.'),
-    developerName: Type.Optional(text('Who makes it.')),
-    websiteUrl: Type.Optional(text('Its page.')),
+    name: required('The display name of the app.'),
+    developerName: Type.Optional(text('The developer of the app.')),
+    websiteUrl: Type.Optional(text('The website of the app.')),
     isTest: Type.Optional(
       Type.Boolean({
-        description: 'A test app has a clock, which its people move ahead. It stays one for ever.',
+        description:
+          'A test app has a clock that its members can move ahead. This cannot be changed later.',
       }),
     ),
     isCustomer: Type.Optional(
       Type.Boolean({
         description:
-          "The app is a customer's. An app that a platform admin creates is otherwise platform-owned. Every app of another account is a customer's: false is 403.",
+          "Whether the app is a customer's. By default an app that a platform admin creates is platform-owned. Apps of all other accounts are customers' apps; false is refused with 403.",
       }),
     ),
   },
@@ -147,16 +150,16 @@ const clearable = (description: string) =>
 
 const UpdateBody = Type.Object(
   {
-    name: Type.Optional(required('How people know the app.')),
+    name: Type.Optional(required('The display name of the app.')),
     color: Type.Optional(text('#rrggbb')),
-    developerName: clearable('Who makes it.'),
-    websiteUrl: clearable('Its page.'),
-    dmzUrl: clearable("The app's own remote signer; empty means the deployment's."),
-    meteringMode: Type.Optional(oneOf(['stream', 'direct'], 'How tickets reach us.')),
+    developerName: clearable('The developer of the app.'),
+    websiteUrl: clearable('The website of the app.'),
+    dmzUrl: clearable("Address of the app's own remote signer; empty for the deployment's signer."),
+    meteringMode: Type.Optional(oneOf(['stream', 'direct'], 'How events of tickets arrive.')),
     loginPolicy: Type.Optional(
       oneOf(
         loginPolicies,
-        'Who may log in: members, those with an address of loginDomains too, or every account.',
+        'The login policy: members only; domains, which also allows addresses in loginDomains; or anyone, which allows every account.',
       ),
     ),
     loginDomains: words('Domains of e-mail addresses, for the policy domains.'),
@@ -165,7 +168,7 @@ const UpdateBody = Type.Object(
     postLogoutRedirectUris: uris('At most 20 addresses, compared as text.'),
     allowedScopes: words('Scopes of the public client.'),
     grantTypes: words('Grant types of the public client.'),
-    initiateLoginUri: clearable('Where a third party starts a login.'),
+    initiateLoginUri: clearable('Address at which a third party starts a login.'),
     deviceThirdPartyInitiateLogin: Type.Optional(Type.Boolean()),
   },
   { additionalProperties: false },
@@ -219,9 +222,9 @@ function listApps(app: App): void {
       { guard: { kind: 'session' } },
       {
         operationId: 'listApps',
-        summary: 'List the apps that the session may see',
+        summary: 'List the apps of the session',
         description:
-          'The apps of which the account is a member, in pages; every app with all=true, for platform admins.',
+          'Lists the apps in which the account is a member, in pages. With all=true platform admins get every app.',
         tags,
         querystring: Type.Object({
           ...pageQuery,
@@ -250,7 +253,7 @@ function readApp(app: App): void {
         operationId: 'getApp',
         summary: "The app's metadata; to a session also its settings",
         description:
-          'Name, status and scopes of the app. A member of the app also gets its settings, what the platform settles for it, and what the own role allows.',
+          "Returns name, status and scopes of the app. A member of the app also gets its settings, its settings by the platform, and the member's own permissions.",
         tags,
         params: AppParams,
         response: { 200: ref(AppDetail) },
@@ -274,7 +277,7 @@ function updateApp(app: App): void {
         operationId: 'updateApp',
         summary: 'Change the app and its public client',
         description:
-          'Changes the settings that the body names; the others stay as they are. null or an empty text clears a setting that may be empty.',
+          'Changes the settings in the body and keeps the others. null or an empty text clears a setting that may be empty.',
         tags,
         params: AppParams,
         body: UpdateBody,
@@ -298,9 +301,9 @@ function deleteApp(app: App): void {
       { guard: { kind: 'member_own' } },
       {
         operationId: 'deleteApp',
-        summary: 'End the app and every credential of it; its records stay',
+        summary: 'Delete the app and its credentials; its records stay',
         description:
-          'Ends the app, its clients, keys, sessions and tokens. Its tickets, ledger and audit log stay.',
+          'Deletes the app and ends its clients, keys, sessions and tokens. Its tickets, ledger and audit log stay.',
         tags,
         params: AppParams,
         response: { 200: ref(Success) },

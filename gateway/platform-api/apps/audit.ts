@@ -50,9 +50,9 @@ function listRoute(app: App): void {
       { guard: { kind: 'member_edit' } },
       {
         operationId: 'listAudit',
-        summary: 'What was done to the app, newest first',
+        summary: "The app's audit log, newest first",
         description:
-          'Changes of the app and its users with their author, the newest first, in pages.',
+          'Lists changes of the app and its users with their authors, the newest first, in pages.',
         tags: ['apps'],
         params: AppParams,
         querystring: Type.Object({ ...pageQuery, ...auditQuery }),
@@ -84,7 +84,7 @@ function exportRoute(app: App): void {
         operationId: 'exportAudit',
         summary: 'The whole audit log, as NDJSON',
         description:
-          'Streams every entry as a line of JSON, the oldest first. Send the cursor of the last line that arrived to go on behind it: after a disconnection, or another day. A stream that breaks off ends without its last line break or the connection fails; what arrived is good.',
+          'Streams every entry as a line of JSON, the oldest first. To continue later, or after a disconnection, send the cursor of the last line that arrived. An interrupted stream ends without its last line break or with a connection error; the lines that arrived are valid.',
         tags: ['apps'],
         params: AppParams,
         querystring: Type.Object({

@@ -10,8 +10,8 @@ const ClientSecret = named(
     clientId: Type.String({ description: 'The M2M client (m2m_…).' }),
     clientSecret: Type.String({ description: 'Shown only here.' }),
     target: Type.String(),
-    createdAt: Instant('When it was made.'),
-    oldSecretsExpireAt: Instant('From then on no older secret works.'),
+    createdAt: Instant('When the secret was created.'),
+    oldSecretsExpireAt: Instant('When the older secrets end.'),
     revokedKeys: Type.Integer({ description: 'API keys that ended with the older secrets.' }),
     message: Type.String(),
     correlation_id: CorrelationId,
@@ -30,7 +30,7 @@ export function credentialRoutes(app: App): void {
         operationId: 'rotateClientSecret',
         summary: 'Make a new secret of the M2M client',
         description:
-          'Makes a new secret of the M2M client and shows it this once. Older secrets work until oldSecretsExpireAt, so that the app can change over; with revokeOld=true they end at once.',
+          'Makes a new secret of the M2M client and returns it once. Older secrets work until oldSecretsExpireAt, so that the app can switch; with revokeOld=true they end at once.',
         tags: ['apps'],
         params: AppParams,
         headers: IdempotencyHeader,
@@ -45,7 +45,7 @@ export function credentialRoutes(app: App): void {
             ),
           ),
           keepKeys: Type.Optional(
-            oneOf(['true', 'false'], 'true lets API keys that were made with older secrets go on'),
+            oneOf(['true', 'false'], 'true keeps API keys that were made with older secrets'),
           ),
         }),
         response: { 200: ref(ClientSecret) },

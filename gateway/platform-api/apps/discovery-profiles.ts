@@ -22,7 +22,7 @@ const Profile = named(
     clientId: Type.String(),
     name: Type.String(),
     policy: OpenObject('topN, sortBy and filters'),
-    createdAt: Instant('When it was made.'),
+    createdAt: Instant('When it was created.'),
     updatedAt: Instant('When it last changed.'),
     capabilities: Type.Array(
       Type.Object({
@@ -122,7 +122,7 @@ function createProfile(app: App): void {
         operationId: 'createDiscoveryProfile',
         summary: 'Create a discovery profile',
         description:
-          'Adds a named discovery policy. The name is unique in the app, in any case of its letters.',
+          'Adds a named discovery policy. The name is unique in the app, without regard to case.',
         tags,
         params: AppParams,
         body: CreateBody,
@@ -149,7 +149,7 @@ function readProfile(app: App): void {
       {
         operationId: 'getDiscoveryProfile',
         summary: 'One discovery profile',
-        description: 'One discovery policy with its capabilities.',
+        description: 'Returns one discovery policy with its capabilities.',
         tags,
         params: ProfileParams,
         response: { 200: ref(ProfileDetail) },
@@ -168,8 +168,8 @@ function updateProfile(app: App): void {
       { guard: { kind: 'member_edit' }, deprecated: true },
       {
         operationId: 'updateDiscoveryProfile',
-        summary: 'Change what is named',
-        description: 'Changes the members that the body names; the others stay as they are.',
+        summary: 'Change a discovery profile',
+        description: 'Changes the members in the body and keeps the others.',
         tags,
         params: ProfileParams,
         body: UpdateBody,
@@ -197,7 +197,7 @@ function deleteProfile(app: App): void {
       {
         operationId: 'deleteDiscoveryProfile',
         summary: 'Delete a discovery profile',
-        description: 'Deletes a discovery policy. Nothing else refers to it.',
+        description: 'Deletes a discovery policy. No other resource depends on it.',
         tags,
         params: ProfileParams,
         response: { 200: ref(Success) },

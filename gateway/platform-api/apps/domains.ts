@@ -13,7 +13,7 @@ export const Domain = named(
   Type.Object({
     id: Type.String(),
     domain: Type.String({ description: 'The same as origin.' }),
-    origin: Type.String({ description: 'As browsers send it.' }),
+    origin: Type.String({ description: 'The origin as browsers send it.' }),
     createdAt: Instant('When it was added.'),
   }),
   'Domain',
@@ -58,7 +58,8 @@ function addDomain(app: App): void {
       {
         operationId: 'addDomain',
         summary: 'Add an origin',
-        description: 'Lets browsers call from one more origin. A bare host means its https origin.',
+        description:
+          'Allows browsers to call from one more origin. A host alone means its https origin.',
         tags,
         params: AppParams,
         body: Type.Object(
@@ -83,7 +84,7 @@ function removeDomain(app: App): void {
       {
         operationId: 'removeDomain',
         summary: 'Remove an origin',
-        description: 'Takes an origin away; browsers refuse its calls within minutes.',
+        description: 'Removes an origin; browsers block its calls within minutes.',
         tags,
         params: AppParams,
         querystring: Type.Object({ domainId: required('Which one.') }),

@@ -44,9 +44,9 @@ function readManifest(app: App): void {
       { guard: { kind: 'm2m_or_member' }, deprecated: true },
       {
         operationId: 'getManifest',
-        summary: 'What the app excludes; nothing means no restriction',
+        summary: 'The pipelines and models that the app excludes',
         description:
-          'The pipelines and models that the app does not offer, with an ETag for If-None-Match. Kept for older integrators.',
+          'Returns the pipelines and models that the app does not offer, with an ETag for If-None-Match; an empty list means no restriction. Kept for older integrators.',
         tags,
         params: AppParams,
         response: { 200: ref(Manifest), 304: NotModified },
@@ -70,9 +70,9 @@ function replaceManifest(app: App): void {
       { guard: { kind: 'member_edit' }, deprecated: true, refuses: ['CONFLICT'] },
       {
         operationId: 'replaceManifest',
-        summary: 'Replace what the app excludes',
+        summary: 'Replace the excluded pipelines and models',
         description:
-          'Replaces the whole list of pipelines and models that the app does not offer; * as modelId is every model of the pipeline. 409, with the `conflicts`, when a plan names one of them.',
+          'Replaces the whole list of pipelines and models that the app does not offer; * as modelId means every model of the pipeline. Returns 409 with `conflicts` if a plan names one of them.',
         tags,
         params: AppParams,
         body: ManifestBody,

@@ -25,7 +25,7 @@ const MemberList = named(
 )
 const PendingInvitation = named(
   Type.Object({
-    status: oneOf(['pending'], 'It waits for an answer.'),
+    status: oneOf(['pending'], 'The invitation waits for an answer.'),
     invitation: ref(Invitation),
   }),
   'PendingInvitation',
@@ -33,10 +33,10 @@ const PendingInvitation = named(
 
 const MemberBody = Type.Object(
   {
-    email: required('Of the person.'),
+    email: required('E-mail address of the member or invited person.'),
     role: oneOf(
       ['owner', 'admin', 'viewer'],
-      'A viewer reads, an admin edits, an owner also deletes.',
+      'A viewer may read, an admin may also change, an owner may also delete the app.',
     ),
   },
   { additionalProperties: false },
@@ -57,9 +57,9 @@ function listMembers(app: App): void {
       { guard: { kind: 'member_read' } },
       {
         operationId: 'listMembers',
-        summary: "List the app's people",
+        summary: 'List members and invitations',
         description:
-          'The accounts that may see or change the app, with their roles, and the invitations that wait for an answer.',
+          'Lists the members of the app with their roles, and the invitations that wait for an answer.',
         tags,
         params: AppParams,
         response: { 200: ref(MemberList) },
@@ -79,9 +79,9 @@ function putMember(app: App): void {
       { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
       {
         operationId: 'putMember',
-        summary: 'Invite someone, or change a role',
+        summary: 'Invite a person, or change a role',
         description:
-          'Changes the role of the member with this e-mail address. Everybody else, and a member who is to become an owner, gets an invitation (202) in place of the one that waits already: it ends after 14 days, and they answer it when they are logged in. Nothing is mailed, and the answer is the same whether the address has an account or not. Only an owner invites, changes or removes an owner, and an app is never without one.',
+          'Changes the role of the member with this e-mail address. A person who is not a member, or a member who shall become an owner, gets an invitation (202), which replaces an earlier one: it ends after 14 days, and the person accepts or declines it after login. No mail is sent, and the answer is the same whether the address has an account or not. Only an owner invites, changes or removes an owner, and an app is never without one.',
         tags,
         params: AppParams,
         body: MemberBody,
@@ -104,14 +104,16 @@ function removeMember(app: App): void {
       { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
       {
         operationId: 'removeMember',
-        summary: 'Take someone out, or an invitation back',
+        summary: 'Remove a member, or withdraw an invitation',
         description:
-          'Ends the membership of an account (accountId), at once with its rights here and, where only members may log in (loginPolicy), with its logins to the app. The account itself stays. With invitationId it withdraws an invitation.',
+          'Ends the membership of an account (accountId) and its permissions at once; if only members may log in (loginPolicy), its logins to the app end, too. The account itself stays. With invitationId it withdraws an invitation.',
         tags,
         params: AppParams,
         querystring: Type.Object({
           accountId: Type.Optional(required('Whom.')),
-          invitationId: Type.Optional(required('Which invitation, in place of accountId.')),
+          invitationId: Type.Optional(
+            required('The invitation to withdraw, instead of accountId.'),
+          ),
         }),
         response: { 200: ref(Success) },
       },

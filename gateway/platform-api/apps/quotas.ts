@@ -14,25 +14,25 @@ const tags = ['apps']
 const CreditQuota = named(
   Type.Object({
     clientId: Type.String(),
-    maxUsdMicros: Micros('What the app may have given its users and they have not spent.'),
-    outstandingUsdMicros: Micros('What it has.'),
+    maxUsdMicros: Micros('Most credit that the app may have given and its users have not spent.'),
+    outstandingUsdMicros: Micros('Credit that its users have not spent.'),
   }),
   'CreditQuota',
 )
 const AccountQuota = named(
   Type.Object({
     email: Email,
-    apps: Type.Integer({ description: 'That the account owns.' }),
-    appsMax: Type.Integer({ description: 'That it may own.' }),
+    apps: Type.Integer({ description: 'Number of apps that the account owns.' }),
+    appsMax: Type.Integer({ description: 'Number of apps that it may own.' }),
   }),
   'AccountQuota',
 )
 const NetworkQuota = named(
   Type.Object({
     email: Type.String(),
-    maxUsdMicros: Micros('What the apps of the account may cost the operator before it is paid.'),
+    maxUsdMicros: Micros("Most unpaid network cost of the account's apps."),
     unpaidUsdMicros: Micros(
-      'What they do: network cost that was booked in 30 days and is not paid, and what is lent and pending.',
+      'Their present unpaid network cost: booked in the last 30 days, and lent and pending money.',
     ),
   }),
   'NetworkQuota',
@@ -58,9 +58,9 @@ function getCreditQuota(app: App): void {
       { guard },
       {
         operationId: 'getCreditQuota',
-        summary: 'How much credit an app may have given by hand, and has',
+        summary: "An app's quota of credit, and its use",
         description:
-          'Credit of the allowance route that the users of the app have not spent. For platform admins.',
+          "Returns the quota for credit of the allowance route, and the credit that the app's users have not spent. For platform admins.",
         tags,
         params: AppParams,
         response: { 200: ref(CreditQuota) },
@@ -77,8 +77,8 @@ function setCreditQuota(app: App): void {
       { guard, amounts: ['maxUsdMicros'] },
       {
         operationId: 'setCreditQuota',
-        summary: 'Change how much credit an app may have given by hand',
-        description: 'Is written to the audit log of the app. For platform admins.',
+        summary: "Change an app's quota of credit",
+        description: "Changes the quota and writes it to the app's audit log. For platform admins.",
         tags,
         params: AppParams,
         body: Type.Object(
@@ -107,10 +107,11 @@ function getAccountQuota(app: App): void {
       { guard, refuses: ['NOT_FOUND'] },
       {
         operationId: 'getAccountQuota',
-        summary: 'How many apps an account owns and may own',
-        description: 'Deleted apps do not count. For platform admins.',
+        summary: "An account's quota of apps, and its use",
+        description:
+          'Returns the number of apps that the account owns and may own; deleted apps do not count. For platform admins.',
         tags,
-        querystring: Type.Object({ email: required('Of the account.') }),
+        querystring: Type.Object({ email: required('E-mail address of the account.') }),
         response: { 200: ref(AccountQuota) },
       },
     ),
@@ -125,12 +126,13 @@ function setAccountQuota(app: App): void {
       { guard, refuses: ['NOT_FOUND'] },
       {
         operationId: 'setAccountQuota',
-        summary: 'Change how many apps an account may own',
-        description: 'Apps that it owns already stay. For platform admins.',
+        summary: "Change an account's quota of apps",
+        description:
+          'Changes the number of apps that the account may own; its present apps stay. For platform admins.',
         tags,
         body: Type.Object(
           {
-            email: required('Of the account.'),
+            email: required('E-mail address of the account.'),
             appsMax: Type.Unsafe<number | null>({
               type: 'integer',
               minimum: 0,
@@ -158,10 +160,11 @@ function getNetworkQuota(app: App): void {
       { guard, refuses: ['NOT_FOUND'] },
       {
         operationId: 'getNetworkQuota',
-        summary: "What an owner's apps may cost before it is paid, and do",
-        description: 'Platform-owned apps do not count. For platform admins.',
+        summary: "An owner's bound of unpaid network cost, and its use",
+        description:
+          "Returns the bound and the present unpaid network cost of the owner's apps; platform-owned apps do not count. For platform admins.",
         tags,
-        querystring: Type.Object({ email: required('Of the account.') }),
+        querystring: Type.Object({ email: required('E-mail address of the account.') }),
         response: { 200: ref(NetworkQuota) },
       },
     ),
@@ -176,12 +179,12 @@ function setNetworkQuota(app: App): void {
       { guard, refuses: ['NOT_FOUND'], amounts: ['maxUsdMicros'] },
       {
         operationId: 'setNetworkQuota',
-        summary: "Change what an owner's apps may cost before it is paid",
-        description: 'Is written to the audit log. For platform admins.',
+        summary: "Change an owner's bound of unpaid network cost",
+        description: 'Changes the bound and writes it to the audit log. For platform admins.',
         tags,
         body: Type.Object(
           {
-            email: required('Of the account.'),
+            email: required('E-mail address of the account.'),
             maxUsdMicros: nullable({
               pattern: '^(0|[1-9][0-9]{0,15})$',
               description: "null for the deployment's; at most 10^15",

@@ -16,21 +16,20 @@ const texts = (description: string) =>
   Type.Array(Type.String({ minLength: 1, maxLength: 200 }), { maxItems: 20, description })
 
 const ruleFields = {
-  issuer: required('As in the iss claim of its tokens; a final slash does not count.'),
-  audiences: texts('One of them must be in aud; any audience when empty.'),
+  issuer: required('The iss claim of its tokens; a final slash is ignored.'),
+  audiences: texts('One of these must be in aud; every audience is accepted when empty.'),
   clientClaim: nullable({
-    description: 'The claim that says which client a token was issued to, such as azp.',
+    description: 'The claim with the client that a token was issued to, such as azp.',
   }),
-  clientValues: texts('The values of that claim that mean this app.'),
+  clientValues: texts('The values of that claim for this app.'),
   userClaim: Type.String({ description: 'The claim that becomes externalUserId.' }),
   userPrefix: Type.String({
     maxLength: 50,
     description:
-      'Stands before the claim in externalUserId, so that users of two issuers keep apart; empty for none.',
+      'Prefix of the claim in externalUserId, which separates the users of two issuers; may be empty.',
   }),
   jwksUri: nullable({
-    description:
-      "The address of the issuer's keys; found through its discovery document when null.",
+    description: "The address of the issuer's keys; read from its discovery document when null.",
   }),
 }
 
@@ -69,18 +68,18 @@ const TokenCheck = named(
       Type.Object({
         rule: Type.String({
           description:
-            'form, typ, alg, issuer, audience, client, user, expiry or signature; and scope, for the deployment itself.',
+            'form, typ, alg, issuer, audience, client, user, expiry or signature; also scope, for the deployment itself.',
         }),
         passed: Type.Boolean(),
-        detail: Type.String({ description: 'What the token says, and what was expected.' }),
+        detail: Type.String({ description: 'The value in the token, and the expected value.' }),
       }),
-      { description: 'Every rule that could be applied, whether one before it refused or not.' },
+      { description: 'Every rule that could be applied, also after a failed one.' },
     ),
     warnings: Type.Array(Type.String(), {
-      description: 'Weak places of the rules, such as a user claim that people can change.',
+      description: 'Weaknesses of the rules, such as a user claim that users can change.',
     }),
-    trustedIssuerId: nullable({ description: 'Whose rules were applied.' }),
-    externalUserId: nullable({ description: 'Whom the token would stand for.' }),
+    trustedIssuerId: nullable({ description: 'The issuer whose rules were applied.' }),
+    externalUserId: nullable({ description: 'The user of the token.' }),
     userStatus: nullable({
       description: 'active, inactive, or unknown for a user that would be provisioned.',
     }),
@@ -127,7 +126,7 @@ function listTrustedIssuers(app: App): void {
       {
         operationId: 'listTrustedIssuers',
         summary: 'List the issuers that the app trusts',
-        description: "The identity providers whose tokens stand for the app's users.",
+        description: "Lists the identity providers whose tokens identify the app's users.",
         tags,
         params: AppParams,
         response: { 200: ref(TrustedIssuerList) },
@@ -149,7 +148,7 @@ function addTrustedIssuer(app: App): void {
         operationId: 'addTrustedIssuer',
         summary: 'Trust an issuer',
         description:
-          'Accepts tokens of an identity provider for users of this app, at most ten issuers. 409 when a token could match the trust of another app too: apps that share an issuer name the same clientClaim with other clientValues.',
+          "Accepts tokens of an identity provider for users of this app; at most ten issuers. Returns 409 if a token could match another app's rules, too: apps that share an issuer need the same clientClaim with different clientValues.",
         tags,
         params: AppParams,
         body: Rules,
@@ -171,7 +170,7 @@ function replaceTrustedIssuer(app: App): void {
       {
         operationId: 'replaceTrustedIssuer',
         summary: 'Replace the rules of a trusted issuer',
-        description: 'Replaces every rule. What was admitted under the old ones ends.',
+        description: 'Replaces every rule. Permissions under the old rules end.',
         tags,
         params: AppParams,
         querystring: Which,
@@ -194,8 +193,8 @@ function removeTrustedIssuer(app: App): void {
       { guard: { kind: 'member_edit' } },
       {
         operationId: 'removeTrustedIssuer',
-        summary: 'Trust an issuer no more',
-        description: 'Ends the trust, and what was admitted by it.',
+        summary: 'Stop trusting an issuer',
+        description: 'Ends the trust and the permissions that came from it.',
         tags,
         params: AppParams,
         querystring: Which,
@@ -216,9 +215,9 @@ function checkToken(app: App): void {
       { guard: { kind: 'member_edit' } },
       {
         operationId: 'checkForeignToken',
-        summary: 'Check what a token would become',
+        summary: 'Check a token against the rules',
         description:
-          'Applies every rule to a token and says how each came out. The token is neither stored nor logged, and nobody is provisioned.',
+          'Applies every rule to a token and returns the result of each. The token is neither stored nor logged, and no user is created.',
         tags,
         params: AppParams,
         body: Type.Object(

@@ -26,15 +26,15 @@ export const BilledPlan = orNull(
     id: Type.String(),
     type: Type.String({ description: 'free, subscription or usage' }),
     name: Type.String(),
-    priceAmount: Type.String({ description: 'As it was given.' }),
+    priceAmount: Type.String({ description: 'As the owner entered it.' }),
     priceCurrency: Type.String(),
     includedUnits: nullable({ description: 'Null without a quota.' }),
-    includedUsdMicros: nullable({ description: 'Null where nothing is included.' }),
-    overageRateWei: nullable({ description: 'For each unit beyond the quota.' }),
+    includedUsdMicros: nullable({ description: 'Null if nothing is included.' }),
+    overageRateWei: nullable({ description: 'Price of each unit beyond the quota.' }),
     billingCycle: Type.String(),
     status: Type.String(),
   },
-  "The owner's, else the app's newest one; null when none is configured.",
+  "The owner's plan, or the app's newest plan; null when none is configured.",
 )
 const BilledSubscription = orNull(
   {
@@ -43,24 +43,24 @@ const BilledSubscription = orNull(
     currentPeriodStart: Instant('Included.'),
     currentPeriodEnd: Instant('Included: the last millisecond.'),
   },
-  "The owner's; null when there is none.",
+  "The owner's subscription; null without one.",
 )
 export const usageFields = {
   requestCount: Type.Integer({ description: 'Tickets of the period.' }),
   unpricedCount: Type.Integer({
-    description: 'Of those, the ones that wait for a rate. They are in no USD figure.',
+    description: 'Tickets among these that wait for a rate; no USD figure includes them.',
   }),
   totalFeeWei: Wei('The network fees.'),
-  totalFeeEth: Type.String({ description: 'The same, as an exact decimal.' }),
+  totalFeeEth: Type.String({ description: 'The same as an exact decimal.' }),
   networkFeeUsdMicros: Micros('Priced at signing time, rounded up once.'),
   ownerChargeWei: Wei("Network fees and the platform's cut."),
-  ownerChargeUsdMicros: Micros('The same, by the prices of signing time, rounded up once.'),
+  ownerChargeUsdMicros: Micros('The same, at the prices of signing time, rounded up once.'),
   platformFeeWei: Wei("The platform's cut."),
   totalUnits: Type.String({ description: 'Pixels of the tickets.' }),
 }
 export const Overage = Type.Object({
   overageUnits: Type.String({ description: 'Units beyond the quota of the plan.' }),
-  overageWei: Wei('What they cost at the rate of the plan.'),
+  overageWei: Wei("Their cost at the plan's rate."),
 })
 const BillingSummary = named(
   Type.Object({
@@ -75,7 +75,7 @@ const BillingSummary = named(
         Type.Object({
           date: Type.String({ description: day }),
           requestCount: Type.Integer(),
-          feeWei: Wei('Of that day.'),
+          feeWei: Wei('Network fees of that day.'),
         }),
         { description: 'Every UTC day of the period, in order; at most 366.' },
       ),
@@ -97,7 +97,7 @@ export function billingRoutes(app: App): void {
         operationId: 'getBilling',
         summary: 'The billing summary of the running period',
         description:
-          "Usage, the platform's cut and overage of the owner's period, or of the UTC month where the owner has none. 404 for whoever may not see it, a wrong secret included.",
+          "Returns usage, the platform's cut and overage of the owner's period, or of the UTC month if the owner has no period. A caller without permission gets 404, also for a wrong secret.",
         tags: ['billing'],
         params: AppParams,
         response: { 200: ref(BillingSummary) },

@@ -11,11 +11,11 @@ const url = '/api/v1/apps/:clientId/billing/processor'
 
 const Admission = named(
   Type.Object({
-    allowed: Type.Boolean({ description: 'False only where the gate refuses.' }),
+    allowed: Type.Boolean({ description: 'False only if the gate refuses.' }),
     code: nullable({
-      description: 'Why it refuses, or would where it only logs: the code of its problem document.',
+      description: "The code of the refusal's problem document; also set if the gate only logs.",
     }),
-    detail: nullable({ description: 'The same for people.' }),
+    detail: nullable({ description: 'A text for people.' }),
   }),
   'Admission',
 )
@@ -51,14 +51,17 @@ const Processor = named(
     ),
     activation: Type.Object(
       { provisioning: ref(Admission), selling: ref(Admission) },
-      { description: 'What the activation gate says of one user more, and of a plan at a price.' },
+      {
+        description:
+          "The activation gate's decisions about one more user, and about a plan with a price.",
+      },
     ),
   }),
   'PaymentProcessor',
 )
 
 const Connection = named(
-  Type.Object({ url: WebAddress('Where the owner connects the account.') }),
+  Type.Object({ url: WebAddress('Address at which the owner connects the account.') }),
   'ProcessorConnection',
 )
 
@@ -79,7 +82,7 @@ function getProcessor(app: App): void {
         operationId: 'getPaymentProcessor',
         summary: 'Whether a payment processor is connected, and what the app may do',
         description:
-          "The state of the app's account at the payment processor, what the platform settles for the app, and what the activation gate says with the codes of its refusals.",
+          "Returns the state of the app's account at the payment processor, the platform's settings of the app, and the decisions of the activation gate with the codes of its refusals.",
         tags,
         params: AppParams,
         response: { 200: ref(Processor) },
@@ -116,7 +119,7 @@ function connectProcessor(app: App): void {
       {
         operationId: 'connectPaymentProcessor',
         summary: "Connect the app's own account",
-        description: 'Answers 503: this version has no payment processor to connect an account to.',
+        description: 'Returns 503: this version has no payment processor to connect an account to.',
         tags,
         params: AppParams,
         response: { 200: ref(Connection) },
@@ -137,7 +140,7 @@ function disconnectProcessor(app: App): void {
       {
         operationId: 'disconnectPaymentProcessor',
         summary: "Disconnect the app's own account",
-        description: 'Ends the connection. Where there is none, nothing changes.',
+        description: 'Ends the connection, if there is one.',
         tags,
         params: AppParams,
         response: { 200: ref(Success) },

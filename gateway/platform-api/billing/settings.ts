@@ -16,15 +16,18 @@ export const BillingSettings = named(
     clientId: Type.String(),
     billingMode: oneOf(modes, 'Whether the owner pays for all users, or users pay the owner.'),
     endUserCap: Type.Integer({ description: 'Active end users that the app may have.' }),
-    isDefaultCap: Type.Boolean({ description: "The cap is the deployment's." }),
+    isDefaultCap: Type.Boolean({ description: "Whether the cap is the deployment's default." }),
     isPlatformOwned: Type.Boolean({ description: "One of the platform's own apps." }),
     servesEveryApp: Type.Boolean({
-      description: 'Its M2M client creates users of every app at the builder API.',
+      description: 'Whether its M2M client may create users of every app at the builder API.',
     }),
     platformCutPercent: Percent("The platform's cut now; null when none is configured."),
     plannedCuts: Type.Array(
-      Type.Object({ percent: Percent('null takes none.'), since: Instant('When it begins.') }),
-      { description: 'Cuts that have not begun, the next one first.' },
+      Type.Object({
+        percent: Percent("The platform's cut in percent; null for none."),
+        since: Instant('When it begins.'),
+      }),
+      { description: 'Scheduled cuts, the next one first.' },
     ),
   }),
   'BillingSettings',
@@ -44,10 +47,12 @@ const ChangeBody = Type.Object(
     ),
     isPlatformOwned: Type.Optional(Type.Boolean()),
     servesEveryApp: Type.Optional(
-      Type.Boolean({ description: '409 for an app that is not platform-owned.' }),
+      Type.Boolean({ description: 'Refused with 409 for an app that is not platform-owned.' }),
     ),
     platformCutPercent: Type.Optional(
-      Percent('With at most two places; null takes none. A change begins a minute later.'),
+      Percent(
+        "The platform's cut in percent, with at most two decimals; null for none. A change takes effect a minute later.",
+      ),
     ),
   },
   { additionalProperties: false },
@@ -62,8 +67,9 @@ export function settingsRoutes(app: App): void {
       { guard: { kind: 'm2m_or_member' } },
       {
         operationId: 'getBillingSettings',
-        summary: 'What the platform settles for the app',
-        description: "Billing mode, cap of end users, and the platform's cut, now and as planned.",
+        summary: "The platform's settings of the app",
+        description:
+          "Returns the billing mode, the cap of end users, and the platform's present and scheduled cuts.",
         tags,
         params: AppParams,
         response: { 200: ref(BillingSettings) },
@@ -80,9 +86,9 @@ export function settingsRoutes(app: App): void {
       { guard: { kind: 'platform_admin' } },
       {
         operationId: 'updateBillingSettings',
-        summary: 'Change what the platform settles for the app',
+        summary: "Change the platform's settings of the app",
         description:
-          'Changes what the body names, all of it or nothing; the others stay as they are. Is written to the audit log of the app. For platform admins.',
+          "Changes the settings in the body, all or none, and keeps the others. The change is written to the app's audit log. For platform admins.",
         tags,
         params: AppParams,
         body: ChangeBody,

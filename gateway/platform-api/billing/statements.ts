@@ -72,7 +72,7 @@ export function statementRoutes(app: App): void {
         operationId: 'getBillingStatement',
         summary: 'The statement of a past month',
         description:
-          "The figures of the billing summary for a UTC month that has ended, by day: JSON, or with Accept: text/csv a table. `plan` is the owner's at the end of the month. Tickets that come late or are priced late change the figures; `unpricedCount` counts those that still wait. 409 for a month that has not ended, 404 for one before the app was made.",
+          "Returns the figures of the billing summary for a UTC month that has ended, by day: JSON, or CSV with Accept: text/csv. `plan` is the owner's plan at the end of the month. Tickets that arrive late or are priced late change the figures; `unpricedCount` counts those that still wait. Returns 409 for a month that has not ended, 404 for one before the app was created.",
         tags: ['billing'],
         params: StatementParams,
         response: {

@@ -16,32 +16,32 @@ const count = (description: string) => Type.Integer({ minimum: 0, description })
 
 const clockFields = {
   clientId: Type.String(),
-  now: Instant('What the clock of the app shows.'),
+  now: Instant("The time of the app's clock."),
   realNow: Instant('The real time.'),
-  aheadSeconds: Type.Number({ description: 'By how much the clock is ahead.' }),
-  latest: Instant('It cannot be moved beyond.'),
+  aheadSeconds: Type.Number({ description: 'How far the clock is ahead of the real time.' }),
+  latest: Instant('The latest time that the clock can be moved to.'),
 }
 const Clock = named(Type.Object(clockFields), 'TestClock')
 const Advanced = named(
   Type.Object({
     ...clockFields,
-    from: Instant('What the clock showed before.'),
-    to: Instant('Where it was moved to.'),
+    from: Instant('The time before the move.'),
+    to: Instant('The time after the move.'),
     pending: Type.Boolean({
-      description: 'Something that became due is not done yet; it goes on by itself.',
+      description: 'Whether some due work is not done yet; the service finishes it.',
     }),
     effects: Type.Object(
       {
         periodsRenewed: count('Users who entered their running period.'),
-        creditsExpired: count('Credits that ended, included usage among them.'),
-        expiredUsdExact: Type.String({ description: 'What was left of them.' }),
-        subscriptionsSwitched: count('Subscriptions that gave way to their successors.'),
-        planAdjustments: count('Credits that a raised Starter plan gave.'),
+        creditsExpired: count('Credits that ended, including included usage.'),
+        expiredUsdExact: Type.String({ description: 'Their remaining amount.' }),
+        subscriptionsSwitched: count('Subscriptions that were replaced by the scheduled one.'),
+        planAdjustments: count('Credits from a raised Starter plan.'),
         overThreshold: count(
           'Users whose unpaid usage has reached the chargeThresholdUsd of their plan. Nothing is charged: no payment processor is connected.',
         ),
       },
-      { description: 'What was booked since the clock shows the new time.' },
+      { description: 'The work that was done because of the new time.' },
     ),
   }),
   'AdvancedTestClock',
@@ -61,9 +61,9 @@ function readClock(app: App): void {
       { guard: { kind: 'm2m_or_member' }, refuses: ['CONFLICT'] },
       {
         operationId: 'getTestClock',
-        summary: 'What the clock of a test app shows',
+        summary: "The time of a test app's clock",
         description:
-          'The time that periods, credits and plans of a test app go by. 409 for an app that is no test app.',
+          "Returns the time that a test app's periods, credits and plans use. Returns 409 for an app that is not a test app.",
         tags,
         params: AppParams,
         response: { 200: ref(Clock) },
@@ -80,7 +80,11 @@ const Move = Type.Object(
       Type.String({ maxLength: 40, description: 'An ISO 8601 instant with a zone.' }),
     ),
     advanceSeconds: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: 31_622_400, description: 'Instead of to.' }),
+      Type.Integer({
+        minimum: 1,
+        maximum: 31_622_400,
+        description: 'Seconds to move the clock, instead of to.',
+      }),
     ),
   },
   { additionalProperties: false },
@@ -95,7 +99,7 @@ function advanceClock(app: App): void {
         operationId: 'advanceTestClock',
         summary: 'Move the clock of a test app ahead',
         description:
-          'Moves the clock of a test app to an instant, or by some seconds: at most 366 days at once, two years in all, and 10,000 times. Answers when the periods, expiries and changes of plan that became due are booked, and says what they were. 409 for an app that is no test app, and for one whose clock was moved too often.',
+          'Moves the clock of a test app to an instant, or by some seconds: at most 366 days at once, two years in all, and 10,000 times. Answers after the due periods, expiries and plan changes are booked, with their counts. Returns 409 for an app that is not a test app, and for one whose clock was moved too often.',
         tags,
         params: AppParams,
         body: Move,

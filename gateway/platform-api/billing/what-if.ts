@@ -17,11 +17,11 @@ const count = (description: string) => Type.Integer({ minimum: 0, description })
 const Figures = named(
   Type.Object({
     revenueUsdExact: Usd('Retail of the tickets.'),
-    marginUsdExact: Usd('Revenue less network cost and platform cut.'),
+    marginUsdExact: Usd('Revenue minus network cost and platform cut.'),
     includedUsdExact: Usd('Included usage of the periods in the range.'),
-    includedUnusedUsdExact: Usd('What of it nobody used.'),
-    overageUsdExact: Usd('What neither included usage nor credit was left for.'),
-    usersRunOut: count('Users who had tickets that nothing was left for.'),
+    includedUnusedUsdExact: Usd('The unused part of the included usage.'),
+    overageUsdExact: Usd('Usage that neither included usage nor credit covered (overage).'),
+    usersRunOut: count('Users with overage.'),
   }),
   'WhatIfFigures',
 )
@@ -29,14 +29,16 @@ const Figures = named(
 const Row = named(
   Type.Object({
     plan: nullable({ description: 'The plan that the users would be on; null in the total.' }),
-    isDraft: Type.Boolean({ description: 'A plan of the request, not one of the app.' }),
+    isDraft: Type.Boolean({
+      description: 'Whether the plan is from the request instead of the app.',
+    }),
     users: count('Users with a ticket in the range.'),
-    tickets: Type.String({ pattern: '^[0-9]+$', description: 'All of them.' }),
+    tickets: Type.String({ pattern: '^[0-9]+$', description: 'Their tickets.' }),
     unpricedTickets: Type.String({
       pattern: '^[0-9]+$',
-      description: 'Those that wait for a price: in no other figure.',
+      description: 'Tickets that wait for a price; no other figure includes them.',
     }),
-    networkCostUsdExact: Usd('The same today and on the drafts.'),
+    networkCostUsdExact: Usd("The same with today's plans and with the drafts."),
     platformCutUsdExact: Usd("The platform's cut of the network cost; the same in both."),
     today: ref(Figures),
     whatIf: ref(Figures),
@@ -54,52 +56,57 @@ const Answer = named(
     total: ref(Row),
     plans: Type.Array(ref(Row), {
       description:
-        'By the plan that users would be on: the drafts, then the plans of users who stay.',
+        'By the plan that users would be on: the drafts, then the plans of users who keep theirs.',
     }),
     runOuts: Type.Array(
       Type.Object({
         externalUserId: Type.String(),
         plan: Type.String(),
-        at: Instant('When the first ticket was signed that nothing would have been left for.'),
+        at: Instant('Signing time of the first ticket with overage.'),
         todayAt: nullable({
           format: 'date-time',
-          description: 'The same as it was booked; null where there was enough.',
+          description: 'The same time in the booked figures; null without overage.',
         }),
       }),
-      { description: 'Users whose money would have ended, the earliest first; at most 1,000.' },
+      { description: 'Users who would have run out of money, the earliest first; at most 1,000.' },
     ),
-    moreRunOuts: count('Those that are not in the list.'),
+    moreRunOuts: count('Number of such users that are not in the list.'),
   }),
   'WhatIf',
 )
 
 const draftName = (description: string) => nullable({ description })
 const Body = Type.Object({
-  from: Type.String({ description: 'A date or an instant: tickets signed from then on.' }),
+  from: Type.String({
+    description: 'A date or an instant: start of the range of signing times, inclusive.',
+  }),
   to: Type.String({
-    description: 'A date or an instant, at most 366 days later: tickets signed before.',
+    description:
+      'A date or an instant: end of the range, exclusive; at most 366 days after the start.',
   }),
   plans: Type.Array(CreateBody, {
     minItems: 1,
     maxItems: 50,
-    description: 'As a plan is created.',
+    description: "A draft plan, in the form of a plan's creation.",
   }),
   assign: Type.Optional(
     Type.Object(
       {
-        default: Type.Optional(draftName('Of all others; null, as without it, is no change.')),
+        default: Type.Optional(
+          draftName('The draft of all other users; null or absent: they keep their plan.'),
+        ),
         plans: Type.Optional(
           Type.Record(Type.String(), draftName('The name of one of plans.'), {
-            description: 'By the id or name of the present plan.',
+            description: 'Drafts by id or name of the present plan.',
           }),
         ),
         users: Type.Optional(
           Type.Record(Type.String(), draftName('The name of one of plans.'), {
-            description: 'By externalUserId; at most 10,000.',
+            description: 'Drafts by externalUserId; at most 10,000.',
           }),
         ),
       },
-      { description: 'Who would be on which plan. Required with more than one plan.' },
+      { description: 'The draft of each user. Required with more than one plan.' },
     ),
   ),
 })
@@ -115,7 +122,7 @@ export function whatIfRoutes(app: App): void {
         operationId: 'tryPlans',
         summary: 'Try plans before selling them',
         description:
-          "Replays the app's real tickets of a range against plans that nobody has made, and answers beside what was booked what they would have brought. Writes nothing. 409 while another one of the app runs; 400 when it takes longer than a minute.",
+          "Replays the app's booked tickets of a range with draft plans, and compares the result with the booked figures. It writes nothing. Returns 409 while another replay of the app runs, and 400 if the replay takes longer than a minute.",
         tags: ['billing'],
         params: AppParams,
         body: Body,

@@ -81,7 +81,7 @@ function readDocument(app: App): void {
         operationId: 'getOpenApi',
         summary: 'This document',
         description:
-          'The OpenAPI 3.0 document of this service. Its code enumerations and addresses are those of the running version.',
+          'Returns the OpenAPI 3.0 document of this service, with the error codes and addresses of the running version.',
         tags: ['service'],
         response: { 200: Document },
       },
@@ -104,7 +104,7 @@ function readSidecarDocument(app: App): void {
         operationId: 'getSidecarOpenApi',
         summary: "The document of the sidecar's routes",
         description:
-          'The OpenAPI 3.0 document of the routes that remote signers call at a sidecar: decisions, pushed events, health.',
+          'Returns the OpenAPI 3.0 document of the routes that remote signers call at a sidecar: decisions, pushed events, health.',
         tags: ['service'],
         response: { 200: Document },
       },
@@ -123,7 +123,7 @@ function readInternalDocument(app: App): void {
         operationId: 'getInternalOpenApi',
         summary: 'This document, with the routes that are not for integrators',
         description:
-          'The same document for people who operate the service: it also lists the routes that are not for integrators.',
+          'Returns the document for operators of the service, which also lists the routes that are not for integrators.',
         tags: [internalTag],
         response: { 200: Document },
       },

@@ -37,9 +37,9 @@ type OpenApi = NonNullable<FastifyDynamicSwaggerOptions['openapi']>
 type SecuritySchemes = NonNullable<NonNullable<OpenApi['components']>['securitySchemes']>
 
 const description = [
-  'Identity, metering and billing beside a remote signer.',
+  'Identity, metering and billing for a remote signer.',
   'Money is integer strings: wei, and USD micros (1000000 is one USD).',
-  'Every answer carries X-Correlation-Id.',
+  'Every answer has the header X-Correlation-Id.',
   'Errors are problem documents (RFC 9457), on token routes OAuth errors (RFC 6749).',
 ].join(' ')
 const guide = `${description}\n\n${firstSteps}`
@@ -64,14 +64,14 @@ const securitySchemes = (publicUrl: string) =>
     signerSecret: {
       type: 'http',
       scheme: 'bearer',
-      description: 'A secret of WEBHOOK_SECRET, or of a signer of its own for decisions.',
+      description: "A secret of WEBHOOK_SECRET, or a signer's own secret for decisions.",
     },
     session: {
       type: 'apiKey',
       in: 'cookie',
       name: hostCookieName('tollgate_session', publicUrl),
       description:
-        'A dashboard session: the cookie that POST /login sets. Changes also need X-CSRF-Token, which GET /api/v1/session tells, and an Origin header of this service.',
+        'A dashboard session: the cookie that POST /login sets. Changes also need X-CSRF-Token, which GET /api/v1/session returns, and an Origin header of this service.',
     },
     csrfToken: {
       type: 'apiKey',

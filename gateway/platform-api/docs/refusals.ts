@@ -86,11 +86,14 @@ const pascal = (word: string): string =>
 function schemaOf(reason: Reason, { wire, publicUrl }: Form): Schema {
   const { http: status, title, help } = reasons[reason]
   const word = { type: 'string', enum: [wordOf(reason, wire)] }
-  const correlation_id = { type: 'string', description: 'Also in X-Correlation-Id and in the log.' }
+  const correlation_id = {
+    type: 'string',
+    description: 'The same as in X-Correlation-Id and in the log.',
+  }
   if (wire === 'oauth') {
     const properties = {
       error: word,
-      error_description: { type: 'string', description: 'For people; it may change.' },
+      error_description: { type: 'string', description: 'A text for people; it may change.' },
       correlation_id,
     }
     // Several reasons share this word, so the description of one would be too specific.
@@ -104,9 +107,9 @@ function schemaOf(reason: Reason, { wire, publicUrl }: Form): Schema {
     },
     title: { type: 'string', description: title },
     status: { type: 'integer', enum: [status] },
-    detail: { type: 'string', description: 'For people; it may change.' },
+    detail: { type: 'string', description: 'A text for people; it may change.' },
     code: word,
-    error: { ...word, description: 'The same word as code.' },
+    error: { ...word, description: 'The same value as code.' },
     correlation_id,
   }
   return objectOf(properties, help)
@@ -133,7 +136,7 @@ const firstSentence = (text: string): string => text.slice(0, text.indexOf('. ')
 const details: Partial<Record<Reason, string>> = {
   REQUEST_INVALID: 'externalUserId is required',
   AMOUNT_INVALID: 'amountUsdMicros must be a positive integer string, such as "5000000" for 5 USD',
-  CREDENTIAL_INVALID: 'the client id and secret do not fit each other',
+  CREDENTIAL_INVALID: 'the client id and secret do not match',
   TOKEN_INVALID: 'the token has expired',
   SCOPE_MISSING: 'the client lacks the scope users:write',
   EDIT_FORBIDDEN: 'your role in this app, viewer, does not allow this',
@@ -143,5 +146,5 @@ const details: Partial<Record<Reason, string>> = {
   BODY_TOO_LARGE: 'the body must be at most 1 MiB',
   MEDIA_TYPE_UNSUPPORTED: 'send the body as application/json',
   METERING_NOT_CONFIGURED: 'no metering backend is configured',
-  UNAVAILABLE: 'the service does not answer now',
+  UNAVAILABLE: 'the service is unavailable now; try again',
 }

@@ -11,43 +11,49 @@ import { AuthorizeRequest, Permission, Refusal } from '../signer/decision-schema
 
 const TransportRefusal = Type.Object({
   status: Type.Integer({ description: 'The HTTP status.' }),
-  reason: Type.String({ description: 'For people; it may change.' }),
+  reason: Type.String({ description: 'A text for people; it may change.' }),
 })
 const SignedTicketEvent = Type.Object(
   {
-    id: Type.String({ description: 'Unique for each event: repeats are recognised by it.' }),
-    type: Type.String({ description: 'create_signed_ticket is billed, all others are ignored.' }),
+    id: Type.String({ description: 'Unique for each event, so that repeats are recognised.' }),
+    type: Type.String({ description: 'create_signed_ticket is billed; other types are ignored.' }),
     timestamp: Type.Optional(Type.String({ description: 'Unix milliseconds.' })),
     gateway: Type.Optional(Type.String()),
     data: Type.Object({}, { additionalProperties: true, description: 'By type.' }),
   },
-  { additionalProperties: true, description: "An event as the signer's stream has it." },
+  { additionalProperties: true, description: "An event in the form of the signer's stream." },
 )
 const UsagePush = Type.Object(
   {
-    type: oneOf(['create_signed_ticket'], 'The one type that is pushed without an id.'),
+    type: oneOf(['create_signed_ticket'], 'The only type that may be pushed without an id.'),
     data: Type.Object(
       {
         client_id: Type.Optional(Type.String()),
         usage_subject: Type.Optional(Type.String()),
-        auth_id: Type.Optional(Type.String({ description: 'In place of the two above.' })),
-        request_id: Type.String({ description: 'Tells payments of one day apart.' }),
+        auth_id: Type.Optional(Type.String({ description: 'Instead of the two fields above.' })),
+        request_id: Type.String({ description: 'Distinguishes payments of one day.' }),
         computed_fee: Type.String({ description: 'Wei, as digits.' }),
       },
       { additionalProperties: true },
     ),
   },
-  { additionalProperties: true, description: 'A ticket without an id: it becomes an event here.' },
+  { additionalProperties: true, description: 'A ticket without an id; the sidecar gives it one.' },
 )
 const count = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }))
 const Accepted = Type.Object({
-  accepted: Type.Integer({ minimum: 0, description: 'Events of this push; all of them are safe.' }),
-  tickets: count('Booked now; absent where a spool took them.'),
+  accepted: Type.Integer({
+    minimum: 0,
+    description: 'Number of events in this push; all are safe.',
+  }),
+  tickets: count('Number of events booked now; absent if they went to a spool.'),
   duplicates: count('Known before.'),
-  ignored: count('Of a type that is not billed.'),
-  quarantined: count('Not readable, or nobody to charge.'),
+  ignored: count('Number of events of a type that is not billed.'),
+  quarantined: count('Number of events that are unreadable or have no user.'),
 })
-const PartState = oneOf(['ok', 'degraded', 'unavailable'], 'Of a part, or the worst of all.')
+const PartState = oneOf(
+  ['ok', 'degraded', 'unavailable'],
+  'State of a part, or the worst state of all.',
+)
 const Readiness = Type.Object({
   status: PartState,
   parts: Type.Object({}, { additionalProperties: PartState }),
@@ -83,10 +89,13 @@ function problem(same: readonly Reason[], headers: object = {}) {
     type: { type: 'string' },
     title: { type: 'string' },
     status: { type: 'integer', enum: [status] },
-    detail: { type: 'string', description: 'For people; it may change.' },
+    detail: { type: 'string', description: 'A text for people; it may change.' },
     code: word,
-    error: { ...word, description: 'The same word as code.' },
-    correlation_id: { type: 'string', description: 'Also in X-Correlation-Id and in the log.' },
+    error: { ...word, description: 'The same value as code.' },
+    correlation_id: {
+      type: 'string',
+      description: 'The same as in X-Correlation-Id and in the log.',
+    },
   }
   const schema = { type: 'object', required: Object.keys(properties), properties }
   const description = same.map((reason) => `${reasons[reason].title}.`).join(' ')
@@ -132,13 +141,14 @@ const authorize = {
   operationId: 'authorizeCall',
   summary: 'May this call be signed?',
   description:
-    'Asked by the signer before it hands out payment. Every decision is HTTP 200 with the status in the body; another HTTP status says that the caller is no signer of ours, or that the body is no JSON object.',
+    'The signer calls it before it hands out a payment. Every decision is HTTP 200 with the status in the body. Another HTTP status means that the caller is not a known signer, or that the body is not a JSON object.',
   tags: ['signer'],
   security: [{ signerSecret: [] }],
   requestBody: { required: true, content: json(ref('AuthorizeRequest'), call) },
   responses: {
     200: {
-      description: 'The decision. `status` in the body is 200, or why not.',
+      description:
+        'The decision. `status` in the body is 200 for a permission; otherwise it is the status of the refusal.',
       content: {
         'application/json': {
           schema: { oneOf: [ref('Permission'), ref('Refusal')] },
@@ -160,7 +170,7 @@ const authorize = {
     },
     429: {
       description: 'Too many wrong secrets from this address.',
-      headers: retryAfter('Seconds until a secret is read again.'),
+      headers: retryAfter('Seconds until the sidecar checks a secret again.'),
       content: json(ref('TransportRefusal'), {
         status: 429,
         reason: 'too many wrong webhook secrets',
@@ -180,7 +190,7 @@ const push = {
   operationId: 'pushEvents',
   summary: 'Take events of signed tickets',
   description:
-    'For signers without a stream: one event, an array of up to 1000, or one on each line, up to 10000; at most 4 MiB, without Content-Encoding. No Content-Type is looked at. Send all of it again after any 5xx, 429 or broken connection.',
+    'For signers without a stream: one event, an array of up to 1000, or one event on each line, up to 10000; at most 4 MiB, without Content-Encoding. The Content-Type is ignored. Send the whole push again after a 5xx, a 429 or a broken connection.',
   tags: ['signer'],
   security: [{ eventsSecret: [] }],
   requestBody: {
@@ -215,8 +225,11 @@ const push = {
     ...problem(['SCOPE_MISSING']),
     ...problem(['BODY_TOO_LARGE']),
     ...problem(['MEDIA_TYPE_UNSUPPORTED']),
-    ...problem(['RATE_LIMITED'], retryAfter('Seconds until a secret is read again.')),
-    ...problem(['UNAVAILABLE', 'SPOOL_UNAVAILABLE'], retryAfter('When to send all of it again.')),
+    ...problem(['RATE_LIMITED'], retryAfter('Seconds until the sidecar checks a secret again.')),
+    ...problem(
+      ['UNAVAILABLE', 'SPOOL_UNAVAILABLE'],
+      retryAfter('Seconds after which to send the whole push again.'),
+    ),
   },
 }
 
@@ -224,7 +237,7 @@ const alive = (operationId: string) => ({
   operationId,
   summary: 'Whether the process answers',
   description:
-    'Answers as soon as the process serves requests, without a look at what is behind it.',
+    'Answers as soon as the process serves requests. It does not check the parts that the process depends on.',
   tags: ['service'],
   security: [],
   responses: { 200: { description: 'It answers.', content: text } },
@@ -232,13 +245,13 @@ const alive = (operationId: string) => ({
 const ready = {
   operationId: 'getReadiness',
   summary: 'Whether it can do its work',
-  description: 'The state of each part. 503 only where the process cannot do its work.',
+  description: 'Returns the state of each part. 503 only if the process cannot do its work.',
   tags: ['service'],
   security: [],
   responses: Object.fromEntries(
     [
-      [200, 'It can, perhaps with less than all its parts.'] as const,
-      [503, 'It cannot: send calls elsewhere.'] as const,
+      [200, 'The process can do its work, possibly without some parts.'] as const,
+      [503, 'The process cannot do its work: send calls to another sidecar.'] as const,
     ].map(([status, description]) => [status, { description, content: json(ref('Readiness')) }]),
   ),
 }
@@ -252,7 +265,7 @@ export const sidecarDocument = {
     title: 'tollgate sidecar',
     version: '1.0.0',
     description:
-      'What a remote signer calls: the decision before it hands out payment, and the push of its events. docs/signer-protocol.md has the whole contract. Errors but those of /authorize are problem documents (RFC 9457).',
+      'The routes that a remote signer calls: the decision before it hands out a payment, and the push of its events. docs/signer-protocol.md has the whole contract. Errors, except those of /authorize, are problem documents (RFC 9457).',
   },
   servers: [{ url: 'http://127.0.0.1:8090', description: 'SIDECAR_PORT, on a private network' }],
   paths: {
@@ -266,7 +279,7 @@ export const sidecarDocument = {
     securitySchemes: {
       signerSecret: bearer('A secret of WEBHOOK_SECRET, or of a signer of its own for decisions.'),
       eventsSecret: bearer(
-        'A secret of EVENTS_SECRET (of WEBHOOK_SECRET where that is not set), or of a signer of its own for events.',
+        "A secret of EVENTS_SECRET (of WEBHOOK_SECRET if that is not set), or a signer's own secret for events.",
       ),
     },
     schemas,

@@ -17,10 +17,10 @@ const AppKeyList = named(
         id: Type.String({ description: 'The same as keyId.' }),
         clientId: Type.String(),
         label: nullable({}),
-        prefix: Type.String({ description: 'How the key begins, for display.' }),
+        prefix: Type.String({ description: 'The first characters of the key, for display.' }),
         subscriptionId: nullable({}),
         status: Type.String(),
-        createdAt: Instant('When the key was made.'),
+        createdAt: Instant('When the key was created.'),
         lastUsedAt: nullable({ format: 'date-time' }),
         revokedAt: nullable({ format: 'date-time' }),
       }),
@@ -34,7 +34,7 @@ const CreatedAppKey = named(
     keyId: Type.String(),
     id: Type.String({ description: 'The same as keyId.' }),
     apiKey: Type.String({ description: 'The full secret. It is shown only here.' }),
-    createdAt: Instant('When the key was made.'),
+    createdAt: Instant('When the key was created.'),
     label: nullable({}),
     message: Type.String(),
     correlation_id: CorrelationId,
@@ -45,7 +45,7 @@ const CreatedAppKey = named(
 const KeyBody = Type.Object(
   {
     label: Type.Optional({ ...text('A name for people.'), format: 'label' }),
-    subscriptionId: Type.Optional(text("A subscription of the app's.")),
+    subscriptionId: Type.Optional(text('A subscription of the app.')),
   },
   { additionalProperties: false },
 )
@@ -66,7 +66,7 @@ function listAppKeys(app: App): void {
       {
         operationId: 'listAppKeys',
         summary: 'List app-level keys',
-        description: 'The keys that belong to the app instead of to one of its users, in pages.',
+        description: 'Lists the keys that belong to the app instead of a user, in pages.',
         tags,
         params: AppParams,
         querystring: Type.Object(pageQuery),
@@ -95,7 +95,7 @@ function createAppKey(app: App): void {
       {
         operationId: 'createAppKey',
         summary: 'Create an app-level key',
-        description: 'Makes a key of the app and shows its secret this once.',
+        description: 'Creates a key of the app and returns its secret once.',
         tags,
         params: AppParams,
         headers: IdempotencyHeader,
@@ -131,7 +131,7 @@ function revokeAppKey(app: App): void {
       {
         operationId: 'revokeAppKey',
         summary: 'Revoke an app-level key',
-        description: 'Ends a key of the app. Until effectiveBy a cache may still honour it.',
+        description: 'Revokes a key of the app. Until effectiveBy a cache may still accept it.',
         tags,
         params: AppParams,
         querystring: Type.Object({ keyId: required('Which key.') }),

@@ -14,11 +14,11 @@ const Key = named(
   Type.Object({
     keyId: Type.String(),
     id: Type.String({ description: 'The same as keyId.' }),
-    createdAt: Instant('When the key was made.'),
+    createdAt: Instant('When the key was created.'),
     status: Type.String(),
     revokedAt: nullable({ format: 'date-time' }),
     lastUsedAt: nullable({ format: 'date-time' }),
-    prefix: Type.String({ description: 'How the key begins, for display.' }),
+    prefix: Type.String({ description: 'The first characters of the key, for display.' }),
     label: nullable({}),
   }),
   'Key',
@@ -37,7 +37,7 @@ const CreatedKey = named(
     keyId: Type.String(),
     id: Type.String({ description: 'The same as keyId.' }),
     apiKey: Type.String({ description: 'The full secret. It is shown only here.' }),
-    createdAt: Instant('When the key was made.'),
+    createdAt: Instant('When the key was created.'),
     clientId: Type.String(),
     externalUserId: Type.String(),
     label: nullable({}),
@@ -51,7 +51,7 @@ export const RevokedKey = named(
     correlation_id: CorrelationId,
     keyId: Type.String(),
     revokedAt: Instant('When the key was first revoked.'),
-    effectiveBy: Instant('From then on no cache permits this key anything.'),
+    effectiveBy: Instant('The time after which no cache accepts this key.'),
   }),
   'RevokedKey',
 )
@@ -61,7 +61,7 @@ const KeyBody = Type.Object({
   label: Type.Optional(
     nullable({
       format: 'label',
-      description: 'A name for people; 100 characters of it are kept.',
+      description: 'A name for people; longer names are cut to 100 characters.',
     }),
   ),
 })
@@ -81,7 +81,7 @@ function listKeys(app: App): void {
       operationId: 'listKeys',
       summary: "List a user's keys",
       description:
-        'The keys of the user, revoked ones too, in pages. Secrets are never shown again.',
+        'Lists the keys of the user, including revoked ones, in pages. Secrets are never shown again.',
       tags,
       params: UserParams,
       querystring: Type.Object(pageQuery),
@@ -111,7 +111,7 @@ function createKey(app: App): void {
         operationId: 'createKey',
         summary: 'Create a key',
         description:
-          "Makes an API key of the user and shows its secret this once. The user's program exchanges it for tokens.",
+          "Creates an API key of the user and returns its secret once. The user's program exchanges it for tokens.",
         tags,
         params: UserParams,
         headers: IdempotencyHeader,
@@ -147,10 +147,10 @@ function revokeKey(app: App): void {
       operationId: 'revokeKey',
       summary: 'Revoke a key',
       description:
-        'Ends a key with every token that came of it. Until effectiveBy a cache may still honour it.',
+        'Revokes a key and every token that was issued for it. Until effectiveBy a cache may still accept it.',
       tags,
       params: UserParams,
-      querystring: Type.Object({ keyId: required('Which key.') }),
+      querystring: Type.Object({ keyId: required('The key to revoke.') }),
       response: { 200: ref(RevokedKey) },
     }),
     async ({ params, query: { keyId }, core, correlationId }) => {

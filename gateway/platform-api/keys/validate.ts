@@ -115,7 +115,7 @@ function validateByGet(app: App, { errorHandler, publicUrl }: Refusing): void {
           operationId: 'validateKey',
           summary: 'Validate an API key, sent as Bearer',
           description:
-            'Says whether an API key works now, and what it is good for. Every answer has the member valid, a refusal too.',
+            'Returns whether an API key is valid now, and its permissions. Every answer has the member valid, also a refusal.',
           tags,
           security: [{ apiKey: [] }],
           response: { 200: ref(ValidKey), ...refusals(publicUrl) },
@@ -147,7 +147,7 @@ function validateByPost(app: App, { errorHandler, publicUrl }: Refusing): void {
           operationId: 'validateKey',
           summary: 'Validate an API key, in JSON, in a form, or sent as Bearer',
           description:
-            'Says whether an API key works now, and what it is good for. Every answer has the member valid, a refusal too.',
+            'Returns whether an API key is valid now, and its permissions. Every answer has the member valid, also a refusal.',
           tags,
           security: [{ apiKey: [] }, {}],
           body: Type.Object({ key: Type.Optional(Type.Unknown({ description: 'The API key.' })) }),
@@ -180,7 +180,7 @@ function addUnknownRoute(app: App, method: 'GET' | 'POST'): void {
     url,
     schema: { hide: true },
     handler: async () => {
-      throw new DomainError('NOT_FOUND', 'there is nothing at this address')
+      throw new DomainError('NOT_FOUND', 'this address does not exist')
     },
   })
 }

@@ -97,7 +97,7 @@ export function metadataRoutes(
           operationId,
           summary: 'Discovery document',
           description:
-            'The endpoints and abilities of the issuer, as OpenID Connect Discovery and RFC 8414 describe them. All of its addresses answer the same document.',
+            "Returns the issuer's metadata: endpoints and capabilities, as in OpenID Connect Discovery and RFC 8414. All of its addresses return the same document.",
           tags: ['oidc'],
           response: { 200: Discovery, 304: Type.Null({ description: 'Not changed' }) },
         },

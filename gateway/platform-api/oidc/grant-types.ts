@@ -68,7 +68,10 @@ export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointD
     scopes: readonly string[],
   ) {
     if (scopes.some((scope) => scope !== Scope.mintUserToken)) {
-      throw new DomainError('SCOPE_INVALID', `${Scope.mintUserToken} goes with no other scope`)
+      throw new DomainError(
+        'SCOPE_INVALID',
+        `${Scope.mintUserToken} cannot be combined with another scope`,
+      )
     }
     const externalUserId = requireParameter(form, 'external_user_id')
     const calls = core.callsFor({ authorization: requireClientSecret(auth), correlationId })
@@ -81,7 +84,7 @@ export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointD
     if (form.external_user_id !== undefined) {
       throw new DomainError(
         'REQUEST_INVALID',
-        `external_user_id goes with the scope ${Scope.mintUserToken}`,
+        `external_user_id needs the scope ${Scope.mintUserToken}`,
       )
     }
     const token = await calls.grants.mintOwner({ audiences: form.audience ?? [] })
@@ -145,7 +148,7 @@ export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointD
   function requireIssuer({ audience = [], resource = [] }: Targets): void {
     const targets = [...audience, ...resource]
     if (targets.every(isResource)) return
-    throw new DomainError('TARGET_INVALID', `audience and resource may only name ${issuer}`)
+    throw new DomainError('TARGET_INVALID', `audience and resource must be ${issuer}`)
   }
 
   const handlers: Readonly<Record<string, (request: TokenRequest) => Promise<object>>> = {

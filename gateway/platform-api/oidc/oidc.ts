@@ -94,7 +94,7 @@ function readKeys(app: App, keySet: KeySet): void {
         operationId: 'getJwks',
         summary: 'Keys that tokens are signed with',
         description:
-          'The public keys of the issuer as a JWK set (RFC 7517). Cache them as long as Cache-Control says and fetch them again when a token names a key that you do not know.',
+          'Returns the public keys of the issuer as a JWK set (RFC 7517). Cache them as long as Cache-Control allows, and fetch them again when a token names an unknown key.',
         tags,
         response: { 200: ref(Jwks), 304: Type.Null({ description: 'Not changed' }) },
       },
@@ -115,7 +115,7 @@ function issueToken(app: App, endpoint: TokenEndpoint): void {
         operationId: 'issueToken',
         summary: 'Token endpoint',
         description:
-          'The token endpoint of OAuth 2.0. The form field grant_type chooses: client_credentials (a machine token for the M2M client, or a signer credential), authorization_code, refresh_token, the device code of RFC 8628, or a token exchange (RFC 8693).',
+          'The token endpoint of OAuth 2.0. The form field grant_type selects the grant: client_credentials (a machine token for the M2M client, or a signer credential), authorization_code, refresh_token, the device code of RFC 8628, or a token exchange (RFC 8693).',
         tags,
         body: TokenForm,
         response: { 200: AnyToken },
@@ -140,7 +140,7 @@ function startDevice(app: App, { publicUrl, trustedProxyHops }: OidcDeps): void 
           operationId,
           summary: 'Start a device (RFC 8628)',
           description:
-            'Starts the login of a device that has no browser. Show the person user_code and verification_uri, then poll the token endpoint with device_code, no faster than interval.',
+            'Starts the login of a device without a browser. Show user_code and verification_uri to the user, then poll the token endpoint with device_code, at most once in every interval.',
           tags,
           body: DeviceForm,
           documentedBody: asDocumented(DeviceForm, { required: ['client_id'] }),
@@ -180,9 +180,9 @@ function introspectToken(app: App, { core }: OidcDeps): void {
       { ...form, limit: 'token' },
       {
         operationId: 'introspectToken',
-        summary: 'What a token is worth (RFC 7662)',
+        summary: 'Introspect a token (RFC 7662)',
         description:
-          'Tells an M2M client whether a token of its own app works now, and about whom it is. A token of another app, an expired or an unknown one is answered with active: false.',
+          "Returns to an M2M client whether a token of its own app is active, and the token's user. For another app's token, and for an expired or unknown one, the answer is active: false.",
         tags,
         body: PresentedToken,
         response: { 200: Introspection },
@@ -221,9 +221,9 @@ function revokeToken(app: App, { core }: OidcDeps): void {
       { ...form, limit: 'token' },
       {
         operationId: 'revokeToken',
-        summary: 'End a token (RFC 7009)',
+        summary: 'Revoke a token (RFC 7009)',
         description:
-          'Ends a token or a refresh token with everything that came of it. The answer is 200 also when the token was unknown or had ended before.',
+          'Revokes a token or a refresh token, and every token that was issued from it. The answer is 200 also if the token was unknown or had ended.',
         tags,
         body: PresentedToken,
         response: { 200: Type.Object({}) },
@@ -252,12 +252,12 @@ const userInfoRules = {
   refuses: ['SCOPE_MISSING'],
 } as const
 const userInfoSchema = {
-  summary: 'Who the token is about (OpenID Connect)',
+  summary: 'The user of the token (OpenID Connect)',
   tags,
   response: { 200: UserInfo },
 } as const
 const userInfoClaims =
-  'Claims about the person of a token with the scope openid: sub always, email with the scope email, name with the scope profile.'
+  'Returns claims about the user of a token with the scope openid: always sub, with the scope email also email, with the scope profile also name.'
 
 function userInfo(app: App, { core }: OidcDeps): void {
   for (const [path, noun] of userInfoAddresses) {

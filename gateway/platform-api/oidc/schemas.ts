@@ -14,24 +14,24 @@ const list = (description: string) =>
 export const repeatable = ['audience', 'resource'] as const
 
 const clientFields = {
-  client_id: field('Of the client.'),
+  client_id: field('Id of the client.'),
   client_secret: field('Of a confidential client.'),
 }
 const exchangeFields = {
-  subject_token: field('Whose session is asked for: a user JWT or an API key.'),
+  subject_token: field('The credential of the user: a user JWT or an API key.'),
   subject_token_type: field(TokenType.accessToken),
   requested_token_type: field(TokenType.accessToken),
-  audience: list('For whom; may be repeated.'),
-  resource: list('For what; may be repeated.'),
+  audience: list('The audience of the token; may be repeated.'),
+  resource: list('The resource of the token; may be repeated.'),
   scope: field('Space-separated.'),
 }
 
 export const TokenForm = Type.Object({
-  grant_type: Type.String({ description: 'How the token is to be got.' }),
+  grant_type: Type.String({ description: 'The grant type.' }),
   ...clientFields,
   ...exchangeFields,
   external_user_id: field(`With the scope ${Scope.mintUserToken}.`),
-  device_code: field('Of the device grant.'),
+  device_code: field('The code of the device grant.'),
   code: field('Of the authorization code grant.'),
   redirect_uri: field('As in the authorization request.'),
   code_verifier: field('RFC 7636.'),
@@ -51,12 +51,12 @@ export const ExchangeForm = Type.Object({
 
 export const DeviceForm = Type.Object({
   ...clientFields,
-  scope: field('Space-separated; everything the client may have when absent.'),
+  scope: field('Space-separated; every scope of the client when absent.'),
   resource: list('The issuer.'),
 })
 
 export const BearerForm = Type.Object({
-  access_token: field('The token, where no header has it (RFC 6750 section 2.2).'),
+  access_token: field('The token, if the header does not have it (RFC 6750 section 2.2).'),
 })
 
 export const PresentedToken = Type.Object({
@@ -66,10 +66,10 @@ export const PresentedToken = Type.Object({
 })
 
 const session = {
-  signer_url: Type.Optional(WebAddress('Where the remote signer answers.')),
-  discovery_url: Type.Optional(WebAddress('Where orchestrators are found.')),
-  has_access: Type.Boolean({ description: 'Whether anything is left to spend.' }),
-  balance_usd_micros: Int64('What is left, in USD micros.'),
+  signer_url: Type.Optional(WebAddress('Address of the remote signer.')),
+  discovery_url: Type.Optional(WebAddress('Address of the list of orchestrators.')),
+  has_access: Type.Boolean({ description: 'Whether the user has money left to spend.' }),
+  balance_usd_micros: Int64('The remaining money, in USD micros.'),
   balanceUsdMicros: Type.String({ description: 'The same as a string.' }),
   lifetimeGrantedUsdMicros: Type.String({ description: 'Starter and all grants.' }),
 }
@@ -79,7 +79,7 @@ const token = {
   token_type: Type.String(),
   expires_in: Type.Integer({ description: 'Seconds.' }),
   scope: Type.String(),
-  correlation_id: Type.String({ description: 'Also in X-Correlation-Id.' }),
+  correlation_id: Type.String({ description: 'The same as the header X-Correlation-Id.' }),
 }
 
 export const SignerSession = Type.Object({ ...token, issued_token_type: Type.String(), ...session })
@@ -95,7 +95,7 @@ export const AnyToken = Type.Object({
 export const DeviceAuthorization = Type.Object({
   device_code: Type.String(),
   user_code: Type.String(),
-  verification_uri: WebAddress('Where the person types user_code.'),
+  verification_uri: WebAddress('Address at which the user enters user_code.'),
   verification_uri_complete: WebAddress('The same with user_code in it.'),
   expires_in: Type.Integer({ description: 'Seconds.' }),
   interval: Type.Integer({ description: 'Seconds between two polls.' }),
@@ -103,8 +103,8 @@ export const DeviceAuthorization = Type.Object({
 
 export const Introspection = Type.Object({
   active: Type.Boolean(),
-  client_id: field('To whom it was issued.'),
-  sub: field('Whom it stands for.'),
+  client_id: field('The client that it was issued to.'),
+  sub: field('The user of the token.'),
   scope: field('Space-separated.'),
   token_type: field('Bearer, or refresh_token.'),
   exp: Type.Optional(Type.Integer()),

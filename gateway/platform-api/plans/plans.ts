@@ -48,7 +48,7 @@ function listPlans(app: App): void {
         operationId: 'listPlans',
         summary: 'The plans of an app',
         description:
-          'Starter, Network Price, and then what the owner sells, the oldest first, with an ETag for If-None-Match: an array of plans, or, with apiVersion=2, an object of billing products.',
+          "Lists Starter, Network Price, and then the owner's plans, the oldest first, with an ETag for If-None-Match: an array of plans or, with apiVersion=2, an object of billing products.",
         tags,
         params: AppParams,
         querystring: Type.Object({
@@ -57,7 +57,7 @@ function listPlans(app: App): void {
           includeInternals: Type.Optional(
             oneOf(
               ['0', '1'],
-              'is accepted for older clients: the fields of syncs are always there',
+              'is accepted for older clients: the answer always has the fields of syncs',
             ),
           ),
         }),
@@ -87,7 +87,7 @@ function createPlan(app: App): void {
         operationId: 'createPlan',
         summary: 'Create a plan',
         description:
-          'Adds a plan. Its capabilities must be in the catalogue: `conflicts` of a 400 names those that are not, or that the manifest excludes. 409 when another plan has the name.',
+          'Adds a plan. Its capabilities must be in the catalogue: `conflicts` of a 400 lists those that are missing there, or that the manifest excludes. Returns 409 if another plan has the name.',
         tags,
         params: AppParams,
         body: CreateBody,
@@ -113,7 +113,7 @@ function updatePlan(app: App): void {
         operationId: 'updatePlan',
         summary: 'Change a plan',
         description:
-          'Changes the members that the body names; null clears one, and capabilities replace all that the plan has. A change of terms makes a version: users keep what they bought until their next period.',
+          'Changes the members in the body; null clears a member, and capabilities replace all capabilities of the plan. A change of terms makes a new version: users keep the old terms until their next period.',
         tags,
         params: AppParams,
         body: UpdateBody,
@@ -144,7 +144,7 @@ function deletePlan(app: App): void {
         operationId: 'deletePlan',
         summary: 'Delete a plan',
         description:
-          'Deletes a plan with its capabilities. 409, with `activeSubscribers`, while users are on it, and always for Starter and Network Price.',
+          'Deletes a plan with its capabilities. Returns 409 with `activeSubscribers` while the plan has users, and always 409 for Starter and Network Price.',
         tags,
         params: AppParams,
         querystring: PlanQuery,
@@ -177,7 +177,7 @@ function syncPlan(app: App): void {
         operationId: 'syncPlan',
         summary: 'Sync a plan',
         description:
-          'Makes the plan of the metering backend what the plan says, and publishes it. A refusal has `success: false` and `syncError` beside the members of a problem; the lists show the last one until a sync succeeds. 409 while another sync of the plan runs. Free plans and Network Price are nothing to the backend, and are synced at once.',
+          'Writes the plan to the metering backend and publishes it. A refusal has `success: false` and `syncError` in addition to the members of a problem; the lists show the last one until a sync succeeds. Returns 409 while another sync of the plan runs. Free plans and Network Price do not exist at the backend, so their sync succeeds at once.',
         tags,
         params: PlanParams,
         response: { 200: ref(SyncedPlan) },

@@ -12,7 +12,7 @@ const cycles = ['daily', 'weekly', 'monthly'] as const
 
 function wordOf<T extends string>(known: readonly T[], text: string): T {
   const word = known.find((one) => one === text)
-  if (word === undefined) throw new Error(`core answered the unknown word ${text}`)
+  if (word === undefined) throw new Error(`core returned the unknown value ${text}`)
   return word
 }
 

@@ -12,7 +12,7 @@ const nullableRate = (description: string) =>
 const nullableMicros = (description: string) => nullable({ pattern: '^[0-9]+$', description })
 
 const retailRate =
-  'USD for one USD-micro of network cost: 0.000001 is network price, 0.0000015 half more, 0 free.'
+  'USD for one USD-micro of network cost: 0.000001 is network price, 0.0000015 is 50 % more, 0 is free.'
 const pipelineFields = {
   pipeline: Type.String(),
   modelId: Type.String({ description: '* is every model of the pipeline.' }),
@@ -20,15 +20,15 @@ const pipelineFields = {
 const ceilings = {
   slaTargetScore: nullableNumber('number', 'A target for the score of orchestrators.'),
   slaTargetP95Ms: nullableNumber('integer', 'A target for the 95th percentile of latency.'),
-  maxPricePerUnit: nullableMicros('Wei for one unit: the dearest price.'),
+  maxPricePerUnit: nullableMicros('Wei for one unit: the highest price.'),
 }
 
 const PlanCapability = named(
   Type.Object({
-    id: Type.String({ description: 'Stays the same while the plan has the pair.' }),
+    id: Type.String({ description: 'Stays the same while the plan has this pipeline and model.' }),
     ...pipelineFields,
     ...ceilings,
-    retailRateUsd: nullableRate(`${retailRate} null has no price of its own.`),
+    retailRateUsd: nullableRate(`${retailRate} null: no price of its own.`),
   }),
   'PlanCapability',
 )
@@ -42,11 +42,11 @@ const syncFields = {
     description: "The metering backend's plan; null until the first sync.",
   }),
   lastSyncedAt: nullable({ format: 'date-time', description: 'The last sync that succeeded.' }),
-  syncError: nullable({ description: 'What was wrong with the last sync.' }),
+  syncError: nullable({ description: 'The error of the last sync.' }),
 }
 
 const terms = {
-  includedUsdMicros: nullableMicros('What it includes of each period.'),
+  includedUsdMicros: nullableMicros('Usage that the plan includes in each period.'),
   overageRateUsd: nullableRate(`${retailRate} null is network price.`),
 }
 
@@ -55,25 +55,32 @@ export const Plan = named(
     id: Type.String({ format: 'uuid' }),
     clientId: Type.String(),
     name: Type.String(),
-    type: oneOf(types, 'usage pays for what is used, subscription by the period.'),
-    priceAmount: Type.String({ description: 'For one period, as it was given.' }),
+    type: oneOf(
+      types,
+      'usage: users pay for their usage; subscription: users pay for each period.',
+    ),
+    priceAmount: Type.String({ description: 'Price of one period, as it was entered.' }),
     priceCurrency: Type.String(),
-    status: oneOf(statuses, 'An inactive plan takes no new users; those who are on it stay.'),
+    status: oneOf(statuses, 'An inactive plan accepts no new users; its users stay.'),
     isNetworkDefault: Type.Boolean(),
     isStarterDefault: Type.Boolean({ description: 'The plan of new users.' }),
-    includedUnits: nullableMicros('Units of each period; null where there is no such limit.'),
+    includedUnits: nullableMicros('Units in each period; null without such a limit.'),
     ...terms,
-    overageRateWei: nullable({ pattern: '^[0-9]+$', description: 'For each unit beyond.' }),
-    billingCycle: oneOf(cycles, 'How long a period is.'),
+    overageRateWei: nullable({
+      pattern: '^[0-9]+$',
+      description: 'Price of each unit beyond the included ones.',
+    }),
+    billingCycle: oneOf(cycles, 'Length of a period.'),
     chargeThresholdUsd: nullable({
-      description: 'Dollars of usage after which a usage plan charges; null is by the period.',
+      description:
+        'Dollars of usage after which a usage plan charges; null: it charges at the end of the period.',
     }),
     chargeThresholdUsdMicros: nullableMicros('The same in micros.'),
     ...syncFields,
     version: Type.Integer({
-      description: 'A change of terms makes a version; what somebody bought stays as it is.',
+      description: 'A change of terms makes a new version; earlier purchases keep their terms.',
     }),
-    createdAt: Instant('When it was made.'),
+    createdAt: Instant('When it was created.'),
     updatedAt: Instant('When it last changed.'),
     capabilities: Type.Array(ref(PlanCapability)),
   }),
@@ -83,7 +90,7 @@ export const Plan = named(
 const Sync = Type.Object({
   status: oneOf(
     ['not_applicable', 'pending', 'synced', 'error'],
-    'not_applicable: a free plan, and Network Price, are not synced, nor is any plan without OpenMeter.',
+    'not_applicable: free plans and Network Price are not synced; without OpenMeter no plan is.',
   ),
   syncedAt: nullable({ format: 'date-time', description: 'The last sync that succeeded.' }),
   openmeterPlanId: syncFields.openmeterPlanId,
@@ -95,25 +102,30 @@ export const Product = named(
   Type.Object({
     id: Type.String({ format: 'uuid' }),
     name: Type.String(),
-    type: oneOf(types, 'usage pays for what is used, subscription by the period.'),
-    status: oneOf(statuses, 'An inactive plan takes no new users.'),
+    type: oneOf(
+      types,
+      'usage: users pay for their usage; subscription: users pay for each period.',
+    ),
+    status: oneOf(statuses, 'An inactive plan accepts no new users.'),
     ...terms,
-    billingCycle: oneOf(cycles, 'How long a period is.'),
+    billingCycle: oneOf(cycles, 'Length of a period.'),
     ...syncFields,
     sync: Sync,
     allowance: Type.Object({
       includedUsdMicros: terms.includedUsdMicros,
-      billingCycle: oneOf(cycles, 'How long a period is.'),
+      billingCycle: oneOf(cycles, 'Length of a period.'),
     }),
-    defaultRetailRateUsd: Rate('What applies where no capability has a price of its own.'),
+    defaultRetailRateUsd: Rate("Price of usage without a capability's own price."),
     capabilities: Type.Array(
       Type.Object({
         ...pipelineFields,
         effectiveRetailRateUsd: Rate(
-          "Of the capability, else of its pipeline, else of the plan, else the network's: 0.000001.",
+          'The rate of the capability, else of its pipeline, else of the plan, else network price: 0.000001.',
         ),
         retailRateUsd: nullableRate('Its own price.'),
-        featureKey: Type.String({ description: 'What credit for it alone is bound to.' }),
+        featureKey: Type.String({
+          description: 'The feature key of credit for this capability only.',
+        }),
       }),
     ),
   }),
@@ -137,7 +149,7 @@ const CapabilityInput = Type.Object({
 const changeable = {
   type: Type.Optional(oneOf(types, 'free when absent.')),
   priceAmount: amount,
-  priceCurrency: Type.Optional(nullable({ description: 'USD; nothing else is sold.' })),
+  priceCurrency: Type.Optional(nullable({ description: 'Must be USD.' })),
   status: Type.Optional(oneOf(statuses, 'active when absent.')),
   includedUnits: Type.Optional(nullableMicros('A subscription plan needs it.')),
   includedUsdMicros: Type.Optional(terms.includedUsdMicros),
@@ -147,12 +159,12 @@ const changeable = {
   overageRateUsd: Type.Optional(terms.overageRateUsd),
   billingCycle: Type.Optional(oneOf(cycles, 'monthly when absent.')),
   chargeThresholdUsd: Type.Optional(
-    nullable({ description: 'Of usage plans: dollars with at most 2 decimals, up to 1000000.' }),
+    nullable({ description: 'For usage plans: dollars with at most 2 decimals, up to 1000000.' }),
   ),
   capabilities: Type.Optional(
     Type.Array(CapabilityInput, {
       maxItems: 200,
-      description: 'Each must be in the catalogue. Replaces all that the plan has.',
+      description: 'Each must be in the catalogue. The list replaces all capabilities of the plan.',
     }),
   ),
 }
@@ -169,11 +181,11 @@ export const UpdateBody = Type.Object({
   ...changeable,
 })
 export const StarterBody = Type.Object({
-  includedUsdMicros: Micros('What it includes of each period, from 0.'),
+  includedUsdMicros: Micros('Usage that the plan includes in each period, from 0.'),
 })
 
 const changeSyncError =
-  'Why the metering backend does not have the plan as it is now; absent when it has. The sync is repeated.'
+  'Why the metering backend lacks the present state of the plan; absent if it has it. The sync is repeated.'
 
 export const CreatedPlan = named(
   Type.Object({
@@ -197,7 +209,7 @@ export const SyncedPlan = named(
     openmeterPlanId: nullable({
       description: "The metering backend's plan; null for a plan that is not synced.",
     }),
-    syncedAt: Instant('When the metering backend had the plan as it is.'),
+    syncedAt: Instant('When the plan was last synced to the metering backend.'),
     correlation_id: CorrelationId,
   }),
   'SyncedPlan',

@@ -24,7 +24,7 @@ function readStarter(app: App): void {
       {
         operationId: 'getStarterPlan',
         summary: 'The plan of new users',
-        description: 'The Starter plan of the app, which cannot be deleted or replaced.',
+        description: 'Returns the Starter plan of the app, which cannot be deleted or replaced.',
         tags,
         params: AppParams,
         response: { 200: ref(StarterPlan) },
@@ -41,9 +41,9 @@ function changeStarter(app: App): void {
       { guard: { kind: 'hidden_member_edit' } },
       {
         operationId: 'updateStarterPlan',
-        summary: 'Change what new users get',
+        summary: 'Change the Starter plan',
         description:
-          'Changes what Starter includes of each period. What users have is not taken away: less holds from their next period.',
+          'Changes the usage that Starter includes in each period. Users keep the credit that they have: a decrease applies from their next period.',
         tags,
         params: AppParams,
         body: StarterBody,

@@ -10,7 +10,8 @@ const text = (description: string) => Type.Optional(Type.String({ description })
 const Headers = Type.Object(
   {},
   {
-    description: "Of the end user's request: each name with its values, or with one.",
+    description:
+      "Headers of the end user's request: each name with a list of values, or with one value.",
     additionalProperties: Type.Unsafe<string | string[]>({
       anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }],
     }),
@@ -23,19 +24,19 @@ const State = Type.Object(
     PMSessionID: text('Not read.'),
     LastUpdate: text("The signer's time of this call, RFC 3339 to the nanosecond."),
     OrchestratorAddress: text('Not read.'),
-    App: text("The application's name; absent from signers before 0.9.1."),
+    App: text("The application's name; signers before 0.9.1 do not send it."),
     AuthExpiry: integer('Not read.'),
     SenderNonce: integer('Not read.'),
     Balance: text('Credit left at the orchestrator in wei, digits or digits/digits.'),
     InitialPricePerUnit: integer('Wei; it may exceed 2^53.'),
     InitialPixelsPerUnit: integer('Units for that price.'),
     Type: text('live, lv2v, fixed or empty.'),
-    SequenceNumber: integer('0 at the first call, one more at each.'),
-    AuthID: text('The identity that an earlier answer bound; empty before.'),
+    SequenceNumber: integer('0 for the first call, then one more for each call.'),
+    AuthID: text('The identity from an earlier answer; empty at the first call.'),
   },
   {
     ...anything,
-    description: "The signer's payment session, after this call's tickets were made.",
+    description: "The signer's payment session after this call's tickets.",
   },
 )
 
@@ -45,7 +46,7 @@ export const AuthorizeRequest = Type.Object(
   {
     ...question,
     authorization: text(
-      "The end user's credential, in place of one in the headers; its scheme may be left out.",
+      "The end user's credential, instead of one in the headers; its scheme may be omitted.",
     ),
     payload: Type.Optional(Type.Object(question, anything)),
   },
@@ -61,13 +62,13 @@ export const Permission = Type.Object(
     auth_id: Type.String({ description: '{clientId}:{externalUserId}, at most 256 bytes.' }),
     externalUserId: Type.String(),
     expiry: Type.Integer({
-      description: 'Unix seconds until which the signer need not ask again; 0: ask each time.',
+      description: 'Unix seconds until which the signer may skip this call; 0: call it each time.',
     }),
     identity: Type.Object({
       issuer: Type.String(),
       client_id: Type.String(),
       usage_subject: Type.String(),
-      usage_subject_type: oneOf(['external_user_id'], 'What usage_subject is.'),
+      usage_subject_type: oneOf(['external_user_id'], 'The type of usage_subject.'),
     }),
     maxPrice: Type.Optional(
       Type.Object(
@@ -82,7 +83,7 @@ export const Permission = Type.Object(
         { description: 'The highest price that is allowed; absent without one.' },
       ),
     ),
-    decision: text('By which it is explained; present where it was recorded.'),
+    decision: text('Id to explain this decision; present if it was recorded.'),
   },
   { description: 'The call may be signed.' },
 )
@@ -118,9 +119,9 @@ export const Refusal = Type.Object(
         .map(([status, codes]) => `${status}: ${codes.join(', ')}.`)
         .join(' '),
     }),
-    reason: Type.String({ description: "The text that the signer's client gets; it may change." }),
+    reason: Type.String({ description: "The text for the signer's client; it may change." }),
     code: oneOf([...new Set(Object.values(refusalCodes).flat())], 'Why not.'),
-    decision: text('By which ./tollgate decision, and the app, explain it.'),
+    decision: text("Id with which ./tollgate decision, and the app's route, explain it."),
   },
   { description: 'The call must not be signed.' },
 )

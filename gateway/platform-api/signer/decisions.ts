@@ -18,9 +18,9 @@ const CredentialPart = Type.Object({
   }),
   id: optional("The key's or session's id, or a token's jti."),
   issuer: optional('Of a token.'),
-  externalUserId: optional('Whom it stands for.'),
-  source: optional('Where that was known from: memory, redis, core or token.'),
-  ageMs: age('Since it was verified there.'),
+  externalUserId: optional('The user of the credential.'),
+  source: optional('Source of the identity: memory, redis, core or token.'),
+  ageMs: age('Age of its verification there.'),
 })
 
 const SessionPart = Type.Object({
@@ -41,36 +41,40 @@ const SessionPart = Type.Object({
 })
 
 const MoneyPart = Type.Object({
-  source: Type.String({ description: 'Where the money came from: lease, core, offline or none.' }),
+  source: Type.String({ description: 'Source of the money: lease, core, offline or none.' }),
   boundUsdNanos: nanos('The most that the call can cost.'),
-  remainingUsdNanos: nanos('What core last said to be neither lent nor pending.'),
-  remainingAgeMs: age('Since core said so.'),
-  accessAgeMs: age('Since core last said whether the user may spend.'),
+  remainingUsdNanos: nanos("Core's last figure of money that is neither lent nor pending."),
+  remainingAgeMs: age('Age of that figure.'),
+  accessAgeMs: age("Age of core's last answer whether the user may spend."),
   lease: Type.Optional(
     Type.Object({
       id: Type.String(),
-      amountUsdNanos: Type.String({ description: 'All that was lent under it.' }),
-      leftUsdNanos: Type.String({ description: 'What was left before the call.' }),
-      ageMs: Type.Integer({ description: "Since core's last answer about it." }),
-      endsInMs: Type.Integer({ description: 'Until its end.' }),
+      amountUsdNanos: Type.String({ description: 'All money lent under it.' }),
+      leftUsdNanos: Type.String({ description: 'The remaining money before the call.' }),
+      ageMs: Type.Integer({ description: "Age of core's last answer about it." }),
+      endsInMs: Type.Integer({ description: 'Remaining time until its end.' }),
     }),
   ),
   usdPerEth: optional('The rate.'),
-  rateAgeMs: age('Since the rate was observed.'),
-  rateRaised: Type.Optional(Type.Boolean({ description: 'An old rate with a margin.' })),
-  limit: optional('Which limit refused.'),
-  coreAway: Type.Optional(Type.Boolean({ description: 'Core did not answer.' })),
+  rateAgeMs: age('Age of the rate.'),
+  rateRaised: Type.Optional(
+    Type.Boolean({ description: 'Whether an old rate with a margin was used.' }),
+  ),
+  limit: optional('The limit that refused the call.'),
+  coreAway: Type.Optional(Type.Boolean({ description: 'Whether core did not answer.' })),
 })
 
 const decisionFields = {
   id: Type.String(),
   sidecarId: Type.String(),
-  decidedAt: Instant("By the sidecar's clock."),
-  durationMicros: Type.Integer({ description: 'From the whole request to its answer.' }),
-  status: Type.Integer({ description: 'Of the answer to the signer.' }),
+  decidedAt: Instant("Time of the decision, by the sidecar's clock."),
+  durationMicros: Type.Integer({
+    description: 'Duration from the complete request to its answer.',
+  }),
+  status: Type.Integer({ description: 'Status of the answer to the signer.' }),
   code: Type.String(),
   reason: Type.String(),
-  occasion: Type.String({ description: 'Why it is recorded: refusal, request or sample.' }),
+  occasion: Type.String({ description: 'Reason for the record: refusal, request or sample.' }),
   rule: Type.String(),
   credential: CredentialPart,
   session: Type.Optional(SessionPart),
@@ -80,7 +84,7 @@ const decisionFields = {
 const DecisionAnswer = named(
   Type.Object({
     ...decisionFields,
-    explanation: Type.Array(Type.String(), { description: 'The same in sentences.' }),
+    explanation: Type.Array(Type.String(), { description: 'The decision explained in sentences.' }),
   }),
   'Decision',
 )
@@ -119,7 +123,7 @@ export function decisionRoutes(app: App): void {
         operationId: 'listDecisions',
         summary: 'Recorded decisions about users of the app, the newest first',
         description:
-          'Decisions of the signer webhook that were recorded: every refusal, and permissions that were asked for or sampled.',
+          'Lists recorded decisions of the signer webhook: every refusal, and permissions that were requested or sampled.',
         tags: ['apps'],
         params: AppParams,
         querystring: DecisionQuery,
@@ -139,7 +143,7 @@ export function decisionRoutes(app: App): void {
         operationId: 'getDecision',
         summary: 'Why a call was allowed or refused',
         description:
-          'One decision with all that it rested on, and the same in sentences. The id stands in the answer to the signer.',
+          'Returns one decision with all of its inputs, and an explanation in sentences. The answer to the signer has the id.',
         tags: ['apps'],
         params: DecisionParams,
         response: { 200: ref(DecisionAnswer) },

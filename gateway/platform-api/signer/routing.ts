@@ -6,7 +6,7 @@ import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, WebAddress, oneOf } from '../schemas.ts'
 
 const meteringModes = ['stream', 'direct'] as const
-const MeteringMode = oneOf(meteringModes, 'How events arrive.')
+const MeteringMode = oneOf(meteringModes, 'The way events arrive.')
 
 const routingFields = {
   dmzUrl: WebAddress('The remote signer.'),
@@ -26,7 +26,7 @@ const SignerRouting = named(
         identityMode: Type.String(),
         meteringMode: MeteringMode,
       },
-      { description: 'The same again, as existing clients read it.' },
+      { description: 'The same values for existing clients.' },
     ),
     patterns: Type.Object({ directDmz: Type.Object(routingFields) }),
   }),
@@ -42,9 +42,9 @@ export function routingRoutes(app: App): void {
       { guard: { kind: 'm2m_or_member' } },
       {
         operationId: 'getSignerRouting',
-        summary: 'Where to sign and how the signer is set up',
+        summary: "The signer's address and setup",
         description:
-          "The remote signer's address for the app, and what its operator sets there. meteringMode is stream where events come by Kafka and direct where the signer's side pushes them; an app that names its own signer says it itself.",
+          "Returns the address of the app's remote signer, and the settings that its operator needs. meteringMode is stream if events arrive by Kafka, and direct if the signer's side pushes them; an app with its own signer sets it itself.",
         tags: ['apps'],
         params: AppParams,
         response: { 200: ref(SignerRouting) },

@@ -11,9 +11,12 @@ const tags = ['signer']
 const purposes = ['decisions', 'events'] as const
 
 const secretFields = {
-  id: Type.String({ description: 'The part of the secret that names it.' }),
-  purpose: oneOf(purposes, 'What it opens: POST /authorize of sidecars, or POST /events.'),
-  createdAt: Instant('When it was made.'),
+  id: Type.String({ description: 'The part of the secret that identifies it.' }),
+  purpose: oneOf(
+    purposes,
+    'The route that it opens: POST /authorize of sidecars, or POST /events.',
+  ),
+  createdAt: Instant('When it was created.'),
 }
 const SignerSecretList = named(
   Type.Object({
@@ -22,7 +25,7 @@ const SignerSecretList = named(
         ...secretFields,
         expiresAt: nullable({
           format: 'date-time',
-          description: 'When an overlap ends it; null for one that goes on until it is revoked.',
+          description: 'End of its overlap; null if it is valid until it is revoked.',
         }),
       }),
     ),
@@ -35,7 +38,7 @@ const CreatedSignerSecret = named(
     secret: Type.String({ description: 'The full secret. It is shown only here.' }),
     oldSecretsExpireAt: nullable({
       format: 'date-time',
-      description: 'When the older secrets of the purpose end; null where they go on.',
+      description: 'When the older secrets of the purpose end; null if they stay valid.',
     }),
     message: Type.String(),
     correlation_id: CorrelationId,
@@ -44,13 +47,16 @@ const CreatedSignerSecret = named(
 )
 const SecretBody = Type.Object(
   {
-    purpose: oneOf(purposes, 'What it opens: POST /authorize of sidecars, or POST /events.'),
+    purpose: oneOf(
+      purposes,
+      'The route that it opens: POST /authorize of sidecars, or POST /events.',
+    ),
     overlapSeconds: Type.Optional(
       Type.Integer({
         minimum: 0,
         maximum: 2_592_000,
         description:
-          'Ends the older secrets of the purpose after so many seconds, at most 30 days; 0 at once. Absent: they go on.',
+          'Seconds after which the older secrets of the purpose end, at most 30 days; 0 ends them at once. Absent: they stay valid.',
       }),
     ),
   },
@@ -77,7 +83,7 @@ function listSignerSecrets(app: App): void {
         operationId: 'listSignerSecrets',
         summary: "List the secrets of the app's own signer",
         description:
-          'The secrets that are valid now, without their text: at most five for decisions and five for events.',
+          'Lists the valid secrets, without their text: at most five for decisions and five for events.',
         tags,
         params: AppParams,
         response: { 200: ref(SignerSecretList) },
@@ -101,7 +107,7 @@ function createSignerSecret(app: App): void {
         operationId: 'createSignerSecret',
         summary: "Make a secret for the app's own signer",
         description:
-          'Makes a secret and shows it this once. A signer that sends it as Bearer gets decisions about users of this app, or pushes their events, and has nothing of other apps: asked about their users it gets 403 signer_not_bound. Rotate with overlapSeconds.',
+          "Makes a secret and returns it once. A signer that sends it as Bearer gets decisions about this app's users, or pushes their events. For other apps' users it gets 403 signer_not_bound. Use overlapSeconds for a rotation.",
         tags,
         params: AppParams,
         headers: IdempotencyHeader,
@@ -135,7 +141,7 @@ function revokeSignerSecret(app: App): void {
         operationId: 'revokeSignerSecret',
         summary: "Revoke a secret of the app's own signer",
         description:
-          'Ends the secret. Sidecars hear of it at once; one that core does not reach honours it until it does.',
+          'Revokes the secret. Sidecars are notified at once; a sidecar that core cannot reach accepts it until core reaches it again.',
         tags,
         params: AppParams,
         querystring: Type.Object({ secretId: required('The id of the secret.') }),

@@ -31,8 +31,8 @@ const DeviceToken = Type.Object({
     pattern: '\\S',
     description: 'The access token of the device.',
   }),
-  clientId: Type.Optional(text('The app, when it shall be checked.')),
-  scope: Type.Optional(Type.String({ description: 'Not needed; it is always sign:job.' })),
+  clientId: Type.Optional(text('The app; when present, the token must belong to it.')),
+  scope: Type.Optional(Type.String({ description: 'Optional; the scope is always sign:job.' })),
 })
 
 const nullableInstant = (description: string) =>
@@ -49,7 +49,7 @@ const SignerSessionList = Type.Object({
       scope: Type.String(),
       createdAt: Type.String({ format: 'date-time' }),
       expiresAt: Type.String({ format: 'date-time' }),
-      lastUsedAt: nullableInstant('About when it last proved somebody.'),
+      lastUsedAt: nullableInstant('Approximate time of its last use.'),
       revokedAt: nullableInstant('When it was ended.'),
     }),
   ),
@@ -63,7 +63,7 @@ const RevokedSession = Type.Object({
   revokedAt: Type.String({ format: 'date-time' }),
   effectiveBy: Type.String({
     format: 'date-time',
-    description: 'From then on no cache permits this session anything.',
+    description: 'The time after which no cache accepts this session.',
   }),
 })
 
@@ -91,7 +91,7 @@ function exchangeForApp(app: App, endpoint: TokenEndpoint): void {
         operationId: 'exchangeForSignerSession',
         summary: 'Exchange a user token or key for a signer session',
         description:
-          'A token exchange (RFC 8693) at the address of the app: the user JWT or API key in subject_token becomes a signer credential, with what the user may spend beside it.',
+          "A token exchange (RFC 8693) at the address of the app: the user JWT or API key in subject_token becomes a signer credential; the answer includes the user's balance.",
         tags,
         params: AppParams,
         body: ExchangeForm,
@@ -117,7 +117,7 @@ function exchangeDeviceToken(app: App): void {
         operationId: 'exchangeDeviceToken',
         summary: 'Exchange a device token for a signer token',
         description:
-          'Turns the access token of a device login into a signer credential. The device needs no client authentication.',
+          'Exchanges the access token of a device login for a signer credential. The device needs no client authentication.',
         tags,
         body: DeviceToken,
         response: { 200: SignerSession },
@@ -140,7 +140,8 @@ function listSessions(app: App): void {
     route(rules, {
       operationId: 'listSignerSessions',
       summary: "List a user's signer sessions",
-      description: 'The signer sessions of the user, the newest first, in pages; ended ones too.',
+      description:
+        'Lists the signer sessions of the user, including ended ones, the newest first, in pages.',
       tags,
       params: UserParams,
       querystring: Type.Object(pageQuery),
@@ -163,7 +164,7 @@ function revokeSession(app: App): void {
     route(rules, {
       operationId: 'revokeSignerSession',
       summary: 'End a signer session',
-      description: 'Ends one signer session. Until effectiveBy a cache may still honour it.',
+      description: 'Ends one signer session. Until effectiveBy a cache may still accept it.',
       tags,
       params: UserParams,
       querystring: Type.Object({ sessionId: required('Which session.') }),

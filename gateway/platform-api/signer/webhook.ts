@@ -26,13 +26,13 @@ export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): v
           operationId: 'authorizeCall',
           summary: 'Identity webhook of the remote signer',
           description:
-            'Asked by the remote signer before it signs: who is this, and may it spend? The decision is in the body, the HTTP status is 200 either way. Only where the sidecar runs in this process.',
+            'The remote signer calls it before it signs, to identify the user and to check that the user may spend. The decision is in the body; the HTTP status is always 200. Available only if the sidecar runs in this process.',
           tags: ['signer'],
           security: [{ signerSecret: [] }],
           body: AuthorizeRequest,
           response: {
             200: Decision,
-            400: refusal('No JSON object'),
+            400: refusal('The body is not a JSON object'),
             401: refusal('The transport secret is wrong'),
           },
         },

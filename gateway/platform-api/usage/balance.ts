@@ -19,15 +19,15 @@ const Balance = named(
   Type.Object({
     externalUserId: Type.String(),
     balanceUsdMicros: allowanceAmounts.balanceUsdMicros,
-    remainingUsdMicros: Micros('What may pay for any call, less what is held for calls.'),
+    remainingUsdMicros: Micros('The money that may pay for any call, minus held money.'),
     consumedUsdMicros: allowanceAmounts.consumedUsdMicros,
     lifetimeGrantedUsdMicros: allowanceAmounts.lifetimeGrantedUsdMicros,
     hasAccess: allowanceAmounts.hasAccess,
     featureBalances: FeatureBalances,
     unpricedCount: Type.Integer({
-      description: 'Tickets that wait for a rate, not in the figures yet.',
+      description: 'Tickets that wait for a rate; the figures do not include them.',
     }),
-    asOf: Type.Optional(Instant('The past instant of the figures, where one was asked for.')),
+    asOf: Type.Optional(Instant('The past instant of the figures, if the request had one.')),
   }),
   'Balance',
 )
@@ -70,7 +70,7 @@ function readBalance(app: App, { url, operationId, successor }: Address): void {
         operationId,
         summary: "A user's balance",
         description:
-          'What one user may still spend, now or with asOf at an instant of the past. remainingUsdMicros is the balance less what is held for running calls, and hasAccess says whether it is above 0.',
+          'Returns what one user may still spend, now or, with asOf, at a past instant. remainingUsdMicros is the balance minus the money held for running calls, and hasAccess is true if it is above 0.',
         tags: ['usage'],
         params: AppParams,
         querystring: BalanceQuery,
@@ -93,7 +93,7 @@ function readOwnBalance(app: App): void {
         operationId: 'getOwnBalance',
         summary: 'Own balance',
         description:
-          'What the user of the token may still spend, now or with asOf at an instant of the past.',
+          'Returns what the user of the token may still spend, now or, with asOf, at a past instant.',
         tags: ['end user'],
         querystring: Type.Object({ asOf }),
         response: { 200: ref(Balance) },

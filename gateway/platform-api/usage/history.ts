@@ -47,7 +47,7 @@ function readOwnHistory(app: App): void {
         operationId: 'listOwnUsageRequests',
         summary: `Own tickets or sessions, ${summary}`,
         description:
-          "The user's own tickets one by one, or with groupBy=session its signer sessions, in pages of at most 50.",
+          "Lists the user's own tickets or, with groupBy=session, its signer sessions, in pages of at most 50.",
         tags: ['end user'],
         querystring: Type.Object(historyQuery),
         response: { 200: ref(UsageHistory) },
@@ -85,7 +85,7 @@ function readHistory(app: App): void {
         operationId: 'listUsageRequests',
         summary: `Tickets or sessions of the app, ${summary}`,
         description:
-          'Tickets of the app one by one, or with groupBy=session its signer sessions, in pages of at most 50; of one user where the query names it.',
+          'Lists tickets of the app or, with groupBy=session, its signer sessions, in pages of at most 50; of one user if the query names it.',
         tags: ['usage'],
         params: AppParams,
         querystring: AppQuery,

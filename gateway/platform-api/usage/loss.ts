@@ -13,36 +13,38 @@ import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, Instant, Micros, nextPage, nullable, pageQuery, text } from '../schemas.ts'
 import { toCount } from './query.ts'
 
-const lostCount = Type.Integer({ description: 'Tickets that the signer signed and never told.' })
+const lostCount = Type.Integer({
+  description: 'Tickets that the signer signed but never reported.',
+})
 const forkedCount = Type.Integer({
-  description: 'Tickets whose sequence number had come before. They are billed.',
+  description: 'Tickets that repeat a sequence number of their session. They are billed.',
 })
 const lateCount = Type.Integer({
-  description: 'Tickets that came more than 15 minutes after they were signed. They are billed.',
+  description: 'Tickets that arrived more than 15 minutes after they were signed. They are billed.',
 })
 const sequenceNumber = (description: string) => Type.String({ pattern: '^[0-9]+$', description })
 
-const bounds = (of: string) => Micros(`${of}, by the most that they could cost; rounded up.`)
+const bounds = (of: string) => Micros(`${of}, by their highest possible cost; rounded up.`)
 
 const callTotals = {
-  authorisedCount: Type.Integer({ description: 'Calls that were allowed.' }),
-  authorisedUsdMicros: bounds('Calls that were allowed'),
-  ticketedCount: Type.Integer({ description: 'Allowed calls whose ticket came.' }),
-  ticketedUsdMicros: Micros('What those tickets cost, rounded up.'),
+  authorisedCount: Type.Integer({ description: 'Allowed calls.' }),
+  authorisedUsdMicros: bounds('Allowed calls'),
+  ticketedCount: Type.Integer({ description: 'Allowed calls whose ticket arrived.' }),
+  ticketedUsdMicros: Micros('The cost of those tickets, rounded up.'),
   lostCount: Type.Integer({
-    description: 'Allowed calls that were signed and whose ticket never came; charged to nobody.',
+    description: 'Allowed and signed calls whose ticket never arrived; not charged.',
   }),
   lostUsdMicros: bounds('Those calls'),
   chargedCount: Type.Integer({
-    description: 'The same, charged as an estimate until their ticket comes.',
+    description: 'The same, but charged as an estimate until their ticket arrives.',
   }),
-  chargedUsdMicros: bounds('What is charged for them'),
+  chargedUsdMicros: bounds('The charge for those calls'),
   releasedCount: Type.Integer({
-    description: 'Allowed calls without a ticket, of which nothing shows that they were signed.',
+    description: 'Allowed calls without a ticket and without evidence that they were signed.',
   }),
   releasedUsdMicros: bounds('Those calls'),
   lateCount: Type.Integer({
-    description: 'Allowed calls whose ticket came after they had been lost, charged or released.',
+    description: 'Allowed calls whose ticket arrived after they were lost, charged or released.',
   }),
   lateUsdMicros: bounds('Those calls'),
 }
@@ -53,16 +55,19 @@ const UsageLoss = named(
     period: Type.Object({
       start: nullable({
         format: 'date-time',
-        description: 'Sessions that began from here on; null: no bound.',
+        description: 'Earliest start of the sessions; null: no bound.',
       }),
-      end: nullable({ format: 'date-time', description: 'The last instant; null: no bound.' }),
+      end: nullable({
+        format: 'date-time',
+        description: 'Latest start of the sessions; null: no bound.',
+      }),
     }),
     totals: Type.Object({
-      sessionCount: Type.Integer({ description: 'Sessions that lost something.' }),
+      sessionCount: Type.Integer({ description: 'Sessions with lost tickets.' }),
       lostCount,
       currency: Type.String(),
       estimatedUsdMicros: Micros(
-        "What the lost tickets would have cost, each its session's mean, rounded up. It is charged to nobody.",
+        'Estimated cost of the lost tickets by the mean of each session, rounded up. It is not charged.',
       ),
       forkedCount,
       lateCount,
@@ -73,14 +78,14 @@ const UsageLoss = named(
         manifestId: Type.String(),
         sessionId: Type.String(),
         startedAt: Instant('First ticket.'),
-        endedAt: Instant('Newest ticket; no event says that a session has ended.'),
-        requestCount: Type.Integer({ description: 'Tickets that came.' }),
+        endedAt: Instant('Time of the newest ticket; sessions have no event for their end.'),
+        requestCount: Type.Integer({ description: 'Tickets that arrived.' }),
         lostCount,
         forkedCount,
         lateCount,
         currency: Type.String(),
         estimatedUsdMicros: nullable({
-          description: 'Null as long as no ticket of the session has its price.',
+          description: 'Null while no ticket of the session has a price.',
         }),
         missing: Type.Array(
           Type.Object({
@@ -89,7 +94,9 @@ const UsageLoss = named(
           }),
           { description: 'At most the first 100 ranges.' },
         ),
-        missingMore: Type.Boolean({ description: 'There are others than the listed ones.' }),
+        missingMore: Type.Boolean({
+          description: 'Whether the session has more ranges than the listed ones.',
+        }),
       }),
       { description: 'With lost or forked tickets, newest first.' },
     ),
@@ -135,7 +142,7 @@ export function usageLossRoutes(app: App): void {
         operationId: 'listUsageLoss',
         summary: 'Tickets that were lost, forked or late',
         description:
-          'Signer sessions with tickets that were signed and never arrived, and calls that were authorised and not charged, with an estimate of their cost. Sessions come newest first, in pages.',
+          'Lists signer sessions with tickets that were signed but never arrived, and calls that were allowed but not charged, with an estimate of their cost; the newest sessions first, in pages.',
         tags: ['usage'],
         params: AppParams,
         querystring: LossQuery,

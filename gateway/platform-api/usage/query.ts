@@ -21,8 +21,8 @@ export const dateQuery = {
 
 export const usageQuery = {
   ...dateQuery,
-  groupBy: Type.Optional(oneOf(groupings, 'Which rows stand beside the totals.')),
-  include: Type.Optional(oneOf(['retail'], 'retail adds what end users are billed.')),
+  groupBy: Type.Optional(oneOf(groupings, 'The grouping of the rows that follow the totals.')),
+  include: Type.Optional(oneOf(['retail'], 'retail adds the amounts that end users are billed.')),
   includeRetail: Type.Optional(oneOf(['1', 'true', '0', 'false'], 'The same as include=retail.')),
   gatewayRequestId: Type.Optional(
     required('Only the tickets of this gateway request, with the tickets themselves.'),
@@ -31,7 +31,7 @@ export const usageQuery = {
 
 export const asOf = Type.Optional(
   text(
-    'ISO 8601 instant: the balance as it stood then, by the time that grants and charges were booked; not in the future',
+    'ISO 8601 instant, not in the future: the balance at that time, by the booking times of grants and charges',
   ),
 )
 /** Both parameters that select a user (docs/decisions/44.md). */
@@ -84,7 +84,7 @@ export function refuseOtherUser(query: object): void {
   if (name === undefined) return
   throw new DomainError(
     'REQUEST_INVALID',
-    `${name} is not allowed; the answer is about the token's user`,
+    `${name} is not allowed; this route returns the usage of the token's user`,
   )
 }
 
@@ -95,5 +95,5 @@ export function refuseOtherUser(query: object): void {
 export function toCount(text: string): number {
   const count = Number(text)
   if (/^\d*$/.test(text) && Number.isSafeInteger(count)) return count
-  throw new DomainError('INTERNAL', "core's answer holds a count that is none")
+  throw new DomainError('INTERNAL', "core's answer has an invalid count")
 }

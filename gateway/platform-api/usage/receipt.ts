@@ -12,7 +12,7 @@ const Hash = (description: string) => Type.String({ pattern: '^[0-9a-f]{64}$', d
 
 const Keys = Type.Object(Jwks.properties, {
   description:
-    'The public keys that signed it, to be kept: old keys are published for a while only.',
+    'The public keys that signed it. Keep them, because old keys are published only for a while.',
 })
 
 const Proof = Type.Unsafe<ProofAnswer | null>({
@@ -26,7 +26,7 @@ const Proof = Type.Unsafe<ProofAnswer | null>({
   }),
   nullable: true,
   description:
-    'Null for tickets from before there were roots, and for a charge whose tickets were signed days apart until the root of the day is made.',
+    'Null for tickets that are older than the first root, and, until the root of the day is made, for a charge whose tickets were signed days apart.',
 })
 
 interface ProofAnswer {
@@ -39,7 +39,7 @@ interface ProofAnswer {
 const ReceiptAnswer = named(
   Type.Object({
     receipt: Type.String({
-      description: 'The signed statement: a JWS of type tollgate-receipt+jwt.',
+      description: 'The signed statement, a JWS of type tollgate-receipt+jwt.',
     }),
     proof: Proof,
     root: nullable({
@@ -48,10 +48,10 @@ const ReceiptAnswer = named(
     }),
     provisional: Type.Boolean({
       description:
-        'True until the root of the day is made: get the receipt again then, for its place in the day.',
+        'True until the root of the day is made. Get the receipt again after that, for its place in the day.',
     }),
     jwks: Keys,
-    jwksUri: Type.String({ description: 'Where the issuer publishes its keys.' }),
+    jwksUri: Type.String({ description: "Address of the issuer's public keys." }),
   }),
   'Receipt',
 )
@@ -110,7 +110,7 @@ export function receiptRoutes(app: App): void {
         operationId: 'getReceipt',
         summary: 'Signed receipt of a ticket',
         description:
-          'What the ticket cost and why, signed with the issuer’s key, and the proof that the ticket is among those of its charge, or, once the day has its root, among those of the day. 409 while the ticket waits for a rate. `./tollgate receipt verify` checks it offline.',
+          "Returns the ticket's cost and its calculation, signed with the issuer’s key, and the proof that the ticket is part of its charge or, after the day has its root, of the day. Returns 409 while the ticket waits for a rate. `./tollgate receipt verify` checks it offline.",
         tags: ['usage'],
         params: ReceiptParams,
         response: { 200: ref(ReceiptAnswer) },
@@ -143,7 +143,7 @@ function readRoots(app: App): void {
         operationId: 'listReceiptRoots',
         summary: 'Daily roots over the app’s tickets',
         description:
-          'A signed root for each day on which tickets were booked, the oldest first; each names the one before. Whoever keeps them sees any later change.',
+          'Lists a signed root for each day on which tickets were booked, the oldest first; each names the previous one. Copies of the roots reveal any later change.',
         tags: ['usage'],
         params: AppParams,
         querystring: RootsQuery,

@@ -43,7 +43,7 @@ const pipelineFields = {
 const sessionFields = {
   manifestId: Type.String({
     description:
-      "The session's own id where the signer named no manifest; other for what is beyond the rows.",
+      "The session's own id if the signer named no manifest; other for the sum of further sessions.",
   }),
   pipeline: Type.String(),
   modelId: Type.String(),
@@ -79,25 +79,25 @@ export const UsageRequest = named(
     manifestId: Type.String(),
     sessionId: Type.String(),
     sequenceNumber: Type.String(),
-    feeWei: Wei('What the signer signed for.'),
+    feeWei: Wei('The units that the signer signed for.'),
     networkFeeUsdMicros: nullable({
       description: 'Rounded up; null while the ticket waits for a rate.',
     }),
     networkFeeUsdExact: nullable({
       description: 'Decimal USD, not rounded; null while the ticket waits for a rate.',
     }),
-    endUserBillableUsdMicros: nullable({ description: 'What its user was charged, rounded up.' }),
+    endUserBillableUsdMicros: nullable({ description: "The user's charge, rounded up." }),
     endUserBillableUsdExact: nullable({ description: 'The same, decimal USD, not rounded.' }),
     ownerChargeUsdMicros: nullable({ description: 'Network fee and platform cut, rounded up.' }),
     platformFeeUsdExact: nullable({ description: 'The platform cut, decimal USD.' }),
     platformFeeWei: nullable({ description: 'The platform cut of feeWei.' }),
     termsId: nullable({
       description:
-        "The version of its user's plan that it was sold by; null while it waits for a rate, and where its prices were fixed elsewhere.",
+        "The version of the user's plan that priced it; null while it waits for a rate, and if its prices were fixed elsewhere.",
     }),
     priceRule: nullable({
       description:
-        "Which rate of that version decided: bundle (the model's), pipeline, plan, or pass_through (network price).",
+        "The rate of that version that applied: bundle (the model's), pipeline, plan, or pass_through (network price).",
     }),
     ethUsdPrice: nullable({
       description: 'The stored rate that priced it, decimal; null while it waits for one.',
@@ -123,7 +123,7 @@ export const UsageSession = named(
     feeWei,
     networkFeeUsdMicros: Micros('Rounded up once, over the session.'),
     networkFeeUsdExact: exact,
-    endUserBillableUsdMicros: Micros('What its user was charged.'),
+    endUserBillableUsdMicros: Micros("The user's charge."),
     endUserBillableUsdExact: Type.String({ description: 'The same, decimal USD, not rounded.' }),
     ownerChargeUsdMicros,
     platformFeeUsdExact: Type.String({ description: 'The platform cut, decimal USD.' }),
@@ -142,18 +142,17 @@ export const UsageHistory = named(
   Type.Object({
     clientId: Type.String(),
     externalUserId: Type.Optional(
-      Type.String({ description: "Of the token's user; absent in an app's list." }),
+      Type.String({ description: "Id of the token's user; absent in an app's list." }),
     ),
     groupBy: Type.String(),
     openMeterConfigured: Type.Boolean({
-      description:
-        'Whether OpenMeter reports usage, too; the figures here are those of the ledger.',
+      description: 'Whether OpenMeter also reports usage; these figures are those of the ledger.',
     }),
     items: Type.Array(Type.Union([ref(UsageRequest), ref(UsageSession)]), {
       description: 'UsageRequest, or UsageSession with groupBy=session.',
     }),
     nextCursor: Type.Optional(
-      Type.String({ description: 'Where the next page begins; absent on the last one.' }),
+      Type.String({ description: 'Cursor of the next page; absent on the last page.' }),
     ),
   }),
   'UsageHistory',
@@ -164,8 +163,8 @@ export const Usage = named(
     clientId: Type.String(),
     source: Type.String(),
     period: Type.Object({
-      start: nullable({ description: 'startDate as it was asked for.' }),
-      end: nullable({ description: 'endDate as it was asked for.' }),
+      start: nullable({ description: 'startDate of the request.' }),
+      end: nullable({ description: 'endDate of the request.' }),
     }),
     totals: Type.Object({
       requestCount,
@@ -185,7 +184,7 @@ export const Usage = named(
       Type.Array(
         Type.Object({
           endUserId: Type.String({
-            description: 'A UUID, unknown, or other for what is beyond the rows.',
+            description: 'A UUID, unknown, or other for the sum of further rows.',
           }),
           externalUserId: nullable({}),
           userType: Type.String(),
@@ -207,7 +206,7 @@ export const Usage = named(
       Type.Array(
         Type.Object({
           sessionId: Type.String({
-            description: 'A session id, or other for what is beyond the rows.',
+            description: 'A session id, or other for the sum of further rows.',
           }),
           endUserId: Type.String(),
           externalUserId: nullable({}),

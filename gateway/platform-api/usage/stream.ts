@@ -24,13 +24,13 @@ const busyReasons = new Set<Reason>(['RATE_LIMITED', 'UNAVAILABLE'])
 
 const description = [
   'Server-sent events; the schema is that of one event, whose data is JSON.',
-  'Send the last id as Last-Event-ID to go on from there: nothing is missed, and what comes twice has the same chargeId',
+  'Send the last id as Last-Event-ID to continue from there: no event is missed, and a repeated event has the same chargeId',
   'and endUserId. An id without an event comes every ten seconds.',
 ].join(' ')
 
 const word = <const T extends string>(value: T) => Type.Unsafe<T>({ type: 'string', enum: [value] })
 const whereAbsent =
-  'Null where not all tickets are at hand: signed more than a day before, or archived.'
+  'Null if some tickets are not available: signed more than a day before, or archived.'
 const EventId = Type.String({ description: 'For Last-Event-ID.' })
 const UsageCharge = named(
   Type.Object(
@@ -42,10 +42,10 @@ const UsageCharge = named(
           chargeId: Type.String(),
           endUserId: Type.String(),
           externalUserId: Type.String(),
-          costUsdMicros: Micros('What the user was charged for the batch: retail, rounded up.'),
+          costUsdMicros: Micros("The user's charge for the batch: retail, rounded up."),
           costUsdExact: Type.String({ description: 'The same in USD, every digit.' }),
           networkFeeUsdExact: nullable({
-            description: `What it cost the network, in USD. ${whereAbsent}`,
+            description: `The network cost, in USD. ${whereAbsent}`,
           }),
           ownerChargeUsdExact: nullable({
             description: `Network fee and platform cut, in USD. ${whereAbsent}`,
@@ -53,16 +53,18 @@ const UsageCharge = named(
           platformFeeUsdExact: nullable({
             description: `The platform cut, in USD. ${whereAbsent}`,
           }),
-          balanceUsdMicros: Micros('What was left after it, rounded down.'),
+          balanceUsdMicros: Micros('The balance after the charge, rounded down.'),
           balanceUsdExact: Type.String({ description: 'The same in USD, every digit.' }),
-          overageUsdExact: Type.String({ description: 'What nothing was left for, in USD.' }),
+          overageUsdExact: Type.String({
+            description: 'The part that the balance did not cover (overage), in USD.',
+          }),
           ticketCount: Type.Integer({ minimum: 0 }),
           time: Instant('When it was booked.'),
         },
         { additionalProperties: false },
       ),
     },
-    { description: 'What one batch of tickets took from one user.' },
+    { description: 'The charge of one batch of tickets to one user.' },
   ),
   'UsageCharge',
 )
@@ -73,7 +75,7 @@ const UsageReset = named(
       id: EventId,
       data: Type.Object({}, { additionalProperties: false }),
     },
-    { description: 'Last-Event-ID was too old (a day): what was between is missing here.' },
+    { description: 'Last-Event-ID was older than a day: the events in between are missing.' },
   ),
   'UsageReset',
 )
@@ -82,18 +84,18 @@ const UsageStreamEnd = named(
     {
       event: word('end'),
       data: Type.Object(
-        { code: Type.String({ description: 'That of the reason, as in problem documents.' }) },
+        { code: Type.String({ description: 'The code of the reason, as in problem documents.' }) },
         { additionalProperties: false },
       ),
     },
-    { description: 'The stream is over, and why.' },
+    { description: 'The stream has ended; with the reason.' },
   ),
   'UsageStreamEnd',
 )
 const UsageCursor = named(
   Type.Object(
     { id: EventId },
-    { additionalProperties: false, description: 'Nothing happened: an id to go on from.' },
+    { additionalProperties: false, description: 'Nothing happened: an id to continue from.' },
   ),
   'UsageCursor',
 )
@@ -139,7 +141,7 @@ function streamUsage(app: App, stopping: AbortSignal): void {
           operationId: 'streamUsage',
           summary: 'Live spend of the app',
           description:
-            "Server-sent events about the spend of the app's users as their tickets are booked. See the answer for the kinds of events and how to go on after a disconnection.",
+            "Sends server-sent events about the spend of the app's users when their tickets are booked. The answer's description lists the kinds of events and explains how to continue after a disconnection.",
           tags: ['usage'],
           params: AppParams,
           querystring: AppQuery,
@@ -169,7 +171,7 @@ function streamOwnUsage(app: App, stopping: AbortSignal): void {
           operationId: 'streamOwnUsage',
           summary: 'Own live spend',
           description:
-            "Server-sent events about the spend of the token's user as its tickets are booked. The stream ends when the token does.",
+            "Sends server-sent events about the spend of the token's user when its tickets are booked. The stream ends when the token expires or is revoked.",
           tags: ['end user'],
           querystring: Type.Object({}),
           headers: StreamHeaders,
@@ -218,7 +220,7 @@ async function stream(
 async function within<T>(ms: number, work: Promise<T>): Promise<T> {
   const timer = new AbortController()
   const late = sleep(ms, undefined, { signal: timer.signal }).then(() => {
-    throw new DomainError('UNAVAILABLE', 'the service does not answer now')
+    throw new DomainError('UNAVAILABLE', 'the service is unavailable now; try again')
   })
   late.catch(() => {})
   return Promise.race([work, late]).finally(() => timer.abort())

@@ -31,15 +31,15 @@ const Charge = Type.Object(
     seq: Type.String({ description: "The number of the entry in its user's ledger." }),
     bookedAt: Instant('When the ledger booked it.'),
     ticketCount: Type.Optional(
-      Type.Integer({ description: 'The tickets that share it; absent where it is not known.' }),
+      Type.Integer({ description: 'The number of tickets in the charge; absent if unknown.' }),
     ),
-    paidUsd: usd('What credits paid'),
-    overageUsd: usd('What nothing was left for'),
-    draws: draws('What it burned of which credits.'),
+    paidUsd: usd('Part paid by credits'),
+    overageUsd: usd('Overage'),
+    draws: draws('The credits that it burned, with their amounts.'),
     share: Type.Optional(
       Type.Object(
-        { draws: draws('What this ticket burned.'), overageUsd: usd('Of this ticket') },
-        { description: "The ticket's own part; absent where only the whole charge is known." },
+        { draws: draws('The amount that this ticket burned.'), overageUsd: usd('Of this ticket') },
+        { description: "The ticket's own part; absent if only the whole charge is known." },
       ),
     ),
   },
@@ -59,7 +59,7 @@ const Sale = Type.Object(
       Type.Object(
         {
           id: Type.String(),
-          name: Type.String({ description: 'As it is called today.' }),
+          name: Type.String({ description: "The plan's present name." }),
           version: Type.Integer(),
           termsId: Type.String({ description: 'The id of the version.' }),
         },
@@ -74,11 +74,11 @@ const Sale = Type.Object(
         multiple: decimal('The same as a multiple of the network cost.'),
       }),
     ),
-    retailCostUsd: usd('What the user is charged'),
+    retailCostUsd: usd("The user's charge"),
     cut: Type.Optional(
       Type.Object(
         { percent: decimal('Of the network cost, decimal.'), since: Instant('Since when.') },
-        { description: "The platform's cut; absent where there was none at signing." },
+        { description: "The platform's cut; absent if none applied at signing." },
       ),
     ),
     platformFeeUsd: usd("The platform's cut"),
@@ -109,15 +109,17 @@ const TicketAnswer = named(
     modelId: Type.String(),
     signedAt: Type.String({ description: 'ISO 8601, UTC, with microseconds.' }),
     receivedAt: Instant('When core booked the event.'),
-    feeWei: Wei('What the signer signed for.'),
+    feeWei: Wei('The units that the signer signed for.'),
     clockAheadMs: Type.Optional(
       Type.String({
         description:
-          'Of a test app: by how much its clock, which dates the ticket, was ahead of the signer.',
+          'For a test app: how far its clock, which dates the ticket, was ahead of the signer.',
       }),
     ),
     sale: Type.Optional(Sale),
-    formula: Type.Array(Type.String(), { description: 'The sums, one line for each figure.' }),
+    formula: Type.Array(Type.String(), {
+      description: 'The calculation, one line for each figure.',
+    }),
   }),
   'Ticket',
 )
@@ -138,7 +140,7 @@ export function ticketRoutes(app: App): void {
         operationId: 'explainTicket',
         summary: 'Explain a charge',
         description:
-          'One ticket: its fee, rate, plan version, price rule, cut and period, the charge with the credits that it burned, and the sums, to be repeated with a pocket calculator.',
+          'Returns one ticket: its fee, rate, plan version, price rule, cut and period, the charge with the credits that it burned, and the calculation, to check with a pocket calculator.',
         tags: ['usage'],
         params: TicketParams,
         response: { 200: ref(TicketAnswer) },

@@ -60,7 +60,7 @@ function readUsage(app: App, { url, operationId, successor }: Address): void {
         operationId,
         summary: 'Aggregated usage of the app',
         description:
-          'Totals of a range of time, and beside them the rows of the grouping that groupBy names. Rows add up to the totals. Without dates the range is everything.',
+          'Returns the totals of a range of time and the rows of the grouping groupBy, which add up to the totals. Without dates the range includes all usage.',
         tags: ['usage'],
         params: AppParams,
         querystring: UsageQuery,
@@ -82,7 +82,7 @@ function readOwnUsage(app: App): void {
       {
         operationId: 'getOwnUsage',
         summary: 'Own usage',
-        description: 'Totals and rows about the user of the token.',
+        description: 'Returns totals and rows of the user of the token.',
         tags: ['end user'],
         querystring: Type.Object(usageQuery),
         response: { 200: ref(Usage) },

@@ -31,12 +31,12 @@ const creditSources = ['trial', 'manual', 'promo', 'plan_adjustment'] as const
 const Credit = named(
   Type.Object({
     id: Type.String(),
-    amountUsdMicros: Micros('What was granted.'),
-    source: oneOf(creditSources, 'Why it was granted.'),
+    amountUsdMicros: Micros('The granted amount.'),
+    source: oneOf(creditSources, 'The reason of the grant.'),
     createdAt: Instant('When it was granted.'),
-    featureKey: nullable({ description: 'Set when the grant pays for one feature only.' }),
+    featureKey: nullable({ description: 'Set if the grant pays for one feature only.' }),
     expiresAt: nullable({ format: 'date-time' }),
-    remainingUsdMicros: Micros('What is left of it.'),
+    remainingUsdMicros: Micros('The remaining amount.'),
   }),
   'Grant',
 )
@@ -47,7 +47,7 @@ const allowanceFields = {
   externalUserId: Type.String(),
   ...amounts,
   grants: Type.Array(ref(Credit)),
-  remainingUsdMicros: Micros('What may pay for any call, less what is held for calls.'),
+  remainingUsdMicros: Micros('The money that may pay for any call, minus held money.'),
   hasAccess,
   featureBalances: FeatureBalances,
   allowances: Type.Object({ ...amounts, hasAccess }, { description: 'The same figures again.' }),
@@ -98,7 +98,7 @@ function readAllowance(app: App): void {
         operationId,
         summary: 'Allowance detail',
         description:
-          'What the user may spend, and the grants in effect with what is left of each. The figures count money that can pay for any call; money bound to a feature is listed in featureBalances.',
+          "Returns the user's balance, and the grants in effect with their remaining amounts. The figures count money that can pay for any call; featureBalances lists money that is bound to a feature.",
         tags,
         params: UserParams,
         response: { 200: ref(Allowance) },
@@ -122,9 +122,9 @@ function createCredit(app: App): void {
       },
       {
         operationId: 'createGrant',
-        summary: 'Grant an amount on top of what is there',
+        summary: 'Add credit to the balance',
         description:
-          'Adds credit to the Starter allowance; nothing is replaced or reset. With featureKey the credit pays only for calls of that feature. Always send an Idempotency-Key, so that a repeated request grants once; without one each request grants again.',
+          "Adds credit to the user's balance; earlier credit stays. With featureKey the credit pays only for calls of that feature. Always send an Idempotency-Key, so that a repeated request grants once; without one each request grants again.",
         tags,
         params: UserParams,
         headers: IdempotencyHeader,

@@ -18,11 +18,11 @@ const guards = {
 const sessionTypes = ['live', 'lv2v', 'fixed'] as const
 const amounts = ['usdMicrosPerDay', 'usdMicrosPerSession']
 
-const day = 'What may be spent on a day (UTC).'
-const session = 'What may be spent in one session.'
-const calls = 'Calls that are allowed in a minute of the clock.'
+const day = 'The most that may be spent on a day (UTC).'
+const session = 'The most that may be spent in one session.'
+const calls = 'Calls that are allowed in each minute of the clock.'
 const sessions = 'Sessions at the same time: those with a call within the last 60 seconds.'
-const prices = 'The dearest prices. Of those that fit a call the lowest counts.'
+const prices = 'The highest prices. If several match a call, the lowest applies.'
 const maxWei = 'wei for one second (live), 720p pixel second (lv2v) or unit (fixed)'
 
 const nullableCount = (description: string) =>
@@ -44,7 +44,7 @@ const Limits = named(
         { description: prices },
       ),
     },
-    { description: 'null where there is no such limit.' },
+    { description: 'null without such a limit.' },
   ),
   'Limits',
 )
@@ -126,7 +126,7 @@ function readLimits(app: App, { url, params, whose, noun }: Address): void {
         operationId: `get${noun}`,
         summary: `Read ${whose} limits`,
         description:
-          'The limits that are set; null where there is none. Limits of a key hold beside those of its user.',
+          'Returns the limits; null where a limit is not set. A call must keep the limits of its key and those of its user.',
         tags,
         params,
         response: { 200: ref(Limits) },
@@ -145,7 +145,7 @@ function replaceLimits(app: App, { url, params, whose, noun }: Address): void {
         operationId: `put${noun}`,
         summary: `Replace ${whose} limits`,
         description:
-          'Replaces all limits: what the body does not name is unlimited from then on. The signer webhook refuses calls beyond them.',
+          'Replaces all limits: a limit that is absent in the body is removed. The signer webhook refuses calls beyond the limits.',
         tags,
         params,
         body: LimitsBody,
@@ -167,7 +167,7 @@ function removeLimits(app: App, { url, params, whose, noun }: Address): void {
       {
         operationId: `delete${noun}`,
         summary: `Remove ${whose} limits`,
-        description: 'Takes all limits away. It succeeds where none was set, too.',
+        description: 'Removes all limits. It also succeeds if none was set.',
         tags,
         params,
         response: { 200: ref(Success) },

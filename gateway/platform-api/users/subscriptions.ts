@@ -38,7 +38,7 @@ const nullableObject = <T extends object>(schema: T, description: string) =>
   Type.Unsafe<object | null>({ ...schema, nullable: true, description })
 
 const remoteKey = nullable({
-  description: 'What OpenMeter calls the plan; null while it does not have it.',
+  description: "OpenMeter's key of the plan; null until OpenMeter has the plan.",
 })
 const notRemote = nullable({
   description: 'Always null: the id of the subscription in OpenMeter is not stored.',
@@ -54,10 +54,13 @@ const planReference = Type.Object({
 const PlanOffer = Type.Object({
   id: Type.String(),
   name: Type.String(),
-  type: oneOf(planTypes, 'What is paid for.'),
+  type: oneOf(planTypes, 'The paid period.'),
   includedUsage: nullableObject(
-    Type.Object({ usdMicros: Micros('What it includes in a period.'), usd: Type.String() }),
-    'null where the plan says nothing about it.',
+    Type.Object({
+      usdMicros: Micros('Usage that the plan includes in a period.'),
+      usd: Type.String(),
+    }),
+    'null if the plan does not set it.',
   ),
   effectiveAt: nullable({ format: 'date-time' }),
 })
@@ -75,13 +78,13 @@ const Subscription = Type.Object({
   status: oneOf(['active', 'canceled'] as const, 'canceled: it ends with the running period.'),
   planId: Type.String(),
   planName: Type.String(),
-  planType: oneOf(planTypes, 'What is paid for.'),
+  planType: oneOf(planTypes, 'The paid period.'),
   openmeterPlanKey: remoteKey,
   currentPeriodStart: Instant('Start of the running period.'),
   currentPeriodEnd: Instant('Its last millisecond.'),
   openmeterSubscriptionId: notRemote,
   stripeCheckoutSessionId: nullable({}),
-  createdAt: Instant('Since when the user is on the plan.'),
+  createdAt: Instant("When the user's time on the plan began."),
   cancelledAt: nullable({ format: 'date-time' }),
 })
 
@@ -90,17 +93,17 @@ const SubscriptionRead = named(
     externalUserId: Type.String(),
     source: oneOf(
       ['ledger', 'openmeter'] as const,
-      'openmeter where that is the metering backend. The ledger decides what may be spent in either case.',
+      'openmeter if that is the metering backend. In both cases the ledger decides what may be spent.',
     ),
-    subscription: nullableObject(Subscription, 'null for a user who has none.'),
+    subscription: nullableObject(Subscription, 'null for a user without a subscription.'),
     actionRequired: nullable({ enum: ['choose_new_plan', null] }),
     plan: nullableObject(planReference, 'The plan of the subscription.'),
     pendingCancel: nullableObject(
       PendingCancel,
       'Set while the subscription ends with its period.',
     ),
-    livePlan: nullableObject(PlanOffer, 'What the user has now.'),
-    pendingPlan: nullableObject(PlanOffer, 'What the user will have, where a change is scheduled.'),
+    livePlan: nullableObject(PlanOffer, 'The present subscription.'),
+    pendingPlan: nullableObject(PlanOffer, 'The next subscription, if a change is scheduled.'),
   }),
   'UserSubscriptionRead',
 )
@@ -114,7 +117,8 @@ const SubscriptionChange = named(
     checkoutUrl: Type.Optional(
       Type.String({
         format: 'uri',
-        description: 'Where to leave a payment method first; nothing was changed.',
+        description:
+          'Address at which the user must add a payment method first; the plan was not changed.',
       }),
     ),
     pendingPlan: Type.Optional(
@@ -136,12 +140,12 @@ const SubscriptionHistory = named(
       Type.Object({
         id: Type.String(),
         status: oneOf(itemStatuses, 'scheduled: it has not begun; inactive: it has ended.'),
-        current: Type.Boolean({ description: 'Whether it holds the slot.' }),
+        current: Type.Boolean({ description: 'Whether this is the present subscription.' }),
         planId: Type.String(),
         planName: Type.String(),
         planKey: remoteKey,
         openmeterPlanId: remoteKey,
-        activeFrom: Instant('When it began, or begins.'),
+        activeFrom: Instant('Its start time, which may be in the future.'),
         activeTo: nullable({ format: 'date-time' }),
       }),
     ),
@@ -157,7 +161,7 @@ const changeRefuses = [
   'PROCESSOR_NOT_CONNECTED',
 ] as const
 
-const Timing = Type.Optional(oneOf(timings, 'By the plans when absent.'))
+const Timing = Type.Optional(oneOf(timings, 'Depends on the plans when absent.'))
 const confirm = Type.Optional(Type.Boolean({ description: 'must be true' }))
 
 /** A user's subscription: read, change, cancel, resume, and its history. */
@@ -179,7 +183,7 @@ function readSubscription(app: App): void {
         operationId: 'getSubscription',
         summary: 'Which plan a user is on',
         description:
-          'The subscription that holds the slot of the user, its running period, and what follows it. subscription is null for a user who has none.',
+          "Returns the user's present subscription, its running period, and the next subscription. subscription is null for a user without one.",
         tags,
         params: UserParams,
         response: { 200: ref(SubscriptionRead) },
@@ -201,15 +205,15 @@ function changeSubscription(app: App): void {
         operationId: 'changeSubscription',
         summary: 'Move a user to another plan',
         description:
-          'A dearer plan, and the first one by usage, begin at once; everything else when the running period ends, unless timing says otherwise. A plan that needs a payment method changes nothing while there is none: the answer has the checkoutUrl. Send an Idempotency-Key, so that a repeated request changes once.',
+          "Changes the user's plan: at once for a more expensive plan or the first usage plan, otherwise when the running period ends, unless timing is set. If the plan needs a payment method and the user has none, the plan stays unchanged and the answer has the checkoutUrl. Send an Idempotency-Key, so that a repeated request changes once.",
         tags,
         params: UserParams,
         headers: IdempotencyHeader,
         body: Type.Object({
           planId: required('An active plan of the app.'),
           timing: Timing,
-          successUrl: Type.Optional(text('Where the checkout leads to.')),
-          cancelUrl: Type.Optional(text('Where the checkout leads to when it is left.')),
+          successUrl: Type.Optional(text('Address after a completed checkout.')),
+          cancelUrl: Type.Optional(text('Address after an abandoned checkout.')),
         }),
         response: { 200: ref(SubscriptionChange) },
       },
@@ -247,7 +251,7 @@ function cancelSubscription(app: App): void {
         operationId: 'cancelSubscription',
         summary: 'End a subscription',
         description:
-          'Moves the user to Starter when the running period ends, or at once with timing immediate. It replaces a change that was scheduled.',
+          'Moves the user to Starter when the running period ends, or at once with timing immediate. It replaces a scheduled change.',
         tags,
         params: UserParams,
         body: Cancellation,
@@ -281,8 +285,8 @@ function resumeSubscription(app: App): void {
       },
       {
         operationId: 'resumeSubscription',
-        summary: 'Take back a scheduled change or end',
-        description: 'The subscription goes on as if nothing had been scheduled.',
+        summary: 'Cancel a scheduled change or end',
+        description: 'Cancels the scheduled change or end, so that the subscription continues.',
         tags,
         params: UserParams,
         body: Resumption,
@@ -309,7 +313,7 @@ function listSubscriptions(app: App): void {
         operationId: 'listSubscriptions',
         summary: 'All subscriptions of a user',
         description:
-          'What the user had, has and will have, the latest first, in pages. A change that is scheduled stands at the top.',
+          "Lists the user's past, present and scheduled subscriptions, the latest first, in pages. A scheduled change is the first entry.",
         tags,
         params: UserParams,
         querystring: Type.Object(pageQuery),

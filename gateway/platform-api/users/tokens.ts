@@ -43,7 +43,7 @@ function mintUserToken(app: App): void {
         operationId: 'mintUserToken',
         summary: 'Mint a user token',
         description:
-          'A user JWT for calls in the name of this user, usually to its own usage and to the signer. It lives for minutes; mint a new one instead of refreshing it.',
+          'Returns a user JWT for calls as this user, usually to its own usage and to the signer. It is valid for minutes; mint a new one instead of refreshing it.',
         tags,
         params: UserParams,
         body: ScopeBody,
@@ -66,7 +66,7 @@ function exchangeApiKey(app: App): void {
         operationId: 'exchangeApiKey',
         summary: 'Exchange an API key for a user token',
         description:
-          'A user JWT for the user of the API key. Whatever is wrong with the key has one answer, 401 invalid_client.',
+          'Returns a user JWT for the user of the API key. Every problem with the key has the same answer, 401 invalid_client.',
         tags,
         params: AppParams,
         body: ScopeBody,

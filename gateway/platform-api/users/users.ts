@@ -28,8 +28,8 @@ const userFields = {
   externalUserId: Type.String(),
   email: nullable({ format: 'email' }),
   status: oneOf(statuses, 'Inactive users get no tokens.'),
-  role: oneOf(roles, "owner: the app's owner, in whose name app-level keys sign."),
-  createdAt: Instant('When the user was first provisioned.'),
+  role: oneOf(roles, "owner: the app's owner, as whom app-level keys sign."),
+  createdAt: Instant('When the user was created.'),
   updatedAt: Instant('When an attribute last changed.'),
   deactivatedAt: nullable({ format: 'date-time' }),
 }
@@ -47,7 +47,7 @@ const DeactivatedUser = named(
     success: Type.Boolean(),
     status: Type.String(),
     correlation_id: CorrelationId,
-    effectiveBy: Instant('From then on no cache permits this user anything.'),
+    effectiveBy: Instant('The time after which no cache accepts this user.'),
   }),
   'Deactivated',
 )
@@ -91,8 +91,7 @@ function listUsers(app: App): void {
       {
         operationId: 'listUsers',
         summary: 'List provisioned users',
-        description:
-          'Users of the app, the oldest first, in pages. An app without users answers an empty list.',
+        description: 'Lists the users of the app, the oldest first, in pages.',
         tags,
         params: AppParams,
         querystring: UsersQuery,
@@ -119,7 +118,7 @@ function upsertUser(app: App): void {
         operationId: 'upsertUser',
         summary: 'Create a user or update the named attributes',
         description:
-          "Creates the user with the Starter allowance (201), or updates the attributes that the body names (200). It is safe to send before every use: externalUserId is the user's identity.",
+          'Creates the user with the Starter allowance (201), or updates the attributes in the body (200). It is safe to send before every use: externalUserId identifies the user.',
         tags,
         params: AppParams,
         body: UserBody,
@@ -143,7 +142,7 @@ function updateUser(app: App): void {
         operationId: 'updateUser',
         summary: 'Update a user',
         description:
-          'Changes the attributes that the body names. status: inactive deactivates the user, active lets it in again; keys that were revoked stay revoked.',
+          'Changes the attributes in the body. status: inactive deactivates the user, active activates it again; revoked keys stay revoked.',
         tags,
         params: AppParams,
         body: UserBody,
@@ -167,10 +166,10 @@ function deactivateUser(app: App): void {
         operationId: 'deactivateUser',
         summary: 'Deactivate a user',
         description:
-          'Ends every key, session and token of the user and refuses new ones. Until effectiveBy a cache may still honour an older permission. The ledger and the tickets stay.',
+          'Ends every key, session and token of the user and refuses new ones. Until effectiveBy a cache may still accept an older permission. The ledger and the tickets stay.',
         tags,
         params: AppParams,
-        querystring: Type.Object({ externalUserId: required('Whom to deactivate.') }),
+        querystring: Type.Object({ externalUserId: required('The user to deactivate.') }),
         response: { 200: ref(DeactivatedUser) },
       },
     ),

@@ -76,7 +76,7 @@ describe('tollgate limits', () => {
     ['with an unknown action', 2, ['raise']],
     ['without a user', 2, ['show', '--app', 'app_1']],
     ['with an unknown option', 2, ['show', '--users', 'ada']],
-    ['with a count that is none', 2, ['set', '--calls-per-minute', '1.5']],
+    ['with an invalid count', 2, ['set', '--calls-per-minute', '1.5']],
     ['with a price without a type', 2, ['set', '--max-price', '1300']],
     ['without a limit', 1, ['set']],
     ['with an amount of zero', 1, ['set', '--usd-micros-per-day', '0']],

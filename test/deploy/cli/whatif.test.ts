@@ -158,9 +158,9 @@ describe('tollgate whatif', () => {
 
   it.each([
     ['an unknown app', ['--app', 'app_000000000000000000000000'], /no app has this client id/],
-    ['a range of nothing', ['--to', '2026-03-09'], /from must be before to/],
-    ['two forms at once', ['--json', '--csv'], /exclude each other/],
-    ['a file that is not there', ['--plans', '/nowhere.json'], /nowhere.json cannot be read/],
+    ['an empty range', ['--to', '2026-03-09'], /from must be before to/],
+    ['both --json and --csv', ['--json', '--csv'], /exclude each other/],
+    ['a missing file', ['--plans', '/nowhere.json'], /nowhere.json cannot be read/],
   ])('reports an error for %s', async (_, more, message) => {
     const { code, text } = await whatif(pro, ...more)
     expect(code).not.toBe(0)

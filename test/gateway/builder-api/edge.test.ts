@@ -122,7 +122,7 @@ describe('edge', () => {
     for (const { clientId } of [app, other]) {
       expect((await ask('GET', usage(clientId), headers)).body).toMatchObject({
         status: 401,
-        detail: 'send a JWT as Bearer; keys are not taken here',
+        detail: 'send a JWT as Bearer; this route does not accept keys',
       })
       const many = await ask('GET', usage(clientId) + '&a=1'.repeat(101), headers)
       expect(many.status).toBe(401)
@@ -189,7 +189,7 @@ describe('registration', () => {
 
   it.each([
     ['no redirect URI', {}, 'invalid_redirect_uri'],
-    ['redirect URIs that are no list', { redirect_uris: callback }, 'invalid_redirect_uri'],
+    ['redirect URIs that are not a list', { redirect_uris: callback }, 'invalid_redirect_uri'],
     ['http', { redirect_uris: ['http://client.example/'] }, 'invalid_redirect_uri'],
     ['a fragment', { redirect_uris: [`${callback}#x`] }, 'invalid_redirect_uri'],
     ['a host beyond ASCII', { redirect_uris: ['https://пример.example/'] }, 'invalid_redirect_uri'],
@@ -199,19 +199,19 @@ describe('registration', () => {
     ['another grant', { grant_types: ['client_credentials'] }, 'invalid_client_metadata'],
     ['refresh alone', { grant_types: ['refresh_token'] }, 'invalid_client_metadata'],
     ['an implicit answer', { response_types: ['token'] }, 'invalid_client_metadata'],
-    ['scopes of nobody', { scope: 'users:read admin' }, 'invalid_client_metadata'],
+    ['unknown scopes', { scope: 'users:read admin' }, 'invalid_client_metadata'],
     ['a name that is a number', { client_name: 7 }, 'invalid_client_metadata'],
     ['a name with a hidden character', { client_name: 'a\u200bb' }, 'invalid_client_metadata'],
-    ['a name of no letters', { client_name: '…' }, 'invalid_client_metadata'],
+    ['a name without letters', { client_name: '…' }, 'invalid_client_metadata'],
     [
-      'a name that reads like our words',
+      'a name that imitates our text',
       { client_name: 'Bank (regіstered wіth Acme)' },
       'invalid_client_metadata',
     ],
-    ['a client_uri that is none', { client_uri: 'javascript:1' }, 'invalid_client_metadata'],
+    ['an invalid client_uri', { client_uri: 'javascript:1' }, 'invalid_client_metadata'],
     ['a software statement', { software_statement: 'a.b.c' }, 'unapproved_software_statement'],
-    ['text as a statement', { software_statement: 'text' }, 'invalid_software_statement'],
-    ['too much', { client_name: 'x'.repeat(20_000) }, 'invalid_client_metadata'],
+    ['text instead of a statement', { software_statement: 'text' }, 'invalid_software_statement'],
+    ['a body that is too large', { client_name: 'x'.repeat(20_000) }, 'invalid_client_metadata'],
   ])('refuses %s', async (name, metadata, error) => {
     const usual =
       'redirect_uris' in metadata || name === 'no redirect URI' ? {} : { redirect_uris: [callback] }

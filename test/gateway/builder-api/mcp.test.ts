@@ -258,12 +258,12 @@ describe('MCP endpoint', () => {
   })
 
   it.each([
-    ['no JSON', '{', -32_700],
-    ['text that is no UTF-8', new Uint8Array([0x7b, 0xff, 0x7d]), -32_700],
+    ['text that is not JSON', '{', -32_700],
+    ['text that is not UTF-8', new Uint8Array([0x7b, 0xff, 0x7d]), -32_700],
     ['a batch', JSON.stringify([ping]), -32_600],
     ['a number', '7', -32_600],
     ['an empty body', '', -32_600],
-    ['an object that is no message', '{"jsonrpc":"1.0"}', -32_600],
+    ['an object that is not a message', '{"jsonrpc":"1.0"}', -32_600],
   ])('refuses %s', async (_, text, code) => {
     const answer = await send(undefined, { text })
     expect([answer.status, errorOf(answer), answer.body['id']]).toEqual([400, code, null])
@@ -361,7 +361,10 @@ describe('MCP endpoint when core fails', () => {
       harness.askEdge('POST', pathOf(clientId), { authorization, json: call, headers: mcpHeaders })
     harness.core.refuse('queryMeter', 'INTERNAL', 'a secret of ours')
     const { status, text } = await send()
-    expect([status, text]).toEqual([200, expect.stringContaining('it has been logged')])
+    expect([status, text]).toEqual([
+      200,
+      expect.stringContaining('it is logged under the correlation id'),
+    ])
     expect(text).not.toContain('a secret of ours')
     harness.core.refuse('checkCaller', 'UNAVAILABLE')
     expect((await send()).status).toBe(503)

@@ -282,14 +282,15 @@ describe('order of refusals', () => {
   it('starts with the type and the size of the body', async () => {
     const json = await builder.ask('POST', tokenOf(mine.clientId), { json: exchange })
     expect(verdictOf(json)).toBe('400 invalid_request')
-    for (const headers of [
-      { 'content-type': 'multipart/form-data; boundary=x' },
-      { 'content-encoding': 'gzip' },
-    ]) {
+    const refusals: readonly [Record<string, string>, RegExp][] = [
+      [{ 'content-type': 'multipart/form-data; boundary=x' }, /^send the body as /],
+      [{ 'content-encoding': 'gzip' }, /^send the body without Content-Encoding$/],
+    ]
+    for (const [headers, description] of refusals) {
       const ask = { form: { ...exchange, subject_token: key }, headers }
       const answer = await builder.ask('POST', tokenOf(mine.clientId), ask)
       expect(verdictOf(answer)).toBe('400 invalid_request')
-      expect(answer.body['error_description']).toMatch(/^send the body as /)
+      expect(answer.body['error_description']).toMatch(description)
     }
     const typed = await builder.ask('POST', tokenOf(mine.clientId), {
       form: { ...exchange, subject_token: key },
@@ -310,9 +311,9 @@ describe('order of refusals', () => {
   it.each([
     ['a wrong secret', () => basicOf(mine.m2mClientId, 'svc_cs_wrong')],
     ["another app's M2M client", () => theirs.basic],
-    ['the tenant, which is no client here', () => mine.tenantBasic],
-    ['a Bearer', () => mine.machineToken],
-    ['half a pair', () => basicOf('', 'x')],
+    ['the tenant, which is not a client here', () => mine.tenantBasic],
+    ['a Bearer credential', () => mine.machineToken],
+    ['a secret without a client id', () => basicOf('', 'x')],
   ])('%s gets 401 before the tokens are checked', async (_who, authorization) => {
     const form = { ...exchange, subject_token: 'x', requested_token_type: 'x' }
     const answer = await post(form, { authorization: authorization() })
@@ -343,7 +344,7 @@ describe('subject', () => {
     ['that is a key of the platform API', () => subjectOf(mine.apiKey)],
     ['that is a machine token', () => subjectOf(mine.machineToken)],
     ['that is a client secret', () => subjectOf('Bearer svc_cs_x')],
-    ['that is no token', () => subjectOf('Bearer a.b.c')],
+    ['that is not a token', () => subjectOf('Bearer a.b.c')],
     ['whose checksum is wrong', () => subjectOf(`Bearer ${key.slice(0, -1)}${flip(key)}`)],
   ])('%s is invalid_grant', async (_what, ask) => {
     const { clientId, subject } = ask()

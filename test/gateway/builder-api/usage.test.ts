@@ -254,8 +254,8 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
       ['an M2M client', () => mine.basic],
       ['a machine token', () => mine.machineToken],
       ['a key of the platform API', () => mine.apiKey],
-      ['a token that is none', () => 'Bearer a.b.c'],
-      ['an sk_ key that is none', () => `Bearer sk_${'x'.repeat(49)}`],
+      ['a malformed token', () => 'Bearer a.b.c'],
+      ['a malformed sk_ key', () => `Bearer sk_${'x'.repeat(49)}`],
     ])('returns 401 for any app and query: %s', async (_who, authorization) => {
       for (const clientId of [mine.clientId, theirs.clientId, unknownApp(), mine.m2mClientId])
         for (const query of ['', '?meter=fee_wei', '?x=1&from=yesterday']) {
@@ -293,7 +293,7 @@ describe.each(doors)('usage at $door', ({ at, newCredential }) => {
       const unknown = await ask('?meter=fee_wei&user=bob')
       expect(verdictOf(unknown)).toBe('400 request_invalid')
       expect(unknown.body['detail']).toContain(
-        'known here: externalUserId, from, groupBy, meter, to',
+        'this route accepts: externalUserId, from, groupBy, meter, to',
       )
       expect(verdictOf(await ask('?meter=fee_wei&meter=fee_wei'))).toBe('400 request_invalid')
       const many = '&groupBy=pipeline'.repeat(101)

@@ -208,11 +208,15 @@ describe('creating a user', () => {
     ['null', null, 'the body must be a JSON object'],
     ['a list', [], 'the body must be a JSON object'],
     ['a number', 7, 'the body must be a JSON object'],
-    ['an id that is no text', { externalUserId: 7 }, 'externalUserId must be a string'],
+    ['an id that is not a string', { externalUserId: 7 }, 'externalUserId must be a string'],
     ['a reserved id', { externalUserId: 'owner:x' }, 'must not start with owner: or user:'],
     ['a malformed address', { externalUserId: 'x', email: 'ada' }, 'email must be'],
-    ['no address', { externalUserId: 'x', email: null }, 'email must be'],
-    ['a word for yes', { externalUserId: 'x', issueApiKey: 'yes' }, 'issueApiKey must be'],
+    ['an empty address', { externalUserId: 'x', email: null }, 'email must be'],
+    [
+      'a string instead of a boolean',
+      { externalUserId: 'x', issueApiKey: 'yes' },
+      'issueApiKey must be',
+    ],
     ['a blank connection', { externalUserId: 'x', connection: ' ' }, 'connection must have'],
   ])('refuses %s', async (_what, json, detail) => {
     const answer = await builder.ask('POST', usersOf(mine.clientId), {

@@ -56,7 +56,7 @@ it('throws INTERNAL when an answer is missing, empty or has an unknown reason', 
     async () => [{}, { refusal: { reason: 'WHIM', details: '' } }],
     bounds,
   )
-  const says = "INTERNAL: core's answer is neither a response nor a refusal"
+  const says = "INTERNAL: core's answer is neither a result nor an error"
   expect(await outcomes([1, 2, 3].map((n) => send(call(n))))).toEqual([says, says, says])
 })
 
@@ -91,7 +91,7 @@ it('rejects a call that waited too long, without sending it', async () => {
   // Four RPCs run, because up to three slow ones do not count towards `concurrency`.
   expect(await all).toEqual([
     ...Array(4).fill('late'),
-    'UNAVAILABLE: the service does not answer now',
+    'UNAVAILABLE: the service is unavailable now; try again',
   ])
   expect(batches).toEqual([1, 2, 3, 4])
 })

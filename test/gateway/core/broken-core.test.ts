@@ -40,7 +40,10 @@ describe('call interrupted by core', () => {
   it.each([
     ['resets the connection', (socket: Socket) => void socket.resetAndDestroy()],
     ['closes the connection', (socket: Socket) => void socket.end()],
-    ['is no gRPC server', (socket: Socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')],
+    [
+      'is not a gRPC server',
+      (socket: Socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'),
+    ],
   ])('returns 503 when core %s', async (_, act) => {
     expect(await answerWhenCore(act)).toBe(503)
   })

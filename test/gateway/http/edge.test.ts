@@ -147,8 +147,8 @@ describe('oversized requests', () => {
   })
 
   it.each([
-    ['an address beyond the parser', `GET /${'x'.repeat(40_000)} HTTP/1.1\r\n\r\n`, 414],
-    ['headers beyond the parser', `GET / HTTP/1.1\r\nX: ${'x'.repeat(40_000)}\r\n\r\n`, 431],
+    ['an address that the parser rejects', `GET /${'x'.repeat(40_000)} HTTP/1.1\r\n\r\n`, 414],
+    ['headers that the parser rejects', `GET / HTTP/1.1\r\nX: ${'x'.repeat(40_000)}\r\n\r\n`, 431],
   ])('answers %s', async (_, text, status) => {
     const answer = await harness.raw(text)
     expect(Number(answer.split(' ')[1])).toBe(status)
@@ -381,7 +381,7 @@ describe('query about money', () => {
     const answer = await harness.ask('GET', `${path}?externalUserId=ada&externaluserid=ada`)
     expect(answer.status).toBe(400)
     expect(answer.body['detail']).toContain(
-      known === '' ? 'there are none here' : `known here: ${known}`,
+      known === '' ? 'this route has no parameters' : `this route accepts: ${known}`,
     )
   })
 

@@ -22,7 +22,7 @@ describe('credentials on the wire', () => {
     ['Basic and Bearer lines', [`Authorization: ${basic}`, 'AUTHORIZATION: Bearer x']],
     ['Basic and Bearer in one line', [`Authorization: ${basic}, Bearer x`]],
     ['a second word', ['Authorization: Bearer x y']],
-    ['bytes beyond ASCII', ['Authorization: Bearer \xe4']],
+    ['bytes outside ASCII', ['Authorization: Bearer \xe4']],
     ['a scheme alone', ['Authorization: Basic']],
     ['an empty line', ['Authorization:']],
     ['9 KB', [`Authorization: Bearer ${'x'.repeat(9000)}`]],
@@ -66,7 +66,7 @@ describe('malformed requests', () => {
   })
 
   it.each([
-    ['what is not HTTP', 'hello\r\n\r\n', 400],
+    ['text that is not HTTP', 'hello\r\n\r\n', 400],
     ['headers without end', request('GET /health', [`X: ${'x'.repeat(20_000)}`]), 431],
     ['an unknown method', request('BREW /health'), 400],
     ['two lengths', request(`POST ${users}`, ['Content-Length: 1', 'Content-Length: 2'], 'x'), 400],

@@ -178,7 +178,7 @@ describe('untrusted request', () => {
     ['no redirect URI', { redirect_uri: undefined }, 400],
     ['another redirect URI', { redirect_uri: 'https://evil.example/cb' }, 400],
     ['a longer redirect URI', { redirect_uri: `${redirect}/more` }, 400],
-    ['a redirect URI in other case', { redirect_uri: 'https://APP.example/cb?tenant=1' }, 400],
+    ['a redirect URI in different case', { redirect_uri: 'https://APP.example/cb?tenant=1' }, 400],
     ['a loopback URI with another path', { redirect_uri: 'http://127.0.0.1:5555/other' }, 400],
     ['a loopback URI with another host', { redirect_uri: 'http://localhost:5555/cb' }, 400],
     [

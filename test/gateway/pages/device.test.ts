@@ -90,9 +90,9 @@ describe('verification page', () => {
   it('distinguishes an expired code from an unknown one', async () => {
     const { userCode } = await pages.startDevice(clientId)
     const browser = await loggedIn()
-    expect((await enter(browser, 'BBBB-BBBB')).text).toContain('not known')
+    expect((await enter(browser, 'BBBB-BBBB')).text).toContain('code is wrong')
     pages.clock.advance(600_000)
-    expect((await enter(browser, userCode)).text).toContain('too old')
+    expect((await enter(browser, userCode)).text).toContain('has expired')
   })
 
   it('checks only five of forty codes guessed in parallel by one account', async () => {

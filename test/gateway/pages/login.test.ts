@@ -218,7 +218,7 @@ describe('password link', () => {
     expect((await browser.post('/reset-password', form)).status).toBe(200)
     for (const old of [token, ended.token, 'made-up']) {
       const page = await browser.get(`/reset-password?token=${old}`)
-      expect([page.status, page.text.includes('does not work any more')]).toEqual([400, true])
+      expect([page.status, page.text.includes('is no longer valid')]).toEqual([400, true])
       expect(page.text).not.toContain('type="password"')
     }
   })

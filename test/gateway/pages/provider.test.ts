@@ -141,7 +141,7 @@ describe('allowed logins of an external provider', () => {
 
   it('must be set, if only to *', () => {
     expect(problemsOf({})).toEqual([
-      'LOGIN_OIDC_ALLOWED_DOMAINS or LOGIN_OIDC_ALLOWED_EMAILS must say who may sign in through LOGIN_OIDC_ISSUER, such as example.com; * means anybody whom it knows',
+      'LOGIN_OIDC_ALLOWED_DOMAINS or LOGIN_OIDC_ALLOWED_EMAILS must list who may log in through LOGIN_OIDC_ISSUER, such as example.com; * allows every account of that provider',
     ])
     for (const value of ['*', 'example.com', 'bücher.example, *'])
       expect(problemsOf({ LOGIN_OIDC_ALLOWED_DOMAINS: value })).toEqual([])
@@ -154,7 +154,7 @@ describe('allowed logins of an external provider', () => {
     ).toEqual([
       expect.stringContaining('LOGIN_OIDC_ALLOWED_DOMAINS must hold domains such as example.com'),
       expect.stringContaining('LOGIN_OIDC_ALLOWED_EMAILS must hold e-mail addresses'),
-      expect.stringContaining('must say who may sign in'),
+      expect.stringContaining('must list who may log in'),
     ])
   })
 })
@@ -195,7 +195,7 @@ describe('login through an external provider', () => {
       { sub: 's9', email: 'new@example.com', email_verified: false },
     ],
     [
-      'an address whose verification is a word',
+      'an address whose verification is a string',
       { sub: 's9', email: 'new@example.com', email_verified: 'true' },
     ],
   ])('refuses an ID token with %s', async (_, change) => {
@@ -205,10 +205,10 @@ describe('login through an external provider', () => {
   })
 
   it.each([
-    ['another key signed', signedBy('RS256', () => otherKey)],
-    ['our client secret signed', signedBy('HS256', () => Buffer.from(clientSecret))],
+    ['is signed with another key', signedBy('RS256', () => otherKey)],
+    ['is signed with our client secret', signedBy('HS256', () => Buffer.from(clientSecret))],
     [
-      'nobody signed',
+      'is not signed',
       (payload: JWTPayload) =>
         new UnsecuredJWT(payload).setIssuedAt().setExpirationTime('5m').encode(),
     ],
@@ -220,14 +220,14 @@ describe('login through an external provider', () => {
   })
 
   it.each([
-    ['another state', { state: 'x'.repeat(43) }, 'was not begun here'],
-    ["another issuer's name", { iss: 'https://evil.example' }, 'was not begun here'],
+    ['another state', { state: 'x'.repeat(43) }, 'was not started in this browser'],
+    ["another issuer's name", { iss: 'https://evil.example' }, 'was not started in this browser'],
     [
       "an error under another issuer's name",
       { iss: 'https://evil.example', code: '', error: 'access_denied' },
-      'was not begun here',
+      'was not started in this browser',
     ],
-    ['no code but an error', { code: '', error: 'access_denied' }, 'did not log you in'],
+    ['an error instead of a code', { code: '', error: 'access_denied' }, 'did not log you in'],
   ])('refuses an answer with %s, and explains it', async (_, answer, sentence) => {
     const { seen, browser } = await comeBack({}, answer)
     expect(seen.status).toBe(400)

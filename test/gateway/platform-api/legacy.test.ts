@@ -126,7 +126,7 @@ describe('POST /api/v1/ingest/events', () => {
       'usage_subject or external_user_id is required',
     ],
     ['no id', { type: event.type, data: { auth_id: 'a:b' } }, 'request_id or id is required'],
-    ['no object', [1], 'the body must be a JSON object'],
+    ['a body that is not an object', [1], 'the body must be a JSON object'],
   ])('returns 400 for %s', async (_, json, detail) => {
     expect((await send(json)).body).toMatchObject({ status: 400, detail })
   })

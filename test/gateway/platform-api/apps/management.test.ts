@@ -190,7 +190,7 @@ async function credentialOf(who: string): Promise<RequestOptions> {
   if (who === 'its client with a wrong secret')
     return { authorization: basicOf(app.m2mClientId, 'wrong') }
   if (who === 'another client') return { authorization: (await console.newApp()).basic }
-  if (who === 'a session that is over') return { person: { ...owner, token: 'x'.repeat(43) } }
+  if (who === 'a session that has ended') return { person: { ...owner, token: 'x'.repeat(43) } }
   if (who === 'a member of another app')
     return { person: await logInTo(console, await console.newApp(), 'owner') }
   if (who === 'a viewer') return { person: await logInTo(console, app, 'viewer') }
@@ -207,7 +207,7 @@ describe.each(routes)(
       ...outsiders[nobody],
       ...lesser[least],
       ['its client with a wrong secret', wrong],
-      ['a session that is over', wrong],
+      ['a session that has ended', wrong],
       ['a member of another app', 404],
     ])('refuses %s with %i', async (who, expected) => {
       expect(await send(await credentialOf(who))).toBe(expected)

@@ -58,9 +58,9 @@ describe('quotas', () => {
   })
 
   it.each([
-    ['an amount that is none', 422, { path: () => credit(), json: { maxUsdMicros: '-1' } }],
-    ['a quota beyond all bounds', 400, accountOf({ email: 'a@b.test', appsMax: 1_000_001 })],
-    ['a bound that is none', 422, networkOf({ email: 'a@b.test', maxUsdMicros: '1.5' })],
+    ['an invalid amount', 422, { path: () => credit(), json: { maxUsdMicros: '-1' } }],
+    ['a quota above the maximum', 400, accountOf({ email: 'a@b.test', appsMax: 1_000_001 })],
+    ['an invalid bound', 422, networkOf({ email: 'a@b.test', maxUsdMicros: '1.5' })],
     ["an unknown owner's bound", 404, networkOf({ email: 'a@b.test', maxUsdMicros: '1' })],
     ['an unknown address', 404, accountOf({ email: 'nobody@b.test', appsMax: 1 })],
     ['an unknown app', 404, { path: () => credit(noApp), json: { maxUsdMicros: '1' } }],

@@ -67,8 +67,8 @@ describe('client_credentials with only sign:job', () => {
   })
 
   it.each([
-    ['beside another scope', { scope: 'sign:job users:read' }, 'invalid_scope'],
-    ['beside the other signing scope', { scope: 'sign:job sign:mint_user_token' }, 'invalid_scope'],
+    ['with another scope', { scope: 'sign:job users:read' }, 'invalid_scope'],
+    ['with the other signing scope', { scope: 'sign:job sign:mint_user_token' }, 'invalid_scope'],
     ['for a user', { external_user_id: 'ada' }, 'invalid_request'],
     ['for another audience', { audience: 'https://other.example' }, 'invalid_target'],
     ['for another resource', { resource: 'https://other.example' }, 'invalid_target'],

@@ -334,7 +334,10 @@ describe('creating a plan', () => {
       return [status, body['detail']]
     }
     const unknown = 'app_000000000000000000000000'
-    const way = [404, expect.stringContaining('POST /login, then read GET /api/v1/session')]
+    const way = [
+      404,
+      expect.stringContaining('POST /login, then read the CSRF token from GET /api/v1/session'),
+    ]
     expect(await detailFor(app.clientId, '/plans')).toEqual(way)
     expect(await detailFor(unknown, '/plans')).toEqual(way)
     // The credential is checked before the request.

@@ -134,7 +134,7 @@ describe('tollgate decision', () => {
     ['an unknown id', () => newDecisionId(at().getTime(), true), /there is no record/],
     ['an expired one', () => newDecisionId(at().getTime() - 8 * day, true), /kept for 7 days/],
     ['one not recorded', () => newDecisionId(at().getTime(), false), /DECISION_RECORDS_PER_SECOND/],
-    ['text that is no id', () => 'dec_1', /24 hexadecimal digits/],
+    ['text that is not an id', () => 'dec_1', /24 hexadecimal digits/],
   ])('explains why there is nothing to show: %s', async (_, id, words) => {
     expect(await main(['decision', id()])).toBe(1)
     expect(err).toMatch(words)

@@ -89,7 +89,7 @@ describe.each(addresses)('limits of %s', (_, path) => {
 
 describe('limits', () => {
   it.each<[string, object, [number, string]]>([
-    ['none at all', {}, [400, 'set at least one limit']],
+    ['no limits', {}, [400, 'set at least one limit']],
     ['an empty list of prices alone', { maxPrices: [] }, [400, 'set at least one limit']],
     ['an amount of zero', { usdMicrosPerDay: '0' }, [422, 'usdMicrosPerDay']],
     ['a negative amount', { usdMicrosPerSession: '-1' }, [422, 'usdMicrosPerSession']],
@@ -97,12 +97,12 @@ describe('limits', () => {
     ['an amount that is too large', { usdMicrosPerDay: '1000000000000001' }, [422, 'at most']],
     ['an amount with a fraction', { usdMicrosPerDay: '1.5' }, [422, 'usdMicrosPerDay']],
     [
-      'no call',
+      'zero calls',
       { callsPerMinute: 0 },
       [400, 'callsPerMinute must be an integer from 1 to 1000000'],
     ],
     ['too many calls', { callsPerMinute: 1_000_001 }, [400, 'callsPerMinute must be']],
-    ['half a call', { callsPerMinute: 1.5 }, [400, 'callsPerMinute must be']],
+    ['a fraction of a call', { callsPerMinute: 1.5 }, [400, 'callsPerMinute must be']],
     ['calls as text', { callsPerMinute: '1' }, [400, 'callsPerMinute must be']],
     ['too many sessions', { concurrentSessions: 10_001 }, [400, 'concurrentSessions must be']],
     ['null', { callsPerMinute: null }, [400, 'callsPerMinute must be']],
@@ -115,7 +115,7 @@ describe('limits', () => {
     ['no price', { maxPrices: [{ type: 'live' }] }, [400, 'maxWei is required']],
     ['a price of zero', { maxPrices: [{ type: 'live', maxWei: '0' }] }, [400, 'maxWei']],
     [
-      'a price beyond 64 bits',
+      'a price above 64 bits',
       { maxPrices: [{ type: 'live', maxWei: '9223372036854775808' }] },
       [400, 'maxWei'],
     ],

@@ -270,7 +270,7 @@ describe.each(['v1', 'v3'] as const)('with an OpenMeter of API %s', (version) =>
 
   it.each([
     ['in another currency', '10', 'EUR'],
-    ['of three decimals', '1.001', 'USD'],
+    ['with three decimals', '1.001', 'USD'],
   ])('rejects a plan with a price %s', async (_what, amount, currency) => {
     const planId = await of.plan()
     await real.core.sql.query(
