@@ -35,12 +35,12 @@ function configurationPage(): string {
 ${generated}
 
 Every process reads its settings from the environment when it starts. It reports all problems at once and exits with 1 when
-a setting is missing or wrong. \`./tollgate config\` lists the settings with their present values, hides secrets, and names
-what is wrong.
+a setting is missing or wrong. \`./tollgate config\` lists the settings with their present values, hides secrets, and reports
+wrong settings.
 
 The column *read by* names the processes that read a setting; \`npm start\` runs core, gateway and sidecar in one process and
-reads what they read. A **secret** is never logged and has no default. A setting that is marked **(made)** is made by
-\`npm start\` when it is not set, and kept in \`TOLLGATE_DATA_DIR\`; processes that run apart need it.
+reads all of their settings. A **secret** is never logged and has no default. \`npm start\` makes the settings marked **(made)**
+when they are not set, and stores them in \`TOLLGATE_DATA_DIR\`; separate processes need them.
 
 | setting | default | read by | meaning |
 |---|---|---|---|
@@ -62,22 +62,22 @@ function cliPage(): string {
 
 ${generated}
 
-\`./tollgate <command> [options]\` runs one command, and \`./tollgate <command> --help\` prints what this page says about it.
-It is a file of the clone. Where tollgate is installed as a dependency, \`npx tollgate\` is the same command; in any other folder
+\`./tollgate <command> [options]\` runs one command, and \`./tollgate <command> --help\` prints its section of this page.
+It is a file of the clone. If tollgate is installed as a dependency, \`npx tollgate\` is the same command; in any other folder
 \`npx tollgate\` would download and run a package of that name.
 
-Commands that speak to a running core find it by \`--target HOST:PORT\`, by \`CORE_TARGET\` with \`CORE_TOKEN_OPERATOR\` or
+Commands that call a running core find it by \`--target HOST:PORT\`, by \`CORE_TARGET\` with \`CORE_TOKEN_OPERATOR\` or
 \`CORE_TOKEN\`, or in the data directory of an all-in-one service (\`TOLLGATE_DATA_DIR\`). \`--json\`
-prints one JSON document. Without it amounts of money are in USD, with at least two decimals and all that they have.
+prints one JSON document. Without it amounts of money are in USD, with at least two decimals and never rounded.
 
-In the data directory of an all-in-one service a command that needs an app takes its demo app unless \`--app\`, \`--target\` or
+In the data directory of an all-in-one service a command that needs an app uses its demo app unless \`--app\`, \`--target\` or
 \`CORE_TARGET\` names another one.
 
-A command that writes does so without more ado only in the quickstart of this data directory: at its address, with the token that
+A command that writes needs no target only in the quickstart of this data directory: at its address, with the token that
 it made for itself. Any other deployment must be named on the command line each time, by \`--target HOST:PORT\`; \`CORE_TARGET\` is
-not enough. The demo sets an ETH price only where the database is the embedded one.
+not enough. The demo records an ETH price only in the embedded database.
 
-A command exits with 0 for success, with 1 for failure or for a difference that it was asked to find, and with 2 for wrong
+A command exits with 0 for success, with 1 for failure or for a difference that it searched for, and with 2 for wrong
 usage. Help and errors have colours on a terminal; \`NO_COLOR=1\` turns them off, \`FORCE_COLOR=1\` on.
 
 | command | what it does |
@@ -121,16 +121,15 @@ function errorsPage(): string {
 
 ${generated}
 
-A refusal has one reason. REST routes answer a problem document (RFC 9457, \`application/problem+json\`) whose \`code\` and
-\`error\` are the reason in lower case, with the \`correlation_id\` under which the log knows the request. OIDC and token
-routes answer \`{ "error", "error_description" }\` with the OAuth word of the reason. gRPC carries the reason in the trailer
-\`tollgate-reason\`. The status follows the reason; a few routes answer another HTTP status where their specification asks
-for it. Some
-refusals have members of their own besides (RFC 9457 section 3.2), such as which values are in the way; gRPC has those in
+A refusal has one reason. REST routes return a problem document (RFC 9457, \`application/problem+json\`) whose \`code\` and
+\`error\` are the reason in lower case, with the \`correlation_id\` of the request's log lines. OIDC and token
+routes return \`{ "error", "error_description" }\` with the OAuth word of the reason. gRPC has the reason in the trailer
+\`tollgate-reason\`. The status follows the reason; a few routes return another HTTP status if their specification requires
+it. Some refusals have additional members (RFC 9457 section 3.2), such as the conflicting values; gRPC has those in
 the trailer \`tollgate-problem-members\`.
 
-The \`type\` of a problem document is an address of the service: \`/problems/\` and the code with hyphens. It leads to
-\`/errors/{code}\`, a page of the service that says what the section of the code says here; \`/errors\` lists them all.
+The \`type\` of a problem document is an address of the service: \`/problems/\` and the code with hyphens. It links to
+\`/errors/{code}\`, a page of the service with the text of the code's section below; \`/errors\` lists all codes.
 
 | code | HTTP | OAuth \`error\` | gRPC |
 |---|---|---|---|
