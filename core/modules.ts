@@ -61,7 +61,7 @@ export function createModules(platform: Platform, config: CoreConfig, outside: O
   const keys = add(createKeysModule(platform, { identity }))
   const credentials = { config: config.tokens, identity, allowances, keys }
   const tokens = add(createTokensModule(platform, credentials))
-  const trying = { drafts: plans.drafts, openTrial: ledger.openTrial }
+  const trying = { drafts: plans.drafts, simulateLedger: ledger.simulateLedger }
   const { requireMetering } = backend
   const settling = { ledger, settlePlans: plans.settleClock }
   add(createBillingModule(platform, { ...billing, ...trying, settling, requireMetering }))

@@ -3,7 +3,7 @@ import {
   type Readiness,
   hostForUrl,
   listenError,
-  partStateOf,
+  toPartState,
 } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
@@ -177,6 +177,6 @@ async function readiness(core: Core): Promise<Parts> {
     () => null,
   )
   if (parts === null) return { core: 'unavailable' }
-  const states = parts.map(({ name, state }) => [name, partStateOf(state)] as const)
+  const states = parts.map(({ name, state }) => [name, toPartState(state)] as const)
   return { ...Object.fromEntries(states), core: 'ok' }
 }

@@ -484,7 +484,7 @@ export const membersText = (members: ProblemMembers): string =>
   )
 
 /** Parses members from the text of a trailer; undefined if there are none. */
-export function membersOf(text: unknown): ProblemMembers | undefined {
+export function readMembers(text: unknown): ProblemMembers | undefined {
   if (typeof text !== 'string' || text === '') return undefined
   const members: unknown = JSON.parse(text)
   if (typeof members !== 'object' || members === null) return undefined

@@ -9,7 +9,7 @@ import type { Log } from '../core/lib/log.ts'
 import { startLoop } from '../core/lib/loop.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
 import { settlesWithin } from '../core/lib/process.ts'
-import { type Now, clockOf, systemNow } from '../core/lib/time.ts'
+import { type Now, toClock, systemNow } from '../core/lib/time.ts'
 import { type Escrow, createEscrow } from './accounts/escrow.ts'
 import { createAuthorizer } from './authorize/decision.ts'
 import { createWebhook } from './authorize/webhook.ts'
@@ -21,9 +21,9 @@ import { createRecordQueue } from './explain/record-queue.ts'
 import { createForwarding } from './events/forwarding.ts'
 import { createEventsHandler } from './events/handler.ts'
 import { createUsagePushes } from './events/usage-push.ts'
-import { addressOf } from './http/addresses.ts'
+import { readAddress } from './http/addresses.ts'
 import { type CallerOf, createCallers } from './http/callers.ts'
-import { createGuesses } from './http/guesses.ts'
+import { createSecretThrottle } from './http/secret-throttle.ts'
 import { type Routes, createRouter } from './http/router.ts'
 import { type Cache, createRedisCache } from './identity/cache.ts'
 import { createCacheEntries } from './identity/cache-entries.ts'
@@ -202,7 +202,7 @@ function startEscrow(
     process: processOf(config),
     versions,
     settings: { ...config.access, maxEntries: config.cacheEntries },
-    clocks: { mono, wall: clockOf(now), sleep },
+    clocks: { mono, wall: toClock(now), sleep },
     log,
   })
   metrics.watchEscrow(() => figuresOf(escrow))
@@ -301,7 +301,7 @@ function createCallerPart(
   core: CoreClient,
 ): Part<{ readonly callersOf: ReturnType<typeof createCallers>; readonly signers: Signers }> {
   const { webhookSecrets: decisions, eventsSecrets, guessesMax: max } = config
-  const guesses = createGuesses({ max, signers: config.signerAddresses, mono })
+  const guesses = createSecretThrottle({ max, signers: config.signerAddresses, mono })
   const secrets = { decisions, events: eventsSecrets.length > 0 ? eventsSecrets : decisions }
   const signers = createSigners({ core, now, log })
   const countRefused = metrics.countRefusedCaller
@@ -401,7 +401,7 @@ function startExplanations(
   const queue = createRecordQueue({ send: core.recordDecisions, metrics, log })
   const recordOf = createRecordMaker(escrow, keyShape)
   const shared = { ...config.decisions, recordOf, queue, metrics, log }
-  return { queue, explanations: createExplanations({ ...shared, clock: clockOf(now) }) }
+  return { queue, explanations: createExplanations({ ...shared, clock: toClock(now) }) }
 }
 
 /** The listener; its stop lets running requests finish. */
@@ -414,7 +414,7 @@ async function startListener(
   boundConnections(server, {
     max: maxConnections,
     maxPerAddress: maxConnectionsPerAddress,
-    isExempt: (socket) => config.signerAddresses.includes(addressOf(socket)),
+    isExempt: (socket) => config.signerAddresses.includes(readAddress(socket)),
   })
   const listening = await listen(server, { host, port, setting: 'SIDECAR_PORT' })
   return { api: listening, stop: () => listening.stop(drainMs) }

@@ -1,7 +1,7 @@
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import type { Period } from '../lib/time.ts'
 import type { AppId, UserId } from '../platform/ids.ts'
-import { type Draw, type Facts, creditFacts } from './chain.ts'
+import { type CreditDebit, type Facts, creditFacts } from './chain.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import type { TicketCharge, UserCharge } from '../metering/ingest/charges.ts'
 
@@ -87,7 +87,7 @@ export interface PeriodTerms {
 }
 
 /** Converts a real instant to the clock of the account's app. */
-export const timeOf = ({ aheadMs }: Pick<Account, 'aheadMs'>, at: Date): Date =>
+export const toAppTime = ({ aheadMs }: Pick<Account, 'aheadMs'>, at: Date): Date =>
   aheadMs === 0 ? at : new Date(at.getTime() + aheadMs)
 
 export const creditSources = ['trial', 'manual', 'promo', 'plan_adjustment'] as const
@@ -133,7 +133,7 @@ export interface Entry {
   /**
    * Changes to the remaining amounts of credits, in burn order. Empty if the credit is the cause.
    */
-  readonly draws: readonly Draw[]
+  readonly draws: readonly CreditDebit[]
   /** The part that counts as consumption of the running period. */
   readonly periodAmount: UsdAttos
   /** Change in the number of tickets that wait for a price. */
@@ -252,14 +252,14 @@ export function addCredit(account: Account, request: Credit, at: Date): Credit {
 const snapshot = (credits: readonly Credit[]): readonly UsdAttos[] =>
   credits.map(({ remaining }) => remaining)
 
-const drawsSince = (credits: readonly Credit[], before: readonly UsdAttos[]): Draw[] =>
+const drawsSince = (credits: readonly Credit[], before: readonly UsdAttos[]): CreditDebit[] =>
   credits.flatMap(({ id, remaining }, i) => {
     const amount = usdAttos(remaining - (before[i] ?? 0n))
     return amount === 0n ? [] : [{ creditId: id, amount }]
   })
 
 /** Appends an entry for tickets that arrived without a price. */
-export function noteUnpriced(
+export function recordUnpriced(
   account: Account,
   { id, at, unpriced }: { readonly id: string; readonly at: Date; readonly unpriced: number },
 ): void {
@@ -554,7 +554,7 @@ export function adjust(account: Account, adjustment: Adjustment): UsdAttos {
  * A part of a refund. Returned to the credit that paid it, or as a new credit if that one has
  * ended.
  */
-export interface Return extends Draw {
+export interface Return extends CreditDebit {
   readonly featureKey: string | null
 }
 
@@ -579,7 +579,7 @@ export function giveBack(
       .filter(({ expiresAt, expiredAt }) => expiredAt === null && !(expiresAt && expiresAt <= at))
       .map((credit) => [credit.id, credit]),
   )
-  const draws: Draw[] = []
+  const draws: CreditDebit[] = []
   const ofFeature = new Map<string | null, bigint>()
   for (const { creditId, featureKey, amount } of parts) {
     const credit = open.get(creditId)
@@ -632,7 +632,7 @@ const returnedCredit = (
 export function paidFor(
   eventId: string,
   { credits, tickets }: { credits: readonly Credit[]; tickets: readonly TicketCharge[] },
-): Draw[] {
+): CreditDebit[] {
   const sources = credits.map((credit) => ({ ...credit })).sort(burnOrder)
   for (const ticket of tickets.toSorted(bySigning)) {
     const before = snapshot(sources)

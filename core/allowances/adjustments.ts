@@ -1,6 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import { findApp } from '../platform/clients.ts'
-import { foldEventId } from '../platform/ids.ts'
+import { canonicalEventId } from '../platform/ids.ts'
 import { parseReadable } from '../platform/text.ts'
 import { audit } from '../platform/audit.ts'
 import type { Idempotency } from '../platform/idempotency.ts'
@@ -19,7 +19,7 @@ import {
 } from '../lib/money.ts'
 import type { Db, Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
-import { type Account, type Return, paidFor, spendableAt, timeOf } from './account.ts'
+import { type Account, type Return, paidFor, spendableAt, toAppTime } from './account.ts'
 import type { Ledger } from './ledger.ts'
 import * as store from './store.ts'
 
@@ -156,8 +156,8 @@ export function createAdjustments({
       id: adjustment.id,
       amountUsdMicros: amount.toString(),
       overageUsdMicros: microsUp(overage).toString(),
-      balanceUsdMicros: microsDown(spendableAt(account.credits, timeOf(account, at))).toString(),
-      createdAt: timeOf(account, at).toISOString(),
+      balanceUsdMicros: microsDown(spendableAt(account.credits, toAppTime(account, at))).toString(),
+      createdAt: toAppTime(account, at).toISOString(),
     }
   }
 
@@ -265,7 +265,7 @@ function parse({ amountUsdMicros, reason, author, eventId, uncovered }: Adjustme
     amount: usdMicros(BigInt(amountUsdMicros)),
     reason: parseText('reason', reason, 500),
     author: parseText('author', author, 100),
-    eventId: eventId === undefined ? null : foldEventId(parseText('eventId', eventId, 200)),
+    eventId: eventId === undefined ? null : canonicalEventId(parseText('eventId', eventId, 200)),
     mayBeOverage: policy === 'overage',
   }
 }

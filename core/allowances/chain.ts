@@ -14,7 +14,7 @@ export interface ChainOwner {
 }
 
 /** A change of a credit's remaining amount; negative for a payment. */
-export interface Draw {
+export interface CreditDebit {
   readonly creditId: string
   readonly amount: UsdAttos
 }
@@ -32,7 +32,7 @@ export interface ChainedEntry {
   readonly causeId: string
   readonly createdAt: Date
   readonly tickets?: number | null
-  readonly draws: readonly Draw[]
+  readonly draws: readonly CreditDebit[]
   readonly periodAmount: UsdAttos
   readonly unpricedChange: number
   readonly ratesKnownAt: Date | null

@@ -4,7 +4,7 @@ import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { type Ahead, type Clocks, later, realTime } from '../platform/clocks/clocks.ts'
 import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
-import { type Account, type Credit, type CreditSource, type Return, timeOf } from './account.ts'
+import { type Account, type Credit, type CreditSource, type Return, toAppTime } from './account.ts'
 import type { Resubscribe } from '../plans/subscriptions/ports.ts'
 import type { ChargeOptions, ChargeResult, UserCharge } from '../metering/ingest/charges.ts'
 import { readPeriods } from './period-store.ts'
@@ -22,7 +22,7 @@ import {
   raiseBetween,
   withheldFrom,
 } from './terms.ts'
-import { openTrial } from './trial.ts'
+import { simulateLedger } from './trial.ts'
 import { currentTerms, freePeriods } from './terms-store.ts'
 
 export interface NewCredit {
@@ -96,7 +96,7 @@ const ended = (at: Date) => ({ until: new Date(at.getTime() - accounts.lateMs), 
  * Changes balances. Every function runs inside the caller's transaction, locks users in id order,
  * and writes balances, credits and ledger entries together or not at all.
  *
- * A function that changes a locked account takes the time of the account's app (`timeOf`); all
+ * A function that changes a locked account takes the time of the account's app (`toAppTime`); all
  * others take real time.
  */
 export function createLedger({
@@ -124,7 +124,7 @@ export function createLedger({
     const isNew = ({ userId }: User): boolean => inserted.has(userId)
     const opened = await lockAccounts(db, users.filter(isNew))
     for (const account of opened)
-      enter(account, { ...termsOf(account), countsFrom: beginning }, timeOf(account, at))
+      enter(account, { ...termsOf(account), countsFrom: beginning }, toAppTime(account, at))
     await store.saveAccounts(db, opened, at)
   }
 
@@ -189,7 +189,7 @@ export function createLedger({
     { user, adjustment: requested, feature, refund }: Correction,
   ): Promise<{ account: Account; overage: UsdAttos }> {
     const account = await lockCurrent(db, user, requested.at)
-    const at = timeOf(account, requested.at)
+    const at = toAppTime(account, requested.at)
     const adjustment = { ...requested, at }
     if (refund) return giveBack(db, account, { adjustment, parts: await refund() })
     const overage = accounts.adjust(account, { ...adjustment, feature })
@@ -230,7 +230,7 @@ export function createLedger({
     const settlement = await settle(db, { accounts: locked, charges }, options)
     for (const account of locked) {
       const charge = byUser.get(account.userId)
-      const at = timeOf(account, options.at)
+      const at = toAppTime(account, options.at)
       if (charge) book(account, charge, { ...options, at })
       accounts.expire(account, ended(at))
     }
@@ -239,7 +239,7 @@ export function createLedger({
     await store.saveAccounts(db, locked, options.at)
     const exhausted = locked
       .filter(
-        (account) => accounts.spendableAt(account.credits, timeOf(account, options.at)) === 0n,
+        (account) => accounts.spendableAt(account.credits, toAppTime(account, options.at)) === 0n,
       )
       .map((account) => account.userId)
     return { exhausted, settlement: settlement?.sums ?? null }
@@ -259,16 +259,16 @@ export function createLedger({
   async function lock(db: Db, users: readonly User[], at: Date): Promise<Account[]> {
     const locked = await lockAccounts(db, users)
     await enterPeriods(db, locked, at)
-    for (const account of locked) accounts.expire(account, ended(timeOf(account, at)))
+    for (const account of locked) accounts.expire(account, ended(toAppTime(account, at)))
     return locked
   }
 
   /** Moves accounts whose period is over into the running period and adds its included usage. */
   async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<void> {
-    const due = locked.filter((account) => account.periodEnd <= timeOf(account, at))
+    const due = locked.filter((account) => account.periodEnd <= toAppTime(account, at))
     if (due.length === 0) return
     const termsOf = await withhold(db, due, await readTerms(db, due, at))
-    for (const account of due) enter(account, termsOf(account), timeOf(account, at))
+    for (const account of due) enter(account, termsOf(account), toAppTime(account, at))
   }
 
   /**
@@ -361,7 +361,7 @@ export function createLedger({
     const byUser = new Map(stored.map((account) => [account.userId, account]))
     return async (user) => {
       const account = byUser.get(user.userId)
-      return account && account.periodEnd > timeOf(account, at)
+      return account && account.periodEnd > toAppTime(account, at)
         ? account
         : readLocked(pool, user, at)
     }
@@ -378,7 +378,7 @@ export function createLedger({
   /** Like `read`, in the caller's transaction. Locks the account only if its period is over. */
   async function readWithin(db: Db, user: User, at: Date): Promise<Account> {
     const [account] = await withClocks(db, await store.readAccounts(db, [user]))
-    if (account && account.periodEnd > timeOf(account, at)) return account
+    if (account && account.periodEnd > toAppTime(account, at)) return account
     const current = await lockCurrent(db, user, at)
     await store.saveAccounts(db, [current], at)
     return current
@@ -422,7 +422,7 @@ export function createLedger({
    * Returns what may back a payment at the real instant `at`, in atto-dollars, without held money.
    */
   const spendable = (account: Account, at: Date): UsdAttos =>
-    accounts.unheldAt(account, timeOf(account, at))
+    accounts.unheldAt(account, toAppTime(account, at))
 
   return {
     open,
@@ -436,7 +436,7 @@ export function createLedger({
     readMany,
     readWithin,
     spendable,
-    timeOf,
+    toAppTime,
     nextStart: accounts.nextStart,
     changePlan,
     recall,
@@ -446,7 +446,7 @@ export function createLedger({
     rebuildBalance: store.rebuildBalance,
     createReplay,
     shareCharge,
-    openTrial,
+    simulateLedger,
     readPeriods,
     enterPeriods: enterRunning,
   }
@@ -458,7 +458,7 @@ const aheadOf = (ahead: Ahead, { appId }: Pick<User, 'appId'>): number => ahead.
 function book(account: Account, charge: UserCharge, options: ChargeOptions): void {
   if (charge.tickets > 0) accounts.burn(account, { ...charge, ...options })
   else if (charge.unpriced > 0)
-    accounts.noteUnpriced(account, { ...options, unpriced: charge.unpriced })
+    accounts.recordUnpriced(account, { ...options, unpriced: charge.unpriced })
 }
 
 export type Ledger = ReturnType<typeof createLedger>

@@ -12,7 +12,13 @@ import {
   endIncluded,
   lateMs,
 } from './account.ts'
-import { type ChainOwner, type Draw, adjustmentFacts, creditFacts, hashEntry } from './chain.ts'
+import {
+  type ChainOwner,
+  type CreditDebit,
+  adjustmentFacts,
+  creditFacts,
+  hashEntry,
+} from './chain.ts'
 import {
   type PlanVersion,
   type Slot,
@@ -33,7 +39,7 @@ import {
 export interface StoredEntry extends Omit<Entry, 'facts' | 'tickets' | 'draws'> {
   readonly tickets: number | null
   /** Null for an entry written before draws were recorded. */
-  readonly draws: readonly Draw[] | null
+  readonly draws: readonly CreditDebit[] | null
   readonly hash: string
 }
 
@@ -307,7 +313,7 @@ export function createReplay(facts: AccountFacts) {
   }
 
   /** Applies the stored draws of an entry. */
-  function apply(draws: readonly Draw[], compare: Compare): ReplayFinding[] {
+  function apply(draws: readonly CreditDebit[], compare: Compare): ReplayFinding[] {
     return draws.flatMap(({ creditId, amount }) => {
       const credit = account.credits.find(({ id }) => id === creditId)
       if (!credit) return compare('credit_ids', creditId, null)
@@ -568,7 +574,7 @@ const comparer =
   (column, stored, expected) =>
     stored === expected ? [] : [{ table, key, column, stored, expected }]
 
-const drawsText = (draws: readonly Draw[]): string =>
+const drawsText = (draws: readonly CreditDebit[]): string =>
   draws.map(({ creditId, amount }) => `${creditId} ${amount}`).join(', ')
 
 const zero = usdAttos(0n)

@@ -2,7 +2,7 @@ import type * as pb from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowa
 import { Scope } from '../../proto/scopes.ts'
 import {
   type M2mCaller,
-  actorOf,
+  toActor,
   type RequireMetering,
   m2m,
   m2mBasic,
@@ -139,7 +139,7 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
     allowances.credit(
       {
         appId: caller.appId,
-        actor: actorOf(caller, context),
+        actor: toActor(caller, context),
         idempotencyScope: `${caller.m2mClientId}:grants`,
       },
       parseCredit(request),

@@ -29,7 +29,7 @@ import {
   creditSources,
   boundAt,
   spendableAt,
-  timeOf,
+  toAppTime,
   unheldAt,
 } from './account.ts'
 import type { EmitCredits } from '../metering/backend/emit.ts'
@@ -125,7 +125,7 @@ export function createAllowances({
   async function detail(user: User) {
     const at = now()
     const account = await readAccount(keyOf(user))
-    return renderAllowance(user, account, timeOf(account, at))
+    return renderAllowance(user, account, toAppTime(account, at))
   }
 
   const creditInBatch = createBatchWriter<NewGrant, GrantReply>(pool, (db, requests) =>
@@ -183,7 +183,7 @@ export function createAllowances({
     const replies = requests.map(({ user, amount, source, featureKey }) => {
       const account = accounts.get(user.id)
       if (!account) throw new Error(`user ${user.id} has no account`)
-      const own = timeOf(account, at)
+      const own = toAppTime(account, at)
       const added = ledger.credit(
         account,
         { amount: microsToAttos(amount), source, featureKey },
@@ -234,7 +234,7 @@ export function createAllowances({
    */
   async function balanceOf(user: UserKey, at = now()) {
     const account = await readAccount(user)
-    const own = timeOf(account, at)
+    const own = toAppTime(account, at)
     const { balance: left, remaining, featureBalances } = figuresOf(account, own)
     return {
       balanceUsdMicros: left.toString(),

@@ -1,20 +1,20 @@
 import { usdAttos } from '../lib/money.ts'
 import type { TicketCharge } from '../metering/ingest/charges.ts'
 import { type Credit, burn, burnOrder, bySigning } from './account.ts'
-import type { ChainOwner, Draw } from './chain.ts'
+import type { ChainOwner, CreditDebit } from './chain.ts'
 import { emptyAccount } from './replay.ts'
 
 /** The part of a charge that one ticket took. */
 export interface TicketShare {
   readonly eventId: string
-  readonly draws: readonly Draw[]
+  readonly draws: readonly CreditDebit[]
   readonly overage: bigint
 }
 
 /** A charge with all of its tickets and the credits that it drew from. */
 export interface SharedCharge {
   readonly owner: ChainOwner
-  readonly draws: readonly Draw[]
+  readonly draws: readonly CreditDebit[]
   readonly overage: bigint
   readonly credits: readonly Credit[]
   readonly tickets: readonly TicketCharge[]

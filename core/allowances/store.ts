@@ -21,7 +21,7 @@ import {
   burnOrder,
   creditSources,
 } from './account.ts'
-import { type Draw, adjustmentFacts, creditFacts, hashEntry } from './chain.ts'
+import { type CreditDebit, adjustmentFacts, creditFacts, hashEntry } from './chain.ts'
 
 /** Writes balances, grants, periods, ledger_entries and adjustments. */
 
@@ -457,7 +457,7 @@ function writeEntry(
   rows.hex(hash)
 }
 
-function writeDraws(rows: RowBuffer, draws: readonly Draw[]): void {
+function writeDraws(rows: RowBuffer, draws: readonly CreditDebit[]): void {
   if (draws.length === 0) {
     rows.none()
     rows.none()

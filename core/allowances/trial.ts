@@ -35,7 +35,7 @@ export interface TrialPeriod extends Period {
 
 const notOfAVersion = { planId: '', planVersion: 0, includedAttos: 0n }
 
-export function openTrial({ appId, userId, credits }: TrialStart) {
+export function simulateLedger({ appId, userId, credits }: TrialStart) {
   const account = newAccount({ appId, userId, credits })
   let included = account.credits.reduce(
     (sum, { kind, remaining }) => (kind === 'included' ? sum + remaining : sum),
@@ -106,8 +106,8 @@ export function openTrial({ appId, userId, credits }: TrialStart) {
   return { give, enter, skip, spend, sums }
 }
 
-export type OpenTrial = typeof openTrial
-export type Trial = ReturnType<OpenTrial>
+export type SimulateLedger = typeof simulateLedger
+export type Trial = ReturnType<SimulateLedger>
 
 /** Burns tickets one by one. Returns when the first uncovered ticket was signed. */
 function firstUncovered(account: Account, tickets: readonly TrialTicket[]): Date | null {

@@ -55,7 +55,7 @@ export function createCuts({ pool, now }: CutsDeps) {
     return (app, instant) => {
       const timeline = known.get(app)
       if (!timeline) throw new Error('the cut of an app was not loaded')
-      return cutOf(timeline.cuts, instant)
+      return findCut(timeline.cuts, instant)
     }
   }
 
@@ -92,5 +92,5 @@ export function createCuts({ pool, now }: CutsDeps) {
 export type Cuts = ReturnType<typeof createCuts>
 
 /** Returns the cut in force at an instant; `cuts` must be sorted newest first. */
-export const cutOf = (cuts: readonly Cut[], instant: Date): bigint | null =>
+export const findCut = (cuts: readonly Cut[], instant: Date): bigint | null =>
   cuts.find(({ since }) => since <= instant)?.basisPoints ?? null

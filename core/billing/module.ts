@@ -61,12 +61,12 @@ export function createBillingModule(
   platform: Platform,
   {
     drafts,
-    openTrial,
+    simulateLedger,
     settling,
     ...parts
   }: BillingParts & { readonly requireMetering: RequireMetering } & Pick<
       WhatIfDeps,
-      'drafts' | 'openTrial'
+      'drafts' | 'simulateLedger'
     > & {
       /** Does what is due by the clock of a test app. */
       readonly settling: Pick<TestClockDeps, 'ledger' | 'settlePlans'>
@@ -81,7 +81,7 @@ export function createBillingModule(
         createBillingRpc({ ...platform, ...parts }).billingService,
       ),
       grpcService(BillingSettingsServiceService, createSettingsRpc(parts).billingSettingsService),
-      ...whatIfServices({ ...platform, drafts, openTrial }),
+      ...whatIfServices({ ...platform, drafts, simulateLedger }),
       ...testClock.services,
     ],
     upkeep: testClock.upkeep,

@@ -4,7 +4,7 @@ import type { Now } from '../lib/time.ts'
 import { audit } from '../platform/audit.ts'
 import type { AppId } from '../platform/ids.ts'
 import { endUserCapMax } from './config.ts'
-import { type Cuts, cutOf } from './cuts.ts'
+import { type Cuts, findCut } from './cuts.ts'
 import * as store from './store.ts'
 import { type BillingMode, type Cut, type Settings, billingModes } from './store.ts'
 
@@ -56,7 +56,7 @@ export function createSettings({ pool, cuts, chainCut, endUserCap, now }: Settin
       ...settings,
       clientId,
       cap: settings.endUserCap ?? endUserCap,
-      cut: cutOf(list, at),
+      cut: findCut(list, at),
       plannedCuts: list.filter(({ since }) => since > at).toReversed(),
     }
   }

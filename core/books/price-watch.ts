@@ -4,7 +4,7 @@ import type { PriceReads } from '../plans/prices/chain.ts'
 import { forApps } from './ranges.ts'
 import { beginSnapshot } from './store.ts'
 import type { AppRef } from './types.ts'
-import { differencesOf } from './verify/differences.ts'
+import { toDifferences } from './verify/differences.ts'
 import { priceChainDifferences } from './verify/prices.ts'
 
 export interface PriceWatchDeps {
@@ -35,7 +35,7 @@ export function createPriceWatch({ pool, log, prices }: PriceWatchDeps) {
       await beginSnapshot(db)
       let count = 0
       for await (const of of priceChainDifferences(db, app.id, prices))
-        for (const { row, column, stored, expected } of differencesOf('price_chain', of)) {
+        for (const { row, column, stored, expected } of toDifferences('price_chain', of)) {
           count += 1
           if (count <= loggedMax)
             log.error({ appId: app.id, row, column, stored, expected }, 'a price was changed')

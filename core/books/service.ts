@@ -100,8 +100,8 @@ export function createBooks(deps: BooksDeps) {
     await Promise.all([archiving?.stop(), sealing?.stop(), building?.stop(), watching?.stop()])
   }
 
-  const { hashTickets, pricesOf } = ticketRecords
-  const sales = { readRates: deps.readRates, listCuts: deps.listCuts, pricesOf }
+  const { hashTickets, toPrices } = ticketRecords
+  const sales = { readRates: deps.readRates, listCuts: deps.listCuts, toPrices }
   const replay = { createReplay: deps.createReplay, hashTickets, listMoves: deps.listMoves, sales }
   const verify = createVerify({ pool, prices: deps.prices, ...replay })
   const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance, ...replay })

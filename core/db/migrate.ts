@@ -1,7 +1,7 @@
 import { readFile, readdir } from 'node:fs/promises'
 import { Client } from 'pg'
-import { messageOf } from '../lib/process.ts'
-import { addressOf } from '../lib/settings.ts'
+import { toMessage } from '../lib/process.ts'
+import { toAddress } from '../lib/settings.ts'
 
 const folder = new URL('./migrations/', import.meta.url)
 
@@ -14,7 +14,7 @@ export async function migrate(url: string): Promise<string[]> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: 5_000 })
   await client.connect().catch((error: unknown) => {
     throw new Error(
-      `DATABASE_URL: cannot use the database at ${addressOf(url)}: ${messageOf(error)}`,
+      `DATABASE_URL: cannot use the database at ${toAddress(url)}: ${toMessage(error)}`,
       { cause: error },
     )
   })

@@ -9,7 +9,7 @@ import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
 import type { AppId, UserId } from '../platform/ids.ts'
 import type { Secrets } from '../platform/secrets.ts'
 import type { ProvisionerCaller } from '../rpc/callers.ts'
-import { builderKeyPrefix, entryOf, newKey } from './keys.ts'
+import { builderKeyPrefix, toEntry, newKey } from './keys.ts'
 import * as store from './store.ts'
 
 export interface BuilderUsersDeps {
@@ -130,7 +130,7 @@ export function createBuilderUsers(deps: BuilderUsersDeps) {
       grants,
       at,
     }
-    return { row, entry: entryOf({ user, actor }, key.id, at), apiKey: secret }
+    return { row, entry: toEntry({ user, actor }, key.id, at), apiKey: secret }
   }
 
   return { provision }

@@ -119,7 +119,7 @@ export function createKeys({
       counts.set(user.id, count + 1)
       const { row, issued } = newUserKey(request, at)
       rows.push(row)
-      entries.push(entryOf(request, row.id, at))
+      entries.push(toEntry(request, row.id, at))
       return issued
     }
     const replies = requests.map(issue)
@@ -274,7 +274,7 @@ const tooManyKeys = (): DomainError =>
   new DomainError('CONFLICT', `a user may have ${activeKeysMax} active keys; revoke one first`)
 
 /** Builds the audit entry of a new key. */
-export const entryOf = (
+export const toEntry = (
   { user, actor }: Pick<NewKeyRequest, 'user' | 'actor'>,
   keyId: string,
   at: Date,

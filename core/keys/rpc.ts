@@ -1,6 +1,6 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { type M2mCaller, actorOf, gatewayCaller, m2m, member } from '../rpc/callers.ts'
+import { type M2mCaller, toActor, gatewayCaller, m2m, member } from '../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../platform/cursor.ts'
 import { parseIdempotencyKey } from '../platform/idempotency.ts'
 import { addSeconds } from '../lib/time.ts'
@@ -32,7 +32,7 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
         label: request.label ?? null,
         idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
       },
-      actorOf(caller, context),
+      toActor(caller, context),
     )
 
   const keyService: Handlers<pb.KeyServiceServer> = {
@@ -47,7 +47,7 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
       return { keys: items.map(render), nextCursor }
     }),
     revokeKey: rpc(m2m(Scope.usersWrite), async (request: pb.RevokeKeyRequest, caller, context) => {
-      return toRevocation(await keys.revoke(caller, request, actorOf(caller, context)))
+      return toRevocation(await keys.revoke(caller, request, toActor(caller, context)))
     }),
     createAppKey: rpc(member('edit'), async (request: pb.CreateAppKeyRequest, caller, context) =>
       appKeys.create(

@@ -20,13 +20,13 @@ const spill = 2 ** 52
 const unit = 10n ** BigInt(places - quickPlaces)
 
 export function addDecimal(sum: DecimalSum, text: string): void {
-  const billionths = quickBillionths(text)
+  const billionths = billionthsAsNumber(text)
   if (Number.isNaN(billionths)) sum.rest += scaled(text)
   else addBillionths(sum, billionths)
 }
 
 /** A decimal as whole billionths; NaN if it is too large or has too many places. */
-export function quickBillionths(text: string): number {
+export function billionthsAsNumber(text: string): number {
   const point = text.indexOf('.')
   const whole = point < 0 ? text.length : point
   const fraction = point < 0 ? 0 : text.length - point - 1

@@ -11,7 +11,7 @@ import {
 import {
   DomainError,
   isReason,
-  membersOf,
+  readMembers,
   membersTrailer,
   reasonTrailer,
 } from '../../proto/errors.ts'
@@ -139,7 +139,7 @@ const coreAway = 'core does not answer'
 export function fromServiceError(error: ServiceError): DomainError {
   const reason = error.metadata?.get(reasonTrailer)[0]
   if (isReason(reason)) {
-    const members = membersOf(error.metadata.get(membersTrailer)[0])
+    const members = readMembers(error.metadata.get(membersTrailer)[0])
     return new DomainError(reason, error.details, { cause: error, members })
   }
   if (lost.has(error.code)) {

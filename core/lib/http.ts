@@ -111,7 +111,7 @@ export const partStates = (
   )
 
 /** Reads a state that another process sent. A state unknown to this version becomes `degraded`. */
-export const partStateOf = (text: string): PartState =>
+export const toPartState = (text: string): PartState =>
   order.find((state) => state === text) ?? 'degraded'
 
 const order: readonly PartState[] = ['unavailable', 'degraded', 'ok']

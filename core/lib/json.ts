@@ -20,4 +20,4 @@ export function parseObject(text: string): JsonObject | null {
 }
 
 /** `value` if it is a string, otherwise "". */
-export const textOf = (value: unknown): string => (typeof value === 'string' ? value : '')
+export const readText = (value: unknown): string => (typeof value === 'string' ? value : '')

@@ -39,7 +39,7 @@ export const microsUp = (attos: UsdAttos): UsdMicros => usdMicros(divCeil(attos,
 export const microsDown = (attos: UsdAttos): UsdMicros => usdMicros(divFloor(attos, attosPerMicro))
 
 /** The price of `fee` at `rate` in whole atto-dollars, rounded down (decision 47). */
-export const priceOf = (fee: Wei, rate: EthRate): UsdAttos =>
+export const computePrice = (fee: Wei, rate: EthRate): UsdAttos =>
   usdAttos(divFloor(fee * rate, weiPerEth))
 
 /** The maximum price of `fee` at `rate`, rounded up so that it is never below the price. */
@@ -54,8 +54,10 @@ const ratioScale = weiPerEth * networkRatio
  * The retail price of `fee`: `ratio` (scaled by 10^18) times its price at `rate`, rounded down once
  * from the exact product.
  */
-export const retailOf = (fee: Wei, rate: EthRate, ratio: bigint): UsdAttos =>
-  ratio === networkRatio ? priceOf(fee, rate) : usdAttos(divFloor(fee * rate * ratio, ratioScale))
+export const computeRetail = (fee: Wei, rate: EthRate, ratio: bigint): UsdAttos =>
+  ratio === networkRatio
+    ? computePrice(fee, rate)
+    : usdAttos(divFloor(fee * rate * ratio, ratioScale))
 
 /** The maximum retail price of `fee`. */
 export const retailBound = (fee: Wei, rate: EthRate, ratio: bigint): UsdAttos =>

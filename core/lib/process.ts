@@ -53,7 +53,7 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
   const metrics = createMetrics(spec.name)
   const running = await spec
     .start(config, { log, metrics, adminPort: localPort(adminHost, adminPort) })
-    .catch((error: unknown) => fail(messagesOf(error)))
+    .catch((error: unknown) => fail(toMessages(error)))
   const admin = await listen(createAdminServer({ metrics: [metrics], ready: running.ready }), {
     host: adminHost,
     port: adminPort,
@@ -61,7 +61,7 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
   }).catch(async (error: unknown) => {
     // Report the original error, even if stopping also fails.
     await running.stop().catch(() => {})
-    return fail(messagesOf(error))
+    return fail(toMessages(error))
   })
   log.info({ ...running.summary, admin: admin.url }, `${spec.name} is up`)
   onStopSignal(async () => {
@@ -99,13 +99,13 @@ export function onStopSignal(stop: () => Promise<void>): void {
 }
 
 /** The first line of an error's message. */
-export function messageOf(error: unknown): string {
+export function toMessage(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? ''
 }
 
 /** One line for each problem. */
-export const messagesOf = (error: unknown): string[] =>
-  error instanceof AggregateError ? [...new Set(error.errors.map(messageOf))] : [messageOf(error)]
+export const toMessages = (error: unknown): string[] =>
+  error instanceof AggregateError ? [...new Set(error.errors.map(toMessage))] : [toMessage(error)]
 
 /** Whether `work` settles within `milliseconds`. Does not cancel it otherwise. */
 export function settlesWithin(work: Promise<unknown>, milliseconds: number): Promise<boolean> {

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis'
 import type { Log } from './log.ts'
-import { addressOf } from './settings.ts'
+import { toAddress } from './settings.ts'
 
 export interface RedisOptions {
   readonly url: string
@@ -33,7 +33,7 @@ export function connectRedis({ url, commandTimeoutMs, whileAway, log }: RedisOpt
   let isAway = false
   redis.on('error', (error: Error) => {
     if (!isAway)
-      log?.warn({ err: error.message }, `REDIS_URL: Redis is unavailable at ${addressOf(url)}`)
+      log?.warn({ err: error.message }, `REDIS_URL: Redis is unavailable at ${toAddress(url)}`)
     isAway = true
   })
   redis.on('ready', () => void (isAway = false))

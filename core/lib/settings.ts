@@ -70,7 +70,7 @@ export function readSecret(env: EnvReader, name: string, meaning: string): strin
 }
 
 /** A URL for display, without user, password and parameters. */
-export function addressOf(url: string): string {
+export function toAddress(url: string): string {
   if (!URL.canParse(url)) return 'an address that is not a URL'
   const { protocol, host, pathname } = new URL(url)
   return `${protocol}//${host}${pathname}`

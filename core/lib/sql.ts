@@ -117,7 +117,7 @@ async function commit<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
 /**
  * Runs `work` in a transaction that is always rolled back, for checks that write while they read.
  */
-export async function rehearse<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
+export async function rollbackAfter<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
   const undo = new Error('rolled back')
   const results: T[] = []
   await commit(pool, async (db) => {

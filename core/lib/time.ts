@@ -6,10 +6,10 @@ export type Now = () => Date
 export const systemNow: Now = () => new Date()
 
 /** Returns `now` in Unix milliseconds. Avoids a Date object if `now` is the system clock. */
-export const clockOf = (now: Now): (() => number) =>
+export const toClock = (now: Now): (() => number) =>
   now === systemNow ? Date.now : () => now().getTime()
 
-export const secondsOf = (instant: Date): number => Math.floor(instant.getTime() / 1000)
+export const toSeconds = (instant: Date): number => Math.floor(instant.getTime() / 1000)
 
 export const addSeconds = (instant: Date, seconds: number): Date =>
   new Date(instant.getTime() + seconds * 1000)

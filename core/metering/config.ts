@@ -174,11 +174,19 @@ function readTls(env: EnvReader): KafkaConfig['tls'] {
   }
 }
 
-function readRates(env: EnvReader): MeteringConfig['rates'] {
+function readFixedRate(env: EnvReader): EthRate | null {
   const fixed = env.optional('RATE_FIXED', {
     meaning:
       'Fixed price of one ETH in USD, instead of the rate sources; for tests and demonstrations.',
   })
+  if (fixed === undefined) return null
+  const rate = parseRate(fixed)
+  if (rate === null) env.problem('RATE_FIXED must be a positive decimal of USD for one ETH')
+  return rate
+}
+
+function readRates(env: EnvReader): MeteringConfig['rates'] {
+  const fixed = readFixedRate(env)
   const urls = env.list('RATE_URLS', {
     fallback: defaultRateUrls,
     meaning:
@@ -211,11 +219,8 @@ function readRates(env: EnvReader): MeteringConfig['rates'] {
     env.problem('RATE_MAX_AGE_SECONDS must not be less than RATE_POLL_SECONDS')
   if (manualMaxAgeSeconds < maxAgeSeconds)
     env.problem('RATE_MANUAL_MAX_AGE_SECONDS must not be less than RATE_MAX_AGE_SECONDS')
-  const rate = fixed === undefined ? null : parseRate(fixed)
-  if (fixed !== undefined && rate === null)
-    env.problem('RATE_FIXED must be a positive decimal of USD for one ETH')
   const ages = { maxAgeSeconds, manualMaxAgeSeconds }
-  return { fixed: rate, urls, pollSeconds, ...ages, ...readBoundRates(env) }
+  return { fixed, urls, pollSeconds, ...ages, ...readBoundRates(env) }
 }
 
 const readBoundRates = (env: EnvReader) => ({

@@ -115,7 +115,7 @@ function kafkaSource(config: KafkaConfig, { pool, log, lean }: IngestionDeps): E
         rewind: (to) => positions.rewind(pool, to),
       },
       log,
-      bounds: lean ? kafka.lean : kafka.roomy,
+      bounds: lean ? kafka.collectorBounds : kafka.serverBounds,
     }),
   )
   return { name: `kafka:${config.topic}`, open: async () => (await source).open() }

@@ -1,7 +1,7 @@
 import { hashTickets } from './batch/tickets-hash.ts'
 import { rebuildHours } from './ingest/hour-store.ts'
 import { rebuildSessions } from './ingest/session-store.ts'
-import { pricesOf } from './rating/tariff.ts'
+import { toPrices } from './rating/tariff.ts'
 import { restoreTickets, truncateMonth } from './ingest/store.ts'
 
 /**
@@ -14,7 +14,7 @@ export const ticketRecords = {
   restoreTickets,
   truncateMonth,
   hashTickets,
-  pricesOf,
+  toPrices,
 }
 
 export type TicketRecords = typeof ticketRecords

@@ -96,7 +96,7 @@ const ratioOf = (retailRate: bigint): bigint => retailRate * microsPerUsd
  * the plan's rate, else network price. Zero is a valid rate. Allocates nothing, because ingest
  * calls it for each ticket.
  */
-export function retailRateOf(
+export function toRetailRate(
   { rules }: Pick<RetailTerms, 'rules'>,
   { pipeline, modelId }: { readonly pipeline: string; readonly modelId: string },
 ): RetailRule {

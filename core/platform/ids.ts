@@ -37,7 +37,7 @@ const upperCase = /[A-F]/
  * The normal form of an event id for storage and comparison. UUIDs are case-insensitive (RFC 9562
  * section 4) and become lower case; other ids are unchanged.
  */
-export const foldEventId = (id: string): string =>
+export const canonicalEventId = (id: string): string =>
   upperCase.test(id) && anyUuid.test(id) ? id.toLowerCase() : id
 
 export const isClientId = (text: string): text is ClientId => /^app_[0-9a-f]{24}$/.test(text)

@@ -8,7 +8,7 @@ import {
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { type ServiceRole, type ServiceTokens, serviceRoles } from '../lib/core-link/address.ts'
-import { type Admission, type Refusal, textOf } from './serve.ts'
+import { type Admission, type Refusal, readMetadata } from './serve.ts'
 
 export interface AdmissionDeps {
   readonly rolesOf: RoleCheck
@@ -28,7 +28,7 @@ export function createAdmission(deps: AdmissionDeps): ServerInterceptor {
   const { admissions, refuseUnread, rolesOf } = deps
 
   function requireRole(admission: Admission, metadata: Metadata): void {
-    const token = textOf(metadata, serviceTokenHeader)
+    const token = readMetadata(metadata, serviceTokenHeader)
     const roles = token === undefined ? undefined : rolesOf(token)
     if (!roles)
       throw new DomainError(

@@ -1,7 +1,7 @@
 import { DomainError } from '../../proto/errors.ts'
 import { correlationIdFrom } from '../../proto/headers.ts'
 import type { Caller, Guard } from './callers.ts'
-import { type Context, type Rpc, clientIdOf, runGuard } from './serve.ts'
+import { type Context, type Rpc, readClientId, runGuard } from './serve.ts'
 
 const callsMax = 200
 
@@ -25,7 +25,7 @@ export function batchedRpc<Request, Response, C extends Caller>(
         throw new DomainError('REQUEST_INVALID', `at most ${callsMax} calls at once`)
       const callers = new Map<string, Promise<C>>()
       const callerOf = (request: Request, authorization: string | undefined): Promise<C> => {
-        const name = JSON.stringify([clientIdOf(request), authorization])
+        const name = JSON.stringify([readClientId(request), authorization])
         const caller =
           callers.get(name) ??
           runGuard(guard, { request, credentials: { ...credentials, authorization } }, runtime)

@@ -442,7 +442,7 @@ export const bearer = (name = 'the API key'): Guard<BearerCaller> =>
   })
 
 /** The M2M client as an actor in the audit log. */
-export const actorOf = (caller: M2mCaller, context: { readonly correlationId: string }): Actor => ({
+export const toActor = (caller: M2mCaller, context: { readonly correlationId: string }): Actor => ({
   name: caller.m2mClientId,
   context,
 })

@@ -1,8 +1,8 @@
 import type { Http2Session, ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
 import { serviceTokenHeader } from '../../proto/headers.ts'
-import { networkOf } from '../lib/network/addresses.ts'
-import { type OpenedStream, refuseStream, rpcPathOf } from './streams.ts'
+import { toNetwork } from '../lib/network/addresses.ts'
+import { type OpenedStream, refuseStream, toRpcPath } from './streams.ts'
 
 export interface ConnectionLimits {
   /** Maximum number of connections. */
@@ -59,7 +59,7 @@ export function createConnections(
    * have all places.
    */
   function admit(socket: Socket): void {
-    const address = networkOf(socket.remoteAddress ?? '')
+    const address = toNetwork(socket.remoteAddress ?? '')
     const neighbours = strangersByAddress.get(address) ?? new Set()
     if (neighbours.size >= limits.maxStrangersPerAddress) closeOldest(neighbours)
     if (strangers.size >= limits.maxStrangers) closeOldest(strangers)
@@ -123,7 +123,7 @@ export function createConnections(
       forgetStranger(connection)
     }
     if (!connection.isKnown) limitStreams(connection, opened)
-    if (rpcPathOf(opened) === healthWatch) limitWatches(connection, opened)
+    if (toRpcPath(opened) === healthWatch) limitWatches(connection, opened)
   }
 
   function connectionOf(session: Http2Session): Connection | undefined {

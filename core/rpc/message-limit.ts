@@ -1,4 +1,4 @@
-import { type OpenedStream, refuseStream, rpcPathOf } from './streams.ts'
+import { type OpenedStream, refuseStream, toRpcPath } from './streams.ts'
 
 /** A flag and the length of the following message. */
 const prefixBytes = 5
@@ -11,7 +11,7 @@ const prefixBytes = 5
  */
 export function limitMessages(opened: OpenedStream, maxBytesOf: (path: string) => number): void {
   const { stream } = opened
-  const maxBytes = maxBytesOf(rpcPathOf(opened))
+  const maxBytes = maxBytesOf(toRpcPath(opened))
   const prefix = Buffer.alloc(prefixBytes)
   let filled = 0
   let left = 0

@@ -166,12 +166,12 @@ export const runGuard = <C extends Caller>(
   { authenticator }: ServeDeps,
 ): Promise<C> =>
   guard.admit(
-    { credential: parseCredential(authorization), clientId: clientIdOf(request), session },
+    { credential: parseCredential(authorization), clientId: readClientId(request), session },
     authenticator,
   )
 
 /** The app that a request names in its `clientId`. */
-export function clientIdOf(request: unknown): string | undefined {
+export function readClientId(request: unknown): string | undefined {
   const clientId =
     typeof request === 'object' && request !== null && 'clientId' in request
       ? request.clientId
@@ -224,11 +224,11 @@ const correlationIdOf = (metadata: Metadata): string =>
   correlationIdFrom(metadata.get(correlationHeader)[0])
 
 const credentialsOf = (metadata: Metadata): CallCredentials => ({
-  authorization: textOf(metadata, 'authorization'),
-  session: textOf(metadata, sessionHeader),
+  authorization: readMetadata(metadata, 'authorization'),
+  session: readMetadata(metadata, sessionHeader),
 })
 
-export function textOf(metadata: Metadata, name: string): string | undefined {
+export function readMetadata(metadata: Metadata, name: string): string | undefined {
   const value = metadata.get(name)[0]
   return typeof value === 'string' ? value : undefined
 }
@@ -307,7 +307,7 @@ export function createBinder(deps: BinderDeps) {
     deps.operatorLog.record({
       rpc: path,
       request: call.request,
-      operator: textOf(call.metadata, operatorHeader),
+      operator: readMetadata(call.metadata, operatorHeader),
       correlationId: context.correlationId,
       isRepeated: logging === 'repeated',
       reason,
@@ -324,7 +324,7 @@ export function createBinder(deps: BinderDeps) {
         correlationId: correlationIdOf(call.metadata),
         // Read on demand, because few handlers use them.
         get operator() {
-          return textOf(call.metadata, operatorHeader)
+          return readMetadata(call.metadata, operatorHeader)
         },
         get signal() {
           if (abort) return abort.signal
@@ -397,7 +397,7 @@ export function createBinder(deps: BinderDeps) {
   ): UntypedServiceImplementation {
     const implementation: UntypedServiceImplementation = {}
     for (const [name, handler] of Object.entries(handlers)) {
-      const path = pathOf(definition, name)
+      const path = toServicePath(definition, name)
       implementation[name] =
         'unary' in handler ? unaryHandler(path, handler) : streamHandler(path, handler)
     }
@@ -408,7 +408,7 @@ export function createBinder(deps: BinderDeps) {
 }
 
 /** The path of an RPC by its handler's name, as used in logs and metrics. */
-export const pathOf = (definition: ServiceDefinition, name: string): string =>
+export const toServicePath = (definition: ServiceDefinition, name: string): string =>
   definition[name]?.path.replace(/^\//, '') ?? name
 
 const tooSlow = (): DomainError =>

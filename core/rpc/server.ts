@@ -7,7 +7,13 @@ import { type ConnectionLimits, createConnections, usualConnectionLimits } from 
 import { addHealthAndReflection } from './health.ts'
 import { openListener } from './listener.ts'
 import { limitMessages } from './message-limit.ts'
-import { type Admission, type BinderDeps, type Service, createBinder, pathOf } from './serve.ts'
+import {
+  type Admission,
+  type BinderDeps,
+  type Service,
+  createBinder,
+  toServicePath,
+} from './serve.ts'
 import { watchStreams } from './streams.ts'
 
 // Imports have the largest messages. Each RPC has its own limit below this one.
@@ -47,7 +53,7 @@ export async function startGrpcServer(
 ): Promise<GrpcServer> {
   const { refuseUnread, bind } = createBinder(deps)
   const rolesOf = createRoleCheck(deps.serviceTokens)
-  const admissions = admissionsOf(services)
+  const admissions = toAdmissions(services)
   const server = new Server({
     'grpc.max_receive_message_length': messageMaxBytes,
     'grpc.max_concurrent_streams': maxStreams,
@@ -88,9 +94,11 @@ export async function startGrpcServer(
 }
 
 /** The admission rules of each RPC, by path. */
-export function admissionsOf(services: readonly Service[]): Map<string, Admission> {
+export function toAdmissions(services: readonly Service[]): Map<string, Admission> {
   const admissions = services.flatMap(({ definition, handlers }) =>
-    Object.entries(handlers).map(([name, handler]) => [pathOf(definition, name), handler] as const),
+    Object.entries(handlers).map(
+      ([name, handler]) => [toServicePath(definition, name), handler] as const,
+    ),
   )
   return new Map<string, Admission>(admissions)
 }

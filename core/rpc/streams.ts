@@ -46,7 +46,7 @@ export function watchStreams(port: number, onStream: (opened: OpenedStream) => v
 }
 
 /** The path of an RPC without the leading slash. */
-export const rpcPathOf = ({ headers }: OpenedStream): string => (headers[':path'] ?? '').slice(1)
+export const toRpcPath = ({ headers }: OpenedStream): string => (headers[':path'] ?? '').slice(1)
 
 /**
  * Ends a stream with RESOURCE_EXHAUSTED. For grpc-js a closed stream is cancelled, and its data is

@@ -10,7 +10,7 @@ import type { Keys } from '../keys/keys.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import { isReadable } from '../lib/text/readable.ts'
-import { type Now, secondsOf } from '../lib/time.ts'
+import { type Now, toSeconds } from '../lib/time.ts'
 import { createBatchLoader } from '../lib/concurrency.ts'
 import type { TokensApi } from '../tokens/module.ts'
 import type { SignerSessions } from '../tokens/sessions/signer-sessions.ts'
@@ -121,7 +121,7 @@ export function createSigner({
     return {
       identity: { ...session, keyId: session.id },
       access: await accessOf(user),
-      expiresAt: BigInt(secondsOf(session.expiresAt)),
+      expiresAt: BigInt(toSeconds(session.expiresAt)),
       scope: session.scope,
     }
   }
@@ -182,7 +182,7 @@ export function createSigner({
     ])
     return {
       active: user.status === 'active',
-      tokensValidAfter: BigInt(user.tokensValidAfter ? secondsOf(user.tokensValidAfter) : 0),
+      tokensValidAfter: BigInt(user.tokensValidAfter ? toSeconds(user.tokensValidAfter) : 0),
       remainingUsdAttos: ledger.spendable(account, at).toString(),
       usdAttosPerEth: usable?.toString(),
       userId: user.id,

@@ -38,7 +38,7 @@ import { createAuthorizationRpc } from './login/rpc.ts'
 import {
   deleteExpiredCodes,
   deleteExpiredFamilies,
-  endFamiliesOf,
+  endFamilies,
   endFamiliesOfApp,
   endFamiliesOfUser,
 } from './login/store.ts'
@@ -65,7 +65,7 @@ export const tokenCredentials: CredentialIssuer = {
     return revokeSessionsOfUser(db, user, at)
   },
   endOfLogins: (db, { appId, accountId: account }, at) =>
-    endFamiliesOf(db, { appId, externalUserId: accountSubject(accountId(account)) }, at),
+    endFamilies(db, { appId, externalUserId: accountSubject(accountId(account)) }, at),
   async endOfApp(db, app, at) {
     await revokeSessionsOfApp(db, app, at)
     await endFamiliesOfApp(db, app, at)

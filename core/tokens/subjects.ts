@@ -3,11 +3,11 @@ import type { Clients } from '../identity/apps/clients.ts'
 import type { User } from '../identity/types.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { Db } from '../lib/sql.ts'
-import { secondsOf } from '../lib/time.ts'
+import { toSeconds } from '../lib/time.ts'
 import { type Grants, joinGrants } from '../platform/grants/grants.ts'
 import { type AccountId, appId, authId, isUuid, userId } from '../platform/ids.ts'
 import type { M2mCaller, UserCaller } from '../rpc/callers.ts'
-import { type Jwts, type VerifiedJwt, invalidToken, lineageOf } from './issuer/jwt.ts'
+import { type Jwts, type VerifiedJwt, invalidToken, readLineage } from './issuer/jwt.ts'
 
 export interface SubjectsDeps {
   readonly jwts: Jwts
@@ -40,7 +40,7 @@ export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
     const client = await clients.findPublic(jwt.clientId)
     const user = client ? await userOf(jwt, client.appId) : null
     const validAfter = user?.tokensValidAfter ?? null
-    const isVoided = validAfter !== null && jwt.iat < secondsOf(validAfter)
+    const isVoided = validAfter !== null && jwt.iat < toSeconds(validAfter)
     if (!client || user?.status !== 'active' || isVoided) throw invalidToken()
     return {
       jwt,
@@ -107,7 +107,7 @@ export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
     return {
       ...caller,
       scopes: caller.scopes.filter((scope) => jwt.scopes.includes(scope)),
-      grants: joinGrants(lineageOf(jwt)),
+      grants: joinGrants(readLineage(jwt)),
     }
   }
 

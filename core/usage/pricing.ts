@@ -19,7 +19,7 @@ const networkBillionths = 1_000n
  * Returns the USD that end users paid per micro of network fee, to nine places; the network's price
  * if there is no fee. It is an average: tickets of one row may have been sold at different rates.
  */
-export const retailRateOf = ({ cost, retail }: Pick<Sums, 'cost' | 'retail'>): string => {
+export const toRetailRate = ({ cost, retail }: Pick<Sums, 'cost' | 'retail'>): string => {
   const billionths =
     cost === 0n ? networkBillionths : divFloor(2n * retail * networkBillionths + cost, 2n * cost)
   return formatDecimal18(billionths * attosPerBillionth)
@@ -47,7 +47,7 @@ export function charged(
       ownerMicros,
       platformMicros: usdMicros(ownerMicros - micros),
       billableMicros: billable?.[i] ?? null,
-      retailRateUsd: billable ? retailRateOf(row) : null,
+      retailRateUsd: billable ? toRetailRate(row) : null,
     }
   })
   return { rows: chargedRows, totals: total(chargedRows, terms) }

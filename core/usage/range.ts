@@ -22,7 +22,7 @@ const startOf = (day: string): number => Date.parse(`${day}T00:00:00.000Z`)
  * Returns every UTC day of a range, in order. An open start is the first day with usage; an open
  * end is the later of today and the last day with usage. Throws REQUEST_INVALID for too many days.
  */
-export function daysOf({ start, end }: Range, used: readonly string[], now: Date): string[] {
+export function listDays({ start, end }: Range, used: readonly string[], now: Date): string[] {
   const sorted = [...used].sort()
   const [first, last] = [sorted[0], sorted.at(-1)]
   const from = start ? startOf(dayOf(start.getTime())) : first === undefined ? null : startOf(first)

@@ -6,7 +6,7 @@ import type { Pool } from '../lib/sql.ts'
 import { type Now, type Dates, parseDates } from '../lib/time.ts'
 import { requestEvents } from './history/store.ts'
 import { charged } from './pricing.ts'
-import { daysOf } from './range.ts'
+import { listDays } from './range.ts'
 import * as store from './store.ts'
 import {
   type Grouping,
@@ -123,7 +123,7 @@ function parseRequestId(text: string | undefined): string | null {
 function withEveryDay(rows: readonly UsageRow[], { range }: Selection, now: Date): UsageRow[] {
   const byDay = new Map(rows.map((row) => [row.day, row]))
   const used = rows.flatMap(({ day }) => (day === null ? [] : [day]))
-  return daysOf(range, used, now).map((day) => byDay.get(day) ?? { ...zeroRow, day })
+  return listDays(range, used, now).map((day) => byDay.get(day) ?? { ...zeroRow, day })
 }
 
 const zeroRow: UsageRow = {

@@ -4,7 +4,7 @@ import { newSecret } from '../../core/lib/crypto.ts'
 import type { Env } from '../../core/lib/env.ts'
 
 /** The folder of the all-in-one process: its data, its secrets and the quickstart file. */
-export const dataDirOf = (env: Env): string =>
+export const resolveDataDir = (env: Env): string =>
   resolve(env['TOLLGATE_DATA_DIR']?.trim() || '.tollgate')
 
 export const quickstartPath = (dataDir: string): string => join(dataDir, 'quickstart.json')

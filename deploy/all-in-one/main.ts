@@ -1,4 +1,4 @@
-import { fail, messagesOf, onStopSignal } from '../../core/lib/process.ts'
+import { fail, toMessages, onStopSignal } from '../../core/lib/process.ts'
 import { unknownSettings } from '../../core/lib/names/unknown-settings.ts'
 import { startService } from './service.ts'
 import { welcome } from './welcome.ts'
@@ -10,7 +10,7 @@ import { welcome } from './welcome.ts'
 // Ignore the error when the reader of our output ends before this process.
 process.stdout.on('error', () => {})
 for (const line of unknownSettings(process.env)) warn(line)
-const service = await startService(process.env).catch((error: unknown) => fail(messagesOf(error)))
+const service = await startService(process.env).catch((error: unknown) => fail(toMessages(error)))
 process.stdout.write(welcome(service))
 for (const line of service.warnings) warn(line)
 onStopSignal(async () => {

@@ -5,15 +5,21 @@ import type { Env } from '../../core/lib/env.ts'
 import { createAdminServer, listen, mergeParts } from '../../core/lib/http.ts'
 import type { Log } from '../../core/lib/log.ts'
 import { connectRedis, redisAnswers } from '../../core/lib/redis.ts'
-import { addressOf } from '../../core/lib/settings.ts'
+import { toAddress } from '../../core/lib/settings.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { localPort } from '../../core/lib/process.ts'
 import { startGateway } from '../../gateway/server.ts'
 import { startSidecar } from '../../sidecar/server.ts'
-import { dataDirOf, loadSecrets, newSecrets, openDataDir, type Quickstart } from './data-dir.ts'
+import {
+  resolveDataDir,
+  loadSecrets,
+  newSecrets,
+  openDataDir,
+  type Quickstart,
+} from './data-dir.ts'
 import { openLogFile } from './log-file.ts'
 import { ensureQuickstart } from './quickstart.ts'
-import { type Settings, nameEdge, partsOf, readSettings, setVariables } from './settings.ts'
+import { type Settings, nameEdge, toParts, readSettings, setVariables } from './settings.ts'
 import { applyPortBase, choosePorts, requireFreePorts } from './ports.ts'
 import { type Stopping, createStopping } from './shutdown.ts'
 
@@ -61,7 +67,7 @@ export async function startService(environment: Env): Promise<Service> {
       addresses: { ...addresses, issuer: core.platform.issuer },
       database: env['DATABASE_URL'] === undefined ? 'embedded' : 'external',
     })
-    const parts = { ...partsOf(env, environment), ...(hasRate ? {} : { rates: 'NONE usable now' }) }
+    const parts = { ...toParts(env, environment), ...(hasRate ? {} : { rates: 'NONE usable now' }) }
     const startedInMs = performance.now() - startedAt
     const warnings = [...(await redisWarnings(env['REDIS_URL'])), ...(hasRate ? [] : [noRate])]
     return { dataDir, logFile: logFile.path, quickstart, parts, startedInMs, warnings, stop }
@@ -77,7 +83,7 @@ async function prepare(environment: Env) {
   const variables = setVariables(environment)
   // Report wrong settings before anything is created; fresh secrets replace the stored ones.
   readSettings({ ...newSecrets(), ...variables })
-  const dataDir = dataDirOf(environment)
+  const dataDir = resolveDataDir(environment)
   await openDataDir(dataDir)
   const env: Record<string, string | undefined> = {
     ...(await loadSecrets(dataDir)),
@@ -163,7 +169,7 @@ async function redisWarnings(url: string | undefined): Promise<string[]> {
     const answers = await redisAnswers(redis)
     return answers
       ? []
-      : [`REDIS_URL: Redis does not answer at ${addressOf(url)}; the service goes on without it`]
+      : [`REDIS_URL: Redis does not answer at ${toAddress(url)}; the service goes on without it`]
   } finally {
     redis.disconnect()
   }

@@ -54,7 +54,7 @@ export function nameEdge(env: Record<string, string | undefined>): void {
  * Returns the product behind each part, for display. `environment` excludes the variables that `npm
  * start` adds.
  */
-export function partsOf(env: Env, environment: Env): Record<string, string> {
+export function toParts(env: Env, environment: Env): Record<string, string> {
   return {
     database: environment['DATABASE_URL'] ? 'PostgreSQL of DATABASE_URL' : 'embedded PostgreSQL',
     cache: env['REDIS_URL'] ? 'Redis of REDIS_URL' : 'in process',

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { didYouMean } from '../../core/lib/names/did-you-mean.ts'
-import { messageOf } from '../../core/lib/process.ts'
+import { toMessage } from '../../core/lib/process.ts'
 import { account } from './commands/account.ts'
 import { issuer } from './commands/apps/issuer.ts'
 import { member } from './commands/apps/member.ts'
@@ -160,7 +160,7 @@ async function run(name: string, argv: readonly string[]): Promise<number> {
   } catch (error) {
     const isUsage = error instanceof UsageError
     const hint = isUsage ? `; see ./tollgate ${name} --help` : ''
-    return fail(`${withFlag(messageOf(error), match.help)}${hint}`, isUsage ? 2 : 1)
+    return fail(`${withFlag(toMessage(error), match.help)}${hint}`, isUsage ? 2 : 1)
   }
 }
 

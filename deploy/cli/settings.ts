@@ -5,7 +5,7 @@ import { readLogLevel } from '../../core/lib/process.ts'
 import { readAdminHost } from '../../core/lib/settings.ts'
 import { readGatewayConfig } from '../../gateway/config.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
-import { dataDirOf } from '../all-in-one/data-dir.ts'
+import { resolveDataDir } from '../all-in-one/data-dir.ts'
 import { applyPortBase, readPorts } from '../all-in-one/ports.ts'
 
 /** Settings that `npm start` generates if they are not set. */
@@ -63,7 +63,7 @@ export function readSettings(env: Env): { settings: Setting[]; problems: string[
 
 const dataDirSetting = (env: Env): Setting => ({
   name: 'TOLLGATE_DATA_DIR',
-  value: dataDirOf(env),
+  value: resolveDataDir(env),
   secret: false,
   source: env['TOLLGATE_DATA_DIR'] ? 'environment' : 'default',
   meaning: 'Folder of the all-in-one service: embedded database, secrets, quickstart file, log.',

@@ -1,6 +1,6 @@
 import { createEnvReader } from '../../core/lib/env.ts'
 import { type CoreAddress, readCoreAddress } from '../../core/lib/core-link/address.ts'
-import { dataDirOf, findServiceToken, readQuickstart } from '../all-in-one/data-dir.ts'
+import { resolveDataDir, findServiceToken, readQuickstart } from '../all-in-one/data-dir.ts'
 import { setVariables } from '../all-in-one/settings.ts'
 
 export interface CoreTarget {
@@ -20,7 +20,7 @@ export interface CoreTarget {
  * one.
  */
 export async function findCore(target: string | undefined): Promise<CoreTarget> {
-  const dataDir = dataDirOf(process.env)
+  const dataDir = resolveDataDir(process.env)
   const stored = await findServiceToken(dataDir)
   const own = (await readQuickstart(dataDir))?.coreTarget
   const variables = setVariables(process.env)
@@ -50,7 +50,7 @@ export async function findCore(target: string | undefined): Promise<CoreTarget> 
 export async function findDefaultApp(target: string | undefined): Promise<string | undefined> {
   if (target !== undefined || setVariables(process.env)['CORE_TARGET'] !== undefined)
     return undefined
-  return (await readQuickstart(dataDirOf(process.env)))?.clientId
+  return (await readQuickstart(resolveDataDir(process.env)))?.clientId
 }
 
 /**

@@ -7,14 +7,14 @@ import {
   microsToAttos,
   microsUp,
   parseDecimal18,
-  priceOf,
+  computePrice,
   usdAttos,
   usdMicros,
   wei,
 } from '../../core/lib/money.ts'
 import { UsageError, changeCore, parse, withCore } from '../cli/command.ts'
 import { findCore, requireConsent } from '../cli/target.ts'
-import { type Quickstart, dataDirOf, readQuickstart } from '../all-in-one/data-dir.ts'
+import { type Quickstart, resolveDataDir, readQuickstart } from '../all-in-one/data-dir.ts'
 import { directSink } from '../signer-double/events/direct-sink.ts'
 import { type SignerDouble, createSignerDouble } from '../signer-double/signer-double.ts'
 import { type DemoApi, createDemoApi } from './api.ts'
@@ -60,7 +60,7 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
  * belong to one deployment.
  */
 async function findService(target: string | undefined): Promise<Quickstart> {
-  const dataDir = dataDirOf(process.env)
+  const dataDir = resolveDataDir(process.env)
   const service = await readQuickstart(dataDir)
   if (!service)
     throw new Error(`no service found in ${dataDir}; start one with npm start, in another terminal`)
@@ -244,7 +244,7 @@ interface AuditDeps {
 const atLeastZero = (value: bigint): bigint => (value > 0n ? value : 0n)
 
 const costOf = (signer: SignerDouble, rate: Rate): bigint =>
-  signer.stats().tickets.reduce((sum, ticket) => sum + priceOf(wei(ticket.fee), rate), 0n)
+  signer.stats().tickets.reduce((sum, ticket) => sum + computePrice(wei(ticket.fee), rate), 0n)
 
 /** Compares the service's figures with those of the signer. */
 async function audit({

@@ -25,7 +25,7 @@ const style = `
   s { text-decoration: none; color: #ff8787 }`
 
 /** Renders the demo's output as the page of a terminal. Returns the page and its height. */
-export function pageOf(output: string): { html: string; height: number } {
+export function renderPage(output: string): { html: string; height: number } {
   const lines = ['$ npm run demo', '', ...output.trimEnd().split('\n')]
   const html = `<!doctype html><meta charset="utf-8"><style>${style}</style><pre>${lines.map(markUp).join('\n')}</pre>`
   return { html, height: lines.length * lineHeight + 2 * margin }
@@ -80,7 +80,7 @@ async function takePicture(page: { html: string; height: number }, folder: strin
 if (import.meta.main) {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-picture-'))
   try {
-    await takePicture(pageOf(await runDemo(folder)), folder)
+    await takePicture(renderPage(await runDemo(folder)), folder)
   } finally {
     await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
   }

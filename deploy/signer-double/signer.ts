@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { toChecksumAddress } from './wire/address.ts'
-import { authorize, policyOf } from './webhook/authorize.ts'
+import { authorize, toPolicy } from './webhook/authorize.ts'
 import type { Authorizer, GatewayCall } from './webhook/authorize.ts'
 import { DIALECTS } from './dialect.ts'
 import type { Dialect } from './dialect.ts'
@@ -42,7 +42,7 @@ function createAuthorizer(options: SignerDoubleOptions, countCall: () => void): 
   const { url, headers = [], budgetMs = 5000 } = options.webhook
   const { followRedirects } = dialect
   const webhook = createWebhookClient({ url, headers, budgetMs, followRedirects })
-  return { ...common, webhook, policy: policyOf({ url, headers }) }
+  return { ...common, webhook, policy: toPolicy({ url, headers }) }
 }
 
 function createQueue(options: SignerDoubleOptions): LossyQueue {

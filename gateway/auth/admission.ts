@@ -4,7 +4,7 @@ import type { Core } from '../core/client.ts'
 import { textMember } from '../http/body.ts'
 import { type Guard, takesM2m, takesSession } from '../http/route.ts'
 import { bearerToken, isBearer, readAuthorization } from './credentials.ts'
-import { requireSameOrigin, sessionOf } from './session.ts'
+import { requireSameOrigin, readSession } from './session.ts'
 
 export interface CredentialDeps {
   readonly core: Core
@@ -27,7 +27,7 @@ export async function readCredential(request: FastifyRequest, deps: CredentialDe
   const { correlationId } = request
   const authorization = authorizationOf(request, guard)
   if (takesSession(guard.kind) && (!takesM2m(guard.kind) || authorization === undefined)) {
-    const session = sessionOf(request, deps.publicUrl)
+    const session = readSession(request, deps.publicUrl)
     request.credential = { session, correlationId }
     return session === undefined ? undefined : requireOwnPage(request, { ...deps, session })
   }

@@ -16,7 +16,7 @@ const tokenSyntax = /^[A-Za-z0-9_-]{43}$/
 /**
  * Returns the dashboard session's token from the cookie, undefined if it is missing or malformed.
  */
-export function sessionOf(request: FastifyRequest, publicUrl: string): string | undefined {
+export function readSession(request: FastifyRequest, publicUrl: string): string | undefined {
   const value = readCookie(request, sessionName, publicUrl)
   return value !== undefined && tokenSyntax.test(value) ? value : undefined
 }

@@ -1,5 +1,5 @@
 import { createBatchLoader } from '../../core/lib/concurrency.ts'
-import { DomainError, isReason, membersOf } from '../../proto/errors.ts'
+import { DomainError, isReason, readMembers } from '../../proto/errors.ts'
 
 /** One caller's call of an RPC that is batched with other calls. */
 export interface BatchedCall<Request> {
@@ -94,6 +94,8 @@ const tooLate = {
 
 function toDomainError(refusal: CallAnswer<unknown>['refusal']): DomainError {
   return refusal && isReason(refusal.reason)
-    ? new DomainError(refusal.reason, refusal.details, { members: membersOf(refusal.membersJson) })
+    ? new DomainError(refusal.reason, refusal.details, {
+        members: readMembers(refusal.membersJson),
+      })
     : new DomainError('INTERNAL', "core's answer is neither a result nor an error")
 }

@@ -4,7 +4,7 @@ import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../prot
 import {
   DomainError,
   isReason,
-  membersOf,
+  readMembers,
   membersTrailer,
   reasonTrailer,
 } from '../../proto/errors.ts'
@@ -128,7 +128,7 @@ export function rethrow(thrown: unknown): never {
     throw new DomainError('SERVICE_TOKEN_INVALID', wrongToken, { cause: error })
   }
   if (isReason(reason)) {
-    const members = membersOf(error.metadata.get(membersTrailer))
+    const members = readMembers(error.metadata.get(membersTrailer))
     throw new DomainError(reason, error.rawMessage, { cause: error, members })
   }
   if (connectionCodes.has(error.code) || isBroken(error)) {

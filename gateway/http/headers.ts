@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { correlationIdFrom } from '../../proto/headers.ts'
 
 /** Returns the caller's correlation id, or a new one. */
-export const correlationIdOf = (request: IncomingMessage): string =>
+export const readCorrelationId = (request: IncomingMessage): string =>
   correlationIdFrom(request.headers['x-correlation-id'])
 
 // One year. Without includeSubDomains, because subdomains may not be ours.

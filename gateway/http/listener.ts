@@ -24,7 +24,7 @@ import {
 import { isFormType, maxBodyBytes, parseForm, parseJson } from './body.ts'
 import type { Cors } from './cors.ts'
 import { sendError } from './errors.ts'
-import { correlationIdOf, securityHeaders } from './headers.ts'
+import { readCorrelationId, securityHeaders } from './headers.ts'
 import { malformedRequests } from './malformed.ts'
 import { allowedMethods } from './methods.ts'
 import { type HttpMetrics, observeReplies } from './metrics.ts'
@@ -120,7 +120,7 @@ function addRequestHooks(app: App, deps: ListenerDeps): void {
   const allowed = allowedMethods(app)
   app.addHook('onRequest', (request, reply, done) => {
     deps.checkForwarded(request)
-    request.correlationId = correlationIdOf(request.raw)
+    request.correlationId = readCorrelationId(request.raw)
     request.credential = { correlationId: request.correlationId }
     void reply.headers(commonHeaders).header('x-correlation-id', request.correlationId)
     const rules = request.routeOptions.config.rules

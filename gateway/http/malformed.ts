@@ -5,7 +5,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError, type Reason } from '../../proto/errors.ts'
 import { renderPage } from '../pages/page.ts'
 import { errorPage, renderError } from './errors.ts'
-import { correlationIdOf, securityHeaders, wantsPage } from './headers.ts'
+import { readCorrelationId, securityHeaders, wantsPage } from './headers.ts'
 import type { HttpMetrics } from './metrics.ts'
 
 const closeMs = 5_000
@@ -71,7 +71,7 @@ export function malformedRequests({
   }
 
   function frameworkErrors(_: Error, request: FastifyRequest, reply: FastifyReply): void {
-    const correlationId = correlationIdOf(request.raw)
+    const correlationId = readCorrelationId(request.raw)
     const isPage = wantsPage(request.raw.headers.accept, false)
     const { status, headers, text } = answer(badPath, correlationId, isPage)
     reply.hijack()

@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import { Counter } from 'prom-client'
 import type { Log } from '../../core/lib/log.ts'
 import type { Metrics } from '../../core/lib/metrics.ts'
-import { networkOf } from '../../core/lib/network/addresses.ts'
+import { toNetwork } from '../../core/lib/network/addresses.ts'
 
 /** The parts of a request that contain an address. */
 export interface AddressedRequest {
@@ -17,16 +17,16 @@ export interface AddressedRequest {
  * the right in X-Forwarded-For, because each proxy appends its caller's address; the client can
  * forge anything further left.
  */
-export function addressOf({ raw }: AddressedRequest, trustedProxyHops: number): string {
+export function readAddress({ raw }: AddressedRequest, trustedProxyHops: number): string {
   const socket = raw.socket.remoteAddress ?? 'unknown'
-  if (trustedProxyHops === 0) return networkOf(socket)
+  if (trustedProxyHops === 0) return toNetwork(socket)
   const header = [raw.headers['x-forwarded-for'] ?? []].flat().join(',')
   const hops = header
     .split(',')
     .map((part) => part.trim())
     .filter(Boolean)
   const client = hops.at(-trustedProxyHops) ?? hops[0]
-  return networkOf((client === undefined ? undefined : parseAddress(client)) ?? socket)
+  return toNetwork((client === undefined ? undefined : parseAddress(client)) ?? socket)
 }
 
 /**

@@ -7,7 +7,7 @@ import { bearerToken, isBearer, parseBasic } from '../auth/credentials.ts'
 import { textMember } from '../http/body.ts'
 import type { LimitSettings } from './config.ts'
 import type { Counters, Reservation } from './counters.ts'
-import { createWaitingRooms } from './waiting-rooms.ts'
+import { createKeyedSemaphore } from './keyed-semaphore.ts'
 
 /** The outcome of a request. */
 export interface RequestEnd {
@@ -68,7 +68,7 @@ const tokenMemory = { max: 10_000, ttl: 300_000 }
  * expired one is not an attack.
  */
 export function createCredentialLimits({ settings, counters, refuse }: CredentialLimitsDeps) {
-  const rooms = createWaitingRooms(slowed)
+  const rooms = createKeyedSemaphore(slowed)
   const memory = createMemory(counters)
   /** First checks in progress. Requests with the same credential wait for the result. */
   const firstChecks = new Map<string, Promise<void>>()

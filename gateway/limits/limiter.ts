@@ -5,7 +5,7 @@ import { parseBasic } from '../auth/credentials.ts'
 import type { DeviceCookies } from '../auth/device-cookies.ts'
 import type { App } from '../http/app.ts'
 import { textMember } from '../http/body.ts'
-import { addressOf } from './address.ts'
+import { readAddress } from './address.ts'
 import type { LimitSettings } from './config.ts'
 import type { Counters, Reservation } from './counters.ts'
 import {
@@ -58,7 +58,7 @@ declare module 'fastify' {
  */
 export function createLimits({ settings, counters, trustedProxyHops, devices }: LimitsDeps) {
   const kindOf = (request: FastifyRequest) => request.routeOptions.config.rules?.limit
-  const own = (request: FastifyRequest): string => addressOf(request, trustedProxyHops)
+  const own = (request: FastifyRequest): string => readAddress(request, trustedProxyHops)
 
   const clientBucket = (kind: LimitKind, client: string): Bucket => ({
     name: `${kind}:client:${client}`,

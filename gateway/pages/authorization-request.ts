@@ -45,7 +45,7 @@ export function parseAuthorization(parameters: Parameters): AuthorizationRequest
 }
 
 /** Returns a parameter that is a single, non-blank string; otherwise undefined. */
-export function textOf(parameters: Parameters, name: string): string | undefined {
+export function readText(parameters: Parameters, name: string): string | undefined {
   const value = Object.hasOwn(parameters, name) ? parameters[name] : undefined
   return typeof value === 'string' && value !== '' ? value : undefined
 }
@@ -53,7 +53,10 @@ export function textOf(parameters: Parameters, name: string): string | undefined
 /** Returns the parameters that the consent form sends back to us. */
 export const formFields = (parameters: Parameters): Record<string, string | undefined> =>
   Object.fromEntries(
-    [...Object.keys(names), 'state', 'login_hint'].map((name) => [name, textOf(parameters, name)]),
+    [...Object.keys(names), 'state', 'login_hint'].map((name) => [
+      name,
+      readText(parameters, name),
+    ]),
   )
 
 const hintMax = 320
@@ -72,7 +75,7 @@ export interface LoginDestination {
  * Returns the destination of a login that continues an authorization request, if core finds its
  * redirect URI registered.
  */
-export async function destinationOf(
+export async function findDestination(
   request: FastifyRequest,
   returnTo: string | undefined,
 ): Promise<LoginDestination> {
@@ -83,7 +86,7 @@ export async function destinationOf(
     const authorization = parseAuthorization(parameters)
     const { appName, appColor } = await request.core.authorization.check(authorization)
     const theme = { name: appName, color: appColor }
-    const loginHint = textOf(parameters, 'login_hint')?.slice(0, hintMax)
+    const loginHint = readText(parameters, 'login_hint')?.slice(0, hintMax)
     return { theme, leadsTo: authorization.redirectUri, loginHint }
   } catch (error) {
     // The authorization page reports errors in the request.

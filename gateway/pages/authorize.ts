@@ -7,11 +7,11 @@ import {
   formFields,
   parseAuthorization,
   scopeList,
-  textOf,
+  readText,
 } from './authorization-request.ts'
 import { type PagesDeps, field, formRoute, pageRoute, parameter } from './forms.ts'
 import { hidden, html, sendPage } from './page.ts'
-import { type Visitor, senderOf, toLogin, visitorOf } from './visitor.ts'
+import { type Visitor, readSender, toLogin, readVisitor } from './visitor.ts'
 
 const authorizePath = '/api/v1/oidc/auth'
 // A longer query would not survive the redirects of the login page.
@@ -28,14 +28,14 @@ export function authorizePages(app: App, { publicUrl }: PagesDeps): void {
     app.get(path, pageRoute(), async (request, reply) => {
       for (const name of ['client_id', 'redirect_uri']) parameter(request, name)
       const parameters = parametersOf(request.query)
-      const visitor = await visitorOf(request, publicUrl)
+      const visitor = await readVisitor(request, publicUrl)
       return authorize(request, reply, { issuer, parameters, visitor })
     })
     acceptForms(app, path)
   }
 
   app.post('/oidc/consent', formRoute(), async (request, reply) => {
-    const visitor = await senderOf(request, publicUrl)
+    const visitor = await readSender(request, publicUrl)
     const parameters = parametersOf(request.body)
     return decide(request, reply, { issuer, parameters, visitor })
   })
@@ -150,7 +150,7 @@ function createRedirect(
   reply: FastifyReply,
   { issuer, authorization: { redirectUri }, parameters, status }: RedirectOptions,
 ) {
-  const state = textOf(parameters, 'state')
+  const state = readText(parameters, 'state')
   return (answer: Readonly<Record<string, string>>): FastifyReply => {
     const query = new URLSearchParams({
       ...answer,
@@ -187,19 +187,19 @@ function unsupportedParameter(parameters: Parameters): Record<string, string> | 
     const name = repeated.replace(/[^\w.-]/g, '?').slice(0, 64)
     return oauthError('invalid_request', `${name} is given twice`)
   }
-  if (textOf(parameters, 'request') !== undefined)
+  if (readText(parameters, 'request') !== undefined)
     return oauthError(
       'request_not_supported',
       'send the parameters themselves instead of request or request_uri',
     )
-  if (textOf(parameters, 'request_uri') !== undefined)
+  if (readText(parameters, 'request_uri') !== undefined)
     return oauthError(
       'request_uri_not_supported',
       'send the parameters themselves instead of request or request_uri',
     )
-  if ((textOf(parameters, 'response_mode') ?? 'query') !== 'query')
+  if ((readText(parameters, 'response_mode') ?? 'query') !== 'query')
     return oauthError('invalid_request', 'response_mode must be query')
-  if (!/^\d{0,9}$/.test(textOf(parameters, 'max_age') ?? ''))
+  if (!/^\d{0,9}$/.test(readText(parameters, 'max_age') ?? ''))
     return oauthError('invalid_request', 'max_age must be a number of seconds')
   return null
 }
@@ -211,11 +211,11 @@ const loginPrompts = new Set(['login', 'select_account'])
  * Core section 3.1.2.1).
  */
 function mustLogIn(parameters: Parameters, { authTime }: Visitor): boolean {
-  const maxAge = textOf(parameters, 'max_age')
+  const maxAge = readText(parameters, 'max_age')
   const isOld = maxAge !== undefined && Date.now() - authTime.getTime() > Number(maxAge) * 1_000
   return (
     isOld ||
-    (textOf(parameters, 'prompt') ?? '').split(' ').some((prompt) => loginPrompts.has(prompt))
+    (readText(parameters, 'prompt') ?? '').split(' ').some((prompt) => loginPrompts.has(prompt))
   )
 }
 

@@ -5,7 +5,7 @@ import { scopeList } from './authorization-request.ts'
 import { type PagesDeps, field, formRoute, pageRoute, parameter } from './forms.ts'
 import type { Reservation } from '../limits/counters.ts'
 import { hidden, html, problem, sendPage } from './page.ts'
-import { type Visitor, senderOf, toLogin, visitorOf } from './visitor.ts'
+import { type Visitor, readSender, toLogin, readVisitor } from './visitor.ts'
 
 /** Wrong codes per account in ten minutes, over all its sessions (RFC 8628 section 5.1). */
 const wrongMax = 5
@@ -20,7 +20,7 @@ const actions = new Set(['lookup', 'approve', 'deny'])
 export function devicePages(app: App, { publicUrl, counters }: PagesDeps): void {
   app.get('/oidc/device', pageRoute(), async (request, reply) => {
     const code = parameter(request, 'user_code')?.slice(0, codeMax)
-    const visitor = await visitorOf(request, publicUrl)
+    const visitor = await readVisitor(request, publicUrl)
     if (!visitor)
       return toLogin(
         reply,
@@ -30,7 +30,7 @@ export function devicePages(app: App, { publicUrl, counters }: PagesDeps): void 
   })
 
   app.post('/oidc/device', formRoute(), async (request, reply) => {
-    const visitor = await senderOf(request, publicUrl)
+    const visitor = await readSender(request, publicUrl)
     const action = field(request, 'action') ?? 'lookup'
     const code = (field(request, 'user_code') ?? '').trim().slice(0, codeMax)
     if (code === '')

@@ -3,7 +3,7 @@ import { DomainError } from '../../proto/errors.ts'
 import type { App } from '../http/app.ts'
 import { type PagesDeps, field, formRoute, pageRoute } from './forms.ts'
 import { type Html, hidden, html, sendPage } from './page.ts'
-import { senderOf, toLogin, visitorOf } from './visitor.ts'
+import { readSender, toLogin, readVisitor } from './visitor.ts'
 
 const path = '/invitations'
 
@@ -13,7 +13,7 @@ const path = '/invitations'
  */
 export function invitationPages(app: App, { publicUrl }: PagesDeps): void {
   app.get(path, pageRoute(), async (request, reply) => {
-    const visitor = await visitorOf(request, publicUrl)
+    const visitor = await readVisitor(request, publicUrl)
     if (!visitor) return toLogin(reply, path)
     const { token: sessionToken, csrfToken, email } = visitor
     const { invitations } = await request.core.accounts.listInvitations({ sessionToken })
@@ -27,7 +27,7 @@ ${invitationForms(invitations, csrfToken)}
   })
 
   app.post(path, formRoute(), async (request, reply) => {
-    const { token: sessionToken } = await senderOf(request, publicUrl)
+    const { token: sessionToken } = await readSender(request, publicUrl)
     const action = field(request, 'action')
     const answer = { sessionToken, invitationId: field(request, 'invitation_id') ?? '' }
     if (action === 'accept') await request.core.accounts.acceptInvitation(answer)

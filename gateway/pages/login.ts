@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
 import { endedSessionCookie } from '../auth/session.ts'
 import type { App } from '../http/app.ts'
-import { type LoginDestination, destinationOf } from './authorization-request.ts'
+import { type LoginDestination, findDestination } from './authorization-request.ts'
 import {
   type PagesDeps,
   field,
@@ -15,7 +15,7 @@ import {
 } from './forms.ts'
 import { invitationNote } from './invitations.ts'
 import { hidden, html, problem, sendPage } from './page.ts'
-import { loginSource, senderOf, startSession, visitorOf } from './visitor.ts'
+import { loginSource, readSender, startSession, readVisitor } from './visitor.ts'
 
 /** Adds login with a password, and logout. */
 export function loginPages(app: App, deps: PagesDeps): void {
@@ -23,7 +23,7 @@ export function loginPages(app: App, deps: PagesDeps): void {
 
   app.get('/login', pageRoute(), async (request, reply) => {
     const returnTo = ownPath(parameter(request, 'return_to'), publicUrl)
-    const visitor = returnTo === undefined ? await visitorOf(request, publicUrl) : null
+    const visitor = returnTo === undefined ? await readVisitor(request, publicUrl) : null
     if (visitor) {
       const { token: sessionToken } = visitor
       const { invitations } = await request.core.accounts.listInvitations({ sessionToken })
@@ -59,7 +59,7 @@ export function loginPages(app: App, deps: PagesDeps): void {
   })
 
   app.post('/logout', formRoute(), async (request, reply) => {
-    const { token } = await senderOf(request, publicUrl)
+    const { token } = await readSender(request, publicUrl)
     await request.core.accounts.logOut({ sessionToken: token })
     void reply.header('set-cookie', endedSessionCookie(publicUrl))
     return sendPage(reply, {
@@ -69,7 +69,7 @@ export function loginPages(app: App, deps: PagesDeps): void {
   })
 
   app.post('/logout/everywhere', formRoute(), async (request, reply) => {
-    const { token } = await senderOf(request, publicUrl)
+    const { token } = await readSender(request, publicUrl)
     await request.core.accounts.logOutEverywhere({ sessionToken: token })
     void reply.header('set-cookie', endedSessionCookie(publicUrl))
     return sendPage(reply, {
@@ -83,7 +83,7 @@ export function loginPages(app: App, deps: PagesDeps): void {
     reply: FastifyReply,
     form: LoginForm,
   ): Promise<FastifyReply> {
-    const destination = await destinationOf(request, form.returnTo)
+    const destination = await findDestination(request, form.returnTo)
     const csrfToken = formToken(request, reply, publicUrl)
     const email = form.email ?? destination.loginHint
     const provider = loginProvider?.name

@@ -3,7 +3,7 @@ import { endedSessionCookie } from '../auth/session.ts'
 import type { App } from '../http/app.ts'
 import { type PagesDeps, field, formRoute, pageRoute, parameter } from './forms.ts'
 import { hidden, html, sendPage } from './page.ts'
-import { type Visitor, senderOf, visitorOf } from './visitor.ts'
+import { type Visitor, readSender, readVisitor } from './visitor.ts'
 
 const path = '/api/v1/oidc/session/end'
 const names = [
@@ -24,7 +24,7 @@ type LogoutRequest = Readonly<Partial<Record<(typeof names)[number], string>>>
 export function logoutPages(app: App, { publicUrl }: PagesDeps): void {
   app.get(path, pageRoute(), async (request, reply) => {
     const logout = collect((name) => parameter(request, name))
-    const visitor = await visitorOf(request, publicUrl)
+    const visitor = await readVisitor(request, publicUrl)
     const checked = await check(request, logout)
     if (visitor && !(checked.confirmed && checked.accountId === visitor.accountId)) {
       return sendPage(reply, {
@@ -47,7 +47,7 @@ export function logoutPages(app: App, { publicUrl }: PagesDeps): void {
   })
 
   app.post('/oidc/logout', formRoute(), async (request, reply) => {
-    const visitor = await senderOf(request, publicUrl)
+    const visitor = await readSender(request, publicUrl)
     const logout = collect((name) => field(request, name))
     const checked = await check(request, logout)
     return logOut(request, reply, {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { FastifyReply } from 'fastify'
-import { ownColor, styleOf } from './style.ts'
+import { ownColor, renderStyle } from './style.ts'
 
 /** HTML text. Only `html` creates it, and it escapes every value that is not HTML itself. */
 export interface Html {
@@ -75,8 +75,8 @@ export function renderPage({
   isWide = false,
   referrerPolicy = 'same-origin',
 }: Page) {
-  const style = styleOf(theme?.color ?? ownColor)
-  const sources = ["'self'", ...(leadsTo === undefined ? [] : sourcesOf(leadsTo))]
+  const style = renderStyle(theme?.color ?? ownColor)
+  const sources = ["'self'", ...(leadsTo === undefined ? [] : listSources(leadsTo))]
   const policy = [
     "default-src 'none'",
     `style-src 'sha256-${hash('sha256', style, 'base64')}'`,
@@ -121,7 +121,7 @@ const hostSyntax = /^(?:[a-z0-9_](?:[a-z0-9._-]{0,252})|\[[0-9a-f:.]{2,45}\])$/
  * parsed parts: scheme, host and port, or only the scheme if there is no host (RFC 8252 section
  * 7.1). Empty for a URI that a policy cannot name.
  */
-export function sourcesOf(uri: string): string[] {
+export function listSources(uri: string): string[] {
   const url = URL.parse(uri)
   if (url === null) return []
   const { protocol, hostname, port } = url

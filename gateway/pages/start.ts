@@ -2,13 +2,13 @@ import type { App } from '../http/app.ts'
 import { ownOrigins } from '../auth/session.ts'
 import { type PagesDeps, pageRoute } from './forms.ts'
 import { type Html, html, sendPage } from './page.ts'
-import { type Visitor, visitorOf } from './visitor.ts'
+import { type Visitor, readVisitor } from './visitor.ts'
 
 /** Adds the start page, and short names that people type. */
 export function startPages(app: App, deps: PagesDeps): void {
   app.get('/', pageRoute(), async (request, reply) => {
     // The page must work without core, too.
-    const visitor = await visitorOf(request, deps.publicUrl).catch(() => null)
+    const visitor = await readVisitor(request, deps.publicUrl).catch(() => null)
     return sendPage(reply, {
       title: 'tollgate',
       referrerPolicy: 'no-referrer',

@@ -49,7 +49,7 @@ ul,li{border-color:#2b3442}
 export const ownColor = '#1f6feb'
 
 /** Returns the page's style in this colour. Anything but #rrggbb is replaced by our own colour. */
-export function styleOf(color: string): string {
+export function renderStyle(color: string): string {
   const accent = /^#[0-9a-f]{6}$/i.test(color) ? color : ownColor
   return `:root{--accent:${accent};--on-accent:${isLight(accent) ? '#10141b' : '#ffffff'}}${base}`
 }

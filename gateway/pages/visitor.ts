@@ -2,9 +2,9 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { fingerprint } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { accountName } from '../auth/device-cookies.ts'
-import { requireSameOrigin, sessionCookie, sessionOf } from '../auth/session.ts'
+import { requireSameOrigin, sessionCookie, readSession } from '../auth/session.ts'
 import { requireField } from '../core/client.ts'
-import { addressOf } from '../limits/address.ts'
+import { readAddress } from '../limits/address.ts'
 import { type PagesDeps, field } from './forms.ts'
 
 /**
@@ -22,11 +22,11 @@ export interface Visitor {
 }
 
 /** Returns the person of the request's session cookie, null without a live session. */
-export async function visitorOf(
+export async function readVisitor(
   request: FastifyRequest,
   publicUrl: string,
 ): Promise<Visitor | null> {
-  const token = sessionOf(request, publicUrl)
+  const token = readSession(request, publicUrl)
   if (token === undefined) return null
   try {
     const { session } = await request.core.accounts.session({ sessionToken: token })
@@ -49,8 +49,8 @@ export async function visitorOf(
  * Returns the person who sent a form. Throws TOKEN_INVALID without a session, EDIT_FORBIDDEN if the
  * form is not from this site.
  */
-export async function senderOf(request: FastifyRequest, publicUrl: string): Promise<Visitor> {
-  const visitor = await visitorOf(request, publicUrl)
+export async function readSender(request: FastifyRequest, publicUrl: string): Promise<Visitor> {
+  const visitor = await readVisitor(request, publicUrl)
   if (!visitor) throw new DomainError('TOKEN_INVALID', 'your session has ended; log in again')
   requireSameOrigin(request, {
     publicUrl,
@@ -75,7 +75,7 @@ export function loginSource(
   // have many.
   return devices.deviceOf(request)?.account === account
     ? { source: `account:${account}`, isKnownDevice: true }
-    : { source: fingerprint(addressOf(request, trustedProxyHops)), isKnownDevice: false }
+    : { source: fingerprint(readAddress(request, trustedProxyHops)), isKnownDevice: false }
 }
 
 /** Starts a session in the browser. Ends its previous session, which may have been planted. */
@@ -84,7 +84,7 @@ export async function startSession(
   reply: FastifyReply,
   { sessionToken, publicUrl }: { sessionToken: string; publicUrl: string },
 ): Promise<void> {
-  const old = sessionOf(request, publicUrl)
+  const old = readSession(request, publicUrl)
   if (old !== undefined) await request.core.accounts.logOut({ sessionToken: old })
   void reply.header('set-cookie', sessionCookie(sessionToken, { publicUrl, maxAge: sessionMaxAge }))
 }

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import type { Invitation as InvitationMessage } from '../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
 import { DomainError } from '../../proto/errors.ts'
-import { sessionOf } from '../auth/session.ts'
+import { readSession } from '../auth/session.ts'
 import { requireField } from '../core/client.ts'
 import type { App } from '../http/app.ts'
 import { route } from '../http/route.ts'
@@ -38,7 +38,7 @@ const InvitationParams = Type.Object({
 export function invitationRoutes(app: App, { publicUrl }: { publicUrl: string }): void {
   addSchemas(app, [InvitationList])
   const tokenOf: TokenOf = (request) => {
-    const sessionToken = sessionOf(request, publicUrl)
+    const sessionToken = readSession(request, publicUrl)
     if (sessionToken === undefined) throw new DomainError('TOKEN_INVALID', 'log in first')
     return sessionToken
   }

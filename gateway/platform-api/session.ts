@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import { DomainError } from '../../proto/errors.ts'
-import { sessionOf } from '../auth/session.ts'
+import { readSession } from '../auth/session.ts'
 import { requireField } from '../core/client.ts'
 import type { App } from '../http/app.ts'
 import { route } from '../http/route.ts'
@@ -41,7 +41,7 @@ export function sessionRoutes(app: App, { publicUrl }: { publicUrl: string }): v
       },
     ),
     async (request) => {
-      const sessionToken = sessionOf(request, publicUrl)
+      const sessionToken = readSession(request, publicUrl)
       if (sessionToken === undefined) throw new DomainError('TOKEN_INVALID', 'log in first')
       const { session } = await request.core.accounts.session({ sessionToken })
       const { account, csrfToken, authTime } = requireField(session, 'session')

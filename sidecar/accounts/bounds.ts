@@ -67,7 +67,7 @@ function pixelsSince(from: FirstCall, { seconds, nanos }: Session): number {
  * Units that the signer bills for a call since `from`, and at least for `leastMs`. Assumes the
  * longest gap if `from` is null. The first call of a session is billed for a fixed time.
  */
-export function unitsOf(session: Session, from: FirstCall | null, leastMs = 0): number {
+export function toUnits(session: Session, from: FirstCall | null, leastMs = 0): number {
   const { type, sequence } = session
   if (type === 'fixed') return 1
   if (type === 'live') {
@@ -123,13 +123,13 @@ export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions
     if (rate.nanosPerWei === null) return 'no_rate'
     const { type, sequence } = session
     if (type === 'fixed' || sequence === 0)
-      return sold(owner, session, unitsOf(session, null, unheardMs()))
+      return sold(owner, session, toUnits(session, null, unheardMs()))
     if (memory.isShared(session.id)) return 'no_prior_call'
     const calls = memory.find(owner, session.id)
     const since = calls ? billedSince(calls, sequence) : null
     if (!since) return 'no_prior_call'
     const leastMs = since.isAssumed ? longestGap * 1000 : unheardMs()
-    return sold(owner, session, unitsOf(session, since, leastMs))
+    return sold(owner, session, toUnits(session, since, leastMs))
   }
 
   /**
@@ -141,7 +141,7 @@ export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions
     prior: FirstCall | null,
     leastMs = 0,
   ): number {
-    return sold(account, session, unitsOf(session, prior, Math.max(leastMs, unheardMs())))
+    return sold(account, session, toUnits(session, prior, Math.max(leastMs, unheardMs())))
   }
 
   /**

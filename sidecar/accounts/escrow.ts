@@ -63,7 +63,7 @@ export function createEscrow(options: EscrowOptions) {
     userBudget: settings.offlineUserBudget,
     budget: settings.offlineBudget,
   })
-  hearCore({ reports, leases, memory, offline })
+  wireReportListener({ reports, leases, memory, offline })
 
   /** Returns all leases, sends all reports and frees the sidecar's id. */
   async function stop(): Promise<void> {
@@ -90,7 +90,7 @@ export function createEscrow(options: EscrowOptions) {
 export type Escrow = ReturnType<typeof createEscrow>
 
 /** Forwards core's answers to reports to the parts that need them. */
-const hearCore = ({
+const wireReportListener = ({
   reports,
   leases,
   memory,

@@ -12,7 +12,7 @@ import type { Account, Accounts, Lease } from './accounts.ts'
 import type { Gather } from '../batcher.ts'
 import type { CurrentRate } from './bounds.ts'
 import type { EscrowCore } from './escrow-core.ts'
-import { attosOf, nanosDown, nanosPerWei } from './nanos.ts'
+import { toAttos, nanosDown, nanosPerWei } from './nanos.ts'
 import type { Reports } from './reports.ts'
 
 /** The purpose of a Lend. */
@@ -143,9 +143,9 @@ export function createLeases(options: LeasesOptions) {
       clientId,
       externalUserId,
       leaseId: lease?.id ?? '',
-      usedUsdAttos: attosOf(lease?.used ?? 0),
-      boundUsdAttos: attosOf(Math.min(bound, Number.MAX_SAFE_INTEGER)),
-      spendingUsdAttos: attosOf(measureSpending(account, at)),
+      usedUsdAttos: toAttos(lease?.used ?? 0),
+      boundUsdAttos: toAttos(Math.min(bound, Number.MAX_SAFE_INTEGER)),
+      spendingUsdAttos: toAttos(measureSpending(account, at)),
       sessionId: session?.id ?? '',
       sequence: BigInt(session?.sequence ?? 0),
     }

@@ -15,7 +15,7 @@ export function nanosDown(text: string): number {
 }
 
 /** Converts whole nano-dollars to atto-dollars (text). */
-export const attosOf = (nanos: number): string => (nanos === 0 ? '0' : `${nanos}000000000`)
+export const toAttos = (nanos: number): string => (nanos === 0 ? '0' : `${nanos}000000000`)
 
 /** Converts atto-dollars for one ETH to nano-dollars for one wei. */
 export const nanosPerWei = (usdAttosPerEth: string): number => Number(usdAttosPerEth) / 1e27

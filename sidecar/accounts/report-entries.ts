@@ -5,7 +5,7 @@ import type {
 } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type { Account, Lease } from './accounts.ts'
 import type { AllowedCall, CallOwner, CallRun } from './call-runs.ts'
-import { attosOf } from './nanos.ts'
+import { toAttos } from './nanos.ts'
 
 /** Something to be reported. */
 export type Entry = CallRun | RefusedEntry | ReturnedEntry
@@ -26,14 +26,14 @@ interface ReturnedEntry {
 /**
  * Converts entries to the content of a report sent at `at` (milliseconds of the monotonic clock).
  */
-export function usersOf(entries: readonly Entry[], at: number): UserReport[] {
+export function groupByUser(entries: readonly Entry[], at: number): UserReport[] {
   const users = new Map<CallOwner, UserReport>()
   for (const entry of entries) {
     const user = users.get(entry.account) ?? newUserReport(entry.account)
     users.set(entry.account, user)
     if (entry.kind === 'calls') user.sessions.push(toSessionCalls(entry, at))
     else if (entry.kind === 'refused') user.refused.push(refusedCallOf(entry))
-    else user.returned.push({ leaseId: entry.lease.id, usedUsdAttos: attosOf(entry.lease.used) })
+    else user.returned.push({ leaseId: entry.lease.id, usedUsdAttos: toAttos(entry.lease.used) })
   }
   return [...users.values()]
 }
@@ -83,7 +83,7 @@ const toMicros = (seconds: number, nanos: number): bigint =>
   BigInt(seconds) * 1_000_000n + BigInt(Math.floor(nanos / 1_000))
 
 /** A call to be reserved by core. */
-export function authorisationOf(call: AllowedCall): Authorisation {
+export function toAuthorisation(call: AllowedCall): Authorisation {
   const { session } = call
   return {
     leaseId: call.leaseId,
@@ -93,7 +93,7 @@ export function authorisationOf(call: AllowedCall): Authorisation {
     signedNanos: session.nanos,
     type: session.type,
     app: session.app,
-    boundUsdAttos: attosOf(call.bound),
+    boundUsdAttos: toAttos(call.bound),
     authorisedAt: BigInt(Math.floor(call.at)),
     ageMillis: 0,
     keyId: call.keyId,

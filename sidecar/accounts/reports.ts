@@ -9,7 +9,7 @@ import type {
 import type { Account, Lease } from './accounts.ts'
 import { type AllowedCall, continuesRun, createRunPool, extendRun } from './call-runs.ts'
 import type { EscrowCore } from './escrow-core.ts'
-import { type Entry, usersOf } from './report-entries.ts'
+import { type Entry, groupByUser } from './report-entries.ts'
 import type { Session } from './session.ts'
 import type { SessionCalls } from './session-calls.ts'
 import { createWaitingRuns } from './waiting-runs.ts'
@@ -151,7 +151,7 @@ export function createReports({ core, process, mono, ageMono, log }: ReportsOpti
       batch ??= nextBatch()
       if (!batch) return
       // Rebuild for each try, because the calls have aged.
-      const users = usersOf(batch, ageMono())
+      const users = groupByUser(batch, ageMono())
       const answer = await send({ number, users, stopped: false })
       if (!answer) return
       if (answer.through >= number) settle(batch, answer)

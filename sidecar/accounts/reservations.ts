@@ -11,7 +11,7 @@ import type { Account, Accounts } from './accounts.ts'
 import type { EscrowCore } from './escrow-core.ts'
 import { nanosDown } from './nanos.ts'
 import type { AllowedCall } from './call-runs.ts'
-import { authorisationOf } from './report-entries.ts'
+import { toAuthorisation } from './report-entries.ts'
 import type { Reports } from './reports.ts'
 
 export interface ReservationsOptions {
@@ -60,7 +60,7 @@ export function createReservations(options: ReservationsOptions) {
     await reports.join()
     const { clientId, externalUserId } = account
     const retailRatio = call.retailRatio === null ? '' : String(call.retailRatio)
-    const authorisation = { ...authorisationOf(call), retailRatio }
+    const authorisation = { ...toAuthorisation(call), retailRatio }
     for (let tries = 1; ; tries++) {
       // Report the previous call first, because this call proves it.
       await reports.reported(account)

@@ -1,4 +1,4 @@
-import { isObject, textOf } from '../../core/lib/json.ts'
+import { isObject, readText } from '../../core/lib/json.ts'
 import { parseSignerTime } from './signer-time.ts'
 
 /** The part of the signer's payment-session state that decisions use (docs/signer-webhook.md). */
@@ -51,7 +51,7 @@ export const isRational = (text: unknown): boolean =>
 export function readSession(state: unknown, text: string): Session | null {
   if (!isObject(state) || isEmpty(state)) return null
   const id = readId(state['StateID'])
-  const at = parseSignerTime(textOf(state['LastUpdate']))
+  const at = parseSignerTime(readText(state['LastUpdate']))
   const sequence = readCount(state['SequenceNumber'])
   return {
     id,

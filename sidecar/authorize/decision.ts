@@ -1,8 +1,8 @@
 import type { Log } from '../../core/lib/log.ts'
-import { type Now, clockOf } from '../../core/lib/time.ts'
+import { type Now, toClock } from '../../core/lib/time.ts'
 import type { Escrow } from '../accounts/escrow.ts'
 import type { Session } from '../accounts/session.ts'
-import { answerOf } from '../identity/bound-identity.ts'
+import { toAnswer } from '../identity/bound-identity.ts'
 import type { Identities, Resolution } from '../identity/identities.ts'
 import type { RefusalDetail, Source } from '../identity/verifiers/verifier.ts'
 import type { SidecarMetrics } from '../metrics.ts'
@@ -12,7 +12,7 @@ import {
   createFunding,
   hasMoney,
   isPaid,
-  refusalOf,
+  toRefusal,
 } from './funding.ts'
 import { type CallAtHand, createPayments } from './payments.ts'
 import { type PriceCeilings, createMaxPrice } from './max-price.ts'
@@ -60,7 +60,7 @@ export function createAuthorizer(
   const payments = createPayments({ ...escrow, signingTtlSeconds: deps.signingTtlSeconds })
   const funding = createFunding({ ...escrow, payments })
   const maxPriceOf = createMaxPrice(deps.maxPrice)
-  const clock = clockOf(deps.now)
+  const clock = toClock(deps.now)
   const warn = createFaultLog(deps)
 
   // Return a promise only when core must be called, so that a warm decision is synchronous.
@@ -107,7 +107,7 @@ export function createAuthorizer(
     const { account, identity, session } = call
     const at = clocks.mono(call.at)
     if (!accounts.isCurrent(account, at)) return null
-    const refusal = refusalOf(account, identity)
+    const refusal = toRefusal(account, identity)
     if (refusal) return { refusal }
     if (!session) return hasMoney(account) ? { money: 'none', expiry: 0 } : null
     const bound = bounds.boundOf(account, session)
@@ -137,7 +137,7 @@ export function createAuthorizer(
       return refuse(payment.refusal, source, call)
     }
     const maxPrice = session ? maxPriceOf(session, payment.ceilings ?? account.ceilings) : ''
-    const { body, bytes } = answerOf(identity, payment.expiry, maxPrice)
+    const { body, bytes } = toAnswer(identity, payment.expiry, maxPrice)
     const { money } = payment
     return { status: 200, code: 'ok', body, bytes, source, money, authId: identity.authId, call }
   }

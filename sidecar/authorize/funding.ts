@@ -71,7 +71,7 @@ export function createFunding(deps: FundingDeps) {
   /** A request without a session pays nothing, but requires that some money is left. */
   async function checkMoney({ account, identity }: CallAtHand): Promise<Payment> {
     await leases.lend(account, { bound: 0 })
-    const refusal = refusalOf(account, identity)
+    const refusal = toRefusal(account, identity)
     if (refusal) return { refusal }
     return hasMoney(account) ? { money: 'none', expiry: 0 } : spent
   }
@@ -127,7 +127,7 @@ export function createFunding(deps: FundingDeps) {
   /** Pays from the current lease; returns null when it does not cover the call. */
   function payAtHand(call: PaidCall, { bound, at }: { bound: number; at: number }): Payment | null {
     const { account, identity } = call
-    const refusal = refusalOf(account, identity)
+    const refusal = toRefusal(account, identity)
     if (refusal) return { refusal }
     if (!account.lease || !leases.covers(account, { bound, at })) return null
     return { money: 'lease', expiry: payments.payFromLease(call, account.lease, { bound, at }) }
@@ -166,7 +166,7 @@ export function createFunding(deps: FundingDeps) {
       isOffline: false,
     }
     const reservation = await reservations.reserve(account, authorisation)
-    const refusal = reservation.refusal ?? refusalOf(account, identity)
+    const refusal = reservation.refusal ?? toRefusal(account, identity)
     if (!refusal) payments.noteReserved(call)
     return { ...reservation, refusal }
   }
@@ -192,7 +192,7 @@ export function createFunding(deps: FundingDeps) {
 export const isPaid = (call: CallAtHand): call is PaidCall => call.session !== null
 
 /** Returns why a user may not spend at all, regardless of money. */
-export function refusalOf(
+export function toRefusal(
   { refusal, validAfter }: Account,
   identity: BoundIdentity,
 ): Refusal | null {

@@ -110,7 +110,7 @@ export interface Member {
 }
 
 /** The members of a JSON object, including repeated ones. The bytes must be JSON. */
-export function membersOf(object: Buffer): Member[] {
+export function listMembers(object: Buffer): Member[] {
   const members: Member[] = []
   let at = skipBlank(object, 0) + 1
   for (;;) {

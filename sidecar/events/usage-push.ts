@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Now } from '../../core/lib/time.ts'
 import { type JsonObject, isObject, parseObject } from '../../core/lib/json.ts'
-import { membersOf } from './ndjson.ts'
+import { listMembers } from './ndjson.ts'
 
 /**
  * Completes usage pushes, `{type, data}` (docs/signer-events.md): tickets without the envelope of
@@ -58,7 +58,7 @@ function dataOf(envelope: Buffer): PushData | null {
   const members = outer['data']
   if (!isObject(members) || !isPayment(members)) return null
   // A repeated member is ambiguous: core quarantines it.
-  const [data, another] = membersOf(envelope).filter(({ name }) => name === 'data')
+  const [data, another] = listMembers(envelope).filter(({ name }) => name === 'data')
   return data && !another ? { outer, members, inside: data.at + 1 } : null
 }
 

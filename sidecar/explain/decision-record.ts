@@ -7,7 +7,7 @@ import type {
   PriorDecisionCall,
 } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import { looksLikeToken } from '../../core/lib/foreign-tokens/form.ts'
-import { parseObject, textOf } from '../../core/lib/json.ts'
+import { parseObject, readText } from '../../core/lib/json.ts'
 import type { Account, Lease } from '../accounts/accounts.ts'
 import type { Escrow } from '../accounts/escrow.ts'
 import type { Session } from '../accounts/session.ts'
@@ -157,7 +157,7 @@ const instantOf = ({ seconds, nanos }: SignerTime): string =>
   `${new Date(seconds * 1000).toISOString().slice(0, 19)}.${String(nanos).padStart(9, '0')}Z`
 
 /** The identity of the credential, even if it was refused. */
-export const identityOf = ({ call, detail }: Decision): VerifiedIdentity | null =>
+export const toIdentity = ({ call, detail }: Decision): VerifiedIdentity | null =>
   call ? call.identity : (detail?.identity ?? null)
 
 interface Presented extends Pick<RecordedDecision, 'decision' | 'body' | 'at'> {
@@ -165,7 +165,7 @@ interface Presented extends Pick<RecordedDecision, 'decision' | 'body' | 'at'> {
 }
 
 function credentialOf({ decision, body, at, shape }: Presented): DecisionCredential {
-  const identity = identityOf(decision)
+  const identity = toIdentity(decision)
   const kind = body ? kindOf(body, { hasUser: identity !== null, shape }) : 'unread'
   return identity
     ? {
@@ -216,8 +216,8 @@ function ruleOf({ status, code, body, call, detail }: Decision): string {
 }
 
 const reasonOf = ({ status, body }: Decision): string =>
-  status === 200 ? '' : textOf(parseObject(body)?.['reason'])
+  status === 200 ? '' : readText(parseObject(body)?.['reason'])
 
 // The reason contains the limit: `limit usd_per_day: the USD of this day are used up`.
 const limitOf = (body: string): string =>
-  /^limit (\w+):/.exec(textOf(parseObject(body)?.['reason']))?.[1] ?? ''
+  /^limit (\w+):/.exec(readText(parseObject(body)?.['reason']))?.[1] ?? ''

@@ -5,7 +5,7 @@ import type { Decision } from '../authorize/decision.ts'
 import type { AuthorizeBody } from '../authorize/request.ts'
 import type { SidecarMetrics } from '../metrics.ts'
 import { createAdmission } from './admission.ts'
-import { type RecordedDecision, identityOf } from './decision-record.ts'
+import { type RecordedDecision, toIdentity } from './decision-record.ts'
 import type { RecordQueue } from './record-queue.ts'
 
 export interface ExplanationsOptions {
@@ -54,7 +54,7 @@ export function createExplanations(options: ExplanationsOptions) {
   /** Records the decision if the limit permits it, and adds its id to the answer. */
   function explain({ decision, body, ms }: FreshDecision, occasion: Occasion): ExplainedAnswer {
     const at = clock()
-    const clientId = identityOf(decision)?.clientId ?? ''
+    const clientId = toIdentity(decision)?.clientId ?? ''
     const isRecorded = !queue.isFull() && admission.admit(decision.code, clientId, at)
     const id = newDecisionId(at, isRecorded)
     if (isRecorded) record({ id, occasion, at, ms, decision, body })

@@ -34,6 +34,10 @@ function add(list: BlockList, entry: string): boolean {
 }
 
 /** Returns the address of a peer; an IPv4-mapped IPv6 address as IPv4. */
-export function addressOf({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }) {
+export function readAddress({
+  remoteAddress = '',
+}: {
+  readonly remoteAddress?: string | undefined
+}) {
   return remoteAddress.startsWith('::ffff:') ? remoteAddress.slice(7) : remoteAddress
 }

@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http'
 import type { Apps, Purpose, Signers } from '../signers/signers.ts'
-import { addressOf } from './addresses.ts'
+import { readAddress } from './addresses.ts'
 import { createCallerCheck, presentedSecrets } from './caller.ts'
-import type { Guesses } from './guesses.ts'
+import type { Guesses } from './secret-throttle.ts'
 
 export interface Signer {
   readonly apps: Apps
@@ -37,7 +37,7 @@ export function createCallers({ secrets, signers, guesses, countRefused }: Calle
     }
 
     return (request) => {
-      const address = addressOf(request.socket)
+      const address = readAddress(request.socket)
       if (guesses.isLimited(address)) {
         countRefused('limited')
         return 'limited'

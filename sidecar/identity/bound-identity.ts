@@ -88,7 +88,7 @@ function apiKeyIdOf(grants: readonly string[]): string {
 /**
  * The answer that allows a call until `expiry`, with the `maxPrice` member and its leading comma.
  */
-export function answerOf(identity: BoundIdentity, expiry: number, maxPrice: string) {
+export function toAnswer(identity: BoundIdentity, expiry: number, maxPrice: string) {
   const { answer, expiryAt, bytes } = identity
   if (expiry === 0 && maxPrice === '') return { body: answer, bytes }
   const text = String(expiry)

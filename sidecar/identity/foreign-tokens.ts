@@ -1,13 +1,13 @@
 import {
   type UnprovedToken,
-  algorithmOf,
+  readAlgorithm,
   isForeignType,
   isUnderstood,
-  issuerOf,
+  readIssuer,
   openToken,
   timeFault,
 } from '../../core/lib/foreign-tokens/form.ts'
-import { type Now, secondsOf } from '../../core/lib/time.ts'
+import { type Now, toSeconds } from '../../core/lib/time.ts'
 import { Scope } from '../../proto/scopes.ts'
 import type { VerifyForeignTokenResponse } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import type { Accounts } from '../accounts/accounts.ts'
@@ -62,7 +62,7 @@ export function createForeignTokens(options: ForeignTokensOptions): ForeignToken
   }
 
   return async (text) => {
-    const fault = formFault(text, secondsOf(now()))
+    const fault = formFault(text, toSeconds(now()))
     if (fault !== null) return refusal(fault, false)
     const read = { at: mono(), version: versions.current() }
     const response = await core.verifyForeignToken(text)
@@ -77,12 +77,12 @@ export function createForeignTokens(options: ForeignTokensOptions): ForeignToken
 function formFault(text: string, at: number): string | null {
   const token = openToken(text)
   if (!token || !hasForeignForm(token)) return 'token_form'
-  if (issuerOf(token) === '') return 'token_issuer'
+  if (readIssuer(token) === '') return 'token_issuer'
   return timeFault(token, at) === null ? null : 'token_expired'
 }
 
 const hasForeignForm = (token: UnprovedToken): boolean =>
-  isForeignType(token.header['typ']) && isUnderstood(token) && algorithmOf(token) !== null
+  isForeignType(token.header['typ']) && isUnderstood(token) && readAlgorithm(token) !== null
 
 function refusal(rule: string, remember: boolean): Verdict {
   if (rule === 'issuer_unavailable')

@@ -1,7 +1,7 @@
 import { fingerprint } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { parseObject, textOf } from '../../core/lib/json.ts'
+import { parseObject, readText } from '../../core/lib/json.ts'
 import type { Now } from '../../core/lib/time.ts'
 import type { Accounts } from '../accounts/accounts.ts'
 import type { VerifiedIdentity } from './bound-identity.ts'
@@ -130,11 +130,18 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
 function parseCachedKey(text: string | null): CachedKey | null {
   const entry = text === null ? null : parseObject(text)
   if (!entry) return null
-  const [clientId, externalUserId] = [textOf(entry['clientId']), textOf(entry['externalUserId'])]
-  const [userId, keyId, until] = [textOf(entry['userId']), textOf(entry['keyId']), entry['until']]
+  const [clientId, externalUserId] = [
+    readText(entry['clientId']),
+    readText(entry['externalUserId']),
+  ]
+  const [userId, keyId, until] = [
+    readText(entry['userId']),
+    readText(entry['keyId']),
+    entry['until'],
+  ]
   if (!clientId || !externalUserId || !userId || !keyId || typeof until !== 'number') return null
   const expiresAt = typeof entry['expiresAt'] === 'number' ? entry['expiresAt'] : null
   const verifiedAt = typeof entry['verifiedAt'] === 'number' ? entry['verifiedAt'] : until
-  const grants = Array.isArray(entry['grants']) ? entry['grants'].map(textOf) : []
+  const grants = Array.isArray(entry['grants']) ? entry['grants'].map(readText) : []
   return { clientId, externalUserId, userId, keyId, grants, until, verifiedAt, expiresAt }
 }

@@ -2,7 +2,7 @@ import { status } from '@grpc/grpc-js'
 import type { ClientReadableStream, ServiceError } from '@grpc/grpc-js'
 import type { Redis } from 'ioredis'
 import { type Backoff, backoffMs } from '../../core/lib/loop.ts'
-import { parseObject, textOf } from '../../core/lib/json.ts'
+import { parseObject, readText } from '../../core/lib/json.ts'
 import type { Log } from '../../core/lib/log.ts'
 import type { WatchInvalidationsResponse } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import type { CoreClient } from '../core-client.ts'
@@ -126,7 +126,7 @@ function subscribe(url: string, log: Log, link: Link): Redis {
     const message = parseObject(text)
     if (!message) return
     const { kind, id, endsBefore } = message
-    link.apply(textOf(kind), textOf(id), typeof endsBefore === 'number' ? endsBefore : 0)
+    link.apply(readText(kind), readText(id), typeof endsBefore === 'number' ? endsBefore : 0)
   })
   return redis
 }

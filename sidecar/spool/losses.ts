@@ -72,7 +72,7 @@ export function lostIn({ from, to, damage }: Gap, acknowledgedBelow: number): nu
   return Math.max(0, Math.min(to, acknowledgedBelow) - from)
 }
 
-export const bytesOf = (damage: readonly DamagedBytes[]): number =>
+export const countBytes = (damage: readonly DamagedBytes[]): number =>
   damage.reduce((sum, { from, to }) => sum + to - from, 0)
 
 export interface Loss {

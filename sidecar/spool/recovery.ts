@@ -9,7 +9,7 @@ import {
   type GapSearch,
   type Loss,
   asideSuffix,
-  bytesOf,
+  countBytes,
   createGapSearch,
   damagedPath,
   keepDamaged,
@@ -173,7 +173,7 @@ async function report(
       log.error({ err: error, ...bytes }, 'damaged bytes of the spool could not be kept')
     }
   }
-  const bytes = bytesOf(gap.damage)
+  const bytes = countBytes(gap.damage)
   const damage = gap.damage.map((bytes) => ({ ...bytes, kept: damagedPath(bytes) }))
   const loss = { records, bytes, from: gap.from, to: gap.to, damage }
   if (known > 0 && known === gap.damage.length) {

@@ -1,6 +1,6 @@
 import { cpus, totalmem } from 'node:os'
 import { parseArgs } from 'node:util'
-import { besideOther } from './gate/beside.ts'
+import { compareWithPeer } from './gate/beside.ts'
 import { authorizeForeign } from './gate/foreign.ts'
 import { authorizeMemory } from './gate/memory.ts'
 import { authorizeMisses } from './gate/misses.ts'
@@ -50,7 +50,7 @@ const rows: Readonly<Record<string, Row>> = {
   'paid-call': paidCall,
   'authorize-warm': authorizeWarm,
   'authorize-foreign': authorizeForeign,
-  'authorize-beside': besideOther,
+  'authorize-beside': compareWithPeer,
   'authorize-misses': authorizeMisses,
   'authorize-scale': authorizeScale,
   'authorize-memory': authorizeMemory,

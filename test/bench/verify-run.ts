@@ -5,7 +5,7 @@ import { createCuts } from '../../core/billing/cuts.ts'
 import { createPool, tx } from '../../core/lib/sql.ts'
 import { hashTickets } from '../../core/metering/batch/tickets-hash.ts'
 import { systemNow } from '../../core/lib/time.ts'
-import { pricesOf } from '../../core/metering/rating/tariff.ts'
+import { toPrices } from '../../core/metering/rating/tariff.ts'
 import { planReads } from '../../core/plans/offers/reads.ts'
 import { priceReads } from '../../core/plans/prices/chain.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
@@ -28,7 +28,7 @@ const tables = [
 ]
 const pool = createPool({ url, max: 4, name: 'tollgate-bench', statementTimeoutMs: 0 })
 const { list: listCuts } = createCuts({ pool, now: systemNow })
-const sales = { readRates: planReads.readRates, listCuts, pricesOf }
+const sales = { readRates: planReads.readRates, listCuts, toPrices }
 const verification = createVerify({
   pool,
   prices: priceReads,

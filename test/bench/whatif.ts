@@ -1,4 +1,4 @@
-import { openTrial } from '../../core/allowances/trial.ts'
+import { simulateLedger } from '../../core/allowances/trial.ts'
 import { createWhatIf } from '../../core/billing/whatif/whatif.ts'
 import { createPool, sql, tx } from '../../core/lib/sql.ts'
 import { systemNow as now } from '../../core/lib/time.ts'
@@ -46,7 +46,7 @@ export async function whatIf(bench: Bench): Promise<Finding[]> {
     onStarterChange: async () => {},
     now,
   })
-  const whatIf = createWhatIf({ pool, drafts: offers.drafts, openTrial, now })
+  const whatIf = createWhatIf({ pool, drafts: offers.drafts, simulateLedger, now })
   const request = JSON.stringify({ ...range, plans: [draft] })
   const limits = { limitSeconds: 3_600, signal: new AbortController().signal }
 

@@ -26,9 +26,9 @@ import * as loss from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import * as metering from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 import { createDatabase } from '../support/postgres.ts'
-import { secretly } from '../support/secrecy.ts'
+import { registerSecret } from '../support/secrecy.ts'
 
-export const serviceToken = secretly('service-token-of-the-core-tests-0123456789')
+export const serviceToken = registerSecret('service-token-of-the-core-tests-0123456789')
 /** One token for all roles, as with CORE_TOKEN alone. */
 export const serviceTokens = {
   gateway: [serviceToken],
@@ -37,7 +37,7 @@ export const serviceTokens = {
   operator: [serviceToken],
 }
 export const issuer = 'https://svc.example/api/v1/oidc'
-export const pepper = secretly('pepper-of-the-core-tests-0123456789-abcdef')
+export const pepper = registerSecret('pepper-of-the-core-tests-0123456789-abcdef')
 /** Not on a whole second, so that rounding shows. */
 export const begin = new Date('2026-03-10T12:00:00.250Z')
 
@@ -83,7 +83,7 @@ export function configOf(env: Readonly<Record<string, string>>): CoreConfig {
     APP_CREATION: 'accounts',
     QUOTA_APPS_PER_OWNER: '1000',
     QUOTA_MANUAL_CREDIT_USD: '1000000000',
-    KEY_ENCRYPTION_KEY: secretly('sealing-key-of-the-core-tests-0123456789'),
+    KEY_ENCRYPTION_KEY: registerSecret('sealing-key-of-the-core-tests-0123456789'),
     SECRET_PEPPERS: `p1:${pepper}`,
     ...env,
   })
@@ -197,7 +197,7 @@ async function createApp(rpcs: Rpcs, options: AppOptions): Promise<TestApp> {
     isCustomer: true,
     ...options,
   })
-  secretly(m2mClientSecret)
+  registerSecret(m2mClientSecret)
   return {
     clientId,
     m2mClientId,

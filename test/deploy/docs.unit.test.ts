@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { main } from '../../deploy/cli/main.ts'
 import { declaredSettings } from '../../deploy/cli/settings.ts'
-import { pageOf } from '../../deploy/docs/picture.ts'
+import { renderPage } from '../../deploy/docs/picture.ts'
 
 const read = (path: string): string =>
   readFileSync(join(import.meta.dirname, '../..', path), 'utf8')
@@ -37,9 +37,9 @@ describe('the settings of docs/configuration.md', () => {
 
 describe('the picture of the demo', () => {
   it('shows each line of the output, with its markup escaped', () => {
-    const { html, height } = pageOf('  Key        <a&b>\n  Balance    ██░ $1.00\n')
+    const { html, height } = renderPage('  Key        <a&b>\n  Balance    ██░ $1.00\n')
     expect(html).toContain('$ npm run demo\n\n<b>  Key</b>        &lt;a&amp;b>\n')
     expect(html).toContain('<b>  Balance</b>    <i>██</i>░ $1.00</pre>')
-    expect(height).toBe(pageOf('').height + 19)
+    expect(height).toBe(renderPage('').height + 19)
   })
 })

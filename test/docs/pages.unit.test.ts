@@ -3,7 +3,14 @@ import { glob } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { isSecret, pepperedHash } from '../../core/lib/crypto.ts'
-import { ethRate, formatEth, microsUp, parseDecimal18, priceOf, wei } from '../../core/lib/money.ts'
+import {
+  ethRate,
+  formatEth,
+  microsUp,
+  parseDecimal18,
+  computePrice,
+  wei,
+} from '../../core/lib/money.ts'
 
 const root = join(import.meta.dirname, '../..')
 const read = (path: string): string => readFileSync(join(root, path), 'utf8')
@@ -203,7 +210,7 @@ describe('the vectors', () => {
     )
     expect(prices).toHaveLength(5)
     for (const [fee = '', usd = '', micros = ''] of prices) {
-      const cost = priceOf(wei(BigInt(fee)), ethRate(parseDecimal18(usd) ?? 0n))
+      const cost = computePrice(wei(BigInt(fee)), ethRate(parseDecimal18(usd) ?? 0n))
       expect([fee, String(microsUp(cost))]).toEqual([fee, micros])
     }
     expect(formatEth(wei(8_420_000_000_000_000n))).toBe('0.00842')

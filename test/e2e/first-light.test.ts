@@ -7,7 +7,7 @@ import {
   microsDown,
   microsUp,
   parseDecimal18,
-  priceOf,
+  computePrice,
   usdAttos,
   wei,
 } from '../../core/lib/money.ts'
@@ -124,7 +124,7 @@ const costOf = (user: string) =>
     signer
       .stats()
       .tickets.filter((ticket) => ticket.authId.endsWith(`:${user}`))
-      .reduce((sum, ticket) => sum + priceOf(wei(ticket.fee), rate), 0n),
+      .reduce((sum, ticket) => sum + computePrice(wei(ticket.fee), rate), 0n),
   )
 
 describe('a signed job', () => {

@@ -13,7 +13,7 @@ import { envelope } from '../core/metering/harness.ts'
 import { type Caller, basicOf, createCaller } from '../core/support.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { type RunningProcess, freePorts, runProcess } from '../support/processes.ts'
-import { secretly } from '../support/secrecy.ts'
+import { registerSecret } from '../support/secrecy.ts'
 
 /**
  * The periods of many users end at the same instant. Four cores sweep, answer balance requests and
@@ -51,7 +51,7 @@ beforeAll(
     })
     pool.on('error', () => {})
     stops.push(() => pool.end())
-    const token = secretly(randomBytes(32).toString('hex'))
+    const token = registerSecret(randomBytes(32).toString('hex'))
     const shared = {
       DATABASE_URL: database.url,
       CORE_TOKEN: token,
@@ -59,8 +59,8 @@ beforeAll(
       RATE_FIXED: '3000',
       COLLECTOR: 'off',
       LOG_LEVEL: 'info',
-      KEY_ENCRYPTION_KEY: secretly(randomBytes(32).toString('hex')),
-      SECRET_PEPPERS: `p1:${secretly(randomBytes(32).toString('hex'))}`,
+      KEY_ENCRYPTION_KEY: registerSecret(randomBytes(32).toString('hex')),
+      SECRET_PEPPERS: `p1:${registerSecret(randomBytes(32).toString('hex'))}`,
     }
     const ports = await freePorts(2 * coreCount)
     const startOne = async (index: number): Promise<void> => {
@@ -112,7 +112,7 @@ async function createApp(target: string, token: string) {
     [created.clientId],
   )
   await chainEarlierPrices(pool, silentLog())
-  const basic = basicOf(created.m2mClientId, secretly(created.m2mClientSecret))
+  const basic = basicOf(created.m2mClientId, registerSecret(created.m2mClientSecret))
   return { id: appId(rows[0]?.app_id ?? ''), clientId: created.clientId, basic }
 }
 

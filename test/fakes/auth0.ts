@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { type IncomingMessage, type ServerResponse, createServer } from 'node:http'
-import { type JsonObject, isObject, textOf } from '../../core/lib/json.ts'
-import { secretly } from '../support/secrecy.ts'
+import { type JsonObject, isObject, readText } from '../../core/lib/json.ts'
+import { registerSecret } from '../support/secrecy.ts'
 
 /**
  * Outcome of a request: answered; lost before or after it is processed; answered late, or after a
@@ -31,7 +31,7 @@ export interface FakeConnection {
 }
 
 export const clientId = 'auth0-client-of-the-tests'
-export const clientSecret = secretly('auth0-secret-of-the-tests-0123456789abcdef')
+export const clientSecret = registerSecret('auth0-secret-of-the-tests-0123456789abcdef')
 
 interface Reply {
   readonly status: number
@@ -161,9 +161,9 @@ export async function startAuth0() {
     if (!connection) return refusal(400, 'The connection does not exist.')
     const problem = problemOf(body, connection)
     if (problem !== null) return refusal(400, problem)
-    const id = `${connection.strategy}|${textOf(body['user_id'])}`
-    const email = textOf(body['email']) || null
-    const username = textOf(body['username']) || null
+    const id = `${connection.strategy}|${readText(body['user_id'])}`
+    const email = readText(body['email']) || null
+    const username = readText(body['username']) || null
     const others = [...users.values()].filter((user) => user.connection === connection.name)
     const isTaken = others.some(
       (user) =>
@@ -179,7 +179,7 @@ export async function startAuth0() {
   }
 
   function changeUser(user: FakeAuth0User, body: JsonObject): Reply {
-    const email = textOf(body['email'])
+    const email = readText(body['email'])
     if (!isEmail(email)) return refusal(400, "Object didn't pass validation for format email")
     const others = [...users.values()].filter((other) => other !== user)
     if (others.some((other) => other.email === email && other.connection === user.connection))
@@ -253,7 +253,7 @@ function problemOf(body: JsonObject, { strategy, options }: FakeConnection): str
   const unknown = Object.keys(body).find((field) => !userFields.has(field))
   if (unknown !== undefined) return `Additional properties not allowed: ${unknown}`
   const [email, username, password] = ['email', 'username', 'password'].map((field) =>
-    textOf(body[field]),
+    readText(body[field]),
   )
   if (email && !isEmail(email)) return "Object didn't pass validation for format email"
   if (strategy === 'email') return email ? null : 'Missing required property: email'

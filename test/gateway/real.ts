@@ -11,10 +11,10 @@ import { startGateway } from '../../gateway/server.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { type TestCore, basicOf, bearerOf, serviceToken, startTestCore } from '../core/support.ts'
-import { secretly } from '../support/secrecy.ts'
+import { registerSecret } from '../support/secrecy.ts'
 import { asRecord, publicUrl, quietEdge } from './support.ts'
 
-export const password = secretly('a long enough password')
+export const password = registerSecret('a long enough password')
 
 /** An app with all its callers' credentials. */
 export interface RealApp {
@@ -50,7 +50,10 @@ export async function startReal(
       publicUrl,
       tokenAlg: 'RS256',
       core: { target: core.core.target, token: serviceToken, deadlineMs: 10_000 },
-      edge: { ...quietEdge, ingestSecret: secretly('ingest-secret-of-at-least-32-characters') },
+      edge: {
+        ...quietEdge,
+        ingestSecret: registerSecret('ingest-secret-of-at-least-32-characters'),
+      },
       ...settings,
     },
     { log: silentLog(), metrics: createMetrics('gateway') },
@@ -65,7 +68,7 @@ export async function startReal(
       { email, password },
       operator,
     )
-    secretly(sessionToken)
+    registerSecret(sessionToken)
     return {
       cookie: `__Host-tollgate_session=${sessionToken}`,
       origin: publicUrl,

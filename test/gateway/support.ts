@@ -9,11 +9,11 @@ import type { BuilderEdgeConfig } from '../../gateway/builder-api/edge/config.ts
 import type { EdgeConfig } from '../../gateway/http/config.ts'
 import { OAuthError, Problem } from '../../gateway/http/schemas.ts'
 import { type GatewayDeps, startGateway } from '../../gateway/server.ts'
-import { secretly } from '../support/secrecy.ts'
+import { registerSecret } from '../support/secrecy.ts'
 import { startCoreDouble } from '../fakes/gateway-core.ts'
 
 export const publicUrl = 'https://svc.example'
-export const serviceToken = secretly('service-token-of-at-least-32-characters')
+export const serviceToken = registerSecret('service-token-of-at-least-32-characters')
 export const basic = `Basic ${Buffer.from('m2m_0123456789abcdef01234567:svc_cs_x').toString('base64')}`
 
 /** No limits, proxies, other origins or secret. */

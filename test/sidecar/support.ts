@@ -7,12 +7,12 @@ import { createMetrics } from '../../core/lib/metrics.ts'
 import { type SidecarConfig, readSidecarConfig } from '../../sidecar/config.ts'
 import { type RequestBounds, type Sidecar, startSidecar } from '../../sidecar/server.ts'
 import type { KeyShape } from '../../sidecar/identity/verifiers/api-key.ts'
-import { secretly } from '../support/secrecy.ts'
+import { registerSecret } from '../support/secrecy.ts'
 import { type CoreDouble, startCoreDouble } from '../fakes/sidecar-core.ts'
 
-export const secret = secretly('whsec_test_0123456789_0123456789_ab')
-export const oldSecret = secretly('whsec_old_0123456789_0123456789_abc')
-export const coreToken = secretly('core-token-of-these-tests-0123456789')
+export const secret = registerSecret('whsec_test_0123456789_0123456789_ab')
+export const oldSecret = registerSecret('whsec_old_0123456789_0123456789_abc')
+export const coreToken = registerSecret('core-token-of-these-tests-0123456789')
 /** 2026-09-14T10:15:30Z, the clock of the vectors. */
 export const vectorNow = 1_789_380_930
 

@@ -16,7 +16,7 @@ import { networkRatio, usdAttos } from '../../core/lib/money.ts'
 import { userCharges } from '../../core/metering/ingest/charges.ts'
 import { appId, userId } from '../../core/platform/ids.ts'
 import type { CallRun } from '../../sidecar/accounts/call-runs.ts'
-import { usersOf } from '../../sidecar/accounts/report-entries.ts'
+import { groupByUser } from '../../sidecar/accounts/report-entries.ts'
 import { createSessionMemory } from '../../sidecar/accounts/session-calls.ts'
 
 /**
@@ -131,7 +131,7 @@ export const checks: Readonly<Record<string, () => void | Promise<void>>> = {
       firstAt: 0,
       lastAt: 0,
     } as unknown as CallRun
-    assert.deepEqual(usersOf([run], 0)[0]?.sessions[0]?.boundUsdNanos, [3n, 4n])
+    assert.deepEqual(groupByUser([run], 0)[0]?.sessions[0]?.boundUsdNanos, [3n, 4n])
   },
 
   'moves the stream clock past calls of a run that are open': () => {

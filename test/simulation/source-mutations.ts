@@ -53,8 +53,8 @@ export const sourceMutations: Readonly<Record<string, SourceMutation>> = {
   },
   'lends from credit that ends before the lease': {
     file: `${escrow}/lending.ts`,
-    from: 'until: timeOf(account, endsAt),',
-    to: 'until: timeOf(account, at),',
+    from: 'until: toAppTime(account, endsAt),',
+    to: 'until: toAppTime(account, at),',
   },
   'reserves more than is free': {
     file: `${escrow}/escrow.ts`,

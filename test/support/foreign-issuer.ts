@@ -1,7 +1,7 @@
 import { type IncomingMessage, type ServerResponse, createServer } from 'node:http'
 import { type CryptoKey, SignJWT, exportJWK, generateKeyPair } from 'jose'
 import { listen } from '../../core/lib/http.ts'
-import { secretly } from './secrecy.ts'
+import { registerSecret } from './secrecy.ts'
 
 export interface ForeignKey {
   readonly kid: string
@@ -28,7 +28,7 @@ export async function signForeign(
   const token = await new SignJWT(Object.fromEntries(defined))
     .setProtectedHeader({ alg, kid, ...header })
     .sign(privateKey)
-  return secretly(token)
+  return registerSecret(token)
 }
 
 export type Answer = (request: IncomingMessage, response: ServerResponse) => void

@@ -1,6 +1,6 @@
 import { generateKeyPairSync, randomUUID } from 'node:crypto'
 import { asRecord } from '../gateway/support.ts'
-import { secretly } from './secrecy.ts'
+import { registerSecret } from './secrecy.ts'
 
 /** Clients of a realm. Each can get tokens for itself, and for users with their password. */
 export const clientIds = ['shop-web', 'brief-web', 'other-web'] as const
@@ -29,13 +29,13 @@ export async function createRealm(env: NodeJS.ProcessEnv = process.env): Promise
   const url = env['TEST_KEYCLOAK_URL'] ?? ''
   const [admin = '', adminPassword = ''] = (env['TEST_KEYCLOAK_ADMIN'] ?? '').split(':')
   const realm = `realm-${randomUUID()}`
-  const secret = secretly(randomUUID())
-  const person = { username: 'ada', password: secretly(randomUUID()) }
+  const secret = registerSecret(randomUUID())
+  const person = { username: 'ada', password: registerSecret(randomUUID()) }
 
   const tokenOf = async (of: string, form: Readonly<Record<string, string>>): Promise<string> => {
     const body = new URLSearchParams(form)
     const at = `${url}/realms/${of}/protocol/openid-connect/token`
-    return secretly(String((await answerOf(at, { method: 'POST', body }))['access_token']))
+    return registerSecret(String((await answerOf(at, { method: 'POST', body }))['access_token']))
   }
 
   /**
@@ -46,7 +46,7 @@ export async function createRealm(env: NodeJS.ProcessEnv = process.env): Promise
       grant_type: 'password',
       client_id: 'admin-cli',
       username: admin,
-      password: secretly(adminPassword),
+      password: registerSecret(adminPassword),
     })
     await answerOf(`${url}/admin/realms${path}`, {
       method,

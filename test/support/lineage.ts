@@ -6,7 +6,7 @@ import { AccountServiceClient } from '../../proto/gen/ts-proto/tollgate/identity
 import { AuthorizationServiceClient } from '../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { GrantType, TokenType } from '../../proto/oauth.ts'
-import { secretly } from './secrecy.ts'
+import { registerSecret } from './secrecy.ts'
 import type { Answer, Ask, Split } from './split.ts'
 
 /**
@@ -36,7 +36,7 @@ export const signingNames = credentialNames.filter(
 )
 
 export const redirectUri = 'https://app.example/callback'
-const password = secretly('a long enough password')
+const password = registerSecret('a long enough password')
 const verifier = 'v'.repeat(43)
 const random = (): string => randomBytes(8).toString('hex')
 const text = ({ body }: Answer, name: string): string => {

@@ -1,6 +1,6 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
-import { csrfTokenOf } from '../../core/identity/accounts/accounts.ts'
+import { deriveCsrfToken } from '../../core/identity/accounts/accounts.ts'
 import { unary } from '../../core/lib/grpc.ts'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
@@ -10,7 +10,7 @@ import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as signers from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import * as plans from '../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
 import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
-import { secretly } from './secrecy.ts'
+import { registerSecret } from './secrecy.ts'
 import { type TestApp, type TestCore, serviceToken } from '../core/support.ts'
 
 export interface Person {
@@ -26,11 +26,11 @@ export async function logIn(
   core: TestCore,
   options: { isPlatformAdmin?: boolean } = {},
 ): Promise<Person> {
-  const token = secretly(randomBytes(32).toString('base64url'))
+  const token = registerSecret(randomBytes(32).toString('base64url'))
   const person = {
     accountId: randomUUID(),
     email: `${randomUUID()}@example.com`,
-    csrf: csrfTokenOf(token),
+    csrf: deriveCsrfToken(token),
     token,
   }
   const at = core.clock.now()

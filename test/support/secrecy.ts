@@ -36,7 +36,7 @@ const shortest = 8
  * Records a secret without a recognisable form, such as a password, service token or webhook
  * secret. Returns it.
  */
-export function secretly<Text extends string>(text: Text): Text {
+export function registerSecret<Text extends string>(text: Text): Text {
   const to = folder()
   if (to !== undefined && text.length >= shortest)
     appendFileSync(join(to, `${process.pid}.secrets`), `${JSON.stringify(text)}\n`)
@@ -49,7 +49,7 @@ const secretSetting = /TOKEN$|SECRET|PEPPERS|ENCRYPTION_KEY|PASSWORD/
 export function secretSettings(env: Readonly<Record<string, string | undefined>>): void {
   for (const [name, value] of Object.entries(env)) {
     if (!secretSetting.test(name)) continue
-    for (const part of (value ?? '').split(',')) secretly(part.replace(/^p\d+:/, ''))
+    for (const part of (value ?? '').split(',')) registerSecret(part.replace(/^p\d+:/, ''))
   }
 }
 

@@ -5,7 +5,7 @@ import { inject } from 'vitest'
 import { type Service, startService } from '../../deploy/all-in-one/service.ts'
 import { createTopic, kafkaBrokers } from './kafka.ts'
 import { createDatabase } from './postgres.ts'
-import { secretSettings, secretly } from './secrecy.ts'
+import { secretSettings, registerSecret } from './secrecy.ts'
 
 export interface TestService {
   readonly service: Service
@@ -54,7 +54,7 @@ export async function startTestService(
   secretSettings(env)
   let service = await startService(env)
   const { webhookSecret, m2mClientSecret, ownerPassword } = service.quickstart
-  for (const secret of [webhookSecret, m2mClientSecret, ownerPassword]) secretly(secret ?? '')
+  for (const secret of [webhookSecret, m2mClientSecret, ownerPassword]) registerSecret(secret ?? '')
 
   async function restart(): Promise<Service> {
     await service.stop()

@@ -6,7 +6,7 @@ import { type CoreClient, basic, connectCore } from '../../deploy/cli/client.ts'
 import { AccountServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import { createDatabase } from './postgres.ts'
 import { freePorts, runProcess } from './processes.ts'
-import { secretly } from './secrecy.ts'
+import { registerSecret } from './secrecy.ts'
 
 export interface SplitOptions {
   /** If null, the gateway and the sidecar use one core. Otherwise each uses its own. */
@@ -149,7 +149,7 @@ async function startProcesses(stops: Stops, { shared, port, options }: SplitPart
 
 export type Split = Awaited<ReturnType<typeof startSplit>>
 
-const password = secretly('a long enough password')
+const password = registerSecret('a long enough password')
 
 async function createApp({
   near,

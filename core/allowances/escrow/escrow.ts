@@ -4,7 +4,7 @@ import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import type { SoldRates } from '../../metering/rating/port.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
-import { type Account, freeAt, timeOf, unheldAt } from '../account.ts'
+import { type Account, freeAt, toAppTime, unheldAt } from '../account.ts'
 import {
   type Exposures,
   type Room,
@@ -41,14 +41,14 @@ import {
   type RefusedCall,
   type ReportedCalls,
   type ReturnedLease,
-  authorisationOf,
+  toAuthorisation,
   bookedThrough,
   isLate,
-  lowestOf,
+  firstSequence,
   moveBound,
-  proofOf,
-  reportedChangeOf,
-  sessionChangeOf,
+  toProof,
+  toReportedChange,
+  toSessionChange,
   takeBack,
   withoutEarly,
 } from './reports/reporting.ts'
@@ -277,13 +277,18 @@ export function createEscrow(deps: EscrowDeps) {
         : refuse('not_owner')
       if (answer.refusal === null) allowed.push({ ...stamp(call, call.process, at), network })
       const ceilings = [...(tallies?.ceilings(toLimited(call)) ?? []), ...ofPlan]
-      return { ...answer, ceilings, retailRatio, remaining: unheldAt(account, timeOf(account, at)) }
+      return {
+        ...answer,
+        ceilings,
+        retailRatio,
+        remaining: unheldAt(account, toAppTime(account, at)),
+      }
     })
     if (tallies) await store.saveTallies(db, tallies)
     await store.insertAuthorisations(db, allowed)
     await store.addSessions(
       db,
-      allowed.map((call) => sessionChangeOf(call)),
+      allowed.map((call) => toSessionChange(call)),
     )
     const ended = await prove(db, { calls: calls.filter(find), find }, at)
     await save()
@@ -347,7 +352,7 @@ export function createEscrow(deps: EscrowDeps) {
     const figures = moveBounds(entries, { find, leases, at })
     const { instance } = batch.process
     const begunByOthers = await insertEntries(db, entries, { instance, at })
-    const calls = entries.map(({ call }) => ({ ...call, sequence: lowestOf(call) }))
+    const calls = entries.map(({ call }) => ({ ...call, sequence: firstSequence(call) }))
     const ended = await prove(db, { calls: [...calls, ...batch.refused.filter(find)], find }, at)
     for (const lease of batch.returned) {
       const account = find(lease)
@@ -369,7 +374,7 @@ export function createEscrow(deps: EscrowDeps) {
   ): Promise<Entry[]> {
     const calls = reported.filter(find)
     const authorisations = calls.map((call) =>
-      authorisationOf(call, { sidecarId: process.id, network: networkOf(call), at }),
+      toAuthorisation(call, { sidecarId: process.id, network: networkOf(call), at }),
     )
     const early = await store.takeEarlyTickets(db, authorisations)
     return authorisations.flatMap((authorisation, index) => {
@@ -391,7 +396,7 @@ export function createEscrow(deps: EscrowDeps) {
     )
     const sessions = await store.addSessions(
       db,
-      entries.map(({ call, early }) => reportedChangeOf(call, early, { instance, at })),
+      entries.map(({ call, early }) => toReportedChange(call, early, { instance, at })),
     )
     await store.countCalls(db, entries.map(toCounted), at)
     return sessions.flatMap((session) => (session.instance === instance ? [] : session.sessionId))
@@ -411,7 +416,7 @@ export function createEscrow(deps: EscrowDeps) {
     { calls, find }: { calls: readonly RefusedCall[]; find: FindAccount },
     at: Date,
   ): Promise<EndSums | null> {
-    const authorisations = await store.prove(db, calls.map(proofOf))
+    const authorisations = await store.prove(db, calls.map(toProof))
     return authorisations.length > 0 ? losses.end(db, { authorisations, find }, at) : null
   }
 
@@ -533,7 +538,7 @@ function hold(
   const limited = toLimited(call)
   const breach = tallies?.breach(limited, at)
   if (breach) return refuse('limit_exceeded', { breach })
-  const own = timeOf(account, at)
+  const own = toAppTime(account, at)
   const free = freeAt(account, { at: own, until: addSeconds(own, reservationSeconds) })
   if (call.bound > free) {
     const isRecalled = leases.recall(account, { missing: call.bound - free, at })

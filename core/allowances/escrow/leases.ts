@@ -41,7 +41,7 @@ export function createLeases(stored: readonly Lease[]) {
    */
   function recall(account: Account, { missing, at }: { missing: bigint; at: Date }): boolean {
     const live = of(account.userId).filter(({ endsAt }) => endsAt > at)
-    if (live.reduce((sum, lease) => sum + restOf(lease), 0n) < missing) return false
+    if (live.reduce((sum, lease) => sum + leaseRemainder(lease), 0n) < missing) return false
     account.lendAfter = addSeconds(at, recallSeconds)
     for (const lease of live.filter(({ recalledAt }) => recalledAt === null)) {
       lease.recalledAt = at
@@ -67,4 +67,4 @@ export function createLeases(stored: readonly Lease[]) {
 export type Leases = ReturnType<typeof createLeases>
 
 /** Money lent under a lease and not known to be used, in atto-dollars. */
-export const restOf = ({ amount, used }: Lease) => usdAttos(amount - used)
+export const leaseRemainder = ({ amount, used }: Lease) => usdAttos(amount - used)

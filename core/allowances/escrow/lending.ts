@@ -2,10 +2,10 @@ import { uuidV7 } from '../../lib/crypto.ts'
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { type Room, lendable, networkCost } from '../exposure/exposure.ts'
-import { type Account, freeAt, timeOf, uncommittedAt, unheldAt } from '../account.ts'
-import { type Leases, restOf } from './leases.ts'
+import { type Account, freeAt, toAppTime, uncommittedAt, unheldAt } from '../account.ts'
+import { type Leases, leaseRemainder } from './leases.ts'
 import type { Lease, SidecarProcess, UserKey } from './port.ts'
-import { sliceOf } from './slices.ts'
+import { computeSlice } from './slices.ts'
 
 /** Opens or renews one lease. Changes only the account and the leases passed in. */
 
@@ -76,13 +76,13 @@ export function lendTo(call: LendCall, situation: Situation): LendAnswer {
   const before = account.lent
   const lease = call.isActive && !situation.isLimited ? renew(call, situation) : null
   if (!lease && call.isActive && call.bound > 0n) {
-    const own = timeOf(account, at)
+    const own = toAppTime(account, at)
     const free = freeAt(account, { at: own, until: addSeconds(own, reservationSeconds) })
     if (free < call.bound) leases.recall(account, { missing: call.bound - free, at })
   }
   return {
     lease,
-    remaining: unheldAt(account, timeOf(account, at)),
+    remaining: unheldAt(account, toAppTime(account, at)),
     raise: usdAttos(account.lent - before),
   }
 }
@@ -107,13 +107,13 @@ function extend(call: LendCall, situation: Situation, lease: Lease): LentLease |
     leases.put(lease)
   }
   const uncommitted = uncommittedAt(account, {
-    at: timeOf(account, at),
-    until: timeOf(account, endsAt),
+    at: toAppTime(account, at),
+    until: toAppTime(account, endsAt),
   })
   // Holds must not outlast the credit that covers them.
   if (uncommitted < 0n) return rest > 0n && rest >= call.bound ? untilItsEnd(lease, at) : null
   const free = room ? least(uncommitted, lendable(room, retailRatio)) : uncommitted
-  const slice = sliceOf({ ...call, free, rest, retailRatio }, leaseSeconds)
+  const slice = computeSlice({ ...call, free, rest, retailRatio }, leaseSeconds)
   if (slice === null) return null
   const raise = slice - rest
   if (room) room.left -= networkCost(raise, retailRatio)
@@ -160,7 +160,7 @@ const newLease = (
  * left.
  */
 export function lower(account: Account, lease: Lease, amount: UsdAttos): UsdAttos {
-  const rest = restOf(lease)
+  const rest = leaseRemainder(lease)
   const part = usdAttos(amount < rest ? amount : rest)
   lease.used = usdAttos(lease.used + part)
   account.lent = usdAttos(account.lent - part)

@@ -3,8 +3,8 @@ import { usdAttos } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import type { Total } from '../../metering/ingest/charges.ts'
-import { type Account, adjust, timeOf } from '../account.ts'
-import type { Draw } from '../chain.ts'
+import { type Account, adjust, toAppTime } from '../account.ts'
+import type { CreditDebit } from '../chain.ts'
 import type { AccountStore } from '../ledger.ts'
 import type { CountChange } from '../limits/enforcement.ts'
 import type {
@@ -71,8 +71,8 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
     db: Db,
     { charged, find }: { charged: readonly StoredAuthorisation[]; find: FindAccount },
     at: Date,
-  ): Promise<ReadonlyMap<StoredAuthorisation, readonly Draw[]>> {
-    const drawn = new Map<StoredAuthorisation, readonly Draw[]>()
+  ): Promise<ReadonlyMap<StoredAuthorisation, readonly CreditDebit[]>> {
+    const drawn = new Map<StoredAuthorisation, readonly CreditDebit[]>()
     for (const [account, calls] of Map.groupBy(charged, (one) => find(one))) {
       const bounds = calls.reduce((sum, { bound }) => sum + bound, 0n)
       if (!account || bounds === 0n) continue
@@ -82,7 +82,7 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
         reason: 'estimated cost of signed calls whose tickets are lost',
         author: 'tollgate',
         eventId: null,
-        at: timeOf(account, at),
+        at: toAppTime(account, at),
       }
       adjust(account, { ...adjustment, feature: null })
       await insertAdjustment(db, account, adjustment)
@@ -99,9 +99,9 @@ export type Losses = ReturnType<typeof createLosses>
 
 /** Divides the draws among the calls in order: the first takes its bound, then the next. */
 function shareDraws(
-  draws: readonly Draw[],
+  draws: readonly CreditDebit[],
   calls: readonly StoredAuthorisation[],
-): ReadonlyMap<StoredAuthorisation, Draw[]> {
+): ReadonlyMap<StoredAuthorisation, CreditDebit[]> {
   const left = draws.map(({ creditId, amount }) => ({ creditId, amount: 0n - amount }))
   return new Map(
     calls.map((call) => {

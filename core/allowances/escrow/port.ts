@@ -7,7 +7,7 @@ import type {
   Total,
 } from '../../metering/ingest/charges.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
-import type { Draw } from '../chain.ts'
+import type { CreditDebit } from '../chain.ts'
 import type { CountChange } from '../limits/enforcement.ts'
 import type { NumberRanges } from './reports/number-ranges.ts'
 
@@ -251,7 +251,7 @@ export interface EndedAuthorisation {
    * The amounts that its estimate drew from credits, as positive numbers; null unless it is
    * charged.
    */
-  readonly drawn: readonly Draw[] | null
+  readonly drawn: readonly CreditDebit[] | null
 }
 
 export interface TicketMatches {
@@ -272,7 +272,7 @@ export interface MatchSum extends SessionKey {
   /** Sum of the authorisations' bounds. */
   readonly bound: UsdAttos
   /** The amounts that charged estimates drew. */
-  readonly drawn: readonly Draw[]
+  readonly drawn: readonly CreditDebit[]
   /** Sum of the bounds of charged authorisations without recorded draws. */
   readonly undrawn: UsdAttos
   /** Cost of the tickets. */

@@ -1,7 +1,7 @@
 import { DomainError, type Reason } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { type UsdAttos, networkRatio, parseInteger, usdAttos } from '../../lib/money.ts'
-import { secondsOf } from '../../lib/time.ts'
+import { toSeconds } from '../../lib/time.ts'
 import type { BoundRate } from '../../metering/rates/bound-rate.ts'
 import { isUuid } from '../../platform/ids.ts'
 import { operator, serviceCaller } from '../../rpc/callers.ts'
@@ -10,7 +10,7 @@ import type { Breach } from '../limits/limits.ts'
 import { renderCeiling } from '../limits/wire.ts'
 import type { Holds } from './holds.ts'
 import type { SidecarProcess } from './port.ts'
-import { microsOf } from './reports/reporting.ts'
+import { toMicros } from './reports/reporting.ts'
 import type { EscrowService, LendMessage, ReportMessage, ReserveMessage } from './service.ts'
 
 /** Bounds a request, because one transaction locks all of its users. */
@@ -175,7 +175,7 @@ const emptyReserveAnswer: pb.ReserveAnswer = {
   retailRatio: '',
 }
 
-const validAfter = (instant: Date | null): bigint => BigInt(instant ? secondsOf(instant) : 0)
+const validAfter = (instant: Date | null): bigint => BigInt(instant ? toSeconds(instant) : 0)
 
 const toRate = (rate: BoundRate | null): pb.Rate | undefined =>
   rate
@@ -361,7 +361,7 @@ function parseAuthorisation(call: pb.Authorisation): ReserveCallMessage {
     sessionId: parseText('session_id', call.sessionId, sessionBytes),
     sequence: parseSequence(call.sequence),
     signed,
-    signedMicros: microsOf(signed),
+    signedMicros: toMicros(signed),
     sessionType: parseOptionalText('type', call.type),
     bound: parseBound('bound_usd_attos', call.boundUsdAttos),
     // Only compared, never stored.

@@ -10,7 +10,7 @@ import type {
   Total,
   UserCharge,
 } from '../../metering/ingest/charges.ts'
-import { type Account, type Return, giveBack, timeOf } from '../account.ts'
+import { type Account, type Return, giveBack, toAppTime } from '../account.ts'
 import type { CountChange } from '../limits/enforcement.ts'
 import type { NewAdjustment } from '../store.ts'
 import { latestPlausible } from './due.ts'
@@ -247,7 +247,7 @@ function giveBackEstimates(
     const estimated = usdAttos(of.reduce((sum: bigint, { bound }) => sum + bound, 0n))
     if (!account || estimated === 0n) return []
     const drawn = parts.reduce((sum: bigint, { amount }) => sum + amount, 0n)
-    const own = timeOf(account, at)
+    const own = toAppTime(account, at)
     const adjustment = {
       id: uuidV7(at.getTime()),
       amount: estimated,

@@ -29,7 +29,7 @@ const attosPerNano = 1_000_000_000n
  * Returns what the sidecar should have left after a renewal, never less than it has. Returns null
  * if there should be no lease, because a quarter of what is free does not cover the current call.
  */
-export function sliceOf(
+export function computeSlice(
   { free, rest, bound, spending, retailRatio = networkRatio }: SliceRequest,
   leaseSeconds: number,
 ): UsdAttos | null {

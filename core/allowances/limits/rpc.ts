@@ -2,7 +2,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/allowances/v1/lim
 import { Scope } from '../../../proto/scopes.ts'
 import { parseReadable } from '../../platform/text.ts'
 import type { Actor } from '../../platform/audit.ts'
-import { actorOf, m2m, operator, operatorWrite } from '../../rpc/callers.ts'
+import { toActor, m2m, operator, operatorWrite } from '../../rpc/callers.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import type { LimitsService } from './service.ts'
 import { parseLimits, renderLimits } from './wire.ts'
@@ -14,14 +14,14 @@ export function createLimitsRpc({ limits }: { readonly limits: LimitsService }) 
     })),
     setLimits: rpc(m2m(Scope.usersWrite), async (request: pb.SetLimitsRequest, caller, context) => {
       const parsed = parseLimits(request.limits)
-      const actor = actorOf(caller, context)
+      const actor = toActor(caller, context)
       await limits.set(caller.appId, request, { limits: parsed, actor })
       return { limits: renderLimits(parsed) }
     }),
     clearLimits: rpc(
       m2m(Scope.usersWrite),
       async (request: pb.ClearLimitsRequest, caller, context) => {
-        await limits.clear(caller.appId, request, actorOf(caller, context))
+        await limits.clear(caller.appId, request, toActor(caller, context))
         return {}
       },
     ),

@@ -7,9 +7,9 @@ import {
   type BilledUsage,
   type Summary,
   type SummaryDeps,
-  overageOf,
-  timelineOf,
-  usageOf,
+  computeOverage,
+  buildTimeline,
+  toUsage,
 } from './summary.ts'
 
 export interface Statement {
@@ -49,13 +49,13 @@ export function createStatements({ pool, cuts, ledger, findOwner, clocks, now }:
     const sums = await store.sumByDay(pool, app, period)
     if (sums.length === 0) await requireExisted(app, { month, period })
     const plan = await planAt(app, { at, end: period.end })
-    const usage = usageOf(sums)
+    const usage = toUsage(sums)
     return {
       plan,
       period,
       usage,
       days: daysOf(period, sums),
-      overage: overageOf(plan, usage.units),
+      overage: computeOverage(plan, usage.units),
       cut: await cuts.at(app, lastMoment(period.end)),
     }
   }
@@ -114,11 +114,11 @@ const noSums = {
 /** Returns every day with its usage. Rounds USD amounts so that the days add up to the month. */
 function daysOf(period: Statement['period'], sums: readonly DaySums[]): Statement['days'] {
   const known = new Map(sums.map((sum) => [sum.day, sum]))
-  const days = timelineOf(period, []).map(({ day }) => known.get(day) ?? { ...noSums, day })
+  const days = buildTimeline(period, []).map(({ day }) => known.get(day) ?? { ...noSums, day })
   const network = microsThatAddUp(days.map(({ cost }) => cost))
   const owner = microsThatAddUp(days.map(({ cost, platformFee }) => usdAttos(cost + platformFee)))
   return days.map((sum, i) => {
-    const usage = usageOf([sum])
+    const usage = toUsage([sum])
     return {
       day: sum.day,
       usage: {

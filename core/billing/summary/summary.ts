@@ -65,14 +65,14 @@ export function createSummary({
     const plan = subscription?.plan ?? (await store.findNewestPlan(pool, app))
     const period = subscription ?? calendarMonth(own)
     const sums = await store.sumByDay(pool, app, period)
-    const usage = usageOf(sums)
+    const usage = toUsage(sums)
     return {
       plan,
       subscription,
       period,
       usage,
-      timeline: timelineOf(period, sums),
-      overage: overageOf(plan, usage.units),
+      timeline: buildTimeline(period, sums),
+      overage: computeOverage(plan, usage.units),
       cut: await cuts.at(app, at),
     }
   }
@@ -106,7 +106,7 @@ export const calendarMonth = (at: Date): { start: Date; end: Date } => ({
 /**
  * Returns every UTC day that `[start, end)` touches, at most 366. An end at midnight adds no day.
  */
-export function timelineOf(
+export function buildTimeline(
   { start, end }: { readonly start: Date; readonly end: Date },
   sums: readonly Pick<DaySums, 'day' | 'requests' | 'fee'>[],
 ): Summary['timeline'] {
@@ -120,7 +120,7 @@ export function timelineOf(
   })
 }
 
-export function usageOf(sums: readonly DaySums[]): BilledUsage {
+export function toUsage(sums: readonly DaySums[]): BilledUsage {
   const total = (value: (sum: DaySums) => bigint): bigint =>
     sums.reduce((all, sum) => all + value(sum), 0n)
   const [fee, platformWei] = [total((sum) => sum.fee), total((sum) => sum.platformWei)]
@@ -141,7 +141,7 @@ export function usageOf(sums: readonly DaySums[]): BilledUsage {
  * Returns the usage beyond the included units: zero for a free plan, and for a plan without
  * included units or overage rate.
  */
-export function overageOf(
+export function computeOverage(
   plan: Pick<BilledPlan, 'type' | 'includedUnits' | 'overageRateWei'> | null,
   units: bigint,
 ): Summary['overage'] {

@@ -1,6 +1,6 @@
 import type { Credit } from '../../allowances/account.ts'
-import type { OpenTrial, Trial, TrialTicket } from '../../allowances/trial.ts'
-import { type EthRate, type UsdAttos, networkRatio, retailOf } from '../../lib/money.ts'
+import type { SimulateLedger, Trial, TrialTicket } from '../../allowances/trial.ts'
+import { type EthRate, type UsdAttos, networkRatio, computeRetail } from '../../lib/money.ts'
 import { type Period, periodAt } from '../../lib/time.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { PlanDraft } from '../../plans/offers/service.ts'
@@ -13,7 +13,7 @@ import type { BookedTicket, ReplayedUser } from './store.ts'
  */
 
 export interface ReplayOptions {
-  readonly openTrial: OpenTrial
+  readonly simulateLedger: SimulateLedger
   readonly appId: AppId
   readonly user: ReplayedUser
   /** Null for a user who stays on the current plan. */
@@ -40,7 +40,7 @@ export interface UserOutcome {
 const chunkMax = 1_000
 const beginning = new Date(0)
 
-export function replayUser({ openTrial, appId, user, draft, range }: ReplayOptions) {
+export function replayUser({ simulateLedger, appId, user, draft, range }: ReplayOptions) {
   const { userId, credits } = user
   // Credit granted during the range must not pay for earlier tickets. Included usage has its own
   // start time.
@@ -48,9 +48,9 @@ export function replayUser({ openTrial, appId, user, draft, range }: ReplayOptio
     kind !== 'included' && createdAt > range.from
   const [later, early] = [credits.filter(isLater), credits.filter((credit) => !isLater(credit))]
   const gifts = later.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime())
-  const booked = openTrial({ appId, userId, credits: early })
+  const booked = simulateLedger({ appId, userId, credits: early })
   const grants = early.filter(({ kind }) => kind !== 'included')
-  const drafted = draft && openTrial({ appId, userId, credits: grants })
+  const drafted = draft && simulateLedger({ appId, userId, credits: grants })
   const periods = draft && drafted && enterPeriods(drafted, { draft, user, range })
   let bookedChunk: TrialTicket[] = []
   let draftedChunk: TrialTicket[] = []
@@ -130,7 +130,7 @@ function soldAt(
   { cost, rate }: { readonly cost: UsdAttos; readonly rate: EthRate },
 ): UsdAttos {
   const ratio = draft.ratioOf(ticket)
-  return ratio === networkRatio ? cost : retailOf(ticket.fee, rate, ratio)
+  return ratio === networkRatio ? cost : computeRetail(ticket.fee, rate, ratio)
 }
 
 /** Enters the periods of a draft in an account as they begin. */

@@ -1,5 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
-import type { OpenTrial } from '../../allowances/trial.ts'
+import type { SimulateLedger } from '../../allowances/trial.ts'
 import type { EthRate } from '../../lib/money.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
@@ -15,7 +15,7 @@ import { type UserReplay, replayUser } from './user-replay.ts'
 export interface WhatIfDeps {
   readonly pool: Pool
   readonly drafts: Offers['drafts']
-  readonly openTrial: OpenTrial
+  readonly simulateLedger: SimulateLedger
   readonly clocks?: Clocks
   readonly now: Now
 }
@@ -36,7 +36,7 @@ const ratesMax = 50_000
 export function createWhatIf({
   pool,
   drafts: readDrafts,
-  openTrial,
+  simulateLedger,
   clocks = realTime,
   now,
 }: WhatIfDeps) {
@@ -146,7 +146,13 @@ export function createWhatIf({
           end(done)
           const user = users?.get(ticket.userId)
           if (!user) throw new Error(`user ${ticket.userId} has no subscription`)
-          current = replayUser({ openTrial, appId: app, user, draft: draftOf(user), range: until })
+          current = replayUser({
+            simulateLedger,
+            appId: app,
+            user,
+            draft: draftOf(user),
+            range: until,
+          })
         }
         current.add(ticket, rateOf)
       }

@@ -10,7 +10,7 @@ export interface ArchivedPart {
 }
 
 /** Finds the archive that a file belongs to, by the checksum of its lines. */
-export async function archiveOf(
+export async function findArchive(
   db: Db,
   appId: AppId,
   sha256: string,

@@ -4,11 +4,11 @@ import { type JsonObject, isObject, parseObject } from '../../lib/json.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { AppRef, Columns, DifferentRow } from '../types.ts'
-import { createTree, rootOf } from './merkle.ts'
+import { createTree, computeRoot } from './merkle.ts'
 import type { EndClaim } from './roots.ts'
 import * as store from './store.ts'
 import type { Chunk, Day, RootRow, Window } from './store.ts'
-import { treeOf } from './tree.ts'
+import { buildTree } from './tree.ts'
 
 /** Recomputes the trees of days and compares them with the stored and signed roots. */
 
@@ -28,15 +28,15 @@ export async function rootDifferences(db: Db, options: RootsToVerify): Promise<D
   let last: RootRow | null = null
   for await (const root of rootsOf(db, options)) {
     if (options.signal.aborted) return different
-    const window = await store.windowOf(db, options.app.id, root.day)
-    const previous = last && store.linkOf(last).hash
+    const window = await store.findWindow(db, options.app.id, root.day)
+    const previous = last && store.findLink(last).hash
     const row = await compareRoot(db, { ...options, root, window, previous })
     if (row) different.push(row)
     last = root
   }
   const keyOf = (number: bigint) => ({ day: store.dayOfLink(number) })
   const { id } = options.app
-  different.push(...(await headDifferences(db, id, { ...store.chainOf(db, id, last), keyOf })))
+  different.push(...(await headDifferences(db, id, { ...store.readChain(db, id, last), keyOf })))
   const missing = await store.daysWithoutRoot(db, options.app.id)
   return [...different, ...missing.map((day) => rowOf(day, null, { root: 'missing' }))]
 }
@@ -111,7 +111,7 @@ async function treeAgain(
 ): Promise<Record<string, string> | null> {
   const chunks = createHash('sha256')
   const onChunk = async (chunk: Chunk): Promise<void> => void chunks.update(lineOf(chunk))
-  const tree = await treeOf(db, { app, window, signal, onChunk })
+  const tree = await buildTree(db, { app, window, signal, onChunk })
   if (!tree || (hasArchives && tree.treeSize < tree.charged)) return null
   return { ...columnsOf(tree), chunks: chunks.digest('hex') }
 }
@@ -127,7 +127,7 @@ async function keptTree(db: Db, app: AppRef, day: string) {
   for (let number = 0; ; number++) {
     const chunk = await store.chunkAt(db, { app: app.id, day }, number)
     if (!chunk) break
-    const hash = rootOf(chunk.leaves)
+    const hash = computeRoot(chunk.leaves)
     chunks.update(hash.equals(chunk.hash) ? lineOf(chunk) : `${number} is not of its leaves\n`)
     tree.add(hash)
     treeSize += chunk.leaves.length

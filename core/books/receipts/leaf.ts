@@ -49,4 +49,4 @@ export const leafText = (leaf: Leaf): string =>
 export const hashOfLeaf = (leaf: Leaf): Buffer => hashLeaf(leafText(leaf))
 
 /** Converts atto-dollars to a decimal. */
-export const decimalOf = (attos: string): string => formatDecimal18(BigInt(attos))
+export const toDecimal = (attos: string): string => formatDecimal18(BigInt(attos))

@@ -19,7 +19,7 @@ const hashNode = (left: Buffer, right: Buffer): Buffer =>
 export const emptyRoot: Buffer = hash('sha256', '', 'buffer')
 
 /** Computes the root of a tree from the hashes of its leaves, in order. */
-export function rootOf(leaves: readonly Buffer[]): Buffer {
+export function computeRoot(leaves: readonly Buffer[]): Buffer {
   const tree = createTree()
   for (const leaf of leaves) tree.add(leaf)
   return tree.root()
@@ -52,8 +52,8 @@ export function inclusionPath(leaves: readonly Buffer[], index: number): Buffer[
   const middle = splitOf(leaves.length)
   const [left, right] = [leaves.slice(0, middle), leaves.slice(middle)]
   return index < middle
-    ? [...inclusionPath(left, index), rootOf(right)]
-    : [...inclusionPath(right, index - middle), rootOf(left)]
+    ? [...inclusionPath(left, index), computeRoot(right)]
+    : [...inclusionPath(right, index - middle), computeRoot(left)]
 }
 
 /** Returns the largest power of two below `size`, which is at least two. */

@@ -3,7 +3,7 @@ import { addSeconds } from '../../lib/time.ts'
 import type { UserId } from '../../platform/ids.ts'
 import type { AppRef } from '../types.ts'
 import { type Leaf, hashOfLeaf } from './leaf.ts'
-import { inclusionPath, rootOf } from './merkle.ts'
+import { inclusionPath, computeRoot } from './merkle.ts'
 import type { Place } from './store.ts'
 import { type PlacedLeaf, countTickets, ticketsPage } from './ticket-store.ts'
 
@@ -61,5 +61,5 @@ export async function proveInCharge(
   const leafIndex = leaves.findIndex((hash) => hash.equals(own))
   if (leafIndex < 0) return null
   const path = inclusionPath(leaves, leafIndex)
-  return { leafIndex, treeSize: leaves.length, rootHash: rootOf(leaves), path }
+  return { leafIndex, treeSize: leaves.length, rootHash: computeRoot(leaves), path }
 }

@@ -2,7 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { inclusionPath } from './merkle.ts'
 import { formatDecimal18 as decimal } from '../../lib/money.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, parseUtcDay, secondsOf } from '../../lib/time.ts'
+import { type Now, parseUtcDay, toSeconds } from '../../lib/time.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { TokensApi } from '../../tokens/module.ts'
 import type { UsageApi } from '../../usage/module.ts'
@@ -69,7 +69,7 @@ export function createReceipts({ pool, now, issuer, signStatement, explain }: Re
     const isProvisional = place?.provisional !== undefined
     const { jws, jwk } = await signStatement('receipt', {
       iss: issuer,
-      iat: secondsOf(at),
+      iat: toSeconds(at),
       ticket: leaf,
       externalUserId: ticket.externalUserId,
       ...termsOf(sale),
@@ -93,7 +93,7 @@ export function createReceipts({ pool, now, issuer, signStatement, explain }: Re
     if (root) return root
     const { jws: statement, jwk } = await signStatement('receipt-provisional-root', {
       iss: issuer,
-      iat: secondsOf(at),
+      iat: toSeconds(at),
       clientId,
       day,
       ...provisional,
@@ -211,7 +211,7 @@ async function proveInDay(
 ): Promise<PlaceInTree> {
   const { appId: app } = ticket
   const { day } = root
-  const chunk = await store.chunkOf(db, { app, day }, ticket)
+  const chunk = await store.findChunk(db, { app, day }, ticket)
   const own = hashOfLeaf(leaf)
   const index = chunk?.leaves.findIndex((hash) => hash.equals(own)) ?? -1
   if (!chunk || index < 0)

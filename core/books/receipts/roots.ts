@@ -8,9 +8,9 @@ import { type Link, findHead, linkToFollow, saveHead } from '../heads-store.ts'
 import { holdArchive } from '../store.ts'
 import type { AppRef } from '../types.ts'
 import * as store from './store.ts'
-import { type Chunk, type Day, type RootRow, type Window, linkOf } from './store.ts'
+import { type Chunk, type Day, type RootRow, type Window, findLink } from './store.ts'
 import { cutsDue } from './test-days.ts'
-import { type TicketTree, treeOf } from './tree.ts'
+import { type TicketTree, buildTree } from './tree.ts'
 
 export interface RootsDeps {
   readonly pool: Pool
@@ -59,8 +59,8 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
       if (signal.aborted) return
       await tx(pool, async (db) => {
         await store.lockCuts(db)
-        const last = await store.lastCutOf(db, app)
-        const due = last ? cutsDue(last, await store.movesOf(db, app), now()) : []
+        const last = await store.findLastCut(db, app)
+        const due = last ? cutsDue(last, await store.listMoves(db, app), now()) : []
         for (const of of due) await store.insertTestCut(db, app, of)
       })
     }
@@ -109,7 +109,7 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
       if (!missing) return true
       const { day } = window
       const onChunk = (chunk: Chunk) => store.insertChunk(db, { app: app.id, day }, chunk)
-      const tree = await treeOf(db, { app, window, signal, onChunk })
+      const tree = await buildTree(db, { app, window, signal, onChunk })
       // Roll back the written chunks.
       if (!tree) throw new Error('core stopped during the creation of a root')
       refuseShort(app, day, tree)
@@ -123,7 +123,7 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
     { window: { day, cutAt }, tree: { treeSize, rootHash } }: { window: Window; tree: TicketTree },
   ): Promise<void> {
     const last = await store.rootBefore(db, app.id, day)
-    const previous = await linkToFollow(db, app.id, store.chainOf(db, app.id, last))
+    const previous = await linkToFollow(db, app.id, store.readChain(db, app.id, last))
     const { jws: statement, jwk } = await signStatement('receipt-root', {
       iss: issuer,
       iat: Math.floor(now().getTime() / 1000),
@@ -137,7 +137,7 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
     })
     const root: RootRow = { day, treeSize, rootHash, statement, jwk, createdAt: now() }
     await store.insertRoot(db, app.id, root)
-    await saveHead(db, app.id, { kind: 'root', ...linkOf(root) })
+    await saveHead(db, app.id, { kind: 'root', ...findLink(root) })
     log.info(
       { appId: app.id, day, treeSize, rootHash: rootHash.toString('hex') },
       'the tickets of a day have their root',

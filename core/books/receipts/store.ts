@@ -79,7 +79,7 @@ const cutsOfApp = `
       where app_id = $1`
 
 /** Returns the window of an app's day; null for the first cut. */
-export async function windowOf(db: Db, app: AppId, day: Day): Promise<Window | null> {
+export async function findWindow(db: Db, app: AppId, day: Day): Promise<Window | null> {
   const row = await maybeOne<WindowRow>(db, {
     text: `
     select to_char(day, 'YYYY-MM-DD') as day, cut_at, snapshot::text as snapshot, previous::text as previous
@@ -100,7 +100,7 @@ export async function appsWithMoves(db: Db): Promise<AppId[]> {
 }
 
 /** Lists the moves of an app's clock in order. */
-export async function movesOf(db: Db, app: AppId): Promise<CutMove[]> {
+export async function listMoves(db: Db, app: AppId): Promise<CutMove[]> {
   const rows = await many<{ since: Date; ahead_ms: bigint; snapshot: string | null }>(
     db,
     sql`
@@ -117,7 +117,7 @@ export async function movesOf(db: Db, app: AppId): Promise<CutMove[]> {
 }
 
 /** Returns the last cut of an app; null before the very first cut. */
-export async function lastCutOf(db: Db, app: AppId): Promise<Cut | null> {
+export async function findLastCut(db: Db, app: AppId): Promise<Cut | null> {
   const row = await maybeOne<{ day: Day; cut_at: Date }>(db, {
     text: `
     select to_char(day, 'YYYY-MM-DD') as day, cut_at
@@ -367,19 +367,19 @@ export async function rootBefore(db: Db, app: AppId, day: Day): Promise<Statemen
 const daySeconds = 86_400
 
 /** Converts a root to a link of the app's chain. */
-export const linkOf = ({ day, statement }: Statement): Link => ({
+export const findLink = ({ day, statement }: Statement): Link => ({
   number: BigInt(Date.parse(day) / 1000 / daySeconds),
   hash: hash('sha256', statement, 'hex'),
 })
 
 /** The chain of an app's roots, up to this one. */
-export const chainOf = (db: Db, app: AppId, last: Statement | null): StoredChain => ({
+export const readChain = (db: Db, app: AppId, last: Statement | null): StoredChain => ({
   kind: 'root',
-  last: last && linkOf(last),
+  last: last && findLink(last),
   hashAt: async (number) => {
     const day = dayOfLink(number)
     const { roots } = await rootsPage(db, { app, from: day, to: day, limit: 1 })
-    return roots[0] ? linkOf(roots[0]).hash : null
+    return roots[0] ? findLink(roots[0]).hash : null
   },
 })
 
@@ -485,7 +485,7 @@ const leavesIn = (bytes: Buffer): Buffer[] =>
   )
 
 /** Returns the chunk that contains a ticket; null if the ticket precedes all chunks. */
-export async function chunkOf(
+export async function findChunk(
   db: Db,
   { app, day }: { app: AppId; day: Day },
   { userId: user, signedAt, eventId }: Place,

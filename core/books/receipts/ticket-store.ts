@@ -2,7 +2,7 @@ import { escapeLiteral } from 'pg'
 import { type AppId, type UserId, userId } from '../../platform/ids.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
 import type { AppRef } from '../types.ts'
-import { type Leaf, decimalOf } from './leaf.ts'
+import { type Leaf, toDecimal } from './leaf.ts'
 import type { Place, Window } from './store.ts'
 
 /** Reads the charges between two cuts, and their tickets in tree order. */
@@ -90,7 +90,7 @@ export async function* chargedUsers(
  * Returns the charge ids of some users in a window: at most one per ticket. Needs a transaction,
  * with at most one such iteration open.
  */
-export async function chargeIdsOf(
+export async function listChargeIds(
   db: Db,
   { app, window }: { readonly app: AppId; readonly window: Window },
   users: readonly ChargedUser[],
@@ -250,11 +250,11 @@ const placedLeaf = ({ clientId }: AppRef, row: LeafRow): PlacedLeaf => ({
     feeWei: row.fee_wei,
     rateSource: row.source ?? '',
     rateObservedAt: row.observed_at ?? '',
-    usdPerEth: decimalOf(row.usd_attos_per_eth ?? '0'),
-    networkCostUsd: decimalOf(row.cost_attos),
+    usdPerEth: toDecimal(row.usd_attos_per_eth ?? '0'),
+    networkCostUsd: toDecimal(row.cost_attos),
     termsId: row.terms_id === null ? null : String(row.terms_id),
-    retailCostUsd: decimalOf(row.retail_attos),
-    platformFeeUsd: decimalOf(row.platform_fee_attos),
+    retailCostUsd: toDecimal(row.retail_attos),
+    platformFeeUsd: toDecimal(row.platform_fee_attos),
     platformFeeWei: row.platform_fee_wei,
     chargeId: row.charge_id,
   },

@@ -1,4 +1,4 @@
-import { createTree, rootOf } from './merkle.ts'
+import { createTree, computeRoot } from './merkle.ts'
 import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import type { AppRef } from '../types.ts'
@@ -8,7 +8,7 @@ import {
   type ChargedUser,
   type PlacedLeaf,
   type Reach,
-  chargeIdsOf,
+  listChargeIds,
   chargedUsers,
   countTickets,
   ticketsPage,
@@ -57,7 +57,7 @@ async function* leavesOfGroup(
   { app, window }: Pick<TreeOptions, 'app' | 'window'>,
   group: readonly ChargedUser[],
 ): AsyncGenerator<PlacedLeaf> {
-  const chargeIds = await chargeIdsOf(db, { app: app.id, window }, group)
+  const chargeIds = await listChargeIds(db, { app: app.id, window }, group)
   const near = { app, reaches: group.map(nearReach), chargeIds }
   const counts = await countTickets(db, near)
   // A user with tickets signed long before their booking is searched over all times.
@@ -101,7 +101,7 @@ export interface TreeOptions {
 }
 
 /** Builds the tree over the tickets of a window. Returns null when `signal` aborts. */
-export async function treeOf(db: Db, options: TreeOptions): Promise<TicketTree | null> {
+export async function buildTree(db: Db, options: TreeOptions): Promise<TicketTree | null> {
   const tree = createTree()
   let [treeSize, charged] = [0, 0]
   const onUser = ({ tickets }: ChargedUser): void => void (charged += tickets)
@@ -131,5 +131,5 @@ function toChunk(number: number, tickets: readonly PlacedLeaf[]): Chunk {
   if (!first) throw new Error('a chunk has a ticket')
   const { userId, signedAt, eventId } = first
   const leaves = tickets.map(({ leaf }) => hashOfLeaf(leaf))
-  return { number, userId, signedAt, eventId, hash: rootOf(leaves), leaves }
+  return { number, userId, signedAt, eventId, hash: computeRoot(leaves), leaves }
 }

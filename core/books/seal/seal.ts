@@ -34,8 +34,8 @@ export function createSeal({ pool, now, log }: { pool: Pool; now: Now; log: Log 
     await store.beginSealing(db)
     const isMine = await store.tryLock(db, app.id)
     const last = await store.lastCheckpoint(db, app.id)
-    const extent = await store.extentOf(db, app.id)
-    const ends = await store.endsOf(db, app.id)
+    const extent = await store.findExtent(db, app.id)
+    const ends = await store.findEnds(db, app.id)
     if (!isMine || !isNew({ ...extent, ends }, last)) return last
     const { root, users } = await rootOf(store.currentHeads(db, app.id))
     const previous = await linkToFollow(db, app.id, chainOf(db, app.id, last))

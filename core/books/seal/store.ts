@@ -77,7 +77,7 @@ const endsFromRow = (row: EndsRow): Ends => ({
 })
 
 /** Reads the ends in this transaction. */
-export async function endsOf(db: Db, app: AppId): Promise<Ends> {
+export async function findEnds(db: Db, app: AppId): Promise<Ends> {
   const row = await one<EndsRow>(
     db,
     sql`
@@ -224,7 +224,7 @@ export interface Extent {
 }
 
 /** Returns how far the ledger of an app extends in this transaction. */
-export async function extentOf(db: Db, app: AppId): Promise<Extent> {
+export async function findExtent(db: Db, app: AppId): Promise<Extent> {
   return one(
     db,
     sql`

@@ -7,9 +7,9 @@ import { type Now, addSeconds } from '../../lib/time.ts'
 import type { SignedTicket, SigningLimits } from '../../metering/events/parse.ts'
 import type { ManualIngest, ManualTicket } from '../../metering/ingest/manual-ingest.ts'
 import type { TicketRecords } from '../../metering/records.ts'
-import { type ArchivedPart, archiveOf, lockArchive, subtractRestored } from '../archive/store.ts'
+import { type ArchivedPart, findArchive, lockArchive, subtractRestored } from '../archive/store.ts'
 import { findApp } from '../store.ts'
-import { type TicketRecord, microsOf, parseTicketLine } from './ticket-line.ts'
+import { type TicketRecord, toMicros, parseTicketLine } from './ticket-line.ts'
 import type { AppRef } from '../types.ts'
 
 export interface ImportDeps {
@@ -71,7 +71,7 @@ export function createImport({
     if (!app) throw new DomainError('NOT_FOUND', 'no app has this client id')
     const texts = checkedLines(lines, sha256)
     const records = texts.map(readRecord)
-    const archive = await archiveOf(pool, app.id, fileSha256)
+    const archive = await findArchive(pool, app.id, fileSha256)
     const imported = archive ? await restore(texts, archive) : await enter(app, records)
     log.info(
       { appId: app.id, ...imported, conflictingEventIds: imported.conflictingEventIds.length },
@@ -161,7 +161,7 @@ const toTicket = (clientId: string, record: TicketRecord): SignedTicket => ({
   externalUserId: record.externalUserId,
   signedAt: record.signedAt,
   signedAtMs: Date.parse(record.signedAt),
-  signedAtMicros: microsOf(record.signedAt),
+  signedAtMicros: toMicros(record.signedAt),
   sessionId: record.sessionId,
   sequenceNumber: record.sequenceNumber,
   requestId: record.requestId,

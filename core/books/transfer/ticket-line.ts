@@ -4,11 +4,11 @@ import {
   type Wei,
   ethRate,
   priceBound,
-  priceOf,
+  computePrice,
   usdAttos,
   wei,
 } from '../../lib/money.ts'
-import { foldEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
+import { canonicalEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
 
 interface TicketPrice {
   readonly cost: UsdAttos
@@ -85,7 +85,7 @@ function readTicket(fields: Fields): TicketRecord {
   if (problem !== null || externalUserId !== externalUserId.trim())
     throw fault('user', 'an external user id')
   return {
-    eventId: foldEventId(matching(fields, 'id', /^[^]{1,200}$/)),
+    eventId: canonicalEventId(matching(fields, 'id', /^[^]{1,200}$/)),
     digest: matching(fields, 'digest', /^[0-9a-f]{32}$/),
     externalUserId,
     signedAt: signerTime(fields),
@@ -143,7 +143,7 @@ function salesIn(fields: Fields, cost: UsdAttos) {
 
 /** Tickets booked before decision 47 are rounded up. */
 const isPrice = (cost: UsdAttos, fee: Wei, rate: EthRate): boolean =>
-  cost === priceOf(fee, rate) || cost === priceBound(fee, rate)
+  cost === computePrice(fee, rate) || cost === priceBound(fee, rate)
 
 function chargeIn(fields: Fields): string | null {
   const charge = fields['charge']
@@ -177,7 +177,7 @@ function integer(fields: Fields, name: string, max: bigint): bigint {
 }
 
 /** Converts an instant of a ticket line, with six decimals, to microseconds since 1970. */
-export const microsOf = (text: string): number =>
+export const toMicros = (text: string): number =>
   Date.parse(`${text.slice(0, 23)}Z`) * 1000 + Number(text.slice(23, 26))
 
 /**

@@ -1,7 +1,7 @@
 import type { Check, Columns, Difference, DifferentRow } from '../types.ts'
 
 /** Lists the different columns of a row, each with the amount of the difference. */
-export function differencesOf(check: Check, row: DifferentRow): Difference[] {
+export function toDifferences(check: Check, row: DifferentRow): Difference[] {
   const columns = new Set([...Object.keys(row.stored ?? {}), ...Object.keys(row.expected ?? {})])
   const { userId, externalUserId } = row
   return [...columns].flatMap((column) => {

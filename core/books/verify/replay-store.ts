@@ -1,5 +1,5 @@
 import type { Credit, EnteredPeriod } from '../../allowances/account.ts'
-import type { Draw } from '../../allowances/chain.ts'
+import type { CreditDebit } from '../../allowances/chain.ts'
 import type {
   AccountFacts,
   HeldSubscription,
@@ -100,7 +100,7 @@ const entryFromRow = (row: EntryRow): StoredEntry => ({
 })
 
 /** Returns null when the draws are unknown: no credit ids and no hash. */
-function drawsOf({ credit_ids: ids, credit_attos: amounts, hash }: EntryRow): Draw[] | null {
+function drawsOf({ credit_ids: ids, credit_attos: amounts, hash }: EntryRow): CreditDebit[] | null {
   if (ids === null) return hash === null ? null : []
   return ids.map((creditId, i) => ({ creditId, amount: attos(amounts?.[i] ?? '0') }))
 }
@@ -255,7 +255,7 @@ export async function archivedCharges(
 }
 
 /** Returns the facts of each user of the range, by user id; `names` has their external ids. */
-export async function factsOf(
+export async function readFacts(
   db: Db,
   range: UserRange,
 ): Promise<{ facts: Map<string, AccountFacts>; names: Map<string, string> }> {

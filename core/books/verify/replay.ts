@@ -16,7 +16,7 @@ import {
   archivedCharges,
   chargedTickets,
   entriesOf,
-  factsOf,
+  readFacts,
   ratesById,
 } from './replay-store.ts'
 
@@ -62,7 +62,7 @@ export async function* replayDifferences(
 ): AsyncGenerator<CheckedRow> {
   const sales = await createSales(db, range, deps)
   const moves = await listMoves(db, range.appId)
-  const { facts, names } = await factsOf(db, range)
+  const { facts, names } = await readFacts(db, range)
   const archived = await archivedCharges(db, range)
   const rates = createRateCache(db)
   const charges = chargeReader(chargedTickets(db, range))

@@ -18,7 +18,7 @@ export interface SalesDeps {
     db: Db,
     app: AppId,
   ) => Promise<readonly { readonly since: Date; readonly basisPoints: bigint | null }[]>
-  readonly pricesOf: TicketRecords['pricesOf']
+  readonly toPrices: TicketRecords['toPrices']
 }
 
 /** The fields of a charge that decide the prices of its tickets. */
@@ -37,7 +37,7 @@ type FindRate = (id: bigint) => RateInOrder | undefined
 export async function createSales(
   db: Db,
   range: UserRange,
-  { readRates, listCuts, pricesOf }: SalesDeps,
+  { readRates, listCuts, toPrices }: SalesDeps,
 ) {
   const cuts = await listCuts(db, range.appId)
   const periods = await soldPeriods(db, range)
@@ -61,7 +61,7 @@ export async function createSales(
           ? null
           : columnsOf({
               termsId,
-              ...pricesOf(ticket.fee, rate.usdAttosPerEth, {
+              ...toPrices(ticket.fee, rate.usdAttosPerEth, {
                 ratio,
                 // The signer's clock may be ahead (core/metering/rating/rating.ts); cuts use real
                 // time.

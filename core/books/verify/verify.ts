@@ -1,5 +1,5 @@
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { differencesOf } from './differences.ts'
+import { toDifferences } from './differences.ts'
 import {
   chargeDifferences,
   entryDifferences,
@@ -152,7 +152,7 @@ function report(
   listener: VerifyListener,
   { check, rows }: { check: Check; rows: readonly DifferentRow[] },
 ): void {
-  for (const difference of rows.flatMap((row) => differencesOf(check, row))) {
+  for (const difference of rows.flatMap((row) => toDifferences(check, row))) {
     if (state.differences >= maxDifferences) return
     state.differences += 1
     listener.difference({ ...state }, difference)

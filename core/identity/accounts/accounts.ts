@@ -53,7 +53,8 @@ const newToken = (): string => randomBytes(32).toString('base64url')
  * Derived from the session token, so that no page depends on a stored token. The stored hash of the
  * session token does not reveal it.
  */
-export const csrfTokenOf = (token: string): string => hash('sha256', `csrf ${token}`, 'base64url')
+export const deriveCsrfToken = (token: string): string =>
+  hash('sha256', `csrf ${token}`, 'base64url')
 const hashOf = (token: string): Buffer => hash('sha256', token, 'buffer')
 
 export interface LiveSession {
@@ -129,7 +130,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
   ): Promise<{ token: string; session: LiveSession }> {
     const at = now()
     const token = newToken()
-    const csrfToken = csrfTokenOf(token)
+    const csrfToken = deriveCsrfToken(token)
     const generation = await store.insertSession(db, {
       tokenHash: hashOf(token),
       accountId: account.id,
@@ -166,7 +167,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
   async function endLogins(db: Db, account: AccountId, cause: EndCause): Promise<void> {
     const generation = await store.endLoginGeneration(db, account)
     const at = now()
-    await store.deleteSessionsOf(db, account)
+    await store.deleteAccountSessions(db, account)
     await grants.end(db, [
       { id: loginsGrant(account, generation), cause, at },
       { id: account, cause, at, endsBefore: at },
@@ -204,7 +205,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     const { account, authTime, loginGeneration } = stored
     const expiresAt = idleEnd < stored.expiresAt ? idleEnd : stored.expiresAt
     const lineage = [loginsGrant(account.id, loginGeneration)]
-    return { account, csrfToken: csrfTokenOf(token), authTime, expiresAt, grants: lineage }
+    return { account, csrfToken: deriveCsrfToken(token), authTime, expiresAt, grants: lineage }
   }
 
   /** Same as `session`, but returns a caller. */

@@ -1,7 +1,7 @@
 import { hash, randomBytes } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { type Email, domainOf, normalizeEmail } from '../../lib/text/email.ts'
+import { type Email, toDomain, normalizeEmail } from '../../lib/text/email.ts'
 import type { AllowedLogins } from '../../lib/settings.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
@@ -182,7 +182,7 @@ export function createIdentities(deps: IdentitiesDeps) {
   function requireAllowed(address: Email | null): void {
     const { anybody, domains, emails } = allowedLogins
     const isAllowed =
-      anybody || (address !== null && (emails.has(address) || domains.has(domainOf(address))))
+      anybody || (address !== null && (emails.has(address) || domains.has(toDomain(address))))
     if (!isAllowed)
       throw new DomainError(
         'ACCESS_DENIED',

@@ -292,7 +292,7 @@ export async function endLoginGeneration(db: Db, account: AccountId): Promise<nu
   return row.ended
 }
 
-export async function deleteSessionsOf(db: Db, account: AccountId): Promise<void> {
+export async function deleteAccountSessions(db: Db, account: AccountId): Promise<void> {
   await db.query(sql`delete from web_sessions where account_id = ${account}`)
 }
 

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
-import { normalizeEmail, domainOf } from '../../lib/text/email.ts'
+import { normalizeEmail, toDomain } from '../../lib/text/email.ts'
 import { findById } from '../accounts/store.ts'
 import { findMember, lockMembership } from '../members/store.ts'
 import type { PublicClient } from './clients.ts'
@@ -23,7 +23,7 @@ export function admitsStranger(
 ): boolean {
   if (loginPolicy === 'anyone' || account.isPlatformAdmin) return true
   const email = normalizeEmail(account.email)
-  return loginPolicy === 'domains' && email !== null && loginDomains.includes(domainOf(email))
+  return loginPolicy === 'domains' && email !== null && loginDomains.includes(toDomain(email))
 }
 
 /** Decides who may log in to an app (docs/decisions/43.md). */

@@ -20,7 +20,7 @@ export interface Deployment {
 /**
  * Returns an app's signer and metering mode. Only an app with its own signer can set its own mode.
  */
-export const signerOf = (row: AppRow, { defaultDmzUrl, meteringMode }: Deployment) =>
+export const toSigner = (row: AppRow, { defaultDmzUrl, meteringMode }: Deployment) =>
   row.dmz_url === ''
     ? { dmzUrl: defaultDmzUrl, meteringMode }
     : { dmzUrl: row.dmz_url, meteringMode: row.signer_metering_mode ?? meteringMode }
@@ -39,7 +39,7 @@ export const app = (
   oidcClient: client(publicClient),
   m2mOidcClient: client(m2mClient),
   domains: domains.map(domain),
-  ...signerOf(row, deployment),
+  ...toSigner(row, deployment),
   loginPolicy: row.login_policy,
   loginDomains: row.login_domains,
   loginCredit: row.login_credit,

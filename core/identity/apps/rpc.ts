@@ -183,7 +183,7 @@ function createOwnAppHandlers(deps: ManagementRpcDeps) {
     getRouting: rpc(m2mOrMember(), async (_: pb.GetRoutingRequest, caller) => {
       const { app } = await management.view(caller)
       return {
-        ...render.signerOf(app, routing),
+        ...render.toSigner(app, routing),
         jwksUrl: `${routing.issuer}/jwks`,
         webhookUrl: `${routing.publicUrl}/webhooks/remote-signer`,
       }

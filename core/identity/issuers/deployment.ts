@@ -1,6 +1,6 @@
 import type { DeploymentIssuer } from '../../lib/foreign-tokens/deployment.ts'
-import { type UnprovedToken, issuerOf, scopesOf } from '../../lib/foreign-tokens/form.ts'
-import { textOf } from '../../lib/json.ts'
+import { type UnprovedToken, readIssuer, readScopes } from '../../lib/foreign-tokens/form.ts'
+import { readText } from '../../lib/json.ts'
 import { slashForms } from '../../lib/text/urls.ts'
 import { isClientId } from '../../platform/ids.ts'
 import { Scope } from '../../../proto/scopes.ts'
@@ -32,9 +32,9 @@ export function createDeployment({ clients, settings }: DeploymentDeps) {
     token: UnprovedToken,
     clientId: string | null,
   ): Promise<AppIssuer | null> {
-    if (issuer === undefined || issuerOf(token) !== issuer) return null
-    const clientClaim = textOf(token.claims[clientIdClaim]) === '' ? 'client_id' : clientIdClaim
-    const named = clientId ?? textOf(token.claims[clientClaim])
+    if (issuer === undefined || readIssuer(token) !== issuer) return null
+    const clientClaim = readText(token.claims[clientIdClaim]) === '' ? 'client_id' : clientIdClaim
+    const named = clientId ?? readText(token.claims[clientClaim])
     if (!isClientId(named)) return null
     const client = await clients.findPublic(named)
     if (!client) return null
@@ -65,4 +65,4 @@ export type Deployment = ReturnType<typeof createDeployment>
  * under the deployment's trust the token needs the scope.
  */
 export const maySign = (token: UnprovedToken, { id }: AppIssuer): boolean =>
-  id !== deploymentTrust || scopesOf(token.claims).includes(Scope.signJob)
+  id !== deploymentTrust || readScopes(token.claims).includes(Scope.signJob)

@@ -1,7 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { UnprovedToken } from '../../lib/foreign-tokens/form.ts'
 import { isEditableClaim } from '../../lib/foreign-tokens/user-claim.ts'
-import { secondsOf } from '../../lib/time.ts'
+import { toSeconds } from '../../lib/time.ts'
 import { authId } from '../../platform/ids.ts'
 import type { Clients } from '../apps/clients.ts'
 import type { User } from '../types.ts'
@@ -12,7 +12,7 @@ import {
   type ForeignIdentity,
   type RuleOutcome,
   type Verification,
-  userOf,
+  toUser,
 } from './verification.ts'
 
 export interface ForeignTokensDeps {
@@ -78,7 +78,7 @@ export function createForeignTokens({ verification, clients, users }: ForeignTok
    */
   async function check(token: string, clientId: string): Promise<TokenCheck> {
     const { outcomes, trust, token: opened } = await verification.examine(token, clientId)
-    const externalUserId = opened && trust ? userOf(opened, trust) : null
+    const externalUserId = opened && trust ? toUser(opened, trust) : null
     const user = trust && externalUserId ? await find({ trust, externalUserId }) : null
     const verdict = await verify(token, { clientId, waitMs: checkMs })
     return {
@@ -124,6 +124,6 @@ function expiryOf({ claims: { exp } }: UnprovedToken): string {
 function isShutOut(user: User, { issuedAt }: ForeignIdentity): boolean {
   const { status, tokensValidAfter } = user
   return (
-    status !== 'active' || (tokensValidAfter !== null && issuedAt < secondsOf(tokensValidAfter))
+    status !== 'active' || (tokensValidAfter !== null && issuedAt < toSeconds(tokensValidAfter))
   )
 }

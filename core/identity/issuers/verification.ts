@@ -2,17 +2,17 @@ import { Scope } from '../../../proto/scopes.ts'
 import { IssuerUnavailable, type IssuerKeys } from '../../lib/foreign-tokens/issuer-keys.ts'
 import {
   type UnprovedToken,
-  algorithmOf,
+  readAlgorithm,
   isForeignType,
   isUnderstood,
-  issuerOf,
+  readIssuer,
   openToken,
-  textsOf,
+  readTexts,
   timeFault,
 } from '../../lib/foreign-tokens/form.ts'
 import { namedUser, userFault } from '../../lib/foreign-tokens/user-claim.ts'
 import type { Pool } from '../../lib/sql.ts'
-import { type Now, secondsOf } from '../../lib/time.ts'
+import { type Now, toSeconds } from '../../lib/time.ts'
 import { type ExternalUserId, externalUserId, subjectProblem } from '../../platform/ids.ts'
 import { type Deployment, deploymentTrust, maySign } from './deployment.ts'
 import { trustGrant } from './issuers.ts'
@@ -81,7 +81,7 @@ export function createVerification({ pool, keysOf, deployment, now }: Verificati
     if (formFault) return { fault: formFault }
     const matching = matchingTrust(token, await trustFor(token, clientId))
     if (typeof matching === 'string') return { fault: matching }
-    if (timeFault(token, secondsOf(now())) !== null) return { fault: 'expiry' }
+    if (timeFault(token, toSeconds(now())) !== null) return { fault: 'expiry' }
     const proved = await prove(token, matching, waitMs)
     if ('fault' in proved) return proved
     if (!maySign(token, proved.trust)) return { fault: 'scope' }
@@ -97,7 +97,7 @@ export function createVerification({ pool, keysOf, deployment, now }: Verificati
     token: UnprovedToken,
     clientId: string | null,
   ): Promise<readonly store.AppIssuer[]> {
-    const issuer = issuerOf(token)
+    const issuer = readIssuer(token)
     if (issuer === '') return []
     const ofApps = (await store.listByIssuer(pool, issuer, clientId)).toSorted(byRank)
     const ofDeployment = await deployment.trustFor(token, clientId)
@@ -161,7 +161,7 @@ export function createVerification({ pool, keysOf, deployment, now }: Verificati
       Number(isForAudience(token, trust)) + Number(isForClient(token, trust))
     const [trust = null] = all.toSorted((one, other) => passes(other) - passes(one))
     const form = formOutcomes(token, trust)
-    const time = timeFault(token, secondsOf(now()))
+    const time = timeFault(token, toSeconds(now()))
     const expiry = outcome('expiry', time, printable(token.claims['exp']))
     if (!trust) return { outcomes: [...form, expiry], trust, token }
     const ofTrust = outcomesOf(token, trust)
@@ -201,7 +201,7 @@ const examineMs = 4_000
 function faultOfForm(token: UnprovedToken): Fault | null {
   if (!isUnderstood(token)) return 'form'
   if (!isForeignType(token.header['typ'])) return 'typ'
-  return algorithmOf(token) ? null : 'alg'
+  return readAlgorithm(token) ? null : 'alg'
 }
 
 /** Sorts trusts that name a client first, then oldest first. */
@@ -226,7 +226,7 @@ function identify(
   token: UnprovedToken,
   trust: store.AppIssuer,
 ): ForeignIdentity | { readonly fault: Fault } {
-  const user = userOf(token, trust)
+  const user = toUser(token, trust)
   if (user === null) return { fault: 'user' }
   const { iat, exp } = token.claims
   return {
@@ -239,7 +239,8 @@ function identify(
 }
 
 const isForAudience = ({ claims }: UnprovedToken, { audiences }: store.TrustRules): boolean =>
-  audiences.length === 0 || textsOf(claims['aud']).some((audience) => audiences.includes(audience))
+  audiences.length === 0 ||
+  readTexts(claims['aud']).some((audience) => audiences.includes(audience))
 
 // Own properties only, so that a claim name such as "constructor" matches nothing inherited.
 const claimOf = ({ claims }: UnprovedToken, name: string): unknown =>
@@ -250,13 +251,13 @@ const isForClient = (
   { clientClaim, clientValues }: store.TrustRules,
 ): boolean =>
   clientClaim === null ||
-  textsOf(claimOf(token, clientClaim)).some((value) => clientValues.includes(value))
+  readTexts(claimOf(token, clientClaim)).some((value) => clientValues.includes(value))
 
 /**
  * Returns the user named by the token; null if there is none, or if the name is reserved or
  * malformed (decision 8).
  */
-export function userOf(token: UnprovedToken, trust: store.TrustRules): ExternalUserId | null {
+export function toUser(token: UnprovedToken, trust: store.TrustRules): ExternalUserId | null {
   const named = namedUser(token.claims, trust)
   return named !== null && subjectProblem(named) === null ? externalUserId(named) : null
 }
@@ -267,7 +268,7 @@ function formOutcomes(token: UnprovedToken, trust: store.TrustRules | null): Rul
   const critFault = isUnderstood(token)
     ? null
     : 'must not name extensions: crit, or b64 that is not true'
-  const algFault = algorithmOf(token) ? null : 'must be RS256 or ES256'
+  const algFault = readAlgorithm(token) ? null : 'must be RS256 or ES256'
   const issuerFault = trust ? null : 'is not trusted by this app'
   return [
     outcome('form', critFault, 'is a JWT'),
@@ -293,7 +294,7 @@ function outcomesOf(token: UnprovedToken, trust: store.AppIssuer): RuleOutcome[]
     ),
     outcome(
       'user',
-      userOf(token, trust) === null ? userFault(token.claims, userClaim) : null,
+      toUser(token, trust) === null ? userFault(token.claims, userClaim) : null,
       `${userClaim} is ${printable(claimOf(token, userClaim))}`,
     ),
   ]

@@ -14,7 +14,7 @@ import { renderInvitation } from '../invitations/rpc.ts'
 import { operatorEditor } from '../members/editor.ts'
 import type { Members } from '../members/members.ts'
 import { renderMember } from '../members/rpc.ts'
-import { effectiveByOf, parseChange, parseStatus, renderUser } from '../users/rpc.ts'
+import { computeEffectiveBy, parseChange, parseStatus, renderUser } from '../users/rpc.ts'
 import type { Users } from '../users/users.ts'
 
 export interface OperatorsRpcDeps {
@@ -87,7 +87,7 @@ function createUserHandlers({ clients, users, revocationBoundSeconds }: Operator
         const app = await clients.appOf(clientId)
         const external = parseExternalUserId(externalUserId)
         const user = await users.deactivate(app, external, operatorActor(context))
-        const effectiveBy = effectiveByOf(user, revocationBoundSeconds)
+        const effectiveBy = computeEffectiveBy(user, revocationBoundSeconds)
         return { user: renderUser(user, clientId), effectiveBy }
       },
     ),

@@ -4,7 +4,7 @@ import { Scope } from '../../../proto/scopes.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { isOwnerSubject, parseExternalUserId } from '../../platform/ids.ts'
-import { type M2mCaller, m2m, actorOf } from '../../rpc/callers.ts'
+import { type M2mCaller, m2m, toActor } from '../../rpc/callers.ts'
 import { batchedRpc } from '../../rpc/batched.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import { parseEmail } from '../input.ts'
@@ -21,7 +21,7 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
   const writer = m2m(Scope.usersWrite)
   const upsert = async (request: pb.UpsertUserRequest, caller: M2mCaller, context: Context) => {
     const change = parseChange(request)
-    const { user, created } = await users.upsert(caller.appId, change, actorOf(caller, context))
+    const { user, created } = await users.upsert(caller.appId, change, toActor(caller, context))
     return { user: renderUser(user, caller.clientId), created }
   }
 
@@ -32,7 +32,7 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
       m2m(Scope.usersWrite),
       async (request: pb.UpdateUserRequest, caller, context) => ({
         user: renderUser(
-          await users.update(caller.appId, parseChange(request), actorOf(caller, context)),
+          await users.update(caller.appId, parseChange(request), toActor(caller, context)),
           caller.clientId,
         ),
       }),
@@ -41,8 +41,8 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
       m2m(Scope.usersWrite),
       async (request: pb.DeactivateUserRequest, caller, context) => {
         const external = parseExternalUserId(request.externalUserId)
-        const user = await users.deactivate(caller.appId, external, actorOf(caller, context))
-        const effectiveBy = effectiveByOf(user, revocationBoundSeconds)
+        const user = await users.deactivate(caller.appId, external, toActor(caller, context))
+        const effectiveBy = computeEffectiveBy(user, revocationBoundSeconds)
         return { user: renderUser(user, caller.clientId), effectiveBy }
       },
     ),
@@ -75,7 +75,7 @@ export const renderUser = (user: User, clientId: string) => ({
 })
 
 /** Time at which the last cached permission of a deactivated user has expired. */
-export const effectiveByOf = (user: User, boundSeconds: number): string =>
+export const computeEffectiveBy = (user: User, boundSeconds: number): string =>
   addSeconds(user.deactivatedAt ?? user.updatedAt, boundSeconds).toISOString()
 
 export function parseChange(

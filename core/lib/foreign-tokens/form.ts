@@ -45,7 +45,7 @@ const parsePart = (part: string): JsonObject | null =>
 export const isForeignType = (typ: unknown): boolean =>
   types.includes(typeof typ === 'string' ? typ.toLowerCase() : typ)
 
-export const algorithmOf = ({
+export const readAlgorithm = ({
   header: { alg },
 }: Pick<UnprovedToken, 'header'>): ForeignAlgorithm | null =>
   foreignAlgorithms.find((known) => known === alg) ?? null
@@ -58,7 +58,7 @@ export const isUnderstood = ({ header }: Pick<UnprovedToken, 'header'>): boolean
   !Object.hasOwn(header, 'crit') && (header['b64'] === undefined || header['b64'] === true)
 
 /** The token's key id; null if it is missing, undefined if it is invalid. */
-export function kidOf({
+export function readKid({
   header: { kid },
 }: Pick<UnprovedToken, 'header'>): string | null | undefined {
   if (kid === undefined) return null
@@ -66,24 +66,24 @@ export function kidOf({
 }
 
 /** The token's issuer without final slashes; "" if it is missing. */
-export const issuerOf = ({ claims: { iss } }: UnprovedToken): string =>
+export const readIssuer = ({ claims: { iss } }: UnprovedToken): string =>
   typeof iss === 'string' ? withoutFinalSlashes(iss) : ''
 
 /** Whether `text` is a JWT of an issuer other than `issuer`. */
 export function isOfOtherIssuer(text: string, issuer: string): boolean {
   const token = openToken(text)
-  const named = token ? issuerOf(token) : ''
+  const named = token ? readIssuer(token) : ''
   return named !== '' && named !== withoutFinalSlashes(issuer)
 }
 
 /** The strings of a claim that is a string or a list of strings. */
-export function textsOf(claim: unknown): string[] {
+export function readTexts(claim: unknown): string[] {
   if (typeof claim === 'string') return [claim]
   return Array.isArray(claim) ? claim.filter((item) => typeof item === 'string') : []
 }
 
 /** The scopes of a token: one string separated by blanks (RFC 9068 section 2.2.3), or a list. */
-export function scopesOf({ scope }: Readonly<Record<string, unknown>>): readonly unknown[] {
+export function readScopes({ scope }: Readonly<Record<string, unknown>>): readonly unknown[] {
   if (typeof scope === 'string') return scope.split(' ')
   return Array.isArray(scope) ? scope : []
 }

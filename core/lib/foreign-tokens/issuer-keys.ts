@@ -1,10 +1,10 @@
 import { type KeyObject, createPublicKey, verify as verifyBytes } from 'node:crypto'
 import { promisify } from 'node:util'
 import { LRUCache } from 'lru-cache'
-import { isObject, parseObject, textOf } from '../json.ts'
+import { isObject, parseObject, readText } from '../json.ts'
 import { withoutFinalSlashes } from '../text/urls.ts'
 import type { Now } from '../time.ts'
-import { type ForeignAlgorithm, type UnprovedToken, algorithmOf, kidOf } from './form.ts'
+import { type ForeignAlgorithm, type UnprovedToken, readAlgorithm, readKid } from './form.ts'
 
 /** Location of an issuer's keys: `jwksUri`, or the discovery document if that is null. */
 export interface KeySource {
@@ -80,8 +80,8 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
     token: Pick<UnprovedToken, 'header'>,
     waitMs: number,
   ): Promise<PublicKey | null> {
-    const alg = algorithmOf(token)
-    const kid = kidOf(token)
+    const alg = readAlgorithm(token)
+    const kid = readKid(token)
     if (alg === null || kid === undefined) return null
     const state = stateOf(source)
     const begin = now().getTime()
@@ -164,9 +164,9 @@ export function createIssuerKeys({ fetchText, now, max = 2_000 }: IssuerKeysOpti
     const url = `${issuer}/.well-known/openid-configuration`
     const document = parseObject(await fetchText(url).catch(explain('the discovery document')))
     if (!document) throw new Error('the discovery document is not a JSON object')
-    if (withoutFinalSlashes(textOf(document['issuer'])) !== issuer)
+    if (withoutFinalSlashes(readText(document['issuer'])) !== issuer)
       throw new Error('the discovery document names another issuer')
-    const jwksUri = textOf(document['jwks_uri'])
+    const jwksUri = readText(document['jwks_uri'])
     if (jwksUri === '') throw new Error('the discovery document has no jwks_uri')
     return jwksUri
   }

@@ -3,7 +3,7 @@ import { isIP, isIPv4 } from 'node:net'
 /**
  * An IPv4 address, or the /64 of an IPv6 address, because a subscriber usually has the whole /64.
  */
-export function networkOf(address: string): string {
+export function toNetwork(address: string): string {
   const [bare = ''] = address.split('%')
   if (isIPv4(bare) || isIP(bare) === 0) return bare
   const groups = groupsOf(bare.toLowerCase())

@@ -1,6 +1,6 @@
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
-import { networkOf } from './addresses.ts'
+import { toNetwork } from './addresses.ts'
 
 export interface ConnectionBounds {
   /** Maximum number of open connections of the listener. */
@@ -39,7 +39,7 @@ export function boundConnections(server: Server, bounds: ConnectionBounds): void
   const connections = new WeakMap<Socket, Connection>()
 
   function admit(socket: Socket): void {
-    const name = networkOf(socket.remoteAddress ?? '')
+    const name = toNetwork(socket.remoteAddress ?? '')
     const group = addresses.get(name) ?? createGroup(name)
     const isOwn = isExempt?.(socket) ?? false
     if (!makePlaceAt(group, isOwn) || !makePlace(all, max)) return void socket.destroy()

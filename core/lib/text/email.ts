@@ -38,7 +38,7 @@ export function normalizeDomain(text: string): string | null {
 }
 
 /** The domain of a normalized address. */
-export const domainOf = (email: Email): string => email.slice(email.lastIndexOf('@') + 1)
+export const toDomain = (email: Email): string => email.slice(email.lastIndexOf('@') + 1)
 
 const lowerAscii = (text: string): string =>
   text.replace(/[A-Z]/g, (letter) => letter.toLowerCase())

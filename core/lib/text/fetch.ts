@@ -44,7 +44,7 @@ export async function readBounded(
  * The reason why fetch failed, as a code or a line: fetch wraps the connection's error. Contains no
  * text from the host.
  */
-export function reasonOf(error: unknown): string {
+export function toReason(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
   if (!(cause instanceof Error)) return 'unknown failure'
   return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message

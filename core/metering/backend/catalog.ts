@@ -84,4 +84,4 @@ export const creditFeature = { key: 'network_credit', name: 'Network credit' } a
  */
 export const customerKey = (user: UserId): string => `eu_${user}`
 
-export const pathOf = (member: string): string => `$.${member}`
+export const toPath = (member: string): string => `$.${member}`

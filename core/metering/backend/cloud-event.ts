@@ -43,7 +43,7 @@ export const exactMicros = (cost: UsdAttos): string => formatDecimal18(cost * mi
  * are JSON numbers with all digits, because it sums text as zero. It reads them as floats, so the
  * event also has the exact figures as text.
  */
-export function cloudEventOf({ ticket, subject, price }: PricedTicket, rate: EthRate): string {
+export function toCloudEvent({ ticket, subject, price }: PricedTicket, rate: EthRate): string {
   const micros = exactMicros(price.cost)
   const data = [
     `"schema_version":"2"`,

@@ -48,7 +48,7 @@ const settledAfterMs = 900_000
 const toleranceMicros = 1
 const tolerancePart = 1e-9
 
-export const microsOf = (cost: UsdAttos): number => Number(exactMicros(cost))
+export const toMicros = (cost: UsdAttos): number => Number(exactMicros(cost))
 
 export function createComparison({
   pool,
@@ -191,7 +191,7 @@ function isDrift({
   backendTickets,
   backendMicros,
 }: Omit<UserDay, 'drifts'>): boolean {
-  const expected = microsOf(ownCost)
+  const expected = toMicros(ownCost)
   return (
     Number(ownTickets) !== backendTickets ||
     Math.abs(backendMicros - expected) > toleranceMicros + expected * tolerancePart

@@ -8,7 +8,7 @@ import type { Db, Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import { enqueue } from '../../platform/outbox/outbox.ts'
 import type { NewEntry } from '../../platform/outbox/types.ts'
-import { type PricedTicket, type TicketFacts, cloudEventOf } from './cloud-event.ts'
+import { type PricedTicket, type TicketFacts, toCloudEvent } from './cloud-event.ts'
 import * as store from './store.ts'
 import type { Subject } from '../batch/subjects.ts'
 
@@ -80,7 +80,7 @@ export function createEmitter() {
     )
     if (priced.length === 0) return
     await loadRates(db, priced)
-    const events = priced.map((row) => cloudEventOf(row, rateOf(row.price.rateId)))
+    const events = priced.map((row) => toCloudEvent(row, rateOf(row.price.rateId)))
     const entries = await Promise.all(chunksOf(events).map(packEvents))
     await enqueue(
       db,
@@ -121,7 +121,7 @@ export function createEmitter() {
       else known.set(app, clientId)
     }
     if (missing.length === 0) return known
-    for (const [app, clientId] of await store.publicClientsOf(db, missing)) {
+    for (const [app, clientId] of await store.findPublicClients(db, missing)) {
       known.set(app, clientId)
       clients.set(app, clientId)
     }
@@ -131,7 +131,7 @@ export function createEmitter() {
   async function loadRates(db: Db, rows: readonly PricedTicket[]): Promise<void> {
     const missing = [...new Set(rows.map((row) => row.price.rateId))].filter((id) => !rates.has(id))
     if (missing.length === 0) return
-    for (const [id, rate] of await store.pricesOf(db, missing)) rates.set(id, rate)
+    for (const [id, rate] of await store.readPrices(db, missing)) rates.set(id, rate)
   }
 
   function rateOf(id: bigint): EthRate {

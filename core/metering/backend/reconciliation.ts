@@ -4,7 +4,7 @@ import type { Metrics } from '../../lib/metrics.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { MeteringBackend } from './backend.ts'
-import { type AppDay, createComparison, dayMs, hourMs, microsOf } from './comparison.ts'
+import { type AppDay, createComparison, dayMs, hourMs, toMicros } from './comparison.ts'
 import * as store from './store.ts'
 
 export interface ReconciliationDeps {
@@ -75,7 +75,7 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
       drifting: drifting.length,
       at: at.toISOString(),
       usdMicros: drifting.reduce(
-        (sum, user) => sum + Math.abs(user.backendMicros - microsOf(user.ownCost)),
+        (sum, user) => sum + Math.abs(user.backendMicros - toMicros(user.ownCost)),
         0,
       ),
       tickets: drifting.reduce(

@@ -6,7 +6,7 @@ import { operator } from '../../rpc/callers.ts'
 import { type Handlers, streamRpc } from '../../rpc/serve.ts'
 import { exactMicros } from './cloud-event.ts'
 import { eventsKind } from './emit.ts'
-import { type AppDay, type UserDay, microsOf } from './comparison.ts'
+import { type AppDay, type UserDay, toMicros } from './comparison.ts'
 import type { Reconciliation } from './reconciliation.ts'
 
 export function createReconciliationRpc({
@@ -63,7 +63,7 @@ const toUser = (user: UserDay): pb.ReconciledUser => ({
   drifts: user.drifts,
 })
 
-const difference = (user: UserDay): number => Math.abs(user.backendMicros - microsOf(user.ownCost))
+const difference = (user: UserDay): number => Math.abs(user.backendMicros - toMicros(user.ownCost))
 
 /** Formats a float with up to six decimals, without an exponent. */
 const formatMicros = (micros: number): string => micros.toFixed(6).replace(/\.?0+$/, '')

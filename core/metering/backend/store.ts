@@ -7,7 +7,7 @@ import type { PricedTicket } from './cloud-event.ts'
 /** Writes `backend_marks`; reads the data to send to the backend and to compare with it. */
 
 /** Returns the prices of rates by id. A recorded rate never changes. */
-export async function pricesOf(db: Db, ids: readonly bigint[]): Promise<Map<bigint, EthRate>> {
+export async function readPrices(db: Db, ids: readonly bigint[]): Promise<Map<bigint, EthRate>> {
   const rows = await many<{ id: bigint; usd_attos_per_eth: string }>(
     db,
     sql`
@@ -88,7 +88,7 @@ export async function readTickets(db: Db, keys: readonly TicketKey[]): Promise<P
 }
 
 /** Returns the public client ids of apps. */
-export async function publicClientsOf(
+export async function findPublicClients(
   db: Db,
   apps: readonly AppId[],
 ): Promise<Map<string, string>> {

@@ -1,6 +1,6 @@
 import type { Db } from '../../lib/sql.ts'
 import { type Clocks, aheadAt } from '../../platform/clocks/clocks.ts'
-import { type ParsedBatch, msOf, putAhead, sessionOf } from './parsed-batch.ts'
+import { type ParsedBatch, signedAtMs, putAhead, readSession } from './parsed-batch.ts'
 
 /**
  * Moves the tickets of test apps to their apps' clocks (docs/test-clock.md): once per batch, after
@@ -17,10 +17,10 @@ export async function dateByClocks(
   )
   if (moves.size === 0) return
   for (let place = 0; place < tickets.count; place++) {
-    const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+    const subject = sessions[readSession(tickets, place)]?.payer.subject
     const own = subject && moves.get(subject.appId)
     if (!own) continue
-    const times = { signedMs: msOf(tickets, place), bookedMs: at.getTime() }
+    const times = { signedMs: signedAtMs(tickets, place), bookedMs: at.getTime() }
     putAhead(tickets, place, aheadAt(own, times))
   }
 }

@@ -5,10 +5,10 @@ import {
   type TicketColumns,
   byKey,
   compareKeys,
-  digestOf,
-  indexOf,
+  readDigest,
+  readIndex,
   keyAt,
-  keyOf,
+  readKey,
 } from './parsed-batch.ts'
 
 /**
@@ -113,7 +113,7 @@ export function createDeduplicator() {
   ): Promise<Digests> {
     const earlier = duplicatesExpected ? await findDigests(db, keysOf(tickets, firsts)) : noDigests
     const missing =
-      earlier.size === 0 ? firsts : firsts.filter((place) => !earlier.has(keyOf(tickets, place)))
+      earlier.size === 0 ? firsts : firsts.filter((place) => !earlier.has(readKey(tickets, place)))
     if (missing.length === 0) return earlier
     try {
       await savepoint(db, () =>
@@ -124,7 +124,7 @@ export function createDeduplicator() {
       if (!isUniqueViolation(error)) throw error
       const late = await insertEventIds(db, {
         keys: keysOf(tickets, missing),
-        digests: Array.from(missing, (place) => digestOf(tickets, place)),
+        digests: Array.from(missing, (place) => readDigest(tickets, place)),
       })
       return new Map([...earlier, ...(await findDigests(db, [...late]))])
     }
@@ -139,23 +139,23 @@ type Digests = ReadonlyMap<string, string>
 const noDigests: Digests = new Map()
 
 const keysOf = (tickets: TicketColumns, places: Uint32Array): string[] =>
-  Array.from(places, (place) => keyOf(tickets, place))
+  Array.from(places, (place) => readKey(tickets, place))
 
 function partition({ tickets, places, firsts }: EventIds, earlier: Digests): DeduplicatedTickets {
   const firstOfKey = new Map(
     Array.from(firsts, (place) => [
-      keyOf(tickets, place),
-      { place, digest: digestOf(tickets, place) },
+      readKey(tickets, place),
+      { place, digest: readDigest(tickets, place) },
     ]),
   )
   const duplicates: number[] = []
   const conflicts: number[] = []
   const newTickets = places.filter((place) => {
-    const key = keyOf(tickets, place)
+    const key = readKey(tickets, place)
     const [first, digest] = [firstOfKey.get(key), earlier.get(key)]
     if (first?.place === place && digest === undefined) return true
-    const isDuplicate = digestOf(tickets, place) === (digest ?? first?.digest)
-    ;(isDuplicate ? duplicates : conflicts).push(indexOf(tickets, place))
+    const isDuplicate = readDigest(tickets, place) === (digest ?? first?.digest)
+    ;(isDuplicate ? duplicates : conflicts).push(readIndex(tickets, place))
     return false
   })
   return { newTickets, duplicates, conflicts }

@@ -7,7 +7,7 @@ import {
   type Feature,
   type ParsedAt,
   type ParsedBatch,
-  type Payer,
+  type BilledUser,
   type RecordProblem,
   type Session,
   type TicketColumns,
@@ -228,7 +228,7 @@ export function packBatch(
 
 function unpackBatch({ tickets, features, problems, ignored, ...reply }: ParseReply): ParsedBatch {
   const payers = new Map(
-    reply.payers.map(([key, clientId, externalUserId]): [string, Payer] => [
+    reply.payers.map(([key, clientId, externalUserId]): [string, BilledUser] => [
       key,
       { clientId, externalUserId, sessions: new Map(), subject: null },
     ]),

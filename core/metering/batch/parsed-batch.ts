@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { RowBuffer } from '../../lib/copy-sql.ts'
-import { quickBillionths, quickInteger } from '../../lib/decimal.ts'
+import { billionthsAsNumber, quickInteger } from '../../lib/decimal.ts'
 import { getOrInsert } from '../../lib/maps.ts'
 import { type Wei, wei } from '../../lib/money.ts'
 import { authId } from '../../platform/ids.ts'
@@ -26,7 +26,7 @@ import { writeTicket } from './ticket-row.ts'
  */
 
 /** A user named by tickets, one object for all of the user's tickets in a batch. */
-export interface Payer extends NamedUser {
+export interface BilledUser extends NamedUser {
   /** Positions in the batch's `sessions`, by session id. */
   readonly sessions: Map<string, number>
   /** Null before the look-up, and for an unknown client id. */
@@ -35,7 +35,7 @@ export interface Payer extends NamedUser {
 
 /** A signer session, one object for all of its tickets in a batch. */
 export interface Session {
-  readonly payer: Payer
+  readonly payer: BilledUser
   readonly sessionId: string
   readonly manifestId: string
   readonly appName: string
@@ -63,7 +63,7 @@ export interface ParsedBatch {
   /** Indexes of records with a type that is not billed. */
   readonly ignored: readonly number[]
   /** By auth id. */
-  readonly payers: ReadonlyMap<string, Payer>
+  readonly payers: ReadonlyMap<string, BilledUser>
 }
 
 /** Time of parsing, and limits for signing times relative to it. */
@@ -82,8 +82,8 @@ export function createBatchParser(rows: RowBuffer, { at, limits }: ParsedAt, siz
   const features: Feature[] = []
   const problems: RecordProblem[] = []
   const ignored: number[] = []
-  const payers = new Map<string, Payer>()
-  const byClient = new Map<string, Map<string, Payer>>()
+  const payers = new Map<string, BilledUser>()
+  const byClient = new Map<string, Map<string, BilledUser>>()
   const byPipeline = new Map<string, Map<string, number>>()
 
   function add(index: number, bytes: Buffer): void {
@@ -128,10 +128,10 @@ export function createBatchParser(rows: RowBuffer, { at, limits }: ParsedAt, siz
     })
   }
 
-  function payerOf({ clientId, externalUserId }: SignedTicket): Payer {
-    const users = getOrInsert(byClient, clientId, () => new Map<string, Payer>())
+  function payerOf({ clientId, externalUserId }: SignedTicket): BilledUser {
+    const users = getOrInsert(byClient, clientId, () => new Map<string, BilledUser>())
     return getOrInsert(users, externalUserId, () => {
-      const payer: Payer = { clientId, externalUserId, sessions: new Map(), subject: null }
+      const payer: BilledUser = { clientId, externalUserId, sessions: new Map(), subject: null }
       payers.set(authId(clientId, externalUserId), payer)
       return payer
     })
@@ -212,7 +212,7 @@ export function createColumns(size: number) {
       quickInteger(pixels),
       quickInteger(sequence),
     ]
-    const billionths = quickBillionths(billableSecs)
+    const billionths = billionthsAsNumber(billableSecs)
     const fits =
       Number.isSafeInteger(quickFee) && !Number.isNaN(quickPixels + quickSequence + billionths)
     if (!fits)
@@ -244,39 +244,41 @@ export function createColumns(size: number) {
 const number = ({ numbers }: TicketColumns, place: number, column: number): number =>
   numbers[place * width + column] ?? 0
 
-export const indexOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 0)
-export const sessionOf = (tickets: TicketColumns, place: number): number =>
+export const readIndex = (tickets: TicketColumns, place: number): number =>
+  number(tickets, place, 0)
+export const readSession = (tickets: TicketColumns, place: number): number =>
   number(tickets, place, 1)
-export const featureOf = (tickets: TicketColumns, place: number): number =>
+export const readFeature = (tickets: TicketColumns, place: number): number =>
   number(tickets, place, 2)
-export const fromOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 3)
-export const toOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 4)
+export const rowStart = (tickets: TicketColumns, place: number): number => number(tickets, place, 3)
+export const rowEnd = (tickets: TicketColumns, place: number): number => number(tickets, place, 4)
 /** Returns a ticket's signing time by the clock of its app. */
-export const microsOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 5)
-export const msOf = (tickets: TicketColumns, place: number): number =>
+export const readMicros = (tickets: TicketColumns, place: number): number =>
+  number(tickets, place, 5)
+export const signedAtMs = (tickets: TicketColumns, place: number): number =>
   Math.floor(number(tickets, place, 5) / 1000)
 /** Returns the milliseconds by which the app's clock was ahead. */
-export const aheadOf = ({ ahead }: TicketColumns, place: number): number =>
+export const readClockOffset = ({ ahead }: TicketColumns, place: number): number =>
   ahead.size === 0 ? 0 : (ahead.get(place) ?? 0)
 /** Returns the signing time by the signer's clock. */
-export const signerMicrosOf = (tickets: TicketColumns, place: number): number =>
-  microsOf(tickets, place) - aheadOf(tickets, place) * 1000
+export const readSignerMicros = (tickets: TicketColumns, place: number): number =>
+  readMicros(tickets, place) - readClockOffset(tickets, place) * 1000
 /** Moves a ticket from its signer's clock to its app's clock. */
 export function putAhead(tickets: TicketColumns, place: number, aheadMs: number): void {
   if (aheadMs === 0) return
-  tickets.numbers[place * width + 5] = microsOf(tickets, place) + aheadMs * 1000
+  tickets.numbers[place * width + 5] = readMicros(tickets, place) + aheadMs * 1000
   tickets.ahead.set(place, aheadMs)
 }
-export const billionthsOf = (tickets: TicketColumns, place: number): number =>
+export const readBillionths = (tickets: TicketColumns, place: number): number =>
   number(tickets, place, 7)
-export const quickPixelsOf = (tickets: TicketColumns, place: number): number =>
+export const pixelsAsNumber = (tickets: TicketColumns, place: number): number =>
   number(tickets, place, 8)
-export const sequenceOf = (tickets: TicketColumns, place: number): bigint =>
+export const readSequence = (tickets: TicketColumns, place: number): bigint =>
   tickets.oversized.get(place)?.sequence ?? BigInt(number(tickets, place, 9))
 /** Returns a bigint only if a double is not exact. */
-export const exactSequenceOf = (tickets: TicketColumns, place: number): number | bigint =>
+export const readExactSequence = (tickets: TicketColumns, place: number): number | bigint =>
   tickets.oversized.get(place)?.sequence ?? number(tickets, place, 9)
-export const feeOf = (tickets: TicketColumns, place: number): Wei =>
+export const readFee = (tickets: TicketColumns, place: number): Wei =>
   tickets.oversized.get(place)?.fee ?? wei(BigInt(number(tickets, place, 6)))
 
 /** Returns where a ticket's key begins in `ids`; its digest follows. */
@@ -286,8 +288,9 @@ const text = ({ ids }: TicketColumns, from: number): string =>
   Buffer.from(ids.buffer, ids.byteOffset + from, idLength).toString('latin1')
 
 /** 16 characters of one byte each. */
-export const keyOf = (tickets: TicketColumns, place: number): string => text(tickets, keyAt(place))
-export const digestOf = (tickets: TicketColumns, place: number): string =>
+export const readKey = (tickets: TicketColumns, place: number): string =>
+  text(tickets, keyAt(place))
+export const readDigest = (tickets: TicketColumns, place: number): string =>
   text(tickets, keyAt(place) + idLength)
 
 /**
@@ -346,7 +349,7 @@ const dashes = new Set([8, 13, 18, 23])
 
 /**
  * Writes the 16 bytes of an event's key. A UUID is its own key, already in lower case
- * (`foldEventId`); any other id is hashed.
+ * (`canonicalEventId`); any other id is hashed.
  */
 function writeEventKey(target: Uint8Array, at: number, id: string): void {
   if (!writeUuid(target, at, id)) writeBytes(target, at, digestOfBytes(id))

@@ -3,7 +3,7 @@ import { quickInteger } from '../../lib/decimal.ts'
 import { getOrInsert } from '../../lib/maps.ts'
 import type { EthRate, Wei } from '../../lib/money.ts'
 import type { SignedTicket } from '../events/parse.ts'
-import { type Prices, type Sale, type Tariff, pricesOf } from '../rating/tariff.ts'
+import { type Prices, type PricedTicket, type Tariff, toPrices } from '../rating/tariff.ts'
 import type { Subject } from './subjects.ts'
 
 /**
@@ -111,7 +111,7 @@ const priceColumns = 6
 
 /**
  * Prices fees by rates and tariffs. Equal inputs return the same object, because fees repeat and
- * `restWriter` encodes each price object once.
+ * `rowTailWriter` encodes each price object once.
  */
 export function createPrices() {
   const byTariff = new Map<Tariff, Map<bigint, Map<bigint, TicketPrice>>>()
@@ -123,7 +123,7 @@ export function createPrices() {
     return getOrInsert(prices, fee, () => ({
       rateId: rate.id,
       rate,
-      ...pricesOf(fee, rate.usdAttosPerEth, tariff),
+      ...toPrices(fee, rate.usdAttosPerEth, tariff),
     }))
   }
 }
@@ -132,7 +132,7 @@ export function createPrices() {
 export interface TicketRest {
   readonly subject: Subject
   readonly price: TicketPrice | null
-  readonly sale: Sale
+  readonly sale: PricedTicket
   /** Whether its session already had this sequence number. */
   readonly replayed: boolean
   /** Milliseconds by which the app's clock was ahead. */
@@ -143,7 +143,7 @@ export interface TicketRest {
  * Returns a function that writes the second parts of a batch's rows. A price shared by many tickets
  * is encoded once.
  */
-export function restWriter(
+export function rowTailWriter(
   out: RowBuffer,
   { chargeId, at }: { readonly chargeId: string; readonly at: Date },
 ) {

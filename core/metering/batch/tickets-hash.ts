@@ -2,8 +2,8 @@ import { hash } from 'node:crypto'
 import { getOrInsert } from '../../lib/maps.ts'
 import type { UsdAttos, Wei } from '../../lib/money.ts'
 import type { UserId } from '../../platform/ids.ts'
-import { type ParsedBatch, feeOf, keyAt, microsOf, sessionOf } from './parsed-batch.ts'
-import type { Prices, Sale } from '../rating/tariff.ts'
+import { type ParsedBatch, readFee, keyAt, readMicros, readSession } from './parsed-batch.ts'
+import type { Prices, PricedTicket } from '../rating/tariff.ts'
 import type { PricingRate, TicketPrice } from './ticket-row.ts'
 
 /**
@@ -73,7 +73,7 @@ export interface PricedTickets {
   readonly batch: ParsedBatch
   readonly places: Uint32Array
   readonly prices: readonly (TicketPrice | null)[]
-  readonly sales: readonly Sale[]
+  readonly sales: readonly PricedTicket[]
   /** The same tickets in key order. */
   readonly keyOrder: Uint32Array
 }
@@ -126,7 +126,7 @@ const isSold = ({ cost, retail, platformFee }: Prices, termsId: bigint | null): 
   termsId !== null || retail !== cost || platformFee !== 0n
 
 function userAt({ tickets, sessions }: ParsedBatch, place: number): UserId {
-  const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+  const subject = sessions[readSession(tickets, place)]?.payer.subject
   if (!subject) throw new Error('only tickets of known users are hashed')
   return subject.userId
 }
@@ -156,8 +156,8 @@ function ticketWriter({ batch: { tickets }, prices, sales }: PricedTickets, byte
     const from = keyAt(place) / 4
     for (let word = 0; word < 8; word++) target[at * 2 + word] = ids[from + word] ?? 0
     const number = at + 4
-    numbers[number] = microsOf(tickets, place)
-    amount(number + 1, feeOf(tickets, place))
+    numbers[number] = readMicros(tickets, place)
+    amount(number + 1, readFee(tickets, place))
     const [high = 0, low = 0, observed = 0] = getOrInsert(rates, rateId, () => numbersOf(rate))
     numbers[number + 3] = high
     numbers[number + 4] = low

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { backoffMs } from '../../lib/loop.ts'
 import type { Log } from '../../lib/log.ts'
-import { messageOf } from '../../lib/process.ts'
+import { toMessage } from '../../lib/process.ts'
 import type { IngestedBatch, PreparedBatch } from '../ingest/ingest.ts'
 import type { PipelinedWriter } from '../ingest/pipelined-writer.ts'
 import type { StreamRecord } from '../ingest/position-store.ts'
@@ -110,7 +110,7 @@ export function createCollector(deps: CollectorDeps) {
 
   // An unavailable broker gives the same reason at every attempt: one warning a minute is enough.
   function warn(error: unknown, failures: number): void {
-    const reason = messageOf(error)
+    const reason = toMessage(error)
     const isNew = reason !== lastWarning.reason || Date.now() - lastWarning.atMs >= repeatWarningMs
     if (isNew) lastWarning = { reason, atMs: Date.now() }
     log[isNew ? 'warn' : 'debug'](

@@ -46,7 +46,7 @@ const mib = 1024 * 1024
  * Large batches lower the cost per event: a user's balance, hour and session are written once per
  * batch.
  */
-export const roomy: KafkaBounds = {
+export const serverBounds: KafkaBounds = {
   maxRecords: maxBatch,
   maxBatchBytes: 24 * mib,
   fetchBytes: 4 * mib,
@@ -54,7 +54,7 @@ export const roomy: KafkaBounds = {
 }
 
 /** Bounds for a process that only collects; many such processes may run in parallel. */
-export const lean: KafkaBounds = {
+export const collectorBounds: KafkaBounds = {
   maxRecords: 1_500,
   maxBatchBytes: 2 * mib,
   fetchBytes: mib / 2,
@@ -71,7 +71,7 @@ type Stream = MessagesStream<Buffer, Buffer, Buffer, Buffer>
 /** Reads the signer's topic as a consumer group that continues at the positions in Postgres. */
 export function createKafkaSource(
   config: KafkaConfig,
-  { positions, log, bounds = roomy }: KafkaDeps,
+  { positions, log, bounds = serverBounds }: KafkaDeps,
 ): EventSource {
   const { topic } = config
 

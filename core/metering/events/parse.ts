@@ -9,7 +9,7 @@ import {
   readExactJson,
 } from '../../lib/exact-json.ts'
 import { type Wei, formatEth, wei } from '../../lib/money.ts'
-import { foldEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
+import { canonicalEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
 import { createShapeCache } from './shape-cache.ts'
 
 /**
@@ -207,7 +207,7 @@ function readableParts(
   const id = envelope.get('id')
   const fee = hasMembers(data) ? feeOf(data.get('computed_fee')) : null
   return {
-    eventId: isEventId(id) ? foldEventId(id) : null,
+    eventId: isEventId(id) ? canonicalEventId(id) : null,
     authId: hasMembers(data) ? labelText(authIdOf(data)) : null,
     fee: typeof fee === 'bigint' && fee < 10n ** 78n ? fee : null,
   }
@@ -229,7 +229,7 @@ function parseTicket(
     return ['invalid_fee', 'computed_fee is not a whole number of wei in decimal text']
   const tooHigh = aboveMaxFee(fee, window)
   if (tooHigh !== null) return ['fee_out_of_range', tooHigh]
-  const signed = instantOf(data.get('current_time'))
+  const signed = toInstant(data.get('current_time'))
   if (!signed) return ['invalid_time', 'current_time is not an RFC 3339 instant']
   const tooFar = outsideWindow(signed, window)
   if (tooFar !== null) return ['time_out_of_range', tooFar]
@@ -289,7 +289,7 @@ function assemble({
   return {
     ...subject,
     ...pipelineOf(data),
-    eventId: foldEventId(String(envelope.get('id'))),
+    eventId: canonicalEventId(String(envelope.get('id'))),
     signedAt: signed.text,
     signedAtMs: signed.ms,
     signedAtMicros: signed.micros,
@@ -486,7 +486,7 @@ export interface Instant {
 }
 
 /** Parses RFC 3339 with any fraction and offset; returns UTC to the microsecond. */
-export function instantOf(value: JsonValue | undefined): Instant | null {
+export function toInstant(value: JsonValue | undefined): Instant | null {
   return (
     (typeof value === 'string' && value.length <= 60 ? sameMinute(value) : null) ??
     anyInstant(value)

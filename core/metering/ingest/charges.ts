@@ -200,7 +200,7 @@ export function settlingTickets(tickets: Iterable<SettlingTicket>): SettlingTick
 }
 
 /** Builds the map of steps, without steps that have no tickets. */
-export const stepsOf = (
+export const toSteps = (
   steps: Partial<Record<SettlingStep, { readonly columns: SettlingTickets }>>,
 ): ReadonlyMap<SettlingStep, SettlingTickets> =>
   new Map(

@@ -8,14 +8,14 @@ import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { EmitPriced } from '../backend/emit.ts'
 import {
   type ParsedBatch,
-  type Payer,
+  type BilledUser,
   type RecordProblem,
   type TicketColumns,
-  feeOf,
-  indexOf,
-  msOf,
-  sessionOf,
-  signerMicrosOf,
+  readFee,
+  readIndex,
+  signedAtMs,
+  readSession,
+  readSignerMicros,
 } from '../batch/parsed-batch.ts'
 import { dateByClocks } from '../batch/clock.ts'
 import {
@@ -332,13 +332,13 @@ export function createIngest(deps: IngestDeps) {
       ...conflicts.map((index) => problemAt(index, sameIdOtherBytes)),
       ...refused.flatMap(({ places, error }) =>
         places.map((place) =>
-          problemAt(indexOf(batch.tickets, place), refusedTicket(error, places.length)),
+          problemAt(readIndex(batch.tickets, place), refusedTicket(error, places.length)),
         ),
       ),
     ]
     if (problems.length > 0) await quarantine(db, { records, problems, at })
     const outcomes = outcomesOf({
-      ticket: Array.from(newTickets, (place) => indexOf(batch.tickets, place)),
+      ticket: Array.from(newTickets, (place) => readIndex(batch.tickets, place)),
       duplicate: duplicates,
       ignored: batch.ignored.filter((index) => !consumed[index]),
       quarantined: problems.map(({ index }) => index),
@@ -391,12 +391,12 @@ export function createIngest(deps: IngestDeps) {
   ): Promise<(TicketPrice | null)[]> {
     const rates = await deps.findRates(
       db,
-      Array.from(places, (place) => signerMicrosOf(tickets, place)),
+      Array.from(places, (place) => readSignerMicros(tickets, place)),
     )
     const priceOf = createPrices()
     return rates.map((rate, i) => {
       const { tariff } = sales[i] ?? networkSale
-      return rate ? priceOf(rate, feeOf(tickets, places[i] ?? 0), tariff) : null
+      return rate ? priceOf(rate, readFee(tickets, places[i] ?? 0), tariff) : null
     })
   }
 
@@ -418,7 +418,7 @@ const buffersOf = ({ rows: firstParts, out, at }: PreparedBatch): RowBuffers => 
 function daysOf(tickets: TicketColumns): number[] {
   const days: number[] = []
   for (let place = 0; place < tickets.count; place++) {
-    const day = Math.floor(msOf(tickets, place) / dayMs) * dayMs
+    const day = Math.floor(signedAtMs(tickets, place) / dayMs) * dayMs
     if (day !== days.at(-1)) days.push(day)
   }
   return days
@@ -426,7 +426,7 @@ function daysOf(tickets: TicketColumns): number[] {
 
 const unconsumed = (tickets: TicketColumns, consumed: AlreadyConsumed): Uint32Array =>
   Uint32Array.from({ length: tickets.count }, (_, place) => place).filter(
-    (place) => !consumed[indexOf(tickets, place)],
+    (place) => !consumed[readIndex(tickets, place)],
   )
 
 /**
@@ -438,11 +438,11 @@ function groupByUser(
   places: Uint32Array,
 ): { known: Uint32Array; unknownClients: number[] } {
   const unknownClients: number[] = []
-  const groups = new Map<Payer, number[]>()
+  const groups = new Map<BilledUser, number[]>()
   for (const place of places) {
-    const payer = sessions[sessionOf(tickets, place)]?.payer
+    const payer = sessions[readSession(tickets, place)]?.payer
     if (payer?.subject) getOrInsert(groups, payer, () => []).push(place)
-    else unknownClients.push(indexOf(tickets, place))
+    else unknownClients.push(readIndex(tickets, place))
   }
   const inOrder = [...groups]
     .map(([{ subject }, group]) => ({ key: `${subject?.appId}${subject?.userId}`, group }))
@@ -452,7 +452,7 @@ function groupByUser(
 
 const partTickets = ({ tickets, sessions }: ParsedBatch, places: Uint32Array): PartTicket[] =>
   Array.from(places).flatMap((place) => {
-    const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+    const subject = sessions[readSession(tickets, place)]?.payer.subject
     return subject ? [{ place, ...subject }] : []
   })
 

@@ -6,7 +6,7 @@ import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { EmitPriced } from '../backend/emit.ts'
 import { dateByClocks } from '../batch/clock.ts'
 import { createDeduplicator, encodeEventIds } from '../batch/deduplicate.ts'
-import { createBatchParser, digestOfHex, feeOf, signerMicrosOf } from '../batch/parsed-batch.ts'
+import { createBatchParser, digestOfHex, readFee, readSignerMicros } from '../batch/parsed-batch.ts'
 import type { ResolveSubjects, Subject } from '../batch/subjects.ts'
 import type { TicketPrice } from '../batch/ticket-row.ts'
 import { type SignedTicket, noLimits } from '../events/parse.ts'
@@ -16,7 +16,7 @@ import { type ObservedRate, ensureRates } from '../rates/store.ts'
 import type { Charge } from './charges.ts'
 import type { Partitions } from './partition-store.ts'
 import type { Prices } from '../rating/tariff.ts'
-import { networkSale, pricesOf } from '../rating/tariff.ts'
+import { networkSale, toPrices } from '../rating/tariff.ts'
 import { type RatedTickets, type Rating, noPeriods } from '../rating/rating.ts'
 import type { NetworkCost } from './network-cost-store.ts'
 import { isPoison } from './poison.ts'
@@ -145,7 +145,7 @@ export function createManualIngest({
   ): Promise<(TicketPrice | null)[]> {
     const rates = await findRates(
       db,
-      Array.from(places, (place) => signerMicrosOf(batch.tickets, place)),
+      Array.from(places, (place) => readSignerMicros(batch.tickets, place)),
     )
     const rateId = await ensureRates(
       db,
@@ -161,8 +161,8 @@ export function createManualIngest({
       }
       const [rate, { tariff } = networkSale] = [rates[i], sales[i]]
       if (!rate) return null
-      const fee = feeOf(batch.tickets, place)
-      return { rateId: rate.id, rate, ...pricesOf(fee, rate.usdAttosPerEth, tariff) }
+      const fee = readFee(batch.tickets, place)
+      return { rateId: rate.id, rate, ...toPrices(fee, rate.usdAttosPerEth, tariff) }
     })
   }
 

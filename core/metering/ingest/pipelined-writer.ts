@@ -1,5 +1,5 @@
 import type { Log } from '../../lib/log.ts'
-import { messageOf } from '../../lib/process.ts'
+import { toMessage } from '../../lib/process.ts'
 import type { Ingest, IngestedBatch, PreparedBatch } from './ingest.ts'
 
 /**
@@ -48,7 +48,7 @@ export function createPipelinedWriter(ingest: WriteSteps, log: Log) {
       return await started.finish()
     } catch (error) {
       log.debug(
-        { reason: messageOf(error) },
+        { reason: toMessage(error) },
         'a batch that was started before its turn is written at once',
       )
       // The next batch may hold locks that this one needs. If this batch cannot be written at all,

@@ -397,5 +397,5 @@ export function multirange(numbers: readonly bigint[]): string {
  * Parses a multirange printed by Postgres. Each range is its first number and the one after its
  * last.
  */
-export const rangesOf = (text: string): [bigint, bigint][] =>
+export const toRanges = (text: string): [bigint, bigint][] =>
   [...text.matchAll(/\[(\d+),(\d+)\)/g)].map(([, from = '', to = '']) => [BigInt(from), BigInt(to)])

@@ -2,7 +2,7 @@ import { copyRows, uuidArray } from '../../lib/copy-sql.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import { ticketColumns } from '../batch/ticket-row.ts'
-import type { Prices, Sale } from '../rating/tariff.ts'
+import type { Prices, PricedTicket } from '../rating/tariff.ts'
 
 /**
  * Writes `envelopes` and `tickets`. Every statement writes many rows in key order, so that
@@ -54,7 +54,7 @@ export async function findDigests(db: Db, keys: readonly string[]): Promise<Map<
   return new Map(rows.map((row) => [row.key.toString('latin1'), row.digest.toString('latin1')]))
 }
 
-/** Inserts complete rows, as encoded by `writeTicket` and `restWriter`. */
+/** Inserts complete rows, as encoded by `writeTicket` and `rowTailWriter`. */
 export const copyTickets = (db: Db, rows: Buffer): Promise<void> =>
   copyRows(db, `tickets (${ticketColumns.join(', ')})`, rows)
 
@@ -65,7 +65,7 @@ export interface LatePriced extends Prices {
   readonly eventId: string
   readonly signedAt: string
   readonly rateId: bigint
-  readonly sale: Sale
+  readonly sale: PricedTicket
 }
 
 /** Fixes the cost of tickets that the caller has locked. */

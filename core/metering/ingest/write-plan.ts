@@ -12,19 +12,19 @@ import {
   type ParsedBatch,
   type Session,
   type TicketColumns,
-  aheadOf,
-  billionthsOf,
-  exactSequenceOf,
-  featureOf,
-  feeOf,
-  fromOf,
-  microsOf,
-  msOf,
-  quickPixelsOf,
-  sequenceOf,
-  sessionOf,
-  signerMicrosOf,
-  toOf,
+  readClockOffset,
+  readBillionths,
+  readExactSequence,
+  readFeature,
+  readFee,
+  rowStart,
+  readMicros,
+  signedAtMs,
+  pixelsAsNumber,
+  readSequence,
+  readSession,
+  readSignerMicros,
+  rowEnd,
 } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
 import { hashByUser } from '../batch/tickets-hash.ts'
@@ -33,7 +33,7 @@ import {
   type TicketRest,
   copyDated,
   eventIdIn,
-  restWriter,
+  rowTailWriter,
 } from '../batch/ticket-row.ts'
 import { microsText } from '../events/parse.ts'
 import type { RatedTickets } from '../rating/rating.ts'
@@ -45,7 +45,7 @@ import {
   type TicketCharge,
   type UserCharge,
   createSettlingColumns,
-  stepsOf,
+  toSteps,
 } from './charges.ts'
 import { type NetworkCost, addNetworkCosts } from './network-cost-store.ts'
 import { type HourSums, type Sums, addHours, hoursStatement } from './hour-store.ts'
@@ -55,7 +55,7 @@ import {
   addSessions,
   closeHoles,
   countDistinct,
-  rangesOf,
+  toRanges,
   sessionsStatement,
 } from './session-store.ts'
 import { copyTickets } from './store.ts'
@@ -215,14 +215,14 @@ function rowWriter(
   { batch, ...charge }: Pick<WritePlan, 'batch' | 'chargeId' | 'at'>,
   { firstParts, out }: RowBuffers,
 ) {
-  const writeRest = restWriter(out, charge)
+  const writeRest = rowTailWriter(out, charge)
 
   return ({ place, price, sale, replayed }: WrittenTicket): void => {
     const { tickets } = batch
-    const aheadMs = aheadOf(tickets, place)
-    const [from, to] = [fromOf(tickets, place), toOf(tickets, place)]
+    const aheadMs = readClockOffset(tickets, place)
+    const [from, to] = [rowStart(tickets, place), rowEnd(tickets, place)]
     if (aheadMs === 0) out.copy(firstParts, from, to)
-    else copyDated(out, firstParts, { from, to, micros: microsOf(tickets, place) })
+    else copyDated(out, firstParts, { from, to, micros: readMicros(tickets, place) })
     writeRest({ subject: subjectOf(batch, place), price, sale, replayed, aheadMs })
   }
 }
@@ -244,7 +244,7 @@ function rowsWith(
 }
 
 function subjectOf({ tickets, sessions }: ParsedBatch, place: number): Subject {
-  const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+  const subject = sessions[readSession(tickets, place)]?.payer.subject
   if (!subject) throw new Error('only tickets of known users are written')
   return subject
 }
@@ -252,8 +252,8 @@ function subjectOf({ tickets, sessions }: ParsedBatch, place: number): Subject {
 function keysOf({ batch, places, prices }: NewTickets, rows: Buffer): TicketKey[] {
   return mapPriced({ places, prices }, (place) => ({
     ...subjectOf(batch, place),
-    signedAt: microsText(microsOf(batch.tickets, place)),
-    eventId: eventIdIn(rows, fromOf(batch.tickets, place)),
+    signedAt: microsText(readMicros(batch.tickets, place)),
+    eventId: eventIdIn(rows, rowStart(batch.tickets, place)),
   }))
 }
 
@@ -293,18 +293,18 @@ function ticketCharges({ batch, places, prices }: NewTickets, rows: Buffer): Tic
   const { tickets, features } = batch
   return mapPriced({ places, prices }, (place, { retail }) => {
     const { appId, userId } = subjectOf(batch, place)
-    const { pipeline, modelId } = features[featureOf(tickets, place)] ?? {
+    const { pipeline, modelId } = features[readFeature(tickets, place)] ?? {
       pipeline: '',
       modelId: '',
     }
-    const eventId = eventIdIn(rows, fromOf(tickets, place))
+    const eventId = eventIdIn(rows, rowStart(tickets, place))
     return {
       appId,
       userId,
       eventId,
       pipeline,
       modelId,
-      signedAt: new Date(msOf(tickets, place)),
+      signedAt: new Date(signedAtMs(tickets, place)),
       cost: retail,
     }
   })
@@ -329,17 +329,17 @@ const listSettling =
     const steps = { booked: createSettlingColumns(), unpriced: createSettlingColumns() }
     for (let i = 0; i < places.length; i++) {
       const [place = 0, price = null, sale = networkSale] = [places[i], prices[i], sales[i]]
-      const key = keys[sessionOf(tickets, place)]
+      const key = keys[readSession(tickets, place)]
       if (!key) continue
       const { columns, positionOf } = price ? steps.booked : steps.unpriced
       columns.session.push(positionOf(key))
-      columns.sequence.push(exactSequenceOf(tickets, place))
-      columns.signedMicros.push(signerMicrosOf(tickets, place))
+      columns.sequence.push(readExactSequence(tickets, place))
+      columns.signedMicros.push(readSignerMicros(tickets, place))
       columns.cost.push(
-        price?.retail ?? retailBound(feeOf(tickets, place), holdingRate, sale.tariff.ratio),
+        price?.retail ?? retailBound(readFee(tickets, place), holdingRate, sale.tariff.ratio),
       )
     }
-    return stepsOf(steps)
+    return toSteps(steps)
   }
 
 function mapPriced<T>(
@@ -369,16 +369,16 @@ function replayedTickets(
   }
   for (const { position, ranges } of repeated) {
     const session = sessions[position]?.session
-    if (session) suspects.set(session, { ranges: rangesOf(ranges), seen: new Set() })
+    if (session) suspects.set(session, { ranges: toRanges(ranges), seen: new Set() })
   }
   const replayed = new Set<number>()
   if (suspects.size === 0) return replayed
   // In order of arrival: of two tickets with the same number, the later one is the replay.
   for (const place of places.toSorted()) {
-    const suspect = suspects.get(batch.sessions[sessionOf(batch.tickets, place)])
+    const suspect = suspects.get(batch.sessions[readSession(batch.tickets, place)])
     if (!suspect) continue
     const { ranges, seen } = suspect
-    const sequence = sequenceOf(batch.tickets, place)
+    const sequence = readSequence(batch.tickets, place)
     const before = ranges.some(([from, to]) => sequence >= from && sequence < to)
     if (before || seen.has(sequence)) replayed.add(place)
     seen.add(sequence)
@@ -407,13 +407,13 @@ const zero = (): Sums => ({
 function add(sums: Sums, tickets: TicketColumns, place: number): void {
   sums.tickets += 1
   const oversized = tickets.oversized.get(place)
-  sums.fee += feeOf(tickets, place)
+  sums.fee += readFee(tickets, place)
   if (oversized) {
     addDecimal(sums.billableSecs, oversized.billableSecs)
     sums.pixels += oversized.pixels
   } else {
-    addBillionths(sums.billableSecs, billionthsOf(tickets, place))
-    const pixels = quickPixelsOf(tickets, place)
+    addBillionths(sums.billableSecs, readBillionths(tickets, place))
+    const pixels = pixelsAsNumber(tickets, place)
     if (pixels !== 0) sums.pixels += BigInt(pixels)
   }
 }
@@ -456,12 +456,12 @@ export function createSums({ tickets, sessions: known, features }: ParsedBatch, 
   let run: Run | null = null
 
   function addTicket(place: number, price: TicketPrice | null): void {
-    const micros = microsOf(tickets, place)
+    const micros = readMicros(tickets, place)
     const hour = Math.floor(micros / hourMicros) * hourMs
     const continues =
       run !== null &&
-      run.session === sessionOf(tickets, place) &&
-      run.feature === featureOf(tickets, place) &&
+      run.session === readSession(tickets, place) &&
+      run.feature === readFeature(tickets, place) &&
       run.hourMs === hour
     const current = run !== null && continues ? run : startRun(place, hour)
     add(current, tickets, place)
@@ -470,16 +470,16 @@ export function createSums({ tickets, sessions: known, features }: ParsedBatch, 
     const { into } = current
     into.firstMicros = Math.min(into.firstMicros, micros)
     into.lastMicros = Math.max(into.lastMicros, micros)
-    if (micros - aheadOf(tickets, place) * 1000 < lateMicros) into.late += 1
-    into.sequences.push(sequenceOf(tickets, place))
+    if (micros - readClockOffset(tickets, place) * 1000 < lateMicros) into.late += 1
+    into.sequences.push(readSequence(tickets, place))
   }
 
   function startRun(place: number, hour: number): Run {
     endRun()
     const [session, feature, micros] = [
-      sessionOf(tickets, place),
-      featureOf(tickets, place),
-      microsOf(tickets, place),
+      readSession(tickets, place),
+      readFeature(tickets, place),
+      readMicros(tickets, place),
     ]
     const into = getOrInsert(sessions, session, () => {
       const ticketSession = known[session]

@@ -4,7 +4,7 @@ import { type AppId, isUuid } from '../../platform/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type DateRange, type Dates, type Now, parseDates } from '../../lib/time.ts'
 import * as store from './store.ts'
-import { rangesOf } from '../ingest/session-store.ts'
+import { toRanges } from '../ingest/session-store.ts'
 
 export interface LossQuery extends Dates {
   readonly cursor?: string | undefined
@@ -89,7 +89,7 @@ export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
    */
   async function report(clientId: string | undefined, dates: Dates): Promise<LossReport> {
     const period = parsePeriod(dates, now())
-    const appId = clientId === undefined ? null : await store.appOf(pool, clientId)
+    const appId = clientId === undefined ? null : await store.findApp(pool, clientId)
     if (clientId !== undefined && appId === null) throw new DomainError('NOT_FOUND', 'no such app')
     const selection = { appId, ...period }
     const page = { after: null, limit: sessionsMax, ranges: rangesMax + 1 }
@@ -122,7 +122,7 @@ export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
 export type LossReports = ReturnType<typeof createLossReports>
 
 function toSession({ missing, ...session }: store.SessionLoss): SessionLoss {
-  const ranges = rangesOf(missing).map(([from, to]) => ({ first: from, last: to - 1n }))
+  const ranges = toRanges(missing).map(([from, to]) => ({ first: from, last: to - 1n }))
   const listed = ranges.slice(0, rangesMax)
   const count = listed.reduce((sum, { first, last }) => sum + last - first + 1n, 0n)
   return {

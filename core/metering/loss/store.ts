@@ -282,7 +282,7 @@ export async function listLossyCalls(
 }
 
 /** Finds the app of a public client id. */
-export async function appOf(db: Db, clientId: string): Promise<AppId | null> {
+export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
   const row = await maybeOne<{ app_id: string }>(
     db,
     sql`

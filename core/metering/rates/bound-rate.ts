@@ -1,6 +1,6 @@
 import { type EthRate, divCeil, ethRate } from '../../lib/money.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import { type Rate, type RateAges, maxAgeOf } from './store.ts'
+import { type Rate, type RateAges, toMaxAge } from './store.ts'
 
 /** The rate used to bound the cost of a call (docs/escrow-bounds.md, "Rates"). */
 export interface BoundRate {
@@ -43,7 +43,7 @@ export function createBoundRate({
     const rate = await findRate()
     if (!rate) return null
     const { usdAttosPerEth, observedAt } = rate
-    const maxAge = maxAgeOf(rate.source, ages)
+    const maxAge = toMaxAge(rate.source, ages)
     if (observedAt < addSeconds(at, -maxAge - graceSeconds)) return null
     const isRaised = observedAt < addSeconds(at, -maxAge)
     return {

@@ -13,7 +13,7 @@ import {
   type SettlementSums,
   type TicketCharge,
   settlingTickets,
-  stepsOf,
+  toSteps,
   sumSettlements,
   userCharges,
 } from '../ingest/charges.ts'
@@ -24,7 +24,7 @@ import { isPoison } from '../ingest/poison.ts'
 import { priceSessions } from '../ingest/session-store.ts'
 import { priceTickets } from '../ingest/store.ts'
 import { type RatedTicket, type Rating, StaleRating } from '../rating/rating.ts'
-import { type Prices, type Sale, networkSale, pricesOf } from '../rating/tariff.ts'
+import { type Prices, type PricedTicket, networkSale, toPrices } from '../rating/tariff.ts'
 import type { RateLookup } from './lookup.ts'
 import * as store from './store.ts'
 
@@ -170,7 +170,7 @@ export function createPricing({
     const { sales, confirm } = rated
     const sold = priced.map((ticket, i): Sold => {
       const sale = sales[i] ?? networkSale
-      return { ...ticket, sale, ...pricesOf(ticket.fee, ticket.rate.usdAttosPerEth, sale.tariff) }
+      return { ...ticket, sale, ...toPrices(ticket.fee, ticket.rate.usdAttosPerEth, sale.tariff) }
     })
     const id = uuidV7(at.getTime())
     await priceSessions(db, sold)
@@ -221,7 +221,7 @@ interface Priced extends store.WaitingTicket {
 }
 
 interface Sold extends Priced, Prices {
-  readonly sale: Sale
+  readonly sale: PricedTicket
 }
 
 const toRated = (ticket: Priced): RatedTicket => ({
@@ -261,5 +261,5 @@ const settlingOf =
         signedMicros: ticket.signedAtMicros - ticket.aheadMs * 1000,
       })),
     )
-    return stepsOf({ priced: { columns } })
+    return toSteps({ priced: { columns } })
   }

@@ -4,7 +4,7 @@ import { parseReadable } from '../../platform/text.ts'
 import { type Log, createThrottle } from '../../lib/log.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds, parseInstant } from '../../lib/time.ts'
-import { type Rate, type RateAges, insertRate, manualPrefix, maxAgeOf, rateAt } from './store.ts'
+import { type Rate, type RateAges, insertRate, manualPrefix, toMaxAge, rateAt } from './store.ts'
 import { type RateSource, parseRate } from './sources.ts'
 
 export interface RatesDeps {
@@ -46,7 +46,7 @@ export function createRates({
   async function usable(): Promise<Rate | null> {
     const at = now()
     const rate = await rateAt(pool, at)
-    return rate && rate.observedAt >= addSeconds(at, -maxAgeOf(rate.source, ages)) ? rate : null
+    return rate && rate.observedAt >= addSeconds(at, -toMaxAge(rate.source, ages)) ? rate : null
   }
 
   /** Reads the sources and records the first usable rate; null without one. */

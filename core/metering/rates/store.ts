@@ -57,7 +57,7 @@ export interface RateAges {
 export const manualPrefix = 'manual:'
 
 /** Returns the age up to which an observation from this source prices tickets. */
-export const maxAgeOf = (
+export const toMaxAge = (
   source: string,
   { maxAgeSeconds, manualMaxAgeSeconds }: RateAges,
 ): number => (source.startsWith(manualPrefix) ? manualMaxAgeSeconds : maxAgeSeconds)
@@ -117,7 +117,7 @@ export async function ratesAt(
   return newest.map((observation, i) => {
     if (!observation) return null
     const { rate, micros } = observation
-    return micros >= (instants[i] ?? 0) - maxAgeOf(rate.source, ages) * 1_000_000 ? rate : null
+    return micros >= (instants[i] ?? 0) - toMaxAge(rate.source, ages) * 1_000_000 ? rate : null
   })
 }
 
@@ -398,7 +398,7 @@ export async function oldestUnpriced(db: Db): Promise<Date | null> {
  * Counts each user's tickets that wait for a rate, up to a million each. Omits users without any.
  * The cost does not depend on the number of a user's tickets.
  */
-export async function countUnpricedOf(
+export async function countAppUnpriced(
   db: Db,
   users: readonly { appId: AppId; userId: UserId }[],
 ): Promise<Map<UserId, bigint>> {

@@ -2,11 +2,23 @@ import { getOrInsert } from '../../lib/maps.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
-import { type ParsedBatch, aheadOf, featureOf, msOf, sessionOf } from '../batch/parsed-batch.ts'
+import {
+  type ParsedBatch,
+  readClockOffset,
+  readFeature,
+  signedAtMs,
+  readSession,
+} from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
 import type { CutAt, FeatureName, RatingPorts } from './port.ts'
-import { type Sale, type Tariff, networkTariff } from './tariff.ts'
-import { type SoldTerms, type Timeline, type User, createTimelines, termsAt } from './timelines.ts'
+import { type PricedTicket, type Tariff, networkTariff } from './tariff.ts'
+import {
+  type SoldTerms,
+  type Timeline,
+  type User,
+  createPlanHistory,
+  termsAt,
+} from './plan-history.ts'
 
 /** Prices tickets by the plan version that the user had at signing. */
 
@@ -40,7 +52,7 @@ export const noPeriods: ConfirmPeriods = () => {}
 /** Sales of tickets, and a check that they are still valid. */
 export interface RatedTickets {
   /** In the order of the tickets. */
-  readonly sales: readonly Sale[]
+  readonly sales: readonly PricedTicket[]
   readonly confirm: ConfirmPeriods
 }
 
@@ -61,7 +73,7 @@ export interface BatchTickets {
 export type RatingDeps = RatingPorts & { readonly pool: Pool; readonly clocks?: Clocks }
 
 export function createRating({ pool, ledger, plans, cuts, clocks = realTime }: RatingDeps) {
-  const timelines = createTimelines({ pool, ledger, plans, clocks })
+  const timelines = createPlanHistory({ pool, ledger, plans, clocks })
 
   /**
    * Rates a batch's tickets by the cached periods of their users. `confirm` checks at charging that
@@ -88,12 +100,15 @@ export function createRating({ pool, ledger, plans, cuts, clocks = realTime }: R
     facts: Facts,
   ): Promise<RatedTickets> {
     const rate = createRater(facts)
-    const sales: Sale[] = []
+    const sales: PricedTicket[] = []
     for (const place of places) {
-      const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+      const subject = sessions[readSession(tickets, place)]?.payer.subject
       if (!subject) throw new Error('only tickets of known users are rated')
-      const feature = features[featureOf(tickets, place)] ?? nothing
-      const times = { signedMs: msOf(tickets, place), aheadMs: aheadOf(tickets, place) }
+      const feature = features[readFeature(tickets, place)] ?? nothing
+      const times = {
+        signedMs: signedAtMs(tickets, place),
+        aheadMs: readClockOffset(tickets, place),
+      }
       const sale =
         rate(subject, feature, times) ??
         (await rateOld(db, facts, { ...subject, ...feature, ...times }))
@@ -124,7 +139,7 @@ export function createRating({ pool, ledger, plans, cuts, clocks = realTime }: R
     const last = new Date(tickets.reduce((ms, ticket) => Math.max(ms, signerMs(ticket)), 0))
     const facts = { timelines: known, cutAt: await loadCuts(users, { last, knownAt }) }
     const rate = createRater(facts)
-    const sales: Sale[] = []
+    const sales: PricedTicket[] = []
     for (const ticket of tickets)
       sales.push(rate(ticket, ticket, ticket) ?? (await rateOld(db, facts, ticket)))
     return { sales, confirm: confirmWith(known) }
@@ -143,7 +158,7 @@ export function createRating({ pool, ledger, plans, cuts, clocks = realTime }: R
   }
 
   /** Rates a ticket from before the cached periods of its user. */
-  async function rateOld(db: Db, { cutAt }: Facts, ticket: RatedTicket): Promise<Sale> {
+  async function rateOld(db: Db, { cutAt }: Facts, ticket: RatedTicket): Promise<PricedTicket> {
     const timeline = await timelines.whole(db, ticket)
     const terms = timeline && termsAt(timeline, ticket.signedMs)
     if (!terms) throw new Error(`user ${ticket.userId} has entered no period`)
@@ -176,7 +191,7 @@ interface Facts {
  * share one tariff, so that prices are computed and encoded once for many tickets.
  */
 function createRater({ timelines, cutAt }: Facts) {
-  const byTerms = new Map<SoldTerms, Map<FeatureName, Sale>>()
+  const byTerms = new Map<SoldTerms, Map<FeatureName, PricedTicket>>()
   const tariffs = new Map<bigint, Map<bigint, Tariff>>()
   // Tickets of one user are adjacent.
   let user: { readonly subject: Subject; readonly timeline: Timeline } | null = null
@@ -189,8 +204,8 @@ function createRater({ timelines, cutAt }: Facts) {
     return timeline
   }
 
-  function saleOf(terms: SoldTerms, feature: FeatureName, basisPoints: bigint): Sale {
-    const ofTerms = getOrInsert(byTerms, terms, () => new Map<FeatureName, Sale>())
+  function saleOf(terms: SoldTerms, feature: FeatureName, basisPoints: bigint): PricedTicket {
+    const ofTerms = getOrInsert(byTerms, terms, () => new Map<FeatureName, PricedTicket>())
     const known = ofTerms.get(feature)
     if (known?.tariff.cutBasisPoints === basisPoints) return known
     const ratio = terms.ratioOf(feature)
@@ -201,7 +216,7 @@ function createRater({ timelines, cutAt }: Facts) {
     return sale
   }
 
-  return (subject: Subject, feature: FeatureName, times: Signing): Sale | null => {
+  return (subject: Subject, feature: FeatureName, times: Signing): PricedTicket | null => {
     const terms = termsAt(timelineOf(subject), times.signedMs)
     return terms && saleOf(terms, feature, cutAt(subject.appId, new Date(signerMs(times))) ?? 0n)
   }
@@ -223,7 +238,8 @@ const appsOf = (users: readonly User[]): AppId[] => [...new Set(users.map(({ app
 
 function lastSigned({ batch: { tickets }, places }: BatchTickets): Date {
   let last = 0
-  for (const place of places) last = Math.max(last, msOf(tickets, place) - aheadOf(tickets, place))
+  for (const place of places)
+    last = Math.max(last, signedAtMs(tickets, place) - readClockOffset(tickets, place))
   return new Date(last)
 }
 
@@ -231,7 +247,7 @@ function lastSigned({ batch: { tickets }, places }: BatchTickets): Date {
 function usersOf({ batch: { tickets, sessions }, places }: BatchTickets): User[] {
   const users = new Set<Subject>()
   for (const place of places) {
-    const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+    const subject = sessions[readSession(tickets, place)]?.payer.subject
     if (subject) users.add(subject)
   }
   return [...users]

@@ -4,8 +4,8 @@ import {
   type Wei,
   divFloor,
   networkRatio,
-  priceOf,
-  retailOf,
+  computePrice,
+  computeRetail,
   usdAttos,
   wei,
 } from '../../lib/money.ts'
@@ -24,13 +24,13 @@ export interface Tariff {
 export const networkTariff: Tariff = { ratio: networkRatio, cutBasisPoints: 0n }
 
 /** The plan version that sells a ticket; `termsId` is null if its prices were fixed elsewhere. */
-export interface Sale {
+export interface PricedTicket {
   readonly termsId: bigint | null
   readonly tariff: Tariff
 }
 
 /** A sale at network price, without a version. */
-export const networkSale: Sale = { termsId: null, tariff: networkTariff }
+export const networkSale: PricedTicket = { termsId: null, tariff: networkTariff }
 
 export interface Prices {
   /** Network cost: the fee at the ETH rate. */
@@ -47,9 +47,9 @@ const feeScale = 10n ** 18n * basisPoints
 const nothing = { platformFee: usdAttos(0n), platformWei: wei(0n) }
 
 /** Computes the prices, each rounded down once from the exact product (decision 47). */
-export function pricesOf(fee: Wei, rate: EthRate, { ratio, cutBasisPoints }: Tariff): Prices {
-  const cost = priceOf(fee, rate)
-  const retail = ratio === networkRatio ? cost : retailOf(fee, rate, ratio)
+export function toPrices(fee: Wei, rate: EthRate, { ratio, cutBasisPoints }: Tariff): Prices {
+  const cost = computePrice(fee, rate)
+  const retail = ratio === networkRatio ? cost : computeRetail(fee, rate, ratio)
   if (cutBasisPoints === 0n) return { cost, retail, ...nothing }
   return {
     cost,

@@ -8,7 +8,7 @@ import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { Context } from '../../rpc/serve.ts'
 import { findPriced } from '../offers/store.ts'
-import { bounded, contains, namesOf } from './discovery.ts'
+import { bounded, contains, readNames } from './discovery.ts'
 import * as store from './store.ts'
 import type { Capability, Manifest, Profile } from './profile.ts'
 
@@ -146,7 +146,7 @@ async function requireUnpriced(db: Db, app: AppId, excluded: readonly Capability
   const plans = [...new Set(conflicts.map(({ plan }) => plan))]
   throw new DomainError(
     'CONFLICT',
-    `plans name ${namesOf(conflicts)}: change them first (${plans.slice(0, 5).join(', ')})`,
+    `plans name ${readNames(conflicts)}: change them first (${plans.slice(0, 5).join(', ')})`,
     { members: { conflicts: bounded(conflicts) } },
   )
 }

@@ -85,7 +85,7 @@ export function createDiscovery({ pipelines, url, now }: DiscoveryDeps) {
     ]
     throw new DomainError(
       'REQUEST_INVALID',
-      `the catalogue has no ${namesOf(unknown.length > 0 ? unknown : excluded)}, or the app excludes it`,
+      `the catalogue has no ${readNames(unknown.length > 0 ? unknown : excluded)}, or the app excludes it`,
       { members: { conflicts: bounded(conflicts) } },
     )
   }
@@ -126,7 +126,7 @@ export const toKey = ({ pipeline, modelId }: Capability): string =>
 const pairOf = ({ pipeline, modelId }: Capability): Capability => ({ pipeline, modelId })
 
 /** Lists the first five as text, and how many more there are. */
-export function namesOf(capabilities: readonly Capability[]): string {
+export function readNames(capabilities: readonly Capability[]): string {
   const some = capabilities.slice(0, 5).map(toKey)
   const more = capabilities.length - some.length
   return more > 0 ? `${some.join(', ')} and ${more} others` : some.join(', ')

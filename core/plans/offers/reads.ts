@@ -1,7 +1,7 @@
 import { isUuid, type AppId } from '../../platform/ids.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { SoldRates } from '../../metering/rating/port.ts'
-import { type RetailTerms, highestRate, retailRateOf, retailRules } from '../terms.ts'
+import { type RetailTerms, highestRate, toRetailRate, retailRules } from '../terms.ts'
 import type { Plan, PlanVersion } from './plan.ts'
 import * as store from './store.ts'
 
@@ -16,7 +16,7 @@ const retailTermsOf = ({ termsId, planId, version, ...terms }: PlanVersion): Ret
 function soldRatesOf(version: PlanVersion): SoldRates {
   const terms = retailTermsOf(version)
   return {
-    ratioOf: (feature) => retailRateOf(terms, feature).rate,
+    ratioOf: (feature) => toRetailRate(terms, feature).rate,
     highest: highestRate(terms),
     maxPriceWei: highestCeiling(version.bundles.map(({ maxPricePerUnit }) => maxPricePerUnit)),
   }
@@ -36,7 +36,7 @@ function highestCeiling(ceilings: readonly (bigint | null)[]): bigint | null {
 
 /** Reads of plans for other domains, using the caller's pool or transaction. */
 export const planReads = {
-  retailRateOf,
+  toRetailRate,
 
   /** Returns the rates of versions by their ids, for rating. */
   async readRates(db: Db, termsIds: readonly bigint[]): Promise<Map<bigint, SoldRates>> {

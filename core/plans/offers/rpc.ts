@@ -11,7 +11,7 @@ import {
   operatorWrite,
 } from '../../rpc/callers.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
-import { retailRateOf, retailRules } from '../terms.ts'
+import { toRetailRate, retailRules } from '../terms.ts'
 import { parseBody } from './input.ts'
 import type { Bundle, Plan } from './plan.ts'
 import type { PlanSync, SyncResult } from '../sync/service.ts'
@@ -211,7 +211,7 @@ const microsPerUsd = 1_000_000n
 
 /** USD per USD-micro, for the models that the bundle names. */
 function effectiveRate(rules: ReturnType<typeof retailRules>, bundle: Bundle): string {
-  const { rate } = retailRateOf({ rules }, bundle)
+  const { rate } = toRetailRate({ rules }, bundle)
   return formatDecimal18(rate / microsPerUsd)
 }
 

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, afterCommit, rehearse, tx } from '../../lib/sql.ts'
+import { type Db, type Pool, afterCommit, rollbackAfter, tx } from '../../lib/sql.ts'
 import type { BillingCycle, Now } from '../../lib/time.ts'
 import type { SoldRates } from '../../metering/rating/port.ts'
 import { type Actor, audit } from '../../platform/audit.ts'
@@ -21,7 +21,7 @@ import {
 } from './input.ts'
 import { createNetworkPrice, newPlan } from './defaults.ts'
 import { type Bundle, type Plan, type PlanStatus, type PlanTerms, freeTerms } from './plan.ts'
-import { retailRateOf, retailRules } from '../terms.ts'
+import { toRetailRate, retailRules } from '../terms.ts'
 import * as store from './store.ts'
 
 /** An active plan with a price, about to be sold. */
@@ -213,7 +213,7 @@ export function createOffers({
    * Changes nothing. An error names the plan it is about.
    */
   async function drafts(app: AppId, bodies: readonly Body[]): Promise<PlanDraft[]> {
-    return rehearse(pool, async (db) => {
+    return rollbackAfter(pool, async (db) => {
       const drafts: PlanDraft[] = []
       for (const [index, body] of bodies.entries()) {
         const draft = await draftOf(db, { app, body, current: null }).catch(atPlan(index))
@@ -248,7 +248,7 @@ const planDraft = ({ name, terms }: Draft, at: Date): PlanDraft => {
     name,
     included: terms.included ?? 0n,
     cycle: terms.billingCycle,
-    ratioOf: (feature) => retailRateOf({ rules }, feature).rate,
+    ratioOf: (feature) => toRetailRate({ rules }, feature).rate,
   }
 }
 

@@ -5,7 +5,7 @@ import type { SendSubscribers } from './ports.ts'
 import * as store from './store.ts'
 import type { Following, Subscription, Successor } from './store.ts'
 
-type Cycles = Awaited<ReturnType<typeof store.cyclesOf>>
+type Cycles = Awaited<ReturnType<typeof store.listCycles>>
 type Followed = Subscription & { readonly next: Successor }
 
 const batch = 500
@@ -18,7 +18,7 @@ async function followAll(db: Db, due: readonly Followed[], send?: SendSubscriber
   const plans = due.flatMap(({ appId, planId, next }) =>
     [planId, next.planId].map((plan) => [plan, appId] as const),
   )
-  const cycles = await store.cyclesOf(db, new Map(plans))
+  const cycles = await store.listCycles(db, new Map(plans))
   await store.replaceSubscriptions(
     db,
     due.map((subscription) => followingOf(subscription, cycles)),

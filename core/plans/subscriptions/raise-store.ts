@@ -32,11 +32,11 @@ export async function noteRaises(db: Db, since: Date, app: AppId | null): Promis
 export interface RaiseFilter {
   /** Null for all apps. */
   readonly app: AppId | null
-  /** Raises to skip, as `idOf` writes them. */
+  /** Raises to skip, as `toRaiseId` writes them. */
   readonly skip: readonly string[]
 }
 
-export const idOf = ({ planId, version }: Pick<StarterRaise, 'planId' | 'version'>): string =>
+export const toRaiseId = ({ planId, version }: Pick<StarterRaise, 'planId' | 'version'>): string =>
   `${planId} ${version}`
 
 /** Locks the oldest unfinished raise that no other core is processing (`skip locked`). */

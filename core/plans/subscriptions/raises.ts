@@ -84,7 +84,7 @@ export function createRaises<Account extends LockedAccount>({
       const step = await tx(pool, (db) => raiseBatch(db, { app, skip, limit }))
       if (step === null) return { count, isThrough: true }
       count += step.count
-      if (step.isThrough) skip.push(store.idOf(step.raise))
+      if (step.isThrough) skip.push(store.toRaiseId(step.raise))
       else full++
     }
     return { count, isThrough: false }

@@ -224,7 +224,7 @@ export async function saveSuccessor(db: Db, user: UserKey, next: Successor | nul
 }
 
 /** Returns creation time and billing cycle of plan versions, by plan, in version order. */
-export async function cyclesOf(
+export async function listCycles(
   db: Db,
   plans: ReadonlyMap<string, AppId>,
 ): Promise<Map<string, { createdAt: Date; cycle: BillingCycle }[]>> {
@@ -255,7 +255,7 @@ export async function lockPlan(db: Db, app: AppId, planId: string): Promise<void
 }
 
 /** Returns the id of the app's Starter plan. */
-export async function starterOf(db: Db, app: AppId): Promise<string | null> {
+export async function findStarter(db: Db, app: AppId): Promise<string | null> {
   const row = await maybeOne<{ id: string }>(
     db,
     sql`

@@ -158,7 +158,7 @@ export function createSubscriptions<Account extends LockedAccount>({
     const user = await getChangeable(app, request.externalUserId)
     return tx(pool, async (db) => {
       const current = await readCurrent(db, user)
-      const starter = await store.starterOf(db, app)
+      const starter = await store.findStarter(db, app)
       if (starter === null || current.planId === starter)
         throw new DomainError('ALREADY_STARTER', 'the user is already on the Starter plan')
       if (timing === 'next_billing_cycle' && current.next?.planId === starter)
@@ -316,7 +316,7 @@ export function createSubscriptions<Account extends LockedAccount>({
   async function soldNow(db: Db, account: Account, { planId }: Subscription): Promise<Sold> {
     const { appId } = account
     const terms = await planReads.newestVersion(db, { appId, planId }, account.periodStart)
-    const isStarterDefault = (await store.starterOf(db, appId)) === planId
+    const isStarterDefault = (await store.findStarter(db, appId)) === planId
     if (!terms) throw new Error(`plan ${planId} has no version`)
     return { ...terms, isStarterDefault }
   }

@@ -5,7 +5,7 @@ import type { BillingCycle } from '../../lib/time.ts'
 import type { BackendPlan, UsageFeature } from '../../metering/backend/plans.ts'
 import { networkSpend } from '../catalog/features.ts'
 import type { Bundle, Plan } from '../offers/plan.ts'
-import { everyModel, retailRateOf, retailRules } from '../terms.ts'
+import { everyModel, toRetailRate, retailRules } from '../terms.ts'
 
 const cadences: Readonly<Record<BillingCycle, BackendPlan['cadence']>> = {
   daily: 'P1D',
@@ -26,14 +26,14 @@ export function toBackendPlan(plan: Plan, clientId: string): BackendPlan {
   if (newest.priceCurrency !== 'USD')
     throw unsyncable(`its price is in ${newest.priceCurrency}, and usage is priced in USD`)
   return {
-    key: backendKeyOf(plan, clientId),
+    key: toBackendKey(plan, clientId),
     name: plan.name,
     currency: newest.priceCurrency,
     cadence: cadences[newest.billingCycle],
     flatFee: /[1-9]/.test(newest.priceAmount) ? newest.priceAmount : null,
     usage: partsOf(newest.bundles).map(({ feature, of }) => ({
       feature,
-      unitPrice: formatDecimal18(retailRateOf({ rules }, of).rate / microsPerUsd),
+      unitPrice: formatDecimal18(toRetailRate({ rules }, of).rate / microsPerUsd),
       included,
     })),
   }
@@ -45,7 +45,7 @@ const keySyntax = /^[a-z0-9]+(?:_[a-z0-9]+)*$/
 const keyMax = 64
 
 /** Key of a plan in the backend: derived from app and plan, in the backend's syntax. */
-export function backendKeyOf({ appId, id }: Pick<Plan, 'appId' | 'id'>, clientId: string): string {
+export function toBackendKey({ appId, id }: Pick<Plan, 'appId' | 'id'>, clientId: string): string {
   const key = `${clientId}_${id.replaceAll('-', '')}`
   return key.length <= keyMax && keySyntax.test(key) ? key : `plan_${digestOf([appId, id])}`
 }

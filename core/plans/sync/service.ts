@@ -8,7 +8,7 @@ import type { PlanCatalog } from '../../metering/backend/plans.ts'
 import { isUuid } from '../../platform/ids.ts'
 import type { Plan } from '../offers/plan.ts'
 import { findPlans } from '../offers/store.ts'
-import { backendKeyOf, toBackendPlan } from './backend-plan.ts'
+import { toBackendKey, toBackendPlan } from './backend-plan.ts'
 import * as store from './store.ts'
 
 export interface SyncDeps {
@@ -126,7 +126,7 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     if (openmeterPlanId !== null && !catalog) throw notConfigured()
     // The backend may have a plan although all its syncs failed.
     if (openmeterPlanId !== null || failures > 0)
-      await catalog?.withdraw(backendKeyOf({ appId, id: planId }, clientId), timeLimit())
+      await catalog?.withdraw(toBackendKey({ appId, id: planId }, clientId), timeLimit())
     return openmeterPlanId
   }
 
@@ -216,7 +216,7 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
     return new Map(
       known.map(({ planId, openmeterPlanId: id, clientId }) => [
         planId,
-        { id, key: backendKeyOf({ appId: app, id: planId }, clientId) },
+        { id, key: toBackendKey({ appId: app, id: planId }, clientId) },
       ]),
     )
   }

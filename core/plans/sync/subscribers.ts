@@ -1,6 +1,6 @@
 import type { Pool } from '../../lib/sql.ts'
 import type { FindSubscriber } from '../../metering/backend/subscribers.ts'
-import { backendKeyOf } from './backend-plan.ts'
+import { toBackendKey } from './backend-plan.ts'
 import type { PlanSync } from './service.ts'
 import { findSubscribed } from './store.ts'
 
@@ -20,7 +20,7 @@ export function createFindSubscriber({
       externalUserId,
       clientId,
       subscriptionId,
-      planKey: backendKeyOf({ appId, id: planId }, clientId),
+      planKey: toBackendKey({ appId, id: planId }, clientId),
       offer: (isStale) => sync.offer({ appId, planId }, isStale),
     }
   }

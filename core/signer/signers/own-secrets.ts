@@ -81,7 +81,7 @@ export function createOwnSecrets({ pool, idempotency, invalidations, now }: OwnS
     const own = { id: uuidV7(at.getTime()), at }
     const signer = await store.lockOwnSigner(db, { appId, clientId }, own)
     if (!signer) throw new DomainError('NOT_FOUND', 'no such app for this credential')
-    await store.endSecretsOf(db, { signerId: signer.id, purpose }, { at, endsAt })
+    await store.endSignerSecrets(db, { signerId: signer.id, purpose }, { at, endsAt })
     const valid = await store.listOwnSecrets(db, appId, at)
     if (valid.filter((one) => one.purpose === purpose).length >= secretsMax)
       throw new DomainError(

@@ -1,6 +1,6 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import { DomainError } from '../../../proto/errors.ts'
-import { secondsOf } from '../../lib/time.ts'
+import { toSeconds } from '../../lib/time.ts'
 import { parseIdempotencyKey } from '../../platform/idempotency.ts'
 import type { AppId } from '../../platform/ids.ts'
 import {
@@ -141,5 +141,5 @@ const toSecret = ({ all_apps, client_ids, ends_at, ...row }: SecretRow): pb.Sign
   ...row,
   allApps: all_apps,
   clientIds: client_ids,
-  endsAt: BigInt(ends_at ? secondsOf(ends_at) : 0),
+  endsAt: BigInt(ends_at ? toSeconds(ends_at) : 0),
 })

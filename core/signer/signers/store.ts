@@ -198,7 +198,7 @@ export const listOwnSecrets = (db: Db, appId: AppId, at: Date): Promise<OwnSecre
  * Ends the secrets of a purpose at `endsAt`, or earlier if they already end earlier. Deletes the
  * signer's ended secrets.
  */
-export async function endSecretsOf(
+export async function endSignerSecrets(
   db: Db,
   { signerId, purpose }: { readonly signerId: string; readonly purpose: Purpose },
   { at, endsAt }: { readonly at: Date; readonly endsAt: Date | null },

@@ -11,7 +11,7 @@ import type { Keys } from '../../keys/keys.ts'
 import { joinGrants, keyGrant } from '../../platform/grants/grants.ts'
 import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
-import { lineageOf } from '../issuer/jwt.ts'
+import { readLineage } from '../issuer/jwt.ts'
 import type { Subjects } from '../subjects.ts'
 import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
 import type { ForeignSubjects } from './foreign-subject.ts'
@@ -129,7 +129,7 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
     if (caller.clientId !== clientId) throw invalidSubject()
     requireSigning(jwt.scopes, Scope.signJob)
     const { tokensValidAfter } = user
-    return { subject: { ...caller, tokensValidAfter, grants: lineageOf(jwt) }, notAfter: jwt.exp }
+    return { subject: { ...caller, tokensValidAfter, grants: readLineage(jwt) }, notAfter: jwt.exp }
   }
 
   return { exchange }

@@ -3,7 +3,7 @@ import type { ExchangeDeviceTokenRequest } from '../../../proto/gen/ts-proto/tol
 import { TokenType } from '../../../proto/oauth.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { Context } from '../../rpc/serve.ts'
-import { lineageOf } from '../issuer/jwt.ts'
+import { readLineage } from '../issuer/jwt.ts'
 import type { Subjects } from '../subjects.ts'
 import type { ExchangeAudit } from './exchange-audit.ts'
 import type { SignerTokens } from './signer-token.ts'
@@ -32,7 +32,7 @@ export function createDeviceTokenExchange({
       if (!jwt.scopes.includes(Scope.signJob))
         throw new DomainError('GRANT_INVALID', `the device token lacks the scope ${Scope.signJob}`)
       const issued = await signerTokens.issue(
-        { ...caller, tokensValidAfter: user.tokensValidAfter, grants: lineageOf(jwt) },
+        { ...caller, tokensValidAfter: user.tokensValidAfter, grants: readLineage(jwt) },
         { notAfter: jwt.exp },
       )
       return { ...issued, issuedTokenType: TokenType.accessToken }

@@ -3,7 +3,7 @@ import { Scope } from '../../../proto/scopes.ts'
 import type { ForeignTokens } from '../../identity/issuers/foreign-tokens.ts'
 import type { Fault } from '../../identity/issuers/verification.ts'
 import { isOfOtherIssuer } from '../../lib/foreign-tokens/form.ts'
-import { type Now, secondsOf } from '../../lib/time.ts'
+import { type Now, toSeconds } from '../../lib/time.ts'
 import type { UserCaller } from '../../rpc/callers.ts'
 import { invalidToken } from '../issuer/jwt.ts'
 import { type SignerSubject, requireGranted } from './signer-token.ts'
@@ -41,7 +41,7 @@ export function createForeignSubjects({ issuer, foreignTokens, now }: ForeignSub
     requireGranted(publicScopes)
     // Clock tolerance may accept an expired token, but the credential issued for it would already
     // have expired.
-    if (expiresAt <= secondsOf(now())) throw refusal('expiry')
+    if (expiresAt <= toSeconds(now())) throw refusal('expiry')
     const user = await foreignTokens.provision(foreign)
     if (!user) throw refusal('user')
     const { appId, id: userId, externalUserId, tokensValidAfter } = user

@@ -9,7 +9,7 @@ import {
   oauthClient,
   optionalOauthClient,
   endUser,
-  actorOf,
+  toActor,
 } from '../../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { addSeconds } from '../../lib/time.ts'
@@ -49,7 +49,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
     mintSignerToken: rpc(
       oauthClient(),
       async (request: pb.MintSignerTokenRequest, caller, context) =>
-        deps.clientCredentials.mintSignerToken(caller, request, actorOf(caller, context)),
+        deps.clientCredentials.mintSignerToken(caller, request, toActor(caller, context)),
     ),
     mintOwnerToken: rpc(oauthClient(), mintOwner(deps)),
     redeemDeviceCode: rpc(gatewayCaller(), async (request: pb.RedeemDeviceCodeRequest) => ({
@@ -109,7 +109,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
     revokeSignerSession: rpc(
       m2m(Scope.usersWrite),
       async (request: pb.RevokeSignerSessionRequest, caller, context) => {
-        const revokedAt = await deps.sessions.revoke(caller, request, actorOf(caller, context))
+        const revokedAt = await deps.sessions.revoke(caller, request, toActor(caller, context))
         return {
           revokedAt: revokedAt.toISOString(),
           effectiveBy: addSeconds(revokedAt, deps.revocationBoundSeconds).toISOString(),
@@ -139,7 +139,7 @@ function exchanges({ tokenExchange, builderExchange }: GrantsRpcDeps) {
 const mintOwner =
   ({ clientCredentials }: Pick<GrantsRpcDeps, 'clientCredentials'>) =>
   (request: pb.MintOwnerTokenRequest, caller: M2mCaller, context: Context) =>
-    clientCredentials.mintOwnerToken(caller, request, actorOf(caller, context))
+    clientCredentials.mintOwnerToken(caller, request, toActor(caller, context))
 
 /** OpenID Connect Core section 5.3. */
 const readUserInfo =

@@ -7,12 +7,12 @@ import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
 import type { Keys } from '../../keys/keys.ts'
-import { type Now, secondsOf } from '../../lib/time.ts'
+import { type Now, toSeconds } from '../../lib/time.ts'
 import { joinGrants, keyGrant } from '../../platform/grants/grants.ts'
 import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
 import type { Devices } from '../devices/devices.ts'
-import { lineageOf } from '../issuer/jwt.ts'
+import { readLineage } from '../issuer/jwt.ts'
 import type { SignerSessions } from '../sessions/signer-sessions.ts'
 import type { Subjects, UserToken } from '../subjects.ts'
 import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
@@ -129,7 +129,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
         subject.user,
         {
           label: 'signer_session_token_exchange',
-          grants: joinGrants(lineageOf(subject.jwt), caller.grants),
+          grants: joinGrants(readLineage(subject.jwt), caller.grants),
         },
         attempt.actor,
       )
@@ -182,7 +182,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
   async function tokenOwner(request: ExchangeTokenRequest, parties: Parties) {
     const { jwt, user, caller } = await userOf(request.subjectToken, parties)
     requireSigning(jwt.scopes, request.scope)
-    const grants = joinGrants(lineageOf(jwt), parties.caller?.grants ?? [])
+    const grants = joinGrants(readLineage(jwt), parties.caller?.grants ?? [])
     const { tokensValidAfter } = user
     return { subject: { ...caller, tokensValidAfter, grants }, notAfter: jwt.exp }
   }
@@ -231,14 +231,14 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
       throw new DomainError('TARGET_INVALID', 'resource must name one device code')
     }
     const { jwt, user } = await userOf(request.subjectToken, { app: null, caller })
-    const grants = joinGrants(lineageOf(jwt), caller.grants)
+    const grants = joinGrants(readLineage(jwt), caller.grants)
     const approval = { userCode: code, clientId: caller.clientId, grants }
     await devices.approveFor(user, approval, attempt.actor)
     return {
       accessToken: request.subjectToken,
       tokenType: 'Bearer',
       issuedTokenType: TokenType.accessToken,
-      expiresIn: jwt.exp - secondsOf(now()),
+      expiresIn: jwt.exp - toSeconds(now()),
       scope: jwt.scopes.join(' '),
       session: undefined,
     }

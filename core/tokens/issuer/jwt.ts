@@ -6,7 +6,7 @@ import { isUuid } from '../../platform/ids.ts'
 import { createBatchLoader } from '../../lib/concurrency.ts'
 import { isUnderstood } from '../../lib/foreign-tokens/form.ts'
 import type { Pool } from '../../lib/sql.ts'
-import { type Now, secondsOf } from '../../lib/time.ts'
+import { type Now, toSeconds } from '../../lib/time.ts'
 import { scopeGrant } from '../../platform/grants/grants.ts'
 import { type TokenEnds, type TokenState, findStates } from '../revocation/store.ts'
 import { splitScopes } from '../scopes.ts'
@@ -82,7 +82,7 @@ export interface SignedStatement {
 }
 
 /** Returns the ids that credentials issued for this JWT descend from. */
-export const lineageOf = ({ grants, familyId, jti }: VerifiedJwt): readonly string[] => [
+export const readLineage = ({ grants, familyId, jti }: VerifiedJwt): readonly string[] => [
   ...grants,
   ...(familyId === null ? [] : [familyId]),
   jti,
@@ -97,7 +97,7 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
   })
 
   async function sign(token: NewToken): Promise<IssuedToken> {
-    const at = secondsOf(now())
+    const at = toSeconds(now())
     const exp = Math.min(at + token.ttlSeconds, token.notAfter ?? Infinity)
     const claims = {
       client_id: token.clientId,
@@ -123,11 +123,11 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
 
   /** OpenID Connect Core section 2. */
   async function signIdToken(token: NewIdToken): Promise<string> {
-    const at = secondsOf(now())
+    const at = toSeconds(now())
     const claims = {
       azp: token.clientId,
       token_use: 'id',
-      auth_time: secondsOf(token.authTime),
+      auth_time: toSeconds(token.authTime),
       ...token.claims,
       ...(token.nonce === null ? {} : { nonce: token.nonce }),
     }
@@ -195,7 +195,7 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     const { clientId, familyId } = jwt
     const ofScopes = jwt.scopes.map((scope) => scopeGrant(clientId, scope))
     const { ended, isLoginLive } = await readState({
-      ids: [...lineageOf(jwt), clientId, ...ofScopes],
+      ids: [...readLineage(jwt), clientId, ...ofScopes],
       familyId,
       issuedAt: new Date(jwt.iat * 1000),
     })

@@ -163,7 +163,7 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     if (!session) throw new DomainError('TOKEN_INVALID', 'log in first')
     if (needsConsent && !consented)
       throw new DomainError('REQUEST_INVALID', 'the user must consent first')
-    if (consented && clientVersion !== undefined && clientVersion !== clientVersionOf(client))
+    if (consented && clientVersion !== undefined && clientVersion !== hashClientVersion(client))
       throw new DomainError('REQUEST_INVALID', 'the application has changed; start again')
     const userId = await userOf(client, session)
     const code = randomBytes(32).toString('base64url')
@@ -247,7 +247,7 @@ function clientHashOf({ clientId, appName, redirectUris }: PublicClient): Buffer
 }
 
 /** Identifies the client data shown to the person; empty for an app's own client. */
-export const clientVersionOf = (client: PublicClient): string =>
+export const hashClientVersion = (client: PublicClient): string =>
   clientHashOf(client)?.toString('base64url') ?? ''
 
 export type Authorizations = ReturnType<typeof createAuthorizations>

@@ -2,7 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import { gatewayCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
-import { type Authorizations, clientVersionOf } from './authorization.ts'
+import { type Authorizations, hashClientVersion } from './authorization.ts'
 import type { Logouts } from './logout.ts'
 
 export function createAuthorizationRpc({
@@ -23,7 +23,7 @@ export function createAuthorizationRpc({
         needsConsent,
         error: refusal?.error ?? '',
         errorDescription: refusal?.description ?? '',
-        clientVersion: clientVersionOf(client),
+        clientVersion: hashClientVersion(client),
       }
     }),
     grantAuthorization: rpc(

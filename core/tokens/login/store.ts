@@ -154,7 +154,7 @@ export async function endFamiliesOfUser(
 }
 
 /** Ends all logins of an end user to an app. Returns their ids. */
-export async function endFamiliesOf(
+export async function endFamilies(
   db: Db,
   { appId, externalUserId }: { appId: AppId; externalUserId: string },
   at: Date,

@@ -3,7 +3,7 @@ import type { IntrospectTokenResponse } from '../../../proto/gen/ts-proto/tollga
 import type { Clients } from '../../identity/apps/clients.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
 import type { Pool } from '../../lib/sql.ts'
-import { type Now, secondsOf } from '../../lib/time.ts'
+import { type Now, toSeconds } from '../../lib/time.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 import { type TokenFamilies, refreshPrefix } from '../login/token-families.ts'
 import { type SignerSessions, sessionPrefix } from '../sessions/signer-sessions.ts'
@@ -81,8 +81,8 @@ export function createIntrospection(deps: IntrospectionDeps) {
       sub: session.userId,
       scope: session.scope,
       tokenType: 'Bearer',
-      exp: BigInt(secondsOf(session.expiresAt)),
-      iat: BigInt(secondsOf(session.createdAt)),
+      exp: BigInt(toSeconds(session.expiresAt)),
+      iat: BigInt(toSeconds(session.createdAt)),
       iss: jwts.issuer,
       aud: '',
       jti: session.id,
@@ -113,8 +113,8 @@ export function createIntrospection(deps: IntrospectionDeps) {
       sub: user.id,
       scope: stillAllowed(row.scope, client.scopes),
       tokenType: 'refresh_token',
-      exp: BigInt(secondsOf(row.expires_at)),
-      iat: BigInt(secondsOf(row.created_at)),
+      exp: BigInt(toSeconds(row.expires_at)),
+      iat: BigInt(toSeconds(row.created_at)),
       iss: jwts.issuer,
       aud: '',
       jti: '',

@@ -20,7 +20,7 @@ export const createRuleFinder =
     plans,
   }: {
     readonly pool: Pool
-    readonly plans: Pick<PlansApi, 'readTerms' | 'retailRateOf'>
+    readonly plans: Pick<PlansApi, 'readTerms' | 'toRetailRate'>
   }): FindRules =>
   async (items) => {
     const ids = new Set(items.flatMap(({ termsId }) => (termsId === null ? [] : [termsId])))
@@ -28,6 +28,6 @@ export const createRuleFinder =
     const byId = new Map(terms.map((of) => [of.termsId, of]))
     return (item) => {
       const of = item.termsId === null ? undefined : byId.get(item.termsId)
-      return of ? plans.retailRateOf(of, item).rule : null
+      return of ? plans.toRetailRate(of, item).rule : null
     }
   }

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { Credit } from '../../allowances/account.ts'
-import type { Draw } from '../../allowances/chain.ts'
+import type { CreditDebit } from '../../allowances/chain.ts'
 import type { Ledger } from '../../allowances/ledger.ts'
 import type { TicketCharge } from '../../metering/ingest/charges.ts'
 import type { AppId } from '../../platform/ids.ts'
@@ -15,7 +15,7 @@ import type { BookedCharge, BookedSale, BookedTicket } from './store.ts'
 export interface ExplainDeps {
   readonly pool: Pool
   readonly shareCharge: Ledger['shareCharge']
-  readonly plans: Pick<PlansApi, 'readTerms' | 'retailRateOf'>
+  readonly plans: Pick<PlansApi, 'readTerms' | 'toRetailRate'>
   /** Lists the cuts of an app, the newest first. */
   readonly listCuts: (
     db: Db,
@@ -39,7 +39,7 @@ export interface ExplainedPlan {
 
 /** A ticket's debits from credits, and the amount that no credit covered. */
 export interface Share {
-  readonly draws: readonly Draw[]
+  readonly draws: readonly CreditDebit[]
   readonly overage: bigint
 }
 
@@ -103,14 +103,14 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
       charge: charge && (await explainCharge(db, ticket, { ...sale, charge })),
       period:
         charge &&
-        (await store.periodOf(db, ticket, { seq: charge.seq, signedAt: ticket.signedAt })),
+        (await store.findPeriod(db, ticket, { seq: charge.seq, signedAt: ticket.signedAt })),
     }
   }
 
   async function explainTerms(db: Db, ticket: BookedTicket, { termsId, planName }: BookedSale) {
     const [terms] = termsId === null ? [] : await plans.readTerms(db, [termsId])
     if (!terms) return { plan: null, rule: null }
-    const { rule: name, bundleId, rate: ratio } = plans.retailRateOf(terms, ticket)
+    const { rule: name, bundleId, rate: ratio } = plans.toRetailRate(terms, ticket)
     const { planId: id, version } = terms
     return {
       plan: { id, name: planName ?? '', version, termsId: terms.termsId },
@@ -150,7 +150,11 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
   async function sharedBy(
     db: Db,
     ticket: BookedTicket,
-    { charge, draws, credits }: { charge: BookedCharge; draws: readonly Draw[]; credits: Credit[] },
+    {
+      charge,
+      draws,
+      credits,
+    }: { charge: BookedCharge; draws: readonly CreditDebit[]; credits: Credit[] },
   ): Promise<Share | null> {
     const tickets = await ticketsOf(db, ticket, charge)
     if (!tickets) return null
@@ -190,7 +194,7 @@ export type Explain = ReturnType<typeof createExplain>
  */
 function simpleShare(
   { ticketCount, overage }: BookedCharge,
-  draws: readonly Draw[],
+  draws: readonly CreditDebit[],
   retail: bigint,
 ): Share | null {
   if (ticketCount === 1) return { draws, overage }

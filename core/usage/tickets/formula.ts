@@ -5,7 +5,7 @@ import type { ExplainedSale, Explanation } from './explain.ts'
  * Returns the price of a ticket as calculations that a pocket calculator can repeat, one line per
  * figure.
  */
-export function formulaOf({ fee, sale }: Explanation): string[] {
+export function toFormula({ fee, sale }: Explanation): string[] {
   const eth = formatEth(fee)
   if (!sale) return [`fee = ${fee} wei = ${eth} ETH, which waits for a rate`]
   const { rate, cost, retail, platformFee, charge } = sale

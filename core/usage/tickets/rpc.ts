@@ -1,12 +1,12 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
 import { DomainError } from '../../../proto/errors.ts'
-import type { Draw } from '../../allowances/chain.ts'
+import type { CreditDebit } from '../../allowances/chain.ts'
 import { formatDecimal18 as decimal } from '../../lib/money.ts'
 import type { AppId } from '../../platform/ids.ts'
 import { type RequireMetering, m2mOrMember, operator } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Explain, ExplainedCharge, ExplainedSale, Explanation } from './explain.ts'
-import { formulaOf } from './formula.ts'
+import { toFormula } from './formula.ts'
 
 export interface TicketRpcDeps {
   readonly explain: Explain['explain']
@@ -54,7 +54,7 @@ export const toTicket = (ticket: Explanation): pb.Ticket => ({
   clockAheadMs: ticket.aheadMs === 0 ? undefined : String(ticket.aheadMs),
   feeWei: String(ticket.fee),
   sale: ticket.sale ? toSale(ticket.sale) : undefined,
-  formula: formulaOf(ticket),
+  formula: toFormula(ticket),
 })
 
 const microsPerUsd = 1_000_000n
@@ -86,7 +86,7 @@ const toSale = ({ rate, plan, rule, cut, period, charge, ...sale }: ExplainedSal
 })
 
 function toCharge({ share, credits, ...charge }: ExplainedCharge): pb.TicketCharge {
-  const toDraw = ({ creditId, amount }: Draw): pb.TicketDraw => {
+  const toDraw = ({ creditId, amount }: CreditDebit): pb.TicketDraw => {
     const credit = credits.find(({ id }) => id === creditId)
     return {
       creditId,

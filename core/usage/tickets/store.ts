@@ -1,5 +1,5 @@
 import type { Credit } from '../../allowances/account.ts'
-import type { Draw } from '../../allowances/chain.ts'
+import type { CreditDebit } from '../../allowances/chain.ts'
 import type { TicketCharge } from '../../metering/ingest/charges.ts'
 import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type EthRate, type UsdAttos, type Wei, ethRate, usdAttos, wei } from '../../lib/money.ts'
@@ -160,7 +160,7 @@ export interface BookedCharge {
   /** Null for an entry older than the count. */
   readonly ticketCount: number | null
   /** Null for an entry older than the record of its draws. */
-  readonly draws: readonly Draw[] | null
+  readonly draws: readonly CreditDebit[] | null
 }
 
 /** Requires `inRequest`. */
@@ -211,7 +211,7 @@ interface DrawnRow {
  * Returns the draws of a charge. Without credits it is all overage, unless it is older than its
  * hash: then null.
  */
-function drawsOf({ credit_ids: ids, credit_attos: amounts, hash }: DrawnRow): Draw[] | null {
+function drawsOf({ credit_ids: ids, credit_attos: amounts, hash }: DrawnRow): CreditDebit[] | null {
   if (ids === null) return hash === null ? null : []
   return ids.map((creditId, i) => ({ creditId, amount: attos(amounts?.[i] ?? '0') }))
 }
@@ -310,7 +310,7 @@ export interface ChargedPeriod {
  * periods that the account had entered before the charge, the last that had begun at signing, else
  * the first.
  */
-export async function periodOf(
+export async function findPeriod(
   db: Db,
   { appId: app, userId: user }: Owner,
   { seq, signedAt }: { readonly seq: bigint; readonly signedAt: string },

@@ -1,4 +1,4 @@
-import { dataDirOf, readQuickstart } from '../../all-in-one/data-dir.ts'
+import { resolveDataDir, readQuickstart } from '../../all-in-one/data-dir.ts'
 import {
   type Command,
   UsageError,
@@ -133,7 +133,9 @@ async function resetPassword(argv: readonly string[]): Promise<number> {
 
 async function publicUrl(): Promise<string> {
   const configured = process.env['PUBLIC_URL']?.trim().replace(/\/+$/, '')
-  const issuer = configured ? undefined : (await readQuickstart(dataDirOf(process.env)))?.issuer
+  const issuer = configured
+    ? undefined
+    : (await readQuickstart(resolveDataDir(process.env)))?.issuer
   const port = process.env['PLATFORM_PORT'] ?? '8080'
   return configured || issuer?.replace(/\/api\/v1\/oidc$/, '') || `http://localhost:${port}`
 }

@@ -3,7 +3,7 @@ import type { Limits } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/
 import { type Command, UsageError, changeCore, need, parse, withCore } from '../command.ts'
 import { usd } from '../money.ts'
 import { report } from '../output.ts'
-import { authorOf } from './quarantine.ts'
+import { readAuthor } from './quarantine.ts'
 
 const options = {
   app: { type: 'string' },
@@ -89,14 +89,14 @@ async function set(values: Values): Promise<void> {
   const request = {
     ...(await subjectOf(values)),
     limits: limitsOf(values),
-    author: authorOf(values),
+    author: readAuthor(values),
   }
   const answer = await changeCore(values, (core) => core.replaceLimits(request))
   print(answer.limits, values)
 }
 
 async function clear(values: Values): Promise<void> {
-  const request = { ...(await subjectOf(values)), author: authorOf(values) }
+  const request = { ...(await subjectOf(values)), author: readAuthor(values) }
   await changeCore(values, (core) => core.removeLimits(request))
   report(values, { limits: null }, () => [`${nameOf(values)} has no limits now`])
 }

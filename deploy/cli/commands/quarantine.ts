@@ -138,7 +138,7 @@ async function attribute(argv: readonly string[]): Promise<number> {
       id: only(positionals),
       clientId: app,
       externalUserId: user,
-      author: authorOf(values),
+      author: readAuthor(values),
     }),
   )
   return print(event, values)
@@ -151,7 +151,7 @@ async function redrive(argv: readonly string[]): Promise<number> {
     reason: { type: 'string' },
   })
   const { reason } = values
-  const request = { author: authorOf(values), underNewId: values['under-new-id'] ?? false }
+  const request = { author: readAuthor(values), underNewId: values['under-new-id'] ?? false }
   if (reason !== undefined && positionals.length > 0)
     throw new UsageError('quarantine redrive takes an id or --reason, not both')
   if (reason !== undefined) return redriveAll(values, reason, request)
@@ -199,7 +199,7 @@ async function discard(argv: readonly string[]): Promise<number> {
   const { reason } = values
   if (reason === undefined) throw new UsageError('quarantine discard needs --reason')
   const { event } = await changeCore(values, (core) =>
-    core.discardQuarantined({ id: only(positionals), reason, author: authorOf(values) }),
+    core.discardQuarantined({ id: only(positionals), reason, author: readAuthor(values) }),
   )
   return print(event, values)
 }
@@ -222,5 +222,5 @@ function only(positionals: readonly string[]): string {
   return id
 }
 
-export const authorOf = ({ author: name }: { author?: string | undefined }): string =>
+export const readAuthor = ({ author: name }: { author?: string | undefined }): string =>
   name ?? userInfo().username

@@ -53,7 +53,8 @@ export function measureWork({ type, elapsed, inPixels }: WorkRequest, dialect: D
   return work
 }
 
-export const feeOf = (units: bigint, price: Rational): Rational => multiply(rational(units), price)
+export const computeFee = (units: bigint, price: Rational): Rational =>
+  multiply(rational(units), price)
 
 /** Number of tickets of one call, and the credit that is left after its fee. */
 export type Tickets = Readonly<{ count: bigint; balance: Rational }>

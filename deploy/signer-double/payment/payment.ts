@@ -1,5 +1,5 @@
 import type { Dialect } from '../dialect.ts'
-import { buyTickets, feeOf, measureWork } from './fees.ts'
+import { buyTickets, computeFee, measureWork } from './fees.ts'
 import type { Tickets, Work } from './fees.ts'
 import type { PaymentRequest } from './request.ts'
 import type { Orchestrator } from '../wire/orchestrator.ts'
@@ -113,7 +113,7 @@ export function preparePayment(request: PaymentRequest, now: bigint, rules: Paym
   const price = rational(orchestrator.pricePerUnit, orchestrator.pixelsPerUnit)
   if (rules.dialect.knowsApp) checkCeiling(request, price, type)
   const initialPrice = rational(session.initialPricePerUnit, session.initialPixelsPerUnit)
-  const fee = feeOf(work.units, initialPrice)
+  const fee = computeFee(work.units, initialPrice)
   const tickets = buyTickets(session.balance, fee, rules.ev)
   const manifestId = request.manifestId === '' ? rules.newHex(4) : request.manifestId
   const state: SessionState = {

@@ -28,7 +28,7 @@ export type GatewayCall = Readonly<{
   signal: AbortSignal
 }>
 
-export const policyOf = ({ url, headers }: Pick<WebhookOptions, 'url' | 'headers'>): string =>
+export const toPolicy = ({ url, headers }: Pick<WebhookOptions, 'url' | 'headers'>): string =>
   createHash('sha256')
     .update(JSON.stringify([url, headers]))
     .digest('hex')

@@ -2,7 +2,7 @@ import swagger from '@fastify/swagger'
 import swaggerUi, { type FastifySwaggerUiOptions } from '@fastify/swagger-ui'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { sessionOf } from '../../auth/session.ts'
+import { readSession } from '../../auth/session.ts'
 import type { App } from '../../http/app.ts'
 import type { ListenerDeps } from '../../http/listener.ts'
 import { route } from '../../http/route.ts'
@@ -13,7 +13,7 @@ import {
   platformDocument,
 } from './openapi.ts'
 import { sidecarDocument } from './sidecar.ts'
-import { type Link, themeOf } from './theme.ts'
+import { type Link, renderTheme } from './theme.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -156,7 +156,7 @@ export function pageOptions(
   return {
     routePrefix: at.routePrefix,
     staticCSP: contentPolicy(publicUrl),
-    theme: themeOf(at.links ?? platformLinks),
+    theme: renderTheme(at.links ?? platformLinks),
     // No validator: it would send the document's URL to another host.
     uiConfig: {
       url: at.url,
@@ -187,7 +187,7 @@ async function requireSession(
   request: FastifyRequest,
   { core, publicUrl }: ListenerDeps,
 ): Promise<void> {
-  const session = sessionOf(request, publicUrl)
+  const session = readSession(request, publicUrl)
   await core
     .callsFor({ session, correlationId: request.correlationId })
     .checkCaller({ kind: 'session' })

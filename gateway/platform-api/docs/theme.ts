@@ -96,7 +96,7 @@ export type Link = readonly [text: string, href: string]
 
 type Theme = NonNullable<FastifySwaggerUiOptions['theme']>
 
-export const themeOf = (links: readonly Link[]): Theme => ({
+export const renderTheme = (links: readonly Link[]): Theme => ({
   title: 'tollgate API',
   css: [{ filename: 'tollgate.css', content: css }],
   js: [{ filename: 'tollgate.js', content: script(links) }],

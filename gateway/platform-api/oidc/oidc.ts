@@ -16,7 +16,7 @@ import type { Core, CoreCalls } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { answerHeld } from '../../http/held-document.ts'
 import { provisioningReasons, route } from '../../http/route.ts'
-import { addressOf } from '../../limits/address.ts'
+import { readAddress } from '../../limits/address.ts'
 import { addSchemas, asDocumented, ref } from '../../http/schemas.ts'
 import { signerSessionRoutes } from '../signer/sessions.ts'
 import { discoveryRoutes } from './discovery.ts'
@@ -152,7 +152,7 @@ function startDevice(app: App, { publicUrl, trustedProxyHops }: OidcDeps): void 
       async (request) => {
         const { body, raw, core } = request
         const clientId = requirePublicClient(readClientAuth(raw.rawHeaders, body))
-        const address = fingerprint(addressOf(request, trustedProxyHops))
+        const address = fingerprint(readAddress(request, trustedProxyHops))
         const device = await core.devices.start({ clientId, scope: body.scope, address })
         const page = `${publicUrl}/oidc/device`
         const query = new URLSearchParams({

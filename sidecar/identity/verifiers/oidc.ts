@@ -4,14 +4,14 @@ import {
   isForeignType,
   isUnderstood,
   looksLikeToken,
-  scopesOf,
+  readScopes,
   timeFault,
   toleranceSeconds,
 } from '../../../core/lib/foreign-tokens/form.ts'
 import { namedUser } from '../../../core/lib/foreign-tokens/user-claim.ts'
-import { textOf } from '../../../core/lib/json.ts'
+import { readText } from '../../../core/lib/json.ts'
 import { slashForms, withoutFinalSlashes } from '../../../core/lib/text/urls.ts'
-import { type Now, secondsOf } from '../../../core/lib/time.ts'
+import { type Now, toSeconds } from '../../../core/lib/time.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import { type Refusal, refusals } from '../../authorize/refusals.ts'
 import type { VerifiedIdentity } from '../bound-identity.ts'
@@ -86,14 +86,14 @@ export function oidcVerifier(options: OidcOptions): Verifier {
 
 function issuerOf(token: string, issuers: readonly TrustedIssuer[]): TrustedIssuer | undefined {
   try {
-    const named = withoutFinalSlashes(textOf(decodeJwt(token).iss))
+    const named = withoutFinalSlashes(readText(decodeJwt(token).iss))
     return issuers.find(({ issuer }) => withoutFinalSlashes(issuer) === named)
   } catch {
     return undefined
   }
 }
 
-const loginOf = (claims: JWTPayload): string | null => textOf(claims['sid']) || null
+const loginOf = (claims: JWTPayload): string | null => readText(claims['sid']) || null
 
 const isRevoked = (
   claims: JWTPayload,
@@ -101,7 +101,7 @@ const isRevoked = (
   { revokedTokens }: OidcOptions,
 ): Promise<boolean> =>
   revokedTokens.isRevoked({
-    jti: textOf(claims.jti),
+    jti: readText(claims.jti),
     loginId: loginOf(claims),
     grants,
     issuedAt: Math.floor(claims.iat ?? 0),
@@ -115,7 +115,7 @@ function grantsOf(claims: JWTPayload, clientId: string, trusted: TrustedIssuer):
   if (!trusted.own) return [clientId]
   const lineage = claims['descends_from']
   const ids = [claims.jti, claims['sid'], ...(Array.isArray(lineage) ? lineage : [])]
-  return [...ids.map(textOf).filter(Boolean), clientId, `${clientId}:${Scope.signJob}`]
+  return [...ids.map(readText).filter(Boolean), clientId, `${clientId}:${Scope.signJob}`]
 }
 
 const tokenErrors = [
@@ -154,7 +154,7 @@ async function verifyToken(
     const isAccessToken = own || isForeignType(protectedHeader.typ)
     const hasForm = isAccessToken && isUnderstood({ header: protectedHeader })
     if (!hasForm) return { claims: payload, fault: 'token_form' }
-    const time = timeFault({ claims: payload }, secondsOf(now))
+    const time = timeFault({ claims: payload }, toSeconds(now))
     return { claims: payload, fault: time === null ? null : 'token_expired' }
   } catch (error) {
     if (tokenErrors.some((kind) => error instanceof kind)) return checkedToken(error)
@@ -184,7 +184,7 @@ function judgeClaims(
   const use = claims['token_use']
   if (trusted.own && use !== 'user' && use !== 'signer')
     return no(refusals.invalidToken, 'token_use', identity)
-  if (!scopesOf(claims).includes(Scope.signJob))
+  if (!readScopes(claims).includes(Scope.signJob))
     return no(refusals.insufficientScope, 'insufficient_scope', identity)
   if (!identity) return no(refusals.invalidIdentity, 'invalid_identity')
   return { kind: 'yes', identity, source: 'token' }
@@ -199,9 +199,10 @@ function identityOf(
   const { clientIdClaim, subjectClaim } = options
   // In our own tokens, azp is the client of the app's person, which may have registered itself.
   // Never use the audience: it would let one tenant's token act for another.
-  const clientId = (trusted.own ? '' : textOf(claims[clientIdClaim])) || textOf(claims['client_id'])
+  const clientId =
+    (trusted.own ? '' : readText(claims[clientIdClaim])) || readText(claims['client_id'])
   const externalUserId = trusted.own
-    ? textOf(claims[subjectClaim])
+    ? readText(claims[subjectClaim])
     : namedUser(claims, { userClaim: subjectClaim, userPrefix: '' })
   if (!clientId || !externalUserId) return null
   return {
@@ -217,7 +218,7 @@ function identityOf(
 function endsOf(claims: JWTPayload, trusted: TrustedIssuer, { rememberSeconds, now }: OidcOptions) {
   const expiresAt = Math.floor(claims.exp ?? 0)
   return {
-    keyId: trusted.own ? textOf(claims.jti) || null : null,
+    keyId: trusted.own ? readText(claims.jti) || null : null,
     // Treat a token without an issue time as older than any revocation.
     issuedAt: typeof claims.iat === 'number' ? Math.floor(claims.iat) : 0,
     expiresAt,

@@ -23,7 +23,7 @@ const credentialCount = 1_000
  * other one keeps no balance and verifies a token on every call. Both run in the same version of
  * Node, on the same processor core in turn.
  */
-export async function besideOther(bench: Bench): Promise<Finding[]> {
+export async function compareWithPeer(bench: Bench): Promise<Finding[]> {
   if (!existsSync(folder)) {
     bench.say(
       `authorize-beside: no row, because ${name} is not installed (npm ci with devDependencies)`,

@@ -1,14 +1,18 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { calendarMonth, overageOf, timelineOf } from '../../../core/billing/summary/summary.ts'
+import {
+  calendarMonth,
+  computeOverage,
+  buildTimeline,
+} from '../../../core/billing/summary/summary.ts'
 
 const days = (start: string, end: string) =>
-  timelineOf({ start: new Date(start), end: new Date(end) }, []).map(({ day }) => day)
+  buildTimeline({ start: new Date(start), end: new Date(end) }, []).map(({ day }) => day)
 
-describe('timelineOf', () => {
+describe('buildTimeline', () => {
   it('returns 29 days for February 2028', () => {
     const { start, end } = calendarMonth(new Date('2028-02-14T10:00:00Z'))
-    expect(timelineOf({ start, end }, [])).toHaveLength(29)
+    expect(buildTimeline({ start, end }, [])).toHaveLength(29)
   })
 
   it('adds no day for an end at midnight', () => {
@@ -38,7 +42,7 @@ describe('timelineOf', () => {
   })
 })
 
-describe('overageOf', () => {
+describe('computeOverage', () => {
   const plan = {
     type: 'subscription',
     includedUnits: 100_000n,
@@ -49,9 +53,9 @@ describe('overageOf', () => {
   const beyond = { units: 8_300n, wei: 8_300_000_000_000_000n }
 
   it('returns the units beyond the quota, at the rate of the plan', () => {
-    expect(overageOf(plan, 108_300n)).toEqual(beyond)
-    expect(overageOf({ ...plan, type: 'usage' }, 108_300n)).toEqual(beyond)
-    expect(overageOf(plan, 100_000n)).toEqual(none)
+    expect(computeOverage(plan, 108_300n)).toEqual(beyond)
+    expect(computeOverage({ ...plan, type: 'usage' }, 108_300n)).toEqual(beyond)
+    expect(computeOverage(plan, 100_000n)).toEqual(none)
   })
 
   it.each([
@@ -60,6 +64,6 @@ describe('overageOf', () => {
     ['of a usage plan with only a rate', { ...plan, type: 'usage', includedUnits: null }],
     ['without a plan', null],
   ] as const)('returns zero %s', (_, terms) => {
-    expect(overageOf(terms, 108_300n)).toEqual(none)
+    expect(computeOverage(terms, 108_300n)).toEqual(none)
   })
 })

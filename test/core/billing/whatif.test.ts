@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createWhatIf } from '../../../core/billing/whatif/whatif.ts'
 import type { WhatIfAnswer } from '../../../core/billing/whatif/whatif.ts'
-import { openTrial } from '../../../core/allowances/trial.ts'
+import { simulateLedger } from '../../../core/allowances/trial.ts'
 import { createDiscovery } from '../../../core/plans/catalog/discovery.ts'
 import { createOffers } from '../../../core/plans/offers/service.ts'
 import { tx } from '../../../core/lib/sql.ts'
@@ -29,7 +29,7 @@ function createTrying() {
     onStarterChange: async () => {},
     now,
   })
-  return createWhatIf({ pool, drafts: offers.drafts, openTrial, now })
+  return createWhatIf({ pool, drafts: offers.drafts, simulateLedger, now })
 }
 
 const day = { from: '2026-09-14', to: '2026-09-15' }

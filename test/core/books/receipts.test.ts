@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { createRoots } from '../../../core/books/receipts/roots.ts'
-import { treeOf } from '../../../core/books/receipts/tree.ts'
+import { buildTree } from '../../../core/books/receipts/tree.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createPool, tx } from '../../../core/lib/sql.ts'
 import { appId } from '../../../core/platform/ids.ts'
@@ -610,7 +610,7 @@ describe('daily roots', () => {
         return result
       })
       const { signal } = new AbortController()
-      const made = await treeOf(db, { app, window, signal, onChunk: async () => {} })
+      const made = await buildTree(db, { app, window, signal, onChunk: async () => {} })
       seen.mockRestore()
       return made
     })

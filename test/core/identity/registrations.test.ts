@@ -6,7 +6,7 @@ import { tx } from '../../../core/lib/sql.ts'
 import type { AppId } from '../../../core/platform/ids.ts'
 import { createSecrets } from '../../../core/platform/secrets.ts'
 import { DomainError } from '../../../proto/errors.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { type TestApp, type TestCore, day, outcome, pepper, startTestCore } from '../support.ts'
 
 let test: TestCore
@@ -40,8 +40,8 @@ function open() {
   const register = async () => {
     const request = { label: '', usesMax: 1, days: 7 }
     const { token } = await registrations.createToken(appId, request, { name: 'operator' })
-    const registration = await registrations.register(secretly(token), metadata, context)
-    secretly(registration.token)
+    const registration = await registrations.register(registerSecret(token), metadata, context)
+    registerSecret(registration.token)
     return registration
   }
   return { registrations, register, ended }

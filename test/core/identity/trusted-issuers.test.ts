@@ -11,7 +11,7 @@ import {
 } from '../../support/foreign-issuer.ts'
 import { type ProviderShape, providers } from '../../support/foreign-providers.ts'
 import { type Managing, logInTo, manage } from '../../support/people.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import {
   type TestApp,
   type TestCore,
@@ -209,7 +209,7 @@ describe('a foreign token', () => {
         'http://example.com/x': 1,
       })
       .sign(keys.RS256.privateKey, { crit: { 'http://example.com/x': true } })
-    expect(await doors(secretly(text))).toEqual({
+    expect(await doors(registerSecret(text))).toEqual({
       exchange: 'GRANT_INVALID',
       sidecar: 'token_form',
       accepted: false,
@@ -240,7 +240,7 @@ describe('a foreign token', () => {
       ['a.b.c', 'token_form'],
       [`${'a'.repeat(10)}.b.`, 'token_form'],
     ] as const)
-      expect(await doors(secretly(text))).toEqual({
+      expect(await doors(registerSecret(text))).toEqual({
         exchange: 'GRANT_INVALID',
         sidecar,
         accepted: false,
@@ -367,7 +367,7 @@ describe('a foreign token', () => {
 describe('ended trust', () => {
   it.each(['removed', 'changed'] as const)('ends exchanged tokens when it was %s', async (how) => {
     const id = await trust(webClient)
-    const { accessToken } = await exchange(secretly(await token()))
+    const { accessToken } = await exchange(registerSecret(await token()))
     const claims: { jti: string; iat: number; descends_from: string[] } = JSON.parse(
       Buffer.from(accessToken.split('.')[1] ?? '', 'base64url').toString(),
     )

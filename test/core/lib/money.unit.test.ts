@@ -13,7 +13,7 @@ import {
   parseDecimal18,
   parseInteger,
   priceBound,
-  priceOf,
+  computePrice,
   usdAttos,
   usdMicros,
   wei,
@@ -29,24 +29,24 @@ describe('pricing', () => {
     [9_262_000_000_000_000n, '3000', 27_786_000n],
     [141_625_000_000_000_000n, '3000', 424_875_000n],
   ])('prices %s wei at %s USD as %s micros', (fee, usd, micros) => {
-    expect(microsUp(priceOf(wei(fee), rate(usd)))).toBe(micros)
+    expect(microsUp(computePrice(wei(fee), rate(usd)))).toBe(micros)
   })
 
   it('keeps amounts far below a micro', () => {
-    const one = priceOf(wei(1n), rate('3000'))
+    const one = computePrice(wei(1n), rate('3000'))
     expect(one).toBe(3_000n)
     expect(microsUp(usdAttos(one * 1000n))).toBe(1n)
     expect(microsDown(usdAttos(one * 1000n))).toBe(0n)
   })
 
   it('is exact beyond 2^53 wei', () => {
-    expect(priceOf(wei(9_007_199_254_740_993n), rate('1'))).toBe(9_007_199_254_740_993n)
+    expect(computePrice(wei(9_007_199_254_740_993n), rate('1'))).toBe(9_007_199_254_740_993n)
   })
 
   it('rounds a price down and a bound up to whole atto-dollars', () => {
-    expect(priceOf(wei(1n), rate('0.5'))).toBe(0n)
+    expect(computePrice(wei(1n), rate('0.5'))).toBe(0n)
     expect(priceBound(wei(1n), rate('0.5'))).toBe(1n)
-    expect(priceOf(wei(3n), rate('0.5'))).toBe(1n)
+    expect(computePrice(wei(3n), rate('0.5'))).toBe(1n)
     expect(priceBound(wei(3n), rate('0.5'))).toBe(2n)
     expect(priceBound(wei(2n), rate('0.5'))).toBe(1n)
   })

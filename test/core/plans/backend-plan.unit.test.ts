@@ -5,7 +5,7 @@ import type { DimensionFilter, UsageFeature } from '../../../core/metering/backe
 import type { Plan } from '../../../core/plans/offers/plan.ts'
 import { freeTerms } from '../../../core/plans/offers/plan.ts'
 import { toBackendPlan } from '../../../core/plans/sync/backend-plan.ts'
-import { everyModel, retailRateOf, retailRules } from '../../../core/plans/terms.ts'
+import { everyModel, toRetailRate, retailRules } from '../../../core/plans/terms.ts'
 import { appId, newAppId } from '../../../core/platform/ids.ts'
 
 const words = ['a', 'b', 'c', 'unknown']
@@ -68,7 +68,7 @@ describe('toBackendPlan', () => {
           const parts = usage.filter(({ feature }) => counts(feature, pair))
           expect(parts).toHaveLength(1)
           expect(parts[0]?.unitPrice).toBe(
-            formatDecimal18(retailRateOf(terms, pair).rate / 1_000_000n),
+            formatDecimal18(toRetailRate(terms, pair).rate / 1_000_000n),
           )
         }
         const included = Number((any.newest.included ?? 0n) / 10n ** 12n)

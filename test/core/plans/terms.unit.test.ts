@@ -5,7 +5,7 @@ import {
   type PricedBundle,
   networkRate,
   parseRetailRate,
-  retailRateOf,
+  toRetailRate,
   retailRules,
 } from '../../../core/plans/terms.ts'
 import { nameKey } from '../../../core/plans/offers/plan.ts'
@@ -22,7 +22,7 @@ const bundle = (pipeline: string, modelId: string, text: string | null): PricedB
   retailRate: text === null ? null : rate(text),
 })
 
-describe('retailRateOf', () => {
+describe('toRetailRate', () => {
   const rules = retailRules({
     retailRate: rate('0.0000012'),
     bundles: [
@@ -45,7 +45,7 @@ describe('retailRateOf', () => {
   ])(
     'returns the $rule rate for $job: $ratio',
     ({ job: [pipeline = '', modelId = ''], ...expected }) => {
-      const { rate: ratio, ...other } = retailRateOf({ rules }, { pipeline, modelId })
+      const { rate: ratio, ...other } = toRetailRate({ rules }, { pipeline, modelId })
       const bundleOf: Readonly<Record<string, string>> = { bundle: modelId, pipeline: '*' }
       const model = bundleOf[expected.rule]
       expect(other).toEqual({
@@ -58,13 +58,13 @@ describe('retailRateOf', () => {
 
   it('returns network price when no rate is set', () => {
     const none = retailRules({ retailRate: null, bundles: [bundle('live', '*', null)] })
-    expect(retailRateOf({ rules: none }, { pipeline: 'live', modelId: 'x' })).toEqual({
+    expect(toRetailRate({ rules: none }, { pipeline: 'live', modelId: 'x' })).toEqual({
       rate: networkRate,
       rule: 'pass_through',
       bundleId: null,
     })
     const zero = retailRules({ retailRate: 0n, bundles: [] })
-    expect(retailRateOf({ rules: zero }, { pipeline: 'live', modelId: 'x' })).toMatchObject({
+    expect(toRetailRate({ rules: zero }, { pipeline: 'live', modelId: 'x' })).toMatchObject({
       rate: 0n,
       rule: 'plan',
     })
@@ -89,7 +89,7 @@ describe('retailRateOf', () => {
             all.find((b) => b.pipeline === p && b.modelId === modelId && b.retailRate !== null)
           const expected = of(m)?.retailRate ?? of('*')?.retailRate ?? own ?? 10n ** 12n
           for (const order of [all, all.toReversed()]) {
-            const found = retailRateOf(
+            const found = toRetailRate(
               { rules: retailRules({ retailRate: own, bundles: order }) },
               { pipeline: p, modelId: m },
             )

@@ -7,7 +7,7 @@ import { deletions } from '../../../core/identity/accounts/store.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createDecisions } from '../../../core/signer/decisions/service.ts'
 import { deleteInBatches } from '../../../core/platform/upkeep.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { type TestCore, begin, day, startTestCore } from '../support.ts'
 
 let core: TestCore
@@ -50,7 +50,7 @@ const tables: readonly {
     fill: `insert into idempotency_keys (scope, key, request_hash, sealed_reply, created_at)
            select 's', n::text || $2::text, '', '', $2::timestamptz - interval '32 days' from generate_series(1, $1::int) as n`,
     empty: () => {
-      const sealing = createSealing([secretly('sealing-key-of-the-expiry-tests-0123456789')])
+      const sealing = createSealing([registerSecret('sealing-key-of-the-expiry-tests-0123456789')])
       return createIdempotency({ pool: core.sql, sealing, now }).forgetOld()
     },
   },
@@ -59,7 +59,7 @@ const tables: readonly {
     fill: `insert into idempotency_claims (scope, key, claim, claimed_until)
            select 's', n::text || $2::text, gen_random_uuid(), $2::timestamptz from generate_series(1, $1::int) as n`,
     empty: () => {
-      const sealing = createSealing([secretly('sealing-key-of-the-expiry-tests-0123456789')])
+      const sealing = createSealing([registerSecret('sealing-key-of-the-expiry-tests-0123456789')])
       return createIdempotency({ pool: core.sql, sealing, now }).forgetOld()
     },
   },

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Idempotency, createIdempotency } from '../../../core/platform/idempotency.ts'
 import { createSealing } from '../../../core/platform/sealing/sealing.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { type TestCore, begin, outcome, second, startTestCore } from '../support.ts'
 
-const sealing = createSealing([secretly('sealing-key-of-the-idempotency-tests-012345')])
+const sealing = createSealing([registerSecret('sealing-key-of-the-idempotency-tests-012345')])
 let core: TestCore
 let idempotency: Idempotency
 beforeAll(async () => {

@@ -8,12 +8,12 @@ import {
   serviceRoles,
 } from '../../../core/lib/core-link/address.ts'
 import { serviceTokenHeader } from '../../../proto/headers.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { type TestCore, startTestCore } from '../support.ts'
 import { callEmpty, methods, streamEmpty } from './contract.ts'
 
 const tokenOf = (role: ServiceRole): string =>
-  secretly(`token-of-the-${role}-0123456789-abcdefghij`)
+  registerSecret(`token-of-the-${role}-0123456789-abcdefghij`)
 const settings = Object.fromEntries(
   serviceRoles.map((role) => [`CORE_TOKEN_${role.toUpperCase()}`, tokenOf(role)]),
 )

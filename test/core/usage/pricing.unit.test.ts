@@ -1,8 +1,8 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ethRate, usdAttos, wei } from '../../../core/lib/money.ts'
-import { networkTariff, pricesOf } from '../../../core/metering/rating/tariff.ts'
-import { charged, retailRateOf } from '../../../core/usage/pricing.ts'
+import { networkTariff, toPrices } from '../../../core/metering/rating/tariff.ts'
+import { charged, toRetailRate } from '../../../core/usage/pricing.ts'
 import type { Sums, UsageRow } from '../../../core/usage/types.ts'
 
 const rate = ethRate(3000n * 10n ** 18n)
@@ -18,7 +18,7 @@ const rowOf = (fee: bigint, more: Partial<Sums> = {}): UsageRow => ({
   requests: 1n,
   unpriced: 0n,
   fee: wei(fee),
-  ...pricesOf(wei(fee), rate, networkTariff),
+  ...toPrices(wei(fee), rate, networkTariff),
   ...more,
   billableSecs: '0',
   firstAt: null,
@@ -52,7 +52,7 @@ describe("owner's charge", () => {
   ])(
     'is computed for %s wei with a cut of %s hundredths of a percent',
     (fee, cutBasisPoints, expected) => {
-      const prices = pricesOf(wei(fee), rate, { ...networkTariff, cutBasisPoints })
+      const prices = toPrices(wei(fee), rate, { ...networkTariff, cutBasisPoints })
       expect(
         charged([rowOf(fee, prices)], { cutBasisPoints, includeRetail: false }).totals,
       ).toMatchObject(expected)
@@ -107,7 +107,7 @@ describe("owner's charge", () => {
 
   it('returns the rate that users paid, to nine places', () => {
     const rate = (cost: bigint, retail: bigint) =>
-      retailRateOf({ cost: usdAttos(cost), retail: usdAttos(retail) })
+      toRetailRate({ cost: usdAttos(cost), retail: usdAttos(retail) })
     expect([rate(0n, 0n), rate(7n, 7n), rate(1_000_001n, 1_500_001n), rate(9n, 0n)]).toEqual([
       '0.000001',
       '0.000001',

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import * as fc from 'fast-check'
 import { parseExternalUserId } from '../../../core/platform/ids.ts'
 import { splitAtHours } from '../../../core/lib/time.ts'
-import { daysOf } from '../../../core/usage/range.ts'
-import { countUnpricedOf } from '../../../core/metering/rates/store.ts'
+import { listDays } from '../../../core/usage/range.ts'
+import { countAppUnpriced } from '../../../core/metering/rates/store.ts'
 import { createUsage, type Usage, type UsageQuery } from '../../../core/usage/service.ts'
 import { sums } from '../../../core/usage/store.ts'
 import type { ChargedRow, UsageReport } from '../../../core/usage/types.ts'
@@ -462,7 +462,7 @@ describe('usage', () => {
     const ann = await world.users.get(world.app.id, 'ann')
     const bob = await world.users.get(world.app.id, 'bob')
     const keys = [ann, bob].map(({ appId, id }) => ({ appId, userId: id }))
-    expect([...(await countUnpricedOf(world.pool, keys))]).toEqual([[ann.id, 1n]])
+    expect([...(await countAppUnpriced(world.pool, keys))]).toEqual([[ann.id, 1n]])
   })
 })
 
@@ -501,12 +501,12 @@ describe('range', () => {
   })
 
   it('has the days from its start to the day before its exclusive end', () => {
-    const days = daysOf(
+    const days = listDays(
       { start: new Date('2026-01-31T00:00:00Z'), end: new Date('2026-03-01T00:00:00Z') },
       [],
       new Date('2027-01-01T00:00:00Z'),
     )
     expect([days.length, days[0], days.at(-1)]).toEqual([29, '2026-01-31', '2026-02-28'])
-    expect(daysOf({ start: null, end: null }, [], new Date())).toEqual([])
+    expect(listDays({ start: null, end: null }, [], new Date())).toEqual([])
   })
 })

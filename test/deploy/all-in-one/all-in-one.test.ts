@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { bareEnv } from '../../support/processes.ts'
-import { keepLog, secretly } from '../../support/secrecy.ts'
+import { keepLog, registerSecret } from '../../support/secrecy.ts'
 
 const root = join(import.meta.dirname, '../../..')
 let folder: string
@@ -41,7 +41,7 @@ async function addLogsToSearch(): Promise<void> {
   for (const [, secret = ''] of (await read('quickstart.json')).matchAll(
     /"\w*(?:Secret|Password)": *"([^"]+)"/g,
   ))
-    secretly(secret)
+    registerSecret(secret)
 }
 
 const ports = {

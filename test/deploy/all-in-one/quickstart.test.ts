@@ -8,7 +8,7 @@ import { welcome } from '../../../deploy/all-in-one/welcome.ts'
 import { basic, connectCore } from '../../../deploy/cli/client.ts'
 import { createDemoApi } from '../../../deploy/demo/api.ts'
 import { type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 
 let core: TestCore
 let dataDir: string
@@ -41,8 +41,8 @@ async function start(database: Quickstart['database'] = 'embedded'): Promise<Qui
     addresses: { ...urls, coreTarget: target },
     database,
   })
-  secretly(quickstart.m2mClientSecret)
-  secretly(quickstart.ownerPassword)
+  registerSecret(quickstart.m2mClientSecret)
+  registerSecret(quickstart.ownerPassword)
   return quickstart
 }
 

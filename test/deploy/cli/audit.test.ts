@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { main } from '../../../deploy/cli/main.ts'
 import { type TestCore, begin, serviceToken, startTestCore } from '../../core/support.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 
 let core: TestCore
 beforeAll(async () => {
@@ -73,7 +73,7 @@ describe('tollgate audit', () => {
     const user = { clientId: app.clientId, externalUserId: 'ada' }
     await core.as(app.basic).upsertUser(user)
     const { apiKey } = await core.as(app.basic).createKey(user)
-    secretly(apiKey)
+    registerSecret(apiKey)
     await core.as(other.basic).upsertUser({ ...user, clientId: other.clientId })
     await tollgate(
       'limits',

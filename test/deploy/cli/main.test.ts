@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path'
 import { WriteStream } from 'node:tty'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { commands } from '../../../deploy/cli/main.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { tollgate } from './support.ts'
 
 const program = join(import.meta.dirname, '../../../deploy/tollgate.mjs')
@@ -50,7 +50,7 @@ describe('tollgate config', () => {
       code: 0,
       text: expect.stringMatching(/^PLATFORM_PORT=8081 {2}\(environment\)\n {4}.+\n$/),
     })
-    vi.stubEnv('SECRET_PEPPERS', `p1:${secretly('a-pepper-of-this-test-0123456789-abcdef')}`)
+    vi.stubEnv('SECRET_PEPPERS', `p1:${registerSecret('a-pepper-of-this-test-0123456789-abcdef')}`)
     const secret = JSON.parse((await tollgate('config', 'SECRET_PEPPERS', '--json')).text)
     expect(secret).toMatchObject({ value: '[hidden]', problems: [] })
     vi.stubEnv('PLATFORM_PORT', 'x')

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { tollgate } from './support.ts'
 
 let core: TestCore
@@ -34,7 +34,7 @@ describe('tollgate registration token', () => {
     )
     const [, initial = '', id = ''] =
       /^(svc_it_\S+) +\(shown once\)\n +id +(\S+)\n +expires +2026-03-13T\S+\n$/.exec(text) ?? []
-    secretly(initial)
+    registerSecret(initial)
     expect(id).toMatch(/^[0-9a-f-]{36}$/)
     const listed = await token('list', ...of)
     expect(listed.text).toMatch(new RegExp(`${id} +0 of 20 +2026-03-13T\\S+ +agents\n`))
@@ -56,7 +56,7 @@ describe('tollgate registration token', () => {
       token: expect.stringMatching(/^svc_it_/),
       registrationToken: { usesMax: 1, expiresAt: expect.stringMatching(/^2026-03-17/) },
     })
-    secretly(text.match(/svc_it_\w+/)?.[0] ?? '')
+    registerSecret(text.match(/svc_it_\w+/)?.[0] ?? '')
   })
 
   it.each([

@@ -4,10 +4,10 @@ import { seal } from '../../../core/lib/crypto.ts'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { main } from '../../../deploy/cli/main.ts'
 import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 
-const old = secretly('key-encryption-key-of-last-year-0123456789')
-const current = secretly('key-encryption-key-of-this-year-0123456789')
+const old = registerSecret('key-encryption-key-of-last-year-0123456789')
+const current = registerSecret('key-encryption-key-of-this-year-0123456789')
 const rotation = { KEY_ENCRYPTION_KEY: current, KEY_ENCRYPTION_KEYS_OLD: old }
 
 let core: TestCore

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { envelope } from '../../core/metering/harness.ts'
 import { type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { tollgate } from './support.ts'
 
 let core: TestCore
@@ -13,7 +13,7 @@ beforeAll(async () => {
   vi.stubEnv('CORE_TOKEN', serviceToken)
   const { text } = await tollgate('app', 'create', '--name', 'Trial', '--test', ...at())
   trial = /clientId +(\S+)/.exec(text)?.[1] ?? ''
-  secretly(/m2mClientSecret +(\S+)/.exec(text)?.[1] ?? '')
+  registerSecret(/m2mClientSecret +(\S+)/.exec(text)?.[1] ?? '')
 })
 afterAll(async () => {
   vi.unstubAllEnvs()

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Real, type RealApp, startReal } from '../../gateway/real.ts'
 import { asRecord } from '../../gateway/support.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 
 let real: Real
 let ann: RealApp
@@ -38,7 +38,7 @@ async function post(path: string, caller: Headers, { key, body = {} }: Sending =
   })
   const answer = asRecord(await response.json())
   for (const name of ['apiKey', 'clientSecret', 'secret'])
-    if (typeof answer[name] === 'string') secretly(answer[name])
+    if (typeof answer[name] === 'string') registerSecret(answer[name])
   const { correlation_id: _, ...rest } = answer
   return { status: response.status, ...rest }
 }

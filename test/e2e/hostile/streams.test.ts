@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basicOf } from '../../core/support.ts'
 import { type Real, type RealApp, startReal } from '../../gateway/real.ts'
 import { asRecord } from '../../gateway/support.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 
 /** Bounds in core/usage/feed/places.ts. */
 const perUser = 5
@@ -44,7 +44,7 @@ async function secondApp(name: string): Promise<Opener> {
     body: JSON.stringify({ name }),
   })
   const { clientId, m2mClientId, m2mClientSecret } = asRecord(await response.json())
-  const secret = secretly(String(m2mClientSecret))
+  const secret = registerSecret(String(m2mClientSecret))
   return streamOf(String(clientId), basicOf(String(m2mClientId), secret))
 }
 

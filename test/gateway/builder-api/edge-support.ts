@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { type RealApp, startReal } from '../real.ts'
 import { publicUrl } from '../support.ts'
 
@@ -57,7 +57,7 @@ export async function startEdge(env: Readonly<Record<string, string>> = {}) {
   ) {
     const request = { clientId, label: 'tests', usesMax: 20, days: 7, ...more }
     const { token, registrationToken } = await real.core.as().createRegistrationToken(request)
-    return { token: secretly(token), id: registrationToken?.id ?? '' }
+    return { token: registerSecret(token), id: registrationToken?.id ?? '' }
   }
 
   /** Sets whether the app's logins may be refreshed. */

@@ -1,6 +1,6 @@
 import * as oauth from 'oauth4webapi'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { outcome } from '../../core/support.ts'
 import type { Real, RealApp } from '../real.ts'
 import { asRecord, publicUrl } from '../support.ts'
@@ -59,7 +59,7 @@ async function registered(metadata: object = {}) {
     ...metadata,
   })
   expect(status).toBe(201)
-  const management = secretly(String(body['registration_access_token']))
+  const management = registerSecret(String(body['registration_access_token']))
   return {
     ...body,
     id: String(body['client_id']),
@@ -114,7 +114,7 @@ describe('edge', () => {
       headers: { authorization: app.basic, 'content-type': 'application/json' },
       body: JSON.stringify({ externalUserId: 'keyed' }),
     })
-    const key = secretly(String(asRecord(await created.json())['apiKey']))
+    const key = registerSecret(String(asRecord(await created.json())['apiKey']))
     expect(key).toMatch(/^sk_/)
     const headers = { authorization: `Bearer ${key}` }
     expect((await fetch(real.builderUrl + usage(), { headers })).status).toBe(200)
@@ -455,7 +455,7 @@ describe('client that only follows the metadata', () => {
         { additionalParameters: { resource: resource.href }, ...via },
       ),
     )
-    secretly(tokens.access_token)
+    registerSecret(tokens.access_token)
     return { as, client, skewed, tokens, resource }
   }
 
@@ -518,7 +518,7 @@ describe('client that only follows the metadata', () => {
 
   it('ends its logins with its registration', async () => {
     const { client, tokens } = await logIn()
-    const management = secretly(String(client['registration_access_token']))
+    const management = registerSecret(String(client['registration_access_token']))
     const path = `${register}/${client.client_id}`
     const headers = { authorization: `Bearer ${management}` }
     expect((await ask('DELETE', path, headers)).status).toBe(204)
@@ -547,10 +547,10 @@ describe('client that only follows the metadata', () => {
         mine.skewed,
         await oauth.refreshTokenGrantRequest(mine.as, mine.skewed, oauth.None(), refresh, via),
       )
-    let refresh = secretly(mine.tokens.refresh_token ?? '')
+    let refresh = registerSecret(mine.tokens.refresh_token ?? '')
     const session = await openSession()
     for (const text of [refresh, session]) await revoke(theirs, text)
-    refresh = secretly((await next()).refresh_token ?? '')
+    refresh = registerSecret((await next()).refresh_token ?? '')
     expect(await useSession(session)).toBe('OK')
     await revoke(mine, refresh)
     await expect(next()).rejects.toMatchObject({ error: 'invalid_grant' })

@@ -8,7 +8,7 @@ import {
   UnauthorizedError,
 } from '@modelcontextprotocol/client'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { clientId } from '../../fakes/gateway-core.ts'
 import type { RealApp } from '../real.ts'
 import { asRecord, startHarness } from '../support.ts'
@@ -55,7 +55,7 @@ function createMemory(registered?: StoredOAuthClientInformation) {
     }),
     tokens: () => kept.tokens,
     saveTokens: (tokens) => {
-      for (const text of [tokens.access_token, tokens.refresh_token ?? '']) secretly(text)
+      for (const text of [tokens.access_token, tokens.refresh_token ?? '']) registerSecret(text)
       kept.tokens = tokens
     },
     redirectToAuthorization: (address) => void (kept.address = address),

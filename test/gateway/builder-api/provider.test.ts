@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type FakeAuth0, startAuth0 } from '../../fakes/auth0.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
 
 let auth0: FakeAuth0
@@ -48,7 +48,7 @@ describe('creating a user with an identity provider', () => {
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(199)
     const keys = answers.flatMap(({ body }) => body['apiKey'] ?? [])
     expect(keys).toHaveLength(1)
-    secretly(String(keys[0]))
+    registerSecret(String(keys[0]))
     expect(auth0.users.size).toBe(1)
     expect(await rowsOf('many')).toBe(1)
   }, 60_000)
@@ -72,7 +72,7 @@ describe('creating a user with an identity provider', () => {
     auth0.faults = () => 'none'
     const { status, body } = await create(json)
     expect(status).toBe(201)
-    secretly(String(body['apiKey']))
+    registerSecret(String(body['apiKey']))
   }, 60_000)
 
   it('checks caller, app and body before calling the provider', async () => {
@@ -96,7 +96,7 @@ describe('creating a user with an identity provider', () => {
         json: { externalUserId, email },
       })
     const first = await post('once', 'once@example.com')
-    secretly(String(first.body['apiKey']))
+    registerSecret(String(first.body['apiKey']))
     expect((await create({ externalUserId: 'once', email: 'new@example.com' })).status).toBe(200)
     const before = auth0.calls.length
     const again = await post('once', 'once@example.com')
@@ -121,7 +121,7 @@ describe('creating a user with an identity provider', () => {
     }
     const before = auth0.users.size
     const first = await post('left')
-    secretly(String(first.body['apiKey']))
+    registerSecret(String(first.body['apiKey']))
     expect(first.status).toBe(201)
     expect(await others).toEqual(['409 idempotency_conflict', '409 idempotency_conflict'])
     expect(auth0.users.size).toBe(before + 1)
@@ -138,7 +138,7 @@ describe('creating a user with an identity provider', () => {
         json: { externalUserId, email: `${externalUserId}@example.com` },
       })
     const first = await post('within')
-    secretly(String(first.body['apiKey']))
+    registerSecret(String(first.body['apiKey']))
     expect(first.status).toBe(201)
     await builder.real.core.sql.query(
       `insert into billing_settings (app_id, end_user_cap, updated_at)
@@ -159,7 +159,7 @@ describe('creating a user with an identity provider', () => {
       connection: 'mail-only',
     })
     expect(status).toBe(201)
-    secretly(String(body['apiKey']))
+    registerSecret(String(body['apiKey']))
     expect([...auth0.users.values()].map(({ connection }) => connection)).toContain('mail-only')
     const answer = await create({ externalUserId: 'lost', connection: 'none-of-these' })
     expect(verdictOf(answer)).toBe('400 request_invalid')

@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { basicOf } from '../../core/support.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { type Real, type RealApp, startReal } from '../real.ts'
 import { asRecord, documentChecker } from '../support.ts'
 
@@ -77,7 +77,7 @@ export async function startBuilder(env: Readonly<Record<string, string>> = {}) {
   async function newTenant(name: string): Promise<Tenant> {
     const app = await real.newApp(name)
     const { secret } = await real.core.as().createTenant({ clientId: app.clientId })
-    return { ...app, tenantBasic: basicOf(app.clientId, secretly(secret)) }
+    return { ...app, tenantBasic: basicOf(app.clientId, registerSecret(secret)) }
   }
 
   return { real, document, ask, askEdge, askMcp, newTenant, stop: real.stop }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { envelope } from '../../core/metering/harness.ts'
 import { basicOf, storedHash } from '../../core/support.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { asRecord } from '../support.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
 
@@ -32,7 +32,7 @@ async function newKey(tenant: Tenant, externalUserId: string): Promise<string> {
     authorization: tenant.tenantBasic,
     json: { externalUserId, issueApiKey: true },
   })
-  return secretly(String(body['apiKey']))
+  return registerSecret(String(body['apiKey']))
 }
 
 const tokenOf = (clientId: string): string => `/api/v1/apps/${clientId}/oidc/token`
@@ -70,7 +70,7 @@ describe('exchange', () => {
     expect(status).toBe(200)
     expect(headers.get('cache-control')).toBe('no-store')
     expect(headers.get('pragma')).toBe('no-cache')
-    secretly(String(body['access_token']))
+    registerSecret(String(body['access_token']))
     expect(body).toEqual({
       access_token: expect.stringMatching(/^[\w-]+\.[\w-]+\.[\w-]+$/),
       token_type: 'Bearer',
@@ -104,7 +104,7 @@ describe('exchange', () => {
     )
     const subject_token = await newKey(theirs, 'sue')
     const { body } = await post({ ...exchange, subject_token }, { clientId: theirs.clientId })
-    secretly(String(body['access_token']))
+    registerSecret(String(body['access_token']))
     expect(body).toMatchObject({
       signer_url: 'https://signer.example/',
       discovery_url: 'https://signer.example/discover-orchestrators',
@@ -115,7 +115,7 @@ describe('exchange', () => {
     const subject_token = await newKey(mine, 'broke')
     await spend(builder, `${mine.clientId}:broke`)
     const { status, body } = await post({ ...exchange, subject_token })
-    secretly(String(body['access_token']))
+    registerSecret(String(body['access_token']))
     expect(status).toBe(200)
     expect(body).toMatchObject({ has_access: false, balance_usd_micros: 0 })
   })
@@ -125,10 +125,10 @@ describe('exchange', () => {
       .as(mine.basic)
       .mintUserToken({ clientId: mine.clientId, externalUserId: 'ada' })
     builder.real.core.clock.advance(200_000)
-    const { body } = await post({ ...exchange, subject_token: secretly(token) })
-    secretly(String(body['access_token']))
+    const { body } = await post({ ...exchange, subject_token: registerSecret(token) })
+    registerSecret(String(body['access_token']))
     expect(body['expires_in']).toBe(100)
-    jwt = secretly(
+    jwt = registerSecret(
       (
         await builder.real.core
           .as(mine.basic)
@@ -146,7 +146,7 @@ describe('exchange', () => {
       { ...exchange, subject_token: key },
       { authorization: authorization() },
     )
-    secretly(String(answer.body['access_token']))
+    registerSecret(String(answer.body['access_token']))
     expect(verdictOf(answer)).toBe('200')
     await own(theirs, false)
     // It descends from everything that may end: the key and the client's secret.
@@ -164,7 +164,7 @@ describe('exchange', () => {
   it('accepts all names of the signer, with or without a final slash', async () => {
     for (const name of [signer, `${signer}/`, 'livepeer-clearinghouse', 'livepeer-remote-signer']) {
       const answer = await post({ ...exchange, subject_token: key, audience: name, resource: name })
-      secretly(String(answer.body['access_token']))
+      registerSecret(String(answer.body['access_token']))
       expect([name, verdictOf(answer)]).toEqual([name, '200'])
     }
   })
@@ -175,10 +175,10 @@ describe('exchange', () => {
     const named = (externalUserId: string) =>
       `sk_${Buffer.from(externalUserId).toString('base64url')}_${digits}`
     expect(named('ada???>>>')).toContain('Pz8_Pj4-_')
-    const right = await post({ ...exchange, subject_token: secretly(named('ada???>>>')) })
-    secretly(String(right.body['access_token']))
+    const right = await post({ ...exchange, subject_token: registerSecret(named('ada???>>>')) })
+    registerSecret(String(right.body['access_token']))
     expect(claimsOf(right.body['access_token'])['sub']).toBe('ada???>>>')
-    const wrong = await post({ ...exchange, subject_token: secretly(named('ada')) })
+    const wrong = await post({ ...exchange, subject_token: registerSecret(named('ada')) })
     expect(verdictOf(wrong)).toBe('400 invalid_grant')
   })
 
@@ -296,7 +296,7 @@ describe('order of refusals', () => {
       form: { ...exchange, subject_token: key },
       headers: { 'content-type': 'APPLICATION/x-www-form-urlencoded; charset=UTF-8' },
     })
-    secretly(String(typed.body['access_token']))
+    registerSecret(String(typed.body['access_token']))
     expect(typed.status).toBe(200)
     const large = await post({ ...exchange, subject_token: 'x'.repeat(1_100_000) })
     expect(large.status).toBe(413)
@@ -365,7 +365,7 @@ describe('subject', () => {
           body: new URLSearchParams({ ...exchange, subject_token }),
         })
       ).status
-    expect(await statusOf(secretly(`sk_${part}_${digits}`))).toBe(200)
+    expect(await statusOf(registerSecret(`sk_${part}_${digits}`))).toBe(200)
     expect(await statusOf(`sk_svc_cs_${digits}`)).toBe(400)
     expect(await statusOf(`svc_cs_${digits}`)).toBe(400)
     expect(await statusOf(`${mine.clientId}_svc_cs_${digits}`)).toBe(400)
@@ -375,7 +375,7 @@ describe('subject', () => {
     const { body } = await post({ ...exchange, subject_token: key })
     const again = await post({
       ...exchange,
-      subject_token: secretly(String(body['access_token'])),
+      subject_token: registerSecret(String(body['access_token'])),
     })
     expect(verdictOf(again)).toBe('400 invalid_grant')
   })
@@ -385,7 +385,7 @@ describe('subject', () => {
     const name = { clientId: mine.clientId, externalUserId: 'gone' }
     const token = (await builder.real.core.as(mine.basic).mintUserToken(name)).accessToken
     await builder.real.core.as(mine.basic).deactivateUser(name)
-    for (const subject of [subject_token, secretly(token)])
+    for (const subject of [subject_token, registerSecret(token)])
       expect(verdictOf(await post({ ...exchange, subject_token: subject }))).toBe(
         '400 invalid_grant',
       )
@@ -399,8 +399,8 @@ describe('subject', () => {
     await core.as(mine.basic).deactivateUser(name)
     await core.as(mine.basic).updateUser({ ...name, status: 'active' })
     const { accessToken } = await core.as(mine.basic).mintUserToken(name)
-    const answer = await post({ ...exchange, subject_token: secretly(accessToken) })
-    secretly(String(answer.body['access_token']))
+    const answer = await post({ ...exchange, subject_token: registerSecret(accessToken) })
+    registerSecret(String(answer.body['access_token']))
     expect(claimsOf(answer.body['access_token'])['iat']).toBe(
       Math.ceil(core.clock.now().getTime() / 1000),
     )

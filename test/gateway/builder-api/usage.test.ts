@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { envelope } from '../../core/metering/harness.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
 
 let builder: Builder
@@ -45,14 +45,14 @@ async function newKey(externalUserId: string): Promise<string> {
     authorization: mine.tenantBasic,
     json: { externalUserId, issueApiKey: true },
   })
-  return `Bearer ${secretly(String(body['apiKey']))}`
+  return `Bearer ${registerSecret(String(body['apiKey']))}`
 }
 
 async function newJwt(externalUserId: string): Promise<string> {
   const m2m = builder.real.core.as(mine.basic)
   await m2m.upsertUser({ clientId: mine.clientId, externalUserId })
   const token = await m2m.mintUserToken({ clientId: mine.clientId, externalUserId })
-  return `Bearer ${secretly(token.accessToken)}`
+  return `Bearer ${registerSecret(token.accessToken)}`
 }
 
 /** The same rules apply everywhere, except that only the builder port accepts keys. */

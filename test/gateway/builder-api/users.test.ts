@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { basicOf, serviceToken, storedHash } from '../../core/support.ts'
 import { logInTo, manage } from '../../support/people.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
 
 let builder: Builder
@@ -32,7 +32,7 @@ describe('authorization to create users', () => {
     const { status, headers, body } = await create({ externalUserId: someone() }, authorization())
     expect(status).toBe(201)
     expect(headers.get('cache-control')).toBe('no-store')
-    secretly(String(body['apiKey']))
+    registerSecret(String(body['apiKey']))
   })
 
   it('accepts the M2M client of a platform-owned app that serves every app', async () => {
@@ -122,7 +122,7 @@ describe('creating a user', () => {
       apiKey: expect.stringMatching(/^sk_[0-9A-Za-z]{49}$/),
     })
     const { apiKey, ...user } = first.body
-    secretly(String(apiKey))
+    registerSecret(String(apiKey))
     const second = await create({ externalUserId })
     expect(second.status).toBe(200)
     expect(second.body).toEqual(user)
@@ -134,7 +134,7 @@ describe('creating a user', () => {
     expect((await create({ externalUserId })).body).not.toHaveProperty('apiKey')
     const { status, body } = await create({ externalUserId, issueApiKey: true })
     expect(status).toBe(200)
-    expect(secretly(String(body['apiKey']))).toMatch(/^sk_/)
+    expect(registerSecret(String(body['apiKey']))).toMatch(/^sk_/)
     expect((await create({ externalUserId, issueApiKey: true })).body).not.toHaveProperty('apiKey')
   })
 
@@ -176,7 +176,7 @@ describe('creating a user', () => {
     expect(new Set(answers.map(({ body }) => body['id'])).size).toBe(1)
     const keys = answers.flatMap(({ body }) => body['apiKey'] ?? [])
     expect(keys).toHaveLength(1)
-    secretly(String(keys[0]))
+    registerSecret(String(keys[0]))
     const { rows } = await builder.real.core.sql.query(
       `select count(*)::int as keys from api_keys k join end_users u on u.id = k.user_id
        where u.external_user_id = $1`,
@@ -193,7 +193,7 @@ describe('creating a user', () => {
       headers: { 'idempotency-key': 'one' },
     }
     const first = await builder.ask('POST', usersOf(mine.clientId), ask)
-    secretly(String(first.body['apiKey']))
+    registerSecret(String(first.body['apiKey']))
     const second = await builder.ask('POST', usersOf(mine.clientId), ask)
     expect([second.status, second.body]).toEqual([201, first.body])
     const other = { ...ask, json: { externalUserId: someone() } }
@@ -270,14 +270,16 @@ describe('tenant', () => {
     const tenant = await builder.newTenant('rotated')
     const { clientId } = tenant
     const { secret } = await operator().rotateTenantSecret({ clientId, overlapSeconds: 60 })
-    const renewed = basicOf(clientId, secretly(secret))
+    const renewed = basicOf(clientId, registerSecret(secret))
     const status = async (authorization: string) => {
       const json = { externalUserId: 'ada', issueApiKey: false }
       return (await builder.ask('POST', usersOf(clientId), { authorization, json })).status
     }
     expect([await status(tenant.tenantBasic), await status(renewed)]).toEqual([200, 200])
     // A second rotation does not extend the old secret.
-    secretly((await operator().rotateTenantSecret({ clientId, overlapSeconds: 3_600 })).secret)
+    registerSecret(
+      (await operator().rotateTenantSecret({ clientId, overlapSeconds: 3_600 })).secret,
+    )
     builder.real.core.clock.advance(60_000)
     expect([await status(tenant.tenantBasic), await status(renewed)]).toEqual([401, 200])
   })
@@ -288,7 +290,7 @@ describe('tenant', () => {
     const keyOf = async (authorization: string) => {
       const ask = { authorization, json: { externalUserId: someone() } }
       const { body } = await builder.ask('POST', usersOf(clientId), ask)
-      return secretly(String(body['apiKey']))
+      return registerSecret(String(body['apiKey']))
     }
     const works = async (key: string) =>
       (
@@ -308,13 +310,13 @@ describe('tenant', () => {
       [storedHash(key)],
     )
     expect(rows).toEqual([{ expires_at: null }])
-    const kept = await keyOf(basicOf(clientId, secretly(first.secret)))
+    const kept = await keyOf(basicOf(clientId, registerSecret(first.secret)))
     const second = await operator().rotateTenantSecret({
       clientId,
       overlapSeconds: 0,
       keepKeys: true,
     })
-    secretly(second.secret)
+    registerSecret(second.secret)
     expect(second.revokedKeys).toBe(0)
     expect(await works(kept)).toBe(200)
   })
@@ -358,7 +360,9 @@ describe('tenant', () => {
   it('keeps at most five secrets, and old ones at most a month', async () => {
     const { clientId } = await builder.newTenant('hoarder')
     for (let made = 1; made < 5; made++)
-      secretly((await operator().rotateTenantSecret({ clientId, overlapSeconds: 3_600 })).secret)
+      registerSecret(
+        (await operator().rotateTenantSecret({ clientId, overlapSeconds: 3_600 })).secret,
+      )
     await expect(
       operator().rotateTenantSecret({ clientId, overlapSeconds: 3_600 }),
     ).rejects.toMatchObject({ reason: 'CONFLICT' })

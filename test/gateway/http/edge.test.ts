@@ -2,7 +2,7 @@ import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createLog } from '../../../core/lib/log.ts'
-import { sourcesOf } from '../../../gateway/pages/page.ts'
+import { listSources } from '../../../gateway/pages/page.ts'
 import { clientId } from '../../fakes/gateway-core.ts'
 import { type Harness, basic, startHarness } from '../support.ts'
 import * as fc from 'fast-check'
@@ -221,11 +221,11 @@ describe('slow requests', () => {
 
 describe('page policy', () => {
   it('names a redirect URI by its parsed parts', () => {
-    expect(sourcesOf('https://app.example:8443/cb?x=1;script-src *')).toEqual([
+    expect(listSources('https://app.example:8443/cb?x=1;script-src *')).toEqual([
       'https://app.example:8443',
     ])
-    expect(sourcesOf('http://[::1]:1234/cb')).toEqual(['http://[::1]:1234'])
-    expect(sourcesOf('com.example.app:/cb')).toEqual(['com.example.app:'])
+    expect(listSources('http://[::1]:1234/cb')).toEqual(['http://[::1]:1234'])
+    expect(listSources('com.example.app:/cb')).toEqual(['com.example.app:'])
   })
 
   it.each([
@@ -238,7 +238,7 @@ describe('page policy', () => {
     'not a uri',
     '',
   ])('does not name %s', (uri) => {
-    expect(sourcesOf(uri)).toEqual([])
+    expect(listSources(uri)).toEqual([])
   })
 
   it('stays one directive with one source for any registered URI', () => {
@@ -267,7 +267,7 @@ describe('page policy', () => {
         part,
         part,
         (scheme, host, rest) => {
-          for (const source of sourcesOf(`${scheme}${host}/${rest}`))
+          for (const source of listSources(`${scheme}${host}/${rest}`))
             expect(source).toMatch(/^[a-z][a-z0-9+.-]*:(\/\/[a-z0-9._[\]:-]+)?$/)
         },
       ),

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { DomainError, membersOf, membersText } from '../../../proto/errors.ts'
+import { DomainError, readMembers, membersText } from '../../../proto/errors.ts'
 import { renderError } from '../../../gateway/http/errors.ts'
 
 const bodyOf = (error: DomainError, wire: 'problem' | 'oauth') =>
@@ -12,7 +12,7 @@ describe('members of a problem document', () => {
       fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (members) => {
         const text = membersText(members)
         expect(text).toMatch(/^[\x20-\x7e]*$/)
-        expect(membersOf(text)).toEqual(JSON.parse(JSON.stringify(members)))
+        expect(readMembers(text)).toEqual(JSON.parse(JSON.stringify(members)))
       }),
     )
     expect(membersText({ name: 'Größe 𝄞\u007f' })).toBe(
@@ -21,7 +21,7 @@ describe('members of a problem document', () => {
   })
 
   it.each([[undefined], [''], [null], [5], ['null'], ['5']])('are undefined for %j', (text) => {
-    expect(membersOf(text)).toBeUndefined()
+    expect(readMembers(text)).toBeUndefined()
   })
 
   it('never replace the standard ones, and are not in an OAuth error', () => {

@@ -17,8 +17,8 @@ import { fingerprint } from '../../../core/lib/crypto.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import { createLog, silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
-import { networkOf } from '../../../core/lib/network/addresses.ts'
-import { addressOf, parseAddress } from '../../../gateway/limits/address.ts'
+import { toNetwork } from '../../../core/lib/network/addresses.ts'
+import { readAddress, parseAddress } from '../../../gateway/limits/address.ts'
 import { createCounters } from '../../../gateway/limits/counters.ts'
 import { type EdgeConfig, readEdgeConfig } from '../../../gateway/http/config.ts'
 import type { LimitSettings } from '../../../gateway/limits/config.ts'
@@ -555,7 +555,7 @@ describe('address of a request', () => {
     [1, 'unknown', '10.0.0.1'],
     [1, '2001:db8:1:2::5', '2001:db8:1:2::/64'],
   ])('behind %i trusted proxies with X-Forwarded-For %s is %s', (hops, forwarded, expected) => {
-    expect(addressOf(request(forwarded), hops)).toBe(expected)
+    expect(readAddress(request(forwarded), hops)).toBe(expected)
   })
 
   it.each([
@@ -568,7 +568,7 @@ describe('address of a request', () => {
     ['0:0:0:0:0:FFFF:192.0.2.1', '192.0.2.1'],
     ['64:ff9b::192.0.2.1', '64:ff9b:0:0::/64'],
   ])('%s counts as %s', (address, expected) => {
-    expect(networkOf(address)).toBe(expected)
+    expect(toNetwork(address)).toBe(expected)
   })
 })
 
@@ -617,9 +617,9 @@ describe('address in X-Forwarded-For', () => {
         const request = {
           raw: { socket: { remoteAddress: '10.0.0.1' }, headers: { 'x-forwarded-for': header } },
         }
-        expect(addressOf(request, 1)).toBe(networkOf(address))
-        expect(addressOf(request, 0)).toBe('10.0.0.1')
-        for (const hops of [2, 5]) expect(addressOf(request, hops)).not.toBe('')
+        expect(readAddress(request, 1)).toBe(toNetwork(address))
+        expect(readAddress(request, 0)).toBe('10.0.0.1')
+        for (const hops of [2, 5]) expect(readAddress(request, hops)).not.toBe('')
       }),
     )
   })
@@ -628,7 +628,7 @@ describe('address in X-Forwarded-For', () => {
     fc.assert(
       fc.property(fc.ipV6(), (address) => {
         const { hostname } = new URL(`http://[${address}]`)
-        expect(networkOf(hostname.slice(1, -1))).toBe(networkOf(address))
+        expect(toNetwork(hostname.slice(1, -1))).toBe(toNetwork(address))
       }),
     )
   })

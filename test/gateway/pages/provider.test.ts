@@ -8,12 +8,12 @@ import {
   generateKeyPair,
 } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import { readLoginProvider } from '../../../gateway/pages/config.ts'
 import { type Pages, password, startPages } from './support.ts'
 
-const clientSecret = secretly(`s+c${'x'.repeat(32)}`)
+const clientSecret = registerSecret(`s+c${'x'.repeat(32)}`)
 
 let server: Server
 let issuer: string

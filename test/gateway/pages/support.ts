@@ -11,10 +11,10 @@ import * as authorization from '../../../proto/gen/ts-proto/tollgate/tokens/v1/a
 import * as devices from '../../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import * as grants from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import { type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 
 export const publicUrl = 'https://svc.example'
-export const password = secretly('a long enough password')
+export const password = registerSecret('a long enough password')
 export const verifier = 'v'.repeat(43)
 export const challenge = createHash('sha256').update(verifier).digest('base64url')
 

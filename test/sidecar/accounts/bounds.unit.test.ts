@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type SoldOwner, createBounds, unitsOf } from '../../../sidecar/accounts/bounds.ts'
+import { type SoldOwner, createBounds, toUnits } from '../../../sidecar/accounts/bounds.ts'
 import { nanosDown, nanosPerWei } from '../../../sidecar/accounts/nanos.ts'
 import type { Session } from '../../../sidecar/accounts/session.ts'
 import { createSessionMemory } from '../../../sidecar/accounts/session-calls.ts'
@@ -40,7 +40,7 @@ function world(rate: bigint = 1_000_000n * usd, untyped: number | null = null) {
   return { memory, bounds, current, owner, boundOf, unheard }
 }
 
-describe('unitsOf', () => {
+describe('toUnits', () => {
   it.each([
     [start - 6, 0, 6],
     [start - 6, 1, 6],
@@ -48,20 +48,20 @@ describe('unitsOf', () => {
     [start, 0, 0],
     [start + 5, 0, 0],
   ] as const)('since %i s and %i ns before a live call is %i', (seconds, nanos, expected) => {
-    expect(unitsOf(session(), prior(seconds, nanos))).toBe(expected)
+    expect(toUnits(session(), prior(seconds, nanos))).toBe(expected)
   })
 
   it('rounds a live call up at the next nanosecond', () => {
-    expect(unitsOf(session({ nanos: 1 }), prior(start - 5))).toBe(6)
-    expect(unitsOf(session({ nanos: 123_456_789 }), prior(start - 5, 123_456_789))).toBe(5)
+    expect(toUnits(session({ nanos: 1 }), prior(start - 5))).toBe(6)
+    expect(toUnits(session({ nanos: 123_456_789 }), prior(start - 5, 123_456_789))).toBe(5)
   })
 
   it('returns fixed units for the first call, and the longest gap for an unknown one', () => {
-    expect(unitsOf(session({ sequence: 0 }), null)).toBe(10)
-    expect(unitsOf(session({ sequence: 0, type: 'lv2v' }), null)).toBe(1_658_880_000)
-    expect(unitsOf(session({ type: 'fixed' }), null)).toBe(1)
-    expect(unitsOf(session(), null)).toBe(900)
-    expect(unitsOf(session({ type: 'lv2v' }), null)).toBe(900 * 27_648_000)
+    expect(toUnits(session({ sequence: 0 }), null)).toBe(10)
+    expect(toUnits(session({ sequence: 0, type: 'lv2v' }), null)).toBe(1_658_880_000)
+    expect(toUnits(session({ type: 'fixed' }), null)).toBe(1)
+    expect(toUnits(session(), null)).toBe(900)
+    expect(toUnits(session({ type: 'lv2v' }), null)).toBe(900 * 27_648_000)
   })
 })
 

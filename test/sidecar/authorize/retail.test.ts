@@ -7,7 +7,7 @@ import type { TestApp } from '../../core/support.ts'
 import { serviceToken, until } from '../../core/support.ts'
 import { type Console, startConsole } from '../../gateway/console.ts'
 import { type Person, logInTo } from '../../support/people.ts'
-import { secretly } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/secrecy.ts'
 import { firstCall } from '../signer-bodies.ts'
 import { type Reply, configOf, post, secret } from '../support.ts'
 
@@ -69,7 +69,7 @@ async function subscribe(planId: string): Promise<{ user: string; key: string }>
   const { apiKey } = await console
     .as(app.basic)
     .createKey({ clientId: app.clientId, externalUserId: user })
-  return { user, key: secretly(apiKey) }
+  return { user, key: registerSecret(apiKey) }
 }
 
 async function move(user: string, planId: string): Promise<void> {

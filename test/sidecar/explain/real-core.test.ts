@@ -14,7 +14,7 @@ import {
   startTestCore,
   until,
 } from '../../core/support.ts'
-import { keepLog, secretly } from '../../support/secrecy.ts'
+import { keepLog, registerSecret } from '../../support/secrecy.ts'
 import { firstCall } from '../signer-bodies.ts'
 import { type Reply, configOf, post, secret } from '../support.ts'
 
@@ -49,7 +49,7 @@ async function newKey(externalUserId: string): Promise<{ apiKey: string; keyId: 
   const m2m = core.as(app.basic)
   await m2m.upsertUser({ clientId: app.clientId, externalUserId })
   const { apiKey, keyId } = await m2m.createKey({ clientId: app.clientId, externalUserId })
-  return { apiKey: secretly(apiKey), keyId }
+  return { apiKey: registerSecret(apiKey), keyId }
 }
 
 const ask = (apiKey: string, state: object = {}): Promise<Reply> =>

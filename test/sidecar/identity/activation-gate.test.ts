@@ -10,11 +10,11 @@ import {
   serviceToken,
   startTestCore,
 } from '../../core/support.ts'
-import { keepLog, secretly } from '../../support/secrecy.ts'
+import { keepLog, registerSecret } from '../../support/secrecy.ts'
 import { firstCall } from '../signer-bodies.ts'
 import { configOf, post, secret } from '../support.ts'
 
-const proxySecret = secretly('proxy-secret-of-the-activation-gate-tests')
+const proxySecret = registerSecret('proxy-secret-of-the-activation-gate-tests')
 let core: TestCore
 let operator: CoreClient
 let app: TestApp

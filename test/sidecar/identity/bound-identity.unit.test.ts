@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   type VerifiedIdentity,
-  answerOf,
+  toAnswer,
   bindIdentity,
 } from '../../../sidecar/identity/bound-identity.ts'
 
@@ -23,7 +23,7 @@ function bind(identity: VerifiedIdentity) {
   return bound
 }
 
-describe('answerOf', () => {
+describe('toAnswer', () => {
   it('renders the JSON of its members, with the right length', () => {
     const names = fc.oneof(fc.string({ minLength: 1 }), fc.string({ minLength: 1, unit: 'binary' }))
     const ceilings = fc.constantFrom(
@@ -34,7 +34,7 @@ describe('answerOf', () => {
       fc.property(names, fc.nat(), ceilings, (externalUserId, expiry, maxPrice) => {
         const bound = bindIdentity({ ...key, externalUserId }, 0)
         fc.pre('authId' in bound)
-        const { body, bytes } = answerOf(bound, expiry, maxPrice)
+        const { body, bytes } = toAnswer(bound, expiry, maxPrice)
         const identity = {
           issuer: key.issuer,
           client_id: 'acme',

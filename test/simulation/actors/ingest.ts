@@ -5,7 +5,7 @@ import {
   divCeil,
   ethRate,
   retailBound,
-  retailOf,
+  computeRetail,
   usdAttos,
   wei,
 } from '../../../core/lib/money.ts'
@@ -15,7 +15,7 @@ import {
   type SettlingTicket,
   type TicketCharge,
   settlingTickets,
-  stepsOf,
+  toSteps,
   userCharges,
 } from '../../../core/metering/ingest/charges.ts'
 import type { TicketEvent } from './broker.ts'
@@ -83,7 +83,7 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
     )
     const steps: Partial<Record<SettlingStep, { columns: ReturnType<typeof settlingTickets> }>> = {}
     for (const [step, of] of bySteps) steps[step] = { columns: settlingTickets(of.map(toSettling)) }
-    return stepsOf(steps)
+    return toSteps(steps)
   }
 
   function toSettling({ call, cost }: Ticket): SettlingTicket {
@@ -100,7 +100,7 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
 
   const costOf = ({ call }: TicketEvent): UsdAttos | null => {
     const rate = world.priceAt(Number(call.eventTime / 1_000_000n))
-    return rate && retailOf(wei(call.feeWei), rate, world.ratioOf(call.userId))
+    return rate && computeRetail(wei(call.feeWei), rate, world.ratioOf(call.userId))
   }
 
   // Returns the newest observed rate, raised by the margin.

@@ -3,7 +3,7 @@ import {
   divCeil,
   ethRate,
   networkRatio,
-  retailOf,
+  computeRetail,
   wei,
 } from '../../../core/lib/money.ts'
 import { type AppId, type UserId, appId, userId } from '../../../core/platform/ids.ts'
@@ -107,7 +107,7 @@ export function createWorld({ world, seed }: Plan) {
     const last = observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate
     const told = toldRate !== null && toldRate < last ? toldRate : last
     const ratio = ratioOf(userOf(call.session.plan.user).userId)
-    const cost = retailOf(wei(call.feeWei), told, ratio)
+    const cost = computeRetail(wei(call.feeWei), told, ratio)
     const untyped = BigInt(world.untypedUsdMicros ?? 0) * attosPerMicro
     const most = divCeil(untyped * ratio, networkRatio)
     return call.session.plan.type === '' && most < cost ? most : cost
@@ -126,7 +126,7 @@ export function createWorld({ world, seed }: Plan) {
   function costNow({ session, lastUpdate, feeWei }: SignerCall): bigint {
     const ms = Number(lastUpdate / nanosPerMs)
     const now = observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate
-    return retailOf(wei(feeWei), now, ratioOf(userOf(session.plan.user).userId))
+    return computeRetail(wei(feeWei), now, ratioOf(userOf(session.plan.user).userId))
   }
 
   return {

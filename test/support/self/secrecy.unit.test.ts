@@ -11,7 +11,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { newSecret } from '../../../core/lib/crypto.ts'
 import { createLog, silentLog } from '../../../core/lib/log.ts'
-import { createSearch, searchRun, secretly, secretSettings } from '../secrecy.ts'
+import { createSearch, searchRun, registerSecret, secretSettings } from '../secrecy.ts'
 
 const jwt = ['{"alg":"RS256"}', '{"sub":"somebody"}', 'a signature']
   .map((part) => Buffer.from(part).toString('base64url'))
@@ -94,7 +94,7 @@ describe('the recorded logs and secrets', () => {
   })
 
   it('include recorded secrets and the secret settings of a process', () => {
-    expect(secretly('one that is long enough')).toBe('one that is long enough')
+    expect(registerSecret('one that is long enough')).toBe('one that is long enough')
     secretSettings({
       CORE_TOKEN: 'the token of core',
       SECRET_PEPPERS: 'p1:pepper one two,p2:pepper three',

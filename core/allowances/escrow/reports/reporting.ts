@@ -1,6 +1,6 @@
 import { type UsdAttos, divCeil, usdAttos } from '../../../lib/money.ts'
 import type { Account } from '../../account.ts'
-import { type Leases, restOf } from '../leases.ts'
+import { type Leases, leaseRemainder } from '../leases.ts'
 import { lower } from '../lending.ts'
 import { removeNumbers } from './number-ranges.ts'
 import type {
@@ -54,11 +54,11 @@ export interface ReportedCalls extends Omit<
 }
 
 /** Returns the signer's time in microseconds, rounded down. */
-export const microsOf = ({ seconds, nanos }: SignedAt): bigint =>
+export const toMicros = ({ seconds, nanos }: SignedAt): bigint =>
   seconds * 1_000_000n + BigInt(Math.floor(nanos / 1_000))
 
 /** Converts reported calls to an authorisation of their sidecar, with core's times. */
-export function authorisationOf(
+export function toAuthorisation(
   reported: ReportedCalls,
   { sidecarId, network, at }: { sidecarId: string; network: UsdAttos; at: Date },
 ): NewAuthorisation {
@@ -69,7 +69,7 @@ export function authorisationOf(
     userId: reported.userId,
     sessionId: reported.sessionId,
     sequence: reported.sequence,
-    signedMicros: micros.at(-1) ?? microsOf(reported.last),
+    signedMicros: micros.at(-1) ?? toMicros(reported.last),
     sidecarId,
     keyId: reported.keyId,
     sessionType: reported.sessionType,
@@ -80,7 +80,7 @@ export function authorisationOf(
     isOffline: reported.isOffline,
   }
   if (micros.length === 1) return one
-  const open = [{ from: lowestOf(reported), to: reported.sequence }]
+  const open = [{ from: firstSequence(reported), to: reported.sequence }]
   return { ...one, lastAt: agoOf(lastAgeMs), run: { micros, bounds, open } }
 }
 
@@ -167,17 +167,17 @@ export function takeBack(returned: ReturnedLease, { account, leases }: Situation
   if (!lease) return usdAttos(0n)
   const unreported = returned.used - lease.used
   const stays = unreported > 0n ? unreported : 0n
-  const rest = restOf(lease)
+  const rest = leaseRemainder(lease)
   const free = usdAttos(rest > stays ? rest - stays : 0n)
   lease.amount = usdAttos(lease.amount - free)
   account.lent = usdAttos(account.lent - free)
-  if (restOf(lease) === 0n) leases.close(lease)
+  if (leaseRemainder(lease) === 0n) leases.close(lease)
   else leases.put(lease)
   return free
 }
 
 /** Returns what a reserved call adds to its session. */
-export const sessionChangeOf = (
+export const toSessionChange = (
   call: AuthorisedCall & Pick<NewAuthorisation, 'authorisedAt'> & { readonly instance: string },
 ): SessionChange => ({
   instance: call.instance,
@@ -191,7 +191,7 @@ export const sessionChangeOf = (
 })
 
 /** Returns what reported calls add to their session, with the tickets that came before them. */
-export const reportedChangeOf = (
+export const toReportedChange = (
   reported: ReportedCalls,
   early: EarlyMatch | null,
   { instance, at }: { readonly instance: string; readonly at: Date },
@@ -203,7 +203,7 @@ export const reportedChangeOf = (
   sessionType: reported.sessionType,
   at: new Date(at.getTime() - reported.lastAgeMs),
   calls: [
-    { sequence: lowestOf(reported), ...reported.first },
+    { sequence: firstSequence(reported), ...reported.first },
     { sequence: reported.sequence, ...reported.last },
   ],
   added: totals({
@@ -213,11 +213,11 @@ export const reportedChangeOf = (
 })
 
 /** Returns the lowest number of reported calls. */
-export const lowestOf = ({ sequence, micros }: ReportedCalls): bigint =>
+export const firstSequence = ({ sequence, micros }: ReportedCalls): bigint =>
   sequence - BigInt(micros.length) + 1n
 
 /** A call, allowed or refused, proves that the call with the previous number was signed. */
-export const proofOf = ({ appId, userId, sessionId, sequence }: RefusedCall): Proof => ({
+export const toProof = ({ appId, userId, sessionId, sequence }: RefusedCall): Proof => ({
   appId,
   userId,
   sessionId,

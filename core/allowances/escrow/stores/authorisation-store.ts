@@ -3,8 +3,8 @@ import { usdAttos } from '../../../lib/money.ts'
 import { type Db, many, prepared, sql } from '../../../lib/sql.ts'
 import type { SettlingStep, SettlingTickets } from '../../../metering/ingest/charges.ts'
 import { appId, userId } from '../../../platform/ids.ts'
-import type { Draw } from '../../chain.ts'
-import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
+import type { CreditDebit } from '../../chain.ts'
+import { appColumn, keyColumns, numberColumn, sessionColumn, userColumn } from './key-columns.ts'
 import { clockRange, idleSince } from '../due.ts'
 import { approximateMicros, selectTickets } from '../matching.ts'
 import { countNumbers, fromMultirange, toMultirange } from '../reports/number-ranges.ts'
@@ -40,8 +40,8 @@ export async function insertAuthorisations(
            -- The ticket of a run's last call has come.
            open_numbers <> '' and not open_numbers::int8multirange @> sequence_number
     from unnest(
-      ${appsOf(authorisations)}::uuid[], ${usersOf(authorisations)}::uuid[], ${sessionsOf(authorisations)}::text[],
-      ${numbersOf(authorisations)}::bigint[], ${plain((row) => row.signedMicros)}::bigint[],
+      ${appColumn(authorisations)}::uuid[], ${userColumn(authorisations)}::uuid[], ${sessionColumn(authorisations)}::text[],
+      ${numberColumn(authorisations)}::bigint[], ${plain((row) => row.signedMicros)}::bigint[],
       ${text((row) => row.sidecarId)}::text[], ${plain((row) => row.keyId)}::uuid[], ${text((row) => row.sessionType)}::text[],
       ${plain((row) => row.bound)}::numeric[], ${plain((row) => row.authorisedAt.toISOString())}::timestamptz[],
       ${plain((row) => row.isApproximate)}::boolean[], ${plain((row) => row.isOffline)}::boolean[],
@@ -75,8 +75,8 @@ export async function prove(db: Db, proofs: readonly Proof[]): Promise<StoredAut
     with earliest as (
       select e.app_id, e.user_id, e.session_id, e.sequence_number, e.signed_micros, e.id
       from (select distinct *
-            from unnest(${appsOf(proofs)}::uuid[], ${usersOf(proofs)}::uuid[], ${sessionsOf(proofs)}::text[],
-                        ${numbersOf(proofs)}::bigint[])
+            from unnest(${appColumn(proofs)}::uuid[], ${userColumn(proofs)}::uuid[], ${sessionColumn(proofs)}::text[],
+                        ${numberColumn(proofs)}::bigint[])
               as calls (app_id, user_id, session_id, sequence_number)) p
       cross join lateral (
         select a.app_id, a.user_id, a.session_id, a.sequence_number, a.signed_micros, a.id
@@ -207,7 +207,7 @@ async function matchExact(
     with sessions as materialized (
       select *
       from unnest(
-        ${appsOf(tickets.sessions)}::uuid[], ${usersOf(tickets.sessions)}::uuid[], ${sessionsOf(tickets.sessions)}::text[]) with ordinality as s (app_id, user_id, session_id, position)
+        ${appColumn(tickets.sessions)}::uuid[], ${userColumn(tickets.sessions)}::uuid[], ${sessionColumn(tickets.sessions)}::text[]) with ordinality as s (app_id, user_id, session_id, position)
     ), tickets as materialized (
       select session, sequence, micros, cost, position::integer - 1 as position,
              row_number() over (partition by session, sequence, micros order by position) - 1 as rank
@@ -281,7 +281,7 @@ async function matchExact(
 
 /** Splits the runs of these tickets, so that each call can wait for its price. */
 async function splitRunsOf(db: Db, tickets: SettlingTickets): Promise<void> {
-  const keys = keysOf(tickets)
+  const keys = keyColumns(tickets)
   const rows = await many<AuthorisationRow>(
     db,
     sql`
@@ -305,7 +305,7 @@ export const splitRuns: EscrowStore['splitRuns'] = async (db, runs) => {
     with runs as (
       delete from authorisations a
       using unnest(
-        ${appsOf(runs)}::uuid[], ${usersOf(runs)}::uuid[], ${sessionsOf(runs)}::text[], ${numbersOf(runs)}::bigint[],
+        ${appColumn(runs)}::uuid[], ${userColumn(runs)}::uuid[], ${sessionColumn(runs)}::text[], ${numberColumn(runs)}::bigint[],
         ${plainArray(runs.map(({ signedMicros }) => signedMicros))}::bigint[], ${plainArray(runs.map(({ id }) => id))}::bigint[])
         as r (app_id, user_id, session_id, sequence_number, signed_micros, id)
       where a.app_id = r.app_id and a.user_id = r.user_id and a.session_id = r.session_id
@@ -355,7 +355,7 @@ function toMatches(tickets: SettlingTickets, rows: readonly MatchRow[]): TicketM
 }
 
 /** Parses ids and amounts: `id,id amount,amount`. */
-function drawsOf(text: string): Draw[] {
+function drawsOf(text: string): CreditDebit[] {
   const [ids = '', amounts = ''] = text.split(' ').map((list) => list.split(','))
   return [...ids].flatMap((creditId, i) =>
     creditId === '' ? [] : [{ creditId, amount: usdAttos(BigInt(amounts[i] ?? 0)) }],
@@ -377,7 +377,7 @@ async function matchNear(
   step: SettlingStep,
 ): Promise<TicketMatches> {
   const all = tickets.session.map((_, position) => position)
-  const keys = keysOf(tickets)
+  const keys = keyColumns(tickets)
   const pairs = await many<Pair>(
     db,
     sql`
@@ -409,7 +409,7 @@ async function changeMatches(
   step: SettlingStep,
 ): Promise<readonly MatchSum[]> {
   const chosen = selectTickets(tickets, [...matches.keys()])
-  const keys = keysOf(chosen)
+  const keys = keyColumns(chosen)
   const rows = await many<MatchRow>(
     db,
     sql`
@@ -442,7 +442,7 @@ async function changeMatches(
 }
 
 export async function insertTicketed(db: Db, tickets: SettlingTickets, at: Date): Promise<void> {
-  const keys = keysOf(tickets)
+  const keys = keyColumns(tickets)
   await db.query(sql`
     insert into authorisations (app_id, user_id, session_id, sequence_number, signed_micros, sidecar_id, session_type,
                                 bound_attos, authorised_at, state_at, ticketed)
@@ -455,14 +455,14 @@ export async function insertTicketed(db: Db, tickets: SettlingTickets, at: Date)
 
 export const endAuthorisations: EscrowStore['endAuthorisations'] = async (db, ended, at) => {
   const rows = ended.map(({ authorisation }) => authorisation)
-  const drawn = (value: (draw: Draw) => string) =>
+  const drawn = (value: (draw: CreditDebit) => string) =>
     textArray(ended.map(({ drawn }) => (drawn ? `{${drawn.map(value).join(',')}}` : '')))
   await db.query(sql`
     update authorisations a
     set state = e.state, state_at = ${at}, drawn_ids = nullif(e.drawn_ids, '')::uuid[],
         drawn_attos = nullif(e.drawn_attos, '')::numeric[]
     from unnest(
-      ${appsOf(rows)}::uuid[], ${usersOf(rows)}::uuid[], ${sessionsOf(rows)}::text[], ${numbersOf(rows)}::bigint[],
+      ${appColumn(rows)}::uuid[], ${userColumn(rows)}::uuid[], ${sessionColumn(rows)}::text[], ${numberColumn(rows)}::bigint[],
       ${plainArray(rows.map(({ signedMicros }) => signedMicros))}::bigint[], ${plainArray(rows.map(({ id }) => id))}::bigint[],
       ${plainArray(ended.map(({ state }) => state))}::text[], ${drawn(({ creditId }) => creditId)}::text[],
       ${drawn(({ amount }) => String(amount))}::text[])
@@ -496,7 +496,7 @@ export const findDueAuthorisations: EscrowStore['findDueAuthorisations'] = async
     sql`
     select a.*, a.open_numbers::text
     from (select a.*, sum(a.calls) over (order by a.authorised_at, a.id) - a.calls as calls_before
-    from unnest(${appsOf(users)}::uuid[], ${usersOf(users)}::uuid[]) as w (app_id, user_id)
+    from unnest(${appColumn(users)}::uuid[], ${userColumn(users)}::uuid[]) as w (app_id, user_id)
     join authorisations a on a.app_id = w.app_id and a.user_id = w.user_id
     join sidecars s on s.id = a.sidecar_id
     left join sidecar_clocks c

@@ -3,7 +3,7 @@ import { type UsdAttos, usdAttos } from '../../../lib/money.ts'
 import { type Db, many, prepared, sql } from '../../../lib/sql.ts'
 import { appId, userId } from '../../../platform/ids.ts'
 import type { SettlingTickets } from '../../../metering/ingest/charges.ts'
-import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
+import { appColumn, keyColumns, numberColumn, sessionColumn, userColumn } from './key-columns.ts'
 import { matchEarlyTickets } from '../matching.ts'
 import type { EarlyMatch, EscrowStore, NewAuthorisation } from '../port.ts'
 
@@ -21,9 +21,9 @@ export async function takeEarlyTickets(
       sql`
     select e.app_id, e.user_id, e.session_id, e.sequence_number, e.signed_micros, e.id, e.cost_attos
     from (select distinct *
-          from unnest(${appsOf(authorisations)}::uuid[], ${usersOf(authorisations)}::uuid[],
-                      ${sessionsOf(authorisations)}::text[], ${plainArray(authorisations.map(lowestNumber))}::bigint[],
-                      ${numbersOf(authorisations)}::bigint[])
+          from unnest(${appColumn(authorisations)}::uuid[], ${userColumn(authorisations)}::uuid[],
+                      ${sessionColumn(authorisations)}::text[], ${plainArray(authorisations.map(lowestNumber))}::bigint[],
+                      ${numberColumn(authorisations)}::bigint[])
             as calls (app_id, user_id, session_id, from_number, to_number)) c
     join early_tickets e on e.app_id = c.app_id and e.user_id = c.user_id and e.session_id = c.session_id
       and e.sequence_number between c.from_number and c.to_number
@@ -80,7 +80,7 @@ async function deleteEarlyTickets(db: Db, tickets: readonly EarlyTicket[]): Prom
   await db.query(sql`
     delete from early_tickets e
     using unnest(
-      ${appsOf(tickets)}::uuid[], ${usersOf(tickets)}::uuid[], ${sessionsOf(tickets)}::text[], ${numbersOf(tickets)}::bigint[],
+      ${appColumn(tickets)}::uuid[], ${userColumn(tickets)}::uuid[], ${sessionColumn(tickets)}::text[], ${numberColumn(tickets)}::bigint[],
       ${plainArray(tickets.map((ticket) => ticket.signedMicros))}::bigint[], ${plainArray(tickets.map((ticket) => ticket.id))}::bigint[])
       as m (app_id, user_id, session_id, sequence_number, signed_micros, id)
     where e.app_id = m.app_id and e.user_id = m.user_id and e.session_id = m.session_id
@@ -92,7 +92,7 @@ export async function insertEarlyTickets(
   tickets: SettlingTickets,
   at: Date,
 ): Promise<void> {
-  const keys = keysOf(tickets)
+  const keys = keyColumns(tickets)
   await db.query(sql`
     insert into early_tickets (app_id, user_id, session_id, sequence_number, signed_micros, cost_attos, booked_at)
     select app_id, user_id, session_id, sequence, micros, cost, ${at}

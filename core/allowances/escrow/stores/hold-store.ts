@@ -1,7 +1,7 @@
 import { usdAttos } from '../../../lib/money.ts'
 import { type Db, many, one, sql } from '../../../lib/sql.ts'
 import { type AppId, type UserId, appId, userId } from '../../../platform/ids.ts'
-import { appsOf, usersOf } from './key-columns.ts'
+import { appColumn, userColumn } from './key-columns.ts'
 
 /** Reads held money, for operators and metrics. */
 
@@ -123,7 +123,7 @@ export async function findHeldCalls(db: Db, users: readonly Holder[], limit: num
     sql`
     select w.user_id, a.session_id, a.sequence_number, a.session_type, a.sidecar_id, a.bound_attos, a.authorised_at,
            a.proven, a.ticketed, a.calls
-    from unnest(${appsOf(users)}::uuid[], ${usersOf(users)}::uuid[]) as w (app_id, user_id)
+    from unnest(${appColumn(users)}::uuid[], ${userColumn(users)}::uuid[]) as w (app_id, user_id)
     cross join lateral (
       select *
       from authorisations

@@ -11,21 +11,22 @@ interface CallKey extends SessionKey {
   readonly sequence: bigint
 }
 
-export const appsOf = (rows: readonly UserKey[]) => plainArray(rows.map((row) => row.appId))
-export const usersOf = (rows: readonly UserKey[]) => plainArray(rows.map((row) => row.userId))
-export const sessionsOf = (rows: readonly SessionKey[]) =>
+export const appColumn = (rows: readonly UserKey[]) => plainArray(rows.map((row) => row.appId))
+export const userColumn = (rows: readonly UserKey[]) => plainArray(rows.map((row) => row.userId))
+export const sessionColumn = (rows: readonly SessionKey[]) =>
   textArray(rows.map((row) => row.sessionId))
-export const numbersOf = (rows: readonly CallKey[]) => plainArray(rows.map((row) => row.sequence))
+export const numberColumn = (rows: readonly CallKey[]) =>
+  plainArray(rows.map((row) => row.sequence))
 
 /** Returns the full key of each ticket. */
-export function keysOf(tickets: SettlingTickets) {
+export function keyColumns(tickets: SettlingTickets) {
   const sessions = tickets.session.flatMap((position) =>
     tickets.sessions.slice(position, position + 1),
   )
   return {
-    apps: appsOf(sessions),
-    users: usersOf(sessions),
-    sessions: sessionsOf(sessions),
+    apps: appColumn(sessions),
+    users: userColumn(sessions),
+    sessions: sessionColumn(sessions),
     sequences: plainArray(tickets.sequence),
     micros: plainArray(tickets.signedMicros),
   }

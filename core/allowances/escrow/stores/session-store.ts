@@ -1,6 +1,6 @@
 import { plainArray, textArray } from '../../../lib/copy-sql.ts'
 import { type Db, many, prepared, sql } from '../../../lib/sql.ts'
-import { appsOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
+import { appColumn, numberColumn, sessionColumn, userColumn } from './key-columns.ts'
 import type {
   BegunSession,
   JoinedSession,
@@ -53,7 +53,7 @@ async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<Begu
       lost_count, lost_attos, charged_count, charged_attos, released_count, released_attos, late_count, late_attos,
       instance, shared_at)
     select * from unnest(
-      ${appsOf(sums)}::uuid[], ${usersOf(sums)}::uuid[], ${sessionsOf(sums)}::text[],
+      ${appColumn(sums)}::uuid[], ${userColumn(sums)}::uuid[], ${sessionColumn(sums)}::text[],
       ${textArray(sums.map((row) => row.sessionType))}::text[], ${at}::timestamptz[], ${at}::timestamptz[],
       ${call('start', (prior) => prior.sequence)}::bigint[], ${call('start', (prior) => prior.seconds)}::bigint[],
       ${call('start', (prior) => prior.nanos)}::integer[], ${call('top', (prior) => prior.sequence)}::bigint[],
@@ -108,7 +108,7 @@ async function updateSessions(db: Db, sums: readonly SessionSum[]): Promise<void
         released_count = s.released_count + a.released_count, released_attos = s.released_attos + a.released_attos,
         late_count = s.late_count + a.late_count, late_attos = s.late_attos + a.late_attos
     from unnest(
-      ${appsOf(sums)}::uuid[], ${usersOf(sums)}::uuid[], ${sessionsOf(sums)}::text[],
+      ${appColumn(sums)}::uuid[], ${userColumn(sums)}::uuid[], ${sessionColumn(sums)}::text[],
       ${plainArray(sums.map((row) => row.at.toISOString()))}::timestamptz[],
       ${count('authorised')}::bigint[], ${amount('authorised')}::numeric[],
       ${count('ticketed')}::bigint[], ${amount('ticketed')}::numeric[], ${count('lost')}::bigint[], ${amount('lost')}::numeric[],
@@ -141,8 +141,8 @@ export async function joinSessions(
       sql`
     with queries as materialized (
       select *
-      from unnest(${appsOf(queries)}::uuid[], ${usersOf(queries)}::uuid[], ${sessionsOf(queries)}::text[],
-                  ${numbersOf(queries)}::bigint[])
+      from unnest(${appColumn(queries)}::uuid[], ${userColumn(queries)}::uuid[], ${sessionColumn(queries)}::text[],
+                  ${numberColumn(queries)}::bigint[])
         with ordinality as q (app_id, user_id, session_id, sequence_number, position)
     ), joined as (
       update authorised_sessions s

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError } from '../../../../proto/errors.ts'
 import { limitConcurrency } from '../../../lib/concurrency.ts'
-import { isObject, textOf } from '../../../lib/json.ts'
+import { isObject, readText } from '../../../lib/json.ts'
 import type { Log } from '../../../lib/log.ts'
 import { backoffMs } from '../../../lib/loop.ts'
 import type { Auth0Config } from '../config.ts'
@@ -61,7 +61,7 @@ export function createManagementApi({ config, log }: Auth0Deps) {
     const answer = await send({ method: 'POST', path: '/oauth/token', body, timeoutMs: requestMs })
     if (answer.status !== 200) return answer
     const reply = isObject(answer.body) ? answer.body : {}
-    const [text, seconds] = [textOf(reply['access_token']), reply['expires_in']]
+    const [text, seconds] = [readText(reply['access_token']), reply['expires_in']]
     if (text === '') return { status: null, why: 'answered without a token' }
     return { text, lifetimeSeconds: typeof seconds === 'number' ? seconds : 0 }
   }
@@ -135,15 +135,15 @@ const isTemporary = ({ status }: HttpAnswer): boolean => status === null || temp
 /** Describes a response for the log. */
 function describe(answer: HttpAnswer): string {
   if (answer.status === null) return answer.why
-  const message = messageOf(answer.body)
+  const message = readMessage(answer.body)
   return `answered ${answer.status}${message === '' ? '' : ` (${message})`}`
 }
 
 const messageLength = 200
 
 /** Returns the response's error message, shortened, on one line. */
-export function messageOf(body: unknown): string {
-  const message = isObject(body) ? textOf(body['message'] ?? body['error_description']) : ''
+export function readMessage(body: unknown): string {
+  const message = isObject(body) ? readText(body['message'] ?? body['error_description']) : ''
   return message.replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ').slice(0, messageLength)
 }
 

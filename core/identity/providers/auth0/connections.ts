@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { isObject, textOf, type JsonObject } from '../../../lib/json.ts'
+import { isObject, readText, type JsonObject } from '../../../lib/json.ts'
 import type { Log } from '../../../lib/log.ts'
 import type { CallBounds } from '../directory.ts'
 import { type ManagementApi, unavailable } from './api.ts'
@@ -49,7 +49,7 @@ export function createConnections({
 }
 
 function parseConnection(row: JsonObject): Connection | null {
-  const [name, strategy] = [textOf(row['name']), textOf(row['strategy'])]
+  const [name, strategy] = [readText(row['name']), readText(row['strategy'])]
   if (strategy !== 'auth0' && strategy !== 'email') return null
   const isDatabase = strategy === 'auth0'
   const options = isObject(row['options']) ? row['options'] : {}

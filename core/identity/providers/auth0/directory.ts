@@ -1,13 +1,13 @@
 import { DomainError } from '../../../../proto/errors.ts'
 import { newSecret } from '../../../lib/crypto.ts'
-import { isObject, textOf } from '../../../lib/json.ts'
+import { isObject, readText } from '../../../lib/json.ts'
 import type { Auth0Config } from '../config.ts'
 import type { CallBounds, Directory, DirectoryUser, NewDirectoryUser } from '../directory.ts'
 import {
   type Auth0Deps,
   type ManagementAnswer,
   createManagementApi,
-  messageOf,
+  readMessage,
   unavailable,
 } from './api.ts'
 import { type Connection, createConnections } from './connections.ts'
@@ -41,7 +41,7 @@ export function createAuth0Directory({ config, log }: Auth0Deps): Directory {
     const answer = await api({ method: 'GET', path: pathOf(id) + fields }, bounds)
     if (answer.status === 404) return null
     if (answer.status !== 200 || !isObject(answer.body)) throw unavailable()
-    return { providerUserId: id, email: textOf(answer.body['email']) || null }
+    return { providerUserId: id, email: readText(answer.body['email']) || null }
   }
 
   async function changeEmail(
@@ -93,7 +93,7 @@ function newUserBody(user: NewDirectoryUser, connection: Connection) {
  */
 function refusalOf({ status, body }: ManagementAnswer): DomainError {
   if (status < 400 || status >= 500 || status === 404) return unavailable()
-  const message = messageOf(body)
+  const message = readMessage(body)
   return new DomainError(
     'REQUEST_INVALID',
     `the identity provider refuses the user${message === '' ? '' : `: ${message}`}`,

@@ -1,5 +1,5 @@
 import { parseJson } from '../../../lib/json.ts'
-import { readBounded, reasonOf } from '../../../lib/text/fetch.ts'
+import { readBounded, toReason } from '../../../lib/text/fetch.ts'
 
 /**
  * A response of Auth0, or the reason why there is no response. `why` never contains a credential.
@@ -52,7 +52,7 @@ export async function sendToAuth0(
     const { status, headers } = response
     return { status, body: parseJson(text), pauseMs: pauseOf(status, headers) }
   } catch (error) {
-    return { status: null, why: signal.aborted ? 'no answer in time' : reasonOf(error) }
+    return { status: null, why: signal.aborted ? 'no answer in time' : toReason(error) }
   }
 }
 

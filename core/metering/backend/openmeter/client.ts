@@ -1,7 +1,7 @@
 import type { Now } from '../../../lib/time.ts'
 import type { Customer, GrantedCredit, MeterQuery, MeterRow } from '../backend.ts'
 import type { Subscriber } from '../subscribers.ts'
-import { type Meter, eventType, feature, meters, pathOf } from '../catalog.ts'
+import { type Meter, eventType, feature, meters, toPath } from '../catalog.ts'
 import type { OpenMeterConfig } from '../config.ts'
 import { createCreditsV1, createCreditsV3 } from './credits.ts'
 import type { CustomerRecord, MeterRecord } from './dialect.ts'
@@ -10,7 +10,7 @@ import { v3 } from './dialect-v3.ts'
 import { createSubscriptionClient, subscriptionsV1, subscriptionsV3 } from './subscriptions.ts'
 import { createPlanClient } from './plans.ts'
 import { plansV1, plansV3 } from './plan-dialect.ts'
-import { type Failure, createHttp, failureOf } from './http.ts'
+import { type Failure, createHttp, toFailure } from './http.ts'
 
 const conflict = 409
 
@@ -47,7 +47,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
    * failure, possibly none was.
    */
   async function ingest(events: readonly string[], signal?: AbortSignal): Promise<Failure | null> {
-    return failureOf(
+    return toFailure(
       await http({
         method: 'POST',
         path: dialect.eventsPath,
@@ -74,7 +74,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     const existing = await findMeter(meter.key, signal)
     if (existing !== null) return 'why' in existing ? existing : register(meter, existing)
     const created = await http({ ...dialect.createMeter(meter), signal })
-    const failure = failureOf(created)
+    const failure = toFailure(created)
     if (failure === null && 'body' in created) {
       const id = dialect.createdMeter(created.body)
       if (id !== null) meterIds.set(meter.key, id)
@@ -99,7 +99,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     signal: AbortSignal | undefined,
   ): Promise<MeterRecord | Failure | null> {
     const answer = await http({ ...dialect.findMeter(key), signal })
-    const failure = failureOf(answer)
+    const failure = toFailure(answer)
     if (failure) return failure.status === 404 ? null : failure
     return 'body' in answer ? dialect.readMeter(answer.body, key) : null
   }
@@ -125,11 +125,11 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
       why: `the feature ${feature.key} exists but counts another meter than ${meter.key}`,
     }
     const listed = await http({ ...dialect.findFeature(feature.key, meter), signal })
-    const unlisted = failureOf(listed)
+    const unlisted = toFailure(listed)
     if (unlisted) return unlisted
     const existing = 'body' in listed ? dialect.readFeature(listed.body, feature.key) : null
     if (existing) return dialect.isOf(existing, meter) ? null : different
-    const failure = failureOf(await http({ ...dialect.createFeature(feature, meter), signal }))
+    const failure = toFailure(await http({ ...dialect.createFeature(feature, meter), signal }))
     if (failure?.status !== conflict) return failure
     const again = await http({ ...dialect.findFeature(feature.key, meter), signal })
     const now = 'body' in again ? dialect.readFeature(again.body, feature.key) : null
@@ -141,14 +141,14 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
    * nothing else.
    */
   async function ensureCustomer(customer: Customer, signal?: AbortSignal): Promise<Failure | null> {
-    const created = failureOf(await http({ ...dialect.createCustomer(customer), signal }))
+    const created = toFailure(await http({ ...dialect.createCustomer(customer), signal }))
     if (created?.status !== conflict) return created
     const existing = await findCustomer(customer.key, signal)
     if (existing && 'why' in existing) return existing
     if (!existing)
       return { ...created, why: `another customer has the key or the subject ${customer.key}` }
     if (existing.subjects.includes(customer.key)) return null
-    return failureOf(await http({ ...dialect.attribute(existing, customer.key), signal }))
+    return toFailure(await http({ ...dialect.attribute(existing, customer.key), signal }))
   }
 
   async function findCustomer(
@@ -156,7 +156,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
     signal: AbortSignal | undefined,
   ): Promise<CustomerRecord | Failure | null> {
     const answer = await http({ ...dialect.findCustomer(key), signal })
-    const failure = failureOf(answer)
+    const failure = toFailure(answer)
     if (failure && failure.status !== 404) return failure
     return 'body' in answer ? dialect.readCustomer(answer.body, key) : null
   }
@@ -198,7 +198,7 @@ export function createOpenMeterClient(config: OpenMeterConfig, now: Now) {
       }
     const grouped = { ...query, groupBy: groupByOwner(query) }
     const answer = await http({ ...dialect.queryMeter({ key: query.meter, id }, grouped), signal })
-    const failure = failureOf(answer)
+    const failure = toFailure(answer)
     if (failure) return failure
     const rows = 'body' in answer ? dialect.readRows(answer.body) : null
     return (
@@ -238,8 +238,8 @@ function differenceOf(meter: Meter, existing: MeterRecord): string | null {
   const aggregation = meter.sums === null ? 'count' : 'sum'
   if (existing.aggregation !== aggregation)
     return `its aggregation is ${existing.aggregation}, not ${aggregation}`
-  if (meter.sums !== null && existing.valueProperty !== pathOf(meter.sums))
-    return `it sums ${existing.valueProperty ?? 'nothing'}, not ${pathOf(meter.sums)}`
-  const missing = meter.dimensions.filter((name) => existing.groupBy[name] !== pathOf(name))
+  if (meter.sums !== null && existing.valueProperty !== toPath(meter.sums))
+    return `it sums ${existing.valueProperty ?? 'nothing'}, not ${toPath(meter.sums)}`
+  const missing = meter.dimensions.filter((name) => existing.groupBy[name] !== toPath(name))
   return missing.length === 0 ? null : `it lacks the dimensions ${missing.join(', ')}`
 }

@@ -2,9 +2,9 @@ import { formatDecimal18, microsToAttos, usdMicros } from '../../../lib/money.ts
 import type { Now } from '../../../lib/time.ts'
 import type { GrantedCredit } from '../backend.ts'
 import { creditFeature, feature } from '../catalog.ts'
-import { listOf, member, textOf } from './dialect.ts'
+import { readList, member, readText } from './dialect.ts'
 import { plansV1 } from './plan-dialect.ts'
-import { type Failure, type HttpAnswer, type HttpRequest, failureOf } from './http.ts'
+import { type Failure, type HttpAnswer, type HttpRequest, toFailure } from './http.ts'
 
 const conflict = 409
 const pageSize = 100
@@ -27,7 +27,7 @@ export function createCreditsV1(http: Http, now: Now): CreateCredit {
     if (hasFeature) return null
     const meter = { key: feature.meter, id: '' }
     const request = plansV1.createUsageFeature({ ...creditFeature, filters: null }, meter)
-    const failure = failureOf(await http({ ...request, signal }))
+    const failure = toFailure(await http({ ...request, signal }))
     hasFeature = failure === null || failure.status === conflict
     return hasFeature ? null : failure
   }
@@ -36,10 +36,10 @@ export function createCreditsV1(http: Http, now: Now): CreateCredit {
     for (let page = 1; page <= pagesMax; page++) {
       const query = { page: String(page), pageSize: String(pageSize) }
       const answer = await http({ method: 'GET', path, query, signal })
-      const failure = failureOf(answer)
+      const failure = toFailure(answer)
       if (failure) return failure
-      const items = 'body' in answer ? listOf(answer.body, 'items') : []
-      if (items.some((item) => textOf(member(item, 'metadata'), 'credit_id') === id)) return true
+      const items = 'body' in answer ? readList(answer.body, 'items') : []
+      if (items.some((item) => readText(member(item, 'metadata'), 'credit_id') === id)) return true
       if (items.length < pageSize) return false
     }
     return false
@@ -55,7 +55,7 @@ export function createCreditsV1(http: Http, now: Now): CreateCredit {
       isSoftLimit: true,
       usagePeriod: { interval: 'MONTH' },
     }
-    const ensured = failureOf(
+    const ensured = toFailure(
       await http({
         method: 'POST',
         path: entitlements,
@@ -74,7 +74,7 @@ export function createCreditsV1(http: Http, now: Now): CreateCredit {
       effectiveAt: now().toISOString(),
       metadata: { credit_id: id, source, ...(featureKey === null ? {} : { feature: featureKey }) },
     }
-    return failureOf(await http({ method: 'POST', path, signal, text: JSON.stringify(grant) }))
+    return toFailure(await http({ method: 'POST', path, signal, text: JSON.stringify(grant) }))
   }
 }
 
@@ -99,7 +99,7 @@ export function createCreditsV3(
         ...(featureKey !== null && labelSyntax.test(featureKey) ? { feature: featureKey } : {}),
       },
     }
-    const created = failureOf(
+    const created = toFailure(
       await http({
         method: 'POST',
         path: `/openmeter/customers/${remote.id}/credits/grants`,

@@ -8,7 +8,7 @@ import { type UserId, appId, isUuid, userId } from '../../../platform/ids.ts'
 import type { Customer, GrantedCredit } from '../backend.ts'
 import { customerKey } from '../catalog.ts'
 import type { FindSubscriber, Subscriber } from '../subscribers.ts'
-import { textOf } from './dialect.ts'
+import { readText } from './dialect.ts'
 import type { Failure } from './http.ts'
 
 export interface EventsDeps {
@@ -278,7 +278,7 @@ export function createSubscriptionsDestination({
 
 function subscribedUserOf({ payload }: Entry) {
   const value: unknown = parseJson(payload.toString('utf8'))
-  const [app, user] = [textOf(value, 'appId') ?? '', textOf(value, 'userId') ?? '']
+  const [app, user] = [readText(value, 'appId') ?? '', readText(value, 'userId') ?? '']
   return isUuid(app) && isUuid(user) ? { appId: appId(app), userId: userId(user) } : null
 }
 
@@ -297,13 +297,13 @@ function creditOf(entry: Entry): GrantedCredit | null {
   const value: unknown = parseJson(entry.payload.toString('utf8'))
   const customer = customerOf(entry)
   const [id, amountMicros, source] = [
-    textOf(value, 'id'),
-    textOf(value, 'amountMicros'),
-    textOf(value, 'source'),
+    readText(value, 'id'),
+    readText(value, 'amountMicros'),
+    readText(value, 'source'),
   ]
   if (!customer || id === null || source === null || !/^\d{1,30}$/.test(amountMicros ?? ''))
     return null
-  const featureKey = textOf(value, 'featureKey')
+  const featureKey = readText(value, 'featureKey')
   return { customer, id, amountMicros: amountMicros ?? '', source, featureKey }
 }
 
@@ -318,9 +318,9 @@ const nameLength = 256
 
 function customerOf({ payload }: Entry): Customer | null {
   const value: unknown = parseJson(payload.toString('utf8'))
-  const user = textOf(value, 'userId')
-  const name = textOf(value, 'name')
-  const clientId = textOf(value, 'clientId')
+  const user = readText(value, 'userId')
+  const name = readText(value, 'name')
+  const clientId = readText(value, 'clientId')
   return user === null || name === null || clientId === null
     ? null
     : newCustomer(userId(user), { name, clientId })

@@ -1,6 +1,6 @@
 import type { MeterRow } from '../backend.ts'
-import { eventType, pathOf } from '../catalog.ts'
-import { type Dialect, listOf, member, numberOf, pick, textOf, textsOf } from './dialect.ts'
+import { eventType, toPath } from '../catalog.ts'
+import { type Dialect, readList, member, readNumber, pick, readText, readTexts } from './dialect.ts'
 
 const windows = { hour: 'HOUR', day: 'DAY', month: 'MONTH' } as const
 const replaced = [
@@ -15,7 +15,7 @@ const replaced = [
 ]
 
 const isLive = (value: unknown): boolean =>
-  textOf(value, 'deletedAt') === null && textOf(value, 'archivedAt') === null
+  readText(value, 'deletedAt') === null && readText(value, 'archivedAt') === null
 
 /** API v1 of a self-hosted OpenMeter and of OpenMeter Cloud. */
 export const v1: Dialect = {
@@ -23,14 +23,14 @@ export const v1: Dialect = {
 
   findMeter: (key) => ({ method: 'GET', path: `/api/v1/meters/${key}` }),
   readMeter: (body, key) => {
-    const id = textOf(body, 'id')
-    if (id === null || textOf(body, 'slug') !== key || !isLive(body)) return null
+    const id = readText(body, 'id')
+    if (id === null || readText(body, 'slug') !== key || !isLive(body)) return null
     return {
       id,
-      eventType: textOf(body, 'eventType') ?? '',
-      aggregation: (textOf(body, 'aggregation') ?? '').toLowerCase(),
-      valueProperty: textOf(body, 'valueProperty'),
-      groupBy: textsOf(body, 'groupBy'),
+      eventType: readText(body, 'eventType') ?? '',
+      aggregation: (readText(body, 'aggregation') ?? '').toLowerCase(),
+      valueProperty: readText(body, 'valueProperty'),
+      groupBy: readTexts(body, 'groupBy'),
     }
   },
   createMeter: (meter) => ({
@@ -41,11 +41,11 @@ export const v1: Dialect = {
       name: meter.name,
       eventType,
       aggregation: meter.sums === null ? 'COUNT' : 'SUM',
-      ...(meter.sums === null ? {} : { valueProperty: pathOf(meter.sums) }),
-      groupBy: Object.fromEntries(meter.dimensions.map((name) => [name, pathOf(name)])),
+      ...(meter.sums === null ? {} : { valueProperty: toPath(meter.sums) }),
+      groupBy: Object.fromEntries(meter.dimensions.map((name) => [name, toPath(name)])),
     }),
   }),
-  createdMeter: (body) => textOf(body, 'id'),
+  createdMeter: (body) => readText(body, 'id'),
 
   findFeature: (_key, meter) => ({
     method: 'GET',
@@ -60,9 +60,9 @@ export const v1: Dialect = {
     },
   }),
   readFeature: (body, key) => {
-    const items = Array.isArray(body) ? listOf(body, '') : listOf(body, 'items')
-    const feature = items.find((item) => textOf(item, 'key') === key && isLive(item))
-    return feature === undefined ? null : { meter: textOf(feature, 'meterSlug') }
+    const items = Array.isArray(body) ? readList(body, '') : readList(body, 'items')
+    const feature = items.find((item) => readText(item, 'key') === key && isLive(item))
+    return feature === undefined ? null : { meter: readText(feature, 'meterSlug') }
   },
   createFeature: (feature, meter) => ({
     method: 'POST',
@@ -84,9 +84,9 @@ export const v1: Dialect = {
   // Look up by exact key: the list's filter also matches parts of keys.
   findCustomer: (key) => ({ method: 'GET', path: `/api/v1/customers/${encodeURIComponent(key)}` }),
   readCustomer: (body, key) => {
-    const id = textOf(body, 'id')
-    if (id === null || textOf(body, 'key') !== key || !isLive(body)) return null
-    const subjects = listOf(member(body, 'usageAttribution'), 'subjectKeys').filter(
+    const id = readText(body, 'id')
+    if (id === null || readText(body, 'key') !== key || !isLive(body)) return null
+    const subjects = readList(member(body, 'usageAttribution'), 'subjectKeys').filter(
       (subject) => typeof subject === 'string',
     )
     return { id, subjects, raw: body }
@@ -114,17 +114,17 @@ export const v1: Dialect = {
     }),
   }),
   readRows: (body) => {
-    const rows = listOf(body, 'data').map((row): MeterRow | null => {
-      const value = numberOf(row, 'value')
-      const windowStart = textOf(row, 'windowStart')
-      const windowEnd = textOf(row, 'windowEnd')
+    const rows = readList(body, 'data').map((row): MeterRow | null => {
+      const value = readNumber(row, 'value')
+      const windowStart = readText(row, 'windowStart')
+      const windowEnd = readText(row, 'windowEnd')
       if (value === null || windowStart === null || windowEnd === null) return null
       return {
         value,
         windowStart,
         windowEnd,
-        subject: textOf(row, 'subject'),
-        groupBy: textsOf(row, 'groupBy'),
+        subject: readText(row, 'subject'),
+        groupBy: readTexts(row, 'groupBy'),
       }
     })
     return Array.isArray(member(body, 'data')) && rows.every((row) => row !== null) ? rows : null

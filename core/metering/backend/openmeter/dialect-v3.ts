@@ -1,6 +1,6 @@
 import type { MeterRow } from '../backend.ts'
-import { eventType, pathOf } from '../catalog.ts'
-import { type Dialect, listOf, member, numberOf, pick, textOf, textsOf } from './dialect.ts'
+import { eventType, toPath } from '../catalog.ts'
+import { type Dialect, readList, member, readNumber, pick, readText, readTexts } from './dialect.ts'
 
 const granularities = { hour: 'PT1H', day: 'P1D', month: 'P1M' } as const
 const replaced = ['name', 'description', 'labels', 'primary_email', 'currency', 'billing_address']
@@ -17,8 +17,8 @@ const byKey = (path: string, key: string) =>
   }) as const
 
 const itemOf = (body: unknown, key: string): unknown =>
-  listOf(body, 'data').find(
-    (item) => textOf(item, 'key') === key && textOf(item, 'deleted_at') === null,
+  readList(body, 'data').find(
+    (item) => readText(item, 'key') === key && readText(item, 'deleted_at') === null,
   )
 
 /** API v3 of Konnect and newer servers; its address ends in /v3. */
@@ -28,14 +28,14 @@ export const v3: Dialect = {
   findMeter: (key) => byKey('/openmeter/meters', key),
   readMeter: (body, key) => {
     const item = itemOf(body, key)
-    const id = textOf(item, 'id')
+    const id = readText(item, 'id')
     if (id === null) return null
     return {
       id,
-      eventType: textOf(item, 'event_type') ?? '',
-      aggregation: textOf(item, 'aggregation') ?? '',
-      valueProperty: textOf(item, 'value_property'),
-      groupBy: textsOf(item, 'dimensions'),
+      eventType: readText(item, 'event_type') ?? '',
+      aggregation: readText(item, 'aggregation') ?? '',
+      valueProperty: readText(item, 'value_property'),
+      groupBy: readTexts(item, 'dimensions'),
     }
   },
   createMeter: (meter) => ({
@@ -46,16 +46,16 @@ export const v3: Dialect = {
       name: meter.name,
       event_type: eventType,
       aggregation: meter.sums === null ? 'count' : 'sum',
-      ...(meter.sums === null ? {} : { value_property: pathOf(meter.sums) }),
-      dimensions: Object.fromEntries(meter.dimensions.map((name) => [name, pathOf(name)])),
+      ...(meter.sums === null ? {} : { value_property: toPath(meter.sums) }),
+      dimensions: Object.fromEntries(meter.dimensions.map((name) => [name, toPath(name)])),
     }),
   }),
-  createdMeter: (body) => textOf(body, 'id'),
+  createdMeter: (body) => readText(body, 'id'),
 
   findFeature: (key) => byKey('/openmeter/features', key),
   readFeature: (body, key) => {
     const feature = itemOf(body, key)
-    return feature === undefined ? null : { meter: textOf(member(feature, 'meter'), 'id') }
+    return feature === undefined ? null : { meter: readText(member(feature, 'meter'), 'id') }
   },
   createFeature: (feature, meter) => ({
     method: 'POST',
@@ -77,9 +77,9 @@ export const v3: Dialect = {
   findCustomer: (key) => byKey('/openmeter/customers', key),
   readCustomer: (body, key) => {
     const item = itemOf(body, key)
-    const id = textOf(item, 'id')
+    const id = readText(item, 'id')
     if (id === null) return null
-    const subjects = listOf(member(item, 'usage_attribution'), 'subject_keys').filter(
+    const subjects = readList(member(item, 'usage_attribution'), 'subject_keys').filter(
       (subject) => typeof subject === 'string',
     )
     return { id, subjects, raw: item }
@@ -110,12 +110,12 @@ export const v3: Dialect = {
     }),
   }),
   readRows: (body) => {
-    const rows = listOf(body, 'data').map((row): MeterRow | null => {
-      const value = numberOf(row, 'value')
-      const windowStart = textOf(row, 'from')
-      const windowEnd = textOf(row, 'to')
+    const rows = readList(body, 'data').map((row): MeterRow | null => {
+      const value = readNumber(row, 'value')
+      const windowStart = readText(row, 'from')
+      const windowEnd = readText(row, 'to')
       if (value === null || windowStart === null || windowEnd === null) return null
-      const { subject = null, ...groupBy } = textsOf(row, 'dimensions')
+      const { subject = null, ...groupBy } = readTexts(row, 'dimensions')
       return { value, windowStart, windowEnd, subject, groupBy }
     })
     return Array.isArray(member(body, 'data')) && rows.every((row) => row !== null) ? rows : null

@@ -59,18 +59,18 @@ export function member(value: unknown, name: string): unknown {
     : undefined
 }
 
-export function textOf(value: unknown, name: string): string | null {
+export function readText(value: unknown, name: string): string | null {
   const text = member(value, name)
   return typeof text === 'string' ? text : null
 }
 
-export function listOf(value: unknown, name: string): readonly unknown[] {
+export function readList(value: unknown, name: string): readonly unknown[] {
   const list = name === '' ? value : member(value, name)
   return Array.isArray(list) ? list : []
 }
 
 /** Returns the text members of an object. */
-export function textsOf(value: unknown, name: string): Record<string, string> {
+export function readTexts(value: unknown, name: string): Record<string, string> {
   const object = member(value, name)
   if (typeof object !== 'object' || object === null || Array.isArray(object)) return {}
   return Object.fromEntries(
@@ -81,7 +81,7 @@ export function textsOf(value: unknown, name: string): Record<string, string> {
 }
 
 /** Reads a sum, which OpenMeter writes as a number or decimal text; null for anything else. */
-export function numberOf(value: unknown, name: string): number | null {
+export function readNumber(value: unknown, name: string): number | null {
   const raw = member(value, name)
   const number = typeof raw === 'string' && /^-?\d+(\.\d+)?$/.test(raw) ? Number(raw) : raw
   return typeof number === 'number' && Number.isFinite(number) ? number : null

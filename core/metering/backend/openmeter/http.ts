@@ -1,5 +1,5 @@
 import { parseJson } from '../../../lib/json.ts'
-import { readBounded, reasonOf } from '../../../lib/text/fetch.ts'
+import { readBounded, toReason } from '../../../lib/text/fetch.ts'
 import type { OpenMeterConfig } from '../config.ts'
 
 export interface HttpRequest {
@@ -57,7 +57,7 @@ export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
       return {
         status: null,
         kind: 'away',
-        why: limit.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error),
+        why: limit.aborted ? `no answer within ${timeoutMs} ms` : toReason(error),
       }
     }
   }
@@ -92,7 +92,7 @@ const temporary = new Set([408, 425, 429, 502, 503, 504])
 const misconfigured = new Set([401, 403, 404, 405, 407])
 
 /** Returns null for a successful response. */
-export function failureOf(answer: HttpAnswer): Failure | null {
+export function toFailure(answer: HttpAnswer): Failure | null {
   if (answer.status === null)
     return { kind: answer.kind, why: answer.why, status: null, retryAfterMs: undefined }
   const { status, body, retryAfterMs } = answer

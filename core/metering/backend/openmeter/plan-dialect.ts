@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
 import type { BackendPlan, DimensionFilter, UsageFeature, UsagePrice } from '../plans.ts'
-import { type Request, listOf, member, textOf } from './dialect.ts'
+import { type Request, readList, member, readText } from './dialect.ts'
 
 /** A plan version as described by the backend. */
 export interface PlanRecord {
   readonly id: string
   readonly status: string
-  /** Digest of the plan from which it was written (`contentOf`). */
+  /** Digest of the plan from which it was written (`toContent`). */
   readonly content: string | null
   readonly currency: string | null
   readonly cadence: string | null
@@ -46,7 +46,7 @@ export type FeatureIds = ReadonlyMap<string, string>
 const contentName = 'tollgate_content'
 
 /** Returns a digest of the plan that fits into a label. Equal plans have equal digests. */
-export const contentOf = (plan: BackendPlan): string =>
+export const toContent = (plan: BackendPlan): string =>
   createHash('sha256').update(JSON.stringify(plan)).digest('hex').slice(0, 32)
 
 const feeKey = 'plan_fee'
@@ -60,14 +60,14 @@ interface RecordNames {
 }
 
 const recordOf = (body: unknown, names: RecordNames): PlanRecord | null => {
-  const [id, status] = [textOf(body, 'id'), textOf(body, 'status')]
-  if (id === null || status === null || textOf(body, names.deleted) !== null) return null
+  const [id, status] = [readText(body, 'id'), readText(body, 'status')]
+  if (id === null || status === null || readText(body, names.deleted) !== null) return null
   return {
     id,
     status,
-    content: textOf(member(body, names.texts), contentName),
-    currency: textOf(body, 'currency'),
-    cadence: textOf(body, names.cadence),
+    content: readText(member(body, names.texts), contentName),
+    currency: readText(body, 'currency'),
+    cadence: readText(body, names.cadence),
   }
 }
 
@@ -75,7 +75,7 @@ const v1Names = { deleted: 'deletedAt', texts: 'metadata', cadence: 'billingCade
 const v3Names = { deleted: 'deleted_at', texts: 'labels', cadence: 'billing_cadence' }
 
 const byKey = (items: readonly unknown[], key: string): readonly unknown[] =>
-  items.filter((item) => textOf(item, 'key') === key)
+  items.filter((item) => readText(item, 'key') === key)
 
 /** Returns the versions that match the query, from a list that may contain others. */
 const versionsOf = (
@@ -104,7 +104,7 @@ export const plansV1: PlanDialect = {
     }),
   }),
   findUsageFeature: (key) => ({ method: 'GET', path: `/api/v1/features/${key}` }),
-  readFeatureId: (body, key) => (textOf(body, 'key') === key ? textOf(body, 'id') : null),
+  readFeatureId: (body, key) => (readText(body, 'key') === key ? readText(body, 'id') : null),
   findPlan: (id) => ({ method: 'GET', path: `/api/v1/plans/${id}` }),
   findVersions: ({ key, status }) => ({
     method: 'GET',
@@ -112,7 +112,7 @@ export const plansV1: PlanDialect = {
     query: { key, status, page: '1', pageSize: '100' },
   }),
   readPlan: (body) => recordOf(body, v1Names),
-  readVersions: (body, query) => versionsOf(listOf(body, 'items'), query, v1Names),
+  readVersions: (body, query) => versionsOf(readList(body, 'items'), query, v1Names),
   createPlan: (plan) => ({
     method: 'POST',
     path: '/api/v1/plans',
@@ -155,7 +155,7 @@ function bodyV1(plan: BackendPlan) {
   const rateCards = fee ? [fee, ...usage] : usage
   return {
     name: plan.name,
-    metadata: { [contentName]: contentOf(plan) },
+    metadata: { [contentName]: toContent(plan) },
     billingCadence,
     phases: [{ ...phase, duration: null, rateCards }],
   }
@@ -177,8 +177,8 @@ export const plansV3: PlanDialect = {
     query: { 'filter[key][eq]': key, 'page[size]': '100', 'page[number]': '1' },
   }),
   readFeatureId: (body, key) =>
-    textOf(
-      byKey(listOf(body, 'data'), key).find((item) => textOf(item, 'deleted_at') === null),
+    readText(
+      byKey(readList(body, 'data'), key).find((item) => readText(item, 'deleted_at') === null),
       'id',
     ),
   findPlan: (id) => ({ method: 'GET', path: `/openmeter/plans/${id}` }),
@@ -193,7 +193,7 @@ export const plansV3: PlanDialect = {
     },
   }),
   readPlan: (body) => recordOf(body, v3Names),
-  readVersions: (body, query) => versionsOf(listOf(body, 'data'), query, v3Names),
+  readVersions: (body, query) => versionsOf(readList(body, 'data'), query, v3Names),
   createPlan: (plan, features) => ({
     method: 'POST',
     path: '/openmeter/plans',
@@ -225,7 +225,7 @@ function bodyV3(plan: BackendPlan, features: FeatureIds) {
   const usage = plan.usage.map((price) => rateCardV3(price, plan.cadence, features))
   return {
     name: plan.name,
-    labels: { [contentName]: contentOf(plan) },
+    labels: { [contentName]: toContent(plan) },
     phases: [{ ...phase, rate_cards: fee ? [fee, ...usage] : usage }],
   }
 }

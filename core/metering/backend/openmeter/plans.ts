@@ -1,12 +1,12 @@
 import type { BackendPlan, RemoteId } from '../plans.ts'
-import { type Request, textOf } from './dialect.ts'
-import { type HttpAnswer, type HttpRequest, type Failure, failureOf } from './http.ts'
+import { type Request, readText } from './dialect.ts'
+import { type HttpAnswer, type HttpRequest, type Failure, toFailure } from './http.ts'
 import {
   type FeatureIds,
   type PlanDialect,
   type PlanRecord,
   type VersionQuery,
-  contentOf,
+  toContent,
 } from './plan-dialect.ts'
 
 const conflict = 409
@@ -68,7 +68,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
 
   /** Ignores a version that no longer exists. */
   async function sendToVersion(request: Request, signal: AbortSignal): Promise<void> {
-    const failure = failureOf(await http({ ...request, signal }))
+    const failure = toFailure(await http({ ...request, signal }))
     if (failure && !notFound.has(failure.status ?? 0)) throw new PlanFailure(failure)
   }
 
@@ -124,7 +124,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
       return null
     }
     const answer = await http({ ...dialect.updatePlan(id, plan, features), signal })
-    const failure = failureOf(answer)
+    const failure = toFailure(answer)
     if (failure === null) {
       const updated = 'body' in answer ? dialect.readPlan(answer.body) : null
       if (updated) return updated
@@ -136,7 +136,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
 
   async function findPlan(id: string, signal: AbortSignal): Promise<PlanRecord | null> {
     const answer = await http({ ...dialect.findPlan(id), signal })
-    const failure = failureOf(answer)
+    const failure = toFailure(answer)
     if (failure && notFound.has(failure.status ?? 0)) return null
     if (failure) throw new PlanFailure(failure)
     return 'body' in answer ? dialect.readPlan(answer.body) : null
@@ -163,12 +163,12 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     const counted = meter()
     if (!counted) throw new PlanFailure({ ...away, why: 'the meters are not prepared yet' })
     const answer = await http({ ...dialect.createUsageFeature(feature, counted), signal })
-    const failure = failureOf(answer)
+    const failure = toFailure(answer)
     // A conflict means that another process created it first.
     if (failure && failure.status !== conflict) throw new PlanFailure(failure)
     const id =
       failure === null && 'body' in answer
-        ? textOf(answer.body, 'id')
+        ? readText(answer.body, 'id')
         : await findFeature(feature.key, signal)
     if (id === null) throw strange(`the answer to creating the feature ${feature.key}`)
     return id
@@ -176,7 +176,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
 
   async function findFeature(key: string, signal: AbortSignal): Promise<string | null> {
     const answer = await http({ ...dialect.findUsageFeature(key), signal })
-    const failure = failureOf(answer)
+    const failure = toFailure(answer)
     if (failure?.status === 404) return null
     if (failure) throw new PlanFailure(failure)
     return 'body' in answer ? dialect.readFeatureId(answer.body, key) : null
@@ -184,7 +184,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
 
   async function send(request: Request, signal: AbortSignal): Promise<unknown> {
     const answer = await http({ ...request, signal })
-    const failure = failureOf(answer)
+    const failure = toFailure(answer)
     if (failure) throw new PlanFailure(failure)
     return 'body' in answer ? answer.body : undefined
   }
@@ -193,7 +193,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
 }
 
 const isWritten = ({ content, status }: PlanRecord, plan: BackendPlan): boolean =>
-  content === contentOf(plan) && status !== 'archived'
+  content === toContent(plan) && status !== 'archived'
 
 function failureFrom(error: unknown): Failure {
   if (error instanceof PlanFailure) return error.failure

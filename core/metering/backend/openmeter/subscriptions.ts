@@ -1,7 +1,7 @@
 import type { Customer } from '../backend.ts'
 import type { Subscriber } from '../subscribers.ts'
-import { type Request, listOf, member, textOf } from './dialect.ts'
-import { type Failure, type HttpAnswer, type HttpRequest, failureOf } from './http.ts'
+import { type Request, readList, member, readText } from './dialect.ts'
+import { type Failure, type HttpAnswer, type HttpRequest, toFailure } from './http.ts'
 
 const conflict = 409
 const pageSize = '100'
@@ -28,7 +28,7 @@ export const subscriptionsV1: SubscriptionDialect = {
     path: `/api/v1/customers/${customerId}/subscriptions`,
     query: { orderBy: 'activeFrom', order: 'DESC', page: '1', pageSize },
   }),
-  items: (body) => listOf(body, 'items'),
+  items: (body) => readList(body, 'items'),
   names: { customer: 'customerId', deleted: 'deletedAt' },
   create: (customerId, key) => ({
     method: 'POST',
@@ -58,7 +58,7 @@ export const subscriptionsV3: SubscriptionDialect = {
       'page[number]': '1',
     },
   }),
-  items: (body) => listOf(body, 'data'),
+  items: (body) => readList(body, 'data'),
   names: { customer: 'customer_id', deleted: 'deleted_at' },
   create: (id, key) => ({
     method: 'POST',
@@ -138,12 +138,12 @@ export function createSubscriptionClient({ http, dialect, findCustomer }: Subscr
     const { customer, deleted } = dialect.names
     const item = ('body' in answer ? dialect.items(answer.body) : []).find(
       (one) =>
-        textOf(one, customer) === customerId &&
-        textOf(one, deleted) === null &&
-        running.has(textOf(one, 'status') ?? ''),
+        readText(one, customer) === customerId &&
+        readText(one, deleted) === null &&
+        running.has(readText(one, 'status') ?? ''),
     )
-    const id = textOf(item, 'id')
-    return id === null ? null : { id, planKey: textOf(member(item, 'plan'), 'key') }
+    const id = readText(item, 'id')
+    return id === null ? null : { id, planKey: readText(member(item, 'plan'), 'key') }
   }
 
   return { place }
@@ -154,6 +154,6 @@ const running = new Set(['active', 'canceled'])
 
 /** A missing plan or subscription concerns one request, not the server's address. */
 function failureIn(answer: HttpAnswer): Failure | null {
-  const failure = failureOf(answer)
+  const failure = toFailure(answer)
   return failure?.status === 404 ? { ...failure, kind: 'refused' } : failure
 }

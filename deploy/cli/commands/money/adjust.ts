@@ -1,7 +1,7 @@
 import { type Command, UsageError, changeCore, need, parse } from '../../command.ts'
 import { usd } from '../../money.ts'
 import { printJson, printLines } from '../../output.ts'
-import { authorOf } from '../quarantine.ts'
+import { readAuthor } from '../quarantine.ts'
 
 export const adjust: Command = {
   summary: 'corrects a balance with a compensating entry',
@@ -64,7 +64,7 @@ export const adjust: Command = {
         externalUserId: user,
         amountUsdMicros: amount,
         reason,
-        author: authorOf(values),
+        author: readAuthor(values),
         eventId: values.ticket,
         uncovered: values.overage ? 'overage' : 'refuse',
         idempotencyKey: values.key,

@@ -1,5 +1,5 @@
 import { readFile, stat } from 'node:fs/promises'
-import { messageOf } from '../../../../core/lib/process.ts'
+import { toMessage } from '../../../../core/lib/process.ts'
 import type {
   RunOut,
   WhatIf,
@@ -54,7 +54,7 @@ export const whatif: Command = {
 
 async function readDrafts(file: string): Promise<object> {
   const { size } = await stat(file).catch((error: unknown) => {
-    throw new Error(`${file} cannot be read: ${messageOf(error)}`, { cause: error })
+    throw new Error(`${file} cannot be read: ${toMessage(error)}`, { cause: error })
   })
   if (size > fileMaxBytes) throw new Error(`${file} has more than ${fileMaxBytes} bytes`)
   const drafts = parsed(file, await readFile(file, 'utf8'))
@@ -67,7 +67,7 @@ function parsed(file: string, text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (error) {
-    throw new Error(`${file} is not valid JSON: ${messageOf(error)}`, { cause: error })
+    throw new Error(`${file} is not valid JSON: ${toMessage(error)}`, { cause: error })
   }
 }
 

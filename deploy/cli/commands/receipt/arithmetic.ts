@@ -29,7 +29,7 @@ function integer(value: unknown): bigint {
 }
 
 /** Returns the sums of a receipt's claims. Throws for an invalid figure. */
-export function sumsOf(claims: JsonObject): Sum[] {
+export function computeSums(claims: JsonObject): Sum[] {
   const ticket = isObject(claims['ticket']) ? claims['ticket'] : {}
   const figures: Figures = {
     ticket,

@@ -4,7 +4,7 @@ import { type Leaf, hashOfLeaf, leafMembers } from '../../../../core/books/recei
 import { isUnderstood } from '../../../../core/lib/foreign-tokens/form.ts'
 import { type JsonObject, isObject, parseObject } from '../../../../core/lib/json.ts'
 import { rootOfInclusion } from '../../../../core/books/receipts/merkle.ts'
-import { sumsOf } from './arithmetic.ts'
+import { computeSums } from './arithmetic.ts'
 import type { Jwk, ReceiptDocument, RootDocument } from './document.ts'
 
 /** Checks a receipt offline, with keys and stored roots that the caller trusts. */
@@ -78,7 +78,7 @@ async function openStatement(
 
 function checkSums(claims: JsonObject): Check[] {
   try {
-    return sumsOf(claims)
+    return computeSums(claims)
   } catch (error) {
     const text = error instanceof Error ? error.message : 'a figure is not a number'
     return [{ name: 'figures', isRight: false, text }]

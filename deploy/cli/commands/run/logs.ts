@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isObject, parseObject } from '../../../../core/lib/json.ts'
-import { dataDirOf } from '../../../all-in-one/data-dir.ts'
+import { resolveDataDir } from '../../../all-in-one/data-dir.ts'
 import { type Command, UsageError, parse } from '../../command.ts'
 import { level as colored } from '../../colors.ts'
 import { printable } from '../../output.ts'
@@ -56,7 +56,7 @@ export const logs: Command = {
       level: { type: 'string' },
       follow: { type: 'boolean' },
     })
-    const [file = join(dataDirOf(process.env), 'tollgate.log'), ...rest] = positionals
+    const [file = join(resolveDataDir(process.env), 'tollgate.log'), ...rest] = positionals
     if (rest.length > 0) throw new UsageError('logs takes one FILE')
     const write = createWriter(parseLevel(values.level), values.json ?? false)
     if (file === '-') for await (const line of createInterface(process.stdin)) write(line)

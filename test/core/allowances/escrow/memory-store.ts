@@ -1,4 +1,4 @@
-import type { Draw } from '../../../../core/allowances/chain.ts'
+import type { CreditDebit } from '../../../../core/allowances/chain.ts'
 import { type UsdAttos, usdAttos } from '../../../../core/lib/money.ts'
 import { clockRange, idleSince, latestPlausible } from '../../../../core/allowances/escrow/due.ts'
 import { earlySeconds } from '../../../../core/allowances/escrow/stores/due-store.ts'
@@ -267,7 +267,7 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     })
   }
 
-  const drawnBy = new Map<bigint, readonly Draw[]>()
+  const drawnBy = new Map<bigint, readonly CreditDebit[]>()
 
   const matchTickets: EscrowStore['matchTickets'] = async (_db, tickets, step) => {
     const positions = [...tickets.session.keys()]
@@ -603,7 +603,7 @@ function ticketAt(tickets: SettlingTickets, position: number): TicketRow {
 function toSum(
   tickets: SettlingTickets,
   position: number,
-  row: StoredAuthorisation & { readonly drawn: readonly Draw[] | null },
+  row: StoredAuthorisation & { readonly drawn: readonly CreditDebit[] | null },
 ): MatchSum {
   const { appId, userId, keyId, sessionId, sessionType, sidecarId, state, bound, authorisedAt } =
     row

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { sliceOf } from '../../../../core/allowances/escrow/slices.ts'
+import { computeSlice } from '../../../../core/allowances/escrow/slices.ts'
 import { usdAttos } from '../../../../core/lib/money.ts'
 
 const nano = 1_000_000_000n
@@ -10,12 +10,12 @@ const amount = fc.bigInt({ min: 0n, max: 100n * dollar }).map(usdAttos)
 const bound = amount.map((attos) => usdAttos(attos - (attos % nano)))
 const request = fc.record({ free: amount, rest: amount, bound, spending: amount })
 
-describe('sliceOf', () => {
+describe('computeSlice', () => {
   it('never exceeds what is free, never takes back, and covers the current call', () => {
     fc.assert(
       fc.property(request, fc.integer({ min: 5, max: 300 }), (one, seconds) => {
         const { free, rest } = one
-        const slice = sliceOf(one, seconds)
+        const slice = computeSlice(one, seconds)
         const quarter = (free + rest) / 4n
         const floor = quarter - (quarter % nano)
         const needed = one.bound > nano ? one.bound : nano
@@ -37,7 +37,7 @@ describe('sliceOf', () => {
   ] as const)('returns %s', (_, [free, rest, bound, __, spending = 0n], expected) => {
     const attos = (dollars: bigint) => usdAttos(dollars * dollar)
     expect(
-      sliceOf(
+      computeSlice(
         { free: attos(free), rest: attos(rest), bound: attos(bound), spending: usdAttos(spending) },
         30,
       ),

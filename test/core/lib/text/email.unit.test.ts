@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { domainOf, normalizeEmail } from '../../../../core/lib/text/email.ts'
+import { toDomain, normalizeEmail } from '../../../../core/lib/text/email.ts'
 
 describe('normalizeEmail', () => {
   it.each([
@@ -55,7 +55,7 @@ describe('normalizeEmail', () => {
         expect(email).toMatch(/^[\x21-\x7e]+$/)
         expect(email).not.toMatch(/[A-Z]/)
         expect(normalizeEmail(email)).toBe(email)
-        expect(email.endsWith(`@${domainOf(email)}`)).toBe(true)
+        expect(email.endsWith(`@${toDomain(email)}`)).toBe(true)
       }),
       { numRuns: 2_000 },
     )

@@ -7,9 +7,9 @@ import {
   createColumns,
   digestOfBytes,
   digestOfHex,
-  keyOf,
-  quickPixelsOf,
-  sequenceOf,
+  readKey,
+  pixelsAsNumber,
+  readSequence,
 } from '../../../../core/metering/batch/parsed-batch.ts'
 
 const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()
@@ -35,7 +35,7 @@ function columnsOf(ids: readonly string[], { pixels = '0', sequence = '0' } = {}
   return columns.read()
 }
 
-const keyIn = (id: string): Buffer => Buffer.from(keyOf(columnsOf([id]), 0), 'latin1')
+const keyIn = (id: string): Buffer => Buffer.from(readKey(columnsOf([id]), 0), 'latin1')
 
 describe('key of an event', () => {
   it('is the id, if that is a lower-case UUID', () => {
@@ -108,8 +108,8 @@ describe('integer of a ticket', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 2n ** 63n - 2n }), fc.integer(), (sequence, pixels) => {
         const tickets = columnsOf(['x'], { sequence: String(sequence), pixels: String(pixels) })
-        expect(sequenceOf(tickets, 0)).toBe(sequence)
-        expect(tickets.oversized.get(0)?.pixels ?? BigInt(quickPixelsOf(tickets, 0))).toBe(
+        expect(readSequence(tickets, 0)).toBe(sequence)
+        expect(tickets.oversized.get(0)?.pixels ?? BigInt(pixelsAsNumber(tickets, 0))).toBe(
           BigInt(pixels),
         )
       }),

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decimalText, instantOf, integerText } from '../../../../core/metering/events/parse.ts'
+import { decimalText, toInstant, integerText } from '../../../../core/metering/events/parse.ts'
 
 describe('instant in the same minute as the previous one', () => {
   it('reads like a single instant', () => {
@@ -13,10 +13,10 @@ describe('instant in the same minute as the previous one', () => {
     fc.assert(
       fc.property(instant, ({ second, fraction: parts, zone }) => {
         const text = `2026-03-31T23:59:${String(second).padStart(2, '0')}${parts}${zone}`
-        instantOf('2020-01-01T00:00:00Z')
-        const alone = instantOf(text)
-        instantOf('2026-03-31T23:59:00Z')
-        expect(instantOf(text)).toEqual(alone)
+        toInstant('2020-01-01T00:00:00Z')
+        const alone = toInstant(text)
+        toInstant('2026-03-31T23:59:00Z')
+        expect(toInstant(text)).toEqual(alone)
       }),
       { numRuns: 2_000 },
     )

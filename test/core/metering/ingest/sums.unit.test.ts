@@ -7,7 +7,7 @@ import { ethRate, usdAttos, wei } from '../../../../core/lib/money.ts'
 import { createBatchParser } from '../../../../core/metering/batch/parsed-batch.ts'
 import { type SignedTicket, usualLimits } from '../../../../core/metering/events/parse.ts'
 import type { Sums } from '../../../../core/metering/ingest/hour-store.ts'
-import { multirange, rangesOf } from '../../../../core/metering/ingest/session-store.ts'
+import { multirange, toRanges } from '../../../../core/metering/ingest/session-store.ts'
 import { createSums } from '../../../../core/metering/ingest/write-plan.ts'
 import { appId, userId } from '../../../../core/platform/ids.ts'
 
@@ -51,7 +51,7 @@ describe('set of sequence numbers', () => {
   it('contains each number once, in ranges that do not touch', () => {
     fc.assert(
       fc.property(fc.array(fc.bigInt({ min: 0n, max: 60n })), (numbers) => {
-        const ranges = rangesOf(multirange(numbers))
+        const ranges = toRanges(multirange(numbers))
         const listed = ranges.flatMap(([from, to]) =>
           Array.from({ length: Number(to - from) }, (_, i) => from + BigInt(i)),
         )

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
 import { envelope } from '../../../core/metering/harness.ts'
 import { basicOf, bearerOf, begin, serviceToken } from '../../../core/support.ts'
-import { secretly } from '../../../support/secrecy.ts'
+import { registerSecret } from '../../../support/secrecy.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
 import { asRecord } from '../../support.ts'
 
@@ -42,7 +42,7 @@ async function newTestApp(...users: string[]): Promise<TestApp> {
   const { status, body } = await ask(['POST', ''], live.session, { name: 'Trial', isTest: true })
   expect({ status, isTest: body['isTest'] }).toEqual({ status: 201, isTest: true })
   const clientId = String(body['clientId'])
-  const secret = secretly(String(body['m2mClientSecret']))
+  const secret = registerSecret(String(body['m2mClientSecret']))
   const app = { clientId, basic: basicOf(String(body['m2mClientId']), secret) }
   for (const externalUserId of users)
     await real.core.as(app.basic).upsertUser({ clientId, externalUserId })

@@ -62,7 +62,7 @@ export function termsAt({ steps, isWhole }: Timeline, ms: number): SoldTerms | n
   return isWhole ? (steps[0]?.terms ?? null) : null
 }
 
-export function createTimelines({
+export function createPlanHistory({
   pool,
   ledger,
   plans,

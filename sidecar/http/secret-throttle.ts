@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { networkOf } from '../../core/lib/network/addresses.ts'
+import { toNetwork } from '../../core/lib/network/addresses.ts'
 import type { SignerAddresses } from './addresses.ts'
 
 export interface GuessLimits {
@@ -23,17 +23,17 @@ interface Window {
  * Counts wrong secrets by address. An address that sent the right secret within the last hour, or
  * is listed in SIGNER_ADDRESSES, is never locked out by wrong secrets from other clients behind it.
  */
-export function createGuesses({ max, signers, mono }: GuessLimits) {
+export function createSecretThrottle({ max, signers, mono }: GuessLimits) {
   const windows = new LRUCache<string, Window>({ max: addressesMax })
   const trusted = new Map<string, number>()
 
   function isLimited(address: string): boolean {
     // No wrong secrets at all: true for nearly every call.
     if (windows.size === 0) return false
-    const window = windows.get(networkOf(address))
+    const window = windows.get(toNetwork(address))
     if (!window || window.count < max) return false
     if (window.endsAt <= mono()) {
-      windows.delete(networkOf(address))
+      windows.delete(toNetwork(address))
       return false
     }
     return !isTrusted(address)
@@ -43,7 +43,7 @@ export function createGuesses({ max, signers, mono }: GuessLimits) {
     (trusted.get(address) ?? -Infinity) > mono() - trustMs || signers.includes(address)
 
   function addWrong(address: string): void {
-    const name = networkOf(address)
+    const name = toNetwork(address)
     const window = windows.get(name)
     if (window && window.endsAt > mono()) window.count++
     else windows.set(name, { count: 1, endsAt: mono() + windowMs })
@@ -63,4 +63,4 @@ export function createGuesses({ max, signers, mono }: GuessLimits) {
   return { isLimited, addWrong, addRight }
 }
 
-export type Guesses = ReturnType<typeof createGuesses>
+export type Guesses = ReturnType<typeof createSecretThrottle>

@@ -13,7 +13,7 @@ interface Room {
 }
 
 /** Limits concurrent holders per name; others wait in order of arrival. */
-export function createWaitingRooms({ running, waiting }: WaitingRoomOptions) {
+export function createKeyedSemaphore({ running, waiting }: WaitingRoomOptions) {
   const rooms = new Map<string, Room>()
 
   /**

@@ -1,7 +1,7 @@
 import type { Pool } from 'pg'
 import { describe, expect, it } from 'vitest'
 import type { UserPeriods } from '../../../../core/metering/rating/port.ts'
-import { createTimelines } from '../../../../core/metering/rating/timelines.ts'
+import { createPlanHistory } from '../../../../core/metering/rating/plan-history.ts'
 import { type AppId, type UserId, newUserId } from '../../../../core/platform/ids.ts'
 
 const db = {} as Pool
@@ -10,7 +10,7 @@ function setUp() {
   const user = { appId: 'app' as AppId, userId: newUserId() }
   let last = 1n
   let reads = 0
-  const timelines = createTimelines({
+  const timelines = createPlanHistory({
     pool: db,
     ledger: {
       readPeriods: async (): Promise<UserPeriods[]> => {
