@@ -68,7 +68,7 @@ It is a file of the clone. If tollgate is installed as a dependency, \`npx tollg
 
 Commands that call a running core find it by \`--target HOST:PORT\`, by \`CORE_TARGET\` with \`CORE_TOKEN_OPERATOR\` or
 \`CORE_TOKEN\`, or in the data directory of an all-in-one service (\`TOLLGATE_DATA_DIR\`). \`--json\`
-prints one JSON document. Without it amounts of money are in USD, with at least two decimals and never rounded.
+prints one JSON document. Without it amounts of money are in USD, with at least two decimals.
 
 In the data directory of an all-in-one service a command that needs an app uses its demo app unless \`--app\`, \`--target\` or
 \`CORE_TARGET\` names another one.

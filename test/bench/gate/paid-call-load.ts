@@ -192,9 +192,9 @@ async function run(options: CallRun): Promise<Figures> {
 
   // The delay of a request includes its wait for a connection.
   function sendDue(): void {
-    const now = performance.now()
-    const due = ((now - started) * (perSecond ?? 0)) / 1000
-    while (late.length + sent < Math.min(calls, due)) late.push(now)
+    const rate = perSecond ?? 0
+    const due = Math.min(calls, ((performance.now() - started) * rate) / 1000)
+    for (let n = late.length + sent; n < due; n++) late.push(started + (n * 1000) / rate)
     sendLate()
   }
 
