@@ -55,8 +55,14 @@ describe('readSidecarConfig', () => {
   it.each([
     [{ WEBHOOK_SECRET: 'short' }, /^WEBHOOK_SECRET .*at least 32.*openssl rand/],
     [{ CACHE_KEY: 'short' }, /^CACHE_KEY .*at least 32/],
-    [{ SIGNER_ADDRESSES: '10.0.0.0/33' }, /^SIGNER_ADDRESSES: 10.0.0.0\/33 is no address/],
-    [{ SIGNER_ADDRESSES: 'signer.example' }, /^SIGNER_ADDRESSES: signer.example is no address/],
+    [
+      { SIGNER_ADDRESSES: '10.0.0.0/33' },
+      /^SIGNER_ADDRESSES: 10.0.0.0\/33 is neither an address nor a block$/,
+    ],
+    [
+      { SIGNER_ADDRESSES: 'signer.example' },
+      /^SIGNER_ADDRESSES: signer.example is neither an address nor a block$/,
+    ],
   ])('refuses %o', (env, problem) => {
     const reader = createEnvReader({ CORE_TOKEN: 'x'.repeat(32), ...env })
     readSidecarConfig(reader)
