@@ -499,12 +499,9 @@ export function createReplay(facts: AccountFacts) {
   /** Checks the credit of a period's included usage. */
   function includedFindings(period: EnteredPeriod, compare: Compare): ReplayFinding[] {
     const includedAttos = givenIn(period)
-    const credits = creditsFrom(period)
-    const [credit] = credits
-    if (includedAttos === 0n) {
-      const other = credits.find((one) => !isRaise(one, period))
-      return compare('credit', other?.id ?? null, null)
-    }
+    const credit = creditFrom(period)
+    if (includedAttos === 0n)
+      return credit && isRaise(credit, period) ? [] : compare('credit', credit?.id ?? null, null)
     if (!credit) return compare('credit', null, String(includedAttos))
     return [
       ...compare('after_seq', String(period.afterSeq), String((opened.get(credit.id) ?? 0n) - 1n)),
@@ -514,19 +511,16 @@ export function createReplay(facts: AccountFacts) {
   }
 
   /**
-   * Returns included usage from the start of a period, in the order given. Omits raises of other
-   * periods: a version may be created in the very millisecond in which this period began.
+   * Returns the included usage from the start of a period; there is one at most for each instant
+   * (`grants_included_once`). Ignores a raise that was given in another period: its version may be
+   * from the very millisecond in which this period began.
    */
-  function creditsFrom(period: EnteredPeriod): Credit[] {
-    const orderOf = ({ id }: Credit): bigint => opened.get(id) ?? 0n
-    return [...facts.credits.values()]
-      .filter((credit) => {
-        if (!isIncluded(credit) || credit.effectiveAt.getTime() !== period.countsFrom.getTime())
-          return false
-        const entered = includedIn.get(credit.id)?.period
-        return entered === undefined || entered === period || !isRaise(credit, entered)
-      })
-      .sort((a, b) => Number(orderOf(a) - orderOf(b)))
+  function creditFrom(period: EnteredPeriod): Credit | undefined {
+    const credit = [...facts.credits.values()].find(
+      (one) => isIncluded(one) && one.effectiveAt.getTime() === period.countsFrom.getTime(),
+    )
+    const entered = credit && includedIn.get(credit.id)?.period
+    return entered && entered !== period && isRaise(credit, entered) ? undefined : credit
   }
 
   /** True for a raise by a new version, which takes effect when that version was created. */
