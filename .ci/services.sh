@@ -1,15 +1,16 @@
-# Starts real services for the tests: PostgreSQL, Redis, Kafka and Keycloak, on free loopback ports,
-# with their files in a temporary directory.
+# Starts real services for the tests: PostgreSQL, Redis, Kafka, Keycloak and Stripe's stripe-mock,
+# on free loopback ports, with their files in a temporary directory.
 #
 #   source .ci/services.sh          # starts missing services, sets the TEST_* variables below
 #   npm test                        # now also runs the end-to-end tests against the real parts
 #   tollgate_stop_services          # stops the started services and removes their files
 #
 # Sets TEST_DATABASE_URL, TEST_REDIS_URL, TEST_KAFKA_BROKERS, TEST_KEYCLOAK_URL with
-# TEST_KEYCLOAK_ADMIN (name:password), TEST_PYTHON (and TEST_CHROMIUM if Chromium is installed). If
-# a variable is already set, it stays and its service is not started. Needs Node, Java 17 and Maven.
-# Installs PostgreSQL and Redis with apt-get if they are missing. Caches Maven's downloads in
-# ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE). If TOLLGATE_DATABASES is set, PostgreSQL's files are
+# TEST_KEYCLOAK_ADMIN (name:password), TEST_STRIPE_MOCK_URL, TEST_PYTHON, TEST_PROMETHEUS (and
+# TEST_CHROMIUM if Chromium is installed). If a variable is already set, it stays and its service is not started.
+# Needs Node, Java 17, Maven and Go. Installs PostgreSQL, Redis, PgBouncer, HAProxy and systemd-analyze with
+# apt-get if missing.
+# Caches downloads and stripe-mock in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE). If TOLLGATE_DATABASES is set, PostgreSQL's files are
 # there, and the caller must remove them.
 #
 # Keycloak starts slowest. With TOLLGATE_KEYCLOAK_LATER=1 it starts in the background; call
@@ -50,14 +51,20 @@ tollgate_spawn() {
   )
 }
 
+# Updates the package lists once per run.
+tollgate_apt_update() {
+  local as_root=()
+  [ "$(id -u)" = 0 ] || as_root=(sudo -n)
+  [ ! -e "$TOLLGATE_SERVICES/apt-updated" ] || return 0
+  "${as_root[@]}" apt-get -qq -o DPkg::Lock::Timeout=300 update \
+    >>"$TOLLGATE_SERVICES/apt.log" 2>&1 || true
+  touch "$TOLLGATE_SERVICES/apt-updated"
+}
+
 tollgate_apt_install() {
   local as_root=()
   [ "$(id -u)" = 0 ] || as_root=(sudo -n)
-  if [ ! -e "$TOLLGATE_SERVICES/apt-updated" ]; then
-    "${as_root[@]}" apt-get -qq -o DPkg::Lock::Timeout=300 update \
-      >>"$TOLLGATE_SERVICES/apt.log" 2>&1 || true
-    touch "$TOLLGATE_SERVICES/apt-updated"
-  fi
+  tollgate_apt_update
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
     -o DPkg::Lock::Timeout=300 install "$@" >>"$TOLLGATE_SERVICES/apt.log" 2>&1 </dev/null || {
     tail -n 15 "$TOLLGATE_SERVICES/apt.log" >&2
@@ -168,6 +175,15 @@ tollgate_start_keycloak() {
   export TEST_KEYCLOAK_URL="http://127.0.0.1:$port" TEST_KEYCLOAK_ADMIN="admin:$password"
 }
 
+# Installs the programs that tests start by themselves, each with its own files.
+tollgate_install_programs() {
+  local program missing=()
+  for program in pgbouncer haproxy; do
+    [ -x "/usr/sbin/$program" ] || missing+=("$program")
+  done
+  [ "${#missing[@]}" = 0 ] || tollgate_apt_install "${missing[@]}"
+}
+
 # tollgate_answers URL: succeeds if the URL answers with 2xx.
 tollgate_answers() {
   node -e 'fetch(process.argv[1]).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))' "$1"
@@ -185,6 +201,29 @@ tollgate_await_keycloak() {
   done
   tail -n 20 "$TOLLGATE_SERVICES/keycloak.log" >&2
   tollgate_fail "Keycloak did not start; the end of its log is above"
+}
+
+# Builds stripe-mock once and starts it. It checks requests against Stripe's published description.
+tollgate_start_stripe_mock() {
+  [ -z "${TEST_STRIPE_MOCK_URL:-}" ] || return 0
+  local version=v0.203.0 home port
+  home="${TOLLGATE_CI_CACHE:-$HOME/.cache/tollgate-ci}/stripe-mock-$version"
+  if [ ! -x "$home/stripe-mock" ]; then
+    command -v go >/dev/null || tollgate_apt_install golang-go || return 1
+    GOBIN="$home" GOPATH="$TOLLGATE_SERVICES/go" GOCACHE="$TOLLGATE_SERVICES/go-cache" \
+      GOFLAGS="${GOFLAGS:-} -modcacherw" go install "github.com/stripe/stripe-mock@$version" \
+      >"$TOLLGATE_SERVICES/stripe-mock-build.log" 2>&1 </dev/null || {
+      tail -n 15 "$TOLLGATE_SERVICES/stripe-mock-build.log" >&2
+      tollgate_fail "stripe-mock could not be built"
+      return 1
+    }
+    rm -rf "$TOLLGATE_SERVICES/go" "$TOLLGATE_SERVICES/go-cache"
+  fi
+  port="$(tollgate_free_port)"
+  tollgate_spawn stripe-mock "$home/stripe-mock" -http-addr "127.0.0.1:$port"
+  tollgate_wait_port stripe-mock "$port" "$(cat "$TOLLGATE_SERVICES/stripe-mock.pid")" \
+    "$TOLLGATE_SERVICES/stripe-mock.log" || return 1
+  export TEST_STRIPE_MOCK_URL="http://127.0.0.1:$port"
 }
 
 # Creates a cached virtual environment of Python for the test of generated clients.
@@ -205,14 +244,38 @@ tollgate_python() {
   export TEST_PYTHON="$home/bin/python"
 }
 
+# Finds Prometheus with promtool, or unpacks Debian's package into the cache. An installed package
+# would start a server.
+tollgate_prometheus() {
+  [ -z "${TEST_PROMETHEUS:-}" ] || return 0
+  local home="${TOLLGATE_CI_CACHE:-$HOME/.cache/tollgate-ci}/prometheus" unpacked
+  if ! command -v prometheus >/dev/null && [ ! -x "$home/usr/bin/promtool" ]; then
+    tollgate_apt_update
+    unpacked="$(mktemp -d "$TOLLGATE_SERVICES/prometheus.XXXXXX")"
+    { (cd "$unpacked" && apt-get -qq download prometheus) &&
+      dpkg-deb -x "$unpacked"/prometheus_*.deb "$unpacked/files" && mkdir -p "$home" &&
+      cp -r "$unpacked/files/usr" "$home/"; } >>"$TOLLGATE_SERVICES/apt.log" 2>&1 || {
+      tail -n 15 "$TOLLGATE_SERVICES/apt.log" >&2
+      tollgate_fail "Prometheus could not be downloaded"
+      return 1
+    }
+  fi
+  TEST_PROMETHEUS="$(command -v prometheus || echo "$home/usr/bin/prometheus")"
+  export TEST_PROMETHEUS
+}
+
 # Starts all missing services. Fails if one fails, with a line that names it.
 tollgate_start_services() {
   TOLLGATE_SERVICES="${TOLLGATE_SERVICES:-$(mktemp -d /tmp/tollgate-services.XXXXXX)}"
   export TOLLGATE_SERVICES
   # If this is root, PostgreSQL runs as another user, which needs access to the directory.
   chmod 711 "$TOLLGATE_SERVICES"
+  command -v systemd-analyze >/dev/null || tollgate_apt_install systemd || return 1
   tollgate_start_keycloak
-  tollgate_start_postgres && tollgate_start_redis && tollgate_start_kafka && tollgate_python || return 1
+  tollgate_install_programs && tollgate_start_postgres && tollgate_start_redis && tollgate_start_kafka &&
+    tollgate_python && tollgate_prometheus || return 1
+  # Tests without it are reported as not run, which .ci/run treats as a failure.
+  tollgate_start_stripe_mock || true
   [ -n "${TOLLGATE_KEYCLOAK_LATER:-}" ] || tollgate_await_keycloak || return 1
   [ ! -x /usr/bin/chromium ] || export TEST_CHROMIUM="${TEST_CHROMIUM:-/usr/bin/chromium}"
 }
@@ -221,7 +284,7 @@ tollgate_start_services() {
 tollgate_stop_services() {
   local name pid _
   [ -n "${TOLLGATE_SERVICES:-}" ] || return 0
-  for name in keycloak kafka redis postgres; do
+  for name in keycloak stripe-mock kafka redis postgres; do
     [ -e "$TOLLGATE_SERVICES/$name.pid" ] || continue
     pid="$(cat "$TOLLGATE_SERVICES/$name.pid")"
     # Each service leads its own process group. QUIT is PostgreSQL's immediate shutdown, which is
@@ -239,7 +302,7 @@ tollgate_stop_services() {
   done
   rm -rf "$TOLLGATE_SERVICES"
   unset TOLLGATE_SERVICES TEST_DATABASE_URL TEST_REDIS_URL TEST_KAFKA_BROKERS \
-    TEST_KEYCLOAK_URL TEST_KEYCLOAK_ADMIN
+    TEST_KEYCLOAK_URL TEST_KEYCLOAK_ADMIN TEST_STRIPE_MOCK_URL
 }
 
 tollgate_start_services

@@ -1,32 +1,46 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { openProcessor } from './billing/processor/open.ts'
 import type { CoreConfig } from './config.ts'
 import { type Parts, partStates } from './lib/http.ts'
 import { type OutsideParts, createModules } from './modules.ts'
-import { createOperatorLog } from './platform/operator-log.ts'
-import { type ProcessDeps, openPlatform } from './platform/platform.ts'
-import { startUpkeep } from './platform/upkeep.ts'
+import { createOperatorLog } from './shared/operator-log.ts'
+import { type ProcessDeps, openShared } from './shared/shared.ts'
+import { startUpkeep } from './shared/upkeep.ts'
 import { readinessService } from './rpc/readiness.ts'
 import { startGrpcServer } from './rpc/server.ts'
 
 const drainMs = 2_500
 const closeMs = 300
 
+export interface CoreDeps extends ProcessDeps, OutsideParts {
+  /** Milliseconds between rounds of upkeep. Default is a minute. */
+  readonly upkeepMs?: number
+}
+
 /**
  * Migrates the database, creates the modules and serves them. Rejects with one clear error if core
  * cannot start.
  */
-export async function startCore(config: CoreConfig, deps: ProcessDeps & OutsideParts) {
-  const opened = await openPlatform(config.platform, deps)
-  const { platform } = opened
-  const { modules, authenticator } = createModules(platform, config, deps)
+export async function startCore(config: CoreConfig, deps: CoreDeps) {
+  const opened = await openShared(config.shared, deps)
+  const { shared } = opened
+  const processor = deps.processor ?? (await openProcessor(config.billing.processor, shared.now))
+  const outside = { ...deps, processor }
+  const { modules, authenticator } = createModules(shared, config, outside)
   const lifecycles = modules.flatMap(({ lifecycle }) => lifecycle ?? [])
   for (const { prepare } of lifecycles) await prepare?.()
-  const services = [...modules.flatMap((module) => module.services), readinessService(ready)]
-  const operatorLog = createOperatorLog(platform)
-  const serving = { ...platform, ...config.server, authenticator, operatorLog }
+  const services = [
+    ...modules.flatMap((module) => module.services),
+    readinessService(ready, shared.now),
+  ]
+  const operatorLog = createOperatorLog(shared)
+  const serving = { ...shared, ...config.server, authenticator, operatorLog }
   const server = await startGrpcServer(services, serving)
   const steps = modules.flatMap((module) => module.upkeep ?? [])
-  const upkeep = startUpkeep([...opened.upkeep, ...steps], platform.log)
+  const upkeep = startUpkeep([...opened.upkeep, ...steps], {
+    ...shared,
+    everyMs: deps.upkeepMs,
+  })
   for (const { start } of lifecycles) await start?.()
   server.setServing(true)
 

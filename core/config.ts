@@ -1,4 +1,4 @@
-import { type EscrowConfig, readEscrowConfig } from './allowances/config.ts'
+import { type EscrowConfig, readEscrowConfig } from './balances/config.ts'
 import { type BillingConfig, readBillingConfig } from './billing/config.ts'
 import { type BooksConfig, readBooksConfig } from './books/config.ts'
 import { type IdentityConfig, readIdentityConfig } from './identity/config.ts'
@@ -6,13 +6,13 @@ import type { EnvReader } from './lib/env.ts'
 import { type BackendConfig, readBackendConfig } from './metering/backend/config.ts'
 import { type MeteringConfig, readMeteringConfig } from './metering/config.ts'
 import { type PlansConfig, readPlansConfig } from './plans/config.ts'
-import { type PlatformConfig, readPlatformConfig } from './platform/config.ts'
+import { type SharedConfig, readPlatformConfig } from './shared/config.ts'
 import { type ServerConfig, readServerConfig } from './rpc/config.ts'
 import { type TokensConfig, readTokensConfig } from './tokens/config.ts'
 
 export interface CoreConfig {
   readonly server: ServerConfig
-  readonly platform: PlatformConfig
+  readonly shared: SharedConfig
   readonly backend: BackendConfig
   readonly metering: MeteringConfig
   readonly plans: PlansConfig
@@ -29,7 +29,7 @@ export interface CoreConfig {
  */
 export const readCoreConfig = (env: EnvReader): CoreConfig => ({
   server: readServerConfig(env),
-  platform: readPlatformConfig(env),
+  shared: readPlatformConfig(env),
   backend: readBackendConfig(env),
   metering: readMeteringConfig(env),
   plans: readPlansConfig(env),

@@ -1,33 +1,53 @@
-import { createLedger } from './allowances/ledger.ts'
-import { createAllowancesModule } from './allowances/module.ts'
+import { type EscrowConfig, longestBooking } from './balances/config.ts'
+import type { FindPayingOwners } from './balances/exposure/exposure.ts'
+import { createAllowancesModule } from './balances/module.ts'
 import { createBillingModule, openBilling } from './billing/module.ts'
 import { createBooksModule } from './books/module.ts'
-import type { PaymentProcessor } from './billing/processor.ts'
+import type { PaymentProcessor, ProcessorEvent } from './billing/processor/port.ts'
 import type { SettingsDeps } from './billing/settings.ts'
+import { requireThreshold } from './billing/wallet/overage.ts'
 import type { CoreConfig } from './config.ts'
-import { createIdentityModule, findOwnerUser, issuerCredentials } from './identity/module.ts'
+import {
+  type IdentityApi,
+  createIdentityModule,
+  findOwnerAccountUser,
+  findOwnerUser,
+  issuerCredentials,
+} from './identity/module.ts'
 import { createKeysModule, keyCredentials } from './keys/module.ts'
 import { createBackendModule } from './metering/backend/module.ts'
 import type { FindSubscriber } from './metering/backend/subscribers.ts'
 import { createMeteringModule } from './metering/module.ts'
 import type { Module } from './module.ts'
+import { openLedger } from './open-ledger.ts'
 import { chainPrice, createPlansModule, cutItem } from './plans/module.ts'
 import type { Resubscribe } from './plans/subscriptions/ports.ts'
-import { createAuditModule } from './platform/audit-log/module.ts'
-import { type Platform } from './platform/platform.ts'
-import { createSealingModule } from './platform/sealing/module.ts'
+import { sealedTables } from './sealed-tables.ts'
+import { createAuditModule } from './shared/audit-log/module.ts'
+import { type Shared } from './shared/shared.ts'
+import { createSealingModule } from './shared/sealing/module.ts'
 import { createSignerModule, signerCredentials } from './signer/module.ts'
 import { createTokensModule, tokenCredentials } from './tokens/module.ts'
 import { createUsageModule } from './usage/module.ts'
+import { createWebhooksModule, webhookCredentials } from './webhooks/module.ts'
 
 /** Parts of core that represent external parties. */
 export interface OutsideParts {
-  /** Processor of the deployment's payments. Default is no processor. */
-  readonly processor?: PaymentProcessor | undefined
+  /** Adapter of a payment processor. */
+  readonly processor?: PaymentProcessor | null | undefined
 }
 
+/** In the order in which they lock their rows. */
+const credentialIssuers = [
+  keyCredentials,
+  tokenCredentials,
+  signerCredentials,
+  issuerCredentials,
+  webhookCredentials,
+]
+
 /** Creates every module of core, each after the modules whose `api` it needs. */
-export function createModules(platform: Platform, config: CoreConfig, outside: OutsideParts) {
+export function createModules(shared: Shared, config: CoreConfig, outside: OutsideParts) {
   const modules: Module<unknown>[] = []
   function add<Api>(module: Module<Api>): Api {
     modules.push(module)
@@ -35,41 +55,61 @@ export function createModules(platform: Platform, config: CoreConfig, outside: O
   }
   // Created first, because metering and plans, which come before allowances, write to it in their
   // own transactions.
-  const resubscribe: Resubscribe = (db, users) => identity.users.resubscribe(db, users)
-  const ledger = createLedger({ clocks: platform.clocks, resubscribe })
+  const laterIdentity: () => IdentityApi = () => identity
+  const opened = openCoreLedger(shared, config.escrow, laterIdentity)
+  const { ledger, resubscribe } = opened
   // Created before identity, which uses the gate, and before metering, which uses the cuts.
-  const findOwner = findOwnerUser
-  const chainCut: SettingsDeps['chainCut'] = (db, app, since) => chainPrice(db, app, cutItem(since))
-  const payers = { findOwner, resubscribe }
-  const accounting = { ...outside, config: config.billing, ledger, ...payers, chainCut }
-  const billing = openBilling(platform, accounting)
-  const { gate, cuts, processor: cards } = billing
+  const receive = (event: ProcessorEvent): Promise<void> => collecting.receive(event)
+  const later = { receive, orders: () => collecting.orders }
+  const billing = openBilling(shared, { ...billingPorts(config, outside), ...opened, ...later })
+  const { gate, cuts, payments, requireDeletable, collectFinal } = billing
   const findSubscriber: FindSubscriber = (user) => plans.findSubscriber(user)
-  const backend = add(createBackendModule(platform, { config: config.backend, findSubscriber }))
-  const { selling } = gate
-  const offering = { config: config.plans, ledger, resubscribe, selling, cards, backend }
-  const plans = add(createPlansModule(platform, offering))
-  const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials, issuerCredentials]
+  const outgoing = { ...add(createWebhooksModule(shared)), config: config.backend, findSubscriber }
+  const backend = add(createBackendModule(shared, outgoing))
+  const selling = { ...gate.selling, requireThreshold }
+  const offering = { config: config.plans, ledger, resubscribe, selling, payments, backend }
+  const plans = add(createPlansModule(shared, offering))
   const { mode: meteringMode } = config.metering
-  const { ownByPlatform } = billing.settings
-  const people = { config: config.identity, meteringMode, plans, backend, gate, ownByPlatform }
-  const identity = add(createIdentityModule(platform, { ...people, credentialIssuers }))
+  const people = { ...billing.settings, meteringMode, plans, backend, gate }
+  const ending = { config: config.identity, credentialIssuers, requireDeletable, collectFinal }
+  const identity = add(createIdentityModule(shared, { ...people, ...ending }))
   const tickets = { config: config.metering, backend, ledger, plans, cuts, users: identity.users }
-  const metering = add(createMeteringModule(platform, tickets))
+  const metering = add(createMeteringModule(shared, tickets))
   const spending = { config: config.escrow, ledger, backend, plans, identity, metering }
-  const allowances = add(createAllowancesModule(platform, spending))
-  const keys = add(createKeysModule(platform, { identity }))
+  const allowances = add(createAllowancesModule(shared, spending))
+  const keys = add(createKeysModule(shared, { identity }))
   const credentials = { config: config.tokens, identity, allowances, keys }
-  const tokens = add(createTokensModule(platform, credentials))
-  const trying = { drafts: plans.drafts, simulateLedger: ledger.simulateLedger }
+  const tokens = add(createTokensModule(shared, credentials))
+  const trying = { drafts: plans.drafts, simulateLedger: ledger.simulateLedger, ledger, plans }
   const { requireMetering } = backend
-  const settling = { ledger, settlePlans: plans.settleClock }
-  add(createBillingModule(platform, { ...billing, ...trying, settling, requireMetering }))
-  const usage = add(createUsageModule(platform, { backend, identity, ledger, plans, cuts }))
-  const records = { config: config.books, metering, ledger, plans, cuts }
-  add(createBooksModule(platform, { ...records, usage, tokens, requireMetering }))
-  add(createSealingModule(platform, tokens))
-  add(createAuditModule(platform))
-  add(createSignerModule(platform, { ledger, metering, identity, keys, tokens }))
+  const owning = { ledger, owners: identity.ownerAccounts, changePlan: plans.changePlan }
+  const parts = { ...billing, ...trying, identity, allowances, owning, requireMetering }
+  const collecting = add(createBillingModule(shared, parts))
+  const usage = add(createUsageModule(shared, { backend, identity, ledger, plans, cuts }))
+  const records = { config: config.books, metering, ledger, plans, cuts, ...collecting }
+  add(createBooksModule(shared, { ...records, usage, tokens, requireMetering }))
+  add(createSealingModule(shared, sealedTables))
+  add(createAuditModule(shared))
+  add(createSignerModule(shared, { ledger, metering, identity, keys, tokens }))
   return { modules, authenticator: tokens.authenticator }
+}
+
+const chainCut: SettingsDeps['chainCut'] = (db, app, since) => chainPrice(db, app, cutItem(since))
+
+/** Functions that billing gets from other domains. */
+const billingPorts = ({ billing: config }: CoreConfig, outside: OutsideParts) => ({
+  ...outside,
+  config,
+  findOwner: findOwnerUser,
+  findOwnerAccount: findOwnerAccountUser,
+  chainCut,
+})
+
+/** Opens the ledger, which calls functions of identity only after identity is created. */
+function openCoreLedger(shared: Shared, escrow: EscrowConfig, identity: () => IdentityApi) {
+  const resubscribe: Resubscribe = (db, users) => identity().users.resubscribe(db, users)
+  const findPayingOwners: FindPayingOwners = (db, apps) =>
+    identity().ownerAccounts.payingOwners(db, apps)
+  const bounding = { horizonSeconds: longestBooking(escrow) }
+  return { ...openLedger(shared, { resubscribe, findPayingOwners }, bounding), resubscribe }
 }

@@ -1,6 +1,6 @@
 // Prepares a clone: installs the locked dependencies when node_modules does not match
-// package-lock.json, then generates code when proto/ has changed. npm runs it before `npm start`
-// and similar scripts, on the machine's Node (20 or later), and so does the tollgate command. When
+// package-lock.json, generates code when proto/ has changed, and builds the dashboard when gateway/web
+// has. npm runs it before `npm start` and similar scripts, on the machine's Node (20 or later), and so does the tollgate command. When
 // everything is up to date, it prints nothing and takes a moment.
 //
 // The generators are development dependencies. On a fresh clone with NODE_ENV=production they are
@@ -31,6 +31,7 @@ import { fileURLToPath } from 'node:url'
 const NODE_MAJOR = 24
 const INSTALL_MINUTES = 15
 const GENERATE_MINUTES = 2
+const BUILD_MINUTES = 2
 const PROGRESS_SECONDS = 3
 const OUTPUT_CHARACTERS = 64 * 1024
 /** npm's messages about an unreachable registry. */
@@ -47,15 +48,20 @@ const GENERATIONS = [
 ]
 const GENERATORS = ['@bufbuild/buf', '@bufbuild/protoc-gen-es', 'ts-proto']
 
+/** The dashboard's sources, and the folder of its build, which `.hash` dates. */
+const WEB = 'gateway/web'
+const WEB_OUTPUT = 'gateway/web/dist'
+
 /** A problem that the user can solve, printed without a stack. */
 const problem = (message) => Object.assign(new Error(message), { isProblem: true })
 
 /** Installs and generates what is missing under `root`. A second setup waits for the first. */
 export async function setup(root, log = (line) => process.stderr.write(`${line}\n`)) {
-  if (!isInstalled(root) || !isGenerated(root)) {
+  if (!isInstalled(root) || !isGenerated(root) || !isBuilt(root)) {
     await withLock(root, log, async () => {
       if (!isInstalled(root)) await installAndGenerate(root, log)
       if (!isGenerated(root)) await generate(root, log)
+      if (!isBuilt(root)) await buildWeb(root, log)
     })
   }
   if (!existsSync(pinnedNode(root)) && nodeMajor() < NODE_MAJOR) {
@@ -113,10 +119,11 @@ function mayBeAbsent(entry, omitsDev) {
 
 /** Installs the dependencies. Keeps omitted generators until the code is generated. */
 async function installAndGenerate(root, log) {
-  const needsMore = leavesOutDevelopment() && !isGenerated(root)
+  const needsMore = leavesOutDevelopment() && (!isGenerated(root) || !isBuilt(root))
   await install(root, log, needsMore ? ['--include=dev'] : [])
   if (!needsMore) return
-  await generate(root, log)
+  if (!isGenerated(root)) await generate(root, log)
+  if (!isBuilt(root)) await buildWeb(root, log)
   await npm(root, log, { args: ['prune', '--omit=dev'], doing: 'dropping what only generates' })
 }
 
@@ -219,6 +226,52 @@ function hasGenerators(root) {
   return existsSync(join(root, 'node_modules', '.bin', 'buf'))
 }
 
+/** Whether the build of the dashboard is of its sources and of the locked packages. */
+function isBuilt(root) {
+  if (!existsSync(join(root, WEB))) return true
+  return readText(join(root, WEB_OUTPUT, '.hash')) === webHash(root)
+}
+
+async function buildWeb(root, log) {
+  const vite = join(root, 'node_modules', 'vite', 'bin', 'vite.js')
+  if (!existsSync(vite)) {
+    throw problem(
+      `the dashboard's build is missing or older than ${WEB}, and its builder is a development ` +
+        'dependency; run: npm ci --include=dev && npm run build && npm prune --omit=dev',
+    )
+  }
+  const hash = webHash(root)
+  log('tollgate: building the dashboard')
+  const node = existsSync(pinnedNode(root)) ? pinnedNode(root) : process.execPath
+  const args = [vite, 'build', WEB, '--logLevel', 'warn']
+  const options = { minutes: BUILD_MINUTES, what: 'vite build', doing: 'building' }
+  await run({ command: node, args, root, env: process.env, log, ...options })
+  writeFileSync(join(root, WEB_OUTPUT, '.hash'), hash)
+}
+
+/** Covers the dashboard's sources and the locked packages. */
+function webHash(root) {
+  const isSource = (name) => !/^(dist|schema\.d\.ts|README\.md)$/.test(name)
+  const hash = createHash('sha256')
+  for (const path of ['package-lock.json', 'tsconfig.json', ...filesIn(root, WEB, isSource)])
+    hash
+      .update(`${path}\0`)
+      .update(readText(join(root, path)) ?? '')
+      .update('\0')
+  return hash.digest('hex')
+}
+
+/** Returns the files below a folder, in order, without folders and files that `takes` refuses. */
+function filesIn(root, folder, takes) {
+  return readdirSync(join(root, folder), { withFileTypes: true })
+    .filter(({ name }) => takes(name))
+    .flatMap((entry) => {
+      const path = join(folder, entry.name)
+      return entry.isDirectory() ? filesIn(root, path, takes) : [path]
+    })
+    .sort()
+}
+
 /** Covers the `.proto` files and the generators' settings. */
 function contractHash(root) {
   const hash = createHash('sha256')
@@ -243,13 +296,9 @@ function generatorHash(root) {
 }
 
 function contractFiles(root, folder) {
-  const list = (parent) =>
-    readdirSync(join(root, parent), { withFileTypes: true }).flatMap((entry) => {
-      const path = join(parent, entry.name)
-      if (entry.isDirectory()) return entry.name === 'gen' ? [] : list(path)
-      return /\.proto$|^buf\..*yaml$/.test(entry.name) ? [path] : []
-    })
-  return list(folder).sort()
+  return filesIn(root, folder, (name) => name !== 'gen').filter((path) =>
+    /\.proto$|(^|\/)buf\.[^/]*yaml$/.test(path),
+  )
 }
 
 /** Runs a command. Logs every few seconds that it still runs, and its duration at the end. */

@@ -1,15 +1,25 @@
 import type { EnvReader } from '../core/lib/env.ts'
 import { readCoreAddress } from '../core/lib/core-link/address.ts'
-import { readHost, readPlatformPort, readPublicUrl } from '../core/lib/settings.ts'
+import type { ConnectionBounds } from '../core/lib/network/connections.ts'
+import { type CertificateFiles, readCertificateFiles } from '../core/lib/network/server-tls.ts'
+import {
+  readHost,
+  readPlatformPort,
+  readPublicUrl,
+  readRedisUrl,
+} from '../core/lib/settings/shared.ts'
+import type { Reloadable } from '../core/lib/settings/reloadable.ts'
 import { type BuilderEdgeConfig, readBuilderEdge } from './builder-api/edge/config.ts'
 import type { CoreOptions } from './core/call-context.ts'
-import { type EdgeConfig, readEdgeConfig } from './http/config.ts'
+import { type LimitSettings, readLimits } from './limits/config.ts'
 import { type LoginProviderConfig, readLoginProvider } from './pages/config.ts'
 
 export interface GatewayConfig {
   readonly host: string
   readonly platformPort: number
   readonly builderPort: number
+  /** Certificate of all listeners; undefined for plain HTTP. */
+  readonly certificate?: CertificateFiles | undefined
   /** Undefined if the builder API has no edge. */
   readonly builderEdge?: BuilderEdgeConfig | undefined
   /** Prefix of every URL that we hand out; no trailing slash. */
@@ -32,6 +42,7 @@ export function readGatewayConfig(env: EnvReader): GatewayConfig {
       fallback: '8081',
     }),
     builderEdge: readBuilderEdge(env),
+    certificate: readCertificateFiles(env),
     publicUrl: readPublicUrl(env),
     tokenAlg: env.choice('TOKEN_ALG', {
       meaning: 'Algorithm of new signing keys.',
@@ -57,4 +68,81 @@ export function readGatewayConfig(env: EnvReader): GatewayConfig {
       }),
     },
   }
+}
+
+/** Settings of admission, which runs before any route. */
+export interface EdgeConfig {
+  /** Null if rate limits are off. */
+  readonly limits: Reloadable<LimitSettings> | null
+  readonly redisUrl: string | undefined
+  readonly trustedProxyHops: number
+  readonly corsOrigins: readonly string[]
+  readonly ingestSecret: Reloadable<string | undefined>
+  /** Limits per public listener. */
+  readonly connections: ConnectionBounds
+}
+
+export function readEdgeConfig(env: EnvReader): EdgeConfig {
+  const trustedProxyHops = env.integer('TRUSTED_PROXY_HOPS', {
+    meaning:
+      'Number of proxies in front of the gateway that append to X-Forwarded-For; 0 uses the address of the connection.',
+    fallback: '0',
+    min: 0,
+    max: 10,
+  })
+  return {
+    limits: readLimits(env),
+    redisUrl: readRedisUrl(env),
+    trustedProxyHops,
+    corsOrigins: readOrigins(env),
+    ingestSecret: env.live(() => readIngestSecret(env)),
+    connections: readConnections(env, trustedProxyHops),
+  }
+}
+
+/**
+ * Behind a trusted proxy all connections come from the proxy's address, so there is no limit per
+ * address.
+ */
+function readConnections(env: EnvReader, trustedProxyHops: number): ConnectionBounds {
+  const maxPerAddress = env.live(() =>
+    env.integer('GATEWAY_MAX_CONNECTIONS_PER_ADDRESS', {
+      meaning:
+        'Most simultaneous connections from one address to each public listener; one more replaces the oldest idle one. Unlimited if TRUSTED_PROXY_HOPS is set.',
+      fallback: '1000',
+      min: 1,
+      max: 1_000_000,
+    }),
+  )
+  const max = env.live(() =>
+    env.integer('GATEWAY_MAX_CONNECTIONS', {
+      meaning:
+        'Most simultaneous connections of each public listener; one more replaces the oldest idle one.',
+      fallback: '10000',
+      min: 1,
+      max: 1_000_000,
+    }),
+  )
+  return { max, maxPerAddress: trustedProxyHops > 0 ? null : maxPerAddress }
+}
+
+function readIngestSecret(env: EnvReader): string | undefined {
+  const secret = env.optional('INGEST_SHARED_SECRET', {
+    meaning:
+      'Bearer secret of POST /api/v1/ingest/events, at least 32 characters; when not set, the route refuses every request.',
+    secret: true,
+  })
+  if (secret !== undefined && secret.length < 32)
+    env.problem('INGEST_SHARED_SECRET must have at least 32 characters')
+  return secret
+}
+
+function readOrigins(env: EnvReader): string[] {
+  const origins = env.list('CORS_ORIGINS', {
+    meaning: 'Origins of browser pages that may call routes outside of apps.',
+  })
+  const wrong = origins.find((origin) => !URL.canParse(origin) || new URL(origin).origin !== origin)
+  if (wrong !== undefined)
+    env.problem(`CORS_ORIGINS must be origins like https://app.example, not ${wrong.slice(0, 100)}`)
+  return origins
 }

@@ -1,3 +1,4 @@
+import { startCoreCheck } from '../core/lib/core-link/check.ts'
 import type { EnvReader } from '../core/lib/env.ts'
 import { mergeParts } from '../core/lib/http.ts'
 import { runProcess, settlesWithin } from '../core/lib/process.ts'
@@ -17,16 +18,20 @@ await runProcess({
   read: (env: EnvReader) => ({
     gateway: readGatewayConfig(env),
     // Without WEBHOOK_SECRET a gateway needs neither the sidecar's settings nor its token.
-    sidecar: process.env['WEBHOOK_SECRET'] ? readSidecarConfig(env) : undefined,
+    sidecar: env.isSet('WEBHOOK_SECRET') ? readSidecarConfig(env) : undefined,
   }),
   start: async ({ gateway: config, sidecar: settings }, deps) => {
     const sidecar =
       settings &&
       (await startSidecar({ ...settings, listen: { ...settings.listen, ...loopback } }, deps))
     const gateway = await startGateway(config, { ...deps, webhook: sidecar?.webhook })
+    const { target } = config.core
+    const call = gateway.callCore
+    const endCheck = startCoreCheck({ target, role: 'gateway', call, log: deps.log })
     return {
       ready: async () => mergeParts(await Promise.all([gateway.ready(), sidecar?.ready() ?? {}])),
       stop: async () => {
+        endCheck()
         const drained = gateway.stop()
         // The sidecar stops later, because requests that the gateway still answers need it. It does
         // not wait for a stalled upload.

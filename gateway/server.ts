@@ -1,14 +1,12 @@
-import {
-  type Parts,
-  type Readiness,
-  hostForUrl,
-  listenError,
-  toPartState,
-} from '../core/lib/http.ts'
+import { type Parts, type Readiness, listenError, toPartState, urlOf } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
+import { cutConnections } from '../core/lib/network/server-tls.ts'
+import type { CoreAddress } from '../core/lib/core-link/address.ts'
+import { type Reloadable, currentValue } from '../core/lib/settings/reloadable.ts'
 import { type Now, systemNow } from '../core/lib/time.ts'
 import { issuerPath } from '../proto/headers.ts'
+import { createAdmission } from './admission.ts'
 import { builderRoutes } from './builder-api/builder.ts'
 import { createEdgeCors } from './builder-api/edge/cors.ts'
 import { isJwt } from './builder-api/edge/credentials.ts'
@@ -36,6 +34,8 @@ export interface GatewayDeps {
   readonly now?: Now
   /** The loopback port of this process's metrics, for the page that links to them. */
   readonly adminPort?: number | undefined
+  /** Whether core runs the simulated payment processor. Its pages are then served. */
+  readonly hasSimulatedProcessor?: boolean | undefined
   /** Limits on slow and large requests; for tests. */
   readonly bounds?: RequestBounds
 }
@@ -49,6 +49,8 @@ export interface Gateway {
   stop(): Promise<void>
   /** Whether core answers, and the state of its parts. */
   readonly ready: Readiness
+  /** Returns core's time; null if core does not return it. Throws if core refuses this gateway. */
+  readonly callCore: () => Promise<Date | null>
 }
 
 const drainMs = 2500
@@ -75,49 +77,81 @@ export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Pr
     const edgeAt = { host, port: builderEdge?.port ?? 0, setting: 'EDGE_PORT' }
     const edgeUrl = edge && (await open(edge, edgeAt))
     deps.log.info({ platformUrl, builderUrl, edgeUrl }, 'gateway listens')
-    return { platformUrl, builderUrl, edgeUrl, stop, ready: () => readiness(core) }
+    const checks = { ready: () => readiness(core), callCore: () => readTime(core) }
+    return { platformUrl, builderUrl, edgeUrl, stop, ...checks }
   } catch (error) {
     await stop()
     throw error
   }
 }
 
+/**
+ * Returns the OpenAPI document of the platform API with its internal routes, from which the
+ * dashboard's client is generated. Opens no port.
+ */
+export async function readInternalDocument(
+  config: GatewayConfig,
+  deps: GatewayDeps,
+): Promise<object> {
+  const { addRoutes, platform, builder, core, counters, httpMetrics } = createParts(config, deps)
+  try {
+    await addRoutes()
+    await platform.ready()
+    return platform.internalSwagger()
+  } finally {
+    await stopAll([platform, builder], core)
+    counters.stop()
+    httpMetrics.stop()
+  }
+}
+
 /** Creates the gateway's parts without opening any port. */
 function createParts(
   config: GatewayConfig,
-  { log, metrics, webhook, now, bounds, adminPort }: GatewayDeps,
+  { log, metrics, webhook, now, bounds, adminPort, hasSimulatedProcessor }: GatewayDeps,
 ) {
-  const { publicUrl, edge, builderEdge, tokenAlg, validateV2, loginProvider } = config
-  const { ingestSecret, corsOrigins } = edge
+  const { publicUrl, edge, builderEdge, certificate, tokenAlg, validateV2, loginProvider } = config
+  const { ingestSecret, trustedProxyHops, connections } = edge
   const core = connectCore(config.core, publicUrl + issuerPath)
-  const { trustedProxyHops, connections } = edge
   const shared = {
     core,
     publicUrl,
     httpMetrics: createHttpMetrics(log, metrics),
     bounds,
     connections,
+    certificate,
+    log,
     checkForwarded: createForwardedCheck({ trustedProxyHops, log, metrics }),
   }
-  // All gateways of the deployment share this token, so each can verify what another signed.
   const signedFor = (purpose: string) =>
-    createSignedValues({ secret: config.core.token, purpose, now })
+    createSignedValues({ secrets: sharedSecrets(config.core), purpose, now })
   const devices = createDeviceCookies({ values: signedFor('device cookie'), publicUrl })
   const counters = createCounters({ redisUrl: edge.redisUrl, log, now: now ?? systemNow })
   const { limits, builderEdgeLimits } = createEdgeLimits(config, { counters, devices })
-  const cors = createCors({ core, publicUrl, origins: corsOrigins })
-  const platform = createListener({ ...shared, cors, limits })
-  const builder = createListener({ ...shared, cors, limits })
-  const { corsOrigins: edgeOrigins } = builderEdge ?? { corsOrigins: [] }
+  const cors = createCors({ core, publicUrl, origins: edge.corsOrigins })
+  const admission = createAdmission({ core, publicUrl, cors, limits })
+  const platform = createListener(shared, admission)
+  const builder = createListener(shared, admission)
+  const edgeOrigins = builderEdge?.corsOrigins ?? []
   const edgeCors = createEdgeCors(edgeOrigins)
   const internet =
     builderEdge &&
-    createListener({ ...shared, cors: edgeCors, limits: builderEdgeLimits, takesUser: isJwt })
+    createListener(
+      shared,
+      createAdmission({
+        core,
+        publicUrl,
+        cors: edgeCors,
+        limits: builderEdgeLimits,
+        takesUser: isJwt,
+      }),
+    )
 
   async function addRoutes(): Promise<void> {
     const logins = { loginProvider, devices, counters, loginStates: signedFor('login state') }
     const access = { trustedProxyHops, ingestSecret, limits }
-    const settings = { tokenAlg, validateV2, adminPort, ...access, ...logins }
+    const pages = { adminPort, hasSimulatedProcessor }
+    const settings = { tokenAlg, validateV2, ...pages, ...access, ...logins }
     const edgeUrl = builderEdge?.url
     await platformRoutes(platform, { ...shared, ...settings, webhook, edgeUrl })
     await builderRoutes(builder, shared)
@@ -128,6 +162,10 @@ function createParts(
   return { ...shared, counters, platform, builder, edge: internet, addRoutes }
 }
 
+/** All gateways of the deployment share these tokens, so each can verify what another signed. */
+const sharedSecrets = ({ token, tokens }: CoreAddress): Reloadable<readonly string[]> =>
+  tokens ?? (() => [currentValue(token)])
+
 function createEdgeLimits(
   { edge, builderEdge }: GatewayConfig,
   { counters, devices }: { counters: Counters; devices: DeviceCookies },
@@ -135,10 +173,13 @@ function createEdgeLimits(
   const { limits: settings, trustedProxyHops } = edge
   if (settings === null) return { limits: undefined, builderEdgeLimits: undefined }
   const shared = { trustedProxyHops, counters, devices }
-  const perAddress = builderEdge?.perAddress ?? settings.perAddress
+  const edgeSettings = () => {
+    const all = currentValue(settings)
+    return { ...all, perAddress: currentValue(builderEdge?.perAddress) ?? all.perAddress }
+  }
   return {
     limits: createLimits({ ...shared, settings }),
-    builderEdgeLimits: createLimits({ ...shared, settings: { ...settings, perAddress } }),
+    builderEdgeLimits: createLimits({ ...shared, settings: edgeSettings }),
   }
 }
 
@@ -152,18 +193,23 @@ async function open(
   })
   const address = app.server.address()
   const port = typeof address === 'object' && address ? address.port : at.port
-  return `http://${hostForUrl(at.host)}:${port}`
+  return urlOf(app.server, at.host, port)
 }
 
 async function stopAll(apps: readonly App[], core: Core): Promise<void> {
   // A connection becomes idle after its last answer; without the sweep it would stay open until
   // drainMs.
   const sweep = setInterval(() => apps.forEach((app) => app.server.closeIdleConnections()), 20)
-  const cut = setTimeout(() => apps.forEach((app) => app.server.closeAllConnections()), drainMs)
+  const cut = setTimeout(() => apps.forEach((app) => cutConnections(app.server)), drainMs)
   await Promise.all(apps.map((app) => app.close()))
   clearInterval(sweep)
   clearTimeout(cut)
   core.close()
+}
+
+async function readTime(core: Core): Promise<Date | null> {
+  const { now } = await core.callsFor({ correlationId: 'clock' }).readiness.getReadiness({})
+  return now === '' ? null : new Date(now)
 }
 
 /**
@@ -172,7 +218,7 @@ async function stopAll(apps: readonly App[], core: Core): Promise<void> {
  */
 async function readiness(core: Core): Promise<Parts> {
   const { readiness } = core.callsFor({ correlationId: 'readiness' })
-  const parts = await readiness({}).then(
+  const parts = await readiness.getReadiness({}).then(
     ({ parts }) => parts,
     () => null,
   )

@@ -4,39 +4,13 @@
  * HTTP status depends on the reason, not on the gRPC code alone. Any other error is a bug: its
  * stack is logged, and the response reveals nothing about it.
  */
+import { type ReasonRow, gone, grpc, malformed, missing, unavailable } from './reason-codes.ts'
 
-/** The gRPC codes that reasons use. */
-export const grpc = {
-  INVALID_ARGUMENT: 3,
-  NOT_FOUND: 5,
-  PERMISSION_DENIED: 7,
-  RESOURCE_EXHAUSTED: 8,
-  FAILED_PRECONDITION: 9,
-  ABORTED: 10,
-  UNIMPLEMENTED: 12,
-  INTERNAL: 13,
-  UNAVAILABLE: 14,
-  UNAUTHENTICATED: 16,
-} as const
-
-export interface ReasonRow {
-  readonly grpc: number
-  readonly http: number
-  /** The error code on token routes (RFC 6749, 8693 and 8628). */
-  readonly oauth: string
-  readonly title: string
-  /**
-   * Text for docs/errors.md and GET /errors/{code}, in complete sentences: what happened and what
-   * the caller can do.
-   */
-  readonly help: string
-}
+export { grpc }
 
 export const reasons = {
   REQUEST_INVALID: {
-    grpc: grpc.INVALID_ARGUMENT,
-    http: 400,
-    oauth: 'invalid_request',
+    ...malformed,
     title: 'Invalid request',
     help: 'The request is malformed: a field is missing, has the wrong form or is unknown. Correct the request as the message describes.',
   },
@@ -115,16 +89,12 @@ export const reasons = {
     help: 'The current state does not allow the change: the name is taken, a limit is reached, or another resource depends on it. The message gives the reason.',
   },
   CONFIRM_REQUIRED: {
-    grpc: grpc.INVALID_ARGUMENT,
-    http: 400,
-    oauth: 'invalid_request',
+    ...malformed,
     title: 'Confirmation required',
     help: 'Ending a subscription, or cancelling its scheduled end, requires `"confirm": true` in the body.',
   },
   OWNER_WALLET_NOT_APP_USER: {
-    grpc: grpc.INVALID_ARGUMENT,
-    http: 400,
-    oauth: 'invalid_request',
+    ...malformed,
     title: 'The owner, not a user',
     help: "The subject is the app's owner, who pays for the app. The owner's plan cannot be changed like a user's plan.",
   },
@@ -136,30 +106,22 @@ export const reasons = {
     help: 'The subscription is already scheduled to end with its period. Cancel the scheduled end, or end the subscription immediately.',
   },
   NO_SUBSCRIPTION: {
-    grpc: grpc.NOT_FOUND,
-    http: 404,
-    oauth: 'invalid_request',
+    ...missing,
     title: 'No subscription',
     help: 'The user has no subscription.',
   },
   ALREADY_STARTER: {
-    grpc: grpc.NOT_FOUND,
-    http: 404,
-    oauth: 'invalid_request',
+    ...missing,
     title: 'Already on Starter',
     help: 'The user is on the Starter plan, which does not end.',
   },
   NOTHING_TO_RESUME: {
-    grpc: grpc.NOT_FOUND,
-    http: 404,
-    oauth: 'invalid_request',
+    ...missing,
     title: 'Nothing to resume',
     help: 'Nothing can be cancelled, because neither a change of plan nor an end of the subscription is scheduled.',
   },
   PROCESSOR_NOT_CONNECTED: {
-    grpc: grpc.UNAVAILABLE,
-    http: 503,
-    oauth: 'temporarily_unavailable',
+    ...unavailable,
     title: 'No payment processor',
     help: 'The request needs a payment method, but no payment processor is connected. Nothing was changed.',
   },
@@ -265,38 +227,59 @@ export const reasons = {
     title: 'Stripe Connect onboarding incomplete',
     help: "The owner's account at the payment processor is connected but cannot take payments yet. Complete its onboarding there.",
   },
+  CONNECT_STATE_INVALID: {
+    ...malformed,
+    title: 'Connection link not valid',
+    help: "The link back from the payment processor was used before, has expired after 15 minutes, or was made for another person or app. Open the app's payments page and connect again; nothing is lost.",
+  },
   PROCESSOR_NOT_CONFIGURED: {
-    grpc: grpc.UNAVAILABLE,
-    http: 503,
-    oauth: 'temporarily_unavailable',
+    ...unavailable,
     title: 'No payment processor',
     help: 'This deployment has no payment processor, so no account can be connected and no card charged.',
   },
+  PROCESSOR_UNREACHABLE: {
+    ...unavailable,
+    title: 'Payment processor unreachable',
+    help: 'The payment processor did not answer, or its answer was unclear. Repeat the request with the same `Idempotency-Key`: nothing is charged twice.',
+  },
+  CARD_DECLINED: {
+    grpc: grpc.FAILED_PRECONDITION,
+    http: 402,
+    oauth: 'access_denied',
+    title: 'Card declined',
+    help: "The bank or the payment processor declined the user's card, so nothing was charged and nothing was changed. The message holds the processor's code. Let the user give another card (`POST …/billing/payment-method`) or pay on a page (`POST …/billing/checkout`), then send the request with a new `Idempotency-Key`.",
+  },
+  PROCESSOR_REFUSED: {
+    grpc: grpc.FAILED_PRECONDITION,
+    http: 502,
+    oauth: 'server_error',
+    title: 'Refused by the payment processor',
+    help: "The payment processor refused the request, so nothing was charged. The message holds the processor's code. If it names the account or the key, the owner must connect the account again, or the operator must correct the key.",
+  },
+  SIGNATURE_INVALID: {
+    grpc: grpc.UNAUTHENTICATED,
+    http: 401,
+    oauth: 'invalid_client',
+    title: 'Invalid signature',
+    help: "The event's signature fits no webhook secret of this deployment, or its time differs by more than five minutes from this deployment's clock. Check the secrets (`STRIPE_WEBHOOK_SECRETS`, `STRIPE_TEST_WEBHOOK_SECRETS`) and the clock.",
+  },
   ROUTE_GONE: {
-    grpc: grpc.UNIMPLEMENTED,
-    http: 410,
-    oauth: 'invalid_request',
+    ...gone,
     title: 'Gone',
     help: 'The route was removed. The message names its replacement.',
   },
   SIGNER_PROXY_DEPRECATED: {
-    grpc: grpc.UNIMPLEMENTED,
-    http: 410,
-    oauth: 'invalid_request',
+    ...gone,
     title: 'Signing proxy removed',
     help: 'This service no longer signs on behalf of its callers. Read the signer routing and call the remote signer directly; the signer calls the identity webhook. `migration` names the routes.',
   },
   SIGNED_TICKET_HTTP_INGEST_DEPRECATED: {
-    grpc: grpc.UNIMPLEMENTED,
-    http: 410,
-    oauth: 'invalid_request',
+    ...gone,
     title: 'Ticket ingest removed',
     help: "Do not send tickets: usage is metered from the signer's own events. `migration` names the routes that return usage.",
   },
   LOCAL_SUBSCRIPTION_API_DEPRECATED: {
-    grpc: grpc.UNIMPLEMENTED,
-    http: 410,
-    oauth: 'invalid_request',
+    ...gone,
     title: 'Subscription routes removed',
     help: 'Creating a user also creates its subscription. `migration` names the routes that create users and read their subscriptions.',
   },
@@ -399,16 +382,12 @@ export const reasons = {
     help: 'The identity provider did not create or change the user, because it is unreachable, is too busy or refuses this deployment. Nothing was changed here. Repeat the request; this never creates a second user.',
   },
   METERING_UNREACHABLE: {
-    grpc: grpc.UNAVAILABLE,
-    http: 503,
-    oauth: 'temporarily_unavailable',
+    ...unavailable,
     title: 'Metering unreachable',
     help: 'The metering backend does not answer. Nothing was changed; repeat the request later.',
   },
   METERING_NOT_CONFIGURED: {
-    grpc: grpc.UNAVAILABLE,
-    http: 503,
-    oauth: 'temporarily_unavailable',
+    ...unavailable,
     title: 'Metering not configured',
     help: 'This deployment has no metering backend. The operator can set `OPENMETER_URL`.',
   },
@@ -443,16 +422,12 @@ export const reasons = {
   },
   // The sidecar does not acknowledge events while it cannot store them.
   SPOOL_UNAVAILABLE: {
-    grpc: grpc.UNAVAILABLE,
-    http: 503,
-    oauth: 'temporarily_unavailable',
+    ...unavailable,
     title: 'Spool unavailable',
     help: 'The sidecar cannot store events, because its disk or its spool is full. Send the event again later.',
   },
   UNAVAILABLE: {
-    grpc: grpc.UNAVAILABLE,
-    http: 503,
-    oauth: 'temporarily_unavailable',
+    ...unavailable,
     title: 'Service unavailable',
     help: 'A part of the service does not answer. The request may have taken effect; repeat it, with the same idempotency key if it has one.',
   },

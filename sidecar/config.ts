@@ -1,10 +1,17 @@
 import type { EnvReader } from '../core/lib/env.ts'
 import { parseDecimal18 } from '../core/lib/money.ts'
 import { readCoreAddress } from '../core/lib/core-link/address.ts'
-import { readHost, readRedisUrl, readRevocationBound, readSecrets } from '../core/lib/settings.ts'
+import { readCertificateFiles } from '../core/lib/network/server-tls.ts'
+import {
+  readHost,
+  readLogLevel,
+  readRedisUrl,
+  readRevocationBound,
+  readSecrets,
+} from '../core/lib/settings/shared.ts'
 import { readIdentity, rememberTokensSeconds } from './identity/config.ts'
-import { readSignerAddresses } from './http/addresses.ts'
-import { maxSecretBytes } from './http/caller.ts'
+import { readSignerAddresses } from './callers/addresses.ts'
+import { maxSecretBytes } from './callers/callers.ts'
 
 /** The sidecar's settings, read once. Units are in the names. */
 export type SidecarConfig = ReturnType<typeof readSidecarConfig>
@@ -16,31 +23,30 @@ export function readSidecarConfig(env: EnvReader) {
 }
 
 function readSettings(env: EnvReader) {
-  const logLevel = env.text('LOG_LEVEL', {
-    meaning: 'trace, debug, info, warn, error or silent.',
-    fallback: 'info',
-  })
   return {
     listen: readListen(env),
-    logLevel,
     core: readCoreAddress(env, 'sidecar'),
     sidecarId: readSidecarId(env),
     redisUrl: readRedisUrl(env),
-    webhookSecrets: readWebhookSecrets(env),
-    eventsSecrets: readSecrets(env, 'EVENTS_SECRET', {
-      meaning:
-        'Secrets for POST /events, in the form of WEBHOOK_SECRET, which then is valid for POST /authorize only.',
-    }),
-    guessesMax: readGuessesMax(env),
+    webhookSecrets: env.live(() => readWebhookSecrets(env)),
+    eventsSecrets: env.live(() =>
+      readSecrets(env, 'EVENTS_SECRET', {
+        meaning:
+          'Secrets for POST /events, in the form of WEBHOOK_SECRET, which then is valid for POST /authorize only.',
+      }),
+    ),
+    guessesMax: env.live(() => readGuessesMax(env)),
     signerAddresses: readSignerAddresses(env),
-    cacheKey: readCacheKey(env),
+    cacheKey: env.live(() => readCacheKey(env)),
     cacheEntries: readCacheEntries(env),
-    maxInFlight: env.integer('AUTHORIZE_MAX_IN_FLIGHT', {
-      meaning: 'Most decisions in progress; more are refused with 503 at once.',
-      fallback: '1000',
-      min: 1,
-      max: 100_000,
-    }),
+    maxInFlight: env.live(() =>
+      env.integer('AUTHORIZE_MAX_IN_FLIGHT', {
+        meaning: 'Most decisions in progress; more are refused with 503 at once.',
+        fallback: '1000',
+        min: 1,
+        max: 100_000,
+      }),
+    ),
     signingTtlSeconds: env.integer('SIGNING_TTL_SECONDS', {
       meaning:
         'Longest time for which the signer may skip the webhook; 0 for never. The cost of replays of a signed state within that time is not limited.',
@@ -51,7 +57,7 @@ function readSettings(env: EnvReader) {
     identity: readIdentity(env),
     access: readAccess(env),
     maxPrice: readMaxPrice(env),
-    decisions: readDecisions(env, logLevel),
+    decisions: env.live(() => readDecisions(env)),
     spool: readSpool(env),
   } as const
 }
@@ -76,7 +82,8 @@ interface SettingsOfTime {
   readonly signingTtlSeconds: number
 }
 
-function readDecisions(env: EnvReader, logLevel: string) {
+function readDecisions(env: EnvReader) {
+  const logLevel = readLogLevel(env)
   const sample = env.integer('DECISION_SAMPLE', {
     meaning:
       'One of this many permissions is recorded, so that it can be explained; 0 records only those on request. 1 by default if LOG_LEVEL is debug.',
@@ -99,24 +106,29 @@ function readDecisions(env: EnvReader, logLevel: string) {
 function readListen(env: EnvReader) {
   return {
     host: readHost(env),
+    certificate: readCertificateFiles(env),
     port: env.port('SIDECAR_PORT', {
       meaning: 'Port of the sidecar: POST /authorize and POST /events.',
       fallback: '8090',
     }),
-    maxConnectionsPerAddress: env.integer('SIDECAR_MAX_CONNECTIONS_PER_ADDRESS', {
-      meaning:
-        'Most simultaneous connections from one address, except those in SIGNER_ADDRESSES; one more replaces the oldest idle one.',
-      fallback: '2000',
-      min: 1,
-      max: 1_000_000,
-    }),
-    maxConnections: env.integer('SIDECAR_MAX_CONNECTIONS', {
-      meaning:
-        'Most simultaneous connections of the sidecar; one more replaces the oldest idle one.',
-      fallback: '10000',
-      min: 1,
-      max: 1_000_000,
-    }),
+    maxConnectionsPerAddress: env.live(() =>
+      env.integer('SIDECAR_MAX_CONNECTIONS_PER_ADDRESS', {
+        meaning:
+          'Most simultaneous connections from one address, except those in SIGNER_ADDRESSES; one more replaces the oldest idle one.',
+        fallback: '2000',
+        min: 1,
+        max: 1_000_000,
+      }),
+    ),
+    maxConnections: env.live(() =>
+      env.integer('SIDECAR_MAX_CONNECTIONS', {
+        meaning:
+          'Most simultaneous connections of the sidecar; one more replaces the oldest idle one.',
+        fallback: '10000',
+        min: 1,
+        max: 1_000_000,
+      }),
+    ),
   } as const
 }
 

@@ -1,7 +1,5 @@
 import { Counter, Gauge, Histogram } from 'prom-client'
-import type { Metrics } from '../core/lib/metrics.ts'
-import type { MoneySource } from './authorize/funding.ts'
-import type { Source } from './identity/verifiers/verifier.ts'
+import { type Metrics, startAtZero } from '../core/lib/metrics.ts'
 
 type Dependency = 'core' | 'cache'
 
@@ -11,12 +9,8 @@ export type RecordOutcome = (typeof recordOutcomes)[number]
 
 interface DecisionKind {
   readonly code: string
-  readonly source: Source
-  readonly money: MoneySource
-}
-
-interface DecisionCount extends DecisionKind {
-  count: number
+  readonly source: string
+  readonly money: string
 }
 
 /** Figures of the escrow; money is in nano-dollars. */
@@ -40,6 +34,7 @@ function createStrangerMetrics(registers: Metrics[]) {
     labelNames: ['reason'],
     registers,
   })
+  startAtZero(callers, { reason: ['unknown', 'limited'] })
   const forgeries = new Counter({
     name: 'tollgate_sidecar_cache_forgeries_total',
     help: 'Entries of the shared cache whose signature is wrong; they are not used.',
@@ -50,21 +45,16 @@ function createStrangerMetrics(registers: Metrics[]) {
   return { countRefusedCaller, countForgery }
 }
 
-/**
- * The sidecar's metrics. Decisions are counted in plain numbers, and passed to prom-client in
- * batches of 256 or when the page is read. That costs less than one call of prom-client per
- * decision, whose code evicts the decision's own from the processor's cache (row `authorize-warm`
- * of `npm run bench`).
- */
-export function createSidecarMetrics(metrics: Metrics) {
+/** `codes` are the codes of all decisions. */
+export function createSidecarMetrics(metrics: Metrics, codes: readonly string[]) {
   const registers = [metrics]
-  const decisionMetrics = createDecisionMetrics(metrics)
   const failures = new Counter({
     name: 'tollgate_sidecar_dependency_failures_total',
     help: 'Calls to core and to the shared cache that failed.',
     labelNames: ['dependency'],
     registers,
   })
+  startAtZero(failures, { dependency: ['core', 'cache'] })
   const events = new Counter({
     name: 'tollgate_sidecar_events_total',
     help: 'Envelopes of direct mode that core has committed.',
@@ -160,7 +150,7 @@ export function createSidecarMetrics(metrics: Metrics) {
   }
 
   return {
-    ...decisionMetrics,
+    ...createDecisionMetrics(registers, codes),
     countFailure,
     ...createStrangerMetrics(registers),
     countEvents,
@@ -173,56 +163,24 @@ export function createSidecarMetrics(metrics: Metrics) {
 
 export type SidecarMetrics = ReturnType<typeof createSidecarMetrics>
 
-const batchSize = 256
-
-function createDecisionMetrics(metrics: Metrics) {
-  const registers = [metrics]
-  const counts = new Map<string, DecisionCount>()
-  // Most decisions are of the same kind as the previous one.
-  let latest: DecisionCount | null = null
-  const times = new Float64Array(batchSize)
-  let pending = 0
-
-  const decisions: Counter<'decision' | 'identity' | 'money'> = new Counter({
+function createDecisionMetrics(registers: Metrics[], codes: readonly string[]) {
+  const decisions = new Counter({
     name: 'tollgate_sidecar_decisions_total',
     help: 'Decisions by code, source of the identity and source of the money.',
     labelNames: ['decision', 'identity', 'money'],
     registers,
-    collect: () => {
-      decisions.reset()
-      for (const { code: decision, source: identity, money, count } of counts.values())
-        decisions.inc({ decision, identity, money }, count)
-    },
   })
-  const seconds: Histogram = new Histogram({
+  startAtZero(decisions, { decision: codes, identity: ['none'], money: ['none'] })
+  const seconds = new Histogram({
     name: 'tollgate_sidecar_decision_duration_seconds',
     help: 'Time from the complete request to its response.',
     buckets: [0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 1, 2],
     registers,
-    collect: () => observeTimes(),
   })
 
-  function observeTimes(): void {
-    for (const ms of times.subarray(0, pending)) seconds.observe(ms / 1000)
-    pending = 0
-  }
-
-  function countDecision(kind: DecisionKind, ms: number): void {
-    const { code, source, money } = kind
-    if (latest?.code !== code || latest.source !== source || latest.money !== money)
-      latest = countOf(kind)
-    latest.count++
-    times[pending++] = ms
-    if (pending === batchSize) observeTimes()
-  }
-
-  function countOf({ code, source, money }: DecisionKind): DecisionCount {
-    const key = `${code} ${source} ${money}`
-    const known = counts.get(key)
-    if (known) return known
-    const count = { code, source, money, count: 0 }
-    counts.set(key, count)
-    return count
+  function countDecision({ code: decision, source: identity, money }: DecisionKind, ms: number) {
+    decisions.inc({ decision, identity, money })
+    seconds.observe(ms / 1000)
   }
 
   return { countDecision }

@@ -1,42 +1,48 @@
 import { randomUUID } from 'node:crypto'
-import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http'
+import { type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { hostname } from 'node:os'
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { boundConnections } from '../core/lib/network/connections.ts'
+import { createWebServer } from '../core/lib/network/server-tls.ts'
 import { type Listening, type Parts, type Readiness, listen, partStates } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import { startLoop } from '../core/lib/loop.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
+import { currentValue } from '../core/lib/settings/reloadable.ts'
 import { settlesWithin } from '../core/lib/process.ts'
 import { type Now, toClock, systemNow } from '../core/lib/time.ts'
-import { type Escrow, createEscrow } from './accounts/escrow.ts'
+import { type Escrow, createEscrow } from './wallets/escrow.ts'
 import { createAuthorizer } from './authorize/decision.ts'
 import { createWebhook } from './authorize/webhook.ts'
 import type { SidecarConfig } from './config.ts'
-import { type CoreClient, createCoreClient } from './core-client.ts'
+import { type CoreClient, createCoreClient } from './core/client.ts'
 import { createExplanations } from './explain/explanations.ts'
 import { createRecordMaker } from './explain/decision-record.ts'
 import { createRecordQueue } from './explain/record-queue.ts'
 import { createForwarding } from './events/forwarding.ts'
 import { createEventsHandler } from './events/handler.ts'
 import { createUsagePushes } from './events/usage-push.ts'
-import { readAddress } from './http/addresses.ts'
-import { type CallerOf, createCallers } from './http/callers.ts'
-import { createSecretThrottle } from './http/secret-throttle.ts'
+import {
+  type CallerOf,
+  createCallers,
+  createSecretThrottle,
+  readAddress,
+} from './callers/callers.ts'
 import { type Routes, createRouter } from './http/router.ts'
-import { type Cache, createRedisCache } from './identity/cache.ts'
-import { createCacheEntries } from './identity/cache-entries.ts'
-import { type Versions, createVersions } from './identity/cached-state.ts'
+import { type Cache, createRedisCache } from './cache/redis.ts'
+import { createCacheEntries } from './cache/signed-entries.ts'
+import { type Versions, createVersions } from './cache/cached-state.ts'
 import { type Identities, createIdentities } from './identity/identities.ts'
 import { createForeignTokens } from './identity/foreign-tokens.ts'
 import { createKeyDirectory } from './identity/key-directory.ts'
 import { type RevokedTokens, createRevokedTokens } from './identity/revoked-tokens.ts'
 import { type KeyShape, serviceKeys } from './identity/verifiers/api-key.ts'
 import { selectVerifier } from './identity/verifiers/select.ts'
-import { createInvalidations } from './invalidation/invalidations.ts'
+import { createInvalidations } from './cache/invalidations.ts'
+import { decisionCodes } from './decision/refusals.ts'
 import { type EscrowFigures, type SidecarMetrics, createSidecarMetrics } from './metrics.ts'
-import { type Signers, createSigners } from './signers/signers.ts'
+import { type Signers, createSigners } from './callers/signers.ts'
 import { openSpool } from './spool/spool.ts'
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
@@ -69,6 +75,8 @@ export interface Sidecar {
    */
   readonly webhook: Handler
   readonly ready: Readiness
+  /** Returns core's time; null if core does not return it. Throws if core refuses this sidecar. */
+  readonly callCore: () => Promise<Date | null>
   /** Drains within three seconds; may be called twice. */
   stop(): Promise<void>
 }
@@ -103,19 +111,22 @@ export async function startSidecar(config: SidecarConfig, deps: SidecarDeps): Pr
   const { log, now = systemNow, metrics: registry, keyShape = serviceKeys } = deps
   const { bounds = usualBounds } = deps
   const mono = deps.mono ?? performance.now.bind(performance)
-  const metrics = createSidecarMetrics(registry)
+  const metrics = createSidecarMetrics(registry, decisionCodes)
   const context = { config, log, now, mono, registry, metrics, keyShape, bounds }
   const parts = createPartList()
-  const { listening, webhook } = await startParts(context, parts).catch(async (error: unknown) => {
-    await parts.stop()
-    throw error
-  })
+  const { listening, webhook, core } = await startParts(context, parts).catch(
+    async (error: unknown) => {
+      await parts.stop()
+      throw error
+    },
+  )
   let stopping: Promise<void> | null = null
   return {
     url: listening.url,
     port: listening.port,
     webhook,
     ready: parts.ready,
+    callCore: core.readTime,
     stop: () => (stopping ??= parts.stop()),
   }
 }
@@ -133,7 +144,7 @@ async function startParts(context: Context, parts: PartList) {
   )
   const routes = { webhook, events, ready: parts.ready }
   const listening = parts.add(await startListener(context, routes))
-  return { listening, webhook }
+  return { listening, webhook, core }
 }
 
 /** Parts in the order of their start. They stop one after the other, in reverse order. */
@@ -193,7 +204,7 @@ const finalReportMs = 1_000
 
 /** The accounts of users with their leases, and the versions of cached state. */
 function startEscrow(
-  { config, log, now, mono, metrics }: Context,
+  { config, log, now, mono, metrics, registry }: Context,
   core: CoreClient,
 ): Part<{ readonly versions: Versions; readonly escrow: Escrow }> {
   const versions = createVersions({ max: config.cacheEntries })
@@ -206,7 +217,7 @@ function startEscrow(
     log,
   })
   metrics.watchEscrow(() => figuresOf(escrow))
-  const loops = startEscrowLoops(escrow, log)
+  const loops = startEscrowLoops(escrow, { log, registry })
 
   async function stop(): Promise<void> {
     await settlesWithin(Promise.all(loops.map((loop) => loop.stop())), finalReportMs / 2)
@@ -227,9 +238,12 @@ function processOf({ sidecarId, listen: { port } }: SidecarConfig) {
   return { id: sidecarId ?? name, instance }
 }
 
-function startEscrowLoops({ reports, leases }: Escrow, log: Log) {
+function startEscrowLoops(
+  { reports, leases }: Escrow,
+  { log, registry: metrics }: Pick<Context, 'log' | 'registry'>,
+) {
   const loop = (name: string, pauseMs: number, round: () => Promise<unknown>) =>
-    startLoop({ name, log, pauseMs, round })
+    startLoop({ name, log, metrics, pauseMs, round })
   return [
     loop('sidecar heartbeat', heartbeatMs, reports.heartbeat),
     loop('sidecar reports', flushMs, reports.flush),
@@ -240,7 +254,7 @@ function startEscrowLoops({ reports, leases }: Escrow, log: Log) {
 
 const figuresOf = ({ core, leases, offline, reports }: Escrow): EscrowFigures => ({
   ...leases.totals(),
-  offline: offline.ever(),
+  offline: offline.spentInTotal(),
   unreported: reports.unsent(),
   leaseSeconds: leases.longestSeconds(),
   isAway: core.isAway(),
@@ -269,7 +283,9 @@ async function createIdentityPart(
   const bounds = { ttlSeconds, now }
   const { accounts } = escrow
   const shared = { accounts, versions, mono: escrow.clocks.mono }
-  const entries = createCacheEntries(config.cacheKey ?? config.core.token)
+  const entries = createCacheEntries(
+    () => currentValue(config.cacheKey) ?? currentValue(config.core.token),
+  )
   const lookup = createKeyDirectory({ core, cache, entries, ...shared, metrics, issuer, ...bounds })
   const foreign = createForeignTokens({ core, ...shared, ...bounds })
   const revokedTokens = createRevokedTokens({ core, max, ...bounds })
@@ -297,13 +313,15 @@ async function createIdentityPart(
 
 /** Authenticates callers. The routes share one count of wrong secrets. */
 function createCallerPart(
-  { config, metrics, mono, now, log }: Context,
+  { config, metrics, registry, mono, now, log }: Context,
   core: CoreClient,
 ): Part<{ readonly callersOf: ReturnType<typeof createCallers>; readonly signers: Signers }> {
   const { webhookSecrets: decisions, eventsSecrets, guessesMax: max } = config
   const guesses = createSecretThrottle({ max, signers: config.signerAddresses, mono })
-  const secrets = { decisions, events: eventsSecrets.length > 0 ? eventsSecrets : decisions }
-  const signers = createSigners({ core, now, log })
+  const events = (): readonly string[] =>
+    currentValue(eventsSecrets).length > 0 ? currentValue(eventsSecrets) : currentValue(decisions)
+  const secrets = { decisions, events }
+  const signers = createSigners({ core, now, log, metrics: registry })
   const countRefused = metrics.countRefusedCaller
   const callersOf = createCallers({ secrets, signers, guesses, countRefused })
   return { api: { callersOf, signers }, stop: signers.stop }
@@ -350,6 +368,7 @@ function createInvalidationLinks(
     identityVersions,
     revokedTokens,
     recall: escrow.leases.recall,
+    recallApp: escrow.leases.recallApp,
     refreshSigners: state.signers.refreshSoon,
     tombstoneSeconds: config.identity.ttlSeconds,
     log,
@@ -395,22 +414,20 @@ function createAuthorize(
 
 /** Records of decisions, to explain them later. */
 function startExplanations(
-  { config, log, now, metrics, keyShape }: Context,
+  { config, log, now, metrics, registry, keyShape }: Context,
   { core, escrow }: Pick<State, 'core' | 'escrow'>,
 ) {
-  const queue = createRecordQueue({ send: core.recordDecisions, metrics, log })
+  const queue = createRecordQueue({ send: core.recordDecisions, metrics, registry, log })
   const recordOf = createRecordMaker(escrow, keyShape)
-  const shared = { ...config.decisions, recordOf, queue, metrics, log }
+  const shared = { limits: config.decisions, recordOf, queue, metrics, log }
   return { queue, explanations: createExplanations({ ...shared, clock: toClock(now) }) }
 }
 
 /** The listener; its stop lets running requests finish. */
-async function startListener(
-  { config, bounds }: Context,
-  routes: Routes,
-): Promise<Part<Listening>> {
+async function startListener(context: Context, routes: Routes): Promise<Part<Listening>> {
+  const { config } = context
   const { host, port, maxConnections, maxConnectionsPerAddress } = config.listen
-  const server = createHttpServer(routes, bounds)
+  const server = createHttpServer(routes, context)
   boundConnections(server, {
     max: maxConnections,
     maxPerAddress: maxConnectionsPerAddress,
@@ -422,18 +439,18 @@ async function startListener(
 
 const usualBounds: RequestBounds = { headersMs: 10_000, requestMs: 30_000 }
 
-function createHttpServer(routes: Routes, { headersMs, requestMs }: RequestBounds): Server {
+function createHttpServer(routes: Routes, { config, log, bounds }: Context): Server {
+  const { headersMs, requestMs } = bounds
   // The signer keeps idle connections for 90 s. With a shorter time-out here it could write into a
   // connection that is being closed.
-  const server = createServer(
-    {
-      keepAliveTimeout: 120_000,
-      headersTimeout: headersMs,
-      requestTimeout: requestMs,
-      connectionsCheckingInterval: Math.min(1_000, headersMs / 2),
-    },
-    createRouter(routes),
-  )
+  const options = {
+    keepAliveTimeout: 120_000,
+    headersTimeout: headersMs,
+    requestTimeout: requestMs,
+    connectionsCheckingInterval: Math.min(1_000, headersMs / 2),
+  }
+  const { certificate } = config.listen
+  const server = createWebServer({ server: options, certificate, log }, createRouter(routes))
   server.on('clientError', ({ code }: NodeJS.ErrnoException, socket) => {
     const status = code === 'ERR_HTTP_REQUEST_TIMEOUT' ? '408 Request Timeout' : '400 Bad Request'
     if (socket.writable)

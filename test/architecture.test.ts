@@ -1,8 +1,8 @@
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { type Source, readSources, root } from './support/source.ts'
-import { forbiddenName } from './support/words.ts'
+import { type Source, listFiles, readSources, root } from './support/source/source.ts'
+import { forbiddenName } from './support/source/words.ts'
 
 /** Checks the rules in docs/architecture.md for folders, imports, tables and names. */
 const sources = readSources('core', 'gateway', 'sidecar', 'deploy', 'proto')
@@ -13,7 +13,8 @@ const domains = [
   'metering',
   'plans',
   'identity',
-  'allowances',
+  'webhooks',
+  'balances',
   'keys',
   'tokens',
   'billing',
@@ -21,6 +22,52 @@ const domains = [
   'books',
   'signer',
 ]
+/**
+ * Folders of a parent folder, in their order: a folder imports only from folders in later entries.
+ * Folders that share an entry do not import each other. Files of the parent itself may import, and
+ * be imported by, all of them, unless an entry names them.
+ */
+const orders: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  'core/balances': [['credit'], ['ledger'], ['escrow'], ['limits'], ['exposure'], ['accounts']],
+  'core/billing': [
+    ['orders'],
+    ['collection'],
+    ['reconciliation', 'wallet'],
+    ['invoices'],
+    ['payments'],
+    ['owners'],
+    ['processor'],
+    ['clock', 'summary', 'whatif'],
+  ],
+  'core/books': [['verify'], ['receipts', 'seal', 'transfer']],
+  'core/metering': [
+    ['collector', 'loss', 'redrive'],
+    ['ingest'],
+    ['backend', 'quarantine', 'rating'],
+    ['batch', 'rates'],
+    ['events'],
+  ],
+  'core/lib': [['core-link', 'foreign-tokens', 'names', 'network', 'outbound'], ['text']],
+  'core/plans': [['subscriptions'], ['sync'], ['offers'], ['catalog'], ['prices']],
+  'core/tokens': [['grants'], ['revocation'], ['login'], ['devices', 'issuer', 'sessions']],
+  'core/usage': [['feed', 'history', 'meters', 'tickets']],
+  gateway: [['builder-api'], ['platform-api'], ['pages'], ['limits'], ['auth'], ['http'], ['core']],
+  sidecar: [
+    ['explain'],
+    ['authorize'],
+    ['events', 'spool'],
+    ['identity'],
+    ['wallets'],
+    ['decision'],
+    ['signer-state'],
+    ['callers'],
+    ['http'],
+    ['cache'],
+    ['core'],
+    ['metrics.ts'],
+  ],
+}
+
 const generatedSets = ['proto/gen/ts-proto', 'proto/gen/es']
 
 const under =
@@ -29,6 +76,10 @@ const under =
     folders.some((folder) => path === folder || path.startsWith(`${folder}/`))
 const domainOf = (path: string): string | undefined =>
   domains.find((name) => under(`core/${name}`)(path))
+
+/** The folder of `parent` in which `path` lies. */
+const folderIn = (parent: string, path: string): string | undefined =>
+  under(parent)(path) ? path.slice(parent.length + 1).split('/')[0] : undefined
 
 type Allowed = (source: Source, target: string, typeOnly: boolean) => boolean
 
@@ -69,9 +120,9 @@ describe('imports', () => {
     expect(offences(under('core/lib'), allowed)).toEqual([])
   })
 
-  it('keeps core/rpc and core/platform free of domains', () => {
+  it('keeps core/rpc and core/shared free of domains', () => {
     const allowed: Allowed = (_, target) => domainOf(target) === undefined
-    expect(offences(under('core/rpc', 'core/platform'), allowed)).toEqual([])
+    expect(offences(under('core/rpc', 'core/shared'), allowed)).toEqual([])
   })
 
   it('keeps proto to itself', () => {
@@ -104,6 +155,17 @@ describe('imports', () => {
     const allowed: Allowed = ({ path }, target) =>
       !/(^|[/-])store\.ts$/.test(target) || domainOf(path) === domainOf(target)
     expect(offences(under('core'), allowed)).toEqual([])
+  })
+
+  it.each(Object.entries(orders))('keeps the folders of %s in their order', (parent, order) => {
+    const rank = (path: string): number =>
+      order.findIndex((names) => under(...names.map((name) => `${parent}/${name}`))(path))
+    const allowed: Allowed = ({ path }, target) => {
+      const [from, to] = [folderIn(parent, path), folderIn(parent, target)]
+      if (from === to || rank(target) === -1 || rank(path) === -1) return true
+      return rank(path) < rank(target)
+    }
+    expect(offences(under(parent), allowed)).toEqual([])
   })
 
   it('has no cycles, types included', () => {
@@ -141,24 +203,47 @@ function cycles(): string[] {
 
 describe('files', () => {
   it('read the environment only in entry points and the command line', () => {
-    const entries = /(^|\/)main\.ts$|^core\/lib\/process\.ts$|^deploy\//
+    const entries = /(^|\/)main\.ts$|^core\/lib\/process\.ts$|^deploy\/|\.config\.ts$/
     expect(where(({ path, text }) => text.includes('process.env') && !entries.test(path))).toEqual(
       [],
     )
   })
 
+  const isConfig = (path: string): boolean => path.endsWith('.config.ts')
+
   it('have no default export', () => {
-    expect(where(({ text }) => /^export default /m.test(text))).toEqual([])
+    // Tools want one in their own configuration.
+    const exports = where(({ path, text }) => /^export default /m.test(text) && !isConfig(path))
+    expect(exports).toEqual([])
   })
 
   it('number at most twenty per folder', () => {
-    const folders = Map.groupBy(sources, ({ path }) => dirname(path))
-    const full = [...folders].filter(([, files]) => files.length > 20)
-    expect(full.map(([folder, files]) => `${folder}: ${files.length}`)).toEqual([])
+    const files = listFiles('core', 'gateway', 'sidecar', 'deploy', 'proto', 'test')
+    const folders = Map.groupBy(files, (path) => dirname(path))
+    // Migrations are never changed, so their number only grows.
+    folders.delete('core/db/migrations')
+    const full = [...folders].filter(([, paths]) => paths.length > 20)
+    expect(full.map(([folder, paths]) => `${folder}: ${paths.length}`)).toEqual([])
+  })
+
+  it('have at most 500 lines', () => {
+    const long = listFiles('core', 'gateway', 'sidecar', 'deploy', 'proto', 'test')
+      .filter((path) => path.endsWith('.ts'))
+      .map((path) => ({ path, lines: lineCount(readFileSync(join(root, path), 'utf8')) }))
+      .filter(({ lines }) => lines > 500)
+    expect(long).toEqual([])
+  })
+
+  it('register hooks when a test calls them, because test files of a worker share modules', () => {
+    const hooked = listFiles('test')
+      .filter((path) => path.endsWith('.ts') && !path.endsWith('.test.ts'))
+      .filter((path) => path !== 'test/support/run/file-setup.ts')
+      .filter((path) => /^(before|after)(All|Each)\(/m.test(readFileSync(join(root, path), 'utf8')))
+    expect(hooked).toEqual([])
   })
 
   it('keep core a list of modules', () => {
-    expect(byPath.get('core/app.ts')?.text.trimEnd().split('\n').length).toBeLessThan(100)
+    expect(lineCount(byPath.get('core/app.ts')?.text ?? '')).toBeLessThan(100)
     const modules = readdirSync(join(root, 'core'))
       .filter((name) => domains.includes(name))
       .filter((name) => !existsSync(join(root, 'core', name, 'module.ts')))
@@ -166,7 +251,18 @@ describe('files', () => {
   })
 })
 
+const lineCount = (text: string): number => text.trimEnd().split('\n').length
+
 describe('functions', () => {
+  it('have at most 150 lines with everything inside', () => {
+    const long = sources.flatMap(({ path, functions }) =>
+      functions
+        .filter(({ span }) => span > 150)
+        .map(({ name, line, span }) => `${path}:${line} ${name}: ${span}`),
+    )
+    expect(long).toEqual([])
+  })
+
   it('have at most forty own lines', () => {
     const long = sources.flatMap(({ path, functions }) =>
       functions
@@ -204,11 +300,22 @@ describe('tables', () => {
 
   it('are read and written only in stores, the library, and files that own a table outside the domains', () => {
     const owners =
-      /(^|[/-])(store|sql|migrate|audit|clients|idempotency|module|platform)\.ts$|^core\/db\//
+      /(^|[/-])(store|sql|migrate|audit|clients|idempotency|module|shared)\.ts$|^core\/db\//
     const offenders = where(
-      ({ path, text }) => /\bsql`|\b(db|pool|client)\.query\(/.test(text) && !owners.test(path),
+      ({ path, text }) =>
+        /\bsql`|\bprepared\('|\b(db|pool|client)\.query\(/.test(text) && !owners.test(path),
     )
     expect(offenders).toEqual([])
+  })
+})
+
+describe('migrations', () => {
+  it('have unique numbers, so that their order does not depend on their names', () => {
+    const files = listFiles('core/db/migrations').map((path) => basename(path))
+    const numbers = files.map((file) => /^(\d{4})_[a-z_]+\.sql$/.exec(file)?.[1] ?? file)
+    expect(numbers.length).toBeGreaterThan(20)
+    expect(numbers.filter((number, i) => numbers.indexOf(number) !== i)).toEqual([])
+    expect(numbers.filter((number) => !/^\d{4}$/.test(number))).toEqual([])
   })
 })
 

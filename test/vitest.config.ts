@@ -1,7 +1,14 @@
+import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
-import { embeddedParts, externalParts, missingParts, missingProvider } from './support/parts.ts'
-import { partsReporter } from './support/reporter.ts'
-import { openRun } from './support/secrecy.ts'
+import {
+  embeddedParts,
+  externalParts,
+  missingParts,
+  missingProvider,
+  missingStripe,
+} from './support/run/parts.ts'
+import { partsReporter } from './support/run/reporter.ts'
+import { openRun } from './support/run/secrecy.ts'
 
 const root = `${import.meta.dirname}/..`
 // Lets workers, and the processes that tests start, share compiled code.
@@ -10,8 +17,8 @@ process.env['NODE_COMPILE_CACHE'] ??= `${root}/node_modules/.cache/tollgate`
 const parts = externalParts(process.env)
 const hasRealParts = missingParts(process.env).length === 0
 const logs = openRun(process.env)
-/** Used in every project, so that secrets in logs are found. */
-const setupFiles = [`${import.meta.dirname}/support/secrecy-setup.ts`]
+/** Used in every project: finds secrets in logs, restores what a file changed. */
+const setupFiles = [`${import.meta.dirname}/support/run/file-setup.ts`]
 
 /**
  * Tests in which the parts make a difference: pushed events instead of a stream, counters in the
@@ -42,21 +49,37 @@ const keycloakStory = {
   },
 }
 
+/** Sends the requests to Stripe to Stripe's own double, if the environment names one. */
+const stripeStory = {
+  test: {
+    name: 'stripe-mock',
+    include: ['test/stripe-mock/**/*.test.ts'],
+    provide: { parts },
+    setupFiles,
+  },
+}
+
 export default defineConfig({
   root,
   test: {
-    globalSetup: ['test/support/global-setup.ts'],
+    globalSetup: ['test/support/run/global-setup.ts'],
     testTimeout: 30_000,
     hookTimeout: 60_000,
     teardownTimeout: 20_000,
-    maxWorkers: 2,
+    // Many tests wait for processes and timers, so more workers than processors are of use.
+    maxWorkers: Math.ceil(availableParallelism() * 1.5),
+    // Files of a worker share one process, which loads and compiles the code once. No file may
+    // leave anything behind: the setup file restores mocks, timers and environment variables.
+    isolate: false,
     reporters: ['default', partsReporter(process.env, logs)],
     projects: [
       {
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/e2e/**', 'test/keycloak/**', 'test/bench/**'],
+          exclude: ['citus', 'e2e', 'install', 'keycloak', 'stripe-mock'].map(
+            (folder) => `test/${folder}/**`,
+          ),
           provide: { parts },
           setupFiles,
         },
@@ -71,6 +94,7 @@ export default defineConfig({
       },
       ...(hasRealParts ? [realStories] : []),
       ...(missingProvider(process.env).length === 0 ? [keycloakStory] : []),
+      ...(missingStripe(process.env).length === 0 ? [stripeStory] : []),
     ],
   },
 })

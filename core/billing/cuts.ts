@@ -1,14 +1,12 @@
 import { LRUCache } from 'lru-cache'
-import type { Db, Pool } from '../lib/sql.ts'
-import { type Now, addSeconds } from '../lib/time.ts'
-import type { AppId } from '../platform/ids.ts'
+import type { Db } from '../lib/sql.ts'
+import { addSeconds } from '../lib/time.ts'
+import type { AppId } from '../shared/ids.ts'
+import type { Shared } from '../shared/shared.ts'
 import * as store from './store.ts'
 import type { Cut } from './store.ts'
 
-export interface CutsDeps {
-  readonly pool: Pool
-  readonly now: Now
-}
+export interface CutsDeps extends Pick<Shared, 'pool' | 'now'> {}
 
 /** Returns the cut of an app at an instant, in hundredths of a percent; null without a cut. */
 export type CutAt = (app: AppId, instant: Date) => bigint | null

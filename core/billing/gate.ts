@@ -1,40 +1,40 @@
 import { LRUCache } from 'lru-cache'
 import { Counter } from 'prom-client'
 import { DomainError } from '../../proto/errors.ts'
-import type { Ledger } from '../allowances/ledger.ts'
-import type { Log } from '../lib/log.ts'
-import type { Metrics } from '../lib/metrics.ts'
-import type { Db, Pool } from '../lib/sql.ts'
-import type { Now } from '../lib/time.ts'
-import { audit } from '../platform/audit.ts'
-import { findClientId } from '../platform/clients.ts'
-import type { AppId, UserId } from '../platform/ids.ts'
+import type { Ledger } from '../balances/ledger/ledger.ts'
+import type { Db } from '../lib/sql.ts'
+import { startAtZero } from '../lib/metrics.ts'
+import { audit } from '../shared/audit.ts'
+import { findClientId } from '../shared/clients.ts'
+import type { AppId, UserKey } from '../shared/ids.ts'
+import type { Shared } from '../shared/shared.ts'
 import type { GateMode } from './config.ts'
-import type { PaymentProcessor } from './processor.ts'
+import type { Connections } from './processor/connections.ts'
 import * as store from './store.ts'
 import type { BillingMode, Settings } from './store.ts'
 
-export interface GateDeps {
-  readonly pool: Pool
+/** Finds the account user of an app's owner in the platform app, without creating it. */
+export type FindOwnerAccount = (db: Db, app: AppId) => Promise<UserKey | null>
+
+export interface GateDeps extends Pick<Shared, 'pool' | 'metrics' | 'log' | 'now'> {
   readonly mode: GateMode
   /** Default cap of end users per app. */
   readonly endUserCap: number
   readonly publicUrl: string
-  readonly ledger: Pick<Ledger, 'readWithin' | 'spendable'>
-  readonly processor: PaymentProcessor
-  /** Returns the app's owner as an end user; null if the owner is not an end user yet. */
-  readonly findOwner: (db: Db, app: AppId) => Promise<UserId | null>
-  readonly metrics: Metrics
-  readonly log: Log
-  readonly now: Now
+  readonly ledger: Pick<Ledger, 'readWithin' | 'spending'>
+  readonly connections: Pick<Connections, 'findConnection'>
+  /** Returns the owner's account in the platform app; null before its first charge. */
+  readonly findOwnerAccount: FindOwnerAccount
 }
 
 /** The gate's reasons in proto/errors.ts. */
-export type GateReason =
-  | 'OWNER_PAYMENT_METHOD_REQUIRED'
-  | 'END_USER_CAP_REACHED'
-  | 'STRIPE_CONNECT_REQUIRED'
-  | 'STRIPE_CONNECT_PENDING'
+const gateReasons = [
+  'OWNER_PAYMENT_METHOD_REQUIRED',
+  'END_USER_CAP_REACHED',
+  'STRIPE_CONNECT_REQUIRED',
+  'STRIPE_CONNECT_PENDING',
+] as const
+export type GateReason = (typeof gateReasons)[number]
 
 /** The plan fields that decide whether it is sold. */
 export interface PlanForSale {
@@ -72,13 +72,15 @@ const notedMax = 10_000
  * The activation gate (docs/billing.md): decides which apps may add end users, and which may sell.
  */
 export function createGate(deps: GateDeps) {
-  const { pool, mode, endUserCap, ledger, processor, findOwner, metrics, now } = deps
+  const { pool, mode, endUserCap, ledger, connections, findOwnerAccount, metrics, now } = deps
   const denials = new Counter({
     name: 'tollgate_activation_gate_denials_total',
     help: 'What the activation gate refused, or would have refused',
     labelNames: ['code', 'enforced'],
     registers: [metrics],
   })
+  const code = gateReasons.map((reason) => reason.toLowerCase())
+  startAtZero(denials, { code, enforced: ['true', 'false'] })
   const note = createNotes(deps)
   const isCostEnforced = mode === 'enforce'
   const isRevenueEnforced = mode === 'enforce' || mode === 'enforce_revenue'
@@ -120,7 +122,7 @@ export function createGate(deps: GateDeps) {
   async function requireSale(db: Db, app: AppId): Promise<void> {
     if (mode === 'off') return
     const settings = await store.findSettings(db, app)
-    const reason = await saleReason(app, settings)
+    const reason = await saleReason(db, app, settings)
     if (reason) await deny(db, { app, reason, ...settings }, isRevenueEnforced)
   }
 
@@ -129,7 +131,7 @@ export function createGate(deps: GateDeps) {
     if (mode === 'off') return { provisioning: open, selling: open }
     const [cost, sale] = [
       await costReason(db, { app, settings, more: 1 }),
-      await saleReason(app, settings),
+      await saleReason(db, app, settings),
     ]
     return {
       provisioning: { reason: cost, isEnforced: isCostEnforced },
@@ -148,20 +150,24 @@ export function createGate(deps: GateDeps) {
     return active + more > cap ? 'END_USER_CAP_REACHED' : null
   }
 
-  // An owner who is not an end user of the app has spent nothing.
+  // An owner who was never charged has spent nothing.
   async function isBillable(db: Db, app: AppId): Promise<boolean> {
-    const userId = await findOwner(db, app)
-    if (userId === null) return true
+    const owner = await findOwnerAccount(db, app)
+    if (owner === null) return true
     const at = now()
-    const account = await ledger.readWithin(db, { appId: app, userId }, at)
-    return ledger.spendable(account, at) > 0n || processor.canChargeOwner(app)
+    const account = await ledger.readWithin(db, owner, at)
+    // Only a paid plan with a card that can be charged has a ceiling.
+    return (await ledger.spending(db, account, at)).canSpend || account.ceiling > 0n
   }
 
   async function saleReason(
+    db: Db,
     app: AppId,
     { billingMode }: Pick<Settings, 'billingMode'>,
   ): Promise<GateReason | null> {
-    const { status } = await processor.connectionOf(app)
+    // The deployment's own processor account takes the payments of owners.
+    if (await store.isPlatformApp(db, app)) return null
+    const { status } = await connections.findConnection(db, app)
     if (billingMode !== 'merchant' || status === 'disconnected') return 'STRIPE_CONNECT_REQUIRED'
     return status === 'pending' ? 'STRIPE_CONNECT_PENDING' : null
   }
@@ -174,7 +180,7 @@ export function createGate(deps: GateDeps) {
     throw new DomainError(denial.reason, details[denial.reason], {
       members: {
         billingMode: denial.billingMode,
-        actionUrl: `${deps.publicUrl}/api/v1/apps/${clientId}/billing/processor`,
+        actionUrl: `${deps.publicUrl}/apps/${clientId}/billing`,
       },
     })
   }
@@ -202,7 +208,7 @@ const isSold = ({ status, priceAmount, isStarterDefault }: PlanForSale): boolean
 
 export const details: Readonly<Record<GateReason, string>> = {
   OWNER_PAYMENT_METHOD_REQUIRED:
-    "the owner's allowance in this app is used up, and no payment method of the owner can be charged",
+    "what the owner's account includes is used up, and no payment method of the owner can be charged; take an owner plan (POST …/billing/owner-plan)",
   END_USER_CAP_REACHED:
     'the app has reached its cap on active end users; deactivate one, or ask a platform admin for a higher cap',
   STRIPE_CONNECT_REQUIRED:

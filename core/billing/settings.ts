@@ -1,24 +1,28 @@
 import { DomainError } from '../../proto/errors.ts'
-import { type Db, type Pool, tx } from '../lib/sql.ts'
-import type { Now } from '../lib/time.ts'
-import { audit } from '../platform/audit.ts'
-import type { AppId } from '../platform/ids.ts'
+import { type Db, tx } from '../lib/sql.ts'
+import { auditSuccess } from '../shared/audit.ts'
+import type { AppId } from '../shared/ids.ts'
+import type { Shared } from '../shared/shared.ts'
 import { endUserCapMax } from './config.ts'
 import { type Cuts, findCut } from './cuts.ts'
+import type { Modes } from './owners/modes.ts'
+import type { Unpaid } from './owners/unpaid.ts'
 import * as store from './store.ts'
 import { type BillingMode, type Cut, type Settings, billingModes } from './store.ts'
 
-export interface SettingsDeps {
-  readonly pool: Pool
+export interface SettingsDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly cuts: Cuts
   /** Chains the cut that begins at `since`, in the transaction that writes it. */
   readonly chainCut: (db: Db, app: AppId, since: Date) => Promise<void>
   /** The deployment's default cap. */
   readonly endUserCap: number
-  readonly now: Now
+  /** Computes the ceilings of an app's users again after a change of who pays. */
+  readonly refreshCeilings: (app: AppId) => Promise<void>
+  readonly unpaid: Pick<Unpaid, 'requirePaid'>
+  readonly modes: Modes
 }
 
-/** A change by a platform admin. Absent members stay unchanged. */
+/** A change by an owner or a platform admin. Absent members stay unchanged. */
 export interface SettingsChange {
   readonly billingMode?: BillingMode
   /** Null resets to the deployment's cap. */
@@ -42,8 +46,17 @@ interface SettingsActor {
   readonly correlationId: string
 }
 
-/** Settings of an app by platform admins. Each change is recorded in the audit log. */
-export function createSettings({ pool, cuts, chainCut, endUserCap, now }: SettingsDeps) {
+/** Billing settings of apps. Each change is recorded in the audit log. */
+export function createSettings({
+  pool,
+  cuts,
+  chainCut,
+  endUserCap,
+  refreshCeilings,
+  unpaid,
+  modes,
+  now,
+}: SettingsDeps) {
   /** Throws NOT_FOUND for an unknown app. */
   async function read(clientId: string): Promise<AppSettings> {
     return readApp(clientId, await getApp(pool, clientId))
@@ -61,25 +74,33 @@ export function createSettings({ pool, cuts, chainCut, endUserCap, now }: Settin
     }
   }
 
-  /** Applies all changes of a command together. Throws NOT_FOUND for an unknown app. */
+  /**
+   * Applies all changes of a command together. Throws NOT_FOUND for an unknown app, CONFLICT for
+   * another billing mode while something is unpaid.
+   */
   async function change(
     clientId: string,
     { cut, ...changed }: SettingsChange,
     actor: SettingsActor,
   ): Promise<AppSettings> {
     const app = await getApp(pool, clientId)
+    const settleLast = await settleUsers(app, changed.billingMode)
     await tx(pool, async (db) => {
       const at = now()
+      // Before the settings are locked, because the activation gate locks users first.
+      await settleLast?.(db)
       const before = await store.lockSettings(db, app, at)
-      await store.saveSettings(db, app, { settings: applyChange(before, changed), at })
+      const settings = applyChange(before, changed)
+      if (!settings.isPlatformOwned) await requireNoPlatformApp(db, app)
+      if (settings.billingMode !== before.billingMode)
+        await unpaid.requirePaid(db, { app, ...before }, modeStays)
+      await store.saveSettings(db, app, { settings, at })
       const since = cut === undefined ? undefined : await cuts.set(db, app, cut)
       if (since) await chainCut(db, app, since)
-      await audit(db, {
+      await auditSuccess(db, {
         appId: app,
-        actor: actor.name,
+        actor: { name: actor.name, context: actor },
         action: 'billing_settings_changed',
-        status: 'success',
-        correlationId: actor.correlationId,
         details: {
           ...changed,
           ...(since === undefined
@@ -92,7 +113,17 @@ export function createSettings({ pool, cuts, chainCut, endUserCap, now }: Settin
         at,
       })
     })
+    if (changed.billingMode !== undefined || changed.isPlatformOwned !== undefined)
+      await refreshCeilings(app)
     return readApp(clientId, app)
+  }
+
+  /** Settles the users of an app that is about to change to `merchant`; null if it does not. */
+  async function settleUsers(app: AppId, mode: BillingMode | undefined) {
+    const before = await store.findSettings(pool, app)
+    if (mode !== 'merchant' || before.billingMode === mode) return null
+    await unpaid.requirePaid(pool, { app, ...before }, modeStays)
+    return modes.settle(app)
   }
 
   async function getApp(db: Db, clientId: string): Promise<AppId> {
@@ -104,7 +135,14 @@ export function createSettings({ pool, cuts, chainCut, endUserCap, now }: Settin
   return { read, change, ownByPlatform: store.insertPlatformOwned }
 }
 
+const modeStays = 'the billing mode cannot change'
+
 export type BillingSettings = ReturnType<typeof createSettings>
+
+async function requireNoPlatformApp(db: Db, app: AppId): Promise<void> {
+  if (await store.isPlatformApp(db, app))
+    throw new DomainError('CONFLICT', 'the platform app is always platform-owned')
+}
 
 /** Throws CONFLICT for `servesEveryApp` on an app that is not platform-owned. */
 function applyChange(before: Settings, change: Partial<Settings>): Settings {

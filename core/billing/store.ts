@@ -1,5 +1,6 @@
+import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
-import { type AppId, appId } from '../platform/ids.ts'
+import { type AppId, appId } from '../shared/ids.ts'
 
 /** Writes platform_cuts and billing_settings. */
 
@@ -14,6 +15,12 @@ export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
     where c.client_id = ${clientId} and c.kind = 'public'`,
   )
   return row && appId(row.id)
+}
+
+/** Whether the app is the platform app, of which owners are end users. */
+export async function isPlatformApp(db: Db, app: AppId): Promise<boolean> {
+  const row = await maybeOne(db, sql`select 1 from platform_app where app_id = ${app}`)
+  return row !== null
 }
 
 /** Counts the active end users of an app, without its owner, up to `max`. */
@@ -107,6 +114,26 @@ export async function saveSettings(
     set billing_mode = ${settings.billingMode}, end_user_cap = ${settings.endUserCap},
         is_platform_owned = ${settings.isPlatformOwned}, serves_every_app = ${settings.servesEveryApp}, updated_at = ${at}
     where app_id = ${app}`)
+}
+
+/** Returns the ceiling of users' debt that the app's owner has set; null for the default. */
+export async function findOverageCeiling(db: Db, app: AppId): Promise<UsdAttos | null> {
+  const row = await maybeOne<{ ceiling: string | null }>(
+    db,
+    sql`select overage_ceiling_attos as ceiling from billing_settings where app_id = ${app}`,
+  )
+  const ceiling = row?.ceiling ?? null
+  return ceiling === null ? null : usdAttos(BigInt(ceiling))
+}
+
+/** Saves the ceiling in settings that the caller has locked. */
+export async function saveOverageCeiling(
+  db: Db,
+  app: AppId,
+  { ceiling, at }: { ceiling: UsdAttos | null; at: Date },
+): Promise<void> {
+  await db.query(sql`
+    update billing_settings set overage_ceiling_attos = ${ceiling}, updated_at = ${at} where app_id = ${app}`)
 }
 
 /** Inserts the settings of a new platform-owned app. */

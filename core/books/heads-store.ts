@@ -1,5 +1,5 @@
 import { type Db, maybeOne, sql } from '../lib/sql.ts'
-import type { AppId } from '../platform/ids.ts'
+import type { AppId } from '../shared/ids.ts'
 import type { Columns, DifferentRow } from './types.ts'
 
 /** Writes book_heads: the last checkpoint and the last root of each app. */

@@ -1,11 +1,13 @@
 import { BooksServiceService } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { ReceiptServiceService } from '../../proto/gen/ts-proto/tollgate/books/v1/receipts.ts'
-import type { Ledger } from '../allowances/ledger.ts'
+import type { RecomputeInvoices } from '../billing/invoices/recompute.ts'
+import type { Ledger } from '../balances/ledger/ledger.ts'
 import type { MeteringApi } from '../metering/module.ts'
 import type { ReadRates } from '../metering/rating/port.ts'
 import type { PriceReads } from '../plans/prices/chain.ts'
-import type { Platform } from '../platform/platform.ts'
-import type { RequireMetering } from '../rpc/callers.ts'
+import type { UsdAttos } from '../lib/money.ts'
+import type { Shared } from '../shared/shared.ts'
+import type { RequireMetering } from '../rpc/guards.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { TokensApi } from '../tokens/module.ts'
 import type { UsageApi } from '../usage/module.ts'
@@ -24,6 +26,8 @@ export interface BooksOthers {
   readonly usage: UsageApi
   readonly tokens: Pick<TokensApi, 'signStatement'>
   readonly requireMetering: RequireMetering
+  readonly recomputeInvoices: RecomputeInvoices
+  readonly minimumCharge: UsdAttos
 }
 
 /**
@@ -31,9 +35,8 @@ export interface BooksOthers {
  * receipts.
  */
 export function createBooksModule(
-  { pool, log, now, clocks, metrics, invalidations, config: { issuer } }: Platform,
+  { pool, log, now, clocks, metrics, invalidations, config: { issuer } }: Shared,
   {
-    config,
     metering: { manualIngest, signingLimits, conflictOnPoison, ticketRecords },
     ledger,
     plans,
@@ -41,6 +44,7 @@ export function createBooksModule(
     usage,
     tokens: { signStatement },
     requireMetering,
+    ...others
   }: BooksOthers,
 ) {
   const shared = { pool, now, issuer, signStatement }
@@ -48,7 +52,7 @@ export function createBooksModule(
   const books = createBooks({
     ...shared,
     ...environment,
-    config,
+    ...others,
     manualIngest,
     signingLimits,
     conflictOnPoison,

@@ -1,15 +1,13 @@
-import type { Log } from '../lib/log.ts'
-import { type Pool, tx } from '../lib/sql.ts'
+import { tx } from '../lib/sql.ts'
 import type { PriceReads } from '../plans/prices/chain.ts'
+import type { Shared } from '../shared/shared.ts'
 import { forApps } from './ranges.ts'
 import { beginSnapshot } from './store.ts'
 import type { AppRef } from './types.ts'
 import { toDifferences } from './verify/differences.ts'
 import { priceChainDifferences } from './verify/prices.ts'
 
-export interface PriceWatchDeps {
-  readonly pool: Pool
-  readonly log: Log
+export interface PriceWatchDeps extends Pick<Shared, 'pool' | 'log'> {
   readonly prices: PriceReads
 }
 

@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import type { AppId } from '../platform/ids.ts'
+import type { AppId } from '../shared/ids.ts'
 import type { Db, Pool } from '../lib/sql.ts'
 import * as store from './store.ts'
 import type { AppRef, UserRange } from './types.ts'

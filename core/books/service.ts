@@ -1,17 +1,15 @@
-import type { Invalidations } from '../platform/invalidations.ts'
-import type { Log } from '../lib/log.ts'
-import type { Metrics } from '../lib/metrics.ts'
-import type { Pool } from '../lib/sql.ts'
-import type { Now } from '../lib/time.ts'
-import type { Ledger } from '../allowances/ledger.ts'
+import type { RecomputeInvoices } from '../billing/invoices/recompute.ts'
+import type { Ledger } from '../balances/ledger/ledger.ts'
 import type { SigningLimits } from '../metering/events/parse.ts'
 import type { ManualIngest, conflictOnPoison } from '../metering/ingest/manual-ingest.ts'
 import type { ReadRates } from '../metering/rating/port.ts'
 import type { TicketRecords } from '../metering/records.ts'
 import { type Loop, startLoop } from '../lib/loop.ts'
+import type { UsdAttos } from '../lib/money.ts'
 import type { PriceReads } from '../plans/prices/chain.ts'
 import type { TokensApi } from '../tokens/module.ts'
-import { createArchive } from './archive/archive.ts'
+import type { Shared } from '../shared/shared.ts'
+import { createArchive } from './transfer/archive.ts'
 import type { BooksConfig } from './config.ts'
 import { createExport } from './transfer/export.ts'
 import { createImport } from './transfer/import.ts'
@@ -25,19 +23,20 @@ import type { ListMoves } from './verify/clocks.ts'
 import type { SalesDeps } from './verify/sales.ts'
 import { createVerify } from './verify/verify.ts'
 
-export interface BooksDeps {
-  readonly pool: Pool
-  readonly now: Now
-  readonly log: Log
-  readonly metrics: Metrics
+export interface BooksDeps extends Pick<
+  Shared,
+  'pool' | 'now' | 'log' | 'metrics' | 'invalidations'
+> {
   readonly config: BooksConfig
-  readonly invalidations: Invalidations
   readonly manualIngest: ManualIngest
   readonly signingLimits: SigningLimits
   readonly conflictOnPoison: typeof conflictOnPoison
   readonly ticketRecords: TicketRecords
   readonly rebuildBalance: Ledger['rebuildBalance']
   readonly createReplay: Ledger['createReplay']
+  readonly recomputeInvoices: RecomputeInvoices
+  /** Smaller debts are not invoiced. */
+  readonly minimumCharge: UsdAttos
   readonly readRates: ReadRates
   readonly listCuts: SalesDeps['listCuts']
   readonly issuer: string
@@ -59,7 +58,7 @@ export function createBooks(deps: BooksDeps) {
     ...createExport({ pool }),
     ...createImport({ ...deps, restoreTickets }),
   }
-  const archive = createArchive({ pool, now, log, config, pages: tickets.pages, truncateMonth })
+  const archive = createArchive({ ...deps, pages: tickets.pages, truncateMonth })
   const seal = createSeal({ pool, now, log })
   const roots = createRoots(deps)
   const { unbuiltSince } = roots
@@ -77,11 +76,18 @@ export function createBooks(deps: BooksDeps) {
    * chain, and archive months by RETENTION_MONTHS.
    */
   function start(): void {
-    building = startLoop({ name: 'roots', log, pauseMs: rootsPauseMs, round: roots.build })
-    watching = startLoop({ name: 'prices', log, pauseMs: pricesPauseMs, round: watch.check })
+    building = startLoop({ name: 'roots', log, metrics, pauseMs: rootsPauseMs, round: roots.build })
+    watching = startLoop({
+      name: 'prices',
+      log,
+      metrics,
+      pauseMs: pricesPauseMs,
+      round: watch.check,
+    })
     sealing = startLoop({
       name: 'seal',
       log,
+      metrics,
       pauseMs: sealPauseMs,
       delayed: true,
       round: (signal) => seal.seal(undefined, signal),
@@ -90,6 +96,7 @@ export function createBooks(deps: BooksDeps) {
     archiving = startLoop({
       name: 'archive',
       log,
+      metrics,
       pauseMs: archivePauseMs,
       delayed: true,
       round: (signal) => archive.run({ dryRun: false, signal, report: () => {} }),
@@ -103,7 +110,8 @@ export function createBooks(deps: BooksDeps) {
   const { hashTickets, toPrices } = ticketRecords
   const sales = { readRates: deps.readRates, listCuts: deps.listCuts, toPrices }
   const replay = { createReplay: deps.createReplay, hashTickets, listMoves: deps.listMoves, sales }
-  const verify = createVerify({ pool, prices: deps.prices, ...replay })
+  const { prices, recomputeInvoices } = deps
+  const verify = createVerify({ pool, prices, recomputeInvoices, ...replay })
   const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance, ...replay })
   return {
     ...createBooksRpc({ verify, rebuild, seal, tickets, archive }),

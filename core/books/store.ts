@@ -1,6 +1,6 @@
-import { findApp as findAppId } from '../platform/clients.ts'
-import { type AppId, appId } from '../platform/ids.ts'
-import { type Db, many, one, sql } from '../lib/sql.ts'
+import { findApp as findAppId } from '../shared/clients.ts'
+import { type AppId, appId } from '../shared/ids.ts'
+import { type Db, limitStatements, many, one, sql } from '../lib/sql.ts'
 import type { AppRef } from './types.ts'
 
 /** Apps and users in the order of a check, and the snapshot that a check reads. */
@@ -9,6 +9,8 @@ interface AppRow {
   app_id: string
   client_id: string
 }
+const longStatementMs = 900_000
+
 const fromRow = (row: AppRow): AppRef => ({ id: appId(row.app_id), clientId: row.client_id })
 
 /** Returns the app of a public client id in any status: the books of a disabled app still count. */
@@ -76,7 +78,7 @@ export async function holdArchive(db: Db): Promise<void> {
 }
 
 export async function allowLongStatements(db: Db): Promise<void> {
-  await db.query(sql`set local statement_timeout = '15min'`)
+  await limitStatements(db, longStatementMs)
 }
 
 /** Returns the starts of months with some tickets only in archives. */

@@ -1,20 +1,25 @@
-import type { AppId } from '../platform/ids.ts'
+import type { AppId } from '../shared/ids.ts'
 
 /**
  * Checks of the books: what must follow from the tickets and the ledger (docs/data.md).
  * - usage_hourly, ticket_sessions = sums of tickets
  * - charges = costs of the tickets that name them
+ * - owner_charges = owner charges of the tickets in each batch
  * - balances = fold of ledger entries
  * - granted + adjusted = consumed + remaining + expired
+ * - lines of an invoice = ledger entries and tickets that it covers
  * - the cost of a ticket = its fee at its rate
  */
 export const checks = [
   'usage_hourly',
   'ticket_sessions',
   'charges',
+  'owner_charges',
   'ledger_entries',
   'balances',
   'authorisations',
+  'payments',
+  'invoices',
   'grants',
   'periods',
   'subscriptions',

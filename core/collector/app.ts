@@ -1,5 +1,6 @@
-import { createLedger } from '../allowances/ledger.ts'
+import type { FindPayingOwners } from '../balances/exposure/exposure.ts'
 import { createCuts } from '../billing/cuts.ts'
+import { createOwnerAccounts } from '../identity/platform-app/owner-accounts.ts'
 import { createUsers } from '../identity/users/users.ts'
 import type { EnvReader } from '../lib/env.ts'
 import { settlesWithin } from '../lib/process.ts'
@@ -8,21 +9,22 @@ import { type BackendConfig, readBackendConfig } from '../metering/backend/confi
 import { createEmitter } from '../metering/backend/emit.ts'
 import { type MeteringConfig, readCollectingConfig } from '../metering/config.ts'
 import { createMetering } from '../metering/service.ts'
+import { openLedger } from '../open-ledger.ts'
 import { planReads } from '../plans/offers/reads.ts'
 import type { Resubscribe } from '../plans/subscriptions/ports.ts'
 import { createPlans } from '../plans/service.ts'
-import { type SharedConfig, readSharedConfig } from '../platform/config.ts'
-import { type ProcessDeps, openSharedPlatform } from '../platform/platform.ts'
+import { type SharedBaseConfig, readSharedConfig } from '../shared/config.ts'
+import { type ProcessDeps, openSharedBase } from '../shared/shared.ts'
 
 export interface CollectorConfig {
-  readonly platform: SharedConfig
+  readonly shared: SharedBaseConfig
   readonly metering: MeteringConfig
   readonly backend: BackendConfig
 }
 
 /** Reads the settings of the collector, a subset of core's. Collects mistakes in `env.problems`. */
 export const readCollectorConfig = (env: EnvReader): CollectorConfig => ({
-  platform: readSharedConfig(env),
+  shared: readSharedConfig(env),
   metering: readCollectingConfig(env),
   backend: readBackendConfig(env),
 })
@@ -36,10 +38,11 @@ const closeMs = 500
  * if it cannot start.
  */
 export async function startCollector(config: CollectorConfig, deps: ProcessDeps) {
-  const opened = await openSharedPlatform(config.platform, { ...deps, name: 'tollgate-collector' })
+  const opened = await openSharedBase(config.shared, { ...deps, name: 'tollgate-collector' })
   const { shared } = opened
   const resubscribe: Resubscribe = (db, lost) => users.resubscribe(db, lost)
-  const ledger = createLedger({ clocks: shared.clocks, resubscribe })
+  const findPayingOwners: FindPayingOwners = (db, apps) => ownerAccounts.payingOwners(db, apps)
+  const { ledger } = openLedger(shared, { resubscribe, findPayingOwners })
   // The collector writes a backend's data to the outbox; core delivers it.
   const emitter = config.backend.name === 'openmeter' ? createEmitter() : undefined
   const plans = createPlans({
@@ -53,6 +56,7 @@ export async function startCollector(config: CollectorConfig, deps: ProcessDeps)
     credentialIssuers: [],
     emitCustomers: emitter?.emitCustomers,
   })
+  const ownerAccounts = createOwnerAccounts({ ...shared, ...users })
   const metering = createMetering({
     ...shared,
     config: config.metering,

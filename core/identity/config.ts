@@ -2,7 +2,8 @@ import { issuerPath } from '../../proto/headers.ts'
 import type { EnvReader } from '../lib/env.ts'
 import { type DeploymentIssuer, readDeploymentIssuer } from '../lib/foreign-tokens/deployment.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
-import { type AllowedLogins, readAllowedLogins, readPublicUrl } from '../lib/settings.ts'
+import { type AllowedLogins, readAllowedLogins, readPublicUrl } from '../lib/settings/shared.ts'
+import { isClientId } from '../shared/ids.ts'
 import { type UserProviderConfig, readUserProvider } from './providers/config.ts'
 
 export interface IdentityConfig {
@@ -23,6 +24,8 @@ export interface IdentityConfig {
   readonly registrationsPerApp: number
   /** Days without use after which a registered client is deleted. */
   readonly registrationUnusedDays: number
+  /** Client id of the platform app; null for the one that core creates. */
+  readonly platformAppId: string | null
 }
 
 export type AppCreation = 'admins' | 'accounts'
@@ -57,7 +60,18 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
   userProvider: readUserProvider(env),
   deploymentIssuer: readDeploymentIssuer(env, readPublicUrl(env) + issuerPath),
   ...readRegistrations(env),
+  platformAppId: readPlatformAppId(env),
 })
+
+function readPlatformAppId(env: EnvReader): string | null {
+  const id = env.optional('PLATFORM_APP_ID', {
+    meaning:
+      'Client id (app_…) of the platform app, whose end users are the owners of apps; core creates one at its first start. When not set again, the app in use stays.',
+  })
+  if (id !== undefined && !isClientId(id))
+    env.problem('PLATFORM_APP_ID must be the client id of an app, app_ and 24 hexadecimal digits')
+  return id ?? null
+}
 
 const readRegistrations = (env: EnvReader) => ({
   registrationsPerApp: env.integer('REGISTRATIONS_PER_APP', {

@@ -5,7 +5,7 @@ import { publicVocabulary } from '../../proto/scopes.ts'
 import { type Email, normalizeDomain, normalizeEmail } from '../lib/text/email.ts'
 import { nameProblem } from '../lib/text/names.ts'
 import { isReadable } from '../lib/text/readable.ts'
-import { parseReadable } from '../platform/text.ts'
+import { parseReadable } from '../shared/text.ts'
 import { type Role, roles } from '../rpc/callers.ts'
 import { type LoginPolicy, loginPolicies } from './types.ts'
 

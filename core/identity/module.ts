@@ -10,10 +10,12 @@ import {
 } from '../../proto/gen/ts-proto/tollgate/identity/v1/registrations.ts'
 import { ManagementServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { TenantServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/tenants.ts'
-import { OperatorAppServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/operators.ts'
+import { RedirectUriServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/redirects.ts'
 import type { BackendApi } from '../metering/backend/module.ts'
 import type { Plans } from '../plans/service.ts'
-import type { Platform } from '../platform/platform.ts'
+import type { Db } from '../lib/sql.ts'
+import type { AppId } from '../shared/ids.ts'
+import type { Shared } from '../shared/shared.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createAccounts } from './accounts/accounts.ts'
 import { createIdentities } from './accounts/identities.ts'
@@ -26,14 +28,16 @@ import { createLoginPolicy } from './apps/login-policy.ts'
 import { createManagement } from './apps/management.ts'
 import { type AppQuota, createAppQuota } from './apps/quota.ts'
 import { createRedirectUris } from './apps/redirect-uris.ts'
+import { createRedirectUrisRpc } from './apps/redirect-uris-rpc.ts'
 import { createAppsRpc, createManagementRpc } from './apps/rpc.ts'
 import { createCallersRpc } from './callers/rpc.ts'
 import type { IdentityConfig } from './config.ts'
 import { type Invitations, createInvitations } from './invitations/invitations.ts'
 import { createIssuersPart } from './issuers/module.ts'
 import { type Members, createMembers } from './members/members.ts'
-import { createOperatorsRpc } from './operators/rpc.ts'
 import { openUserProvider } from './providers/open.ts'
+import { createOwnerAccounts } from './platform-app/owner-accounts.ts'
+import { createPlatformApp } from './platform-app/platform-app.ts'
 import { createProvisioners } from './tenants/provisioners.ts'
 import { createTenantsRpc } from './tenants/rpc.ts'
 import { createTenants } from './tenants/tenants.ts'
@@ -42,10 +46,12 @@ import { createRegistrationsRpc } from './registrations/rpc.ts'
 import type { ActivationGate, CredentialIssuer, OwnByPlatform } from './types.ts'
 import { createOwners } from './users/owners.ts'
 import { createUsersRpc } from './users/rpc.ts'
-import { type Users, createUsers } from './users/users.ts'
+import type { UsersDeps } from './users/create.ts'
+import { createUsers } from './users/users.ts'
 
 export { issuerCredentials } from './issuers/module.ts'
 export { findOwnerUser } from './users/owners.ts'
+export { findOwnerAccountUser } from './platform-app/owner-accounts.ts'
 
 export interface IdentityOthers {
   /** How tickets reach this deployment. */
@@ -55,62 +61,61 @@ export interface IdentityOthers {
   readonly backend: BackendApi
   readonly gate: ActivationGate
   readonly ownByPlatform: OwnByPlatform
+  /** Throws CONFLICT for an app that must not be deleted now. */
+  readonly requireDeletable: (db: Db, app: AppId) => Promise<void>
   /**
    * Domains that end credentials with their user or app, in the order in which they lock their
    * rows.
    */
   readonly credentialIssuers: readonly CredentialIssuer[]
+  readonly collectFinal: UsersDeps['collectFinal']
 }
 
 /** Apps with their clients, end users, and the dashboard's accounts and members. */
-export function createIdentityModule(platform: Platform, others: IdentityOthers) {
-  const { config, plans, backend, gate, credentialIssuers } = others
-  const { pool, now, log, secrets, invalidations, grants } = platform
-  const { revocationBoundSeconds } = platform.config
-  const clients = createClients({ ...config, pool, secrets, now })
-  const { accounts, accountService, ...team } = createPeople(platform, others)
+export function createIdentityModule(shared: Shared, others: IdentityOthers) {
+  const { config, backend, credentialIssuers } = others
+  const { revocationBoundSeconds } = shared.config
+  const clients = createClients({ ...shared, ...config })
+  const { accounts, accountService, ...team } = createPeople(shared, others)
   const emitCustomers = backend.emitter?.emitCustomers
-  const ending = { invalidations, grants, credentialIssuers }
-  const users = createUsers({ ...ending, pool, plans, gate, log, now, emitCustomers })
-  const owners = createOwners({ pool, users })
-  const userProvider = openUserProvider(platform, config.userProvider)
+  const users = createUsers({ ...shared, ...others, emitCustomers })
+  const owners = createOwners({ ...shared, users })
+  const ownerAccounts = createOwnerAccounts({ ...shared, ...users })
+  const platformApp = createPlatformApp({ ...shared, ...others, ...config })
+  const userProvider = openUserProvider(shared, config.userProvider)
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
-  const { appService, managementService, operatorAppService } = createAppServices(
-    platform,
-    others,
-    { ...team, clients, users },
-  )
-  const loginPolicy = createLoginPolicy({ pool })
-  const tenants = createTenants({ ...ending, pool, secrets, clients, now })
-  const provisioners = createProvisioners({ pool, clients, tenants })
-  const { foreignTokens, services } = createIssuersPart(platform, { ...config, clients, users })
+  const { appService, managementService, redirectUriService } = createAppServices(shared, others, {
+    ...team,
+    clients,
+  })
+  const loginPolicy = createLoginPolicy(shared)
+  const tenants = createTenants({ ...shared, clients, credentialIssuers })
+  const provisioners = createProvisioners({ ...shared, clients, tenants })
+  const { foreignTokens, services } = createIssuersPart(shared, { ...config, clients, users })
   const people = { clients, accounts, users, owners, userProvider, loginPolicy, provisioners }
-  const registrations = createRegistrationServices(platform, others, clients)
+  const registrations = createRegistrationServices(shared, others, clients)
 
   return {
-    api: { ...people, foreignTokens },
+    api: { ...people, ownerAccounts, foreignTokens },
     services: [
       grpcService(AppServiceService, appService),
       grpcService(CallerServiceService, createCallersRpc(backend).callerService),
       grpcService(UserServiceService, userService),
       grpcService(AccountServiceService, accountService),
       grpcService(ManagementServiceService, managementService),
-      grpcService(OperatorAppServiceService, operatorAppService),
+      grpcService(RedirectUriServiceService, redirectUriService),
       grpcService(TenantServiceService, createTenantsRpc({ tenants }).tenantService),
       ...services,
       ...registrations.services,
     ],
+    lifecycle: { prepare: platformApp.prepare },
     upkeep: [accounts.deleteExpired, team.invitations.deleteExpired, ...registrations.upkeep],
   }
 }
 
 /** Dynamic client registration. */
-function createRegistrationServices(
-  platform: Platform,
-  { config }: IdentityOthers,
-  clients: Clients,
-) {
-  const registrations = createRegistrations({ ...platform, ...config })
+function createRegistrationServices(shared: Shared, { config }: IdentityOthers, clients: Clients) {
+  const registrations = createRegistrations({ ...shared, ...config })
   const rpcs = createRegistrationsRpc({ registrations, clients })
   return {
     services: [
@@ -122,15 +127,14 @@ function createRegistrationServices(
 }
 
 /** People who sign in to the dashboard. */
-function createPeople(platform: Platform, { config, credentialIssuers }: IdentityOthers) {
-  const { pool, now, grants } = platform
-  const records = createLoginRecords(platform)
+function createPeople(shared: Shared, { config, credentialIssuers }: IdentityOthers) {
+  const records = createLoginRecords(shared)
   const idleSeconds = config.sessionIdleSeconds
-  const accounts = createAccounts({ pool, grants, now, idleSeconds, records })
-  const quota = createAppQuota({ ...config, pool, now })
-  const invitations = createInvitations({ pool, quota, now })
-  const identities = createIdentities({ ...config, pool, now, accounts, records })
-  const members = createMembers({ pool, grants, now, invitations, credentialIssuers })
+  const accounts = createAccounts({ ...shared, idleSeconds, records })
+  const quota = createAppQuota({ ...shared, ...config })
+  const invitations = createInvitations({ ...shared, quota })
+  const identities = createIdentities({ ...shared, ...config, accounts, records })
+  const members = createMembers({ ...shared, invitations, credentialIssuers })
   const { accountService } = createAccountsRpc({ accounts, identities, quota, invitations })
   return { accounts, quota, invitations, members, accountService }
 }
@@ -142,37 +146,28 @@ interface AppParts {
   readonly quota: AppQuota
   readonly invitations: Invitations
   readonly members: Members
-  readonly users: Users
 }
 
 function createAppServices(
-  platform: Platform,
+  shared: Shared,
   {
     config: { starterUsdMicros, appCreation },
     meteringMode,
     plans,
     credentialIssuers,
     ownByPlatform,
+    requireDeletable,
   }: IdentityOthers,
-  { clients, quota, invitations, members, users }: AppParts,
+  { clients, quota, invitations, members }: AppParts,
 ) {
-  const { pool, now, secrets, idempotency, grants, config } = platform
-  const { publicUrl, issuer, defaultSignerUrl, revocationBoundSeconds } = config
-  const ending = { grants, credentialIssuers }
-  const apps = createApps({ pool, plans, secrets, quota, ownByPlatform, now })
-  const redirectUris = createRedirectUris({ pool, now })
-  const management = createManagement({
-    ...ending,
-    pool,
-    clients,
-    idempotency,
-    meteringMode,
-    now,
-  })
+  const { publicUrl, issuer, defaultSignerUrl } = shared.config
+  const apps = createApps({ ...shared, plans, quota, ownByPlatform })
+  const redirectUris = createRedirectUris(shared)
+  const managing = { clients, credentialIssuers, meteringMode, requireDeletable }
+  const management = createManagement({ ...shared, ...managing })
   const deployment = { defaultDmzUrl: defaultSignerUrl, meteringMode }
-  const tenancy = { clients, users, members, invitations, redirectUris, revocationBoundSeconds }
   return {
-    ...createOperatorsRpc({ ...tenancy, management, deployment }),
+    ...createRedirectUrisRpc({ redirectUris }),
     ...createAppsRpc({ apps, clients, starterUsdMicros }),
     ...createManagementRpc({
       apps,

@@ -1,5 +1,5 @@
 import type { Db } from '../lib/sql.ts'
-import type { AppId, ExternalUserId, UserId } from '../platform/ids.ts'
+import type { AppId, ExternalUserId, UserId } from '../shared/ids.ts'
 
 export const userStates = ['active', 'inactive'] as const
 /**

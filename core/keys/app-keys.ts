@@ -1,30 +1,25 @@
 import { DomainError } from '../../proto/errors.ts'
-import { audit } from '../platform/audit.ts'
+import { audit } from '../shared/audit.ts'
 import type { MemberCaller } from '../rpc/callers.ts'
-import { type Cursor, page } from '../platform/cursor.ts'
-import { type Grants, keyGrant } from '../platform/grants/grants.ts'
-import type { Idempotency } from '../platform/idempotency.ts'
-import { type AppId, isUuid } from '../platform/ids.ts'
+import { type Cursor, page } from '../shared/cursor.ts'
+import { keyGrant } from '../shared/lineage/grants.ts'
+import { type AppId, isUuid } from '../shared/ids.ts'
 import { fingerprint } from '../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../lib/sql.ts'
-import type { Now } from '../lib/time.ts'
-import type { Secrets } from '../platform/secrets.ts'
+import { type Db, tx } from '../lib/sql.ts'
+import type { Shared } from '../shared/shared.ts'
 import type { Context } from '../rpc/serve.ts'
 import type { Users } from '../identity/users/users.ts'
-import { type Keys, cleanLabel, newKey } from './keys.ts'
+import { addKeys, emitRevoked } from './events.ts'
+import type { Keys } from './keys.ts'
+import { cleanLabel, newKey } from './secret.ts'
 import * as store from './store.ts'
 
 const activeKeysMax = 100
 const refLength = 32
 
-export interface AppKeysDeps {
-  readonly pool: Pool
-  readonly secrets: Secrets
-  readonly idempotency: Idempotency
-  readonly grants: Pick<Grants, 'end'>
+type Deps = Shared & {
   readonly keys: Pick<Keys, 'verifySigning'>
   readonly users: Pick<Users, 'resubscribe'>
-  readonly now: Now
 }
 
 export interface NewAppKey {
@@ -34,15 +29,7 @@ export interface NewAppKey {
 }
 
 /** Keys of apps, which act for the app's owner, and validation of app keys and user keys. */
-export function createAppKeys({
-  pool,
-  secrets,
-  idempotency,
-  grants,
-  keys,
-  users,
-  now,
-}: AppKeysDeps) {
+export function createAppKeys({ pool, secrets, idempotency, grants, keys, users, now }: Deps) {
   /** Throws NOT_FOUND for another app's subscription, CONFLICT when the app has too many keys. */
   async function create(caller: MemberCaller, request: NewAppKey, context: Context) {
     const label = request.label === null ? null : cleanLabel(request.label)
@@ -68,7 +55,7 @@ export function createAppKeys({
         const row = { ...key, ...secrets.store(secret), appId: caller.appId, userId: null }
         // The key has no lineage: it belongs to the app and outlives the session of the member who
         // made it.
-        await store.insertKeys(db, [{ ...row, label, subscriptionId, grants: [], at }])
+        await addKeys(db, [{ ...row, label, subscriptionId, grants: [], at }])
         await note(db, { caller, context, action: 'api_key_created' }, key.id)
         return {
           keyId: key.id,
@@ -105,6 +92,8 @@ export function createAppKeys({
         : null
       if (!instant) throw new DomainError('NOT_FOUND', 'the app has no such key')
       await grants.end(db, [{ id: keyGrant(id), cause: 'key_revoked', at }])
+      if (instant.getTime() === at.getTime())
+        await emitRevoked(db, { appId: caller.appId, userId: null, keyId: id, at })
       await note(db, { caller, context, action: 'api_key_revoked' }, id)
       return instant
     })

@@ -1,24 +1,21 @@
 import type { UserProvider } from '../identity/providers/provider.ts'
 import type { User, UserChange } from '../identity/types.ts'
 import type { Users } from '../identity/users/users.ts'
-import type { Db, Pool } from '../lib/sql.ts'
-import type { Now } from '../lib/time.ts'
-import { type Actor, type AuditEntry, auditAll } from '../platform/audit.ts'
-import { createBatchWriter } from '../platform/batch-writer.ts'
-import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
-import type { AppId, UserId } from '../platform/ids.ts'
-import type { Secrets } from '../platform/secrets.ts'
+import type { Db } from '../lib/sql.ts'
+import { type Actor, type AuditEntry, auditAll } from '../shared/audit.ts'
+import { createBatchWriter } from '../shared/batch-writer.ts'
+import type { Repeatable } from '../shared/idempotency.ts'
+import type { AppId, UserId } from '../shared/ids.ts'
+import type { Shared } from '../shared/shared.ts'
 import type { ProvisionerCaller } from '../rpc/callers.ts'
-import { builderKeyPrefix, toEntry, newKey } from './keys.ts'
+import { addKeys } from './events.ts'
+import { toEntry } from './keys.ts'
+import { builderKeyPrefix, newKey } from './secret.ts'
 import * as store from './store.ts'
 
-export interface BuilderUsersDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly users: Pick<Users, 'refuseNewUser' | 'upsertAll'>
   readonly userProvider: UserProvider
-  readonly secrets: Secrets
-  readonly idempotency: Idempotency
-  readonly now: Now
 }
 
 export interface NewBuilderUser {
@@ -54,7 +51,7 @@ export interface ProvisionedUser {
  * Users of the builder API: created at the identity provider and in core, each with a key
  * (docs/builder-api.md).
  */
-export function createBuilderUsers(deps: BuilderUsersDeps) {
+export function createBuilderUsers(deps: Deps) {
   const { pool, users, userProvider, secrets, idempotency, now } = deps
   const provisionInBatch = createBatchWriter<Provision, ProvisionedUser>(pool, (db, requests) =>
     idempotency.each(db, requests, (fresh) => provisionAll(db, fresh)),
@@ -112,7 +109,7 @@ export function createBuilderUsers(deps: BuilderUsersDeps) {
       }
       return render(user, { clientId: request.clientId, created, apiKey: key?.apiKey })
     })
-    await store.insertKeys(db, rows)
+    await addKeys(db, rows)
     await auditAll(db, entries)
     return provisioned
   }

@@ -1,43 +1,24 @@
 import { DomainError } from '../../proto/errors.ts'
-import { Scope } from '../../proto/scopes.ts'
-import { type Actor, type AuditEntry, auditAll, auditSuccess } from '../platform/audit.ts'
-import { type Reply, createBatchWriter } from '../platform/batch-writer.ts'
-import type { M2mCaller, UserCaller } from '../rpc/callers.ts'
-import { type Cursor, page } from '../platform/cursor.ts'
-import { type Grants, keyGrant } from '../platform/grants/grants.ts'
-import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
+import { type Actor, type AuditEntry, auditAll, auditSuccess } from '../shared/audit.ts'
+import { type Reply, createBatchWriter } from '../shared/batch-writer.ts'
+import type { M2mCaller } from '../rpc/callers.ts'
+import { type Cursor, page } from '../shared/cursor.ts'
+import { keyGrant } from '../shared/lineage/grants.ts'
+import type { Repeatable } from '../shared/idempotency.ts'
 import type { User } from '../identity/types.ts'
-import type { Owners } from '../identity/users/owners.ts'
 import type { Users } from '../identity/users/users.ts'
-import { type ClientId, appId, isUuid, newKeyId } from '../platform/ids.ts'
-import { toReadable } from '../lib/text/readable.ts'
-import { isSecret, newSecret } from '../lib/crypto.ts'
-import type { Log } from '../lib/log.ts'
-import { type Db, type Pool, tx } from '../lib/sql.ts'
-import type { Now } from '../lib/time.ts'
-import { createBatchLoader } from '../lib/concurrency.ts'
-import type { Secrets } from '../platform/secrets.ts'
+import { type ClientId, isUuid } from '../shared/ids.ts'
+import { type Db, tx } from '../lib/sql.ts'
+import { addKeys, emitRevoked } from './events.ts'
+import { cleanLabel, newKey } from './secret.ts'
 import * as store from './store.ts'
+import { type KeyVerificationDeps, createKeyVerification } from './verify.ts'
 
 export type { KeyOwner, StoredKey } from './store.ts'
 
 const activeKeysMax = 100
-const keyPrefix = 'svc_ak_'
-/** Prefix of keys that the builder API issues (docs/decisions/07.md). */
-export const builderKeyPrefix = 'sk_'
-const prefixDigits = 6
-const labelMax = 100
 
-export interface KeysDeps {
-  readonly pool: Pool
-  readonly users: Users
-  readonly owners: Owners
-  readonly secrets: Secrets
-  readonly idempotency: Idempotency
-  readonly grants: Pick<Grants, 'end'>
-  readonly log: Log
-  readonly now: Now
-}
+type Deps = KeyVerificationDeps & { readonly users: Users }
 
 interface NewKeyRequest extends Repeatable {
   readonly user: User
@@ -59,16 +40,8 @@ export interface IssuedKey {
 }
 
 /** API keys of end users: stored as hashes, shown once, revoked permanently. */
-export function createKeys({
-  pool,
-  users,
-  owners,
-  secrets,
-  idempotency,
-  grants,
-  log,
-  now,
-}: KeysDeps) {
+export function createKeys(deps: Deps) {
+  const { pool, users, secrets, idempotency, grants, log, now } = deps
   const createInBatch = createBatchWriter<NewKeyRequest, IssuedKey>(pool, (db, requests) =>
     idempotency.each(db, requests, (fresh) => createAll(db, fresh)),
   )
@@ -123,7 +96,7 @@ export function createKeys({
       return issued
     }
     const replies = requests.map(issue)
-    await store.insertKeys(db, rows)
+    await addKeys(db, rows)
     await auditAll(db, entries)
     return replies
   }
@@ -182,6 +155,9 @@ export function createKeys({
         : null
       if (!instant) throw new DomainError('NOT_FOUND', 'the user has no such key')
       await grants.end(db, [{ id: keyGrant(request.keyId), cause: 'key_revoked', at }])
+      const owner = { appId: caller.appId, userId: user.id }
+      if (instant.getTime() === at.getTime())
+        await emitRevoked(db, { ...owner, keyId: request.keyId, at })
       await auditSuccess(db, {
         appId: caller.appId,
         actor,
@@ -195,77 +171,13 @@ export function createKeys({
     return revokedAt
   }
 
-  const findActiveKey = createBatchLoader(async (candidates: readonly (readonly Buffer[])[]) => {
-    const rows = await store.findActiveKeys(pool, candidates.flat(), now())
-    const keys = new Map(rows.map(({ hash, key }) => [hash.toString('latin1'), key]))
-    return (hashes) =>
-      hashes.map((hash) => keys.get(hash.toString('latin1'))).find((key) => key !== undefined) ??
-      null
-  })
-
-  const noteRefusedUse = createBatchLoader(async (candidates: readonly (readonly Buffer[])[]) => {
-    const at = now()
-    const keys = await store.noteRefusedUses(pool, candidates.flat(), at)
-    await auditAll(
-      pool,
-      keys.map((key) => ({
-        appId: appId(key.app_id),
-        actor: key.id,
-        action: 'api_key_refused',
-        status: 'refused' as const,
-        at,
-        details: { keyId: key.id, userId: key.user_id },
-      })),
-    )
-    return () => undefined
-  })
-
-  /**
-   * Finds a key in any form that `parseKey` reads. Returns null for an invalid key. Callers must
-   * check app and scopes before `ownerOf`, so that a refused request creates no user.
-   */
-  async function find(credential: string): Promise<store.StoredKey | null> {
-    const parsed = parseKey(credential)
-    const candidates = parsed ? secrets.candidates(parsed.secret) : []
-    const stored = parsed && (await findActiveKey(candidates))
-    if (parsed && !stored) await noteRefusedUse(candidates)
-    if (!stored || (parsed.clientId !== null && parsed.clientId !== stored.clientId)) return null
-    return parsed.user === null || parsed.user === userPartOf(stored) ? stored : null
+  return {
+    create,
+    list,
+    revoke,
+    ...createKeyVerification(deps),
+    endOfGrants: store.revokeKeysOfGrants,
   }
-
-  /** Returns the user of a builder API key. Throws TOKEN_INVALID for any other credential. */
-  async function builderUser(credential: string): Promise<UserCaller> {
-    const key = credential.startsWith(builderKeyPrefix) ? await find(credential) : null
-    const owner = key && (await ownerOf(key))
-    if (!owner) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
-    const { appId: app, clientId, userId, externalUserId, publicScopes: scopes } = owner
-    return { kind: 'user', appId: app, clientId, userId, externalUserId, scopes }
-  }
-
-  /**
-   * Adds the user that the key acts for. An app-level key acts for the app's owner (decision 38),
-   * who becomes an end user on first use. Returns null if the app has no owner or has ended that
-   * user.
-   */
-  async function ownerOf({ user, ...key }: store.StoredKey): Promise<store.KeyOwner | null> {
-    const actsFor = user ?? (await owners.find(key))
-    return actsFor && { ...actsFor, ...key }
-  }
-
-  /**
-   * Returns a key that may sign, with the user that it acts for. Returns null for an invalid key,
-   * or when the app no longer grants sign:job.
-   */
-  async function verifySigning(credential: string): Promise<store.KeyOwner | null> {
-    const key = await find(credential)
-    return key?.publicScopes.includes(Scope.signJob) ? ownerOf(key) : null
-  }
-
-  /** Whether the credential has the form of a key. Does not check its validity. */
-  const isKey = (credential: string): boolean => parseKey(credential) !== null
-
-  const { revokeKeysOfGrants: endOfGrants } = store
-  return { create, list, revoke, find, ownerOf, builderUser, verifySigning, isKey, endOfGrants }
 }
 
 export type Keys = ReturnType<typeof createKeys>
@@ -287,47 +199,3 @@ export const toEntry = (
   correlationId: actor.context?.correlationId,
   details: { keyId, userId: user.id },
 })
-
-/**
- * Creates the id and the secret of a key, and the start of the secret, by which people recognise
- * the key.
- */
-export function newKey(start = keyPrefix) {
-  const secret = newSecret(start)
-  return { id: newKeyId(), secret, prefix: secret.slice(0, start.length + prefixDigits) }
-}
-
-/** Removes what Postgres or a page cannot show, so that a bad label never causes a rejection. */
-export const cleanLabel = (text: string): string =>
-  toReadable(text).slice(0, labelMax).toWellFormed()
-
-const composite = /^(app_[0-9a-f]{24})_(.+)$/
-// The part before the last "_" may itself contain "_".
-const builderKey = /^sk_(?:(.+)_)?([^_]+)$/
-
-interface ParsedKey {
-  readonly clientId: string | null
-  /** The external user id in base64url; null when the credential does not name it. */
-  readonly user: string | null
-  readonly secret: string
-}
-
-/**
- * Parses `app_<24hex>_svc_ak_…`, `svc_ak_…`, `app_<24hex>_<secret>`, `<secret>` (decision 7),
- * `sk_…` or `sk_<user>_<secret>`. Returns null for anything else. Rejects a wrong checksum without
- * a look-up.
- */
-export function parseKey(credential: string): ParsedKey | null {
-  const [, user = null, digits] = builderKey.exec(credential) ?? []
-  if (digits !== undefined) {
-    const secret = builderKeyPrefix + digits
-    return isSecret(secret, builderKeyPrefix) ? { clientId: null, user, secret } : null
-  }
-  const match = composite.exec(credential)
-  const rest = match?.[2] ?? credential
-  const secret = rest.startsWith(keyPrefix) ? rest : keyPrefix + rest
-  return isSecret(secret, keyPrefix) ? { clientId: match?.[1] ?? null, user: null, secret } : null
-}
-
-const userPartOf = ({ user }: store.StoredKey): string | null =>
-  user && Buffer.from(user.externalUserId).toString('base64url')

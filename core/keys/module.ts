@@ -2,7 +2,7 @@ import { BuilderUserServiceService } from '../../proto/gen/ts-proto/tollgate/key
 import { KeyServiceService } from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import type { IdentityApi } from '../identity/module.ts'
 import type { CredentialIssuer } from '../identity/types.ts'
-import type { Platform } from '../platform/platform.ts'
+import type { Shared } from '../shared/shared.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createAppKeys } from './app-keys.ts'
 import { createBuilderUsersRpc } from './builder-rpc.ts'
@@ -23,15 +23,13 @@ export const keyCredentials: CredentialIssuer = {
 
 /** API keys of end users and of apps. */
 export function createKeysModule(
-  platform: Platform,
+  shared: Shared,
   { identity: { users, owners, userProvider } }: { readonly identity: IdentityApi },
 ) {
-  const { pool, log, now, secrets, idempotency, grants } = platform
-  const { revocationBoundSeconds } = platform.config
-  const keys = createKeys({ pool, users, owners, secrets, idempotency, grants, log, now })
-  const appKeys = createAppKeys({ pool, secrets, idempotency, grants, keys, users, now })
-  const forBuilders = { pool, users, userProvider, secrets, idempotency, now }
-  const builderUsers = createBuilderUsers(forBuilders)
+  const { revocationBoundSeconds } = shared.config
+  const keys = createKeys({ ...shared, users, owners })
+  const appKeys = createAppKeys({ ...shared, keys, users })
+  const builderUsers = createBuilderUsers({ ...shared, users, userProvider })
   return {
     api: keys,
     services: [

@@ -1,4 +1,4 @@
-import type { Cursor } from '../platform/cursor.ts'
+import type { Cursor } from '../shared/cursor.ts'
 import {
   type AppId,
   type ClientId,
@@ -10,7 +10,7 @@ import {
   isClientId,
   keyId,
   userId,
-} from '../platform/ids.ts'
+} from '../shared/ids.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../lib/sql.ts'
 
 /** active -> revoked; revocation is permanent. */
@@ -71,9 +71,7 @@ export async function insertKeys(db: Db, keys: readonly NewKey[]): Promise<void>
   if (keys.length === 0) return
   const column = <T>(value: (key: NewKey) => T): T[] => keys.map(value)
   await db.query(
-    prepared(
-      'insert-keys',
-      sql`
+    prepared('insert-keys')`
     insert into api_keys (app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, status, grants,
                           created_at)
     select app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, 'active',
@@ -85,7 +83,6 @@ export async function insertKeys(db: Db, keys: readonly NewKey[]): Promise<void>
       ${column((key) => key.prefix)}::text[], ${column((key) => key.grants.join(' '))}::text[],
       ${column((key) => key.at.toISOString())}::timestamptz[])
       as k (app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, grants, created_at)`,
-    ),
   )
 }
 
@@ -99,15 +96,12 @@ export async function countUserKeys(
 ): Promise<Map<UserId, number>> {
   const rows = await many<{ user_id: string; count: number }>(
     db,
-    prepared(
-      'count-user-keys',
-      sql`
+    prepared('count-user-keys')`
     select k.user_id, count(*)::int as count
     from (select distinct app_id, id
           from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.id)}::uuid[]) as w (app_id, id)) u
     join api_keys k on k.app_id = u.app_id and k.user_id = u.id and k.status = 'active'
     group by k.user_id`,
-    ),
   )
   return new Map(rows.map((row) => [userId(row.user_id), row.count]))
 }
@@ -123,14 +117,11 @@ export async function findPrefixHolders(
 ): Promise<Set<UserId>> {
   const rows = await many<{ user_id: string }>(
     db,
-    prepared(
-      'key-prefix-holders',
-      sql`
+    prepared('key-prefix-holders')`
     select distinct k.user_id
     from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.id)}::uuid[]) as w (app_id, id)
     join api_keys k on k.app_id = w.app_id and k.user_id = w.id
     where k.status = 'active' and starts_with(k.prefix, ${prefix}) and ended_grants(k.grants, k.created_at) = '{}'`,
-    ),
   )
   return new Set(rows.map((row) => userId(row.user_id)))
 }
@@ -329,9 +320,7 @@ export async function findActiveKeys(
 ): Promise<{ hash: Buffer; key: StoredKey }[]> {
   const rows = await many<StoredKeyRow>(
     db,
-    prepared(
-      'active-keys',
-      sql`
+    prepared('active-keys')`
     select k.secret_hash, k.id, k.app_id, c.client_id, c.scopes, k.subscription_id, k.user_id, u.external_user_id,
            u.tokens_valid_after, k.grants,
            k.last_used_at is null or k.last_used_at < ${new Date(at.getTime() - useNotedMs)} as stale
@@ -341,7 +330,6 @@ export async function findActiveKeys(
     left join end_users u on u.app_id = k.app_id and u.id = k.user_id
     where k.secret_hash = any(${hashes}::bytea[]) and k.status = 'active' and (k.user_id is null or u.status = 'active')
       and ended_grants(k.grants, k.created_at) = '{}'`,
-    ),
   )
   await noteUses(
     db,
@@ -378,9 +366,7 @@ async function noteUses(
 ): Promise<void> {
   if (keys.length === 0) return
   await db.query(
-    prepared(
-      'key-uses',
-      sql`
+    prepared('key-uses')`
     update api_keys k set last_used_at = ${at}
     from (select k.app_id, k.id
           from unnest(${keys.map((key) => key.app_id)}::uuid[], ${keys.map((key) => key.id)}::uuid[]) as used (app_id, id)
@@ -388,7 +374,6 @@ async function noteUses(
           order by k.id
           for no key update of k) noted
     where k.app_id = noted.app_id and k.id = noted.id`,
-    ),
   )
 }
 
@@ -403,15 +388,19 @@ export const noteRefusedUses = (
 ): Promise<{ id: string; app_id: string; user_id: string | null }[]> =>
   many(
     db,
-    prepared(
-      'refused-keys',
-      sql`
-    update api_keys k set refused_at = ${at}
-    where k.secret_hash = any(${hashes}::bytea[])
+    prepared('refused-keys')`
+    with ended as materialized (
+      select app_id, id
+      from api_keys
+      where secret_hash = any(${hashes}::bytea[])
+        and (status = 'revoked' or ended_grants(grants, created_at) <> '{}')
+    )
+    update api_keys k
+    set refused_at = ${at}
+    from ended
+    where k.app_id = ended.app_id and k.id = ended.id
       and (k.refused_at is null or k.refused_at < ${new Date(at.getTime() - refusedNotedMs)})
-      and (k.status = 'revoked' or ended_grants(k.grants, k.created_at) <> '{}')
     returning k.id, k.app_id, k.user_id`,
-    ),
   )
 
 /**

@@ -1,62 +1,64 @@
-export interface ConcurrencyLimit {
-  /** Maximum number of tasks that run at the same time. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+
+export interface SemaphoreOptions {
+  /** Maximum number of holders of one key. */
   readonly running: number
-  /** Maximum number of tasks in the queue. Another task is rejected with `refusal`. */
-  readonly waiting: number
-  readonly refusal: () => Error
+  /** Maximum number of waiters for one key. Another one is rejected with `refusal`. */
+  readonly waiting?: number
+  readonly refusal?: () => Error
 }
 
-/** Limits how many tasks run at the same time. Throws `refusal` when the queue is full. */
-export function limitConcurrency({ running, waiting, refusal }: ConcurrencyLimit) {
-  const queue: (() => void)[] = []
-  let busy = 0
+/** Limits the concurrent holders of each key; others wait in order of arrival. */
+export function createKeyedSemaphore({
+  running,
+  waiting = Infinity,
+  refusal = () => new Error('the queue is full'),
+}: SemaphoreOptions) {
+  const places = new Map<string, { holders: number; readonly queue: (() => void)[] }>()
 
-  return async function limited<T>(work: () => Promise<T>): Promise<T> {
-    if (busy < running) busy++
-    else await wait()
+  /** Resolves with the function that leaves. Rejects with `refusal` when the queue is full. */
+  async function enter(key: string): Promise<() => void> {
+    const place = places.get(key) ?? { holders: 0, queue: [] }
+    places.set(key, place)
+    if (place.holders < running) place.holders++
+    else if (place.queue.length >= waiting) throw refusal()
+    else await new Promise<void>((resolve) => place.queue.push(resolve))
+    // A holder that leaves passes its place to the next waiter, so `holders` does not change.
+    return () => {
+      const next = place.queue.shift()
+      if (next) return next()
+      place.holders--
+      if (place.holders === 0) places.delete(key)
+    }
+  }
+
+  /** Runs `work` as a holder of `key`. */
+  async function run<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const leave = await enter(key)
     try {
       return await work()
     } finally {
-      const next = queue.shift()
-      if (next) next()
-      else busy--
+      leave()
     }
   }
 
-  // The task that ended passes its slot to the next waiting task, so `busy` does not change.
-  function wait(): Promise<void> {
-    if (queue.length >= waiting) throw refusal()
-    return new Promise((resolve) => queue.push(resolve))
-  }
-}
-
-/**
- * Returns a function that runs tasks of the same key one after another, and tasks of different keys
- * concurrently.
- */
-export function createKeyedLock() {
-  const lasts = new Map<string, Promise<unknown>>()
-
-  return async function locked<T>(key: string, work: () => Promise<T>): Promise<T> {
-    const before = lasts.get(key) ?? Promise.resolve()
-    const running = before.then(work, work)
-    lasts.set(key, running)
-    try {
-      return await running
-    } finally {
-      if (lasts.get(key) === running) lasts.delete(key)
-    }
-  }
+  return { enter, run }
 }
 
 const slowMs = 50
-const slowMax = 3
 
 export interface BatchLoaderOptions {
   /** Maximum number of keys in one look-up. */
   readonly batchMax?: number
-  /** Number of concurrent look-ups. Up to three slow ones (50 ms or more) do not count. */
+  /** Number of concurrent look-ups. */
   readonly concurrency?: number
+  /** Number of slow look-ups (50 ms or more) that do not count as concurrent. */
+  readonly slowMax?: number
+  /**
+   * Waits for further calls before a look-up; `queued` returns their number. Null starts the
+   * look-up immediately. Default is one turn of the event loop.
+   */
+  readonly pause?: (running: number, queued: () => number) => Promise<unknown> | null
 }
 
 interface Waiting<Key, Value> {
@@ -76,23 +78,39 @@ interface Waiting<Key, Value> {
  */
 export function createBatchLoader<Key, Value>(
   load: (keys: readonly Key[]) => Promise<(key: Key) => Value>,
-  { batchMax = 64, concurrency = 2 }: BatchLoaderOptions = {},
+  {
+    batchMax = 64,
+    concurrency = 2,
+    slowMax = 3,
+    pause = () => nextTurn(),
+  }: BatchLoaderOptions = {},
 ): (key: Key) => Promise<Value> {
   const queue: Waiting<Key, Value>[] = []
   let running = 0
   let slow = 0
+  let isPaused = false
 
-  function startBatches(): void {
-    while (queue.length > 0 && running - Math.min(slow, slowMax) < concurrency)
-      void runBatch(queue.splice(0, batchMax))
+  const canStart = (): boolean =>
+    queue.length > 0 && running - Math.min(slow, slowMax) < concurrency
+
+  function start(): void {
+    if (isPaused || !canStart()) return
+    const paused = pause(running, () => queue.length)
+    if (paused === null) return void runBatch()
+    isPaused = true
+    void paused.then(() => {
+      isPaused = false
+      while (canStart()) void runBatch()
+    })
   }
 
-  async function runBatch(batch: readonly Waiting<Key, Value>[]): Promise<void> {
+  async function runBatch(): Promise<void> {
+    const batch = queue.splice(0, batchMax)
     let isSlow = false
     const timer = setTimeout(() => {
       isSlow = true
       slow++
-      startBatches()
+      start()
     }, slowMs)
     running++
     try {
@@ -104,13 +122,31 @@ export function createBatchLoader<Key, Value>(
     clearTimeout(timer)
     running--
     if (isSlow) slow--
-    setImmediate(startBatches)
+    start()
   }
 
   return (key) => {
     const { promise, resolve, reject } = Promise.withResolvers<Value>()
-    // Start one turn later, so that requests that arrived together share a batch.
-    if (queue.push({ key, resolve, reject }) === 1) setImmediate(startBatches)
+    queue.push({ key, resolve, reject })
+    start()
     return promise
   }
+}
+
+/**
+ * The same for calls that are answered in order: `send` returns one answer for each call. Equal
+ * calls stay separate.
+ */
+export function createCallBatcher<Call, Answer>(
+  send: (calls: Call[]) => Promise<readonly Answer[]>,
+  options?: BatchLoaderOptions,
+): (call: Call) => Promise<Answer> {
+  const answerTo = createBatchLoader(async (boxed: readonly { readonly call: Call }[]) => {
+    const answers = await send(boxed.map(({ call }) => call))
+    if (answers.length !== boxed.length)
+      throw new Error('a batch has a different number of calls and answers')
+    const places = new Map(boxed.map((box, index) => [box, index]))
+    return (box) => answers[places.get(box) ?? 0] as Answer
+  }, options)
+  return (call) => answerTo({ call })
 }

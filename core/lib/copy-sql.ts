@@ -38,8 +38,6 @@ export interface RowBuffer {
   readonly copy: (source: Buffer, from: number, to: number) => void
   /** A view of the bytes from `from` to `to`; valid until the next write. */
   readonly slice: (from: number, to: number) => Buffer
-  /** The buffer's memory, for a transfer to another thread. The buffer is unusable afterwards. */
-  readonly memory: () => ArrayBuffer
   /** Empties the buffer, and frees its memory if that is larger than `keepBytes`. */
   readonly clear: () => void
 }
@@ -190,7 +188,6 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
     },
     copy,
     slice: (from, to) => buffer.subarray(from, to),
-    memory: () => buffer.buffer,
     clear: () => {
       at = 0
       if (buffer.length > keepBytes) buffer = Buffer.from(new ArrayBuffer(firstBytes))

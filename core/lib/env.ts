@@ -1,3 +1,4 @@
+import type { Live, LiveCell } from './settings/reloadable.ts'
 import { withoutFinalSlashes } from './text/urls.ts'
 
 /**
@@ -10,8 +11,11 @@ export interface Setting {
   readonly name: string
   readonly meaning: string
   readonly value: string
-  readonly source: 'environment' | 'default' | 'unset'
+  /** `environment`, `default`, `unset`, or the path of a file. */
+  readonly source: string
   readonly secret: boolean
+  /** Whether a reload may replace its value while the process runs. */
+  readonly reloads: boolean
 }
 
 interface Spec {
@@ -20,14 +24,23 @@ interface Spec {
   readonly secret?: boolean
 }
 
-/**
- * Reads settings, and records each setting, problem and warning. `isEmbedded` is true if all
- * processes run in this one, with generated secrets (decision 3).
- */
-export function createEnvReader(env: Env, { isEmbedded = false } = {}) {
+export interface EnvReaderOptions {
+  /** Whether all processes run in this one, with generated secrets (decision 3). Default is false. */
+  readonly isEmbedded?: boolean
+  /** The paths of the files that hold settings (`environment.ts`). */
+  readonly files?: Readonly<Record<string, string>>
+}
+
+/** Reads settings, and records each setting, problem and warning. */
+export function createEnvReader(
+  env: Env,
+  { isEmbedded = false, files = {} }: EnvReaderOptions = {},
+) {
   const settings: Setting[] = []
   const problems: string[] = []
   const warnings: string[] = []
+  const cells: LiveCell[] = []
+  let liveNames: Set<string> | null = null
 
   // Several readers of one process declare the same setting, so report each problem once.
   function problem(line: string): void {
@@ -42,9 +55,12 @@ export function createEnvReader(env: Env, { isEmbedded = false } = {}) {
   function raw(name: string, spec: Spec): string | undefined {
     const text = env[name]?.trim()
     const value = text || spec.fallback
-    const source = text ? 'environment' : value === undefined ? 'unset' : 'default'
+    const absent = value === undefined ? 'unset' : 'default'
+    const source = text ? (files[name] ?? 'environment') : absent
     const secret = spec.secret ?? false
-    settings.push({ name, meaning: spec.meaning, value: value ?? '', source, secret })
+    liveNames?.add(name)
+    const reloads = liveNames !== null
+    settings.push({ name, meaning: spec.meaning, value: value ?? '', source, secret, reloads })
     return value
   }
 
@@ -98,8 +114,38 @@ export function createEnvReader(env: Env, { isEmbedded = false } = {}) {
       .filter(Boolean)
   }
 
-  const readers = { text, optional, integer, port, choice, url, list }
-  return { ...readers, problem, warning, isEmbedded, settings, problems, warnings }
+  /** Whether the setting has a value other than its default. */
+  const isSet = (name: string): boolean => Boolean(env[name]?.trim())
+
+  /**
+   * Returns a live value: a reload replaces it by what `read` then returns. `read` must read the
+   * same settings each time. A value with another `fixedPart` needs a restart.
+   */
+  function live<T>(read: () => T, fixedPart: (value: T) => unknown = () => undefined): Live<T> {
+    const names = new Set<string>()
+    liveNames = names
+    const value = read()
+    liveNames = null
+    const cell = { names: [...names], value, fixedPart: fixedPart(value) }
+    cells.push(cell)
+    return () => cell.value
+  }
+
+  /** Whether the setting is also read outside of live values. */
+  const isFixed = (name: string): boolean =>
+    settings.some((setting) => setting.name === name && !setting.reloads)
+
+  /** Takes over the values of `names` from a later reader. */
+  function adopt(next: { readonly settings: readonly Setting[] }, names: readonly string[]): void {
+    for (const [index, { name }] of settings.entries()) {
+      const later = names.includes(name) && next.settings.find((each) => each.name === name)
+      if (later) settings[index] = later
+    }
+  }
+
+  const reloading = { live, cells, isFixed, adopt }
+  const readers = { isSet, text, optional, integer, port, choice, url, list }
+  return { ...readers, ...reloading, problem, warning, isEmbedded, settings, problems, warnings }
 }
 
 export type EnvReader = ReturnType<typeof createEnvReader>

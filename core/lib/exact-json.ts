@@ -9,16 +9,8 @@ export interface JsonNumber {
 }
 export type JsonObject = ReadonlyMap<string, Json>
 
-/** Read access to the members of an object, read in full or on demand. */
-export interface JsonMembers {
-  readonly get: (name: string) => JsonValue | undefined
-}
-export type JsonValue = Json | JsonMembers
-
-export const isObject = (value: JsonValue | undefined): value is JsonObject => value instanceof Map
-export const hasMembers = (value: JsonValue | undefined): value is JsonMembers =>
-  typeof value === 'object' && value !== null && 'get' in value
-export const isNumber = (value: JsonValue | undefined): value is JsonNumber =>
+export const isObject = (value: Json | undefined): value is JsonObject => value instanceof Map
+export const isNumber = (value: Json | undefined): value is JsonNumber =>
   typeof value === 'object' && value !== null && 'literal' in value
 
 export type JsonFault = 'not_json' | 'too_deep' | 'duplicate_member'

@@ -1,6 +1,6 @@
 import {
   ChannelCredentials,
-  type ChannelOptions,
+  type ClientOptions,
   type ClientReadableStream,
   type ClientUnaryCall,
   experimental,
@@ -18,6 +18,8 @@ import {
 import { createTlsProvider } from './core-link/tls-provider.ts'
 import { type ClientTls, tlsAdvice } from './core-link/tls.ts'
 import type { Log } from './log.ts'
+import { traceInterceptor } from './telemetry/grpc-interceptor.ts'
+import { activeTracing } from './telemetry/tracing.ts'
 
 /**
  * grpc-js credentials and options for calls to core: plain text, or TLS with the current files at
@@ -28,9 +30,10 @@ export function channelTo(
   log?: Pick<Log, 'info' | 'error'>,
 ): {
   readonly credentials: ChannelCredentials
-  readonly options: ChannelOptions
+  readonly options: ClientOptions
 } {
-  if (!tls) return { credentials: ChannelCredentials.createInsecure(), options: {} }
+  const traced = activeTracing() === null ? {} : { interceptors: [traceInterceptor] }
+  if (!tls) return { credentials: ChannelCredentials.createInsecure(), options: traced }
   const { files, serverName } = tls
   const provider = createTlsProvider(files, ({ error }) => {
     if (error === undefined) log?.info('the certificates for core were read again')
@@ -48,8 +51,12 @@ export function channelTo(
     credentials,
     options:
       serverName === undefined
-        ? {}
-        : { 'grpc.ssl_target_name_override': serverName, 'grpc.default_authority': serverName },
+        ? traced
+        : {
+            ...traced,
+            'grpc.ssl_target_name_override': serverName,
+            'grpc.default_authority': serverName,
+          },
   }
 }
 

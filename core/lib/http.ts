@@ -1,6 +1,8 @@
 import { type Server, createServer } from 'node:http'
+import { Server as TlsServer } from 'node:tls'
 import type { Metrics } from './metrics.ts'
 import { boundConnections } from './network/connections.ts'
+import { cutConnections } from './network/server-tls.ts'
 
 export interface Listening {
   readonly port: number
@@ -29,7 +31,7 @@ export async function listen(
   const port = typeof address === 'object' && address ? address.port : at.port
   return {
     port,
-    url: `http://${hostForUrl(at.host)}:${port}`,
+    url: urlOf(server, at.host, port),
     stop: (graceMs) => stopServer(server, graceMs),
   }
 }
@@ -53,6 +55,10 @@ export function listenError(
   return new Error(`port ${at.port} on ${at.host} ${why}; ${cure}`, { cause: error })
 }
 
+/** The URL of a listening server. */
+export const urlOf = (server: Server, host: string, port: number): string =>
+  `${server instanceof TlsServer ? 'https' : 'http'}://${hostForUrl(host)}:${port}`
+
 export const hostForUrl = (host: string): string =>
   host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host
 
@@ -63,7 +69,7 @@ async function stopServer(server: Server, graceMs: number): Promise<void> {
   server.closeIdleConnections()
   // Otherwise a connection whose last request was just answered stays open for another request.
   const sweep = setInterval(() => server.closeIdleConnections(), 20)
-  const timer = setTimeout(() => server.closeAllConnections(), graceMs)
+  const timer = setTimeout(() => cutConnections(server), graceMs)
   await promise
   clearInterval(sweep)
   clearTimeout(timer)

@@ -1,4 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
+import { activeTracing } from './telemetry/tracing.ts'
 import type { Now } from './time.ts'
 import pino, { type DestinationStream, type Logger } from 'pino'
 
@@ -21,21 +22,44 @@ export interface LogOptions {
   readonly name: string
   /** File path; standard output if absent. */
   readonly file?: string | undefined
+  /** Whether lines carry the ids of the current span. Default is false. */
+  readonly isTraced?: boolean
 }
 
 /**
- * Structured logs, object first: `log.info({ appId, userId }, 'credit created')`. Members named
- * like a credential are redacted, but callers must not log credentials in the first place.
+ * Structured logs, object first: `log.info({ appId, userId }, 'credit created')`. Each line has its
+ * level by name and its time in ISO 8601. Members named like a credential are redacted, but callers
+ * must not log credentials in the first place.
  */
-export function createLog({ level, name, file }: LogOptions, stream?: DestinationStream): Log {
+export function createLog(
+  { level, name, file, isTraced = false }: LogOptions,
+  stream?: DestinationStream,
+): Log {
   const options = {
     level,
     name,
     base: { name },
-    formatters: { log: (fields: Fields) => censored(fields, censoredDepth) },
+    timestamp: pino.stdTimeFunctions.isoTime,
+    formatters: {
+      level: (label: string) => ({ level: label }),
+      log: (fields: Fields) => censored(fields, censoredDepth),
+    },
     serializers: { err: fieldsOf },
+    ...(isTraced && { mixin: () => activeTracing()?.logFields() ?? {} }),
+    onChild: (child: Log) => void children.push(child),
   }
-  return pino(options, stream ?? createLineBuffer(file ?? 1))
+  // The parts of a process have a child each; requests have none.
+  const children: Log[] = []
+  const log = pino(options, stream ?? createLineBuffer(file ?? 1))
+  childrenOf.set(log, children)
+  return log
+}
+
+const childrenOf = new WeakMap<Log, readonly Log[]>()
+
+/** Changes the level of a log made by `createLog`, and of its children, while it is in use. */
+export function setLogLevel(log: Log, level: string): void {
+  for (const each of [log, ...(childrenOf.get(log) ?? [])]) each.level = level
 }
 
 type Fields = Record<string, unknown>

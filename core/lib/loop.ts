@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Counter, Gauge } from 'prom-client'
 import type { Log } from './log.ts'
+import type { Metrics } from './metrics.ts'
 
 export interface Loop {
   /** Starts the next round now instead of later. */
@@ -11,6 +13,7 @@ export interface Loop {
 export interface LoopOptions {
   readonly name: string
   readonly log: Log
+  readonly metrics: Metrics
   /**
    * Pause between two rounds in milliseconds, varied by up to 10% so that replicas do not run in
    * step.
@@ -22,7 +25,8 @@ export interface LoopOptions {
 }
 
 /** Repeats `round` until stopped. A failed round is logged, and the next one follows as usual. */
-export function startLoop({ name, log, pauseMs, delayed, round }: LoopOptions): Loop {
+export function startLoop({ name, log, metrics, pauseMs, delayed, round }: LoopOptions): Loop {
+  const meter = createLoopMeter(metrics, { name, pauseMs })
   const stopping = new AbortController()
   let awake = new AbortController()
 
@@ -37,9 +41,10 @@ export function startLoop({ name, log, pauseMs, delayed, round }: LoopOptions): 
   async function run(): Promise<void> {
     if (delayed) await pause()
     while (!stopping.signal.aborted) {
-      await round(stopping.signal).catch((error: unknown) => {
-        if (!stopping.signal.aborted)
-          log.warn({ err: error, loop: name }, 'a round failed; the next round runs as scheduled')
+      await round(stopping.signal).then(meter.succeeded, (error: unknown) => {
+        if (stopping.signal.aborted) return
+        meter.failed()
+        log.warn({ err: error, loop: name }, 'a round failed; the next round runs as scheduled')
       })
       await pause()
     }
@@ -52,6 +57,54 @@ export function startLoop({ name, log, pauseMs, delayed, round }: LoopOptions): 
       stopping.abort()
       return running
     },
+  }
+}
+
+/**
+ * Metrics of periodic work. An alert compares the time since the last success with the pause. The
+ * start counts as a success.
+ */
+export function createLoopMeter(
+  metrics: Metrics,
+  { name: loop, pauseMs }: Pick<LoopOptions, 'name' | 'pauseMs'>,
+) {
+  const { successes, pauses, failures } = loopMetrics(metrics)
+  const succeeded = (): void => successes.set({ loop }, Date.now() / 1000)
+  succeeded()
+  pauses.set({ loop }, pauseMs / 1000)
+  failures.inc({ loop }, 0)
+  return { succeeded, failed: (): void => failures.inc({ loop }) }
+}
+
+const metricsByRegistry = new WeakMap<Metrics, ReturnType<typeof registerLoopMetrics>>()
+
+/** Returns the metrics that all loops of a process share. */
+function loopMetrics(metrics: Metrics) {
+  const known = metricsByRegistry.get(metrics)
+  if (known) return known
+  const registered = registerLoopMetrics(metrics)
+  metricsByRegistry.set(metrics, registered)
+  return registered
+}
+
+function registerLoopMetrics(metrics: Metrics) {
+  const options = { labelNames: ['loop'], registers: [metrics] }
+  return {
+    successes: new Gauge({
+      ...options,
+      name: 'tollgate_loop_success_timestamp_seconds',
+      help: 'Time of the last successful round of periodic work, or of its start, in Unix seconds',
+    }),
+    pauses: new Gauge({
+      ...options,
+      name: 'tollgate_loop_pause_seconds',
+      help: 'Pause between two rounds of periodic work',
+    }),
+    failures: new Counter({
+      ...options,
+      name: 'tollgate_loop_failures_total',
+      help: 'Failed rounds of periodic work',
+    }),
   }
 }
 

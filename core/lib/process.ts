@@ -1,10 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isatty } from 'node:tty'
 import { type EnvReader, createEnvReader } from './env.ts'
+import { readEnvironment } from './settings/environment.ts'
 import { type Readiness, createAdminServer, listen } from './http.ts'
-import { type Log, createLog } from './log.ts'
+import { type Log, createLog, setLogLevel } from './log.ts'
 import { type Metrics, createMetrics } from './metrics.ts'
-import { readAdminHost } from './settings.ts'
-import { unknownSettings } from './names/unknown-settings.ts'
+import { onReloadSignal } from './settings/reload.ts'
+import { readAdminHost, readLogLevel } from './settings/shared.ts'
+import { readTelemetry } from './telemetry/config.ts'
+import { openTelemetry } from './telemetry/open.ts'
+import { unknownSettings } from './settings/unknown.ts'
 
 export interface Running {
   readonly ready: Readiness
@@ -24,33 +29,28 @@ export interface ProcessSpec<Config> {
 }
 
 const stopWithinMs = 4_500
-const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
-
-export const readLogLevel = (env: EnvReader): string =>
-  env.choice('LOG_LEVEL', {
-    fallback: 'info',
-    of: logLevels,
-    meaning: 'Least severe level that is logged, from trace to fatal; or silent.',
-  })
 
 /**
  * Runs one process: reads its settings (on problems, prints one line each and exits with 1), starts
- * it (one line on failure), serves /metrics and health on ADMIN_HOST, and drains on SIGTERM or
- * SIGINT within five seconds.
+ * it (one line on failure), serves /metrics and health on ADMIN_HOST, reloads settings on SIGHUP,
+ * and drains on SIGTERM or SIGINT within five seconds.
  */
 export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<void> {
-  const env = createEnvReader(process.env)
-  const config = spec.read(env)
-  const adminPort = env.port(spec.adminPort.setting, {
-    fallback: spec.adminPort.fallback,
-    meaning: `Port of ${spec.name}'s metrics and health.`,
-  })
-  const adminHost = readAdminHost(env)
-  const level = readLogLevel(env)
+  const setReload = onReloadSignal()
+  const { env, config, adminHost, adminPort, level, telemetry } = await readSettings(spec).catch(
+    (error: unknown) => fail(toMessages(error)),
+  )
   if (env.problems.length > 0) fail([...env.problems, ...unknownSettings(process.env)])
-  const log = createLog({ level, name: spec.name })
+  const log = createLog({ level: level(), name: spec.name, isTraced: telemetry !== undefined })
+  setReload({
+    current: env,
+    read: async () => (await readSettings(spec)).env,
+    onReloaded: () => setLogLevel(log, level()),
+    log,
+  })
   for (const line of [...env.warnings, ...unknownSettings(process.env)]) log.warn(line)
   const metrics = createMetrics(spec.name)
+  const stopTelemetry = await openTelemetry(telemetry, { metrics, log })
   const running = await spec
     .start(config, { log, metrics, adminPort: localPort(adminHost, adminPort) })
     .catch((error: unknown) => fail(toMessages(error)))
@@ -67,7 +67,25 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
   onStopSignal(async () => {
     log.info('draining')
     await Promise.all([running.stop(), admin.stop(500)])
+    await stopTelemetry()
   })
+}
+
+/** Reads all settings of the process. Rejects if the environment or a file cannot be read. */
+async function readSettings<Config>(spec: ProcessSpec<Config>) {
+  const { env: variables, files } = await readEnvironment(process.env)
+  const env = createEnvReader(variables, { files })
+  return {
+    env,
+    config: spec.read(env),
+    adminPort: env.port(spec.adminPort.setting, {
+      fallback: spec.adminPort.fallback,
+      meaning: `Port of ${spec.name}'s metrics and health.`,
+    }),
+    adminHost: readAdminHost(env),
+    level: env.live(() => readLogLevel(env)),
+    telemetry: readTelemetry(env, spec.name),
+  }
 }
 
 /** The admin port for links on this machine; undefined if loopback does not reach it. */
@@ -75,8 +93,8 @@ export const localPort = (host: string, port: number): number | undefined =>
   ['127.0.0.1', 'localhost', '0.0.0.0', '::'].includes(host) ? port : undefined
 
 /**
- * Calls `stop` once on SIGTERM or SIGINT and exits with 0. A second signal, or five seconds, ends
- * the process at once.
+ * Calls `stop` once on SIGTERM, on SIGINT or at the end of its terminal, and exits with 0. A second
+ * signal, or five seconds, ends the process at once.
  */
 export function onStopSignal(stop: () => Promise<void>): void {
   let stopping = false
@@ -94,6 +112,8 @@ export function onStopSignal(stop: () => Promise<void>): void {
       () => process.exit(1),
     )
   }
+  // The end of a terminal sends SIGHUP, too; without a terminal, SIGHUP only reloads settings.
+  if (isatty(0)) process.on('SIGHUP', () => void (isatty(0) || handle()))
   process.on('SIGTERM', handle)
   process.on('SIGINT', handle)
 }

@@ -49,7 +49,7 @@ function daysOfMonth(year: number, month: number): number {
 }
 
 /** The same day and time `months` later in UTC. If the month is too short, its last day. */
-export function addMonths(instant: Date, months: number): Date {
+function addMonths(instant: Date, months: number): Date {
   const year = instant.getUTCFullYear()
   const month = instant.getUTCMonth() + months
   const lastDay = new Date(Date.UTC(year, month + 1, 0)).getUTCDate()

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { EnvReader } from '../lib/env.ts'
 import type { EthRate } from '../lib/money.ts'
+import type { Reloadable } from '../lib/settings/reloadable.ts'
 import { type SigningLimits, usualLimits } from './events/parse.ts'
 import { parseRate } from './rates/sources.ts'
 
@@ -10,7 +11,7 @@ export interface KafkaConfig {
   readonly group: string
   /** Null for a plain-text connection. `ca` is PEM text that replaces the public authorities. */
   readonly tls: { readonly ca: string | null } | null
-  readonly sasl: { readonly username: string; readonly password: string } | null
+  readonly sasl: { readonly username: string; readonly password: Reloadable<string> } | null
   /**
    * How long a dead collector keeps its partitions. Until then neither another collector nor its
    * own restart gets them.
@@ -126,10 +127,14 @@ function readKafka(env: EnvReader): KafkaConfig | null {
   })
   const tls = readTls(env)
   const username = env.optional('KAFKA_USER', { meaning: 'SASL/PLAIN user name for the brokers.' })
-  const password = env.optional('KAFKA_PASSWORD', {
-    secret: true,
-    meaning: 'SASL/PLAIN password for the brokers.',
-  })
+  const password = env.live(
+    () =>
+      env.optional('KAFKA_PASSWORD', {
+        secret: true,
+        meaning: 'SASL/PLAIN password for the brokers.',
+      }) ?? '',
+    Boolean,
+  )
   const sessionSeconds = env.integer('KAFKA_SESSION_SECONDS', {
     fallback: '10',
     min: 6,
@@ -137,7 +142,7 @@ function readKafka(env: EnvReader): KafkaConfig | null {
     meaning:
       "Silence after which other collectors take over a collector's partitions; after a crash, events wait this long.",
   })
-  if ((username === undefined) !== (password === undefined))
+  if ((username === undefined) !== (password() === ''))
     env.problem('KAFKA_USER and KAFKA_PASSWORD must be set together')
   for (const broker of brokers.filter(
     (broker) => !/^[^\s:]+:\d{1,5}$|^\[[0-9a-fA-F:]+\]:\d{1,5}$/.test(broker),
@@ -145,7 +150,7 @@ function readKafka(env: EnvReader): KafkaConfig | null {
     env.problem(`KAFKA_BROKERS must be a comma list of host:port; ${broker} is not one`)
   }
   if (brokers.length === 0) return null
-  const sasl = username !== undefined && password !== undefined ? { username, password } : null
+  const sasl = username === undefined ? null : { username, password }
   return { brokers, topic, group, tls, sasl, sessionSeconds }
 }
 

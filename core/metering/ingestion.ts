@@ -2,9 +2,9 @@ import { DomainError } from '../../proto/errors.ts'
 import type { Log } from '../lib/log.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
-import type { UserId } from '../platform/ids.ts'
+import type { UserId } from '../shared/ids.ts'
 import type { EmitPriced } from './backend/emit.ts'
-import { createParsePool } from './batch/parse-pool.ts'
+import { createBatchEncoder } from './batch/encoder.ts'
 import { type ResolveSubjects, cacheSubjects } from './batch/subjects.ts'
 import { type EventSource, createCollector } from './collector/collector.ts'
 import type { KafkaConfig, MeteringConfig } from './config.ts'
@@ -41,10 +41,9 @@ const directAttempts = 4
 export function createIngestion(deps: IngestionDeps) {
   const { pool, now, log, config, lean } = deps
   const stopping = new AbortController()
-  const parsePool = createParsePool({ log, threads: !lean, limits: config.tickets })
   const ingest = createIngest({
     ...deps,
-    parsePool,
+    encoder: createBatchEncoder(config.tickets),
     resolveSubjects: cacheSubjects(deps.resolveSubjects),
     findRates: createRateLookup({ ...config.rates, now }),
     holdingRate: createHoldingRate(config.rates.marginPercent),
@@ -92,7 +91,6 @@ export function createIngestion(deps: IngestionDeps) {
   async function stop(): Promise<void> {
     stopping.abort()
     await collector?.stop()
-    await parsePool.stop()
   }
 
   return {

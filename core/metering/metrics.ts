@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram } from 'prom-client'
-import type { Metrics } from '../lib/metrics.ts'
+import { type Metrics, startAtZero } from '../lib/metrics.ts'
+import { quarantineReasons } from './events/parse.ts'
 import type { SettlementSums } from './ingest/charges.ts'
 import type { IngestedBatch } from './ingest/ingest.ts'
 import { eventOutcomes } from './ingest/position-store.ts'
@@ -28,24 +29,14 @@ function createCounters(registry: Metrics) {
     labelNames: ['outcome'],
     registers,
   })
-  for (const outcome of eventOutcomes) events.inc({ outcome }, 0)
+  startAtZero(events, { outcome: eventOutcomes })
   const quarantined = new Counter({
     name: 'tollgate_metering_quarantined_total',
     help: 'Events put in quarantine, by reason',
     labelNames: ['reason'],
     registers,
   })
-  const latePriced = new Counter({
-    name: 'tollgate_metering_late_priced_total',
-    help: 'Tickets priced after they were stored',
-    registers,
-  })
-  const rejectedRates = new Counter({
-    name: 'tollgate_metering_rates_rejected_total',
-    help: 'Rate observations not recorded',
-    labelNames: ['why'],
-    registers,
-  })
+  startAtZero(quarantined, { reason: quarantineReasons })
   const batchDuration = new Histogram({
     name: 'tollgate_metering_batch_duration_seconds',
     help: 'Time to write one batch of events',
@@ -63,6 +54,24 @@ function createCounters(registry: Metrics) {
   return {
     batch,
     settled: createSettlementMeter(registry),
+    ...createPricingCounters(registers),
+  }
+}
+
+function createPricingCounters(registers: Metrics[]) {
+  const latePriced = new Counter({
+    name: 'tollgate_metering_late_priced_total',
+    help: 'Tickets priced after they were stored',
+    registers,
+  })
+  const rejectedRates = new Counter({
+    name: 'tollgate_metering_rates_rejected_total',
+    help: 'Rate observations not recorded',
+    labelNames: ['why'],
+    registers,
+  })
+  startAtZero(rejectedRates, { why: ['unusable', 'jump'] })
+  return {
     latePriced: (count: number) => latePriced.inc(count),
     rateRejected: (why: string) => rejectedRates.inc({ why }),
   }

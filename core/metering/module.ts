@@ -1,18 +1,17 @@
 import { LossServiceService } from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { MeteringServiceService } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { QuarantineServiceService } from '../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
-import type { Platform } from '../platform/platform.ts'
+import type { Shared } from '../shared/shared.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { BackendApi } from './backend/module.ts'
 import type { NamedUser, ResolveSubjects } from './batch/subjects.ts'
 import type { MeteringConfig } from './config.ts'
 import type { Charge } from './ingest/charges.ts'
-import { deleteOldNetworkCosts } from './ingest/network-cost-store.ts'
 import { conflictOnPoison, createManualIngest } from './ingest/manual-ingest.ts'
 import { createPartitions } from './ingest/partition-store.ts'
 import { createLossRpc } from './loss/rpc.ts'
-import { createQuarantine } from './quarantine/quarantine.ts'
-import { createQuarantineRpc } from './quarantine/rpc.ts'
+import { createQuarantine } from './redrive/quarantine.ts'
+import { createQuarantineRpc } from './redrive/rpc.ts'
 import { createBoundRate } from './rates/bound-rate.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
 import { createRateLookup } from './rates/lookup.ts'
@@ -40,13 +39,13 @@ export interface MeteringOthers {
 }
 
 /** Turns events into unique, priced, charged tickets: from a stream, directly, or manually. */
-export function createMeteringModule(platform: Platform, { backend, ...others }: MeteringOthers) {
+export function createMeteringModule(shared: Shared, { backend, ...others }: MeteringOthers) {
   const { config, ledger, users } = others
-  const { pool, now } = platform
+  const { pool, now } = shared
   const { emitter, requireMetering } = backend
-  const metering = createMetering({ ...platform, ...others, emitter })
+  const metering = createMetering({ ...shared, ...others, emitter })
   const manualIngest = createManualIngest({
-    ...platform,
+    ...shared,
     charge: ledger.charge,
     emit: emitter?.emitPriced,
     resolveSubjects: users.resolveSubjects,
@@ -55,7 +54,7 @@ export function createMeteringModule(platform: Platform, { backend, ...others }:
     holdingRate: createHoldingRate(config.rates.marginPercent),
     rating: metering.rating,
   })
-  const quarantine = createQuarantine({ ...platform, users, manualIngest, limits: config.tickets })
+  const quarantine = createQuarantine({ ...shared, users, manualIngest, limits: config.tickets })
 
   return {
     api: {
@@ -80,13 +79,7 @@ export function createMeteringModule(platform: Platform, { backend, ...others }:
       grpcService(LossServiceService, createLossRpc({ ...metering, requireMetering }).lossService),
     ],
     lifecycle: { start: metering.start, stop: metering.stop, ready: metering.ready },
-    upkeep: [deletesOldCosts(platform)],
   }
 }
-
-const deletesOldCosts =
-  ({ pool, now }: Platform) =>
-  (): Promise<void> =>
-    deleteOldNetworkCosts(pool, now())
 
 export type MeteringApi = ReturnType<typeof createMeteringModule>['api']

@@ -1,7 +1,7 @@
 import { hashTickets } from './batch/tickets-hash.ts'
 import { rebuildHours } from './ingest/hour-store.ts'
 import { rebuildSessions } from './ingest/session-store.ts'
-import { toPrices } from './rating/tariff.ts'
+import { toPrices } from './batch/tariff.ts'
 import { restoreTickets, truncateMonth } from './ingest/store.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
-import { operator, serviceCaller, operatorWrite } from '../rpc/callers.ts'
+import { operator, serviceCaller, operatorWrite } from '../rpc/guards.ts'
 import { formatDecimal18 } from '../lib/money.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { Metering } from './service.ts'

@@ -4,7 +4,7 @@ import type { Metrics } from '../lib/metrics.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
-import type { UserId } from '../platform/ids.ts'
+import type { UserId } from '../shared/ids.ts'
 import type { Emitter } from './backend/emit.ts'
 import type { ResolveSubjects } from './batch/subjects.ts'
 import type { EventSource } from './collector/collector.ts'
@@ -20,7 +20,7 @@ import { createMeteringMetrics } from './metrics.ts'
 import { createQuarantineMetrics } from './quarantine/metrics.ts'
 import { countQuarantined, waiting } from './quarantine/store.ts'
 import { createRateLookup, ensureFixedRate, waitingAges } from './rates/lookup.ts'
-import { createPricing } from './rates/pricing.ts'
+import { createPricing } from './ingest/late-pricing.ts'
 import { type ManualRate, createRates } from './rates/rates.ts'
 import { type RateSource, fixedRateSource, httpRateSource } from './rates/sources.ts'
 import { type Rate, countUnpriced, oldestUnpriced } from './rates/store.ts'
@@ -258,7 +258,7 @@ interface Upkeep extends ReturnType<typeof createRateKeeping> {
 
 /** Runs metering's periodic tasks. */
 function createUpkeepLoops(
-  { log, config }: MeteringDeps,
+  { log, metrics, config }: MeteringDeps,
   { partitions, rates, pricing, loss }: Upkeep,
 ) {
   let loops: Loop[] = []
@@ -269,18 +269,26 @@ function createUpkeepLoops(
   function start(): void {
     const { lossGraceSeconds } = config
     loops = [
-      startLoop({ name: 'pricing', log, pauseMs: pricingPauseMs, round: pricing.pass }),
-      startLoop({ name: 'months', log, pauseMs: monthsPauseMs, round: partitions.prepare }),
+      startLoop({ name: 'pricing', log, metrics, pauseMs: pricingPauseMs, round: pricing.pass }),
+      startLoop({
+        name: 'months',
+        log,
+        metrics,
+        pauseMs: monthsPauseMs,
+        round: partitions.prepare,
+      }),
       // Short enough that a loss is found soon after its grace time.
       startLoop({
         name: 'loss',
         log,
+        metrics,
         pauseMs: Math.min(lossPauseMs, lossGraceSeconds * 250),
         round: loss.watch,
       }),
       startLoop({
         name: 'rates',
         log,
+        metrics,
         pauseMs: config.rates.pollSeconds * 1000,
         delayed: true,
         round: observeAndPrice,

@@ -1,18 +1,13 @@
 import { CatalogServiceService } from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { DiscoveryServiceService } from '../../proto/gen/ts-proto/tollgate/plans/v1/discovery.ts'
-import {
-  OperatorPlanServiceService,
-  PlanServiceService,
-} from '../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
-import {
-  OperatorSubscriptionServiceService,
-  SubscriptionServiceService,
-} from '../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
+import { PlanServiceService } from '../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
+import { SubscriptionServiceService } from '../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
 import type { EmitSubscribers } from '../metering/backend/emit.ts'
 import type { PlanCatalog } from '../metering/backend/plans.ts'
+import { DomainError } from '../../proto/errors.ts'
 import type { Pool } from '../lib/sql.ts'
-import type { AppId } from '../platform/ids.ts'
-import type { Platform } from '../platform/platform.ts'
+import type { AppId } from '../shared/ids.ts'
+import type { Shared } from '../shared/shared.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createCatalog } from './catalog/catalog.ts'
 import { createDiscovery } from './catalog/discovery.ts'
@@ -22,21 +17,24 @@ import { createCatalogRpc } from './catalog/rpc.ts'
 import { createCatalogReader } from './catalog/reader.ts'
 import type { PlansConfig } from './config.ts'
 import { planReads } from './offers/reads.ts'
-import { createOffersRpc, createOperatorOffersRpc, noSuchApp } from './offers/rpc.ts'
+import { createOffersRpc } from './offers-rpc.ts'
 import { type Selling, createOffers } from './offers/service.ts'
 import { findAppId } from './offers/store.ts'
-import { chainEarlierPrices, priceReads } from './prices/chain.ts'
+import { priceReads } from './prices/chain.ts'
 import { type OpenAccounts, createPlans } from './service.ts'
 import { followDue } from './subscriptions/follow.ts'
+import { createMoves } from './subscriptions/moves.ts'
+import { createOrderedMoves } from './subscriptions/orders.ts'
+import { createPastDue } from './subscriptions/past-due.ts'
 import type {
-  Cards,
   LockedAccount,
+  PlanPayments,
   Resubscribe,
   SendSubscribers,
   SubscriptionLedger,
 } from './subscriptions/ports.ts'
 import { createRaises } from './subscriptions/raises.ts'
-import { createOperatorSubscriptionsRpc, createSubscriptionsRpc } from './subscriptions/rpc.ts'
+import { createSubscriptionsRpc } from './subscriptions/rpc.ts'
 import { countSubscribers } from './subscriptions/store.ts'
 import { type SubscriptionsDeps, createSubscriptions } from './subscriptions/subscriptions.ts'
 import { createSubscriptionViews } from './subscriptions/views.ts'
@@ -48,7 +46,7 @@ export interface PlansOthers<Account extends LockedAccount> {
   readonly ledger: SubscriptionLedger<Account> & { readonly open: OpenAccounts }
   readonly resubscribe: Resubscribe
   readonly selling: Selling
-  readonly cards: Cards
+  readonly payments: PlanPayments
   readonly backend: {
     /** Null for a metering backend without plans. */
     readonly plans: PlanCatalog | null
@@ -59,17 +57,17 @@ export interface PlansOthers<Account extends LockedAccount> {
 
 /** The catalogue, the plans of apps, and the subscriptions of users. */
 export function createPlansModule<Account extends LockedAccount>(
-  platform: Platform,
-  { config, ledger, resubscribe, selling, backend, cards }: PlansOthers<Account>,
+  shared: Shared,
+  { config, ledger, resubscribe, selling, backend, payments }: PlansOthers<Account>,
 ) {
-  const { pool, log, now, clocks } = platform
+  const { pool, log, now, clocks } = shared
   const { pipelines, catalogUrl: url } = config
   const discovery = createDiscovery({ pipelines, url, now })
   const reader = createCatalogReader({ pool, log, url, now })
-  const { raiseStarters, raiseFirst: onStarterChange } = createRaises({ ...platform, ledger })
+  const { raiseStarters, raiseFirst: onStarterChange } = createRaises({ ...shared, ledger })
   const others = { discovery, selling, countSubscribers, onStarterChange }
-  const offers = createOffers({ ...platform, ...others })
-  const sync = createPlanSync({ ...platform, catalog: backend.plans })
+  const offers = createOffers({ ...shared, ...others })
+  const sync = createPlanSync({ ...shared, catalog: backend.plans })
 
   const send: SendSubscribers = async (db, users) =>
     backend.emitter?.emitSubscribers(db, users, now())
@@ -78,8 +76,9 @@ export function createPlansModule<Account extends LockedAccount>(
 
   const { catalogService } = createCatalogRpc({ catalog: createCatalog({ pool, now }) })
   const { planService } = createOffersRpc({ offers, sync })
+  const subscribing = { ...shared, ledger, resubscribe, selling, sync, payments, send }
+  const { ports, subscriptionService } = createSubscriptionParts(subscribing)
   const discoveryRpc = createDiscoveryRpc({ pool, now, pipelines, url, reader, appOf })
-  const { operatorPlanService } = createOperatorOffersRpc({ offers, sync, appOf })
 
   /**
    * Does what is due in a test app by its clock: activates successors of subscriptions, and grants
@@ -99,35 +98,35 @@ export function createPlansModule<Account extends LockedAccount>(
       prices: priceReads,
       drafts: offers.drafts,
       settleClock,
+      ...ports,
     },
     services: [
       grpcService(CatalogServiceService, catalogService),
       grpcService(PlanServiceService, planService),
-      grpcService(OperatorPlanServiceService, operatorPlanService),
-      ...subscriptionServices({ ...platform, ledger, resubscribe, selling, sync, cards, send }),
+      grpcService(SubscriptionServiceService, subscriptionService),
       grpcService(DiscoveryServiceService, discoveryRpc.discoveryService),
     ],
-    lifecycle: { prepare: () => chainEarlierPrices(pool, log), start: reader.start },
+    lifecycle: { start: reader.start },
     upkeep: [follow, () => raiseStarters(), reader.upkeep, sync.retry],
   }
 }
 
-function subscriptionServices<Account extends LockedAccount>(deps: SubscriptionsDeps<Account>) {
-  const subscriptions = createSubscriptions(deps)
-  const views = createSubscriptionViews(deps)
-  const subscribing = { pool: deps.pool, subscriptions, views }
-  const { subscriptionService } = createSubscriptionsRpc(subscribing)
-  const { operatorSubscriptionService } = createOperatorSubscriptionsRpc(subscribing)
-  return [
-    grpcService(SubscriptionServiceService, subscriptionService),
-    grpcService(OperatorSubscriptionServiceService, operatorSubscriptionService),
-  ]
+function createSubscriptionParts<Account extends LockedAccount>(deps: SubscriptionsDeps<Account>) {
+  const [subscriptions, views] = [createSubscriptions(deps), createSubscriptionViews(deps)]
+  const moves = { ...deps, ...createMoves(deps) }
+  const { quote: quoteMove, book: bookMove } = createOrderedMoves(moves)
+  const { change: changePlan, checkout: openPlanCheckout } = subscriptions
+  const ports = { changePlan, openPlanCheckout, quoteMove, bookMove, ...createPastDue(moves) }
+  return { ports, ...createSubscriptionsRpc({ subscriptions, views }) }
 }
 
 async function requireApp(pool: Pool, clientId: string): Promise<AppId> {
   const app = await findAppId(pool, clientId)
   if (app) return app
-  throw noSuchApp()
+  throw new DomainError(
+    'NOT_FOUND',
+    'no app has this client id; it begins with app_, and ./tollgate app list shows it',
+  )
 }
 
 export { chainPrice, cutItem } from './prices/chain.ts'

@@ -1,5 +1,5 @@
-import { type Clocks, later, realTime } from '../platform/clocks/clocks.ts'
-import type { AppId, UserId } from '../platform/ids.ts'
+import { type Clocks, later, realTime } from '../shared/clocks/clocks.ts'
+import type { AppId, UserId } from '../shared/ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import { usdAttos } from '../lib/money.ts'
 import type { Db } from '../lib/sql.ts'

@@ -5,9 +5,10 @@ import {
   ServerInterceptingCall,
   type ServerMethodDefinition,
 } from '@grpc/grpc-js'
-import { serviceTokenHeader } from '../../proto/headers.ts'
+import { operatorHeader, serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { type ServiceRole, type ServiceTokens, serviceRoles } from '../lib/core-link/address.ts'
+import { type Reloadable, deriveLive } from '../lib/settings/reloadable.ts'
 import { type Admission, type Refusal, readMetadata } from './serve.ts'
 
 export interface AdmissionDeps {
@@ -66,14 +67,36 @@ export function createAdmission(deps: AdmissionDeps): ServerInterceptor {
 export type RoleCheck = (token: string) => ReadonlySet<ServiceRole> | undefined
 
 /** Compares hashes, so that timing reveals nothing about a token. */
-export function createRoleCheck(tokens: ServiceTokens): RoleCheck {
+export function createRoleCheck(tokens: Reloadable<ServiceTokens>): RoleCheck {
+  const roles = deriveLive(tokens, rolesByDigest)
+  return (token) => roles().get(digestOf(token))
+}
+
+function rolesByDigest(tokens: ServiceTokens): ReadonlyMap<string, ReadonlySet<ServiceRole>> {
   const roles = new Map<string, Set<ServiceRole>>()
   for (const role of serviceRoles)
     for (const token of tokens[role]) {
       const digest = digestOf(token)
       roles.set(digest, (roles.get(digest) ?? new Set()).add(role))
     }
-  return (token) => roles.get(digestOf(token))
+  return roles
 }
+
+/**
+ * Creates the function that separates the calls of operators' commands and internal services, which
+ * carry no credential of an app, from the gateway's, for RPCs that serve both. A token that is also
+ * the gateway's is an operator's only with an operator's name, which the gateway never sends. Thus
+ * a request without credentials never gets operators' rights.
+ */
+export const createOperatorCheck =
+  (rolesOf: RoleCheck) =>
+  (metadata: Metadata, roles: readonly ServiceRole[]): boolean => {
+    const own = roles.filter((role) => role === 'operator' || role === 'service')
+    if (own.length === 0) return false
+    if (!roles.includes('gateway')) return true
+    const held = rolesOf(readMetadata(metadata, serviceTokenHeader) ?? '')
+    if (!held || !own.some((role) => held.has(role))) return false
+    return !held.has('gateway') || readMetadata(metadata, operatorHeader) !== undefined
+  }
 
 const digestOf = (token: string): string => hash('sha256', token, 'base64')

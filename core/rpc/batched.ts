@@ -1,6 +1,7 @@
 import { DomainError } from '../../proto/errors.ts'
 import { correlationIdFrom } from '../../proto/headers.ts'
-import type { Caller, Guard } from './callers.ts'
+import type { Caller } from './callers.ts'
+import type { Guard } from './guards.ts'
 import { type Context, type Rpc, readClientId, runGuard } from './serve.ts'
 
 const callsMax = 200

@@ -1,11 +1,12 @@
 import type { EnvReader } from '../lib/env.ts'
 import { type ServiceTokens, readServiceTokens } from '../lib/core-link/address.ts'
+import type { Reloadable } from '../lib/settings/reloadable.ts'
 import { type ServerTls, readServerTls } from '../lib/core-link/tls.ts'
 
 export interface ServerConfig {
   readonly host: string
   readonly port: number
-  readonly serviceTokens: ServiceTokens
+  readonly serviceTokens: Reloadable<ServiceTokens>
   /** TLS settings; plain text if undefined. */
   readonly tls: ServerTls | undefined
 }

@@ -21,15 +21,24 @@ export interface Health {
   set(serving: boolean): void
 }
 
-/** Adds grpc.health.v1 and server reflection, both open to anyone who reaches the port. */
-export function addHealthAndReflection(server: Server): Health {
-  const health = new HealthImplementation({ '': 'NOT_SERVING' })
-  health.addToServer(server)
+let reflection: ReflectionService | undefined
+
+/** Parses the proto files, which takes a quarter of a second. */
+function createReflection(): ReflectionService {
   const definition = loadSync([...protoFiles, healthProto], {
     includeDirs: [protoRoot, dirname(healthProto)],
     keepCase: true,
   })
-  new ReflectionService(oncePerFiles(definition)).addToServer(server)
+  return new ReflectionService(oncePerFiles(definition))
+}
+
+/** Adds grpc.health.v1 and server reflection, both open to anyone who reaches the port. */
+export function addHealthAndReflection(server: Server): Health {
+  const health = new HealthImplementation({ '': 'NOT_SERVING' })
+  health.addToServer(server)
+  // Servers of one process, in tests, share it.
+  reflection ??= createReflection()
+  reflection.addToServer(server)
   return { set: (serving) => health.setStatus('', serving ? 'SERVING' : 'NOT_SERVING') }
 }
 

@@ -3,7 +3,8 @@ import { type AddressInfo, type Server, type Socket, createServer } from 'node:n
 import { type TLSSocket, createServer as createTlsServer } from 'node:tls'
 import { listenError } from '../lib/http.ts'
 import type { Log } from '../lib/log.ts'
-import { type ServerTls, loadTls, tlsAdvice, watchTls } from '../lib/core-link/tls.ts'
+import { type ServerTls, loadTls, tlsAdvice } from '../lib/core-link/tls.ts'
+import { watchFiles } from '../lib/watch-files.ts'
 
 export interface ListenerOptions {
   readonly host: string
@@ -71,7 +72,7 @@ function createSecureServer({ onConnection, log }: ListenerOptions, tls: ServerT
   }
   const server = createTlsServer({ ...loadTls(files), ...protocol }, onConnection)
   server.on('tlsClientError', createFailureLog(log))
-  const unwatch = watchTls(files, () => {
+  const unwatch = watchFiles(Object.values(files), () => {
     try {
       server.setSecureContext(loadTls(files))
       log.info('the certificates of core were read again')

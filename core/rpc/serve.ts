@@ -18,13 +18,8 @@ import {
   reasonTrailer,
   reasons,
 } from '../../proto/errors.ts'
-import {
-  type Authenticator,
-  type Caller,
-  type Guard,
-  type OperatorLogging,
-  parseCredential,
-} from './callers.ts'
+import { type Authenticator, type Caller, parseCredential } from './callers.ts'
+import type { Guard, OperatorLogging } from './guards.ts'
 import {
   correlationHeader,
   correlationIdFrom,
@@ -35,7 +30,8 @@ import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
 import type { ServiceRole } from '../lib/core-link/address.ts'
 import { isUnavailable } from '../lib/sql.ts'
-import type { OperatorLog } from '../platform/operator-log.ts'
+import type { OperatorLog } from '../shared/operator-log.ts'
+import { traceStream, traceUnary } from './trace.ts'
 
 /** Data about a call, in addition to its request and caller. */
 export interface Context {
@@ -51,6 +47,10 @@ export interface CallCredentials {
   readonly authorization: string | undefined
   /** The token of a dashboard session. */
   readonly session: string | undefined
+  /** The operator's name, as the command sent it. */
+  readonly operator: string | undefined
+  /** Whether an operator's command sent the call. */
+  readonly isOperator: boolean
 }
 export interface Call<Request> {
   readonly request: Request
@@ -96,6 +96,8 @@ export interface ServeDeps {
 
 export interface BinderDeps extends ServeDeps {
   readonly operatorLog: Pick<OperatorLog, 'record'>
+  /** Whether an operator's command sent an admitted call of an RPC with these roles. */
+  isOperator(metadata: Metadata, roles: readonly ServiceRole[]): boolean
 }
 
 export interface Refusal {
@@ -162,11 +164,15 @@ interface GuardedCall {
 
 export const runGuard = <C extends Caller>(
   guard: Guard<C>,
-  { request, credentials: { authorization, session } }: GuardedCall,
+  { request, credentials: { authorization, ...credentials } }: GuardedCall,
   { authenticator }: ServeDeps,
 ): Promise<C> =>
   guard.admit(
-    { credential: parseCredential(authorization), clientId: readClientId(request), session },
+    {
+      ...credentials,
+      credential: parseCredential(authorization),
+      clientId: readClientId(request),
+    },
     authenticator,
   )
 
@@ -211,8 +217,7 @@ export const grpcService = <Server>(
   ),
 })
 
-interface NotedCall {
-  readonly call: { readonly request: unknown; readonly metadata: Metadata }
+interface NotedCall extends GuardedCall {
   readonly context: Pick<Context, 'correlationId'>
   readonly reason: Reason | null
 }
@@ -223,11 +228,6 @@ const unreadMax = 10_000
 const correlationIdOf = (metadata: Metadata): string =>
   correlationIdFrom(metadata.get(correlationHeader)[0])
 
-const credentialsOf = (metadata: Metadata): CallCredentials => ({
-  authorization: readMetadata(metadata, 'authorization'),
-  session: readMetadata(metadata, sessionHeader),
-})
-
 export function readMetadata(metadata: Metadata, name: string): string | undefined {
   const value = metadata.get(name)[0]
   return typeof value === 'string' ? value : undefined
@@ -235,48 +235,22 @@ export function readMetadata(metadata: Metadata, name: string): string | undefin
 
 /** Turns handlers into functions for grpc-js. Calls are timed, refused and logged only here. */
 export function createBinder(deps: BinderDeps) {
-  const seconds = new Histogram({
-    name: 'tollgate_core_rpc_duration_seconds',
-    help: 'Time to answer an RPC',
-    labelNames: ['rpc', 'reason'],
-    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5],
-    registers: [deps.metrics],
-  })
+  const seconds = createDurations(deps.metrics)
   const runtime: Runtime = { ...deps, settle }
+
+  const credentialsOf = (metadata: Metadata, { roles }: Admission): CallCredentials => ({
+    authorization: readMetadata(metadata, 'authorization'),
+    session: readMetadata(metadata, sessionHeader),
+    operator: readMetadata(metadata, operatorHeader),
+    isOperator: deps.isOperator(metadata, roles),
+  })
 
   /** Records a call whose message is not read. */
   function refuseUnread(error: unknown, path: string, metadata: Metadata): Refusal {
-    const refusal = refuse(error, path, { correlationId: correlationIdOf(metadata) })
+    const correlationId = correlationIdOf(metadata)
+    const refusal = refuse(deps.log, error, { rpc: path, correlationId })
     seconds.observe({ rpc: path, reason: refusal.reason }, 0)
     return refusal
-  }
-
-  function refuse(error: unknown, path: string, context: Pick<Context, 'correlationId'>): Refusal {
-    const { reason, message, members } = error instanceof DomainError ? error : domainErrorOf(error)
-    const row = reasons[reason]
-    const level = row.http >= 500 ? 'error' : 'debug'
-    deps.log[level](
-      {
-        rpc: path,
-        reason,
-        correlationId: context.correlationId,
-        err: row.http >= 500 ? error : undefined,
-      },
-      'rpc refused',
-    )
-    const metadata = new Metadata()
-    metadata.set(reasonTrailer, reason)
-    const membersJson = members && membersText(members)
-    if (membersJson !== undefined) metadata.set(membersTrailer, membersJson)
-    return {
-      reason,
-      membersJson,
-      reply: {
-        code: row.grpc,
-        details: row.http === 500 ? 'internal error' : message,
-        metadata,
-      },
-    }
   }
 
   async function settle<Response>(
@@ -290,7 +264,8 @@ export function createBinder(deps: BinderDeps) {
       stop({ reason: 'OK' })
       return { response }
     } catch (error) {
-      const refusal = refuse(error, path, context)
+      const { correlationId } = context
+      const refusal = refuse(deps.log, error, { rpc: path, correlationId })
       stop({ reason: refusal.reason })
       return refusal
     }
@@ -299,19 +274,21 @@ export function createBinder(deps: BinderDeps) {
   /**
    * Records an operator's call before the response is sent, so that its recipient finds the entry.
    */
-  const note = (
+  async function note(
     path: string,
-    logging: OperatorLogging,
-    { call, context, reason }: NotedCall,
-  ): Promise<void> =>
-    deps.operatorLog.record({
+    { operatorLog }: Admission,
+    { request, credentials, context, reason }: NotedCall,
+  ): Promise<void> {
+    if (operatorLog === undefined || !credentials.isOperator) return
+    await deps.operatorLog.record({
       rpc: path,
-      request: call.request,
-      operator: readMetadata(call.metadata, operatorHeader),
+      request,
+      operator: credentials.operator,
       correlationId: context.correlationId,
-      isRepeated: logging === 'repeated',
+      isRepeated: operatorLog === 'repeated',
       reason,
     })
+  }
 
   function unaryHandler<Request, Response>(
     path: string,
@@ -336,14 +313,11 @@ export function createBinder(deps: BinderDeps) {
           return controller.signal
         },
       }
-      const work = (): Promise<Response> =>
-        handler.unary(
-          { request: call.request, credentials: credentialsOf(call.metadata), context },
-          runtime,
-        )
+      const guarded = { request: call.request, credentials: credentialsOf(call.metadata, handler) }
+      const work = (): Promise<Response> => handler.unary({ ...guarded, context }, runtime)
       const settled = settle(path, context, work).then(async (outcome) => {
         const reason = 'response' in outcome ? null : outcome.reason
-        if (handler.operatorLog) await note(path, handler.operatorLog, { call, context, reason })
+        await note(path, handler, { ...guarded, context, reason })
         return outcome
       })
       void settled.then((settled) => {
@@ -372,20 +346,21 @@ export function createBinder(deps: BinderDeps) {
       const writable = async (): Promise<void> => {
         if (call.writableNeedDrain) await once(call, 'drain', { signal: abort.signal })
       }
+      const guarded = { request: call.request, credentials: credentialsOf(call.metadata, handler) }
       const run = async (): Promise<void> => {
-        const credentials = credentialsOf(call.metadata)
-        await handler.stream({ request: call.request, credentials, context, writable }, deps, emit)
+        await handler.stream({ ...guarded, context, writable }, deps, emit)
         if (call.writableLength >= unreadMax) throw tooSlow()
       }
       const end = async (refusal: Refusal | null): Promise<void> => {
         const reason = refusal?.reason ?? null
-        if (handler.operatorLog) await note(path, handler.operatorLog, { call, context, reason })
+        await note(path, handler, { ...guarded, context, reason })
         if (refusal) call.emit('error', refusal.reply)
         else call.end()
       }
       void run().then(
         () => end(null),
-        (error: unknown) => end(refuse(error, path, context)),
+        (error: unknown) =>
+          end(refuse(deps.log, error, { rpc: path, correlationId: context.correlationId })),
       )
     }
   }
@@ -399,12 +374,51 @@ export function createBinder(deps: BinderDeps) {
     for (const [name, handler] of Object.entries(handlers)) {
       const path = toServicePath(definition, name)
       implementation[name] =
-        'unary' in handler ? unaryHandler(path, handler) : streamHandler(path, handler)
+        'unary' in handler
+          ? traceUnary(path, unaryHandler(path, handler))
+          : traceStream(path, streamHandler(path, handler))
     }
     return implementation
   }
 
   return { bind, refuseUnread }
+}
+
+const createDurations = (metrics: BinderDeps['metrics']) =>
+  new Histogram({
+    name: 'tollgate_core_rpc_duration_seconds',
+    help: 'Time to answer an RPC',
+    labelNames: ['rpc', 'reason'],
+    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5],
+    registers: [metrics],
+  })
+
+/** Logs an error and turns it into the reply of its call. */
+function refuse(
+  log: BinderDeps['log'],
+  error: unknown,
+  { rpc: path, correlationId }: { readonly rpc: string; readonly correlationId: string },
+): Refusal {
+  const { reason, message, members } = error instanceof DomainError ? error : domainErrorOf(error)
+  const row = reasons[reason]
+  const level = row.http >= 500 ? 'error' : 'debug'
+  log[level](
+    { rpc: path, reason, correlationId, err: row.http >= 500 ? error : undefined },
+    'rpc refused',
+  )
+  const metadata = new Metadata()
+  metadata.set(reasonTrailer, reason)
+  const membersJson = members && membersText(members)
+  if (membersJson !== undefined) metadata.set(membersTrailer, membersJson)
+  return {
+    reason,
+    membersJson,
+    reply: {
+      code: row.grpc,
+      details: row.http === 500 ? 'internal error' : message,
+      metadata,
+    },
+  }
 }
 
 /** The path of an RPC by its handler's name, as used in logs and metrics. */

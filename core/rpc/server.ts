@@ -2,10 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Server, ServerCredentials } from '@grpc/grpc-js'
 import type { ServiceTokens } from '../lib/core-link/address.ts'
 import type { ServerTls } from '../lib/core-link/tls.ts'
-import { createAdmission, createRoleCheck } from './admission.ts'
+import { createAdmission, createOperatorCheck, createRoleCheck } from './admission.ts'
 import { type ConnectionLimits, createConnections, usualConnectionLimits } from './connections.ts'
 import { addHealthAndReflection } from './health.ts'
 import { openListener } from './listener.ts'
+import type { Reloadable } from '../lib/settings/reloadable.ts'
 import { limitMessages } from './message-limit.ts'
 import {
   type Admission,
@@ -33,10 +34,10 @@ export interface GrpcServer {
   stop(graceMs: number): Promise<void>
 }
 
-export interface ServerDeps extends BinderDeps {
+export interface ServerDeps extends Omit<BinderDeps, 'isOperator'> {
   readonly host: string
   readonly port: number
-  readonly serviceTokens: ServiceTokens
+  readonly serviceTokens: Reloadable<ServiceTokens>
   /** TLS settings; plain text if undefined. */
   readonly tls?: ServerTls | undefined
   /** Other connection limits, for tests. */
@@ -51,8 +52,9 @@ export async function startGrpcServer(
   services: readonly Service[],
   deps: ServerDeps,
 ): Promise<GrpcServer> {
-  const { refuseUnread, bind } = createBinder(deps)
   const rolesOf = createRoleCheck(deps.serviceTokens)
+  const isOperator = createOperatorCheck(rolesOf)
+  const { refuseUnread, bind } = createBinder({ ...deps, isOperator })
   const admissions = toAdmissions(services)
   const server = new Server({
     'grpc.max_receive_message_length': messageMaxBytes,
@@ -94,7 +96,7 @@ export async function startGrpcServer(
 }
 
 /** The admission rules of each RPC, by path. */
-export function toAdmissions(services: readonly Service[]): Map<string, Admission> {
+function toAdmissions(services: readonly Service[]): Map<string, Admission> {
   const admissions = services.flatMap(({ definition, handlers }) =>
     Object.entries(handlers).map(
       ([name, handler]) => [toServicePath(definition, name), handler] as const,

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
-import { serviceCaller } from '../rpc/callers.ts'
-import type { Invalidations } from '../platform/invalidations.ts'
+import { serviceCaller } from '../rpc/guards.ts'
+import type { Invalidations } from '../shared/invalidations.ts'
 import { type Handlers, rpc, streamRpc } from '../rpc/serve.ts'
 import type { Signer } from './service.ts'
 

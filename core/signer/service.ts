@@ -1,22 +1,21 @@
 import { DomainError } from '../../proto/errors.ts'
 import { Scope } from '../../proto/scopes.ts'
-import type { Ledger } from '../allowances/ledger.ts'
+import type { Ledger } from '../balances/ledger/ledger.ts'
 import type { Fault } from '../identity/issuers/verification.ts'
 import type { ForeignTokens } from '../identity/issuers/foreign-tokens.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { User } from '../identity/types.ts'
-import { type AppId, type UserId, authId, isUuid } from '../platform/ids.ts'
+import { type AppId, type UserId, authId, isUuid } from '../shared/ids.ts'
+import type { Shared } from '../shared/shared.ts'
 import type { Keys } from '../keys/keys.ts'
 import type { EthRate } from '../lib/money.ts'
-import type { Pool } from '../lib/sql.ts'
 import { isReadable } from '../lib/text/readable.ts'
-import { type Now, toSeconds } from '../lib/time.ts'
+import { toSeconds } from '../lib/time.ts'
 import { createBatchLoader } from '../lib/concurrency.ts'
 import type { TokensApi } from '../tokens/module.ts'
 import type { SignerSessions } from '../tokens/sessions/signer-sessions.ts'
 
-export interface SignerDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly ledger: Ledger
   readonly users: Users
   readonly keys: Keys
@@ -26,7 +25,6 @@ export interface SignerDeps {
   readonly usableRate: () => Promise<EthRate | null>
   /** True for a JWT that is revoked or descends from something that has ended. */
   readonly isVoidToken: TokensApi['isVoidToken']
-  readonly now: Now
 }
 
 const keysMax = 200
@@ -90,7 +88,7 @@ export function createSigner({
   usableRate,
   isVoidToken,
   now,
-}: SignerDeps) {
+}: Deps) {
   let rate = noRate
 
   async function verifyApiKey(presented: string) {
@@ -163,6 +161,7 @@ export function createSigner({
   const readAccount = createBatchLoader((users: readonly Subject[]) =>
     ledger.readMany(pool, users, now()),
   )
+  const readSpending = ledger.batchSpending(pool, now)
 
   // At most a second old: the rate changes once a minute, and sidecars only estimate with it.
   async function recentRate(): Promise<EthRate | null> {
@@ -180,10 +179,13 @@ export function createSigner({
       readAccount({ appId: user.appId, userId: user.id }),
       recentRate(),
     ])
+    const { canSpend, refusal } = await readSpending(account)
     return {
       active: user.status === 'active',
       tokensValidAfter: BigInt(user.tokensValidAfter ? toSeconds(user.tokensValidAfter) : 0),
       remainingUsdAttos: ledger.spendable(account, at).toString(),
+      canSpend,
+      spendRefusal: refusal ?? '',
       usdAttosPerEth: usable?.toString(),
       userId: user.id,
       consumedUsdAttos: account.consumed.toString(),

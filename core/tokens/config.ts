@@ -1,5 +1,5 @@
 import type { EnvReader } from '../lib/env.ts'
-import { readEdgeUrl } from '../lib/settings.ts'
+import { readEdgeUrl } from '../lib/settings/shared.ts'
 import { type SigningAlgorithm, signingAlgorithms } from './types.ts'
 
 export interface TokensConfig {

@@ -2,14 +2,14 @@ import { AuthorizationServiceService } from '../../proto/gen/ts-proto/tollgate/t
 import { DeviceServiceService } from '../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import { GrantServiceService } from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import { TokenServiceService } from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
-import type { Allowances } from '../allowances/service.ts'
+import type { Allowances } from '../balances/credit/allowances.ts'
 import type { IdentityApi } from '../identity/module.ts'
 import type { CredentialIssuer } from '../identity/types.ts'
 import type { Keys } from '../keys/keys.ts'
 import { addSeconds } from '../lib/time.ts'
-import { accountId } from '../platform/ids.ts'
-import type { Platform } from '../platform/platform.ts'
-import { deleteInBatches } from '../platform/upkeep.ts'
+import { accountId } from '../shared/ids.ts'
+import type { Shared } from '../shared/shared.ts'
+import { deleteInBatches } from '../shared/upkeep.ts'
 import type { Authenticator } from '../rpc/callers.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { TokensConfig } from './config.ts'
@@ -30,7 +30,6 @@ import { createTokenExchange } from './grants/token-exchange.ts'
 import { type Jwts, createJwts } from './issuer/jwt.ts'
 import { createKeyRotation } from './issuer/rotation.ts'
 import { createSigningKeys } from './issuer/signing-keys.ts'
-import { sealedSigningKeys } from './issuer/store.ts'
 import { createAuthorizations } from './login/authorization.ts'
 import { createIdTokenHints } from './login/id-token-hints.ts'
 import { createLogouts } from './login/logout.ts'
@@ -54,6 +53,8 @@ import {
 } from './sessions/store.ts'
 import { accountSubject, createSubjects } from './subjects.ts'
 import { createUserTokens } from './user-tokens.ts'
+
+export { sealedSigningKeys } from './issuer/store.ts'
 
 /**
  * Ends logins, signer sessions and devices with their user or app. Separate from the module,
@@ -83,13 +84,13 @@ export interface TokensOthers {
 }
 
 /** The OAuth issuer: signing keys, JWTs, all grant types, logins, devices and signer sessions. */
-export function createTokensModule(platform: Platform, others: TokensOthers) {
+export function createTokensModule(shared: Shared, others: TokensOthers) {
   const { clients, accounts, users } = others.identity
-  const { signingKeys, rotation, jwts } = createIssuer(platform, others.config)
+  const { signingKeys, rotation, jwts } = createIssuer(shared, others.config)
   const { isVoidToken, signStatement } = jwts
-  const parts = createParts(platform, others, jwts)
+  const parts = createParts(shared, others, jwts)
   const { subjects, foreignSubjects, sessions } = parts
-  const { clientCredentials, grantService } = createGrants(platform, others, parts)
+  const { clientCredentials, grantService } = createGrants(shared, others, parts)
   const userTokens = createUserTokens({ ...parts, ttlSeconds: others.config.userTtlSeconds })
   const { tokenService } = createTokensRpc({ userTokens, clientCredentials, signingKeys, rotation })
   const { deviceService } = createDevicesRpc({ ...parts, accountBySession: accounts.bySession })
@@ -113,10 +114,11 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
     provisionerByBasic: others.identity.provisioners.admit,
     accountBySession: accounts.bySession,
     memberOf: accounts.memberOf,
+    appOf: clients.appOf,
   }
 
   return {
-    api: { authenticator, isVoidToken, signStatement, sessions, sealedSigningKeys },
+    api: { authenticator, isVoidToken, signStatement, sessions },
     services: [
       grpcService(TokenServiceService, tokenService),
       grpcService(GrantServiceService, grantService),
@@ -129,23 +131,26 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
         await rotation.adoptAlgorithm()
       },
     },
-    upkeep: [...deletions(platform), rotation.tend],
+    upkeep: [...deletions(shared), rotation.tend],
   }
 }
 
 export type TokensApi = ReturnType<typeof createTokensModule>['api']
 
 /** The signing keys, their rotation, and the JWTs signed with them. */
-function createIssuer({ pool, now, sealing, config: { issuer } }: Platform, config: TokensConfig) {
-  const signingKeys = createSigningKeys({ pool, sealing, alg: config.alg, now })
+function createIssuer(shared: Shared, config: TokensConfig) {
+  const signingKeys = createSigningKeys({ ...shared, alg: config.alg })
   const rotation = createKeyRotation({
-    pool,
+    ...shared,
     signingKeys,
     tokenTtlSecondsMax: longestTtl(config),
     everyDays: config.signingKeyRotationDays,
-    now,
   })
-  return { signingKeys, rotation, jwts: createJwts({ issuer, signingKeys, pool, now }) }
+  return {
+    signingKeys,
+    rotation,
+    jwts: createJwts({ ...shared, issuer: shared.config.issuer, signingKeys }),
+  }
 }
 
 /** A retired signing key stays published for the longest lifetime of any token signed with it. */
@@ -154,7 +159,7 @@ const longestTtl = ({ userTtlSeconds, machineTtlSeconds, login, signer }: Tokens
 
 /** Parts shared by several grant types. */
 function createParts(
-  platform: Platform,
+  shared: Shared,
   {
     config,
     identity: { clients, accounts, users, owners, foreignTokens, loginPolicy, provisioners },
@@ -163,17 +168,16 @@ function createParts(
   }: TokensOthers,
   jwts: Jwts,
 ) {
-  const { pool, now, secrets, grants } = platform
-  const { issuer, defaultSignerUrl } = platform.config
+  const { issuer, defaultSignerUrl } = shared.config
   const { signer, login, device, enforceAllowance } = config
   const people = { clients, users, owners, foreignTokens, loginPolicy, provisioners }
-  const shared = { ...people, pool, now, grants, issuer, jwts, keys }
-  const foreignSubjects = createForeignSubjects(shared)
-  const base = { ...shared, foreignSubjects, subjects: createSubjects(shared) }
+  const common = { ...shared, ...people, issuer, jwts, keys }
+  const foreignSubjects = createForeignSubjects(common)
+  const base = { ...common, foreignSubjects, subjects: createSubjects(common) }
   return {
     ...base,
-    exchangeAudit: createExchangeAudit(platform),
-    sessions: createSignerSessions({ ...base, secrets, ttlSeconds: signer.sessionTtlSeconds }),
+    exchangeAudit: createExchangeAudit(shared),
+    sessions: createSignerSessions({ ...base, ttlSeconds: signer.sessionTtlSeconds }),
     families: createTokenFamilies({ ...base, ...login, findAccount: accounts.find }),
     devices: createDevices({ ...base, ...device }),
     signerTokens: createSignerTokens({
@@ -188,7 +192,7 @@ function createParts(
 
 /** All OAuth grants, introspection and revocation. */
 function createGrants(
-  { config: { revocationBoundSeconds } }: Platform,
+  { config: { revocationBoundSeconds } }: Shared,
   { config: { machineTtlSeconds: ttlSeconds } }: TokensOthers,
   parts: ReturnType<typeof createParts>,
 ) {
@@ -215,7 +219,7 @@ const keptSeconds = 86_400
  * Upkeep: deletes what expired more than a day ago. Until then a second use of a code or a token is
  * detected.
  */
-function deletions({ pool, now }: Platform) {
+function deletions({ pool, now }: Shared) {
   const stores = [
     deleteExpiredCodes,
     deleteExpiredDevices,

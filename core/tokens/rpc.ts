@@ -1,14 +1,7 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import { Scope } from '../../proto/scopes.ts'
-import {
-  type M2mCaller,
-  serviceCaller,
-  bearer,
-  m2m,
-  oauthClient,
-  operator,
-  operatorWrite,
-} from '../rpc/callers.ts'
+import type { M2mCaller } from '../rpc/callers.ts'
+import { serviceCaller, bearer, m2m, oauthClient, operator, operatorWrite } from '../rpc/guards.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import { batchedRpc } from '../rpc/batched.ts'
 import type { KeyRotation } from './issuer/rotation.ts'

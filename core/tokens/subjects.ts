@@ -4,16 +4,16 @@ import type { User } from '../identity/types.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { Db } from '../lib/sql.ts'
 import { toSeconds } from '../lib/time.ts'
-import { type Grants, joinGrants } from '../platform/grants/grants.ts'
-import { type AccountId, appId, authId, isUuid, userId } from '../platform/ids.ts'
+import { joinGrants } from '../shared/lineage/grants.ts'
+import { type AccountId, appId, authId, isUuid, userId } from '../shared/ids.ts'
+import type { Shared } from '../shared/shared.ts'
 import type { M2mCaller, UserCaller } from '../rpc/callers.ts'
 import { type Jwts, type VerifiedJwt, invalidToken, readLineage } from './issuer/jwt.ts'
 
-export interface SubjectsDeps {
+type Deps = Shared & {
   readonly jwts: Jwts
   readonly clients: Pick<Clients, 'findM2m' | 'findPublic'>
   readonly users: Users
-  readonly grants: Pick<Grants, 'findEnds'>
 }
 
 /** A valid token with the active user that it was issued for. */
@@ -27,7 +27,7 @@ export interface UserToken {
  * Resolves tokens to the current users and clients, which may have been deactivated since the token
  * was issued.
  */
-export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
+export function createSubjects({ jwts, clients, users, grants }: Deps) {
   /** Throws TOKEN_INVALID unless `token` is a valid user JWT of an active user. */
   const userToken = async (token: string): Promise<UserToken> =>
     ofJwt(await jwts.verify(token, ['user']))

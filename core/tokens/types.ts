@@ -1,4 +1,4 @@
-import type { ClientId, ExternalUserId, UserId } from '../platform/ids.ts'
+import type { ClientId, ExternalUserId, UserId } from '../shared/ids.ts'
 
 export type TokenUse = 'machine' | 'user' | 'signer' | 'id'
 export const signingAlgorithms = ['RS256', 'ES256'] as const

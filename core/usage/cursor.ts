@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import type { SealedPlace, Sealing } from '../platform/sealing/sealing.ts'
+import type { SealedPlace, Sealing } from '../shared/sealing/sealing.ts'
 
 const lengthMax = 4_096
 

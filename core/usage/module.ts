@@ -1,12 +1,11 @@
 import { TicketServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
 import { MeterServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/meters.ts'
 import { UsageServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
-import type { Ledger } from '../allowances/ledger.ts'
 import type { IdentityApi } from '../identity/module.ts'
 import type { BackendApi } from '../metering/backend/module.ts'
-import { findApp } from '../platform/clients.ts'
-import type { AppId } from '../platform/ids.ts'
-import type { Platform } from '../platform/platform.ts'
+import { findApp } from '../shared/clients.ts'
+import type { AppId } from '../shared/ids.ts'
+import type { Shared } from '../shared/shared.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createCursors } from './cursor.ts'
 import { createFeed } from './feed/feed.ts'
@@ -24,7 +23,7 @@ import { createUserFinder } from './users.ts'
 export interface UsageOthers {
   readonly backend: BackendApi
   readonly identity: IdentityApi
-  readonly ledger: Pick<Ledger, 'shareCharge'>
+  readonly ledger: ExplainDeps['ledger']
   readonly plans: ExplainDeps['plans']
   /** The cuts of apps. */
   readonly cuts: {
@@ -35,11 +34,11 @@ export interface UsageOthers {
 
 /** Usage: sums, single requests and sessions, and the live feed. */
 export function createUsageModule(
-  platform: Platform,
+  shared: Shared,
   { backend, identity: { users, owners }, ledger, plans, cuts }: UsageOthers,
 ) {
   const { requireMetering, isOpenMeter } = backend
-  const { pool, log, metrics, now, clocks, invalidations, sealing, stopping } = platform
+  const { pool, read, log, metrics, now, clocks, invalidations, sealing, stopping } = shared
   const follow = createFollow({
     pool,
     feed: createFeed({ pool, log, metrics }),
@@ -52,16 +51,17 @@ export function createUsageModule(
         if (kind === 'user' && id === user) changed()
       }),
   })
+  const reading = { pool, read, users, clocks, now }
   const { usageService } = createUsageRpc({
-    usage: createUsage({ pool, users, clocks, now, platformCut: (app) => cuts.at(app, now()) }),
-    history: createHistory({ pool, users, sealing, clocks, now }),
+    usage: createUsage({ ...reading, platformCut: (app) => cuts.at(app, now()) }),
+    history: createHistory({ ...reading, sealing }),
     follow,
     findUser: createUserFinder(users),
     findRules: createRuleFinder({ pool, plans }),
     requireMetering,
     openmeterConfigured: isOpenMeter,
   })
-  const meters = createMeters({ pool, clocks, now, ...backend })
+  const meters = createMeters({ pool, read, clocks, now, ...backend })
   const { meterService } = createMetersRpc({ ...backend, meters })
   const { explain, ticketService } = createTickets({ pool, requireMetering, ledger, plans, cuts })
   return {
@@ -79,13 +79,13 @@ export type UsageApi = ReturnType<typeof createUsageModule>['api']
 function createTickets({
   pool,
   requireMetering,
-  ledger: { shareCharge },
+  ledger,
   plans,
   cuts,
 }: Pick<UsageOthers, 'ledger' | 'plans' | 'cuts'> &
-  Pick<Platform, 'pool'> &
+  Pick<Shared, 'pool'> &
   Pick<BackendApi, 'requireMetering'>) {
-  const { explain } = createExplain({ pool, shareCharge, plans, listCuts: cuts.list })
+  const { explain } = createExplain({ pool, ledger, plans, listCuts: cuts.list })
   const findAppOf = (clientId: string) => findApp(pool, clientId)
   return { explain, ...createTicketRpc({ explain, findApp: findAppOf, requireMetering }) }
 }

@@ -1,11 +1,6 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
-import {
-  type Caller,
-  type RequireMetering,
-  type UserCaller,
-  m2mBasic,
-  endUser,
-} from '../rpc/callers.ts'
+import type { Caller, UserCaller } from '../rpc/callers.ts'
+import { type RequireMetering, appReader, endUser, m2mBasic, orOperator } from '../rpc/guards.ts'
 import { type Handlers, type StreamContext, rpc, streamRpc } from '../rpc/serve.ts'
 import { formatDecimal18, formatEth, microsDown, microsUp, usdAttos } from '../lib/money.ts'
 import type { PriceRule } from '../plans/terms.ts'
@@ -37,7 +32,7 @@ export function createUsageRpc({
   requireMetering,
   openmeterConfigured,
 }: UsageRpcDeps) {
-  const app = requireMetering(m2mBasic())
+  const app = orOperator(requireMetering(m2mBasic()), appReader())
   const own = requireMetering(endUser())
 
   async function toRequests(items: readonly RequestItem[]): Promise<pb.UsageRequest[]> {
@@ -368,7 +363,7 @@ const toStreamResponse = ({
           balanceUsdMicros: String(microsDown(charge.balanceAfter)),
           balanceUsdExact: formatDecimal18(charge.balanceAfter),
           overageUsdExact: formatDecimal18(charge.overage),
-          ticketCount: String(charge.ticketCount ?? 0),
+          ticketCount: String(charge.ticketCount),
           time: charge.createdAt.toISOString(),
           ...toOwnerCharge(charge.network),
         },

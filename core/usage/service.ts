@@ -1,9 +1,10 @@
 import { DomainError } from '../../proto/errors.ts'
-import { type Clocks, realTime } from '../platform/clocks/clocks.ts'
-import type { AppId } from '../platform/ids.ts'
+import { type Clocks, realTime } from '../shared/clocks/clocks.ts'
+import type { AppId } from '../shared/ids.ts'
 import { usdAttos, wei } from '../lib/money.ts'
-import type { Pool } from '../lib/sql.ts'
-import { type Now, type Dates, parseDates } from '../lib/time.ts'
+import { type Dates, parseDates } from '../lib/time.ts'
+import { type Read, readPrimary } from '../shared/database/replica.ts'
+import type { Shared } from '../shared/shared.ts'
 import { requestEvents } from './history/store.ts'
 import { charged } from './pricing.ts'
 import { listDays } from './range.ts'
@@ -18,11 +19,11 @@ import {
 } from './types.ts'
 import { type KnownUser, type UsageUsers, createUserFinder } from './users.ts'
 
-export interface UsageDeps {
-  readonly pool: Pool
+export interface UsageDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly users: UsageUsers
+  /** Default reads from `pool`. */
+  readonly read?: Read
   readonly clocks?: Clocks
-  readonly now: Now
   /** The platform's cut of an app's fees in hundredths of a percent; null without one. */
   readonly platformCut?: (app: AppId) => Promise<bigint | null>
 }
@@ -40,6 +41,7 @@ const noCut = async (): Promise<null> => null
 /** Sums metered tickets. The rows of a report add up to its totals, to the micro. */
 export function createUsage({
   pool,
+  read = readPrimary(pool).read,
   users,
   clocks = realTime,
   now,
@@ -70,7 +72,14 @@ export function createUsage({
     { range, grouping, requestId, includeRetail }: ParsedQuery,
   ): Promise<UsageReport> {
     const selection: Selection = { appId, userId: user?.id ?? null, range, requestId }
-    const sums = mergeUnknown(await store.sums(pool, selection, { grouping, limit: maxRows }))
+    const stored = await read(async (from) => ({
+      sums: await store.sums(from, selection, { grouping, limit: maxRows }),
+      events:
+        requestId === null
+          ? []
+          : await store.inRequest(from, (db) => requestEvents(db, selection, maxEvents)),
+    }))
+    const sums = mergeUnknown(stored.sums)
     const rows =
       grouping === 'day'
         ? withEveryDay(sums, selection, await clocks.timeOf(pool, appId, now()))
@@ -78,13 +87,9 @@ export function createUsage({
           ? [{ ...zeroRow, userId: user.id, externalUserId: user.externalUserId }]
           : sums
     const terms = { cutBasisPoints: await platformCut(appId), includeRetail }
-    const events =
-      requestId === null
-        ? []
-        : await store.inRequest(pool, (db) => requestEvents(db, selection, maxEvents))
     return {
       grouping,
-      events,
+      events: stored.events,
       ...charged(grouping === 'daily_pipeline' ? byDate(rows) : rows, terms),
     }
   }

@@ -1,4 +1,4 @@
-import { type AppId, userId } from '../platform/ids.ts'
+import { type AppId, userId } from '../shared/ids.ts'
 import { splitAtHours } from '../lib/time.ts'
 import { usdAttos, wei } from '../lib/money.ts'
 import { type Db, type Pool, type Statement, many, sql, tx } from '../lib/sql.ts'

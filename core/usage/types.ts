@@ -1,4 +1,4 @@
-import type { AppId, UserId } from '../platform/ids.ts'
+import type { AppId, UserId } from '../shared/ids.ts'
 import { type UsdAttos, type UsdMicros, type Wei, usdAttos, wei } from '../lib/money.ts'
 
 /** Instants `[start, end)`; an open bound is null. */

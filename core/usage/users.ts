@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import { type AppId, type UserId, isUuid, subjectProblem, userId } from '../platform/ids.ts'
+import { type AppId, type UserId, isUuid, subjectProblem, userId } from '../shared/ids.ts'
 
 export interface KnownUser {
   readonly id: UserId

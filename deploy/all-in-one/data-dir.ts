@@ -37,14 +37,15 @@ export type Secrets = Readonly<Record<(typeof generated)[number], string>>
 export async function openDataDir(dataDir: string): Promise<void> {
   try {
     await makeFolder(dataDir)
-    await writeFile(join(dataDir, '.writable'), '')
+    // More than a byte, because a full disk may still take an empty file.
+    await writeFile(join(dataDir, '.writable'), Buffer.alloc(64 * 1024))
     await rm(join(dataDir, '.writable'))
   } catch (error) {
     const why = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
-    throw new Error(
-      `cannot write to ${dataDir} (${why}); set TOLLGATE_DATA_DIR to a folder that this user may write`,
-      { cause: error },
-    )
+    const hint = ['ENOSPC', 'EDQUOT'].includes(why)
+      ? 'free space, or set TOLLGATE_DATA_DIR to a folder on another disk'
+      : 'set TOLLGATE_DATA_DIR to a folder that this user may write'
+    throw new Error(`cannot write to ${dataDir} (${why}); ${hint}`, { cause: error })
   }
 }
 
@@ -83,6 +84,17 @@ export async function loadSecrets(dataDir: string): Promise<Secrets> {
   if (generated.some((name) => textOf(stored, name) === undefined))
     await writePrivate(secretsPath(dataDir), secrets)
   return secrets
+}
+
+/** The stored secrets of this folder; none before its first start. */
+export async function findSecrets(dataDir: string): Promise<Partial<Secrets>> {
+  const stored = await readJson(secretsPath(dataDir))
+  return Object.fromEntries(
+    generated.flatMap((name) => {
+      const value = textOf(stored, name)
+      return value === undefined ? [] : [[name, value]]
+    }),
+  )
 }
 
 /** The token for commands to the core of this folder; undefined before its first start. */

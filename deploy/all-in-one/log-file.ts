@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { renameSync, statSync } from 'node:fs'
 import pino from 'pino'
-import { type Log, createLog } from '../../core/lib/log.ts'
+import { type Log, type LogOptions, createLog } from '../../core/lib/log.ts'
 
 const sizeMax = 64 * 1024 * 1024
 const checkEveryMs = 60_000
@@ -19,7 +19,10 @@ export interface LogFile {
  * Opens the log as a file of bounded size: at 64 MiB it is renamed to `….1`, which replaces the
  * previous one. Rejects with one clear line when it cannot be opened.
  */
-export async function openLogFile(path: string, level: string): Promise<LogFile> {
+export async function openLogFile(
+  path: string,
+  options: Pick<LogOptions, 'level' | 'isTraced'>,
+): Promise<LogFile> {
   try {
     rotate(path)
     // Use synchronous writes: a flush at the end would overtake a line that the thread pool is
@@ -46,7 +49,7 @@ export async function openLogFile(path: string, level: string): Promise<LogFile>
       flush()
       destination.end()
     }
-    return { log: createLog({ level, name: 'tollgate' }, { write }), path, flush, close }
+    return { log: createLog({ ...options, name: 'tollgate' }, { write }), path, flush, close }
   } catch (error) {
     const why = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
     throw new Error(`cannot write the log ${path} (${why})`, { cause: error })

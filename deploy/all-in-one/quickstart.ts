@@ -48,8 +48,8 @@ export async function ensureQuickstart({
       (database === 'embedded' ? await findDemoApp({ core, pages }) : null) ??
       (await createDemoApp(core))
     // Make the operator of a single-process service its platform admin.
-    await core
-      .changeAccount({ ...nobody, email: app.ownerEmail, isPlatformAdmin: true })
+    await core.accounts
+      .updateAccount({ ...nobody, email: app.ownerEmail, isPlatformAdmin: true })
       // The account has another address now; keep its rights unchanged.
       .catch(unless('NOT_FOUND'))
     await ownByPlatform(core, app)
@@ -64,7 +64,7 @@ export async function ensureQuickstart({
 
 /** Makes the app platform-owned, so that its owner needs no card to try it (decision 55). */
 async function ownByPlatform(core: CoreClient, { clientId }: DemoApp): Promise<void> {
-  const { settings } = await core.readBillingSettings({ clientId })
+  const { settings } = await core.billing.getBillingSettings({ clientId })
   if (settings?.isPlatformOwned) return
   const unchanged = {
     billingMode: undefined,
@@ -72,7 +72,7 @@ async function ownByPlatform(core: CoreClient, { clientId }: DemoApp): Promise<v
     servesEveryApp: undefined,
     platformCutPercent: undefined,
   }
-  await core.replaceBillingSettings({ ...unchanged, clientId, isPlatformOwned: true })
+  await core.billing.updateBillingSettings({ ...unchanged, clientId, isPlatformOwned: true })
 }
 
 const nobody = { id: undefined, newEmail: undefined }
@@ -89,11 +89,11 @@ const demoAppOf = (file: Quickstart): DemoApp => ({
 async function renewDemoApp(core: CoreClient, app: DemoApp): Promise<DemoApp | null> {
   const { clientId } = app
   const authorization = basic(app.m2mClientId, app.m2mClientSecret)
-  const works = await core
-    .checkCaller({ clientId, kind: 'm2m_basic', scope: undefined }, authorization)
+  const works = await core.callers
+    .checkCaller({ clientId, kind: 'm2m_basic', scope: undefined }, { authorization })
     .then(() => true, unless('CREDENTIAL_INVALID', 'NOT_FOUND'))
   if (works) return app
-  const known = await core.readApp({ clientId }).catch(unless('NOT_FOUND'))
+  const known = await core.management.getApp({ clientId }).catch(unless('NOT_FOUND'))
   return known ? { ...app, ...(await replaceSecret(core, clientId)) } : null
 }
 
@@ -103,7 +103,7 @@ async function renewDemoApp(core: CoreClient, app: DemoApp): Promise<DemoApp | n
  */
 async function replaceSecret(core: CoreClient, clientId: string) {
   const rotate = (revokeOld: boolean) =>
-    core.rotateAppSecret({ clientId, revokeOld, keepKeys: true })
+    core.management.rotateClientSecret({ clientId, revokeOld, keepKeys: true })
   const rotated = (await rotate(false).catch(unless('CONFLICT'))) || (await rotate(true))
   return { m2mClientId: rotated.m2mClientId, m2mClientSecret: rotated.clientSecret }
 }
@@ -120,14 +120,14 @@ async function findDemoApp({
   core,
   pages,
 }: Readonly<Record<'core' | 'pages', CoreClient>>): Promise<DemoApp | null> {
-  const { apps } = await core.listApps({ limit: appsMax, cursor: undefined })
+  const { apps } = await core.apps.listApps({ limit: appsMax, cursor: undefined })
   for (const { clientId } of apps.filter(({ name }) => name === demoName)) {
-    const { members } = await core.listAppMembers({ clientId })
+    const { members } = await core.management.listMembers({ clientId })
     const owner = members.find(({ email, role }) => role === 'owner' && isDemoOwner(email))
     if (!owner) continue
     const ownerPassword = newSecret('').slice(0, 20)
-    const { token } = await core.startPasswordReset({ email: owner.email })
-    await pages.resetPassword({ token, password: ownerPassword })
+    const { token } = await core.accounts.startPasswordReset({ email: owner.email })
+    await pages.accounts.resetPassword({ token, password: ownerPassword })
     const secret = await replaceSecret(core, clientId)
     return { clientId, ...secret, ownerEmail: owner.email, ownerPassword }
   }
@@ -146,7 +146,7 @@ const unless =
 
 async function createDemoApp(core: CoreClient): Promise<DemoApp> {
   const ownerEmail = `owner-${Date.now().toString(36)}@demo.localhost`
-  const app = await core.createApp({
+  const app = await core.apps.createApp({
     name: demoName,
     ownerEmail,
     ownerPassword: undefined,

@@ -1,13 +1,16 @@
 import { join } from 'node:path'
 import { startCore } from '../../core/app.ts'
 import { startEmbeddedPostgres } from '../../core/db/embedded/embedded.ts'
-import type { Env } from '../../core/lib/env.ts'
+import type { Env, EnvReader } from '../../core/lib/env.ts'
 import { createAdminServer, listen, mergeParts } from '../../core/lib/http.ts'
-import type { Log } from '../../core/lib/log.ts'
+import { type Log, setLogLevel } from '../../core/lib/log.ts'
 import { connectRedis, redisAnswers } from '../../core/lib/redis.ts'
-import { toAddress } from '../../core/lib/settings.ts'
+import type { ReloadOptions } from '../../core/lib/settings/reload.ts'
+import { onlyDatabase } from '../../core/shared/database/config.ts'
+import { toRedisAddress } from '../../core/lib/settings/redis-url.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { localPort } from '../../core/lib/process.ts'
+import { openTelemetry } from '../../core/lib/telemetry/open.ts'
 import { startGateway } from '../../gateway/server.ts'
 import { startSidecar } from '../../sidecar/server.ts'
 import {
@@ -32,6 +35,8 @@ export interface Service {
   readonly startedInMs: number
   /** Problems that do not prevent the start, for display. */
   readonly warnings: readonly string[]
+  /** How SIGHUP reloads the settings. */
+  readonly reloading: Omit<ReloadOptions, 'read'> & { readonly read: (later: Env) => EnvReader }
   stop(): Promise<void>
 }
 
@@ -43,8 +48,11 @@ export interface Service {
  */
 export async function startService(environment: Env): Promise<Service> {
   const startedAt = performance.now()
-  const { dataDir, env, settings } = await prepare(environment)
-  const logFile = await openLogFile(join(dataDir, 'tollgate.log'), settings.logLevel)
+  const { dataDir, env, settings, read } = await prepare(environment)
+  const logFile = await openLogFile(join(dataDir, 'tollgate.log'), {
+    level: settings.logLevel(),
+    isTraced: settings.telemetry !== undefined,
+  })
   const stopping = createStopping(logFile.log)
   const stop = once(async () => {
     const isClean = await stopping.stop().finally(logFile.flush)
@@ -54,9 +62,12 @@ export async function startService(environment: Env): Promise<Service> {
   try {
     const { core } = settings
     const context = { log: logFile.log, stopping, dataDir }
-    const databaseUrl = env['DATABASE_URL'] ?? (await startDatabase(context))
+    const database =
+      env['DATABASE_URL'] === undefined
+        ? onlyDatabase(core.shared.database, await startDatabase(context))
+        : core.shared.database
     const { hasRate, ...addresses } = await startProcesses(
-      { ...settings, core: { ...core, platform: { ...core.platform, databaseUrl } } },
+      { ...settings, core: { ...core, shared: { ...core.shared, database } } },
       context,
     )
     const quickstart = await ensureQuickstart({
@@ -64,13 +75,16 @@ export async function startService(environment: Env): Promise<Service> {
       operator: settings.operator,
       gateway: settings.gateway.core,
       webhookSecret: firstOf(env['WEBHOOK_SECRET']),
-      addresses: { ...addresses, issuer: core.platform.issuer },
+      addresses: { ...addresses, issuer: core.shared.issuer },
       database: env['DATABASE_URL'] === undefined ? 'embedded' : 'external',
     })
     const parts = { ...toParts(env, environment), ...(hasRate ? {} : { rates: 'NONE usable now' }) }
     const startedInMs = performance.now() - startedAt
     const warnings = [...(await redisWarnings(env['REDIS_URL'])), ...(hasRate ? [] : [noRate])]
-    return { dataDir, logFile: logFile.path, quickstart, parts, startedInMs, warnings, stop }
+    const { path, log } = logFile
+    const onReloaded = (): void => setLogLevel(log, settings.logLevel())
+    const reloading = { current: settings.reader, read, onReloaded, log }
+    return { dataDir, logFile: path, quickstart, parts, startedInMs, warnings, reloading, stop }
   } catch (error) {
     // Report the first error, even if stopping fails, too.
     await stop().catch(() => {})
@@ -94,8 +108,27 @@ async function prepare(environment: Env) {
   await choosePorts(env)
   nameEdge(env)
   const settings = readSettings(env)
-  await requireFreePorts(env, settings.declared)
-  return { dataDir, env, settings }
+  await requireFreePorts(env, settings.reader.settings)
+  const read = (later: Env) => readSettings(reloadedEnv(later, { env, variables })).reader
+  return { dataDir, env, settings, read }
+}
+
+/** The environment of a reload: an unchanged variable keeps the value that the start gave it. */
+function reloadedEnv(
+  later: Env,
+  { env, variables }: { readonly env: Env; readonly variables: Env },
+): Env {
+  const isChanged = ([name, value]: [string, string | undefined]): boolean =>
+    value !== variables[name]
+  const fromStart = Object.entries(env).filter(isChanged)
+  return {
+    ...Object.fromEntries(fromStart),
+    ...Object.fromEntries(
+      Object.entries(setVariables(later)).filter(
+        (each) => isChanged(each) || env[each[0]] === variables[each[0]],
+      ),
+    ),
+  }
 }
 
 interface Context {
@@ -112,6 +145,7 @@ async function startDatabase({ dataDir, log, stopping }: Context): Promise<strin
 
 async function startProcesses(settings: Settings, { log, stopping }: Context) {
   const metrics = createMetrics('all-in-one')
+  stopping.add('telemetry', await openTelemetry(settings.telemetry, { metrics, log }))
   const core = await startCore(settings.core, { log: log.child({ process: 'core' }), metrics })
   stopping.add('core', core.stop)
   const withCoreTarget = <T extends { readonly core: object }>(config: T) => ({
@@ -128,6 +162,7 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
     metrics,
     webhook: sidecar.webhook,
     adminPort: localPort(settings.adminHost, settings.adminPort),
+    hasSimulatedProcessor: settings.core.billing.processor.kind === 'simulated',
   })
   stopping.add('gateway', gateway.stop)
   const ready = async () =>
@@ -169,7 +204,9 @@ async function redisWarnings(url: string | undefined): Promise<string[]> {
     const answers = await redisAnswers(redis)
     return answers
       ? []
-      : [`REDIS_URL: Redis does not answer at ${toAddress(url)}; the service goes on without it`]
+      : [
+          `REDIS_URL: Redis does not answer at ${toRedisAddress(url)}; the service goes on without it`,
+        ]
   } finally {
     redis.disconnect()
   }

@@ -1,8 +1,8 @@
 import { readCoreConfig } from '../../core/config.ts'
 import { type Env, createEnvReader } from '../../core/lib/env.ts'
-import { readLogLevel } from '../../core/lib/process.ts'
 import { readCoreAddress } from '../../core/lib/core-link/address.ts'
-import { readAdminHost } from '../../core/lib/settings.ts'
+import { readAdminHost, readLogLevel } from '../../core/lib/settings/shared.ts'
+import { readTelemetry } from '../../core/lib/telemetry/config.ts'
 import { readGatewayConfig } from '../../gateway/config.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
 import { readPorts } from './ports.ts'
@@ -31,8 +31,9 @@ export function readSettings(env: Env) {
     operator: readCoreAddress(reader, 'operator'),
     ...readPorts(reader),
     adminHost: readAdminHost(reader),
-    declared: reader.settings,
-    logLevel: readLogLevel(reader),
+    reader,
+    telemetry: readTelemetry(reader, 'all-in-one'),
+    logLevel: reader.live(() => readLogLevel(reader)),
   }
   if (reader.problems.length > 0)
     throw new AggregateError(

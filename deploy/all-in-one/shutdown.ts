@@ -13,6 +13,7 @@ const stages = [
   { name: 'gateway', untilMs: 1_000 },
   { name: 'sidecar', untilMs: 2_000 },
   { name: 'core', untilMs: 3_200 },
+  { name: 'telemetry', untilMs: 3_600 },
   { name: 'database', untilMs: 4_000 },
 ] as const
 

@@ -3,14 +3,14 @@ import { type Quickstart, quickstartPath } from './data-dir.ts'
 import type { Service } from './service.ts'
 
 /** Returns the text that `npm start` prints when the service is up. */
-export function welcome(service: Service): string {
+export function welcome(service: Omit<Service, 'reloading'>): string {
   const { quickstart: q, parts } = service
   const file = shortest(quickstartPath(service.dataDir))
   const user = `${q.platformUrl}/api/v1/apps/${q.clientId}/users`
   return `
 tollgate is up (${(service.startedInMs / 1000).toFixed(1)} s)
 
-  Log in               ${siteOf(q)}/login
+  Dashboard            ${siteOf(q)}/app
                        as ${q.ownerEmail}
                        (password: ownerPassword in ${file})
   Platform API, OIDC   ${q.platformUrl}

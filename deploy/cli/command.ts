@@ -1,10 +1,14 @@
-import { type ParseArgsConfig, parseArgs } from 'node:util'
 import { didYouMean } from '../../core/lib/names/did-you-mean.ts'
+import { isObject } from '../../core/lib/json.ts'
+import { DomainError } from '../../proto/errors.ts'
 import { type CoreClient, type CoreReader, connectCore } from './client.ts'
-import { type CoreTarget, findCore, findDefaultApp, requireConsent } from './target.ts'
-import type { Help } from './help.ts'
+import { type Help, describeOptions, describeUsage } from './help.ts'
+import { type Choices, type Options, UsageError, type Values, nameOf, parse } from './options.ts'
+import { printJson, printLines } from './output.ts'
+import { type CoreTarget, findCore, requireConsent } from './target.ts'
 
 export interface Command {
+  readonly name: string
   /** Completes the sentence "The command ...", without a full stop. */
   readonly summary: string
   readonly help: Help
@@ -12,97 +16,117 @@ export interface Command {
   run(argv: readonly string[]): Promise<number>
 }
 
-/** Wrong usage of a command, described by the message. */
-export class UsageError extends Error {}
-
-/** Options of every command. */
-const commonOptions = { target: { type: 'string' }, json: { type: 'boolean' } } as const
-
-/** Parses options strictly: an unknown one is a UsageError that names it. */
-export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(
-  argv: readonly string[],
-  options: T,
-) {
-  const all: T & typeof commonOptions = { ...options, ...commonOptions }
-  try {
-    const args = joinNegatives(argv, all)
-    return parseArgs({ args, options: all, allowPositionals: true, strict: true })
-  } catch (error) {
-    const message = error instanceof Error ? (error.message.split('. ')[0] ?? '') : 'bad options'
-    const [, unknown] = /^Unknown option '--?([^']*)'/.exec(message) ?? []
-    const hint = unknown === undefined ? '' : didYouMean(unknown, Object.keys(all), '--')
-    throw new UsageError(`${message}${hint}`)
-  }
+/** What a command does: it has exactly one of `read`, `change` and `run`. */
+interface Declaration<O extends Options, Answer> extends Choices<keyof NoInfer<O> & string> {
+  /** The help: complete sentences, without line breaks. */
+  readonly text: string
+  readonly options?: O
+  /** Reads from core. */
+  read?(core: CoreReader, values: Values<O>): Promise<Answer>
+  /** Calls RPCs of core that write. */
+  change?(core: CoreClient, values: Values<O>): Promise<Answer>
+  /** Works without core. */
+  run?(values: Values<O>): Promise<Answer> | Answer
+  /** The document that --json prints; by default the answer. */
+  json?(answer: Answer, values: Values<O>): unknown
+  /** The answer for people. Without it the command prints its document, if it is defined. */
+  lines?(answer: Answer, values: Values<O>): readonly string[]
+  /** Whether the command exits with 1. */
+  isFailure?(answer: Answer): boolean
 }
 
-/**
- * Joins a negative number with the option before it, which would otherwise be ambiguous:
- * `--usd-micros -5`.
- */
-function joinNegatives(
-  argv: readonly string[],
-  options: NonNullable<ParseArgsConfig['options']>,
-): string[] {
-  const args: string[] = []
-  for (const [i, arg] of argv.entries()) {
-    const [before = '', isOption] = [argv[i - 1], !argv.slice(0, i).includes('--')]
-    const takesValue = isOption && options[before.replace(/^--/, '')]?.type === 'string'
-    if (takesValue && before.startsWith('--') && /^-\d/.test(arg)) args.push(`${args.pop()}=${arg}`)
-    else args.push(arg)
-  }
-  return args
+/** A command line of a command: its only one, or that of a verb. */
+export interface Action extends Choices {
+  readonly text: string
+  readonly options: Options
+  readonly hasLines: boolean
+  /** Runs the command line `name` and resolves to the exit code. */
+  run(name: string, argv: readonly string[]): Promise<number>
 }
 
-/** Like `parse`, for a command line without positionals. */
-export function parseOptions<const T extends NonNullable<ParseArgsConfig['options']>>(
-  argv: readonly string[],
-  options: T,
-) {
-  const { values, positionals } = parse(argv, options)
-  if (positionals.length > 0) throw new UsageError(`"${positionals[0]}" is not expected here`)
-  return values
-}
+export function action<const O extends Options, Answer>(of: Declaration<O, Answer>): Action {
+  const { text, oneOf = [], atMostOne = [], lines } = of
+  const options: Options = of.options ?? {}
 
-/**
- * Returns the required options; a UsageError names the missing ones. The default of --app is the
- * demo app of the data directory, if the command uses the core of that directory.
- */
-export async function need<Name extends string>(
-  command: string,
-  parsed: Readonly<Partial<Record<Name, unknown>>> & Target,
-  names: readonly Name[],
-): Promise<Record<Name, string>> {
-  const isAppMissing = names.some((name) => name === 'app' && parsed[name] === undefined)
-  const defaults = isAppMissing ? { app: await findDefaultApp(parsed.target) } : {}
-  const values: Readonly<Partial<Record<Name, unknown>>> = { ...defaults, ...parsed }
-  const missing = names.filter((name) => typeof values[name] !== 'string')
-  if (missing.length > 0)
-    throw new UsageError(`${command} needs ${missing.map((name) => `--${name}`).join(' and ')}`)
-  return Object.fromEntries(names.map((name) => [name, values[name]])) as Record<Name, string>
-}
-
-/** Resolves to the exit code; undefined means 0. */
-type Act = (argv: readonly string[]) => Promise<number | undefined> | Promise<void>
-
-/** Runs the action named by the first word. A UsageError lists the actions for any other word. */
-export const runAction =
-  (command: string, actions: Readonly<Record<string, Act>>) =>
-  async ([word = '', ...rest]: readonly string[]): Promise<number> => {
-    const act = Object.hasOwn(actions, word) ? actions[word] : undefined
-    if (!act) {
-      const names = Object.keys(actions)
-      throw new UsageError(`${command} takes ${names.join(', ')}${didYouMean(word, names)}`)
-    }
-    const code = await act(rest)
-    return typeof code === 'number' ? code : 0
+  async function run(name: string, argv: readonly string[]): Promise<number> {
+    const values = await parse(name, argv, of)
+    const answer = await answerOf(of, values).catch((error: unknown) => {
+      throw nameOption(error, options)
+    })
+    const document = of.json ? of.json(answer, values) : answer
+    if (lines && !values.json)
+      printLines([...lines(answer, values), ...moreLines(name, argv, answer)])
+    else if (lines || document !== undefined) printJson(document ?? null)
+    return of.isFailure?.(answer) ? 1 : 0
   }
 
-/** Parses a page size. */
-export function parsePageSize(text: string | undefined): number {
-  const limit = Number(text ?? '100')
-  if (Number.isInteger(limit) && limit >= 1 && limit <= 1_000) return limit
-  throw new UsageError('--limit must be from 1 to 1000')
+  return { text, options, oneOf, atMostOne, hasLines: lines !== undefined, run }
 }
+
+async function answerOf<O extends Options, Answer>(
+  { read, change, run }: Declaration<O, Answer>,
+  values: Values<O>,
+): Promise<Answer> {
+  if (read) return withCore(values, (core) => read(core, values))
+  if (change) return changeCore(values, (core) => change(core, values))
+  if (run) return run(values)
+  throw new Error('an action has read, change or run')
+}
+
+/** The command line that prints the next page. */
+function moreLines(name: string, argv: readonly string[], answer: unknown): string[] {
+  const cursor = isObject(answer) ? answer['nextCursor'] : undefined
+  if (typeof cursor !== 'string' || cursor === '') return []
+  const words = argv.filter(
+    (word, at) => !/^--cursor(=|$)/.test(word) && argv[at - 1] !== '--cursor',
+  )
+  return [`more: ${['./tollgate', name, ...words].join(' ')} --cursor ${cursor}`]
+}
+
+/** Replaces the field at the start of core's message by the option that fills it. */
+function nameOption(error: unknown, options: Options): unknown {
+  const message = error instanceof DomainError ? error.message : ''
+  const [field] = /^[A-Za-z-]+(?= (?:must|is|may|needs)\b)/.exec(message) ?? []
+  if (field === undefined) return error
+  const isField = (key: string): boolean =>
+    key.toLowerCase() === field.replaceAll('-', '').toLowerCase()
+  const match = Object.entries(options).find(([key, { isArgument }]) => isField(key) && !isArgument)
+  if (!match) return error
+  return new Error(`${nameOf(...match)}${message.slice(field.length)}`, { cause: error })
+}
+
+interface CommandParts {
+  readonly summary: string
+  readonly examples: readonly string[]
+  /** A paragraph of the help that applies to every action. */
+  readonly note?: string
+  /** The actions by their verbs, or the only action. */
+  readonly actions?: Readonly<Record<string, Action>>
+  readonly action?: Action
+}
+
+export function createCommand(
+  name: string,
+  { summary, action, actions = action ? { '': action } : {}, ...help }: CommandParts,
+): Command {
+  const usages = Object.entries(actions).map(([verb, act]) => describeUsage(join(name, verb), act))
+  const options = describeOptions(Object.values(actions))
+
+  async function run(argv: readonly string[]): Promise<number> {
+    const verbs = Object.keys(actions)
+    const verb = verbs.find((each) => wordsOf(each).every((word, at) => argv[at] === word))
+    const act = verb === undefined ? undefined : actions[verb]
+    if (verb === undefined || !act)
+      throw new UsageError(`${name} takes ${verbs.join(', ')}${didYouMean(argv[0] ?? '', verbs)}`)
+    return act.run(join(name, verb), argv.slice(wordsOf(verb).length))
+  }
+
+  return { name, summary, help: { ...help, usages, options }, run }
+}
+
+const wordsOf = (verb: string): string[] => (verb === '' ? [] : verb.split(' '))
+
+const join = (name: string, verb: string): string => [name, ...wordsOf(verb)].join(' ')
 
 /** The option to select a core other than the one of this folder. */
 export interface Target {

@@ -1,4 +1,5 @@
 import { command, heading } from './colors.ts'
+import { type Choices, type Option, type Options, nameOf } from './options.ts'
 
 /**
  * The help of a command. `--help` prints it and docs/cli.md is generated from it, so that both are
@@ -74,4 +75,48 @@ function wrap(text: string, { first, rest }: { first: string; rest: string }): s
     isEmpty = false
   }
   return [...lines, line]
+}
+
+/** The declaration of a command line, as far as its help needs it. */
+interface Described extends Choices {
+  readonly text: string
+  readonly options: Options
+  readonly hasLines: boolean
+}
+
+/** Writes the syntax of a command line from its options. */
+export function describeUsage(name: string, action: Described): Usage {
+  const { text, options, oneOf = [], atMostOne = [], hasLines } = action
+  const words = Object.entries(options).flatMap(([key, option]) => {
+    const choice = [...oneOf, ...atMostOne].find((keys) => keys.includes(key))
+    if (choice) return choice[0] === key ? [choiceOf(choice, options, oneOf.includes(choice))] : []
+    const syntax = syntaxOf(key, option)
+    if (option.isRequired && !option.findDefault) return [syntax]
+    return [option.isMultiple ? `[${syntax}]...` : `[${syntax}]`]
+  })
+  if (hasLines && !options['json']) words.push('[--json]')
+  return { syntax: ['tollgate', name, ...words].join(' '), text }
+}
+
+/** Writes options that exclude each other. */
+function choiceOf(keys: readonly string[], options: Options, isRequired: boolean): string {
+  const syntaxes = keys.flatMap((key) => {
+    const option = options[key]
+    return option ? [`${syntaxOf(key, option)}${option.isMultiple ? '...' : ''}`] : []
+  })
+  return isRequired ? `(${syntaxes.join(' | ')})` : `[${syntaxes.join(' | ')}]`
+}
+
+const syntaxOf = (key: string, option: Option<unknown>): string =>
+  option.isArgument || option.label === undefined
+    ? nameOf(key, option)
+    : `${nameOf(key, option)} ${option.label}`
+
+/** Lists the options that have a meaning, each once. */
+export function describeOptions(actions: readonly Described[]): OptionGroup[] {
+  const meanings = new Map<string, string>()
+  for (const { options } of actions)
+    for (const [key, option] of Object.entries(options))
+      if (option.meaning !== undefined) meanings.set(syntaxOf(key, option), option.meaning)
+  return meanings.size === 0 ? [] : [{ title: 'Options', options: [...meanings] }]
 }

@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs'
 import { didYouMean } from '../../core/lib/names/did-you-mean.ts'
 import { toMessage } from '../../core/lib/process.ts'
 import { account } from './commands/account.ts'
 import { issuer } from './commands/apps/issuer.ts'
+import { webhookEndpoint } from './commands/apps/webhook-endpoint.ts'
 import { member } from './commands/apps/member.ts'
 import { redirectUri } from './commands/apps/redirect-uri.ts'
 import { registration } from './commands/apps/registration.ts'
@@ -12,23 +12,32 @@ import { user } from './commands/apps/user.ts'
 import { adjust } from './commands/money/adjust.ts'
 import { app } from './commands/apps/app.ts'
 import { audit } from './commands/audit.ts'
-import { archive } from './commands/archive.ts'
+import { archive } from './commands/transfer/archive.ts'
 import { collector } from './commands/collector.ts'
 import { config } from './commands/run/config.ts'
+import { init } from './commands/run/init.ts'
 import { createCompletion } from './commands/run/completion.ts'
 import { decision } from './commands/decision.ts'
-import { exportTickets } from './commands/export.ts'
+import { exportTickets } from './commands/transfer/export.ts'
 import { grant } from './commands/money/grant.ts'
 import { holds } from './commands/money/holds.ts'
-import { importTickets } from './commands/import.ts'
+import { importTickets } from './commands/transfer/import.ts'
 import { keys } from './commands/keys.ts'
 import { limits } from './commands/limits.ts'
 import { logs } from './commands/run/logs.ts'
+import { backup } from './commands/backup/backup.ts'
+import { restore } from './commands/backup/restore.ts'
+import { books } from './commands/transfer/books.ts'
+import { migrate } from './commands/migrate.ts'
 import { loss } from './commands/loss.ts'
 import { core, demo, gateway, sidecar, signerDouble, start } from './commands/programs.ts'
 import { billing } from './commands/money/billing.ts'
 import { catalog } from './commands/money/catalog.ts'
+import { invoice } from './commands/money/invoice.ts'
+import { collect } from './commands/money/collect.ts'
+import { overage } from './commands/money/overage.ts'
 import { plan } from './commands/money/plan.ts'
+import { processor } from './commands/money/processor.ts'
 import { quota } from './commands/money/quota.ts'
 import { quarantine } from './commands/quarantine.ts'
 import { rate } from './commands/money/rate.ts'
@@ -42,81 +51,81 @@ import { subscription } from './commands/money/subscription.ts'
 import { testClock } from './commands/money/test-clock.ts'
 import { ticket } from './commands/ticket.ts'
 import { verify } from './commands/verify.ts'
+import { wallet } from './commands/money/wallet.ts'
 import { whatif } from './commands/money/whatif.ts'
-import { type Command, UsageError } from './command.ts'
+import type { Command } from './command.ts'
+import { UsageError } from './options.ts'
+import { version } from './version.ts'
 import { command, failure, heading } from './colors.ts'
-import { withFlag } from './flags.ts'
 import { renderHelp } from './help.ts'
 
 /** The commands by topic, as `--help` lists them. */
-const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
-  Run: {
+const groups: Readonly<Record<string, readonly Command[]>> = {
+  Run: [
     start,
+    init,
     core,
     gateway,
     sidecar,
     collector,
+    migrate,
+    backup,
+    restore,
     config,
     logs,
     demo,
-    'signer-double': signerDouble,
-    completion: createCompletion(() => commands),
-  },
-  'Apps and people': {
+    signerDouble,
+    createCompletion(() => commands),
+  ],
+  'Apps and people': [
     app,
     member,
-    'redirect-uri': redirectUri,
+    redirectUri,
     issuer,
+    webhookEndpoint,
     user,
     account,
     tenant,
     registration,
     audit,
-  },
-  Money: {
+  ],
+  Money: [
     grant,
     adjust,
     subscription,
     limits,
+    collect,
+    overage,
     quota,
     plan,
     catalog,
     billing,
+    processor,
+    wallet,
+    invoice,
     holds,
     rate,
     whatif,
-    'test-clock': testClock,
-  },
-  Signers: { signer, 'signer-secret': signerSecret, decision, loss },
-  Events: { status, quarantine, outbox, reconcile },
-  Books: {
-    ticket,
-    receipt,
-    verify,
-    rebuild,
-    export: exportTickets,
-    import: importTickets,
-    archive,
-  },
-  Secrets: { keys },
+    testClock,
+  ],
+  Signers: [signer, signerSecret, decision, loss],
+  Events: [status, quarantine, outbox, reconcile],
+  Books: [ticket, receipt, verify, rebuild, exportTickets, importTickets, archive, books],
+  Secrets: [keys],
 }
 
 /** All commands by name, in the order of `--help`. */
-export const commands: Readonly<Record<string, Command>> = Object.assign(
-  {},
-  ...Object.values(groups),
+export const commands: Readonly<Record<string, Command>> = Object.fromEntries(
+  Object.values(groups).flatMap((members) => members.map((member) => [member.name, member])),
 )
 
-const nameColumns = 14
+const nameColumns = 16
 
 const line = (name: string, text: string): string =>
   `  ${command(name)}${' '.repeat(nameColumns - name.length)} ${text}`
 
-const section = ([title, members]: [string, Readonly<Record<string, Command>>]): string =>
-  [
-    heading(title),
-    ...Object.entries(members).map(([name, { summary }]) => line(name, summary)),
-  ].join('\n')
+const section = ([title, members]: [string, readonly Command[]]): string =>
+  [heading(title), ...members.map(({ name, summary }) => line(name, summary))].join('\n')
 
 const renderOverview = (): string => `tollgate: identity, metering and billing for a remote signer
 
@@ -160,13 +169,8 @@ async function run(name: string, argv: readonly string[]): Promise<number> {
   } catch (error) {
     const isUsage = error instanceof UsageError
     const hint = isUsage ? `; see ./tollgate ${name} --help` : ''
-    return fail(`${withFlag(toMessage(error), match.help)}${hint}`, isUsage ? 2 : 1)
+    return fail(`${toMessage(error)}${hint}`, isUsage ? 2 : 1)
   }
-}
-
-function version(): string {
-  const manifest = new URL('../../package.json', import.meta.url)
-  return String(JSON.parse(readFileSync(manifest, 'utf8')).version)
 }
 
 const asksForHelp = (argv: readonly string[]): boolean =>

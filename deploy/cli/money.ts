@@ -1,5 +1,5 @@
 import { formatDecimal18, parseDecimal18 } from '../../core/lib/money.ts'
-import { UsageError } from './command.ts'
+import { UsageError } from './options.ts'
 
 /** An amount of money in the format of an RPC. */
 export type Amount =

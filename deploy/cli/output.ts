@@ -2,41 +2,53 @@
 export const printJson = (value: unknown): void =>
   void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
 
+/** Prints lines on standard output. Control characters become `?`. */
 export const printLines = (lines: readonly string[]): void =>
-  void process.stdout.write(`${lines.join('\n')}\n`)
+  void process.stdout.write(lines.map((line) => `${printable(line)}\n`).join(''))
 
-/** Prints the answer as JSON with --json, otherwise the lines for people. */
-export function report(
-  { json }: { readonly json?: boolean | undefined },
-  answer: unknown,
-  lines: () => readonly string[],
-): void {
-  if (json) printJson(answer)
-  else printLines(lines())
-}
+type Cell = string | number | boolean | undefined
+
+/** A column of a table: a key, whose name is the header, or a header and its cell. */
+export type Column<Row> =
+  | (keyof Row & string)
+  | readonly [header: string, cell: (keyof Row & string) | ((row: Row) => Cell)]
 
 /** Formats rows below a header; returns the text `empty` without rows. */
-export const table = (
-  columns: readonly string[],
-  rows: readonly (readonly string[])[],
+export const table = <Row>(
+  rows: readonly Row[],
+  columns: readonly Column<Row>[],
   empty?: string,
-): string[] => (rows.length === 0 && empty !== undefined ? [empty] : aligned([columns, ...rows]))
+): string[] =>
+  rows.length === 0 && empty !== undefined ? [empty] : aligned(cellsOf(rows, columns))
+
+/** The cells of a table, with its header. */
+export function cellsOf<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string[][] {
+  const pairs = columns.map((column) =>
+    typeof column === 'string' ? ([column, column] as const) : column,
+  )
+  return [
+    pairs.map(([header]) => header),
+    ...rows.map((row) =>
+      pairs.map(([, cell]) => textOf(typeof cell === 'function' ? cell(row) : row[cell])),
+    ),
+  ]
+}
+
+const textOf = (value: unknown): string =>
+  value === undefined ? '' : typeof value === 'boolean' ? (value ? 'yes' : 'no') : String(value)
 
 /**
  * Formats the properties of one thing: a name and a value per line. Omits those without a value.
  */
-export const properties = (
-  rows: readonly (readonly [name: string, value: string | undefined])[],
-): string[] =>
-  aligned(rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])))
+export const properties = (rows: readonly (readonly [name: string, value: Cell])[]): string[] =>
+  aligned(rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, textOf(value)]])))
 
-/** Pads each column to its widest cell. Control characters become `?`. */
+/** Pads each column to its widest cell. */
 function aligned(rows: readonly (readonly string[])[]): string[] {
-  const cells = rows.map((row) => row.map(printable))
-  const widths = (cells[0] ?? []).map((_, column) =>
-    Math.max(...cells.map((row) => row[column]?.length ?? 0)),
+  const widths = (rows[0] ?? []).map((_, column) =>
+    Math.max(...rows.map((row) => row[column]?.length ?? 0)),
   )
-  return cells.map((row) =>
+  return rows.map((row) =>
     row
       .map((cell, column) => cell.padEnd(widths[column] ?? 0))
       .join('  ')

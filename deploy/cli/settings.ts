@@ -1,8 +1,9 @@
 import { readCoreConfig } from '../../core/config.ts'
 import { readCollectorConfig } from '../../core/collector/app.ts'
 import { type Env, type EnvReader, type Setting, createEnvReader } from '../../core/lib/env.ts'
-import { readLogLevel } from '../../core/lib/process.ts'
-import { readAdminHost } from '../../core/lib/settings.ts'
+import type { Environment } from '../../core/lib/settings/environment.ts'
+import { readAdminHost, readLogLevel } from '../../core/lib/settings/shared.ts'
+import { readTelemetry } from '../../core/lib/telemetry/config.ts'
 import { readGatewayConfig } from '../../gateway/config.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
 import { resolveDataDir } from '../all-in-one/data-dir.ts'
@@ -23,51 +24,107 @@ function readAllInOne(env: EnvReader): void {
   readCoreConfig(env)
   readGatewayConfig(env)
   readSidecarConfig(env)
-  readLogLevel(env)
+  env.live(() => readLogLevel(env))
+  readTelemetry(env, allInOne)
   readPorts(env)
   readAdminHost(env)
 }
 
-function readProcess(read: (env: EnvReader) => unknown) {
+interface Program {
+  readonly name: string
+  /** The default of its admin port, which its `main.ts` declares when it starts. */
+  readonly adminPort: string
+  readonly read: (env: EnvReader) => unknown
+}
+
+function readProgram({ name, adminPort, read }: Program) {
   return (env: EnvReader): void => {
     read(env)
-    readLogLevel(env)
+    env.live(() => readLogLevel(env))
+    readTelemetry(env, name)
     readAdminHost(env)
+    env.port(`${name.toUpperCase()}_ADMIN_PORT`, {
+      fallback: adminPort,
+      meaning: `Port of ${name}'s metrics and health.`,
+    })
   }
 }
+
+const programs: readonly Program[] = [
+  { name: 'core', adminPort: '9464', read: readCoreConfig },
+  { name: 'gateway', adminPort: '9465', read: readGatewayConfig },
+  { name: 'sidecar', adminPort: '9466', read: readSidecarConfig },
+  { name: 'collector', adminPort: '9467', read: readCollectorConfig },
+]
+
+const allInOne = 'all-in-one'
 
 /** The processes, each with the function that declares its settings. */
 const processes: Readonly<Record<string, (env: EnvReader) => void>> = {
-  core: readProcess(readCoreConfig),
-  gateway: readProcess(readGatewayConfig),
-  sidecar: readProcess(readSidecarConfig),
-  collector: readProcess(readCollectorConfig),
-  'all-in-one': readAllInOne,
+  ...Object.fromEntries(programs.map((program) => [program.name, readProgram(program)])),
+  [allInOne]: readAllInOne,
 }
 
-/** Returns the settings of the all-in-one service, sorted by name, and the problems in `env`. */
-export function readSettings(env: Env): { settings: Setting[]; problems: string[] } {
+export const processNames: readonly string[] = Object.keys(processes)
+
+export interface ReadSettings {
+  /** Sorted by name. */
+  readonly settings: readonly Setting[]
+  readonly problems: readonly string[]
+  readonly warnings: readonly string[]
+}
+
+/** Reads the settings of a process, by default the all-in-one service, as it does at its start. */
+export function readSettings({ env, files }: Environment, process = allInOne): ReadSettings {
+  const isEmbedded = process === allInOne
   const variables = { ...env }
-  applyPortBase(variables)
-  const reader = createEnvReader(variables, { isEmbedded: true })
-  readAllInOne(reader)
-  const settings = new Map([dataDirSetting(env), ...reader.settings].map((one) => [one.name, one]))
-  const problems = reader.problems.filter(
-    (line) => ![...providedSettings].some((name) => line.startsWith(name) && !env[name]),
-  )
+  if (isEmbedded) applyPortBase(variables)
+  const reader = createEnvReader(variables, { isEmbedded, files })
+  processes[process]?.(reader)
+  const first = isEmbedded ? startSettings(env) : []
+  const settings = new Map([...first, ...reader.settings].map((one) => [one.name, one]))
+  const isMade = (line: string): boolean =>
+    isEmbedded && [...providedSettings].some((name) => line.startsWith(name) && !env[name])
   return {
     settings: [...settings.values()].toSorted(byName),
-    problems: [...new Set(problems)],
+    problems: [...new Set(reader.problems)].filter((line) => !isMade(line)),
+    warnings: reader.warnings,
   }
 }
 
-const dataDirSetting = (env: Env): Setting => ({
-  name: 'TOLLGATE_DATA_DIR',
-  value: resolveDataDir(env),
-  secret: false,
-  source: env['TOLLGATE_DATA_DIR'] ? 'environment' : 'default',
-  meaning: 'Folder of the all-in-one service: embedded database, secrets, quickstart file, log.',
-})
+const passphraseMin = 12
+
+/** Reads the passphrase of `tollgate backup` and `tollgate restore`. */
+export function readPassphrase(env: EnvReader): string {
+  const passphrase =
+    env.optional('PASSPHRASE', {
+      secret: true,
+      meaning: `Encrypts the file of \`tollgate backup\`, and opens it for \`tollgate restore\`; at least ${passphraseMin} characters. Without it the file is lost.`,
+    }) ?? ''
+  if (passphrase.length < passphraseMin)
+    env.problem(`PASSPHRASE must have at least ${passphraseMin} characters`)
+  return passphrase
+}
+
+/** Settings that are read before all others. */
+const startSettings = (env: Env): Setting[] => [
+  {
+    name: 'TOLLGATE_CONFIG',
+    value: env['TOLLGATE_CONFIG'] ?? 'tollgate.yaml',
+    secret: false,
+    reloads: false,
+    source: env['TOLLGATE_CONFIG'] ? 'environment' : 'default',
+    meaning: 'File with settings, one "NAME: value" each (YAML). A variable wins over it.',
+  },
+  {
+    name: 'TOLLGATE_DATA_DIR',
+    value: resolveDataDir(env),
+    secret: false,
+    reloads: false,
+    source: env['TOLLGATE_DATA_DIR'] ? 'environment' : 'default',
+    meaning: 'Folder of the all-in-one service: embedded database, secrets, quickstart file, log.',
+  },
+]
 
 export interface DeclaredSetting {
   readonly name: string
@@ -75,43 +132,34 @@ export interface DeclaredSetting {
   /** Empty without a default. */
   readonly fallback: string
   readonly secret: boolean
+  /** Whether SIGHUP reloads it in every process that reads it. */
+  readonly reloads: boolean
   readonly processes: readonly string[]
 }
 
 /** Returns all settings of all processes, as declared by the code. */
 export function declaredSettings(): DeclaredSetting[] {
   const declared = new Map<string, DeclaredSetting>()
-  function add({ name, meaning, value, secret }: Setting, process: string): void {
+  function add({ name, meaning, value, secret, ...setting }: Setting, process: string): void {
     const known = declared.get(name)?.processes ?? []
+    const reloads = setting.reloads && (declared.get(name)?.reloads ?? true)
     const processes = known.includes(process) ? known : [...known, process]
-    declared.set(name, { name, meaning, fallback: value, secret, processes })
+    declared.set(name, { name, meaning, fallback: value, secret, reloads, processes })
   }
   for (const [process, declare] of Object.entries(processes)) {
     const reader = createEnvReader({})
     declare(reader)
     for (const setting of reader.settings) add(setting, process)
   }
-  for (const setting of adminPorts) declared.set(setting.name, setting)
-  add({ ...dataDirSetting({}), value: '.tollgate' }, 'all-in-one')
+  const commands = createEnvReader({})
+  readPassphrase(commands)
+  for (const setting of commands.settings)
+    for (const command of ['backup', 'restore']) add(setting, command)
+  const [config, dataDir] = startSettings({})
+  for (const process of processNames) if (config) add(config, process)
+  if (dataDir) add({ ...dataDir, value: '.tollgate' }, allInOne)
   return [...declared.values()].toSorted(byName)
 }
-
-/**
- * The admin ports are listed here, because the `main.ts` of each process declares its port only
- * when it starts.
- */
-const adminPorts = [
-  { process: 'core', name: 'CORE_ADMIN_PORT', fallback: '9464' },
-  { process: 'gateway', name: 'GATEWAY_ADMIN_PORT', fallback: '9465' },
-  { process: 'sidecar', name: 'SIDECAR_ADMIN_PORT', fallback: '9466' },
-  { process: 'collector', name: 'COLLECTOR_ADMIN_PORT', fallback: '9467' },
-].map(({ process, name, fallback }): DeclaredSetting => ({
-  name,
-  fallback,
-  meaning: `Port of ${process}'s metrics and health.`,
-  secret: false,
-  processes: [process],
-}))
 
 const byName = (a: { readonly name: string }, b: { readonly name: string }): number =>
   a.name < b.name ? -1 : 1

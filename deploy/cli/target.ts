@@ -1,7 +1,8 @@
+import { currentValue } from '../../core/lib/settings/reloadable.ts'
 import { createEnvReader } from '../../core/lib/env.ts'
+import { readEnvironment } from '../../core/lib/settings/environment.ts'
 import { type CoreAddress, readCoreAddress } from '../../core/lib/core-link/address.ts'
 import { resolveDataDir, findServiceToken, readQuickstart } from '../all-in-one/data-dir.ts'
-import { setVariables } from '../all-in-one/settings.ts'
 
 export interface CoreTarget {
   readonly address: CoreAddress
@@ -20,10 +21,10 @@ export interface CoreTarget {
  * one.
  */
 export async function findCore(target: string | undefined): Promise<CoreTarget> {
-  const dataDir = resolveDataDir(process.env)
+  const { env: variables } = await readEnvironment(process.env)
+  const dataDir = resolveDataDir(variables)
   const stored = await findServiceToken(dataDir)
   const own = (await readQuickstart(dataDir))?.coreTarget
-  const variables = setVariables(process.env)
   const env = createEnvReader({
     CORE_TOKEN: stored,
     CORE_TARGET: own,
@@ -31,7 +32,7 @@ export async function findCore(target: string | undefined): Promise<CoreTarget> 
     ...(target === undefined ? {} : { CORE_TARGET: target }),
   })
   const address = readCoreAddress(env, 'operator')
-  if (address.token === '') {
+  if (currentValue(address.token) === '') {
     throw new Error(
       `no service found: start one with npm start, or set CORE_TARGET and CORE_TOKEN_OPERATOR (looked in ${dataDir})`,
     )
@@ -39,7 +40,9 @@ export async function findCore(target: string | undefined): Promise<CoreTarget> 
   if (env.problems.length > 0) throw new Error(env.problems.join('; '))
   // Compare the token, too: a tunnel to another deployment may have the same address.
   const isOwn =
-    own !== undefined && loopback(address.target) === loopback(own) && address.token === stored
+    own !== undefined &&
+    loopback(address.target) === loopback(own) &&
+    currentValue(address.token) === stored
   return { address, dataDir, isOwn, isNamed: target !== undefined }
 }
 
@@ -48,9 +51,9 @@ export async function findCore(target: string | undefined): Promise<CoreTarget> 
  * CORE_TARGET may name another deployment.
  */
 export async function findDefaultApp(target: string | undefined): Promise<string | undefined> {
-  if (target !== undefined || setVariables(process.env)['CORE_TARGET'] !== undefined)
-    return undefined
-  return (await readQuickstart(resolveDataDir(process.env)))?.clientId
+  const { env } = await readEnvironment(process.env)
+  if (target !== undefined || env['CORE_TARGET'] !== undefined) return undefined
+  return (await readQuickstart(resolveDataDir(env)))?.clientId
 }
 
 /**

@@ -23,16 +23,39 @@ export interface Usage {
   }[]
 }
 
-const timeoutMs = 10_000
+export interface Subscription {
+  readonly planId: string
+  readonly status: string
+  readonly currentPeriodEnd: string
+  readonly planName: string
+}
+
+// A move of the test clock may take 15 seconds.
+const timeoutMs = 30_000
 
 const refusedSecret =
   "the service refuses the demo app's secret in quickstart.json (401): it was replaced, or has expired; stop " +
   'the service and run npm start, which writes a new secret of the same app'
 
-/** The calls of an integrator's backend in the demo, over the public REST API. */
-export function createDemoApi(service: Quickstart) {
-  const app = `${service.platformUrl}/api/v1/apps/${service.clientId}`
-  const authorization = basic(service.m2mClientId, service.m2mClientSecret)
+/** The calls of an integrator's backend for the demo app, over the public REST API. */
+export const createDemoApi = (service: Quickstart) =>
+  createAppApi({
+    platformUrl: service.platformUrl,
+    clientId: service.clientId,
+    authorization: basic(service.m2mClientId, service.m2mClientSecret),
+  })
+
+export interface AppAccess {
+  readonly platformUrl: string
+  readonly clientId: string
+  /** `Basic …` of the app's M2M client. */
+  readonly authorization: string
+}
+
+/** The calls of an integrator's backend. */
+export function createAppApi({ platformUrl, clientId, authorization }: AppAccess) {
+  const app = `${platformUrl}/api/v1/apps/${clientId}`
+  const builder = `${platformUrl}/api/v1/builder/apps/${clientId}`
 
   async function call<T>(
     method: string,
@@ -72,14 +95,28 @@ export function createDemoApi(service: Quickstart) {
         headers: { 'idempotency-key': `demo-${user}-${amountUsdMicros}` },
       }),
     balance: (user: string) =>
-      call<Balance>(
-        'GET',
-        `${service.platformUrl}/api/v1/builder/apps/${service.clientId}/usage/balance?externalUserId=${encodeURIComponent(user)}`,
-      ),
+      call<Balance>('GET', `${builder}/usage/balance?externalUserId=${encodeURIComponent(user)}`),
     usage: (user: string) =>
       call<Usage>(
         'GET',
-        `${service.platformUrl}/api/v1/builder/apps/${service.clientId}/usage?groupBy=pipeline_model&userId=${encodeURIComponent(user)}`,
+        `${builder}/usage?groupBy=pipeline_model&userId=${encodeURIComponent(user)}`,
+      ),
+    subscription: (user: string) =>
+      call<{ subscription: Subscription }>(
+        'GET',
+        `${app}/users/${encodeURIComponent(user)}/subscription`,
+      ),
+    state: <T>(user: string) =>
+      call<T>('GET', `${app}/billing/state?externalUserId=${encodeURIComponent(user)}`),
+    newCard: (externalUserId: string) =>
+      call<{ checkoutUrl: string }>('POST', `${app}/billing/payment-method`, {
+        body: { externalUserId },
+      }),
+    moveClock: (to: string) =>
+      call<{ now: string; effects: { invoicesIssued: number; paymentsSucceeded: number } }>(
+        'POST',
+        `${app}/test-clock`,
+        { body: { to } },
       ),
   }
 }

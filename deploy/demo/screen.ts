@@ -1,6 +1,10 @@
 import type { Balance, Usage } from './api.ts'
 
+/** A figure of the service, and the same figure of another side. */
+export type Comparison = readonly [name: string, ours: string, theirs: string]
+
 const barWidth = 30
+const textWidth = 67
 
 /** Formats USD micros for display: "$4.75". */
 export function usd(micros: string): string {
@@ -17,7 +21,20 @@ export function createScreen(out: NodeJS.WriteStream) {
 
   function step(title: string, text: string): void {
     end()
-    write(`  ${title.padEnd(10)} ${text}\n`)
+    const [first = '', ...others] = wrap(text)
+    write(`  ${title.padEnd(10)} ${first}\n`)
+    others.forEach(more)
+  }
+
+  /** Writes the title of an act. */
+  function act(title: string): void {
+    end()
+    write(`\n  ${title}\n\n`)
+  }
+
+  /** Continues the step before on another line. */
+  const more = (text: string): void => {
+    for (const line of wrap(text)) write(`  ${''.padEnd(10)} ${line}\n`)
   }
 
   function balance(now: Balance, calls: number): void {
@@ -47,27 +64,48 @@ export function createScreen(out: NodeJS.WriteStream) {
     }
   }
 
-  function checks(
-    rows: readonly (readonly [string, string, string])[],
-    sums: { eth: string; overage: string },
-  ): void {
+  function checks(rows: readonly Comparison[], sums: { eth: string; overage: string }): void {
     write(
       `\n  ${sums.eth} ETH were signed; ${usd(sums.overage)} exceeds the allowance (overage).\n`,
     )
-    write(`    ${''.padEnd(22)} ${'the service says'.padEnd(24)} the signer signed\n`)
-    for (const [name, ours, theirs] of rows) {
-      write(
-        `    ${name.padEnd(22)} ${ours.padEnd(24)} ${theirs.padEnd(24)} ${ours === theirs ? 'equal' : 'DIFFERENT'}\n`,
-      )
-    }
-    write(
-      rows.every(([, ours, theirs]) => ours === theirs)
-        ? '\n  Everything adds up.\n'
-        : '\n  Something does not add up.\n',
-    )
+    write(`    ${''.padEnd(22)} ${'the service says'.padEnd(21)} the signer signed\n`)
+    compare(rows)
   }
 
-  return { step, balance, end, usage, checks }
+  /** Writes figures of two sides, which must be equal. */
+  function proof(rows: readonly Comparison[]): void {
+    end()
+    write(`\n    ${''.padEnd(22)} ${'the service says'.padEnd(21)} the other side says\n`)
+    compare(rows)
+  }
+
+  function compare(rows: readonly Comparison[]): void {
+    for (const [name, ours, theirs] of rows)
+      write(
+        `    ${name.padEnd(22)} ${ours.padEnd(21)} ${theirs.padEnd(21)} ${ours === theirs ? 'equal' : 'DIFFERENT'}\n`,
+      )
+  }
+
+  const verdict = (isRight: boolean): void =>
+    write(isRight ? '\n  Everything adds up.\n' : '\n  Something does not add up.\n')
+
+  return { act, step, more, balance, end, usage, checks, proof, verdict }
 }
 
 export type Screen = ReturnType<typeof createScreen>
+
+/**
+ * Breaks a text into lines for a terminal of 80 columns. Keeps leading spaces. A longer word, such
+ * as an address, stays whole.
+ */
+export function wrap(text: string): string[] {
+  const [first = '', ...words] = text.split(' ')
+  const lines = [first]
+  for (const word of words) {
+    const last = lines.at(-1) ?? ''
+    const longer = `${last} ${word}`
+    if (longer.length <= textWidth || last.trim() === '') lines[lines.length - 1] = longer
+    else lines.push(word)
+  }
+  return lines
+}

@@ -1,196 +1,157 @@
-import { parseArgs } from 'node:util'
-import { DIALECTS, isMode, MODES } from './dialect.ts'
-import { directSink } from './events/direct-sink.ts'
-import type { GatewaySessionsOptions } from './gateway-sessions.ts'
-import { parseHeaderFlag } from './wire/go-headers.ts'
-import type { Sink } from './events/lossy-queue.ts'
+import { type Option, UsageError, integer, number, parsed, text } from '../cli/options.ts'
+import { MODES, isMode } from './dialect.ts'
 import { DEFAULT_EV, DEFAULT_ORCHESTRATOR } from './options.ts'
-import type { SignerDoubleOptions } from './options.ts'
-import { fileSink, kafkaSink } from './events/sinks.ts'
-
-const UNTYPED_PIXELS = 1_000_000n
-
-const text = { type: 'string' } as const
-
-const FLAGS = {
-  port: text,
-  mode: text,
-  'webhook-url': text,
-  'webhook-headers': text,
-  'utc-offset': text,
-  ev: text,
-  price: text,
-  'pixels-per-unit': text,
-  type: text,
-  kafka: text,
-  topic: text,
-  'direct-url': text,
-  'direct-secret': text,
-  file: text,
-  drop: text,
-  duplicate: text,
-  reorder: text,
-  'delay-ms': text,
-  seed: text,
-  drive: text,
-  interval: text,
-  calls: text,
-  authorization: text,
-  app: text,
-  help: { type: 'boolean' },
-} as const
+import { parseHeaderFlag } from './wire/go-headers.ts'
 
 /**
- * Variables for options with secrets, because other accounts of the machine can read a process's
- * arguments.
+ * An option with a secret. It may be in a variable instead, because other accounts of the machine
+ * can read a process's arguments.
  */
-const SECRETS = {
-  'webhook-headers': 'SIGNER_WEBHOOK_HEADERS',
-  'direct-secret': 'SIGNER_DIRECT_SECRET',
-  authorization: 'SIGNER_AUTHORIZATION',
-} as const
+const secret = (label: string, variable: string, meaning: string): Option<string | undefined> => ({
+  ...text(label, {
+    meaning: `${meaning}; better in ${variable}, which no other account can read.`,
+  }),
+  convert: (texts) => texts.at(-1) ?? (process.env[variable] || undefined),
+})
 
-function secretsOf(env: NodeJS.ProcessEnv): Record<string, string> {
-  const values = Object.entries(SECRETS).map(([flag, name]) => [flag, env[name] ?? ''] as const)
-  return Object.fromEntries(values.filter(([, value]) => value !== ''))
+function parseHttpUrl(address: string, name: string): string {
+  const { protocol = '' } = URL.parse(address) ?? {}
+  if (/^https?:$/.test(protocol)) return address
+  throw new UsageError(`${name} must be an http or https URL`)
 }
 
-type Flags = Readonly<Partial<Record<Exclude<keyof typeof FLAGS, 'help'>, string>>>
-type Name = keyof Flags
-
-export type CliOptions = Readonly<{
-  double: SignerDoubleOptions
-  drive: Omit<GatewaySessionsOptions, 'signal' | 'report'> | undefined
-}>
-
-/** A flag that the user must correct; the message is one line. */
-const bad = (name: Name, what: string): RangeError => new RangeError(`--${name} ${what}`)
-
-type Range = Readonly<{ from: number; to: number; byDefault: number }>
-
-function number(flags: Flags, name: Name, { from, to, byDefault }: Range): number {
-  const text = flags[name]
-  if (text === undefined) return byDefault
-  const value = Number(text)
-  if (!/^\d+(\.\d+)?$/.test(text) || value < from || value > to) {
-    throw bad(name, `must be a number from ${from} to ${to}, not "${text}"`)
-  }
-  return value
+function parsePositive(digits: string, name: string): bigint {
+  if (/^[1-9]\d{0,17}$/.test(digits)) return BigInt(digits)
+  throw new UsageError(`${name} must be a positive whole number of at most 18 digits`)
 }
 
-function integer(flags: Flags, name: Name, range: Range): number {
-  const value = number(flags, name, range)
-  if (!Number.isInteger(value)) throw bad(name, `must be a whole number, not "${flags[name]}"`)
-  return value
-}
+const positive = (label: string, fallback: bigint, meaning: string): Option<bigint> => ({
+  ...text(label, { meaning }),
+  convert: (texts, name) => parsePositive(texts.at(-1) ?? String(fallback), name),
+})
 
-function positive(flags: Flags, name: Name, byDefault: bigint): bigint {
-  const digits = flags[name] ?? byDefault.toString()
-  if (!/^[1-9]\d{0,17}$/.test(digits)) {
-    throw bad(name, `must be a positive whole number of at most 18 digits, not "${digits}"`)
-  }
-  return BigInt(digits)
-}
-
-function httpUrl(flags: Flags, name: Name): string | undefined {
-  const address = flags[name]
-  if (address === undefined) return undefined
-  const url = URL.parse(address)
-  if (url?.protocol !== 'http:' && url?.protocol !== 'https:') {
-    throw bad(name, 'must be an http or https URL')
-  }
-  return address
-}
-
-function utcOffset(flags: Flags): number {
-  const offset = flags['utc-offset'] ?? '+00:00'
+function parseOffset(offset: string, name: string): number {
   const match = /^([+-])(\d\d):([0-5]\d)$/.exec(offset)
   const minutes = Number(match?.[2]) * 60 + Number(match?.[3])
-  if (match === null || minutes > 14 * 60) {
-    throw bad('utc-offset', 'must look like +02:00 or -07:30')
-  }
+  if (match === null || minutes > 14 * 60)
+    throw new UsageError(`${name} must look like +02:00 or -07:30`)
   return match[1] === '-' ? -minutes : minutes
 }
 
-function sinksOf(flags: Flags): Sink[] {
-  const { topic = 'livepeer-gateway-events' } = flags
-  const url = httpUrl(flags, 'direct-url')
-  const secret = flags['direct-secret']
-  if (url !== undefined && secret === undefined) throw bad('direct-url', 'needs --direct-secret')
-  const brokers = flags.kafka?.split(',').map((broker) => broker.trim())
-  if (brokers?.some((broker) => !/^[^\s:]+:\d{1,5}$/.test(broker)) === true) {
-    throw bad('kafka', 'must be a list of host:port')
-  }
-  return [
-    ...(brokers === undefined ? [] : [kafkaSink(brokers, topic)]),
-    ...(url === undefined || secret === undefined
-      ? []
-      : [directSink({ url, secret, flushMs: 3_000 })]),
-    ...(flags.file === undefined ? [] : [fileSink(flags.file)]),
-  ]
+function parseMode(word: string, name: string) {
+  if (isMode(word)) return word
+  throw new UsageError(`${name} must be one of ${MODES.join(', ')}`)
 }
 
-/** Makes the default price buy one second or one call with every type. */
-const UNITS: Readonly<Record<string, bigint>> = { lv2v: 27_648_000n, '': UNTYPED_PIXELS }
-
-function typeOf(flags: Flags, types: readonly string[]): string {
-  const type = flags.type ?? (types.includes('live') ? 'live' : 'lv2v')
-  if (!types.includes(type)) throw bad('type', `must be one of ${types.filter(Boolean).join(', ')}`)
-  return type
+function parseBrokers(list: string, name: string): string[] {
+  const brokers = list.split(',').map((broker) => broker.trim())
+  if (brokers.every((broker) => /^[^\s:]+:\d{1,5}$/.test(broker))) return brokers
+  throw new UsageError(`${name} must be a list of host:port`)
 }
 
-function driveOf(flags: Flags, type: string): CliOptions['drive'] {
-  const sessions = integer(flags, 'drive', { from: 1, to: 1000, byDefault: 0 })
-  if (sessions === 0 && flags.calls !== undefined) throw bad('calls', 'needs --drive')
-  if (sessions === 0) return undefined
-  return {
-    sessions,
-    type,
-    intervalMs: number(flags, 'interval', { from: 0.01, to: 3600, byDefault: 5 }) * 1000,
-    calls:
-      flags.calls === undefined
-        ? undefined
-        : integer(flags, 'calls', { from: 1, to: 1_000_000, byDefault: 1 }),
-    app: flags.app ?? '',
-    authorization: flags.authorization,
-    inPixels: UNTYPED_PIXELS,
-  }
-}
+const chance = (event: string): Option<number> =>
+  number('P', {
+    from: 0,
+    to: 1,
+    fallback: 0,
+    meaning: `Probability from 0 to 1 that ${event}; 0 by default.`,
+  })
 
-const chance = (flags: Flags, name: Name): number =>
-  number(flags, name, { from: 0, to: 1, byDefault: 0 })
-
-/**
- * Parses the flags to settings or `help`. Throws an Error with one clear line for a flag that is
- * unknown, incomplete or out of range. Creates the sinks last, when all else is valid.
- */
-export function parseFlags(argv: readonly string[]): CliOptions | 'help' {
-  const { help, ...options } = parseArgs({ args: [...argv], options: FLAGS, strict: true }).values
-  const flags = { ...secretsOf(process.env), ...options }
-  if (help === true) return 'help'
-  const { mode = 'go-livepeer' } = flags
-  if (!isMode(mode)) throw bad('mode', `must be one of ${MODES.join(', ')}, not "${mode}"`)
-  const url = httpUrl(flags, 'webhook-url')
-  const headers = parseHeaderFlag(flags['webhook-headers'] ?? '')
-  const type = typeOf(flags, DIALECTS[mode].types)
-  const drive = driveOf(flags, type)
-  const double = {
-    mode,
-    port: integer(flags, 'port', { from: 0, to: 65_535, byDefault: 8936 }),
-    ...(url !== undefined && { webhook: { url, headers } }),
-    utcOffsetMinutes: utcOffset(flags),
-    ev: positive(flags, 'ev', DEFAULT_EV),
-    orchestrator: {
-      pricePerUnit: positive(flags, 'price', DEFAULT_ORCHESTRATOR.pricePerUnit),
-      pixelsPerUnit: positive(flags, 'pixels-per-unit', UNITS[type] ?? 1n),
-    },
-    faults: {
-      drop: chance(flags, 'drop'),
-      duplicate: chance(flags, 'duplicate'),
-      reorder: chance(flags, 'reorder'),
-      delayMs: number(flags, 'delay-ms', { from: 0, to: 2000, byDefault: 0 }),
-    },
-    seed: integer(flags, 'seed', { from: 0, to: 2 ** 32 - 1, byDefault: 1 }),
-  }
-  return { double: { ...double, sinks: sinksOf(flags) }, drive }
+/** The options of `tollgate signer-double`. */
+export const signerDoubleOptions = {
+  port: integer('N', {
+    from: 0,
+    to: 65_535,
+    fallback: 8936,
+    meaning: 'Port of 127.0.0.1 to listen on, 0 for any; 8936 by default.',
+  }),
+  mode: parsed(
+    text('MODE', { meaning: 'go-livepeer, go-v0.8.11 or node; go-livepeer by default.' }),
+    parseMode,
+  ),
+  webhookUrl: parsed(
+    text('URL', { meaning: 'The authorization webhook; without it every payment is allowed.' }),
+    parseHttpUrl,
+  ),
+  webhookHeaders: parsed(
+    secret(
+      'HEADERS',
+      'SIGNER_WEBHOOK_HEADERS',
+      'Headers for the webhook: "Name:value,Name2:value2" (no comma in a value)',
+    ),
+    parseHeaderFlag,
+  ),
+  utcOffset: parsed(
+    text('OFFSET', { meaning: 'Time zone of webhook states, such as -07:30; +00:00 by default.' }),
+    parseOffset,
+  ),
+  ev: positive('WEI', DEFAULT_EV, 'Expected value of one ticket; 100000000000 by default.'),
+  price: positive(
+    'WEI',
+    DEFAULT_ORCHESTRATOR.pricePerUnit,
+    "The orchestrator's price per unit; 100000000000 by default.",
+  ),
+  pixelsPerUnit: parsed(
+    text('N', {
+      meaning:
+        'Units that the price buys; by default the pixels of a second for lv2v, 1000000 for "", else 1.',
+    }),
+    parsePositive,
+  ),
+  type: text('TYPE', {
+    meaning: 'Type of driven sessions: live, lv2v, fixed or ""; live by default.',
+  }),
+  kafka: parsed(
+    text('BROKERS', {
+      meaning: 'Kafka brokers for events, as a comma-separated list of host:port.',
+    }),
+    parseBrokers,
+  ),
+  topic: text('NAME', {
+    fallback: 'livepeer-gateway-events',
+    meaning: 'Kafka topic; livepeer-gateway-events by default.',
+  }),
+  directUrl: parsed(
+    text('URL', { meaning: 'A sidecar that accepts events by POST /events.' }),
+    parseHttpUrl,
+  ),
+  directSecret: secret('SECRET', 'SIGNER_DIRECT_SECRET', "The sidecar's webhook secret"),
+  file: text('PATH', { meaning: 'A file to which events are appended as NDJSON.' }),
+  drop: chance('an event is dropped'),
+  duplicate: chance('an event is sent twice'),
+  reorder: chance('two events change places'),
+  delayMs: number('N', {
+    from: 0,
+    to: 2000,
+    fallback: 0,
+    meaning: 'Longest random delay of an event, 0 to 2000; 0 by default.',
+  }),
+  seed: integer('N', {
+    from: 0,
+    to: 2 ** 32 - 1,
+    fallback: 1,
+    meaning: 'Seed of the faults, to repeat them; 1 by default.',
+  }),
+  drive: integer('N', {
+    from: 1,
+    to: 1000,
+    meaning: 'Also plays this many gateway sessions against itself, 1 to 1000.',
+  }),
+  interval: number('SECONDS', {
+    from: 0.01,
+    to: 3600,
+    fallback: 5,
+    meaning: 'Pause between two calls of a session; 5 by default.',
+  }),
+  calls: integer('N', {
+    from: 1,
+    to: 1_000_000,
+    meaning: 'Number of calls of each session, after which it ends; unlimited by default.',
+  }),
+  authorization: secret(
+    'VALUE',
+    'SIGNER_AUTHORIZATION',
+    'Authorization header of the sessions, such as "Bearer sk_..."',
+  ),
+  app: text('NAME', { fallback: '', meaning: 'App of the sessions; empty by default.' }),
 }

@@ -1,17 +1,76 @@
-import { renderHelp } from '../cli/help.ts'
-import { parseFlags } from './cli-options.ts'
-import type { CliOptions } from './cli-options.ts'
-import { playSessions } from './gateway-sessions.ts'
-import { signerDoubleHelp } from './help.ts'
+import { UsageError, type Values } from '../cli/options.ts'
+import type { signerDoubleOptions } from './cli-options.ts'
+import { DIALECTS } from './dialect.ts'
+import { directSink } from './events/direct-sink.ts'
+import type { Sink } from './events/lossy-queue.ts'
+import { fileSink, kafkaSink } from './events/sinks.ts'
+import { type GatewaySessionsOptions, playSessions } from './gateway-sessions.ts'
+import type { SignerDoubleOptions } from './options.ts'
 import { createSignerDouble } from './signer-double.ts'
+
+type Flags = Values<typeof signerDoubleOptions>
+type Drive = Omit<GatewaySessionsOptions, 'signal' | 'report'>
+
+const UNTYPED_PIXELS = 1_000_000n
+
+/** Makes the default price buy one second or one call with every type. */
+const UNITS: Readonly<Record<string, bigint>> = { lv2v: 27_648_000n, '': UNTYPED_PIXELS }
+
+function typeOf({ type }: Flags, types: readonly string[]): string {
+  const chosen = type ?? (types.includes('live') ? 'live' : 'lv2v')
+  if (types.includes(chosen)) return chosen
+  throw new UsageError(`--type must be one of ${types.filter(Boolean).join(', ')}`)
+}
+
+function driveOf(flags: Flags, type: string): Drive | undefined {
+  const { drive: sessions, interval, calls, app, authorization } = flags
+  if (sessions === undefined && calls !== undefined) throw new UsageError('--calls needs --drive')
+  if (sessions === undefined) return undefined
+  const intervalMs = interval * 1000
+  return { sessions, type, intervalMs, calls, app, authorization, inPixels: UNTYPED_PIXELS }
+}
+
+function sinksOf({ kafka, topic, directUrl: url, directSecret: secret, file }: Flags): Sink[] {
+  if (url !== undefined && secret === undefined)
+    throw new UsageError('--direct-url needs --direct-secret')
+  return [
+    ...(kafka === undefined ? [] : [kafkaSink(kafka, topic)]),
+    ...(url === undefined || secret === undefined
+      ? []
+      : [directSink({ url, secret, flushMs: 3_000 })]),
+    ...(file === undefined ? [] : [fileSink(file)]),
+  ]
+}
+
+/** Converts the flags to settings. Creates the sinks last, when all else is valid. */
+export function toSettings(flags: Flags) {
+  const { mode = 'go-livepeer', port, ev, seed, webhookUrl: url } = flags
+  const type = typeOf(flags, DIALECTS[mode].types)
+  const drive = driveOf(flags, type)
+  const double = {
+    mode,
+    port,
+    ...(url !== undefined && { webhook: { url, headers: flags.webhookHeaders ?? [] } }),
+    utcOffsetMinutes: flags.utcOffset ?? 0,
+    ev,
+    orchestrator: {
+      pricePerUnit: flags.price,
+      pixelsPerUnit: flags.pixelsPerUnit ?? UNITS[type] ?? 1n,
+    },
+    faults: {
+      drop: flags.drop,
+      duplicate: flags.duplicate,
+      reorder: flags.reorder,
+      delayMs: flags.delayMs,
+    },
+    seed,
+    sinks: sinksOf(flags),
+  } satisfies SignerDoubleOptions
+  return { double, drive }
+}
 
 const say = (line: string): void => {
   process.stdout.write(`${line}\n`)
-}
-
-const complain = (error: unknown): void => {
-  const message = error instanceof Error ? error.message : String(error)
-  process.stderr.write(`signer-double: ${message.split('\n')[0]}\n`)
 }
 
 /** Aborts the signal on the first SIGINT or SIGTERM; `dispose` removes the handlers. */
@@ -33,7 +92,7 @@ const aborted = (signal: AbortSignal): Promise<void> =>
     signal.addEventListener('abort', () => resolve(), { once: true })
   })
 
-async function serve(options: CliOptions, signal: AbortSignal): Promise<void> {
+async function serve(options: ReturnType<typeof toSettings>, signal: AbortSignal): Promise<void> {
   const double = createSignerDouble(options.double)
   const { url } = await double.start()
   say(`signer double (${options.double.mode}) listens on ${url}`)
@@ -54,32 +113,8 @@ async function serve(options: CliOptions, signal: AbortSignal): Promise<void> {
     say(`${missing} events did not arrive: is the address of the events right, and its secret?`)
 }
 
-/**
- * Runs until the driven calls are made, or until SIGINT or SIGTERM. Resolves to the exit code: 0; 2
- * for unusable flags; 1 if the double cannot start. Both errors print one line on standard error.
- */
-export async function runSignerDouble(argv: string[]): Promise<number> {
-  let options: CliOptions | 'help'
-  try {
-    options = parseFlags(argv)
-  } catch (error) {
-    complain(error)
-    return 2
-  }
-  if (options === 'help') {
-    say(renderHelp(signerDoubleHelp).trimEnd())
-    return 0
-  }
+/** Runs until the driven calls are made, or until SIGINT or SIGTERM. */
+export async function runSignerDouble(flags: Flags): Promise<void> {
   const { signal, dispose } = stopSignal()
-  try {
-    await serve(options, signal)
-    return 0
-  } catch (error) {
-    complain(error)
-    return 1
-  } finally {
-    dispose()
-  }
+  await serve(toSettings(flags), signal).finally(dispose)
 }
-
-if (import.meta.main) process.exitCode = await runSignerDouble(process.argv.slice(2))

@@ -2,8 +2,9 @@ import type { FastifyRequest } from 'fastify'
 import { DomainError, type Reason } from '../../proto/errors.ts'
 import type { Core } from '../core/client.ts'
 import { textMember } from '../http/body.ts'
+import { isBearer } from '../http/headers.ts'
 import { type Guard, takesM2m, takesSession } from '../http/route.ts'
-import { bearerToken, isBearer, readAuthorization } from './credentials.ts'
+import { bearerToken, readAuthorization } from './credentials.ts'
 import { requireSameOrigin, readSession } from './session.ts'
 
 export interface CredentialDeps {
@@ -65,7 +66,7 @@ async function requireOwnPage(
 ): Promise<void> {
   if (request.method === 'GET' || request.method === 'HEAD') return
   const calls = core.callsFor({ correlationId: request.correlationId })
-  const answer = await calls.accounts.session({ sessionToken: session })
+  const answer = await calls.accounts.getSession({ sessionToken: session })
   requireSameOrigin(request, { publicUrl, csrfToken: answer.session?.csrfToken ?? '' })
 }
 
@@ -79,13 +80,18 @@ export async function refusalOfCaller(
   { reason }: DomainError,
 ): Promise<DomainError | null> {
   const { guard, metered } = request.routeOptions.config.rules ?? {}
-  const isDecided = reasonsBeforeCaller.has(reason) || request.core.hasCalled()
+  const isDecided = reasonsBeforeCaller.has(reason) || request.core.hasCalled
   if (guard === undefined || isDecided || !isCheckedByCore(guard)) return null
   const clientId = textMember(request.params, 'clientId')
   // The builder API reports the missing app id first, so there is nothing to check in core.
   if (guard.kind === 'actor' && clientId === '') return null
   try {
-    await request.core.checkCaller({ kind: guard.kind, clientId, scope: guard.scope, metered })
+    await request.core.callers.checkCaller({
+      kind: guard.kind,
+      clientId,
+      scope: guard.scope,
+      metered,
+    })
     return null
   } catch (error) {
     return error instanceof DomainError ? error : null

@@ -25,8 +25,6 @@ export function readAuthorization(rawHeaders: readonly string[]): string | undef
   return value
 }
 
-export const isBearer = (authorization: string): boolean => /^bearer /i.test(authorization)
-
 /** Returns the Bearer credential, undefined for another scheme. */
 export const bearerToken = (authorization: string | undefined): string | undefined =>
   /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1]

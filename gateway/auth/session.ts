@@ -2,6 +2,7 @@ import '@fastify/cookie'
 import type { FastifyRequest } from 'fastify'
 import { equalSecrets } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
+import { ownOrigins } from '../http/cors.ts'
 
 /**
  * Returns the full cookie name. Under https the prefix `__Host-` binds the cookie to this host and
@@ -57,18 +58,6 @@ export const endedSessionCookie = (publicUrl: string): string =>
   setCookie(sessionName, '', { publicUrl, maxAge: 0 })
 
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
-
-const loopbackNames = ['localhost', '127.0.0.1', '[::1]']
-
-/**
- * Returns the origins of our own pages: that of PUBLIC_URL and, if it is http on loopback, the
- * other loopback names with the same port.
- */
-export function ownOrigins(publicUrl: string): string[] {
-  const { origin, protocol, hostname, port } = new URL(publicUrl)
-  if (protocol !== 'http:' || !loopbackNames.includes(hostname)) return [origin]
-  return loopbackNames.map((name) => `http://${name}${port && `:${port}`}`)
-}
 
 /** Whether the request comes from our own pages, by its Origin and, on loopback, its Host. */
 function isOwnPage({ headers: { origin, host } }: FastifyRequest, publicUrl: string): boolean {

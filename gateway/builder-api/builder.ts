@@ -1,7 +1,7 @@
 import { Type } from 'typebox'
 import type { App } from '../http/app.ts'
+import { get } from '../http/endpoint.ts'
 import type { ListenerDeps } from '../http/listener.ts'
-import { route } from '../http/route.ts'
 import { collectDocument, documentRoutes } from './docs.ts'
 import { tokenRoutes } from './token.ts'
 import { usageRoutes } from './usage.ts'
@@ -18,21 +18,17 @@ export async function builderRoutes(app: App, deps: ListenerDeps): Promise<void>
 }
 
 export function healthRoute(app: App): void {
-  app.get(
-    '/health',
-    route(
-      { guard: { kind: 'none' } },
-      {
-        operationId: 'getHealth',
-        summary: 'Whether the process answers',
-        description:
-          'Returns "ok" as soon as the process serves requests. It does not check the parts that the process depends on.',
-        tags: ['service'],
-        response: {
-          200: { description: 'ok', content: { 'text/plain': { schema: Type.String() } } },
-        },
-      },
-    ),
-    (_, reply) => reply.type('text/plain; charset=utf-8').send('ok'),
-  )
+  get({
+    url: '/health',
+    guard: { kind: 'none' },
+    operationId: 'getHealth',
+    summary: 'Whether the process answers',
+    description:
+      'Returns "ok" as soon as the process serves requests. It does not check the parts that the process depends on.',
+    tags: ['service'],
+    response: {
+      200: { description: 'ok', content: { 'text/plain': { schema: Type.String() } } },
+    },
+    handler: (_, reply) => reply.type('text/plain; charset=utf-8').send('ok'),
+  })(app)
 }

@@ -1,8 +1,8 @@
 import swagger from '@fastify/swagger'
 import { Type } from 'typebox'
 import type { App } from '../http/app.ts'
+import { get } from '../http/endpoint.ts'
 import type { ListenerDeps } from '../http/listener.ts'
-import { route } from '../http/route.ts'
 import { collectRoutes, page, pageOptions } from '../platform-api/docs/docs.ts'
 import { type DocumentOf, documentOptions } from '../platform-api/docs/openapi.ts'
 import { examples } from './examples.ts'
@@ -42,24 +42,20 @@ export async function collectDocument(app: App, publicUrl: string): Promise<void
 
 /** The document and its page. All scripts and styles are served by this server. */
 export async function documentRoutes(app: App, deps: ListenerDeps): Promise<void> {
-  app.get(
+  get({
     url,
-    route(
-      { guard: { kind: 'none' } },
-      {
-        operationId: 'getOpenApi',
-        summary: 'This document',
-        description: 'The OpenAPI 3.1 document of the builder API.',
-        tags: ['service'],
-        response: { 200: Type.Object({}, { additionalProperties: true }) },
-      },
-    ),
-    async (_, reply) =>
+    guard: { kind: 'none' },
+    operationId: 'getOpenApi',
+    summary: 'This document',
+    description: 'The OpenAPI 3.1 document of the builder API.',
+    tags: ['service'],
+    response: { 200: Type.Object({}, { additionalProperties: true }) },
+    handler: async (_, reply) =>
       reply
         .header('cache-control', 'public, max-age=300')
         .type('application/json')
         .send(JSON.stringify(app.swagger())),
-  )
+  })(app)
   const { publicUrl } = deps
   const links = [
     ['Builder API', '/api/v1/docs/'],

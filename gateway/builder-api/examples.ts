@@ -36,6 +36,7 @@ export const examples: Readonly<Record<string, Example>> = {
         issued_token_type: TokenType.accessToken,
         correlation_id: '0b0f3c5e-2f7a-4a4e-9a53-3c1a6c2f9d10',
         has_access: true,
+        can_spend: true,
         balance_usd_micros: 4200000,
       },
     },

@@ -4,7 +4,7 @@ import type { ExchangeBuilderTokenResponse } from '../../proto/gen/es/tollgate/t
 import { optionalClientSecret, readClientAuth } from '../auth/credentials.ts'
 import { type Core, requireField } from '../core/client.ts'
 import type { App } from '../http/app.ts'
-import { route } from '../http/route.ts'
+import { post } from '../http/endpoint.ts'
 import { CorrelationId, addSchemas, asDocumented, named, ref } from '../http/schemas.ts'
 import { toBuilderSession } from '../platform-api/oidc/grant-types.ts'
 import { exchangeRequires, repeatable } from '../platform-api/oidc/schemas.ts'
@@ -39,6 +39,9 @@ const BuilderSession = named(
     issued_token_type: Type.String(),
     correlation_id: CorrelationId,
     has_access: Type.Boolean({ description: 'Whether the user has money left to spend.' }),
+    can_spend: Type.Boolean({
+      description: 'Whether a call may be allowed: by money, or by a credit line.',
+    }),
     balance_usd_micros: Int64('The remaining money, in USD micros.'),
   }),
   'BuilderSession',
@@ -54,43 +57,39 @@ const refuses = [
 /** Adds the route that exchanges a user's credential for one of a signer session. */
 export function tokenRoutes(app: App, { core }: { readonly core: Core }): void {
   addSchemas(app, [BuilderSession])
-  app.post(
-    '/api/v1/apps/:clientId/oidc/token',
-    route(
-      {
-        guard: { kind: 'client' },
-        wire: 'oauth',
-        body: 'form',
-        repeatable,
-        limit: 'exchange',
-        refuses,
-      },
-      {
-        operationId: 'exchangeToken',
-        summary: 'Exchange a user JWT or key for a signer session',
-        description:
-          "A token exchange (RFC 8693): the user JWT or sk_ key in subject_token becomes a signer JWT; the answer includes the user's balance. A user without remaining allowance gets a signer JWT, too, with has_access: false.",
-        tags: ['tokens'],
-        params: AppParams,
-        body: ExchangeForm,
-        documentedBody: asDocumented(ExchangeForm, { required: exchangeRequires }),
-        response: { 200: ref(BuilderSession) },
-      },
-    ),
-    async ({ params, body, raw, correlationId }) => {
+  post({
+    url: '/api/v1/apps/:clientId/oidc/token',
+    guard: { kind: 'client' },
+    wire: 'oauth',
+    accepts: 'form',
+    repeatable,
+    limit: 'exchange',
+    refuses,
+    operationId: 'exchangeToken',
+    summary: 'Exchange a user JWT or key for a signer session',
+    description:
+      "A token exchange (RFC 8693): the user JWT or sk_ key in subject_token becomes a signer JWT; the answer includes the user's balance. A user without remaining allowance gets a signer JWT, too, with has_access: false.",
+    tags: ['tokens'],
+    params: AppParams,
+    body: ExchangeForm,
+    documentedBody: asDocumented(ExchangeForm, { required: exchangeRequires }),
+    response: { 200: ref(BuilderSession) },
+    handler: async ({ params, body, raw, correlationId }) => {
       const authorization = optionalClientSecret(readClientAuth(raw.rawHeaders, body))
-      const answer = await core.callsFor({ authorization, correlationId }).builder.exchange({
-        ...params,
-        grantType: body.grant_type,
-        subjectToken: body.subject_token ?? '',
-        subjectTokenType: body.subject_token_type ?? '',
-        requestedTokenType: body.requested_token_type,
-        audiences: body.audience ?? [],
-        resources: body.resource ?? [],
-      })
+      const answer = await core
+        .callsFor({ authorization, correlationId })
+        .grants.exchangeBuilderToken({
+          ...params,
+          grantType: body.grant_type,
+          subjectToken: body.subject_token ?? '',
+          subjectTokenType: body.subject_token_type ?? '',
+          requestedTokenType: body.requested_token_type,
+          audiences: body.audience ?? [],
+          resources: body.resource ?? [],
+        })
       return toSignerSession(answer, correlationId)
     },
-  )
+  })(app)
 }
 
 const toSignerSession = (answer: ExchangeBuilderTokenResponse, correlationId: string) => ({

@@ -89,7 +89,8 @@ const usualRules: RouteRules = {
 /** Adds the metered usage of the calling user; no other user can be queried. */
 export function usageRoutes(app: App, rules: RouteRules = usualRules): void {
   addSchemas(app, [NamedMeterUsage])
-  const { config, schema } = route(rules, {
+  const { config, schema } = route({
+    ...rules,
     operationId: 'queryUsage',
     summary: 'Metered usage of the caller',
     description:
@@ -122,7 +123,7 @@ export async function queryUsage(
 ): Promise<Static<typeof MeterUsage>> {
   const { groupBy = [], ...rest } = query
   const dimensions = typeof groupBy === 'string' ? [groupBy] : groupBy
-  const answer = await core.builder.queryMeter({ clientId, ...rest, groupBy: dimensions })
+  const answer = await core.meters.queryMeter({ clientId, ...rest, groupBy: dimensions })
   return toUsage(answer, { clientId, meter: rest.meter ?? '' })
 }
 

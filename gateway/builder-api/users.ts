@@ -1,7 +1,8 @@
 import { Type } from 'typebox'
 import type { ProvisionUserResponse } from '../../proto/gen/es/tollgate/keys/v1/builder_pb.ts'
 import type { App } from '../http/app.ts'
-import { provisioningReasons, route } from '../http/route.ts'
+import { post } from '../http/endpoint.ts'
+import { provisioningReasons } from '../http/route.ts'
 import { IdempotencyHeader, addSchemas, asDocumented, named, ref } from '../http/schemas.ts'
 import { AppParams, Email, required, text } from '../platform-api/schemas.ts'
 
@@ -35,29 +36,23 @@ const NewBuilderUser = Type.Object({
 /** Adds the route that creates users at the app's identity provider and here. */
 export function userRoutes(app: App): void {
   addSchemas(app, [BuilderUser])
-  app.post(
-    '/api/v1/apps/:clientId/users',
-    route(
-      {
-        guard: { kind: 'provisioner' },
-        limit: 'users',
-        refuses: [...provisioningReasons, 'PROVIDER_UNAVAILABLE'],
-      },
-      {
-        operationId: 'createUser',
-        summary: 'Create a user, or update one',
-        description:
-          'Creates the user at the identity provider and here, with a key (201), or updates the attributes in the body (200). Repeated and simultaneous requests are safe: only one creates the user. An existing key is never replaced.',
-        tags: ['users'],
-        params: AppParams,
-        headers: IdempotencyHeader,
-        body: NewBuilderUser,
-        documentedBody: asDocumented(NewBuilderUser, { formats: { email: 'email' } }),
-        response: { 200: ref(BuilderUser), 201: ref(BuilderUser) },
-      },
-    ),
-    async ({ params, headers, body, core }, reply) => {
-      const user = await core.builder.provisionUser({
+  post({
+    url: '/api/v1/apps/:clientId/users',
+    guard: { kind: 'provisioner' },
+    limit: 'users',
+    refuses: [...provisioningReasons, 'PROVIDER_UNAVAILABLE'],
+    operationId: 'createUser',
+    summary: 'Create a user, or update one',
+    description:
+      'Creates the user at the identity provider and here, with a key (201), or updates the attributes in the body (200). Repeated and simultaneous requests are safe: only one creates the user. An existing key is never replaced.',
+    tags: ['users'],
+    params: AppParams,
+    headers: IdempotencyHeader,
+    body: NewBuilderUser,
+    documentedBody: asDocumented(NewBuilderUser, { formats: { email: 'email' } }),
+    response: { 200: ref(BuilderUser), 201: ref(BuilderUser) },
+    handler: async ({ params, headers, body, core }, reply) => {
+      const user = await core.builderUsers.provisionUser({
         ...params,
         ...body,
         idempotencyKey: headers['idempotency-key'],
@@ -67,7 +62,7 @@ export function userRoutes(app: App): void {
         .header('cache-control', 'no-store')
         .send(toUser(user))
     },
-  )
+  })(app)
 }
 
 const toUser = ({

@@ -1,5 +1,14 @@
-import { type CallOptions, Code, ConnectError } from '@connectrpc/connect'
+import { Readable } from 'node:stream'
+import type {
+  DescMessage,
+  DescMethodServerStreaming,
+  DescMethodUnary,
+  MessageInitShape,
+  MessageShape,
+} from '@bufbuild/protobuf'
+import { Code, ConnectError, type Transport } from '@connectrpc/connect'
 import type { CoreAddress } from '../../core/lib/core-link/address.ts'
+import { currentValue } from '../../core/lib/settings/reloadable.ts'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
 import {
   DomainError,
@@ -9,6 +18,7 @@ import {
   reasonTrailer,
 } from '../../proto/errors.ts'
 import type { BatchedCall } from './batched-calls.ts'
+import type { Pings } from './sessions.ts'
 
 /**
  * Credential and correlation id that a call to core carries. Core checks the credential; the
@@ -25,77 +35,81 @@ export interface CallerCredential {
 /** Core's address and the deadline for its answers. */
 export interface CoreOptions extends CoreAddress {
   readonly deadlineMs: number
+  /** Default is 5 s for each. */
+  readonly pings?: Pings
 }
 
-/**
- * Wraps the methods of Connect's clients for one request: adds its headers and a deadline, and
- * throws all failures as DomainErrors.
- */
-export interface CallContext {
-  /** Whether a call was made. */
-  hasCalled: boolean
-  /** A unary call. `timeoutMs` replaces the default deadline for methods that take longer. */
-  call<I, O>(
-    method: (request: I, options: CallOptions) => Promise<O>,
-    timeoutMs?: number,
-  ): (request: I) => Promise<O>
-  /** A unary call that is batched with others into one RPC. */
-  batched<I, O>(send: (call: BatchedCall<I>) => Promise<O>): (request: I) => Promise<O>
-  /** A server stream. It has no deadline and runs until the signal aborts it. */
-  stream<I, O>(
-    method: (request: I, options: CallOptions) => AsyncIterable<O>,
-  ): (request: I, signal: AbortSignal) => AsyncGenerator<O>
-}
-
+/** Calls core on behalf of one request: adds its headers, and throws failures as DomainErrors. */
 export function createCallContext(
   { authorization, session, correlationId }: CallerCredential,
-  { token, deadlineMs }: Pick<CoreOptions, 'token' | 'deadlineMs'>,
-): CallContext {
-  const headers = (): Record<string, string> => ({
-    [serviceTokenHeader]: token,
-    [correlationHeader]: correlationId,
-    ...(authorization === undefined ? {} : { authorization }),
-    ...(session === undefined ? {} : { [sessionHeader]: session }),
-  })
-  const context: CallContext = {
-    hasCalled: false,
-    call:
-      (method, timeoutMs = deadlineMs) =>
-      async (request) => {
-        context.hasCalled = true
-        return method(request, { headers: headers(), timeoutMs }).catch(rethrow)
-      },
-    batched: (send) => async (request) => {
-      context.hasCalled = true
-      return send({ request, authorization, correlationId })
-    },
-    stream: (method) => (request, signal) => {
-      context.hasCalled = true
-      return withDomainErrors(method(request, { headers: headers(), signal }))
+  {
+    transport,
+    token,
+    deadlineMs,
+  }: Pick<CoreOptions, 'token' | 'deadlineMs'> & { readonly transport: Transport },
+) {
+  let hasCalled = false
+
+  /** Returns the headers of a call that is about to be made. */
+  function headersOfCall(): Record<string, string> {
+    hasCalled = true
+    return {
+      [serviceTokenHeader]: currentValue(token),
+      [correlationHeader]: correlationId,
+      ...(authorization === undefined ? {} : { authorization }),
+      ...(session === undefined ? {} : { [sessionHeader]: session }),
+    }
+  }
+
+  /** Makes a unary call. */
+  async function unary<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+    timeoutMs = deadlineMs,
+  ): Promise<MessageShape<O>> {
+    const headers = headersOfCall()
+    const answer = await transport
+      .unary(method, undefined, timeoutMs, headers, request)
+      .catch(rethrow)
+    return answer.message
+  }
+
+  /** Makes a unary call that is batched with others into one RPC. */
+  async function batched<Request, Response>(
+    send: (call: BatchedCall<Request>) => Promise<Response>,
+    request: Request,
+  ): Promise<Response> {
+    hasCalled = true
+    return send({ request, authorization, correlationId })
+  }
+
+  /** Opens a server stream. It has no deadline and runs until the signal aborts it. */
+  async function* stream<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodServerStreaming<I, O>,
+    request: MessageInitShape<I>,
+    signal: AbortSignal,
+  ): AsyncGenerator<MessageShape<O>> {
+    const requests = Readable.from([request])
+    try {
+      const headers = headersOfCall()
+      yield* (await transport.stream(method, signal, undefined, headers, requests)).message
+    } catch (error) {
+      rethrow(error)
+    }
+  }
+
+  return {
+    unary,
+    batched,
+    stream,
+    /** Whether a call was made. */
+    get hasCalled() {
+      return hasCalled
     },
   }
-  return context
 }
 
-/**
- * Returns a constructor of objects with one member per group. A member is created when it is first
- * read, because each request reads only one or two of about 20.
- */
-export function lazyGroups<Groups extends Record<string, (context: CallContext) => unknown>>(
-  groups: Groups,
-) {
-  const members = Object.entries(groups).map(([name, make]) => [
-    name,
-    {
-      get(this: { readonly context: CallContext }) {
-        return make(this.context)
-      },
-    },
-  ])
-  const prototype = Object.defineProperties({}, Object.fromEntries(members))
-  return (context: CallContext): { readonly [Name in keyof Groups]: ReturnType<Groups[Name]> } =>
-    Object.assign(Object.create(prototype), { context })
-}
+export type CallContext = ReturnType<typeof createCallContext>
 
 // Connect reports a reset connection as Aborted; core's own refusals with that code carry a reason.
 const connectionCodes = new Set([
@@ -110,8 +124,19 @@ const connectionCodes = new Set([
  * Whether the connection broke: a system error code as the cause shows that core did not send the
  * error.
  */
-const isBroken = ({ cause }: ConnectError): boolean =>
-  cause instanceof Error && 'code' in cause && typeof cause.code === 'string'
+const isBroken = ({ cause, rawMessage }: ConnectError): boolean =>
+  rawMessage === withoutHeaders ||
+  (cause instanceof Error && 'code' in cause && typeof cause.code === 'string')
+
+/** Whether a call ended without an answer of core, before its deadline. */
+export function isConnectionError(thrown: unknown): boolean {
+  const error = ConnectError.from(thrown)
+  if (error.metadata.has(reasonTrailer)) return false
+  return error.code === Code.Unavailable || error.code === Code.Aborted || isBroken(error)
+}
+
+/** What connect reports about an answer without gRPC's headers: the call ended before its answer. */
+const withoutHeaders = 'unsupported content type null'
 
 const wrongToken =
   'core does not accept the token of this gateway; the operator must correct the token'
@@ -137,13 +162,4 @@ export function rethrow(thrown: unknown): never {
     })
   }
   throw new DomainError('INTERNAL', 'the service failed', { cause: error })
-}
-
-/** Returns the same stream, with errors converted to DomainErrors. */
-async function* withDomainErrors<O>(messages: AsyncIterable<O>): AsyncGenerator<O> {
-  try {
-    yield* messages
-  } catch (error) {
-    rethrow(error)
-  }
 }

@@ -1,13 +1,25 @@
-import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type {
   FastifyBaseLogger,
   FastifyInstance,
+  FastifyTypeProvider,
   RawReplyDefaultExpression,
   RawRequestDefaultExpression,
   RawServerDefault,
 } from 'fastify'
+import type { Static, TSchema } from 'typebox'
 import type { CallerCredential } from '../core/call-context.ts'
 import type { CoreCalls } from '../core/client.ts'
+
+/**
+ * Requests have the types of their schemas. An answer may be any message of core: its serializer
+ * selects and checks the members (compilers.ts).
+ */
+export interface SchemaTypes extends FastifyTypeProvider {
+  readonly validator: NonNullable<this['schema']> extends infer Part extends TSchema
+    ? Static<Part>
+    : unknown
+  readonly serializer: unknown
+}
 
 /** The listener's type, as used by files that add routes and hooks. */
 export type App = FastifyInstance<
@@ -15,7 +27,7 @@ export type App = FastifyInstance<
   RawRequestDefaultExpression,
   RawReplyDefaultExpression,
   FastifyBaseLogger,
-  TypeBoxTypeProvider
+  SchemaTypes
 >
 
 declare module 'fastify' {

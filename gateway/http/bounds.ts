@@ -45,7 +45,7 @@ export function requireBounds({ raw }: FastifyRequest): void {
 export function requireParseable({ raw, headers, routeOptions }: FastifyRequest): void {
   if (parametersOf(raw.url ?? '') > parameterMax)
     throw new DomainError('REQUEST_INVALID', `send at most ${parameterMax} query parameters`)
-  const isForm = routeOptions.config.rules?.body === 'form'
+  const isForm = routeOptions.config.rules?.accepts === 'form'
   const encoding = headers['content-encoding'] ?? 'identity'
   if (encoding.toLowerCase() !== 'identity')
     throw new DomainError(

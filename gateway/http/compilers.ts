@@ -1,5 +1,6 @@
 import AjvCompiler from '@fastify/ajv-compiler'
 import SerializerSelector from '@fastify/fast-json-stringify-compiler'
+import { isObject } from '../../core/lib/json.ts'
 import { getOrInsert } from '../../core/lib/maps.ts'
 
 type Serializer = SerializerSelector.Serializer
@@ -35,11 +36,29 @@ function untilSchemasAreAdded<Schemas, Options, Result>(
  * walks all registered schemas; together they were a third of the allocations at start-up.
  */
 const serializers: SerializerSelector.SerializerFactory = (shared, options) => {
-  const compile = SerializerSelector()(shared, options)
+  const compile = SerializerSelector()(absentAsNull(shared), options)
   const known = new Map<string, Serializer>()
-  return (answer) =>
-    getOrInsert(known, JSON.stringify(answer.schema), () => onFirstUse(() => compile(answer)))
+  return (answer) => {
+    const text = JSON.stringify(answer.schema)
+    const build = () => compile({ ...answer, schema: absentAsNull(answer.schema) })
+    return getOrInsert(known, text, () => onFirstUse(build))
+  }
 }
+
+/**
+ * Returns the schemas such that an absent member is null if it is required and nullable. Routes can
+ * then send core's messages as they are: the serializer selects the members of the schema, and
+ * writes counts, which messages hold as text, as numbers.
+ */
+const absentAsNull = (schemas: unknown) =>
+  JSON.parse(JSON.stringify(schemas), (_, schema: unknown) => {
+    if (!isObject(schema) || !isObject(schema['properties'])) return schema
+    const required = [schema['required'] ?? []].flat()
+    for (const [name, member] of Object.entries(schema['properties']))
+      if (isObject(member) && member['nullable'] === true && required.includes(name))
+        Object.assign(member, { default: null })
+    return schema
+  })
 
 function onFirstUse(compile: () => Serializer): Serializer {
   let serializer: Serializer | null = null

@@ -1,7 +1,18 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
-import { ownOrigins } from '../auth/session.ts'
 import type { Core } from '../core/client.ts'
+
+const loopbackNames = ['localhost', '127.0.0.1', '[::1]']
+
+/**
+ * Returns the origins of our own pages: that of PUBLIC_URL and, if it is http on loopback, the
+ * other loopback names with the same port.
+ */
+export function ownOrigins(publicUrl: string): string[] {
+  const { origin, protocol, hostname, port } = new URL(publicUrl)
+  if (protocol !== 'http:' || !loopbackNames.includes(hostname)) return [origin]
+  return loopbackNames.map((name) => `http://${name}${port && `:${port}`}`)
+}
 
 export interface CorsDeps {
   readonly core: Core
@@ -70,7 +81,7 @@ export function createCors({ core, publicUrl, origins }: CorsDeps) {
     const known = remembered.get(key)
     if (known) return known.allowed
     try {
-      const { allowed } = await core.callsFor({ correlationId }).origins.check(call)
+      const { allowed } = await core.callsFor({ correlationId }).management.checkOrigin(call)
       remembered.set(key, { allowed })
       return allowed
     } catch {

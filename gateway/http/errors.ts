@@ -1,8 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError, type Reason, reasons } from '../../proto/errors.ts'
-import { isBearer } from '../auth/credentials.ts'
-import { type Page, html, sendPage } from '../pages/page.ts'
-import { wantsPage } from './headers.ts'
+import { type Page, html, sendPage } from './page.ts'
+import { isBearer, wantsPage } from './headers.ts'
 import type { Guard, GuardKind, Wire } from './route.ts'
 
 /** The detail of INTERNAL. Only this module writes error bodies. */

@@ -1,6 +1,8 @@
 import type { IncomingMessage } from 'node:http'
 import { correlationIdFrom } from '../../proto/headers.ts'
 
+export const isBearer = (authorization: string): boolean => /^bearer /i.test(authorization)
+
 /** Returns the caller's correlation id, or a new one. */
 export const readCorrelationId = (request: IncomingMessage): string =>
   correlationIdFrom(request.headers['x-correlation-id'])

@@ -1,19 +1,13 @@
+import type { RequestListener, Server } from 'node:http'
 import cookie from '@fastify/cookie'
-import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import { type ConnectionBounds, boundConnections } from '../../core/lib/network/connections.ts'
+import type { Log } from '../../core/lib/log.ts'
+import { type CertificateFiles, createWebServer } from '../../core/lib/network/server-tls.ts'
 import { isObject } from '../../core/lib/json.ts'
 import { DomainError, reasons } from '../../proto/errors.ts'
-import {
-  type CredentialDeps,
-  explainRefusal,
-  readCredential,
-  refusalOfCaller,
-} from '../auth/admission.ts'
 import type { Core } from '../core/client.ts'
-import type { ForwardedCheck } from '../limits/address.ts'
-import { type Limits, limitHooks } from '../limits/limiter.ts'
-import type { App } from './app.ts'
+import type { App, SchemaTypes } from './app.ts'
 import {
   type RequestBounds,
   requireBounds,
@@ -27,23 +21,40 @@ import { sendError } from './errors.ts'
 import { readCorrelationId, securityHeaders } from './headers.ts'
 import { malformedRequests } from './malformed.ts'
 import { allowedMethods } from './methods.ts'
-import { type HttpMetrics, observeReplies } from './metrics.ts'
+import { type HttpMetrics, observeReplies, traceRequests } from './metrics.ts'
 import { toRefusal } from './refusal.ts'
 import { OAuthError, Problem, addSchemas } from './schemas.ts'
 import { createCompilers } from './compilers.ts'
 import { requireTexts, requireUtf8, textFormats } from './texts.ts'
 
-export interface ListenerDeps extends CredentialDeps {
+export interface ListenerDeps {
+  readonly core: Core
+  readonly publicUrl: string
   readonly httpMetrics: HttpMetrics
-  /** Absent if browsers have nothing to read. */
-  readonly cors?: Cors | undefined
-  /** Absent if rate limits are off. */
-  readonly limits?: Limits | undefined
   /** Absent outside tests. */
   readonly bounds?: RequestBounds | undefined
   readonly connections: ConnectionBounds
+  /** Undefined for plain HTTP. */
+  readonly certificate?: CertificateFiles | undefined
+  readonly log: Log
   /** Detects proxies that are not configured. */
-  readonly checkForwarded: ForwardedCheck
+  readonly checkForwarded: (request: FastifyRequest) => void
+}
+
+/** Decides which requests reach a route, between the checks of the listener itself. */
+export interface Admission {
+  /** Absent if browsers have nothing to read. */
+  readonly cors?: Cors | undefined
+  /** Counts the request and reads its credential, before its body. Throws the refusal. */
+  admit(request: FastifyRequest, reply: FastifyReply): Promise<void>
+  /** Returns the error to send for a refusal. */
+  refusalOf(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    refusal: DomainError,
+  ): Promise<DomainError>
+  /** Adds the hooks that run after the body is parsed. */
+  addHooks(app: App): void
 }
 
 // Validates values as sent: no conversion, no defaults, no removal.
@@ -55,21 +66,24 @@ const validatorOptions = {
   formats: textFormats,
 } as const
 
+// The signer keeps idle connections for 90 s. If we closed them sooner, it could write to a closing
+// one.
+const keepAliveMs = 120_000
+
 /** Creates a public listener without routes, with all hooks that run before and after a handler. */
-export function createListener(deps: ListenerDeps): App {
+export function createListener(deps: ListenerDeps, admission: Admission): App {
   const app = createApp(deps)
   addSchemas(app, [Problem, OAuthError])
   // Only the parser of cookies: pages write their own, and other routes avoid the cost of a hook.
   void app.register(cookie, { hook: false })
+  traceRequests(app)
   decorateRequests(app, deps.core)
-  addRequestHooks(app, deps)
-  if (deps.limits) limitHooks(app, deps.limits)
+  addRequestHooks(app, deps, admission)
+  admission.addHooks(app)
   observeReplies(app, deps.httpMetrics)
   app.setErrorHandler<Error>(async (thrown, request, reply) => {
     const refusal = toRefusal(thrown, request.routeOptions.config.rules)
-    const reason = (await refusalOfCaller(request, refusal)) ?? refusal
-    const explained = explainRefusal(request, reason)
-    const error = deps.limits?.refusalOf(request, reply, explained) ?? explained
+    const error = await admission.refusalOf(request, reply, refusal)
     if (reasons[error.reason].http >= 500) deps.httpMetrics.failed(request, error)
     return sendError(request, reply, { error, publicUrl: deps.publicUrl })
   })
@@ -79,24 +93,28 @@ export function createListener(deps: ListenerDeps): App {
 function createApp(deps: ListenerDeps): App {
   const { bounds = usualBounds } = deps
   const app: App = fastify({
-    http: serverOptions(bounds),
+    serverFactory: (handler) => createServer(deps, bounds, handler),
     bodyLimit: maxBodyBytes,
     // Core limits the length of ids; bounds.ts limits the whole URL.
     routerOptions: { maxParamLength: 16_384 },
-    requestTimeout: bounds.requestMs,
-    connectionTimeout: bounds.silenceMs,
-    // The signer keeps idle connections for 90 s. If we closed them sooner, it could write to a
-    // closing one.
-    keepAliveTimeout: 120_000,
     forceCloseConnections: 'idle',
     // During shutdown, requests that arrive on open connections are still answered.
     return503OnClosing: false,
     ajv: { customOptions: validatorOptions },
     schemaController: { compilersFactory: createCompilers() },
     ...malformedRequests(deps),
-  }).withTypeProvider<TypeBoxTypeProvider>()
+  }).withTypeProvider<SchemaTypes>()
   boundConnections(app.server, deps.connections)
   return app
+}
+
+function createServer(
+  { certificate, log }: ListenerDeps,
+  bounds: RequestBounds,
+  handler: RequestListener,
+): Server {
+  const server = { ...serverOptions(bounds), keepAliveTimeout: keepAliveMs }
+  return createWebServer({ server, certificate, log }, handler).setTimeout(bounds.silenceMs)
 }
 
 function decorateRequests(app: App, core: Core): void {
@@ -115,7 +133,7 @@ function decorateRequests(app: App, core: Core): void {
  * Adds the checks in the order of decision 13: address, limits, credential, then the request
  * itself.
  */
-function addRequestHooks(app: App, deps: ListenerDeps): void {
+function addRequestHooks(app: App, deps: ListenerDeps, { cors, admit }: Admission): void {
   const commonHeaders = securityHeaders(deps.publicUrl)
   const allowed = allowedMethods(app)
   app.addHook('onRequest', (request, reply, done) => {
@@ -125,9 +143,9 @@ function addRequestHooks(app: App, deps: ListenerDeps): void {
     void reply.headers(commonHeaders).header('x-correlation-id', request.correlationId)
     const rules = request.routeOptions.config.rules
     if (rules?.wire === 'oauth') void reply.header('pragma', 'no-cache')
-    const answered = deps.cors?.answer(request, reply) ?? false
+    const answered = cors?.answer(request, reply) ?? false
     const isOpen = rules?.guard.kind === 'none' && rules.limit === undefined
-    if (answered !== false || !isOpen) return admit(request, reply, answered)
+    if (answered !== false || !isOpen) return admitChecked(request, reply, answered)
     // Avoids a promise, which would take a tenth of a public document's time (bench row
     // `rest-static`).
     requireBounds(request)
@@ -135,7 +153,7 @@ function addRequestHooks(app: App, deps: ListenerDeps): void {
     done()
   })
 
-  async function admit(
+  async function admitChecked(
     request: FastifyRequest,
     reply: FastifyReply,
     answered: boolean | Promise<boolean>,
@@ -143,8 +161,7 @@ function addRequestHooks(app: App, deps: ListenerDeps): void {
     if (await answered) return reply
     requireBounds(request)
     if (request.is404) throw unknownRoute(request, reply, allowed(request.raw.url))
-    await deps.limits?.admitAddress(request, reply)
-    await readCredential(request, deps)
+    await admit(request, reply)
     requireParseable(request)
     return undefined
   }
@@ -173,7 +190,7 @@ function unknownRoute(
 
 function parseBody(request: FastifyRequest): object {
   const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
-  const { body: kind, repeatable } = request.routeOptions.config.rules ?? {}
+  const { accepts: kind, repeatable } = request.routeOptions.config.rules ?? {}
   const contentType = request.headers['content-type']
   const isForm = kind === 'form' || (kind === 'either' && isFormType(contentType))
   return isForm ? parseForm(bytes, { contentType, repeatable }) : parseJson(bytes, contentType)

@@ -1,7 +1,8 @@
 import type { FastifyRequest } from 'fastify'
-import { Histogram } from 'prom-client'
+import { Counter, Histogram } from 'prom-client'
 import type { Log } from '../../core/lib/log.ts'
-import type { Metrics } from '../../core/lib/metrics.ts'
+import { type Metrics, startAtZero } from '../../core/lib/metrics.ts'
+import { type OpenSpan, activeTracing, failureOf } from '../../core/lib/telemetry/tracing.ts'
 import type { DomainError, Reason } from '../../proto/errors.ts'
 import { textMember } from './body.ts'
 import type { App } from './app.ts'
@@ -20,12 +21,21 @@ export function createHttpMetrics(log: Log, metrics: Metrics) {
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5],
   })
 
+  const responses = new Counter({
+    name: 'tollgate_gateway_responses_total',
+    help: 'HTTP responses by result: ok, refused (4xx), unavailable (502 to 504), failed (other 5xx)',
+    labelNames: ['result'],
+    registers: [metrics],
+  })
+  startAtZero(responses, { result: ['ok', 'refused', 'unavailable', 'failed'] })
+
   const samples = createLogSamples(log)
 
   function answered(request: FastifyRequest, { status, ms }: { status: number; ms: number }): void {
     const { method, routeOptions, params, correlationId, reason } = request
     const route = routeOptions.url ?? 'unknown'
     seconds.observe({ route, method, status }, ms / 1000)
+    responses.inc({ result: resultOf(status) })
     if (isAnonymousRefusal(request, status) && !samples.isSample({ route, method, status, reason }))
       return
     const level = routeOptions.config.rules?.document && status < 400 ? 'debug' : 'info'
@@ -43,6 +53,7 @@ export function createHttpMetrics(log: Log, metrics: Metrics) {
   ): void {
     const fields = { route: 'malformed', method, status, reason }
     seconds.observe({ route: 'malformed', method, status }, 0)
+    responses.inc({ result: resultOf(status) })
     if (samples.isSample(fields)) log.info({ ...fields, correlationId }, 'request')
   }
 
@@ -63,6 +74,12 @@ export function createHttpMetrics(log: Log, metrics: Metrics) {
   return { answered, malformed, failed, stop: samples.summarize }
 }
 
+function resultOf(status: number): 'ok' | 'refused' | 'unavailable' | 'failed' {
+  if (status < 400) return 'ok'
+  if (status < 500) return 'refused'
+  return status >= 502 && status <= 504 ? 'unavailable' : 'failed'
+}
+
 /**
  * Whether a stranger can cause this line: the request was refused without an accepted credential.
  */
@@ -80,5 +97,38 @@ export function observeReplies(app: App, httpMetrics: HttpMetrics): void {
   app.addHook('onResponse', (request, reply, done) => {
     httpMetrics.answered(request, { status: reply.raw.statusCode, ms: reply.elapsedTime })
     done()
+  })
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Undefined when traces are off. */
+    span: OpenSpan | undefined
+  }
+}
+
+/** Gives each request a span, and runs its other hooks and its handler in it. */
+export function traceRequests(app: App): void {
+  const tracing = activeTracing()
+  if (tracing === null) return
+  app.decorateRequest('span', undefined)
+  app.addHook('onRequest', (request, _, done) => {
+    const route = request.routeOptions.url ?? 'unknown'
+    request.span = tracing.serve({
+      name: `${request.method} ${route}`,
+      kind: 'server',
+      attributes: { 'http.request.method': request.method, 'http.route': route },
+      headers: request.raw.headers,
+      isPublic: true,
+    })
+    request.span.run(done)
+  })
+  // The body arrives in the context of its connection.
+  app.addHook('preValidation', ({ span }, _, done) => (span ? span.run(done) : done()))
+  app.addHook('onResponse', ({ span }, { raw: { statusCode } }, done) => {
+    if (span === undefined) return done()
+    span.annotate({ 'http.response.status_code': statusCode })
+    span.end(failureOf(statusCode))
+    span.run(done)
   })
 }

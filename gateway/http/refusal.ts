@@ -41,7 +41,7 @@ const isCallersFault = ({ statusCode = 500 }: FrameworkError): boolean =>
   statusCode >= 400 && statusCode < 500
 
 function mediaTypeRefusal(rules: RouteRules | undefined): DomainError {
-  return rules?.body === 'form'
+  return rules?.accepts === 'form'
     ? new DomainError('REQUEST_INVALID', 'send the body as application/x-www-form-urlencoded')
     : new DomainError('MEDIA_TYPE_UNSUPPORTED', 'send the body as application/json')
 }

@@ -1,7 +1,6 @@
 import { type TSchema, Type } from 'typebox'
 import type { Scope } from '../../proto/scopes.ts'
 import { type Reason, reasons } from '../../proto/errors.ts'
-import type { LimitKind } from '../limits/limiter.ts'
 import { IdempotencyHeader, OAuthError, Problem, ref } from './schemas.ts'
 
 /**
@@ -45,11 +44,17 @@ export interface Guard {
 /** Format of error bodies: problem documents (RFC 9457) or OAuth errors (RFC 6749 section 5.2). */
 export type Wire = 'problem' | 'oauth'
 
+/**
+ * Kinds of limited routes, each with its own counters. `failures` counts only wrong credentials.
+ */
+export type LimitKind =
+  'token' | 'device' | 'exchange' | 'validate' | 'users' | 'login' | 'edge' | 'failures'
+
 export interface RouteRules {
   readonly guard: Guard
   readonly wire?: Wire
   /** The body's format. Default is JSON; `either` depends on its Content-Type. */
-  readonly body?: 'json' | 'form' | 'either'
+  readonly accepts?: 'json' | 'form' | 'either'
   /** Form fields that may be repeated. */
   readonly repeatable?: readonly string[]
   /** Body fields that hold an amount. An invalid one throws AMOUNT_INVALID. */
@@ -113,35 +118,55 @@ export interface RouteSchema {
   readonly documentedBody?: TSchema
   /** The same for the query. */
   readonly documentedQuery?: TSchema
+  /**
+   * The body's schema in the document, if only core validates the body, because the order of its
+   * errors is a domain rule.
+   */
+  readonly coreBody?: TSchema
   /** Ways to authenticate, if the guard alone does not determine them. */
   readonly security?: Security
   readonly response: Readonly<Record<number, TSchema>>
 }
 
+/** A declared route: its rules, and its schema as validated, documented and serialized. */
+export type Route = RouteRules & RouteSchema
+
 /**
  * Returns the options of a Fastify route: its rules, which the listener's hooks read, and its
  * schema with every refusal that the rules allow, so that the document matches the behaviour.
  */
-export function route<const S extends RouteSchema>(rules: RouteRules, schema: S) {
-  const { guard, wire = 'problem', body = 'json' } = rules
-  const { documentedBody, documentedQuery, ...checked } = schema
-  const reasons = refusalReasons(rules, schema)
-  const ways = schema.security ?? securityOf(guard.kind)
+export function route<const Declared extends Route>(declared: Declared) {
+  const { guard, wire = 'problem', successor, deprecated, querystring, response }: Route = declared
+  const { body, ...documented } = bodyOf(declared)
+  const reasons = refusalReasons({ ...declared, ...body })
+  const ways = declared.security ?? securityOf(guard.kind)
+  const rules: RouteRules = declared
   return {
     config: {
       rules,
-      refusals: { wire, reasons: reasons.filter(isNotIn(schema.response)) },
-      ...(documentedBody && { documentedBody }),
-      ...(documentedQuery && { documentedQuery }),
+      refusals: { wire, reasons: reasons.filter(isNotIn(response)) },
+      ...documented,
     },
-    schema: {
-      ...checked,
-      ...(refusesUnknownQuery(rules, schema) ? { querystring: closed(schema.querystring) } : {}),
+    schema: Object.assign({}, declared, {
+      ...body,
+      ...(refusesUnknownQuery(declared) ? { querystring: closed(querystring) } : {}),
       ...(ways && { security: ways }),
-      ...(rules.successor === undefined && !rules.deprecated ? {} : { deprecated: true }),
-      ...(schema.body && body !== 'json' ? { consumes: bodyTypes[body] } : {}),
-      response: { ...refusalSchemas(reasons, wire), ...schema.response },
+      ...(successor === undefined && !deprecated ? {} : { deprecated: true }),
+      response: { ...refusalSchemas(reasons, wire), ...response },
+    }),
+  }
+}
+
+/** Returns the body's schema with its formats, and the schemas that the document shows instead. */
+function bodyOf({ body, coreBody, accepts = 'json', ...schema }: Route) {
+  const { documentedBody = coreBody, documentedQuery } = schema
+  return {
+    body: {
+      ...(coreBody && { body: anyObject }),
+      ...((body ?? coreBody) && accepts !== 'json' ? { consumes: bodyTypes[accepts] } : {}),
     },
+    ...(documentedBody && { documentedBody }),
+    ...(documentedQuery && { documentedQuery }),
   }
 }
 
@@ -153,21 +178,10 @@ const isNotIn =
 
 const anyObject = Type.Object({}, { additionalProperties: true })
 
-/**
- * As `route`, for a body that only core validates, because the order of its errors is a domain
- * rule. The document still shows the body's schema.
- */
-export function routeForCore<const S extends RouteSchema & { readonly body: TSchema }>(
-  rules: RouteRules,
-  schema: S,
-) {
-  return route(rules, { ...schema, body: anyObject, documentedBody: schema.body })
-}
-
 // Ignoring a mistyped filter would return all users' figures (decision 44).
 const moneyTags = new Set(['usage', 'balance', 'allowances', 'plans', 'billing'])
 
-const refusesUnknownQuery = ({ metered, gone }: RouteRules, { tags }: RouteSchema): boolean =>
+const refusesUnknownQuery = ({ metered, gone, tags }: Route): boolean =>
   gone !== true && (metered === true || tags.some((tag) => moneyTags.has(tag)))
 
 const closed = (querystring: TSchema = Type.Object({})) => ({
@@ -228,12 +242,12 @@ const security: Partial<Record<GuardKind, Security>> = {
   m2m_or_editor: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
 }
 
-function refusalReasons(rules: RouteRules, schema: RouteSchema): Reason[] {
+function refusalReasons(rules: Route): Reason[] {
   if (rules.gone) return [...(rules.refuses ?? ['ROUTE_GONE'])]
   if (rules.unmanaged) return ['INTERNAL']
   return [
     ...new Set<Reason>([
-      ...requestReasons(rules, schema),
+      ...requestReasons(rules),
       ...guardReasons[rules.guard.kind],
       ...(rules.guard.scope ? (['SCOPE_MISSING'] as const) : []),
       ...(rules.limit ? (['RATE_LIMITED'] as const) : []),
@@ -259,13 +273,13 @@ export const provisioningReasons = [
 export const sellingReasons = ['STRIPE_CONNECT_REQUIRED', 'STRIPE_CONNECT_PENDING'] as const
 
 /** Returns the refusals about the parts of the request. */
-function requestReasons({ guard, body, amounts }: RouteRules, schema: RouteSchema): Reason[] {
+function requestReasons({ guard, accepts, amounts, ...schema }: Route): Reason[] {
   const reasons: Reason[] = []
   if (schema.params || schema.querystring || schema.body || guard.kind !== 'none')
     reasons.push('REQUEST_INVALID')
   if (schema.params) reasons.push('NOT_FOUND')
   if (schema.body) reasons.push('BODY_TOO_LARGE')
-  if (schema.body && body !== 'form') reasons.push('MEDIA_TYPE_UNSUPPORTED')
+  if (schema.body && accepts !== 'form') reasons.push('MEDIA_TYPE_UNSUPPORTED')
   if (schema.headers === IdempotencyHeader) reasons.push('IDEMPOTENCY_CONFLICT')
   if (amounts) reasons.push('AMOUNT_INVALID')
   return reasons

@@ -69,5 +69,3 @@ export function createForwardedCheck({ trustedProxyHops, log, metrics }: Forward
     isWarned = true
   }
 }
-
-export type ForwardedCheck = ReturnType<typeof createForwardedCheck>

@@ -1,4 +1,5 @@
 import type { EnvReader } from '../../core/lib/env.ts'
+import type { Reloadable } from '../../core/lib/settings/reloadable.ts'
 
 /** Requests or failures per minute. */
 export interface LimitSettings {
@@ -10,8 +11,8 @@ export interface LimitSettings {
 }
 
 /** Returns the limits, null if they are off. */
-export function readLimits(env: EnvReader): LimitSettings | null {
-  const settings = readSettings(env)
+export function readLimits(env: EnvReader): Reloadable<LimitSettings> | null {
+  const settings = env.live(() => readSettings(env))
   const state = env.choice('RATE_LIMITS', {
     meaning:
       "Whether these are rate limited: token, device, key-exchange, validate and login routes, the builder API's creation of users, the edge, and wrong credentials at usage routes and ingest.",

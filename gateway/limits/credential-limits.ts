@@ -1,13 +1,15 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
+import { createKeyedSemaphore } from '../../core/lib/concurrency.ts'
 import { fingerprint } from '../../core/lib/crypto.ts'
 import { looksLikeToken } from '../../core/lib/foreign-tokens/form.ts'
 import { DomainError, type Reason, reasons } from '../../proto/errors.ts'
-import { bearerToken, isBearer, parseBasic } from '../auth/credentials.ts'
+import { bearerToken, parseBasic } from '../auth/credentials.ts'
+import { isBearer } from '../http/headers.ts'
 import { textMember } from '../http/body.ts'
+import { type Reloadable, currentValue } from '../../core/lib/settings/reloadable.ts'
 import type { LimitSettings } from './config.ts'
 import type { Counters, Reservation } from './counters.ts'
-import { createKeyedSemaphore } from './keyed-semaphore.ts'
 
 /** The outcome of a request. */
 export interface RequestEnd {
@@ -46,14 +48,19 @@ export interface CredentialAdmission {
 }
 
 export interface CredentialLimitsDeps {
-  readonly settings: LimitSettings
+  readonly settings: Reloadable<LimitSettings>
   readonly counters: Counters
   /** Writes the headers of a full bucket and throws RATE_LIMITED. */
   readonly refuse: (reply: FastifyReply, bucket: { name: string; limit: number }) => never
 }
 
 // Limits per address, after too many failures, for credentials that have not worked before.
-const slowed = { running: 4, waiting: 2_000 }
+const slowed = {
+  running: 4,
+  waiting: 2_000,
+  refusal: () =>
+    new DomainError('RATE_LIMITED', 'too many failed attempts from this address; try again later'),
+}
 // Most JWTs expire within minutes, and each has another name: they must not evict secrets from the
 // counters' memory.
 const tokenMemory = { max: 10_000, ttl: 300_000 }
@@ -132,7 +139,7 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
     const first = startFirstCheck(credential)
     const bucket = {
       name: ofParty(credential.party, address),
-      limit: settings.failuresPerClient,
+      limit: currentValue(settings).failuresPerClient,
     }
     const ofParties = await counters.reserve(bucket.name)
     if (ofParties.sum > bucket.limit) {
@@ -142,7 +149,7 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
     const ofAll = await counters.reserve(ofAddress(address))
     return {
       credential,
-      isSlow: ofAll.sum > settings.failuresPerAddress,
+      isSlow: ofAll.sum > currentValue(settings).failuresPerAddress,
       settle(outcome) {
         settleUnknown(outcome, { credential, reservations: [ofParties, ofAll] })
         first.end()

@@ -5,7 +5,9 @@ import { parseBasic } from '../auth/credentials.ts'
 import type { DeviceCookies } from '../auth/device-cookies.ts'
 import type { App } from '../http/app.ts'
 import { textMember } from '../http/body.ts'
+import type { LimitKind } from '../http/route.ts'
 import { readAddress } from './address.ts'
+import { type Reloadable, currentValue } from '../../core/lib/settings/reloadable.ts'
 import type { LimitSettings } from './config.ts'
 import type { Counters, Reservation } from './counters.ts'
 import {
@@ -15,14 +17,8 @@ import {
 } from './credential-limits.ts'
 import { createLoginLimits } from './login-limits.ts'
 
-/**
- * Kinds of limited routes, each with its own counters. `failures` counts only wrong credentials.
- */
-export type LimitKind =
-  'token' | 'device' | 'exchange' | 'validate' | 'users' | 'login' | 'edge' | 'failures'
-
 export interface LimitsDeps {
-  readonly settings: LimitSettings
+  readonly settings: Reloadable<LimitSettings>
   readonly counters: Counters
   readonly trustedProxyHops: number
   /** Browsers in which people have logged in before. */
@@ -62,7 +58,7 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
 
   const clientBucket = (kind: LimitKind, client: string): Bucket => ({
     name: `${kind}:client:${client}`,
-    limit: settings.perClient,
+    limit: currentValue(settings).perClient,
   })
 
   /**
@@ -75,7 +71,10 @@ export function createLimits({ settings, counters, trustedProxyHops, devices }: 
     if (kind === 'login') return logins.admitSource(request, reply)
     request.admission = { requests: [], credential: undefined, reason: undefined }
     if (kind === 'failures') return
-    const bucket = { name: `${kind}:address:${own(request)}`, limit: settings.perAddress }
+    const bucket = {
+      name: `${kind}:address:${own(request)}`,
+      limit: currentValue(settings).perAddress,
+    }
     await countRequest(request, reply, bucket)
   }
 

@@ -2,11 +2,12 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
 import { type DeviceCookies, accountName } from '../auth/device-cookies.ts'
 import { textMember } from '../http/body.ts'
+import { type Reloadable, currentValue } from '../../core/lib/settings/reloadable.ts'
 import type { LimitSettings } from './config.ts'
 import type { Counters } from './counters.ts'
 
 export interface LoginLimitsDeps {
-  readonly settings: LimitSettings
+  readonly settings: Reloadable<LimitSettings>
   readonly counters: Counters
   /** Browsers in which people have logged in before. */
   readonly devices: DeviceCookies
@@ -49,7 +50,10 @@ export function createLoginLimits(deps: LoginLimitsDeps) {
   }
 
   async function admitFrom(source: string, reply: FastifyReply): Promise<void> {
-    const bucket = { name: `login:address:${source}`, limit: settings.loginPerAddress }
+    const bucket = {
+      name: `login:address:${source}`,
+      limit: currentValue(settings).loginPerAddress,
+    }
     const failures = failuresOf(source)
     const [used, failed] = await Promise.all([
       counters.add(bucket.name),
@@ -62,7 +66,7 @@ export function createLoginLimits(deps: LoginLimitsDeps) {
 
   const failuresOf = (source: string): Bucket => ({
     name: `failed:${source}`,
-    limit: settings.failuresPerAddress,
+    limit: currentValue(settings).failuresPerAddress,
   })
 
   /**
@@ -72,7 +76,7 @@ export function createLoginLimits(deps: LoginLimitsDeps) {
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const account = accountOf(request)
     if (account === undefined) return
-    const { failuresPerClient: here, failuresPerAddress: everywhere } = settings
+    const { failuresPerClient: here, failuresPerAddress: everywhere } = currentValue(settings)
     const device = devices.deviceOf(request)
     if (device?.account === account)
       return admitAttempt(reply, { name: `login:device:${device.id}`, free: here, delays })

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
 import { consentText } from '../../proto/scopes.ts'
-import { type Html, type Theme, html } from './page.ts'
+import { type Html, type Theme, html } from '../http/page.ts'
 
 /**
  * Parameters of an authorization request that core checks; also the hidden fields of the consent
@@ -84,7 +84,7 @@ export async function findDestination(
   try {
     const parameters = Object.fromEntries(new URLSearchParams(query))
     const authorization = parseAuthorization(parameters)
-    const { appName, appColor } = await request.core.authorization.check(authorization)
+    const { appName, appColor } = await request.core.authorization.checkAuthorization(authorization)
     const theme = { name: appName, color: appColor }
     const loginHint = readText(parameters, 'login_hint')?.slice(0, hintMax)
     return { theme, leadsTo: authorization.redirectUri, loginHint }

@@ -10,7 +10,7 @@ import {
   readText,
 } from './authorization-request.ts'
 import { type PagesDeps, field, formRoute, pageRoute, parameter } from './forms.ts'
-import { hidden, html, sendPage } from './page.ts'
+import { hidden, html, sendPage } from '../http/page.ts'
 import { type Visitor, readSender, toLogin, readVisitor } from './visitor.ts'
 
 const authorizePath = '/api/v1/oidc/auth'
@@ -55,7 +55,10 @@ async function authorize(
 ): Promise<FastifyReply> {
   const authorization = parseAuthorization(parameters)
   const session = visitor ? { sessionToken: visitor.token } : {}
-  const checked = await request.core.authorization.check({ ...authorization, ...session })
+  const checked = await request.core.authorization.checkAuthorization({
+    ...authorization,
+    ...session,
+  })
   const back = createRedirect(reply, { issuer, authorization, parameters, status: 302 })
   const problem =
     unsupportedParameter(parameters) ??
@@ -91,7 +94,7 @@ async function decide(
   { issuer, parameters, visitor }: PageRequest<Visitor>,
 ): Promise<FastifyReply> {
   const authorization = parseAuthorization(parameters)
-  const checked = await request.core.authorization.check({
+  const checked = await request.core.authorization.checkAuthorization({
     ...authorization,
     prompt: undefined,
     sessionToken: visitor.token,
@@ -123,7 +126,7 @@ async function grantCode(
   { authorization, ...consent }: CodeRequest,
 ): Promise<Record<string, string>> {
   try {
-    const { code } = await request.core.authorization.grant({
+    const { code } = await request.core.authorization.grantAuthorization({
       sessionToken: visitor.token,
       request: authorization,
       ...consent,

@@ -1,5 +1,6 @@
 import type { EnvReader } from '../../core/lib/env.ts'
-import { readAllowedLogins } from '../../core/lib/settings.ts'
+import type { Reloadable } from '../../core/lib/settings/reloadable.ts'
+import { readAllowedLogins } from '../../core/lib/settings/shared.ts'
 
 const loopbackHosts = new Set(['localhost', '127.0.0.1', '[::1]'])
 
@@ -7,7 +8,7 @@ const loopbackHosts = new Set(['localhost', '127.0.0.1', '[::1]'])
 export interface LoginProviderConfig {
   readonly issuer: string
   readonly clientId: string
-  readonly clientSecret: string
+  readonly clientSecret: Reloadable<string>
   /** The name shown on the login page. */
   readonly name: string
 }
@@ -29,17 +30,22 @@ export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefin
   const clientId = env.optional('LOGIN_OIDC_CLIENT_ID', {
     meaning: 'Our client id at that provider.',
   })
-  const clientSecret = env.optional('LOGIN_OIDC_CLIENT_SECRET', {
-    meaning: 'Our client secret at that provider.',
-    secret: true,
-  })
+  const clientSecret = env.live(
+    () =>
+      env.optional('LOGIN_OIDC_CLIENT_SECRET', {
+        meaning: 'Our client secret at that provider.',
+        secret: true,
+      }) ?? '',
+    Boolean,
+  )
+  const hasSecret = clientSecret() !== ''
   const name = env.text('LOGIN_OIDC_NAME', {
     meaning: 'Name of that provider on the login page.',
     fallback: 'single sign-on',
   })
   const allowed = readAllowedLogins(env)
-  if (issuer === undefined && clientId === undefined && clientSecret === undefined) return undefined
-  if (issuer === undefined || clientId === undefined || clientSecret === undefined) {
+  if (issuer === undefined && clientId === undefined && !hasSecret) return undefined
+  if (issuer === undefined || clientId === undefined || !hasSecret) {
     env.problem(
       'LOGIN_OIDC_ISSUER, LOGIN_OIDC_CLIENT_ID and LOGIN_OIDC_CLIENT_SECRET must be set together',
     )

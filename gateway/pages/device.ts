@@ -4,7 +4,7 @@ import type { App } from '../http/app.ts'
 import { scopeList } from './authorization-request.ts'
 import { type PagesDeps, field, formRoute, pageRoute, parameter } from './forms.ts'
 import type { Reservation } from '../limits/counters.ts'
-import { hidden, html, problem, sendPage } from './page.ts'
+import { hidden, html, problem, sendPage } from '../http/page.ts'
 import { type Visitor, readSender, toLogin, readVisitor } from './visitor.ts'
 
 /** Wrong codes per account in ten minutes, over all its sessions (RFC 8628 section 5.1). */
@@ -71,7 +71,10 @@ export function devicePages(app: App, { publicUrl, counters }: PagesDeps): void 
     reply: FastifyReply,
     { visitor, code }: DeviceDecision,
   ): Promise<FastifyReply> {
-    const device = await request.core.devices.get({ sessionToken: visitor.token, userCode: code })
+    const device = await request.core.devices.getDevice({
+      sessionToken: visitor.token,
+      userCode: code,
+    })
     const theme = { name: device.appName, color: device.appColor }
     const content = html`
 <h1>Connect a device to ${device.appName}?</h1>
@@ -92,11 +95,11 @@ ${hidden({ csrf_token: visitor.csrfToken, user_code: device.userCode })}
     reply: FastifyReply,
     { visitor, code, action }: DeviceDecision & { action: string },
   ): Promise<FastifyReply> {
-    const { appName: name, appColor: color } = await request.core.devices.get({
+    const { appName: name, appColor: color } = await request.core.devices.getDevice({
       sessionToken: visitor.token,
       userCode: code,
     })
-    const { status } = await request.core.devices.decide({
+    const { status } = await request.core.devices.decideDevice({
       sessionToken: visitor.token,
       userCode: code,
       action,

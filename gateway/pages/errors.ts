@@ -1,8 +1,8 @@
 import { Type } from 'typebox'
 import { DomainError, type Reason, isReason, reasons } from '../../proto/errors.ts'
 import type { App } from '../http/app.ts'
-import { route } from '../http/route.ts'
-import { html, sendPage } from './page.ts'
+import { get } from '../http/endpoint.ts'
+import { html, sendPage } from '../http/page.ts'
 
 const tags = ['service']
 const rules = { guard: { kind: 'none' } } as const
@@ -88,18 +88,17 @@ const Search = Type.Object({
 })
 
 function listErrors(app: App, entries: readonly Entry[]): void {
-  app.get(
-    '/errors',
-    route(rules, {
-      operationId: 'listErrorPages',
-      summary: 'Every error code, as a page',
-      description:
-        'An HTML page with every error code of this service and its signer webhook, by kind of problem. q searches them.',
-      tags,
-      querystring: Search,
-      response,
-    }),
-    async ({ query: { q = '' } }, reply) => {
+  get({
+    url: '/errors',
+    ...rules,
+    operationId: 'listErrorPages',
+    summary: 'Every error code, as a page',
+    description:
+      'An HTML page with every error code of this service and its signer webhook, by kind of problem. q searches them.',
+    tags,
+    querystring: Search,
+    response,
+    handler: async ({ query: { q = '' } }, reply) => {
       const matching = entries.filter((entry) => matches(entry, q.trim()))
       return sendPage(reply, {
         title: 'Errors',
@@ -112,7 +111,7 @@ ${groupNames.map((group) => listGroup(group, matching))}
 <p class="small">A problem document, and a refusal of the signer webhook, have the code in their member <code>code</code>.</p>`,
       })
     },
-  )
+  })(app)
 }
 
 function listGroup(name: string, entries: readonly Entry[]) {
@@ -126,18 +125,17 @@ function listGroup(name: string, entries: readonly Entry[]) {
 }
 
 function showError(app: App, refusals: readonly WebhookRefusal[]): void {
-  app.get(
-    '/errors/:code',
-    route(rules, {
-      operationId: 'getErrorPage',
-      summary: 'What an error code means and what to do about it, as a page',
-      description:
-        'An HTML page about one code: what happened, and what to do. The type of a problem document links to it.',
-      tags,
-      params: Type.Object({ code: Type.String({ description: 'As in a problem document.' }) }),
-      response,
-    }),
-    async ({ params: { code } }, reply) => {
+  get({
+    url: '/errors/:code',
+    ...rules,
+    operationId: 'getErrorPage',
+    summary: 'What an error code means and what to do about it, as a page',
+    description:
+      'An HTML page about one code: what happened, and what to do. The type of a problem document links to it.',
+    tags,
+    params: Type.Object({ code: Type.String({ description: 'As in a problem document.' }) }),
+    response,
+    handler: async ({ params: { code } }, reply) => {
       const refusal = refusals.find((each) => each.code === code)
       if (refusal) return sendPage(reply, refusalPage(refusal))
       const reason = parseCode(code)
@@ -152,7 +150,7 @@ function showError(app: App, refusals: readonly WebhookRefusal[]): void {
 <a class="button quiet" href="/errors">All errors</a>`,
       })
     },
-  )
+  })(app)
 }
 
 const refusalPage = ({ code, statuses, help }: WebhookRefusal) => ({

@@ -22,6 +22,8 @@ export interface PagesDeps {
   readonly loginStates: SignedValues
   /** Port of this process's metrics, undefined if it has none. */
   readonly adminPort?: number | undefined
+  /** Whether core runs the simulated payment processor, whose pages are here. */
+  readonly hasSimulatedProcessor?: boolean | undefined
 }
 
 const none = { kind: 'none' } as const
@@ -39,7 +41,7 @@ const FormBody = Type.Object(
 )
 
 export const formRoute = () => ({
-  config: { rules: { guard: none, body: 'form', limit: 'login' } satisfies RouteRules },
+  config: { rules: { guard: none, accepts: 'form', limit: 'login' } satisfies RouteRules },
   schema: { hide: true, body: FormBody },
 })
 

@@ -20,7 +20,7 @@ export function initiateLoginPages(app: App, { publicUrl }: PagesDeps): void {
     const clientId = parameter(request, 'client_id') ?? ''
     const target = devicePage(parameter(request, 'target_link_uri'), publicUrl)
     const hint = parameter(request, 'login_hint')?.slice(0, hintMax)
-    const { initiateLoginUri } = await request.core.authorization.initiateLogin({ clientId })
+    const { initiateLoginUri } = await request.core.authorization.getInitiateLogin({ clientId })
     const destination = fingerprint(`${clientId} ${target}`)
     // A browser that returns within two minutes came back without a login; redirecting again would
     // loop.

@@ -2,7 +2,7 @@ import type { Invitation } from '../../proto/gen/es/tollgate/identity/v1/managem
 import { DomainError } from '../../proto/errors.ts'
 import type { App } from '../http/app.ts'
 import { type PagesDeps, field, formRoute, pageRoute } from './forms.ts'
-import { type Html, hidden, html, sendPage } from './page.ts'
+import { type Html, hidden, html, sendPage } from '../http/page.ts'
 import { readSender, toLogin, readVisitor } from './visitor.ts'
 
 const path = '/invitations'

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
 import type { App } from '../http/app.ts'
 import { type PagesDeps, field, formRoute, formToken, ownPath, requireOwnForm } from './forms.ts'
-import { hidden, html, problem, sendPage } from './page.ts'
+import { hidden, html, problem, sendPage } from '../http/page.ts'
 import { loginSource, startSession } from './visitor.ts'
 
 /**
@@ -34,7 +34,7 @@ export function linkPages(app: App, deps: PagesDeps, provider: string) {
       const { sessionToken } = await request.core.accounts.linkIdentity({ ...form, ...source })
       await startSession(request, reply, { sessionToken, publicUrl })
       devices.remember(request, reply, form.email)
-      return reply.redirect(returnTo ?? '/login', 303)
+      return reply.redirect(returnTo ?? '/app', 303)
     } catch (error) {
       if (!(error instanceof DomainError) || error.reason !== 'CREDENTIAL_INVALID') throw error
       request.reason = error.reason

@@ -14,7 +14,7 @@ import {
   requireOwnForm,
 } from './forms.ts'
 import { invitationNote } from './invitations.ts'
-import { hidden, html, problem, sendPage } from './page.ts'
+import { hidden, html, problem, sendPage } from '../http/page.ts'
 import { loginSource, readSender, startSession, readVisitor } from './visitor.ts'
 
 /** Adds login with a password, and logout. */
@@ -45,7 +45,7 @@ export function loginPages(app: App, deps: PagesDeps): void {
       })
       await startSession(request, reply, { sessionToken, publicUrl })
       devices.remember(request, reply, email)
-      return reply.redirect(returnTo ?? '/login', 303)
+      return reply.redirect(returnTo ?? '/app', 303)
     } catch (error) {
       if (!(error instanceof DomainError) || error.reason !== 'CREDENTIAL_INVALID') throw error
       request.reason = error.reason
@@ -141,5 +141,6 @@ const loggedIn = ({
 <h1>You are logged in</h1>
 <p>as ${email}</p>
 ${invitationNote(invitations)}
+<a class="button" href="/app">Open the dashboard</a>
 <form method="post" action="/logout">${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out</button></form>
 <form method="post" action="/logout/everywhere">${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out everywhere</button></form>`

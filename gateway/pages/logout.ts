@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { endedSessionCookie } from '../auth/session.ts'
 import type { App } from '../http/app.ts'
 import { type PagesDeps, field, formRoute, pageRoute, parameter } from './forms.ts'
-import { hidden, html, sendPage } from './page.ts'
+import { hidden, html, sendPage } from '../http/page.ts'
 import { type Visitor, readSender, readVisitor } from './visitor.ts'
 
 const path = '/api/v1/oidc/session/end'

@@ -1,12 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type DomainError, reasons } from '../../proto/errors.ts'
-import { ownOrigins } from '../auth/session.ts'
+import { ownOrigins } from '../http/cors.ts'
 import type { App } from '../http/app.ts'
 import { errorPage, sendError } from '../http/errors.ts'
 import { wantsPage } from '../http/headers.ts'
 import type { HttpMetrics } from '../http/metrics.ts'
 import { toRefusal } from '../http/refusal.ts'
 import { authorizePages } from './authorize.ts'
+import { checkoutPages } from './billing/checkout.ts'
+import { connectionPages } from './billing/connection.ts'
+import { invoicePages } from './billing/invoice.ts'
+import { onboardingPages } from './billing/onboarding.ts'
+import { dashboardPages } from './dashboard.ts'
 import { devicePages } from './device.ts'
 import type { PagesDeps } from './forms.ts'
 import { iconRoutes } from './icon.ts'
@@ -14,7 +19,8 @@ import { initiateLoginPages } from './initiate-login.ts'
 import { invitationPages } from './invitations.ts'
 import { loginPages } from './login.ts'
 import { logoutPages } from './logout.ts'
-import { sendPage } from './page.ts'
+import { sendPage } from '../http/page.ts'
+import { paymentEndPages } from './billing/payment-end.ts'
 import { providerPages } from './provider-login.ts'
 import { resetPages } from './reset.ts'
 import { startPages } from './start.ts'
@@ -36,6 +42,7 @@ export async function pageRoutes(
     if (deps.loginProvider) pages.addHook('onRequest', toRegisteredHost(deps.publicUrl))
     for (const addPages of [
       startPages,
+      dashboardPages,
       iconRoutes,
       loginPages,
       invitationPages,
@@ -45,6 +52,10 @@ export async function pageRoutes(
       initiateLoginPages,
       authorizePages,
       logoutPages,
+      connectionPages,
+      paymentEndPages,
+      invoicePages,
+      ...(deps.hasSimulatedProcessor ? [checkoutPages, onboardingPages] : []),
     ])
       addPages(pages, deps)
   })

@@ -67,7 +67,7 @@ export function providerPages(app: App, deps: PagesDeps): void {
     if (linkToken !== undefined)
       return links.ask(request, reply, { linkToken, email: linkEmail, returnTo })
     await startSession(request, reply, { sessionToken, publicUrl })
-    return reply.redirect(returnTo ?? '/login', 303)
+    return reply.redirect(returnTo ?? '/app', 303)
   })
 }
 

@@ -11,6 +11,7 @@ import {
   discovery,
   enableNonRepudiationChecks,
 } from 'openid-client'
+import { currentValue } from '../../core/lib/settings/reloadable.ts'
 import { readBounded } from '../../core/lib/text/fetch.ts'
 import { withoutFinalSlashes } from '../../core/lib/text/urls.ts'
 import { DomainError } from '../../proto/errors.ts'
@@ -93,7 +94,8 @@ export function createProvider(
       new URL(`${issuer}/.well-known/openid-configuration`),
       clientId,
       { [clockTolerance]: 60 },
-      ClientSecretBasic(clientSecret),
+      // Looked up for each request, because the discovered configuration outlives a reload.
+      (...request) => ClientSecretBasic(currentValue(clientSecret))(...request),
       {
         timeout: timeoutMs / 1_000,
         [customFetch]: boundedFetch,

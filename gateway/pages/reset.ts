@@ -11,7 +11,7 @@ import {
   parameter,
   requireOwnForm,
 } from './forms.ts'
-import { hidden, html, problem, sendPage } from './page.ts'
+import { hidden, html, problem, sendPage } from '../http/page.ts'
 
 /** Sets a new password with a one-time link, which an operator's command prints. */
 export function resetPages(app: App, { publicUrl }: PagesDeps): void {
@@ -72,7 +72,7 @@ ${hidden({ csrf_token: formToken(request, reply, publicUrl), token })}
 /** Whether the link still works, so that a person does not choose a password in vain. */
 async function isOpenLink(request: FastifyRequest, token: string): Promise<boolean> {
   try {
-    await request.core.accounts.checkReset({ token })
+    await request.core.accounts.checkPasswordReset({ token })
     return true
   } catch (error) {
     if (error instanceof DomainError && error.reason === 'GRANT_INVALID') return false

@@ -1,18 +1,19 @@
 import type { App } from '../http/app.ts'
-import { ownOrigins } from '../auth/session.ts'
+import { ownOrigins } from '../http/cors.ts'
 import { type PagesDeps, pageRoute } from './forms.ts'
-import { type Html, html, sendPage } from './page.ts'
-import { type Visitor, readVisitor } from './visitor.ts'
+import { type Html, html, sendPage } from '../http/page.ts'
+import { readVisitor } from './visitor.ts'
 
 /** Adds the start page, and short names that people type. */
 export function startPages(app: App, deps: PagesDeps): void {
   app.get('/', pageRoute(), async (request, reply) => {
     // The page must work without core, too.
     const visitor = await readVisitor(request, deps.publicUrl).catch(() => null)
+    if (visitor !== null) return reply.redirect('/app', 303)
     return sendPage(reply, {
       title: 'tollgate',
       referrerPolicy: 'no-referrer',
-      content: welcome(deps, visitor),
+      content: welcome(deps),
     })
   })
   for (const [from, to] of Object.entries(shortNames)) {
@@ -25,16 +26,12 @@ export function startPages(app: App, deps: PagesDeps): void {
 
 const shortNames = { '/docs': '/api/v1/docs/', '/device': '/oidc/device' }
 
-const welcome = ({ publicUrl, adminPort }: PagesDeps, visitor: Visitor | null): Html => html`
+const welcome = ({ publicUrl, adminPort }: PagesDeps): Html => html`
 <h1>tollgate</h1>
 <p>Identity, metering and billing for the operator of a remote signer.</p>
 <ul>
 <li><a href="/api/v1/docs/">API documents</a><small>every route, to read and to try out; as a file: /api/v1/openapi.json</small></li>
-<li>${
-  visitor
-    ? html`<a href="/login">Your account</a><small>logged in as ${visitor.email}</small>`
-    : html`<a href="/login">Log in</a><small>with your account</small>`
-}</li>
+<li><a href="/app">Dashboard</a><small>log in with your account: apps, invoices, team</small></li>
 <li><a href="/device">Connect a device</a><small>with the code that it shows</small></li>
 <li><a href="/errors">Errors</a><small>what each code means, and what to do</small></li>
 <li><a href="/.well-known/openid-configuration">OpenID configuration</a><small>${publicUrl}/api/v1/oidc is the issuer</small></li>

@@ -29,7 +29,7 @@ export async function readVisitor(
   const token = readSession(request, publicUrl)
   if (token === undefined) return null
   try {
-    const { session } = await request.core.accounts.session({ sessionToken: token })
+    const { session } = await request.core.accounts.getSession({ sessionToken: token })
     const { account, csrfToken, authTime } = requireField(session, 'session')
     const { id, email } = requireField(account, 'account')
     return {
@@ -58,6 +58,12 @@ export async function readSender(request: FastifyRequest, publicUrl: string): Pr
     formToken: field(request, 'csrf_token'),
   })
   return visitor
+}
+
+/** Makes this request's later calls to core as the visitor. */
+export function actAs(request: FastifyRequest, { token }: Pick<Visitor, 'token'>): void {
+  request.credential = { session: token, correlationId: request.correlationId }
+  request.calls = undefined
 }
 
 /** Redirects to the login page, which leads back to `path`. */

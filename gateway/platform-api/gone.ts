@@ -1,6 +1,7 @@
 import { Type } from 'typebox'
 import { DomainError, type Reason } from '../../proto/errors.ts'
 import type { App } from '../http/app.ts'
+import { get } from '../http/endpoint.ts'
 import { renderError } from '../http/errors.ts'
 import { route } from '../http/route.ts'
 import { CorrelationId, addSchemas, named, ref } from '../http/schemas.ts'
@@ -84,8 +85,19 @@ const credits: Removal = {
   migration: { allowances: 'POST /api/v1/apps/{clientId}/users/{externalUserId}/allowances' },
 }
 
+const networkQuota: Removal = {
+  reason: 'ROUTE_GONE',
+  instead:
+    "the owner's account bounds what its apps cost: give it credit, raise its ceiling, or let it take an owner plan",
+  migration: {
+    read: 'GET /api/v1/quotas/network',
+    credit: 'POST /api/v1/apps/{clientId}/users/{externalUserId}/allowances',
+    plan: 'POST /api/v1/apps/{clientId}/billing/owner-plan',
+  },
+}
+
 interface RemovedAddress {
-  readonly method: 'GET' | 'POST' | 'DELETE'
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly url: string
   readonly operationId: string
   readonly removal: Removal
@@ -140,6 +152,12 @@ const removedRoutes: readonly RemovedAddress[] = [
     operationId: 'deleteLegacySubscription',
     removal: subscriptions,
   },
+  {
+    method: 'PUT',
+    url: '/api/v1/quotas/network',
+    operationId: 'updateNetworkQuota',
+    removal: networkQuota,
+  },
 ]
 
 /** Removed routes, and one that remains only to report its removal. */
@@ -164,28 +182,28 @@ function refuseRemovedRoute(
     body: example,
   } = describeRemoval(removal, { correlationId: 'c-1', publicUrl })
   app.route({
-    ...route(
-      { guard: { kind: 'none' }, gone: true, refuses: [removal.reason] },
-      {
-        operationId,
-        summary: `Removed: ${removal.instead}`,
-        description:
-          'This route was removed. It returns 410 to every request and reads neither credential nor body.',
-        tags,
-        ...(url.includes(':') ? { params: paramsOf(url) } : {}),
-        response: {
-          [status]: Type.Unsafe<object>({
-            description: 'Gone',
-            content: {
-              [type]: {
-                schema: ref(RemovedRoute),
-                examples: { [example.code]: { value: example } },
-              },
+    ...route({
+      guard: { kind: 'none' },
+      gone: true,
+      refuses: [removal.reason],
+      operationId,
+      summary: `Removed: ${removal.instead}`,
+      description:
+        'This route was removed. It returns 410 to every request and reads neither credential nor body.',
+      tags,
+      ...(url.includes(':') ? { params: paramsOf(url) } : {}),
+      response: {
+        [status]: Type.Unsafe<object>({
+          description: 'Gone',
+          content: {
+            [type]: {
+              schema: ref(RemovedRoute),
+              examples: { [example.code]: { value: example } },
             },
-          }),
-        },
+          },
+        }),
       },
-    ),
+    }),
     method,
     url,
     onRequest: async (request, reply) => {
@@ -212,29 +230,23 @@ function describeRemoval(
   return { status, type, body: { ...body, code, error_description: error.message, migration } }
 }
 
-function listSubscriptions(app: App): void {
-  app.get(
-    '/api/v1/subscriptions',
-    route(
-      { guard: { kind: 'session' } },
-      {
-        operationId: 'listLegacySubscriptions',
-        summary: 'Deprecated: this route stores nothing',
-        description: 'Returns an empty list and a hint, for older clients.',
-        tags,
-        response: { 200: ref(LegacySubscriptions) },
-      },
-    ),
-    async ({ core }, reply) => {
-      await core.checkCaller({ kind: 'session' })
-      void reply.header('deprecation', 'true')
-      return {
-        subscriptions: [],
-        deprecation: `This route no longer has subscriptions; ${subscriptions.instead}.`,
-      }
-    },
-  )
-}
+const listSubscriptions = get({
+  url: '/api/v1/subscriptions',
+  guard: { kind: 'session' },
+  operationId: 'listLegacySubscriptions',
+  summary: 'Deprecated: this route stores nothing',
+  description: 'Returns an empty list and a hint, for older clients.',
+  tags,
+  response: { 200: ref(LegacySubscriptions) },
+  handler: async ({ core }, reply) => {
+    await core.callers.checkCaller({ kind: 'session' })
+    void reply.header('deprecation', 'true')
+    return {
+      subscriptions: [],
+      deprecation: `This route no longer has subscriptions; ${subscriptions.instead}.`,
+    }
+  },
+})
 
 const paramsOf = (url: string) =>
   Type.Object(

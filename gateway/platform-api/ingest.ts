@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { equalSecrets } from '../../core/lib/crypto.ts'
+import { type Reloadable, currentValue } from '../../core/lib/settings/reloadable.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { bearerToken, readAuthorization } from '../auth/credentials.ts'
 import type { App } from '../http/app.ts'
@@ -33,7 +34,7 @@ const IngestDiagnosis = named(
 )
 
 export interface IngestDeps {
-  readonly ingestSecret?: string | undefined
+  readonly ingestSecret?: Reloadable<string | undefined>
   readonly limits?: Limits | undefined
 }
 
@@ -43,27 +44,27 @@ export function ingestRoutes(app: App, { ingestSecret, limits }: IngestDeps): vo
   app.post(
     '/api/v1/ingest/events',
     {
-      ...route(
-        { guard: { kind: 'secret' }, limit: 'failures', refuses: ['NOT_FOUND'] },
-        {
-          operationId: 'diagnoseEvent',
-          summary: 'Diagnose a metering event without metering it',
-          description:
-            "Parses an event like the collector and returns its user and type. It stores nothing; use it to check a signer's setup.",
-          tags: ['service'],
-          body: AnyEvent,
-          documentedBody: { ...AnyEvent, minProperties: 1 },
-          response: { 200: ref(IngestDiagnosis) },
-        },
-      ),
+      ...route({
+        guard: { kind: 'secret' },
+        limit: 'failures',
+        refuses: ['NOT_FOUND'],
+        operationId: 'diagnoseEvent',
+        summary: 'Diagnose a metering event without metering it',
+        description:
+          "Parses an event like the collector and returns its user and type. It stores nothing; use it to check a signer's setup.",
+        tags: ['service'],
+        body: AnyEvent,
+        documentedBody: { ...AnyEvent, minProperties: 1 },
+        response: { 200: ref(IngestDiagnosis) },
+      }),
       onRequest: async (request, reply) => {
         await limits?.admitCredential(request, reply)
-        requireSecret(request, ingestSecret)
+        requireSecret(request, currentValue(ingestSecret))
       },
     },
     async ({ body, core, correlationId }) => {
       const event = parseEvent(body)
-      await core.apps.find({ clientId: event.clientId })
+      await core.apps.findApp({ clientId: event.clientId })
       return {
         ok: true,
         diagnostic: true,

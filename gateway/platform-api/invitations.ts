@@ -1,11 +1,10 @@
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import type { Invitation as InvitationMessage } from '../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { readSession } from '../auth/session.ts'
 import { requireField } from '../core/client.ts'
 import type { App } from '../http/app.ts'
-import { route } from '../http/route.ts'
+import { get, post } from '../http/endpoint.ts'
 import { addSchemas, named, ref } from '../http/schemas.ts'
 import { Email, Instant, oneOf } from './schemas.ts'
 
@@ -50,80 +49,58 @@ export function invitationRoutes(app: App, { publicUrl }: { publicUrl: string })
 type TokenOf = (request: FastifyRequest) => string
 
 function listInvitations(app: App, tokenOf: TokenOf): void {
-  app.get(
+  get({
     url,
-    route(
-      { guard },
-      {
-        operationId: 'listInvitations',
-        summary: 'Invitations to you',
-        description:
-          'Lists the invitations that wait for your answer: to join an app, or to become its owner.',
-        tags,
-        response: { 200: ref(InvitationList) },
-      },
-    ),
-    async (request) => {
+    guard,
+    operationId: 'listInvitations',
+    summary: 'Invitations to you',
+    description:
+      'Lists the invitations that wait for your answer: to join an app, or to become its owner.',
+    tags,
+    response: { 200: ref(InvitationList) },
+    handler: async (request) => {
       const sessionToken = tokenOf(request)
-      const { invitations } = await request.core.accounts.listInvitations({ sessionToken })
-      return { invitations: invitations.map(toInvitation) }
+      return request.core.accounts.listInvitations({ sessionToken })
     },
-  )
+  })(app)
 }
 
 function acceptInvitation(app: App, tokenOf: TokenOf): void {
-  app.post(
-    `${url}/:invitationId/accept`,
-    route(
-      { guard, refuses: ['CONFLICT'] },
-      {
-        operationId: 'acceptInvitation',
-        summary: 'Accept an invitation',
-        description:
-          'Makes you a member of the app. An app that you own counts toward your quota of apps.',
-        tags,
-        params: InvitationParams,
-        response: { 200: ref(Invitation) },
-      },
-    ),
-    async (request) => {
+  post({
+    url: `${url}/:invitationId/accept`,
+    guard,
+    refuses: ['CONFLICT'],
+    operationId: 'acceptInvitation',
+    summary: 'Accept an invitation',
+    description:
+      'Makes you a member of the app. An app that you own counts toward your quota of apps.',
+    tags,
+    params: InvitationParams,
+    response: { 200: ref(Invitation) },
+    handler: async (request) => {
       const { invitationId } = request.params
       const answer = { sessionToken: tokenOf(request), invitationId }
       const { invitation } = await request.core.accounts.acceptInvitation(answer)
-      return toInvitation(requireField(invitation, 'invitation'))
+      return requireField(invitation, 'invitation')
     },
-  )
+  })(app)
 }
 
 function declineInvitation(app: App, tokenOf: TokenOf): void {
-  app.post(
-    `${url}/:invitationId/decline`,
-    route(
-      { guard },
-      {
-        operationId: 'declineInvitation',
-        summary: 'Decline an invitation',
-        description: "Removes the invitation. The app's audit log records it.",
-        tags,
-        params: InvitationParams,
-        response: { 200: ref(Invitation) },
-      },
-    ),
-    async (request) => {
+  post({
+    url: `${url}/:invitationId/decline`,
+    guard,
+    operationId: 'declineInvitation',
+    summary: 'Decline an invitation',
+    description: "Removes the invitation. The app's audit log records it.",
+    tags,
+    params: InvitationParams,
+    response: { 200: ref(Invitation) },
+    handler: async (request) => {
       const { invitationId } = request.params
       const answer = { sessionToken: tokenOf(request), invitationId }
       const { invitation } = await request.core.accounts.declineInvitation(answer)
-      return toInvitation(requireField(invitation, 'invitation'))
+      return requireField(invitation, 'invitation')
     },
-  )
-}
-
-export const toInvitation = (message: InvitationMessage) => {
-  const { id, clientId, appName, email, invitedBy, createdAt, expiresAt } = message
-  return { id, clientId, appName, email, role: roleOf(message), invitedBy, createdAt, expiresAt }
-}
-
-function roleOf({ role }: InvitationMessage): 'owner' | 'admin' | 'viewer' {
-  if (role === 'owner' || role === 'admin' || role === 'viewer') return role
-  throw new DomainError('INTERNAL', 'core returned a role that this gateway does not support')
+  })(app)
 }

@@ -1,8 +1,9 @@
+import type { Reloadable } from '../../core/lib/settings/reloadable.ts'
 import { Type } from 'typebox'
 import type { App } from '../http/app.ts'
+import { get } from '../http/endpoint.ts'
 import { textMember } from '../http/body.ts'
 import type { ListenerDeps } from '../http/listener.ts'
-import { route } from '../http/route.ts'
 import { addSchemas } from '../http/schemas.ts'
 import { errorPages } from '../pages/errors.ts'
 import type { PagesDeps } from '../pages/forms.ts'
@@ -17,10 +18,18 @@ import { memberRoutes } from './apps/members.ts'
 import { quotaRoutes } from './apps/quotas.ts'
 import { trustedIssuerRoutes } from './apps/trusted-issuers.ts'
 import { billingRoutes } from './billing/billing.ts'
+import { invoiceRoutes } from './billing/invoices.ts'
+import { collectionRoutes } from './billing/collections.ts'
+import { overageRoutes } from './billing/overage.ts'
+import { planCheckoutRoutes } from './billing/checkout.ts'
+import { paymentMethodRoutes } from './billing/payment-method.ts'
+import { processorEventRoutes } from './billing/processor-events.ts'
 import { processorRoutes } from './billing/processor.ts'
+import { ownerPlanRoutes } from './billing/owner-plan.ts'
 import { settingsRoutes } from './billing/settings.ts'
 import { statementRoutes } from './billing/statements.ts'
 import { testClockRoutes } from './billing/test-clock.ts'
+import { walletRoutes } from './billing/wallet.ts'
 import { whatIfRoutes } from './billing/what-if.ts'
 import { collectDocuments, documentRoutes } from './docs/docs.ts'
 import { goneRoutes } from './gone.ts'
@@ -50,6 +59,8 @@ import { limitRoutes } from './users/limits.ts'
 import { subscriptionRoutes } from './users/subscriptions.ts'
 import { tokenRoutes } from './users/tokens.ts'
 import { userRoutes } from './users/users.ts'
+import { webhookDeliveryRoutes } from './webhooks/deliveries.ts'
+import { webhookEndpointRoutes } from './webhooks/endpoints.ts'
 
 export interface PlatformDeps extends ListenerDeps, PagesDeps {
   /** Algorithm of the tokens that core signs. */
@@ -59,7 +70,7 @@ export interface PlatformDeps extends ListenerDeps, PagesDeps {
   readonly edgeUrl?: string | undefined
   readonly webhook?: Webhook | undefined
   readonly validateV2?: boolean | undefined
-  readonly ingestSecret?: string | undefined
+  readonly ingestSecret?: Reloadable<string | undefined>
   readonly adminPort?: number | undefined
 }
 
@@ -100,14 +111,24 @@ const nouns = [
   memberRoutes,
   quotaRoutes,
   billingRoutes,
+  invoiceRoutes,
+  collectionRoutes,
+  overageRoutes,
   statementRoutes,
   processorRoutes,
+  walletRoutes,
+  paymentMethodRoutes,
+  planCheckoutRoutes,
+  processorEventRoutes,
   settingsRoutes,
+  ownerPlanRoutes,
   whatIfRoutes,
   testClockRoutes,
   credentialRoutes,
   domainRoutes,
   trustedIssuerRoutes,
+  webhookEndpointRoutes,
+  webhookDeliveryRoutes,
   auditRoutes,
   routingRoutes,
   decisionRoutes,
@@ -134,20 +155,14 @@ function markDeprecatedRoutes(app: App, publicUrl: string): void {
   })
 }
 
-function healthRoute(app: App): void {
-  app.get(
-    '/health',
-    route(
-      { guard: { kind: 'none' } },
-      {
-        operationId: 'getHealth',
-        summary: 'Whether the process answers',
-        description:
-          'Answers as soon as the process serves requests. It does not check the parts that the process depends on; /readyz of the admin listener does.',
-        tags: ['service'],
-        response: { 200: Type.Object({ status: Type.String() }) },
-      },
-    ),
-    async () => ({ status: 'ok' }),
-  )
-}
+const healthRoute = get({
+  url: '/health',
+  guard: { kind: 'none' },
+  operationId: 'getHealth',
+  summary: 'Whether the process answers',
+  description:
+    'Answers as soon as the process serves requests. It does not check the parts that the process depends on; /readyz of the admin listener does.',
+  tags: ['service'],
+  response: { 200: Type.Object({ status: Type.String() }) },
+  handler: async () => ({ status: 'ok' }),
+})

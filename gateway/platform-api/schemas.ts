@@ -53,6 +53,22 @@ export const allowanceAmounts = {
   hasAccess: Type.Boolean({ description: 'Whether remainingUsdMicros is above 0.' }),
 }
 
+/** Why a user can spend nothing. */
+export const spendRefusals = [
+  'insufficient_balance',
+  'no_payment_method',
+  'debt_ceiling_reached',
+  'owner_debt_ceiling_reached',
+] as const
+
+export const canSpend = Type.Boolean({
+  description:
+    "Whether a call may be allowed: by remaining money or a credit line, also of the app owner's account.",
+})
+export const spendRefusal = Type.Optional(
+  oneOf(spendRefusals, 'Why not, if canSpend is false: the code that the webhook answers.'),
+)
+
 /** Query parameters of a paged list. */
 export const pageQuery = {
   limit: Type.Optional(
@@ -63,10 +79,6 @@ export const pageQuery = {
   ),
   cursor: Type.Optional(text('nextCursor of the page before')),
 }
-
-/** Returns the cursor of the next page; empty on the last one. */
-export const nextPage = (nextCursor: string | undefined) =>
-  nextCursor === undefined ? {} : { nextCursor }
 
 /** The answer of a read if the caller already has the current version. */
 export const NotModified = Type.Unsafe<undefined>({

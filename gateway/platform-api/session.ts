@@ -3,7 +3,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { readSession } from '../auth/session.ts'
 import { requireField } from '../core/client.ts'
 import type { App } from '../http/app.ts'
-import { route } from '../http/route.ts'
+import { get } from '../http/endpoint.ts'
 import { addSchemas, named, ref } from '../http/schemas.ts'
 import { Email, Instant } from './schemas.ts'
 
@@ -28,25 +28,21 @@ const description = [
 /** The dashboard session, for programs. */
 export function sessionRoutes(app: App, { publicUrl }: { publicUrl: string }): void {
   addSchemas(app, [Session])
-  app.get(
-    '/api/v1/session',
-    route(
-      { guard: { kind: 'session' } },
-      {
-        operationId: 'getSession',
-        summary: 'The session and its CSRF token',
-        description,
-        tags: ['session'],
-        response: { 200: ref(Session) },
-      },
-    ),
-    async (request) => {
+  get({
+    url: '/api/v1/session',
+    guard: { kind: 'session' },
+    operationId: 'getSession',
+    summary: 'The session and its CSRF token',
+    description,
+    tags: ['session'],
+    response: { 200: ref(Session) },
+    handler: async (request) => {
       const sessionToken = readSession(request, publicUrl)
       if (sessionToken === undefined) throw new DomainError('TOKEN_INVALID', 'log in first')
-      const { session } = await request.core.accounts.session({ sessionToken })
+      const { session } = await request.core.accounts.getSession({ sessionToken })
       const { account, csrfToken, authTime } = requireField(session, 'session')
       const { id, email, name, isPlatformAdmin } = requireField(account, 'account')
       return { accountId: id, email, name, isPlatformAdmin, csrfToken, authTime }
     },
-  )
+  })(app)
 }

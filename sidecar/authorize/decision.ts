@@ -1,31 +1,28 @@
 import type { Log } from '../../core/lib/log.ts'
 import { type Now, toClock } from '../../core/lib/time.ts'
-import type { Escrow } from '../accounts/escrow.ts'
-import type { Session } from '../accounts/session.ts'
-import { toAnswer } from '../identity/bound-identity.ts'
+import type { Escrow } from '../wallets/escrow.ts'
+import type { Session } from '../signer-state/session.ts'
+import type { BoundIdentity } from '../identity/bound-identity.ts'
 import type { Identities, Resolution } from '../identity/identities.ts'
 import type { RefusalDetail, Source } from '../identity/verifiers/verifier.ts'
 import type { SidecarMetrics } from '../metrics.ts'
-import {
-  type MoneySource,
-  type Payment,
-  createFunding,
-  hasMoney,
-  isPaid,
-  toRefusal,
-} from './funding.ts'
-import { type CallAtHand, createPayments } from './payments.ts'
-import { type PriceCeilings, createMaxPrice } from './max-price.ts'
-import { type Refusal, isForMoney, refusals } from './refusals.ts'
-import type { AuthorizeBody } from './request.ts'
+import { findRefusal, hasMoney } from '../wallets/accounts.ts'
+import { type MoneySource, type Payment, createFunding } from '../wallets/funding.ts'
+import { type Call, createPayments, isPaid } from '../wallets/payments.ts'
+import { type PriceCeilings, findMaxPrice, renderAnswer } from './answer.ts'
+import { type Refusal, isForMoney, refusals } from '../decision/refusals.ts'
+import type { AuthorizeBody } from '../decision/request.ts'
+
+/** A call of a known user. */
+export interface CallAtHand extends Call {
+  readonly identity: BoundIdentity
+}
 
 /** An answer ready to be sent; `code` is `ok` or the code of the refusal. */
 export interface Decision {
   readonly status: number
   readonly code: string
   readonly body: string
-  /** Length of the body in UTF-8. */
-  readonly bytes: number
   /** Source of the identity. */
   readonly source: Source
   readonly money: MoneySource
@@ -59,7 +56,6 @@ export function createAuthorizer(
   const { accounts, leases, reports, memory, bounds, clocks } = escrow
   const payments = createPayments({ ...escrow, signingTtlSeconds: deps.signingTtlSeconds })
   const funding = createFunding({ ...escrow, payments })
-  const maxPriceOf = createMaxPrice(deps.maxPrice)
   const clock = toClock(deps.now)
   const warn = createFaultLog(deps)
 
@@ -70,7 +66,7 @@ export function createAuthorizer(
     const resolution = identities.resolve(body, at)
     if (!(resolution instanceof Promise)) return decide(resolution, body, at)
     return resolution.then(
-      (known) => decide(known, body, clock()),
+      (verified) => decide(verified, body, clock()),
       (error: unknown) => refuse(reportFault(error, refusals.authorizationUnavailable), 'core'),
     )
   }
@@ -107,7 +103,7 @@ export function createAuthorizer(
     const { account, identity, session } = call
     const at = clocks.mono(call.at)
     if (!accounts.isCurrent(account, at)) return null
-    const refusal = toRefusal(account, identity)
+    const refusal = findRefusal(account, identity.issuedAt)
     if (refusal) return { refusal }
     if (!session) return hasMoney(account) ? { money: 'none', expiry: 0 } : null
     const bound = bounds.boundOf(account, session)
@@ -136,10 +132,10 @@ export function createAuthorizer(
       if (session && isForMoney(payment.refusal)) reportRefused(call, session)
       return refuse(payment.refusal, source, call)
     }
-    const maxPrice = session ? maxPriceOf(session, payment.ceilings ?? account.ceilings) : ''
-    const { body, bytes } = toAnswer(identity, payment.expiry, maxPrice)
-    const { money } = payment
-    return { status: 200, code: 'ok', body, bytes, source, money, authId: identity.authId, call }
+    const { money, expiry, ceilings = account.ceilings } = payment
+    const maxPrice = session && findMaxPrice(session, deps.maxPrice, ceilings)
+    const body = renderAnswer(identity, expiry, maxPrice)
+    return { status: 200, code: 'ok', body, source, money, authId: identity.authId, call }
   }
 
   // The signer issued the state of this call, which proves that it signed the previous one. Reports

@@ -1,13 +1,39 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { performance } from 'node:perf_hooks'
 import type { Log } from '../../core/lib/log.ts'
-import type { Explanations } from '../explain/explanations.ts'
+import { type Reloadable, currentValue } from '../../core/lib/settings/reloadable.ts'
+import { activeTracing } from '../../core/lib/telemetry/tracing.ts'
 import { declaredLength, drainAndEnd, receiveBody } from '../http/body.ts'
-import type { CallerOf, Signer } from '../http/callers.ts'
+import type { CallerOf, Signer } from '../callers/callers.ts'
 import type { SidecarMetrics } from '../metrics.ts'
 import { type Decision, refuse } from './decision.ts'
-import { type Refusal, refusals } from './refusals.ts'
-import { type AuthorizeBody, parseBody } from './request.ts'
+import { type Refusal, refusals } from '../decision/refusals.ts'
+import { type AuthorizeBody, parseBody } from '../decision/request.ts'
+
+/** A decision that was just made. */
+export interface FreshDecision {
+  readonly decision: Decision
+  /** Null for a request that was not read. */
+  readonly body: AuthorizeBody | null
+  readonly ms: number
+}
+
+/** Why a decision is recorded. */
+export type Occasion = 'refusal' | 'request' | 'sample'
+
+/** An answer with the id of its decision. */
+export interface ExplainedAnswer {
+  readonly id: string
+  readonly body: string
+}
+
+/** Records decisions, to explain them later. */
+export interface Explanations {
+  /** Returns why the decision is to be recorded; null for most permissions. */
+  occasionOf(decision: Decision, body: AuthorizeBody | null): Occasion | null
+  /** Records the decision if the limit permits it, and adds its id to the answer. */
+  explain(fresh: FreshDecision, occasion: Occasion): ExplainedAnswer
+}
 
 export interface WebhookDeps {
   readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
@@ -17,16 +43,15 @@ export interface WebhookDeps {
    * Maximum number of concurrent decisions; further ones are refused immediately with body status
    * 503.
    */
-  readonly maxInFlight: number
+  readonly maxInFlight: Reloadable<number>
   readonly metrics: Pick<SidecarMetrics, 'countDecision'>
   readonly log: Log
 }
 
 const maxBody = 1024 * 1024
-const answerOf = (body: string): Answer => ({ body, bytes: Buffer.byteLength(body) })
-const unauthorized = answerOf('{"status":401,"reason":"unauthorized webhook caller"}')
-const tooManyGuesses = answerOf('{"status":429,"reason":"too many wrong webhook secrets"}')
-const invalidJson = answerOf('{"status":400,"reason":"invalid request json"}')
+const unauthorized = '{"status":401,"reason":"unauthorized webhook caller"}'
+const tooManyGuesses = '{"status":429,"reason":"too many wrong webhook secrets"}'
+const invalidJson = '{"status":400,"reason":"invalid request json"}'
 const json = 'application/json'
 
 /**
@@ -38,13 +63,14 @@ export function createWebhook(
   deps: WebhookDeps,
 ): (request: IncomingMessage, response: ServerResponse) => void {
   const { authorize, explanations, callerOf, maxInFlight, metrics, log } = deps
+  const tracing = activeTracing()
   let inFlight = 0
-  const isVerbose = log.isLevelEnabled('debug')
 
   return (request, response) => {
     const caller = callerOf(request)
     if (typeof caller === 'string') return refuseCaller(caller, request, response)
-    if (inFlight >= maxInFlight) return refuseUnread(refusals.overloaded, request, response)
+    if (inFlight >= currentValue(maxInFlight))
+      return refuseUnread(refusals.overloaded, request, response)
     receiveBody(request, maxBody, {
       onBody: (body) => void decide(body, caller, response),
       onTooLarge: () => refuseUnread(refusals.tooLarge, request, response),
@@ -58,8 +84,8 @@ export function createWebhook(
   ): void {
     const decision = refuse(refusal, 'none')
     metrics.countDecision(decision, 0)
-    const { body, bytes } = explanations.explain({ decision, body: null, ms: 0 }, 'refusal')
-    answerUnread({ request, response, body, bytes })
+    const { body } = explanations.explain({ decision, body: null, ms: 0 }, 'refusal')
+    answerUnread({ request, response, body })
   }
 
   function decide(bytes: Buffer, signer: Signer, response: ServerResponse): void {
@@ -71,7 +97,7 @@ export function createWebhook(
       if (!(decision instanceof Promise)) return answer({ decision, body, response, started })
       inFlight++
       decision
-        .then((known) => answer({ decision: known, body, response, started }))
+        .then((decided) => answer({ decision: decided, body, response, started }))
         .catch((error: unknown) => answerFault(error, body, response))
         .finally(() => inFlight--)
     } catch (error) {
@@ -80,14 +106,15 @@ export function createWebhook(
   }
 
   function answer({ decision, body, response, started }: Answering): void {
+    tracing?.annotate({ 'tollgate.decision': decision.code })
     const occasion = explanations.occasionOf(decision, body)
     const explained =
       occasion &&
       explanations.explain({ decision, body, ms: performance.now() - started }, occasion)
-    send(response, 200, explained ?? decision)
+    send(response, 200, (explained ?? decision).body)
     const ms = performance.now() - started
     metrics.countDecision(decision, ms)
-    if (isVerbose)
+    if (log.isLevelEnabled('debug'))
       log.debug({ ...lineOf(decision, body), decisionId: explained?.id, ms }, 'authorize')
   }
 
@@ -95,7 +122,7 @@ export function createWebhook(
     log.error({ err: error }, 'authorize failed')
     if (response.headersSent) return
     const decision = refuse(refusals.authorizationUnavailable, 'none')
-    send(response, 200, explanations.explain({ decision, body, ms: 0 }, 'refusal'))
+    send(response, 200, explanations.explain({ decision, body, ms: 0 }, 'refusal').body)
   }
 }
 
@@ -129,38 +156,33 @@ function refuseCaller(
 ): void {
   if (caller === 'limited') {
     response.setHeader('retry-after', '60')
-    return answerUnread({ request, response, ...tooManyGuesses, status: 429 })
+    return answerUnread({ request, response, body: tooManyGuesses, status: 429 })
   }
   response.setHeader('www-authenticate', 'Bearer')
-  answerUnread({ request, response, ...unauthorized, status: 401 })
+  answerUnread({ request, response, body: unauthorized, status: 401 })
 }
 
-interface Answer {
-  readonly body: string
-  /** Length of the body in UTF-8, computed once instead of for every answer. */
-  readonly bytes: number
+function send(response: ServerResponse, status: number, body: string): void {
+  response
+    .writeHead(status, { 'content-type': json, 'content-length': Buffer.byteLength(body) })
+    .end(body)
 }
 
-function send(response: ServerResponse, status: number, { body, bytes }: Answer): void {
-  response.writeHead(status, { 'content-type': json, 'content-length': bytes })
-  // For ASCII, Node writes latin1 without encoding the text first.
-  response.end(body, bytes === body.length ? 'latin1' : 'utf8')
-}
-
-interface Unread extends Answer {
+interface Unread {
   readonly request: IncomingMessage
   readonly response: ServerResponse
+  readonly body: string
   readonly status?: number
 }
 
 // Node reads and drops a small body by itself and keeps the connection. Close the connection after
 // a large or endless one.
-function answerUnread({ request, response, body, bytes, status = 200 }: Unread): void {
+function answerUnread({ request, response, body, status = 200 }: Unread): void {
   if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding'])
-    return send(response, status, { body, bytes })
+    return send(response, status, body)
   response.writeHead(status, {
     'content-type': json,
-    'content-length': bytes,
+    'content-length': Buffer.byteLength(body),
     connection: 'close',
   })
   response.write(body)

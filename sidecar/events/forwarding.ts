@@ -1,5 +1,5 @@
 import type { IngestEventsResponse } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
-import type { CoreClient } from '../core-client.ts'
+import type { CoreClient } from '../core/client.ts'
 import type { SidecarMetrics } from '../metrics.ts'
 import type { EventSink } from './handler.ts'
 

@@ -3,9 +3,9 @@ import { correlationIdFrom } from '../../proto/headers.ts'
 import type { Log } from '../../core/lib/log.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { type Push, splitEnvelopes } from './ndjson.ts'
-import type { CallerOf, Signer } from '../http/callers.ts'
+import type { CallerOf, Signer } from '../callers/callers.ts'
 import { type Problem, problems, sendProblem, writeProblem } from '../http/problems.ts'
-import { foreignApp } from '../signers/foreign-events.ts'
+import { foreignApp } from './foreign-events.ts'
 import { declaredLength, drainAndEnd, receiveBody } from '../http/body.ts'
 
 /** Stores events durably. */

@@ -17,8 +17,8 @@ export function splitEnvelopes(body: Buffer): Push | null {
   const end = endOfValue(body, start)
   // Only a single document may span lines.
   const isOne = start < body.length && end !== null && skipBlank(body, end) === body.length
-  const one = isOne ? body.subarray(start, end) : null
-  return { envelopes: one && isWhole(one) ? [one] : linesOf(body), isArray: false }
+  const document = isOne ? body.subarray(start, end) : null
+  return { envelopes: document && isWhole(document) ? [document] : linesOf(body), isArray: false }
 }
 
 // A truncated line can close its quotes and brackets with those of later lines. Parse such a

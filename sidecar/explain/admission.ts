@@ -1,5 +1,7 @@
+import { type Reloadable, currentValue } from '../../core/lib/settings/reloadable.ts'
+
 /** Keys with fewer records than this in a second may use the reserved share. */
-const seldomMax = 2
+const rareMax = 2
 /** Share of the limit for all keys; the rest is for rare ones. */
 const sharedPart = 0.8
 
@@ -7,8 +9,7 @@ const sharedPart = 0.8
  * Limits the records per second. A fifth is reserved for rare decisions, by code and app, so that a
  * flood of one kind does not hide the others.
  */
-export function createAdmission({ perSecond }: { readonly perSecond: number }) {
-  const shared = Math.ceil(perSecond * sharedPart)
+export function createAdmission({ perSecond }: { readonly perSecond: Reloadable<number> }) {
   const counts = new Map<string, number>()
   let second = 0
   let total = 0
@@ -21,10 +22,11 @@ export function createAdmission({ perSecond }: { readonly perSecond: number }) {
       total = 0
       counts.clear()
     }
-    if (total >= perSecond) return false
+    const max = currentValue(perSecond)
+    if (total >= max) return false
     const key = `${code} ${clientId}`
     const count = counts.get(key) ?? 0
-    if (total >= shared && count >= seldomMax) return false
+    if (total >= Math.ceil(max * sharedPart) && count >= rareMax) return false
     counts.set(key, count + 1)
     total++
     return true

@@ -8,22 +8,21 @@ import type {
 } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import { looksLikeToken } from '../../core/lib/foreign-tokens/form.ts'
 import { parseObject, readText } from '../../core/lib/json.ts'
-import type { Account, Lease } from '../accounts/accounts.ts'
-import type { Escrow } from '../accounts/escrow.ts'
-import type { Session } from '../accounts/session.ts'
-import { priorCall } from '../accounts/session-calls.ts'
-import type { SignerTime } from '../accounts/signer-time.ts'
-import type { Decision } from '../authorize/decision.ts'
-import { refusals } from '../authorize/refusals.ts'
-import type { CallAtHand } from '../authorize/payments.ts'
-import type { AuthorizeBody } from '../authorize/request.ts'
+import type { Account, Lease } from '../wallets/accounts.ts'
+import type { Escrow } from '../wallets/escrow.ts'
+import type { Session, SignerTime } from '../signer-state/session.ts'
+import { priorCall } from '../wallets/session-calls.ts'
+import type { CallAtHand, Decision } from '../authorize/decision.ts'
+import type { Occasion } from '../authorize/webhook.ts'
+import { refusals } from '../decision/refusals.ts'
+import type { AuthorizeBody } from '../decision/request.ts'
 import type { VerifiedIdentity } from '../identity/bound-identity.ts'
 import { type KeyShape, isSignerSession } from '../identity/verifiers/api-key.ts'
 
 /** A decision to be recorded. */
 export interface RecordedDecision {
   readonly id: string
-  readonly occasion: 'refusal' | 'request' | 'sample'
+  readonly occasion: Occasion
   /** Unix milliseconds. */
   readonly at: number
   /** Duration of the decision. */
@@ -80,15 +79,15 @@ export function createRecordMaker(sources: RecordSources, shape: KeyShape) {
   function priorOf({ account }: CallAtHand, session: Session): PriorDecisionCall | undefined {
     const { type, sequence, id } = session
     if (type !== 'live' && type !== 'lv2v') return undefined
-    const nobody = { sequence: undefined, at: undefined }
-    if (sequence === 0) return { ...nobody, source: 'none' }
+    const unknownCall = { sequence: undefined, at: undefined }
+    if (sequence === 0) return { ...unknownCall, source: 'none' }
     // Core is asked for the prior call of each call in a session shared with other processes.
-    if (memory.isShared(id)) return { ...nobody, source: 'core' }
+    if (memory.isShared(id)) return { ...unknownCall, source: 'core' }
     const calls = memory.find(account, id)
     const prior = calls && priorCall(calls, sequence)
     return prior && !prior.isAssumed
       ? { sequence: String(prior.sequence), at: instantOf(prior), source: 'sidecar' }
-      : { ...nobody, source: 'assumed' }
+      : { ...unknownCall, source: 'assumed' }
   }
 
   function moneyOf(

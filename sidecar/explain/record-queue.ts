@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '../../core/lib/log.ts'
+import type { Metrics } from '../../core/lib/metrics.ts'
 import { startLoop } from '../../core/lib/loop.ts'
 import { DomainError } from '../../proto/errors.ts'
 import type { Decision as DecisionRecord } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
@@ -9,6 +10,7 @@ export interface RecordQueueOptions {
   /** Rejects when core does not accept the records. */
   readonly send: (records: DecisionRecord[]) => Promise<unknown>
   readonly metrics: Pick<SidecarMetrics, 'countRecords'>
+  readonly registry: Metrics
   readonly log: Log
 }
 
@@ -18,7 +20,7 @@ const pauseMs = 1_000
 const stopMs = 250
 
 /** Sends records to core once a second. Keeps up to 10,000 records while core is unavailable. */
-export function createRecordQueue({ send, metrics, log }: RecordQueueOptions) {
+export function createRecordQueue({ send, metrics, registry, log }: RecordQueueOptions) {
   let queue: DecisionRecord[] = []
 
   function add(record: DecisionRecord): void {
@@ -48,7 +50,13 @@ export function createRecordQueue({ send, metrics, log }: RecordQueueOptions) {
     }
   }
 
-  const loop = startLoop({ name: 'decision records', log, pauseMs, round: flush })
+  const loop = startLoop({
+    name: 'decision records',
+    log,
+    metrics: registry,
+    pauseMs,
+    round: flush,
+  })
 
   /** Sends the queued records once, waiting for `stopMs` at most. */
   async function stop(): Promise<void> {

@@ -1,8 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { inCurrentSpan } from '../../core/lib/telemetry/tracing.ts'
 
 export interface BodyReceiver {
   /** Called with the whole body. */
-  onBody(body: Buffer): void
+  readonly onBody: (body: Buffer) => void
   /** Called when the body exceeds the limit; the rest is unread. */
   onTooLarge(): void
 }
@@ -15,6 +16,7 @@ const drainMs = 1_000
  * byte, one without at its end. Calls nothing if the sender disconnects before that.
  */
 export function receiveBody(request: IncomingMessage, limit: number, receiver: BodyReceiver): void {
+  const onBody = inCurrentSpan(receiver.onBody)
   const declared = declaredLength(request)
   if (declared > limit) return receiver.onTooLarge()
   const chunks: Buffer[] = []
@@ -29,7 +31,7 @@ export function receiveBody(request: IncomingMessage, limit: number, receiver: B
   }
   const finish = (): void => {
     const [first] = chunks
-    receiver.onBody(chunks.length === 1 && first ? first : Buffer.concat(chunks, size))
+    onBody(chunks.length === 1 && first ? first : Buffer.concat(chunks, size))
   }
   request.on('data', take)
   if (declared === 0) request.on('end', finish)

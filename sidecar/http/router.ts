@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type Readiness, readinessAnswer } from '../../core/lib/http.ts'
+import { traceHandler } from '../../core/lib/telemetry/tracing.ts'
 import { type Problem, problems, sendProblem, wrongMethod } from './problems.ts'
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
@@ -12,7 +13,9 @@ export interface Routes {
 }
 
 /** The sidecar's five routes. The decision call is compared first. */
-export function createRouter({ webhook, events, ready }: Routes): Handler {
+export function createRouter({ ready, ...routes }: Routes): Handler {
+  const webhook = traceHandler('/authorize', routes.webhook)
+  const events = traceHandler('/events', routes.events)
   const posts = new Map([
     ['/authorize', webhook],
     ['/events', events],

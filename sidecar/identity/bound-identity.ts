@@ -1,4 +1,4 @@
-import { type Refusal, refusals } from '../authorize/refusals.ts'
+import { type Refusal, refusals } from '../decision/refusals.ts'
 
 /** A verifier's answer: the user of a credential, and how long the answer is valid. */
 export interface VerifiedIdentity {
@@ -21,19 +21,13 @@ export interface VerifiedIdentity {
   readonly verifiedAt?: number
 }
 
-/** An identity with its `auth_id`, and the parts that all its answers have in common. */
+/** An identity with its `auth_id`. */
 export interface BoundIdentity extends VerifiedIdentity {
   readonly grants: readonly string[]
   readonly verifiedAt: number
   readonly authId: string
   /** The API key that is the credential, or that it was exchanged for; "" without one. */
   readonly apiKeyId: string
-  /** The answer that allows a call with expiry 0 and no `maxPrice`. */
-  readonly answer: string
-  /** Index of the expiry in `answer`. */
-  readonly expiryAt: number
-  /** Length of `answer` in UTF-8. */
-  readonly bytes: number
 }
 
 const maxAuthIdBytes = 256
@@ -44,7 +38,7 @@ const unprintable = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
  * `auth_id` would not survive the signer's round trip.
  */
 export function bindIdentity(identity: VerifiedIdentity, at: number): BoundIdentity | Refusal {
-  const { clientId, externalUserId, issuer } = identity
+  const { clientId, externalUserId } = identity
   // A colon in a client id would let two tenants share one auth_id; provisioning never creates one.
   if (clientId.includes(':')) return refusals.authorizationUnavailable
   const authId = `${clientId}:${externalUserId}`
@@ -53,25 +47,12 @@ export function bindIdentity(identity: VerifiedIdentity, at: number): BoundIdent
   if (Buffer.byteLength(authId) > maxAuthIdBytes) return refusals.invalidIdentity
   // An operator's own verifier may not return grants.
   const grants = identity.grants ?? (identity.keyId === null ? [] : [identity.keyId])
-  const parts = {
-    issuer,
-    client_id: clientId,
-    usage_subject: externalUserId,
-    usage_subject_type: 'external_user_id',
-  }
-  const user = JSON.stringify(externalUserId)
-  const head = `{"status":200,"auth_id":${JSON.stringify(authId)},"externalUserId":${user},"expiry":`
-  const bytes = Buffer.from(`${head}0,"identity":${JSON.stringify(parts)}}`)
   return {
     ...identity,
     verifiedAt: identity.verifiedAt ?? at,
     authId,
     grants,
     apiKeyId: apiKeyIdOf(grants),
-    // V8 keeps a concatenated string as a tree, which every answer would have to flatten.
-    answer: bytes.toString(),
-    expiryAt: head.length,
-    bytes: bytes.length,
   }
 }
 
@@ -83,15 +64,4 @@ function apiKeyIdOf(grants: readonly string[]): string {
     if (id !== undefined) return id
   }
   return ''
-}
-
-/**
- * The answer that allows a call until `expiry`, with the `maxPrice` member and its leading comma.
- */
-export function toAnswer(identity: BoundIdentity, expiry: number, maxPrice: string) {
-  const { answer, expiryAt, bytes } = identity
-  if (expiry === 0 && maxPrice === '') return { body: answer, bytes }
-  const text = String(expiry)
-  const body = `${answer.slice(0, expiryAt)}${text}${answer.slice(expiryAt + 1, -1)}${maxPrice}}`
-  return { body, bytes: bytes - 1 + text.length + maxPrice.length }
 }

@@ -1,6 +1,7 @@
 import type { EnvReader } from '../../core/lib/env.ts'
 import { readDeploymentIssuer } from '../../core/lib/foreign-tokens/deployment.ts'
-import { readPublicUrl } from '../../core/lib/settings.ts'
+import type { Reloadable } from '../../core/lib/settings/reloadable.ts'
+import { readPublicUrl } from '../../core/lib/settings/shared.ts'
 import { issuerPath } from '../../proto/headers.ts'
 
 const modes = ['api_key', 'oidc', 'composite', 'trusted_headers'] as const
@@ -15,7 +16,7 @@ export const rememberTokensSeconds = (ttlSeconds: number): number => Math.min(60
 export function readIdentity(env: EnvReader) {
   const ownIssuer = readPublicUrl(env) + issuerPath
   const { mode, module } = readMode(env)
-  const proxySecret = readProxySecret(env, mode)
+  const proxySecret: Reloadable<string> = env.live(() => readProxySecret(env, mode), Boolean)
   return {
     mode,
     module,
@@ -32,7 +33,10 @@ export function readIdentity(env: EnvReader) {
   } as const
 }
 
-function readProxySecret(env: EnvReader, mode: AuthMode): string | undefined {
+export type IdentityConfig = ReturnType<typeof readIdentity>
+
+/** Returns the secret of the reverse proxy; empty if there is none. */
+function readProxySecret(env: EnvReader, mode: AuthMode): string {
   const proxySecret = env.optional('TRUSTED_PROXY_SECRET', {
     meaning:
       'Secret that a reverse proxy sends as X-Livepeer-Proxy-Secret with the identity in its headers, in the modes trusted_headers and composite; at least 32 characters.',
@@ -42,7 +46,7 @@ function readProxySecret(env: EnvReader, mode: AuthMode): string | undefined {
     env.problem('TRUSTED_PROXY_SECRET of at least 32 characters is needed for trusted_headers')
   else if (proxySecret !== undefined && proxySecret.length < 32)
     env.problem('TRUSTED_PROXY_SECRET must have at least 32 characters')
-  return proxySecret
+  return proxySecret ?? ''
 }
 
 function readMode(env: EnvReader): { mode: AuthMode; module: string | undefined } {
@@ -52,7 +56,7 @@ function readMode(env: EnvReader): { mode: AuthMode; module: string | undefined 
   })
   const module = custom.exec(text)?.[1]
   if (module !== undefined) return { mode: 'custom', module }
-  const mode = modes.find((known) => known === text)
+  const mode = modes.find((name) => name === text)
   if (!mode) env.problem(`IDENTITY_AUTH_MODE must be one of ${modes.join(', ')} or custom:<module>`)
   return { mode: mode ?? 'composite', module }
 }

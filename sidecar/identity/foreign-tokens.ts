@@ -10,11 +10,11 @@ import {
 import { type Now, toSeconds } from '../../core/lib/time.ts'
 import { Scope } from '../../proto/scopes.ts'
 import type { VerifyForeignTokenResponse } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
-import type { Accounts } from '../accounts/accounts.ts'
-import { refusals } from '../authorize/refusals.ts'
-import type { CoreClient } from '../core-client.ts'
+import type { Accounts } from '../wallets/accounts.ts'
+import { refusals } from '../decision/refusals.ts'
+import type { CoreClient } from '../core/client.ts'
 import type { VerifiedIdentity } from './bound-identity.ts'
-import type { Versions } from './cached-state.ts'
+import type { Versions } from '../cache/cached-state.ts'
 import type { Verdict } from './verifiers/verifier.ts'
 
 export interface ForeignTokensOptions {

@@ -1,18 +1,12 @@
 import { fingerprint } from '../../core/lib/crypto.ts'
 import type { Log } from '../../core/lib/log.ts'
 import type { Now } from '../../core/lib/time.ts'
-import type { Account, Accounts } from '../accounts/accounts.ts'
-import { type Refusal, refusals } from '../authorize/refusals.ts'
-import type { HeaderMap } from '../authorize/request.ts'
+import type { Account, Accounts } from '../wallets/accounts.ts'
+import { type Refusal, refusals } from '../decision/refusals.ts'
 import { type BoundIdentity, bindIdentity } from './bound-identity.ts'
-import { type Versions, createBoundedMap, createSingleFlight } from './cached-state.ts'
-import type {
-  Presentation,
-  RefusalDetail,
-  Source,
-  Verdict,
-  Verifier,
-} from './verifiers/verifier.ts'
+import { type Versions, createBoundedMap, createSingleFlight } from '../cache/cached-state.ts'
+import type { Selection } from './verifiers/select.ts'
+import type { Presentation, RefusalDetail, Source, Verdict } from './verifiers/verifier.ts'
 
 /** The identity of a credential and its account, or the refusal. */
 export type Resolution =
@@ -25,14 +19,7 @@ type Entry = Resolution & {
   version: number
 }
 
-export interface IdentitiesOptions {
-  readonly verify: Verifier
-  /**
-   * Whether headers identify the user instead of the credential. Such identities are not cached.
-   */
-  readonly goesByHeaders: (headers: HeaderMap | null) => boolean
-  /** Whether the verifier may read headers in addition to the credential. */
-  readonly mayReadHeaders: boolean
+export interface IdentitiesOptions extends Selection {
   readonly accounts: Pick<Accounts, 'accountOf'>
   readonly versions: Versions
   readonly max: number
@@ -49,7 +36,7 @@ const refusedMs = 5_000
  */
 export function createIdentities({
   verify,
-  goesByHeaders,
+  usesHeadersOnly,
   mayReadHeaders,
   accounts,
   versions,
@@ -65,7 +52,8 @@ export function createIdentities({
   /** Returns synchronously if the identity is cached at `at` (Unix milliseconds). Throws faults. */
   function resolve(presentation: Presentation, at: number): Resolution | Promise<Resolution> {
     const { credential, headers } = presentation
-    if (credential.kind !== 'given' || goesByHeaders(headers)) return verifyNow(presentation, null)
+    if (credential.kind !== 'given' || usesHeadersOnly?.(headers))
+      return verifyNow(presentation, null)
     const key = fingerprint(credential.text)
     const entry = identities.get(key) ?? refused.get(key)
     if (entry && isValid(entry, at)) return entry
@@ -107,7 +95,7 @@ export function createIdentities({
   }
 
   function resolutionOf(verdict: Verdict | null, { credential }: Presentation): Resolution {
-    if (!verdict) return { refusal: unclaimed(credential.kind), source: 'none' }
+    if (!verdict) return { refusal: refuseUnclaimed(credential.kind), source: 'none' }
     if (verdict.kind === 'no') {
       const { refusal, detail } = verdict
       return { refusal, source: 'none', ...(detail && { detail }) }
@@ -125,7 +113,7 @@ export function createIdentities({
 export type Identities = ReturnType<typeof createIdentities>
 
 /** The refusal of a credential that no verifier recognises. */
-function unclaimed(kind: Presentation['credential']['kind']): Refusal {
+function refuseUnclaimed(kind: Presentation['credential']['kind']): Refusal {
   if (kind === 'missing') return refusals.missingCredential
   return kind === 'malformed' ? refusals.malformedCredential : refusals.unknownCredential
 }

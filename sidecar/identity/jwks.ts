@@ -37,22 +37,22 @@ export function createOwnKeys({
 
   /** Returns keys no older than `ageMs`. */
   async function keys(ageMs: number): Promise<KeySet> {
-    const known = latest
-    return known && now().getTime() - known.at < ageMs ? known : reload()
+    const current = latest
+    return current && now().getTime() - current.at < ageMs ? current : reload()
   }
 
   return async (header, token) => {
     // Use older keys while core does not answer: a published key stays valid.
     const older = latest
-    const known = await keys(maxAgeMs).catch((error: unknown) => {
+    const keySet = await keys(maxAgeMs).catch((error: unknown) => {
       if (older) return older
       throw error
     })
     try {
-      return await known.find(header, token)
+      return await keySet.find(header, token)
     } catch (error) {
-      const newer = error instanceof errors.JWKSNoMatchingKey ? await keys(cooldownMs) : known
-      if (newer === known) throw error
+      const newer = error instanceof errors.JWKSNoMatchingKey ? await keys(cooldownMs) : keySet
+      if (newer === keySet) throw error
       return newer.find(header, token)
     }
   }

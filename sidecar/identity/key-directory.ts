@@ -3,12 +3,12 @@ import { DomainError } from '../../proto/errors.ts'
 import { Scope } from '../../proto/scopes.ts'
 import { parseObject, readText } from '../../core/lib/json.ts'
 import type { Now } from '../../core/lib/time.ts'
-import type { Accounts } from '../accounts/accounts.ts'
+import type { Accounts } from '../wallets/accounts.ts'
 import type { VerifiedIdentity } from './bound-identity.ts'
-import type { Cache } from './cache.ts'
-import type { CacheEntries } from './cache-entries.ts'
-import type { Versions } from './cached-state.ts'
-import type { CoreClient } from '../core-client.ts'
+import { type Cache, tombstone } from '../cache/redis.ts'
+import type { CacheEntries } from '../cache/signed-entries.ts'
+import type { Versions } from '../cache/cached-state.ts'
+import type { CoreClient } from '../core/client.ts'
 import type { SidecarMetrics } from '../metrics.ts'
 import { type KeyLookup, isSignerSession } from './verifiers/api-key.ts'
 
@@ -43,9 +43,6 @@ interface CachedKey {
 }
 
 const refusalReasons = new Set(['TOKEN_INVALID', 'NOT_FOUND', 'REQUEST_INVALID'])
-
-/** The shared cache's name for a revoked id. Keys have their bare id there. */
-export const tombstone = (id: string): string => `tollgate:revoked:${id.replace(/^key:/, '')}`
 
 /** Ids whose end also ends a key or a signer session. Only a signer session has `expiresAt`. */
 const grantsOf = ({ clientId, userId, keyId, grants, expiresAt }: CachedKey): string[] => [

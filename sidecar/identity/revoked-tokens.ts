@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Now } from '../../core/lib/time.ts'
-import type { CoreClient, TokenIds } from '../core-client.ts'
+import type { CoreClient, TokenIds } from '../core/client.ts'
 
 export interface RevokedTokensOptions {
   readonly core: Pick<CoreClient, 'checkToken'>

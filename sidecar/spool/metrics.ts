@@ -7,12 +7,20 @@ export interface SpoolFigures {
   readonly events: number
   readonly oldestSeconds: number
   readonly full: boolean
+  /** SPOOL_MAX_BYTES. */
+  readonly maxBytes: number
 }
 
 /** The spool's metrics. Calls the function passed to `observe` whenever the page is read. */
 export function createSpoolMetrics(metrics: Metrics) {
   const registers = [metrics]
-  let figures = (): SpoolFigures => ({ bytes: 0, events: 0, oldestSeconds: 0, full: false })
+  let figures = (): SpoolFigures => ({
+    bytes: 0,
+    events: 0,
+    oldestSeconds: 0,
+    full: false,
+    maxBytes: 0,
+  })
 
   function addGauge(name: string, help: string, read: (figures: SpoolFigures) => number): void {
     const collect = (): void => gauge.set(read(figures()))
@@ -20,6 +28,11 @@ export function createSpoolMetrics(metrics: Metrics) {
   }
 
   addGauge('tollgate_sidecar_spool_bytes', 'Disk that the spool uses.', ({ bytes }) => bytes)
+  addGauge(
+    'tollgate_sidecar_spool_max_bytes',
+    'Most disk that the spool may use; 0 without a spool.',
+    ({ maxBytes }) => maxBytes,
+  )
   addGauge(
     'tollgate_sidecar_spool_events',
     'Spooled events that core has not acknowledged.',

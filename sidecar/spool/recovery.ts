@@ -162,13 +162,13 @@ async function report(
   const records = lostIn(gap, acknowledgedBelow)
   if (records === 0) return 0
   let kept = 0
-  let known = 0
+  let keptBefore = 0
   for (const bytes of gap.damage) {
     const room = aside.asideMaxBytes - aside.asideBytes - kept
     try {
       const size = await keepBytes(bytes, room)
       kept += size
-      if (size === 0) known += 1
+      if (size === 0) keptBefore += 1
     } catch (error) {
       log.error({ err: error, ...bytes }, 'damaged bytes of the spool could not be kept')
     }
@@ -176,7 +176,7 @@ async function report(
   const bytes = countBytes(gap.damage)
   const damage = gap.damage.map((bytes) => ({ ...bytes, kept: damagedPath(bytes) }))
   const loss = { records, bytes, from: gap.from, to: gap.to, damage }
-  if (known > 0 && known === gap.damage.length) {
+  if (keptBefore > 0 && keptBefore === gap.damage.length) {
     log.warn(loss, 'an earlier run has reported that these events are lost')
     return 0
   }

@@ -66,7 +66,7 @@ export function createSegments(options: SegmentsOptions) {
   let sequence = options.nextSequence
   let asideBytes = options.asideBytes
   let writing: OpenSegment | null = null
-  let reading: OpenSegment | null = null
+  const reader = createSegmentReader(segments)
 
   const usedBytes = (): number => segments.reduce((sum, { size }) => sum + size, asideBytes)
 
@@ -74,7 +74,7 @@ export function createSegments(options: SegmentsOptions) {
 
   /** Records that core has acknowledged events of a segment. */
   function acknowledge(number: number, count: number): void {
-    const segment = segments.find((one) => one.number === number)
+    const segment = segments.find((each) => each.number === number)
     if (segment) segment.events -= count
   }
 
@@ -133,46 +133,12 @@ export function createSegments(options: SegmentsOptions) {
     await rm(segment.path, { force: true }).catch(() => {})
   }
 
-  /** The first segment with data at or after `position`, and the offset of that data. */
-  function locate(position: LogPosition): { segment: Segment; offset: number } | null {
-    const segment = segments.find(({ number, size }) =>
-      number > position.segment ? size > 0 : number === position.segment && size > position.offset,
-    )
-    if (!segment) return null
-    return { segment, offset: segment.number === position.segment ? position.offset : 0 }
-  }
-
-  /** Reads at `position` or, if there is no data, at the next position with data. */
-  async function read(
-    position: LogPosition,
-    limits: ReadLimits,
-  ): Promise<SegmentRead & { readonly at: LogPosition }> {
-    const next = locate(position)
-    if (!next) return { kind: 'end', at: position }
-    const { segment, offset } = next
-    if (reading?.segment !== segment) await openForReading(segment)
-    const at = { segment: segment.number, offset }
-    if (!reading) return { kind: 'end', at }
-    return { ...(await readRecords(reading.file, { from: offset, end: segment.size }, limits)), at }
-  }
-
-  async function openForReading(segment: Segment): Promise<void> {
-    await closeReading()
-    reading = { segment, file: await open(segment.path, 'r') }
-  }
-
-  async function closeReading(): Promise<void> {
-    const last = reading
-    reading = null
-    await last?.file.close()
-  }
-
   /**
    * Gives up the segment of `position`, which cannot be read: keeps its whole file under another
    * name. Returns the end of the segment.
    */
   async function giveUp(position: LogPosition): Promise<LogPosition> {
-    const next = locate(position)
+    const next = locate(segments, position)
     if (!next) return position
     const { number, path, size } = next.segment
     try {
@@ -195,8 +161,9 @@ export function createSegments(options: SegmentsOptions) {
     const segment = segmentPath(directory, from.segment)
     const range = { path: segment, from: from.offset, to }
     try {
-      if (!reading) throw new Error('the segment cannot be opened')
-      const bytes = await keepDamaged(reading.file, range, options.asideMaxBytes - asideBytes)
+      const file = reader.file()
+      if (!file) throw new Error('the segment cannot be opened')
+      const bytes = await keepDamaged(file, range, options.asideMaxBytes - asideBytes)
       asideBytes += bytes
       return { path: damagedPath(range), isNew: bytes > 0 }
     } catch (error) {
@@ -209,8 +176,8 @@ export function createSegments(options: SegmentsOptions) {
   async function release(position: LogPosition): Promise<void> {
     const isDone = ({ number, size }: Segment): boolean =>
       number < position.segment || (number === position.segment && size <= position.offset)
-    for (const segment of segments.filter((one) => isDone(one) && one !== writing?.segment)) {
-      if (reading?.segment === segment) await closeReading()
+    for (const segment of segments.filter((each) => isDone(each) && each !== writing?.segment)) {
+      await reader.leave(segment)
       await rm(segment.path, { force: true })
       segments.splice(segments.indexOf(segment), 1)
     }
@@ -218,7 +185,7 @@ export function createSegments(options: SegmentsOptions) {
 
   async function close(): Promise<void> {
     await retire()
-    await closeReading()
+    await reader.close()
   }
 
   const nextSequence = (): number => sequence
@@ -226,7 +193,7 @@ export function createSegments(options: SegmentsOptions) {
   return {
     write,
     nextSequence,
-    read,
+    read: reader.read,
     acknowledge,
     giveUp,
     setAside,
@@ -238,6 +205,56 @@ export function createSegments(options: SegmentsOptions) {
 }
 
 export type Segments = ReturnType<typeof createSegments>
+
+/** Returns the first segment with data at or after `position`, and the offset of that data. */
+function locate(
+  segments: readonly Segment[],
+  position: LogPosition,
+): { segment: Segment; offset: number } | null {
+  const segment = segments.find(({ number, size }) =>
+    number > position.segment ? size > 0 : number === position.segment && size > position.offset,
+  )
+  if (!segment) return null
+  return { segment, offset: segment.number === position.segment ? position.offset : 0 }
+}
+
+/** Reads segments, with one file open at a time. */
+function createSegmentReader(segments: readonly Segment[]) {
+  let reading: OpenSegment | null = null
+
+  /** Reads at `position` or, if there is no data, at the next position with data. */
+  async function read(
+    position: LogPosition,
+    limits: ReadLimits,
+  ): Promise<SegmentRead & { readonly at: LogPosition }> {
+    const next = locate(segments, position)
+    if (!next) return { kind: 'end', at: position }
+    const { segment, offset } = next
+    const file = await openFile(segment)
+    const at = { segment: segment.number, offset }
+    return { ...(await readRecords(file, { from: offset, end: segment.size }, limits)), at }
+  }
+
+  async function openFile(segment: Segment): Promise<FileHandle> {
+    if (reading?.segment === segment) return reading.file
+    await close()
+    const file = await open(segment.path, 'r')
+    reading = { segment, file }
+    return file
+  }
+
+  async function leave(segment: Segment): Promise<void> {
+    if (reading?.segment === segment) await close()
+  }
+
+  async function close(): Promise<void> {
+    const last = reading
+    reading = null
+    await last?.file.close()
+  }
+
+  return { read, leave, close, file: (): FileHandle | undefined => reading?.file }
+}
 
 async function writeAll(file: FileHandle, bytes: Buffer, at: number): Promise<void> {
   for (let done = 0; done < bytes.length;) {

@@ -58,7 +58,7 @@ export async function openSpool(options: SpoolOptions) {
     const oldestMs = forwarder.oldestMs()
     const oldestSeconds = oldestMs === null ? 0 : Math.max(0, (now().getTime() - oldestMs) / 1000)
     const [bytes, events, full] = [segments.usedBytes(), segments.waiting(), capacity.isFull()]
-    return { bytes, events, oldestSeconds, full }
+    return { bytes, events, oldestSeconds, full, maxBytes }
   })
   const forwarder = startForwarder({
     segments,
@@ -146,7 +146,10 @@ async function openFiles({ directory, maxBytes, onLost, log }: Opening) {
 // A system error contains its call and a file, but the operator needs the setting's name.
 function unusableDirectory(directory: string, error: unknown): unknown {
   if (!(error instanceof Error && 'syscall' in error && 'code' in error)) return error
-  const hint = 'set SPOOL_DIR to a folder that this user may write'
+  const isFull = error.code === 'ENOSPC' || error.code === 'EDQUOT'
+  const hint = isFull
+    ? 'free space, or set SPOOL_DIR to a folder on another disk'
+    : 'set SPOOL_DIR to a folder that this user may write'
   return new Error(`cannot use the spool ${directory} (${String(error.code)}); ${hint}`, {
     cause: error,
   })

@@ -1,5 +1,6 @@
 import { cpus, totalmem } from 'node:os'
 import { parseArgs } from 'node:util'
+import { ablate, readAblations } from './ablate.ts'
 import { compareWithPeer } from './gate/beside.ts'
 import { authorizeForeign } from './gate/foreign.ts'
 import { authorizeMemory } from './gate/memory.ts'
@@ -8,20 +9,21 @@ import { paidCall } from './gate/paid-call.ts'
 import { reserve } from './gate/reserve.ts'
 import { behindSigner } from './gate/signer.ts'
 import { authorizeScale } from './gate/scale.ts'
+import { twoAccounts } from './money/two-accounts.ts'
 import { authorizeWarm } from './gate/warm.ts'
 import { tokenExchange } from './builder/exchange.ts'
 import { builderUsage } from './builder/usage.ts'
-import { balanceRead } from './balance.ts'
-import { billingSummary } from './billing-summary.ts'
-import { type History, makeHistory } from './history.ts'
-import { ingest } from './ingest.ts'
-import { ingestPlans } from './ingest-plans.ts'
-import { latency } from './latency.ts'
+import { balanceRead } from './money/balance.ts'
+import { billingSummary } from './money/billing-summary.ts'
+import { type History, makeHistory } from './money/history.ts'
+import { ingest } from './ingest/ingest.ts'
+import { ingestPlans } from './ingest/plans.ts'
+import { latency } from './ingest/latency.ts'
 import { busyMemory, idleMemory } from './memory.ts'
-import { collectorMemory } from './memory-collector.ts'
-import { type Million, collectMillion } from './million.ts'
-import { userTokenMint } from './mint.ts'
-import { planList } from './plan-list.ts'
+import { collectorMemory } from './ingest/memory-collector.ts'
+import { type Million, collectMillion } from './ingest/million.ts'
+import { userTokenMint } from './keys/mint.ts'
+import { planList } from './money/plan-list.ts'
 import {
   restBalance,
   restCredits,
@@ -30,17 +32,20 @@ import {
   restStatic,
   restUsers,
 } from './rest/rows.ts'
-import { renewals } from './renewals.ts'
-import { revocation } from './revocation.ts'
+import { renewals } from './money/renewals.ts'
+import { revocation } from './keys/revocation.ts'
 import { type Bench, type Finding, type Row, isMet } from './row.ts'
 import { type Server, openServer } from './server.ts'
-import { spool } from './spool.ts'
+import { spool } from './ingest/spool.ts'
 import { startup } from './startup.ts'
 import { table } from './table.ts'
-import { apiKeyVerify } from './verify-key.ts'
-import { usageMonth } from './usage.ts'
-import { verifyBooks } from './verify.ts'
-import { whatIf } from './whatif.ts'
+import { apiKeyVerify } from './keys/verify-key.ts'
+import { usageMonth } from './money/usage.ts'
+import { verifyBooks } from './money/verify.ts'
+import { walletRead } from './money/wallet.ts'
+import { monthEnd } from './collection/month-end.ts'
+import { webhookIntake } from './collection/webhooks.ts'
+import { whatIf } from './money/whatif.ts'
 
 /**
  * `npm run bench`: measures ratios to baselines, in short alternating rounds, because absolute
@@ -50,6 +55,7 @@ const rows: Readonly<Record<string, Row>> = {
   'paid-call': paidCall,
   'authorize-warm': authorizeWarm,
   'authorize-foreign': authorizeForeign,
+  'two-accounts': twoAccounts,
   'authorize-beside': compareWithPeer,
   'authorize-misses': authorizeMisses,
   'authorize-scale': authorizeScale,
@@ -76,6 +82,9 @@ const rows: Readonly<Record<string, Row>> = {
   'usage-month': usageMonth,
   'billing-summary': billingSummary,
   'plan-list': planList,
+  'wallet-read': walletRead,
+  'webhook-intake': webhookIntake,
+  'month-end': monthEnd,
   verify: verifyBooks,
   whatif: whatIf,
   'memory-collector': collectorMemory,
@@ -85,6 +94,8 @@ const rows: Readonly<Record<string, Row>> = {
 }
 
 const usage = `npm run bench -- [--quick] [--report-only] [--profile] [--only NAME]...
+npm run bench -- [--quick] --ablate [PATCH]
+  --ablate compares the rows of a trick for speed with and without it; without PATCH, it lists them.
   --profile prints where the time of paid-call goes, for each step by process and by table.
   NAME is one of ${Object.keys(rows).join(', ')}
   BENCH_DATABASE_URL (or TEST_DATABASE_URL) names a PostgreSQL to run on; the embedded one otherwise.
@@ -162,9 +173,32 @@ const failure =
     return [{ name, value: NaN, unit: '', spread: null, target: { atLeast: 0 }, detail }]
   }
 
+/** Sends the findings to the process that started this one, if that is an ablation. */
+async function report(findings: readonly Finding[]): Promise<void> {
+  if (!process.send) return
+  const { promise, resolve } = Promise.withResolvers<unknown>()
+  process.send(findings, undefined, undefined, resolve)
+  await promise
+}
+
+/** Compares the rows of a trick with and without it, or lists the tricks. */
+async function runAblation(name: string | undefined, quick: boolean): Promise<number> {
+  const ablations = readAblations()
+  const chosen = ablations.find((ablation) => ablation.name === name)
+  if (chosen) {
+    say(`${chosen.name}, without: ${chosen.plain}`)
+    say(`\n${table(await ablate(chosen, { quick, say }))}`)
+    return 0
+  }
+  for (const { name, rows, plain } of ablations) say(`${name} (${rows.join(', ')}): ${plain}`)
+  return name === undefined ? 0 : 2
+}
+
 async function main(): Promise<number> {
-  const { values } = parseArgs({
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
     options: {
+      ablate: { type: 'boolean', default: false },
       quick: { type: 'boolean', default: false },
       profile: { type: 'boolean', default: false },
       'report-only': { type: 'boolean', default: false },
@@ -172,8 +206,9 @@ async function main(): Promise<number> {
       help: { type: 'boolean', default: false },
     },
   })
+  if (values.ablate) return runAblation(positionals[0], values.quick)
   const names = values.only ?? Object.keys(rows)
-  if (values.help || names.some((name) => !(name in rows))) {
+  if (values.help || positionals.length > 0 || names.some((name) => !(name in rows))) {
     process.stderr.write(usage)
     return values.help ? 0 : 2
   }
@@ -190,6 +225,7 @@ async function main(): Promise<number> {
   say(await describeMachine(bench))
   const findings = await run(bench, names)
   say(`\n${table(findings)}`)
+  await report(findings)
   const missed = findings.filter((finding) => !isMet(finding))
   if (missed.length > 0) say(`\nmissed: ${missed.map(({ name }) => name).join('; ')}`)
   return missed.length > 0 && !values['report-only'] ? 1 : 0

@@ -1,6 +1,6 @@
 import { newSecret } from '../../core/lib/crypto.ts'
 import { type CoreClient, connectCore } from '../../deploy/cli/client.ts'
-import { freePorts, runProcess } from '../support/processes.ts'
+import { freePorts, runProcess } from '../support/deployment/processes.ts'
 import type { Bench } from './row.ts'
 
 export interface Deployed {
@@ -18,8 +18,14 @@ export interface Deployed {
 
 const secret = (): string => newSecret('')
 
-/** Starts core and gateway as separate processes on a new database, as an operator runs them. */
-export async function startDeployed(bench: Bench): Promise<Deployed> {
+/**
+ * Starts core and gateway as separate processes on a new database, as an operator runs them. `env`
+ * has more settings of core.
+ */
+export async function startDeployed(
+  bench: Bench,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Deployed> {
   const server = await bench.server()
   const [core = 0, coreAdmin = 0, platform = 0, builder = 0, gatewayAdmin = 0] = await freePorts(5)
   const coreTarget = `127.0.0.1:${core}`
@@ -42,6 +48,7 @@ export async function startDeployed(bench: Bench): Promise<Deployed> {
       KEY_ENCRYPTION_KEY: secret(),
       SECRET_PEPPERS: `p1:${secret()}`,
       RATE_FIXED: '3000',
+      ...env,
     },
   })
   bench.defer(started.stop)

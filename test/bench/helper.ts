@@ -65,7 +65,7 @@ export async function startHelper({
  * Pins all threads of a process to one processor core. Otherwise a server's other threads use the
  * other cores.
  */
-export function pin(pid: number, core: number): void {
+function pin(pid: number, core: number): void {
   if (core < availableParallelism())
     spawnSync('taskset', ['--all-tasks', '--cpu-list', '--pid', String(core), String(pid)])
 }

@@ -1,6 +1,6 @@
 import type { Server } from './server.ts'
-import type { History } from './history.ts'
-import type { Million } from './million.ts'
+import type { History } from './money/history.ts'
+import type { Million } from './ingest/million.ts'
 import type { Spread } from './stats.ts'
 
 /** One line of the final table. */

@@ -2,7 +2,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startEmbeddedPostgres } from '../../core/db/embedded/embedded.ts'
-import { type Cluster, openCluster } from '../support/database-cluster.ts'
+import { type Cluster, openCluster } from '../support/run/database-cluster.ts'
 
 export interface Server extends Cluster {
   readonly kind: string

@@ -1,3 +1,4 @@
+import { readLogLevel } from '../../core/lib/settings/shared.ts'
 import { createEnvReader } from '../../core/lib/env.ts'
 import { createLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
@@ -15,7 +16,7 @@ const reader = createEnvReader({
 const config = readSidecarConfig(reader)
 if (reader.problems.length > 0) throw new Error(reader.problems.join('; '))
 const metrics = createMetrics('sidecar')
-const log = createLog({ level: config.logLevel, name: 'sidecar', file: '/dev/null' })
+const log = createLog({ level: readLogLevel(reader), name: 'sidecar', file: '/dev/null' })
 const sidecar = await startSidecar(config, { log, metrics })
 
 /** Returns the decisions so far with an identity from `source`. */

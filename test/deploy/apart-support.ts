@@ -4,8 +4,8 @@ import { mkdir, mkdtemp, readFile, rm, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { inject } from 'vitest'
-import { createDatabase } from '../support/postgres.ts'
-import { freePorts } from '../support/processes.ts'
+import { createDatabase } from '../support/run/postgres.ts'
+import { freePorts } from '../support/deployment/processes.ts'
 
 const root = join(import.meta.dirname, '../..')
 const portSettings = [

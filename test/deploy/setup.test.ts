@@ -21,13 +21,17 @@ beforeEach(async () => {
   await write('proto/buf.gen.yaml', 'version: v2')
   await write('proto/tollgate/a/v1/a.proto', 'syntax = "proto3";')
   const buf = '#!/bin/sh\\necho buf >>ran; mkdir -p proto/gen/es proto/gen/ts-proto\\n'
+  const vite =
+    "const { appendFileSync, mkdirSync } = require('fs'); appendFileSync('ran', 'vite ' + process.argv[2] + String.fromCharCode(10)); mkdirSync('gateway/web/dist', { recursive: true })"
   await script(
     'bin/npm',
     `echo npm "$@" >>ran; sleep 0.3
-     if [ "$1" = prune ]; then rm node_modules/.bin/buf; exit; fi; rm -rf node_modules; mkdir -p node_modules/.bin
+     if [ "$1" = prune ]; then rm -r node_modules/.bin/buf node_modules/vite; exit; fi; rm -rf node_modules
+     mkdir -p node_modules/.bin node_modules/vite/bin
+     echo "${vite}" >node_modules/vite/bin/vite.js
      cp package-lock.json node_modules/.package-lock.json
      printf '${buf}' >node_modules/.bin/buf; chmod +x node_modules/.bin/buf
-     printf '#!/bin/sh\\n' >node_modules/.bin/node; chmod +x node_modules/.bin/node`,
+     printf '#!/bin/sh\\nexec ${process.execPath} "$@"\\n' >node_modules/.bin/node; chmod +x node_modules/.bin/node`,
   )
 })
 
@@ -55,6 +59,7 @@ function lock(versions: Record<string, string>): string {
 async function prune(): Promise<void> {
   await write('node_modules/.package-lock.json', lock({ left: '1.0.0' }))
   await rm(join(root, 'node_modules/.bin/buf'))
+  await rm(join(root, 'node_modules/vite'), { recursive: true })
 }
 
 const setup = (...nodeOptions: string[]) => setupIn({}, ...nodeOptions)
@@ -189,5 +194,45 @@ describe('setup', () => {
     expect(code).toBe(1)
     expect(stderr).toMatch(/^tollgate: .*install Node 24.*\n$/)
     expect(await setup()).toEqual({ code: 0, stderr: '' })
+  })
+})
+
+describe('the dashboard', () => {
+  beforeEach(() => write('gateway/web/main.tsx', 'one'))
+
+  it('is built once, and again when its sources or packages change', async () => {
+    await setup()
+    expect(await ran()).toEqual(['npm ci --no-audit --no-fund', 'buf', 'vite build'])
+    await setup()
+    expect(await ran()).toEqual([])
+    await write('gateway/web/main.tsx', 'two')
+    await setup()
+    expect(await ran()).toEqual(['vite build'])
+    // Generated files and the build itself are no sources.
+    await write('gateway/web/api/schema.d.ts', 'types')
+    await write('gateway/web/dist/more.js', 'built')
+    await setup()
+    expect(await ran()).toEqual([])
+  })
+
+  it('is built before production drops its builder, and stays as it was built', async () => {
+    expect((await setupIn({ NODE_ENV: 'production' })).code).toBe(0)
+    expect((await ran()).map((line) => line.split(' ', 2).join(' '))).toEqual([
+      'npm ci',
+      'buf',
+      'vite build',
+      'npm prune',
+    ])
+    expect((await setupIn({ NODE_ENV: 'production' })).code).toBe(0)
+    expect(await ran()).toEqual([])
+  })
+
+  it('names the cure when it is older than its sources and nothing can build it', async () => {
+    await setup()
+    await prune()
+    await write('gateway/web/main.tsx', 'two')
+    const { code, stderr } = await setupIn({ NODE_ENV: 'production' })
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/^tollgate: the dashboard's build .*run: npm ci --include=dev.*\n$/)
   })
 })

@@ -133,7 +133,7 @@ describe('the pages', () => {
     )
     const written = pages.filter((page) => /^docs\/decisions\/\d/.test(page))
     expect(listed.toSorted()).toEqual(written.toSorted())
-    expect(written).toHaveLength(60)
+    expect(written.length).toBeGreaterThan(60)
   })
 })
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Gate, type GateUser, startGate } from '../support/gate.ts'
+import { type Gate, type GateUser, startGate } from '../support/deployment/gate.ts'
 
 /**
  * Decisions while something behind the gate is down (docs/architecture.md, "When something is

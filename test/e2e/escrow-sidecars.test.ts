@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
-import { type Gate, type GateUser, startGate } from '../support/gate.ts'
+import { type Gate, type GateUser, startGate } from '../support/deployment/gate.ts'
 
 /**
  * Several sidecars: one process per id, and money that was lent to one sidecar when another needs
@@ -79,5 +79,87 @@ describe('money lent to another sidecar', () => {
     }
     const [median = 0] = slowest.toSorted((a, b) => a - b).slice(4)
     expect(median).toBeLessThan(300)
+  }, 60_000)
+})
+
+describe("an owner's account that loses its credit", () => {
+  let gate: Gate
+  let users: GateUser[]
+  const ownerEmail = 'owner@example.com'
+  beforeAll(async () => {
+    const cores = inject('parts').redisUrl ? 2 : 1
+    // What the owner may use before paying: 100 USD.
+    gate = await startGate({ sidecars: 2, cores, coreEnv: { STARTER_USD_MICROS: '100000000' } })
+    users = [
+      ...(await gate.createUsers(3, 1_000_000_000n, ownerEmail)),
+      ...(await gate.createUsers(3, 1_000_000_000n, ownerEmail)),
+      ...(await gate.createUsers(1, 1_000_000_000n, 'other@example.com')),
+    ]
+  }, 120_000)
+  afterAll(() => gate?.stop(), 60_000)
+
+  /** One decision for each user of the owner at each sidecar. */
+  const decideAll = async (): Promise<number[]> =>
+    Promise.all(
+      users
+        .slice(0, 6)
+        .flatMap((user) =>
+          [0, 1].map(async (sidecar) => (await gate.decide(sidecar, user)).status),
+        ),
+    )
+  const all = (status: number): number[] => Array<number>(12).fill(status)
+
+  /** Gives to the owner's account, or takes from it. */
+  async function adjust(usdMicros: bigint): Promise<void> {
+    const { rows } = await gate.pool.query<{ client_id: string; subject: string }>(
+      `select c.client_id, u.external_user_id as subject
+       from platform_app p
+       join clients c on c.app_id = p.app_id and c.kind = 'public'
+       join accounts a on a.email = $1
+       join end_users u on u.app_id = p.app_id and u.external_user_id = 'account:' || a.id`,
+      [ownerEmail],
+    )
+    await gate.operator.allowances.createAdjustment({
+      clientId: rows[0]?.client_id ?? '',
+      externalUserId: rows[0]?.subject ?? '',
+      amountUsdMicros: String(usdMicros),
+      reason: 'test',
+      author: 'test',
+      eventId: undefined,
+      uncovered: undefined,
+      idempotencyKey: undefined,
+    })
+  }
+
+  /** The sidecars with leases of the owner's apps that were not recalled. */
+  async function lentAt(): Promise<string[]> {
+    const { rows } = await gate.pool.query<{ sidecar_id: string }>(
+      `select distinct l.sidecar_id
+       from leases l
+       join app_payers p using (app_id)
+       join accounts a on a.id = p.account_id
+       where a.email = $1 and l.recalled_at is null
+       order by l.sidecar_id`,
+      [ownerEmail],
+    )
+    return rows.map((row) => row.sidecar_id)
+  }
+
+  it('stops every call of its apps within two seconds, and a top-up starts them again', async () => {
+    await expect.poll(decideAll, { timeout: 10_000 }).toEqual(all(200))
+    expect(await lentAt()).toEqual(['sidecar-0', 'sidecar-1'])
+    const other = users.at(-1) as GateUser
+    expect((await gate.decide(0, other)).status).toBe(200)
+
+    await adjust(-100_000_000n)
+    // No call makes the sidecars renew their leases.
+    await expect.poll(lentAt, { interval: 50, timeout: 2_000 }).toEqual([])
+    // A loaded machine may answer with 503.
+    for (let i = 0; i < 20; i++) expect(await decideAll()).not.toContain(200)
+    await expect.poll(decideAll).toEqual(all(483))
+    expect((await gate.decide(0, other)).status).toBe(200)
+
+    await adjust(100_000_000n)
+    await expect.poll(decideAll, { timeout: 5_000 }).toEqual(all(200))
   }, 60_000)
 })

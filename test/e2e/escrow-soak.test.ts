@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { SignedState } from '../../deploy/signer-double/payment/state.ts'
 import {
   type Gate,
@@ -8,21 +8,17 @@ import {
   ethUsd,
   startGate,
   weiOf,
-} from '../support/gate.ts'
+} from '../support/deployment/gate.ts'
 import { type Random, createRandom } from '../support/random.ts'
+import { readSize, testSeed } from '../support/run/sizes.ts'
 
 /**
  * Runs three sidecars, two cores and 200 users with kills, duplicates and lost events; through
- * Kafka if this vitest project has it. `E2E_SOAK_SECONDS` is how long the users pay, `E2E_SEED`
- * repeats the choices.
+ * Kafka if this vitest project has it.
  */
 
-const onKafka = inject('parts').kafkaBrokers !== null
-const seconds = Number(process.env['E2E_SOAK_SECONDS'] ?? (onKafka ? 40 : 10))
-const seed = Number(
-  (process.env['E2E_SEED'] ?? '').split('@')[0] || Math.floor(Math.random() * 2 ** 31),
-)
-process.stdout.write(`escrow soak: E2E_SEED=${seed}, ${seconds} s\n`)
+const seconds = readSize('TEST_SOAK_SECONDS')
+process.stdout.write(`escrow soak: TEST_SEED=${testSeed}, ${seconds} s\n`)
 
 const userCount = 200
 const grantMicros = 200_000n
@@ -31,7 +27,7 @@ const lagSeconds = 5
 let gate: Gate
 let users: GateUser[]
 let signers: GateSigner[]
-const random = createRandom(seed)
+const random = createRandom(testSeed)
 
 beforeAll(async () => {
   gate = await startGate({
@@ -50,19 +46,27 @@ beforeAll(async () => {
 }, 240_000)
 afterAll(() => gate?.stop(), 60_000)
 
-/** Pays as one user through one signer, in sessions of one type. Sometimes replays states. */
+/** The caller of a session without a type chooses its pixels, within UNTYPED_CALL_USD. */
+const sessionTypes = [{ type: 'live' }, { type: 'fixed' }, { type: '', inPixels: 5n }] as const
+
+/**
+ * Pays as one user through one signer, in sessions of any type one after another. Sometimes replays
+ * states.
+ */
 async function payAs({ headers }: GateUser, own: Random, until: number): Promise<void> {
   const signer = signers[own.below(3)]
-  const type = own.pick(['live', 'fixed', 'fixed', 'live'])
-  const states: SignedState[] = []
-  const manifestId = own.hex(8)
+  const openSession = () => ({ ...own.pick(sessionTypes), headers, manifestId: own.hex(8) })
+  let session = openSession()
+  let states: SignedState[] = []
   if (!signer) return
   while (performance.now() < until) {
     const state = own.chance(0.1) ? states.at(-1 - own.below(3)) : states.at(-1)
-    const call = { type, headers, manifestId }
-    const answer = await signer.pay(state ? { ...call, state } : call).catch(() => null)
+    const answer = await signer.pay({ ...session, ...(state && { state }) }).catch(() => null)
     if (answer?.state) states.push(answer.state)
-    if (own.chance(0.05)) states.length = 0
+    if (own.chance(0.05)) {
+      states = []
+      session = openSession()
+    }
     await sleep(answer?.status === 200 ? 300 + own.below(700) : 1_500 + own.below(1_500))
   }
 }
@@ -92,7 +96,7 @@ describe('200 users at three sidecars and two cores', () => {
     async () => {
       const until = performance.now() + seconds * 1000
       const pay = (end: number) =>
-        Promise.all(users.map((user, i) => payAs(user, createRandom(seed + i + 1), end)))
+        Promise.all(users.map((user, i) => payAs(user, createRandom(testSeed + i + 1), end)))
       await Promise.all([pay(until), injectKills(until)])
       // On a busy machine some users get no turn in that time.
       for (let i = 0; i < 6 && signedByUser().size <= userCount * 0.9; i++)

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
-import { type Allowances, createAllowances } from '../support/allowances.ts'
-import { faultsOf } from '../support/faults.ts'
+import { type Allowances, createAllowances } from '../support/usage/allowances.ts'
+import { faultsOf } from '../support/deployment/faults.ts'
 import {
   type Books,
   type Delivered,
@@ -9,9 +9,14 @@ import {
   type Window,
   countDeliveries,
   keepBooks,
-} from '../support/books.ts'
-import { type Deployment, type TestApp, createApp, startDeployment } from '../support/deployment.ts'
-import { type Story, type Subject, deliveries } from '../support/events.ts'
+} from '../support/usage/books.ts'
+import {
+  type Deployment,
+  type TestApp,
+  createApp,
+  startDeployment,
+} from '../support/deployment/deployment.ts'
+import { type Story, type Subject, deliveries } from '../support/usage/events.ts'
 import {
   type Streams,
   balanceLines,
@@ -19,28 +24,29 @@ import {
   differing,
   hourLines,
   ledgerFaults,
+  ownerLines,
   photograph,
   quarantineLines,
   readStreams,
   ticketLines,
-} from '../support/database-lines.ts'
+} from '../support/usage/database-lines.ts'
 import { createRandom } from '../support/random.ts'
-import { type Observation, createRates } from '../support/rates.ts'
-import { expectBalance, expectUsage } from '../support/figures.ts'
+import { type Observation, createRates } from '../support/usage/rates.ts'
+import { expectBalance, expectUsage } from '../support/usage/figures.ts'
+import { endMinute, readSize, testSeed } from '../support/run/sizes.ts'
 
 const minute = 60_000_000
-// `<seed>@<minute of the newest event>` repeats a run exactly.
-const [seedText = '', endText = ''] = (process.env['E2E_SEED'] ?? '').split('@')
-const seed = Number(seedText || Math.floor(Math.random() * 2 ** 31))
-const end = Number(endText || Math.floor(Date.now() / 60_000) - 1) * minute
+// TEST_SEED=`<seed>@<minute of the newest event>` repeats a run exactly.
+const end = (endMinute ?? Math.floor(Date.now() / 60_000) - 1) * minute
 const start = end - 4 * 60 * minute
 const onKafka = inject('parts').kafkaBrokers !== null
-const count = Number(process.env['E2E_EVENTS'] ?? (onKafka ? 150_000 : 100_000))
-const name = `E2E_SEED=${seed}@${end / minute}`
+const count = readSize('TEST_EVENTS')
+const name = `TEST_SEED=${testSeed}@${end / minute}`
 process.stdout.write(`exactly-once: ${name}, ${count} events\n`)
 
-const random = createRandom(seed + 2)
+const random = createRandom(testSeed + 2)
 const window: Window = { from: start + 37 * minute + 123_000, until: end - 71 * minute - 456_000 }
+const customer = 'customer@example.com'
 let service: Deployment
 let apps: TestApp[]
 let allowances: Allowances
@@ -52,10 +58,11 @@ beforeAll(async () => {
   service = await startDeployment()
   apps = []
   // Enough for most users, too little for most, and nothing.
-  for (const starter of [5_000_000n, 300_000n, 0n]) apps.push(await createApp(service, starter))
+  for (const starter of [5_000_000n, 300_000n, 0n])
+    apps.push(await createApp(service, starter, starter === 0n ? customer : undefined))
   allowances = createAllowances(apps)
-  const observations = createRates(createRandom(seed + 3), { start, end })
-  story = { seed, count, subjects: subjectsOf(apps), observations, start, end }
+  const observations = createRates(createRandom(testSeed + 3), { start, end })
+  story = { seed: testSeed, count, subjects: subjectsOf(apps), observations, start, end }
   books = keepBooks(story, window)
   delivered = countDeliveries(story)
   await observe(observations.filter(({ late }) => !late))
@@ -150,14 +157,15 @@ async function rememberRates(): Promise<void> {
  * Records a current rate. It prices none of the tickets, but makes the collector price those that
  * it can.
  */
-const wakePricing = () => service.operator.recordRate({ usdPerEth: '3000', source: 'test' })
+const wakePricing = () =>
+  service.operator.metering.recordRate({ usdPerEth: '3000', source: 'test' })
 
 /** Waits until every event is consumed and every ticket is priced. */
 async function settled(target: bigint): Promise<void> {
   await until('the whole stream', async () => (await consumed()) >= target)
   await wakePricing()
   await until('the last price', async () => {
-    const { unpricedTickets, streams } = await service.operator.meteringStatus()
+    const { unpricedTickets, streams } = await service.operator.metering.getMeteringStatus({})
     const sum = streams.reduce(
       (all, { tickets, duplicates, ignored, quarantined }) =>
         all + BigInt(tickets) + BigInt(duplicates) + BigInt(ignored) + BigInt(quarantined),
@@ -221,6 +229,17 @@ describe(`events, ${name}`, () => {
     expect(overdrawn).toBeGreaterThan(50)
     expect(accounts.size - overdrawn).toBeGreaterThan(50)
   }, 60_000)
+
+  it("charge the owner of a customer's app once for each ticket, at network price", async () => {
+    const clientId = apps[2]?.clientId ?? ''
+    const users = [...books.users.values()].filter(({ subject }) => subject.clientId === clientId)
+    const [cost, count] = users.reduce(
+      ([costs, counts], user) => [costs + user.cost, counts + user.count],
+      [0n, 0n],
+    )
+    expect(count).toBeGreaterThan(0n)
+    expect(await ownerLines(service.pool)).toEqual(new Map([[clientId, `${cost} ${count}`]]))
+  })
 
   it('are all in the counters or in quarantine', async () => {
     const streams = await readStreams(service.pool)

@@ -1,5 +1,4 @@
 import { stat } from 'node:fs/promises'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { createLocalJWKSet, jwtVerify } from 'jose'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import {
@@ -16,7 +15,8 @@ import { quickstartPath } from '../../deploy/all-in-one/data-dir.ts'
 import { directSink } from '../../deploy/signer-double/events/direct-sink.ts'
 import { type SignerDouble, createSignerDouble } from '../../deploy/signer-double/signer-double.ts'
 import { kafkaSink } from '../../deploy/signer-double/events/sinks.ts'
-import { type TestService, startTestService } from '../support/service.ts'
+import { type TestService, startTestService } from '../support/deployment/service.ts'
+import { eventually } from '../support/waiting.ts'
 
 const rate = ethRate(parseDecimal18('3000') ?? 0n)
 /** Returns the wei worth `count` cents at 3000 USD for one ETH. */
@@ -104,15 +104,6 @@ async function payLive(key: string, options: { calls: number; manifestId: string
     state = answer.state
   }
   return { paid: options.calls, refusal: null }
-}
-
-async function eventually<T>(read: () => Promise<T>, done: (value: T) => boolean): Promise<T> {
-  const deadline = Date.now() + 20_000
-  for (;;) {
-    const value = await read()
-    if (done(value) || Date.now() > deadline) return value
-    await sleep(100)
-  }
 }
 
 const balanceOf = async (user: string) =>

@@ -4,11 +4,12 @@ import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basic, connectCore } from '../../deploy/cli/client.ts'
 import { findServiceToken } from '../../deploy/all-in-one/data-dir.ts'
-import { hostileText, spoiltJson } from '../support/hostile.ts'
-import { type TestService, startTestService } from '../support/service.ts'
+import { hostileText, spoiltJson } from '../support/web/hostile.ts'
+import { type TestService, startTestService } from '../support/deployment/service.ts'
+import { testSeed } from '../support/run/sizes.ts'
+import { signedTicket } from '../support/usage/signed-ticket.ts'
 
-const seed = Number(process.env['FUZZ_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
-const runs = (numRuns: number) => ({ seed, numRuns })
+const runs = (numRuns: number) => ({ seed: testSeed, numRuns })
 
 let running: TestService
 let apiKey: string
@@ -80,33 +81,7 @@ const webhookBody = () => ({
 // Placeholder for a unique id.
 const newId = '<new id>'
 
-const event = (id: string) => ({
-  id,
-  type: 'create_signed_ticket',
-  timestamp: String(Date.now()),
-  gateway: '',
-  data: {
-    app: '',
-    auth_id: `${quickstart().clientId}:ada`,
-    billable_secs: 5.5,
-    computed_fee: '120000',
-    cost: '12000.0',
-    current_time: new Date().toISOString(),
-    current_time_unix: Date.now(),
-    manifest_id: 'm',
-    num_tickets: 1,
-    orch_address: '0x5b',
-    orch_url: 'https://o.example',
-    pipeline: 'live',
-    pixels: 0,
-    pm_session_id: '0x2b',
-    request_id: '1a2b3c4d',
-    sequence_number: 0,
-    session_balance: '1',
-    session_id: '9f86d081',
-    session_status: 'new',
-  },
-})
+const event = (id: string) => signedTicket({ id, authId: `${quickstart().clientId}:ada` })
 
 /**
  * Returns what is wrong with a webhook answer by docs/signer-answers.md ("Answer"); null if it is
@@ -144,7 +119,7 @@ function faultOf({ status, text }: { status: number; text: string }): string | n
 const errors = async (): Promise<string[]> =>
   (await readFile(running.service.logFile, 'utf8'))
     .split('\n')
-    .filter((line) => /"level":[56]0/.test(line))
+    .filter((line) => /"level":"(error|fatal)"/.test(line))
     .slice(0, 5)
 
 /** Returns the number of events received in direct mode, whatever their outcome. */
@@ -154,7 +129,9 @@ async function counted(): Promise<bigint> {
     token: (await findServiceToken(running.service.dataDir)) ?? '',
   })
   try {
-    const direct = (await core.meteringStatus()).streams.filter(({ source }) => source === 'direct')
+    const direct = (await core.metering.getMeteringStatus({})).streams.filter(
+      ({ source }) => source === 'direct',
+    )
     return direct
       .flatMap(({ tickets, duplicates, ignored, quarantined }) => [
         tickets,
@@ -170,7 +147,7 @@ async function counted(): Promise<bigint> {
 
 const healthy = async (): Promise<number> => (await fetch(`${quickstart().adminUrl}/readyz`)).status
 
-describe(`hostile input, FUZZ_SEED=${seed}`, () => {
+describe(`hostile input, TEST_SEED=${testSeed}`, () => {
   it('gets a decision or a refusal at both addresses of the webhook', async () => {
     const body = fc.oneof(
       { weight: 9, arbitrary: spoiltJson(webhookBody()) },

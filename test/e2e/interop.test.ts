@@ -3,7 +3,7 @@ import * as oauth from 'oauth4webapi'
 import * as oidc from 'openid-client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basic } from '../../deploy/cli/client.ts'
-import type { Page } from '../support/interop-browser.ts'
+import type { Page } from '../support/web/interop-browser.ts'
 import {
   type Interop,
   accessTokenType,
@@ -12,8 +12,8 @@ import {
   logInByCode,
   recordAnswers,
   startInterop,
-  until,
-} from '../support/interop.ts'
+} from '../support/web/interop.ts'
+import { until } from '../support/waiting.ts'
 
 let interop: Interop
 /** The issuer as oauth4webapi discovered it. */

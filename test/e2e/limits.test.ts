@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { redisUrl } from '../support/redis.ts'
-import { type Split, startSplit } from '../support/split.ts'
+import { redisUrl } from '../support/run/redis.ts'
+import { type Split, startSplit } from '../support/deployment/split.ts'
 
 /** 0.3 USD per call, at 3000 USD for one ETH. */
 const priceWei = 100_000_000_000_000

@@ -4,14 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { findServiceToken } from '../../deploy/all-in-one/data-dir.ts'
 import { connectCore } from '../../deploy/cli/client.ts'
 import { claimsOf } from '../gateway/platform-api/oidc/support.ts'
-import type { Browser, Page } from '../support/interop-browser.ts'
+import type { Browser, Page } from '../support/web/interop-browser.ts'
 import {
   type Interop,
   deviceGrant,
   loggedOutUri,
   redirectUri,
   startInterop,
-} from '../support/interop.ts'
+} from '../support/web/interop.ts'
 
 /**
  * Modules of the OpenID Foundation's conformance profiles that apply: basic OP (without form_post),
@@ -105,7 +105,7 @@ async function newAccount(email: string, password: string): Promise<void> {
     target: interop.quickstart.coreTarget,
     token: (await findServiceToken(interop.running.service.dataDir)) ?? '',
   })
-  await core.createAccount({ email, password, name: '', isPlatformAdmin: false })
+  await core.accounts.createAccount({ email, password, name: '', isPlatformAdmin: false })
   core.close()
 }
 

@@ -8,7 +8,7 @@ import {
   loggedOutUri,
   redirectUri,
   startInterop,
-} from '../support/interop.ts'
+} from '../support/web/interop.ts'
 
 let interop: Interop
 const insecure = { [oauth.allowInsecureRequests]: true }

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basic } from '../../deploy/cli/client.ts'
 import { directSink } from '../../deploy/signer-double/events/direct-sink.ts'
 import { kafkaSink } from '../../deploy/signer-double/events/sinks.ts'
 import { type SignerDouble, createSignerDouble } from '../../deploy/signer-double/signer-double.ts'
-import { verifyReceipt } from '../support/receipt-verifier.ts'
-import { type TestService, startTestService } from '../support/service.ts'
+import { verifyReceipt } from '../support/usage/receipt-verifier.ts'
+import { type TestService, startTestService } from '../support/deployment/service.ts'
+import { eventually } from '../support/waiting.ts'
 
 let running: TestService
 let signer: SignerDouble
@@ -42,15 +42,6 @@ afterAll(async () => {
   await signer?.stop()
   await running?.stop()
 })
-
-async function eventually<T>(read: () => Promise<T>, done: (value: T) => boolean): Promise<T> {
-  const deadline = Date.now() + 60_000
-  for (;;) {
-    const value = await read()
-    if (done(value) || Date.now() > deadline) return value
-    await sleep(100)
-  }
-}
 
 async function call(
   method: string,

@@ -1,26 +1,26 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { createLedger } from '../../core/allowances/ledger.ts'
-import { silentLog } from '../../core/lib/log.ts'
+import { createLedger } from '../../core/balances/ledger/ledger.ts'
 import { type Pool, createPool, tx } from '../../core/lib/sql.ts'
-import { type AppId, type UserId, appId, newUserId } from '../../core/platform/ids.ts'
-import { chainEarlierPrices } from '../../core/plans/prices/chain.ts'
+import { type AppId, type UserId, appId, newUserId } from '../../core/shared/ids.ts'
+import { chainInserted } from '../core/plans/chain-prices.ts'
 import { createPlans } from '../../core/plans/service.ts'
 import { connectCore } from '../../deploy/cli/client.ts'
 import { tollgate } from '../core/books/support.ts'
 import { envelope } from '../core/metering/harness.ts'
 import { type Caller, basicOf, createCaller } from '../core/support.ts'
-import { createDatabase } from '../support/postgres.ts'
-import { type RunningProcess, freePorts, runProcess } from '../support/processes.ts'
-import { registerSecret } from '../support/secrecy.ts'
+import { createDatabase } from '../support/run/postgres.ts'
+import { type RunningProcess, freePorts, runProcess } from '../support/deployment/processes.ts'
+import { registerSecret } from '../support/run/secrecy.ts'
+import { readSize } from '../support/run/sizes.ts'
 
 /**
  * The periods of many users end at the same instant. Four cores sweep, answer balance requests and
  * take tickets, and each is killed once. Every user must enter the next period exactly once.
  */
 
-const count = Number(process.env['E2E_USERS'] ?? 1_500)
+const count = readSize('TEST_USERS')
 const coreCount = 4
 const dayMs = 86_400_000
 const chunk = 1_000
@@ -28,9 +28,8 @@ const chunk = 1_000
 const feeWei = 10n ** 12n
 const costAttos = feeWei * 3_000n
 const starterAttos = 5n * 10n ** 18n
-// A core sweeps a minute after its start. Cores that start this long before the periods end sweep
-// soon after the end.
-const beforeEndMs = 45_000
+/** Cores that sweep every two seconds. */
+const program = ['test/support/deployment/swept-core.ts']
 
 const stops: (() => Promise<unknown>)[] = []
 const cores: RunningProcess[] = []
@@ -66,23 +65,19 @@ beforeAll(
     const startOne = async (index: number): Promise<void> => {
       const [port, admin] = [ports[2 * index], ports[2 * index + 1]]
       const env = { ...shared, CORE_PORT: String(port), CORE_ADMIN_PORT: String(admin) }
-      cores[index] = await runProcess({ name: 'core', env })
+      cores[index] = await runProcess({ name: 'core', program, env })
       callers[index] = createCaller(`127.0.0.1:${port}`, token)
     }
     stops.push(async () => {
       for (const caller of callers) caller.close()
       await Promise.all(cores.map((core) => core.stop()))
     })
-    await startOne(0)
+    await Promise.all(Array.from({ length: coreCount }, (_, index) => startOne(index)))
     vi.stubEnv('CORE_TARGET', `127.0.0.1:${ports[0]}`)
     vi.stubEnv('CORE_TOKEN', token)
     app = await createApp(`127.0.0.1:${ports[0]}`, token)
-    await cores[0]?.stop()
-    endsAt = new Date(Date.now() + beforeEndMs + 10_000 + 3 * count)
+    endsAt = new Date(Date.now() + 5_000 + 3 * count)
     await subscribeAll(new Date(endsAt.getTime() - dayMs))
-    await sleep(Math.max(0, endsAt.getTime() - beforeEndMs - Date.now()))
-    for (const caller of callers.splice(0)) caller.close()
-    await Promise.all(Array.from({ length: coreCount }, (_, index) => startOne(index)))
   },
   180_000 + 5 * count,
 )
@@ -94,7 +89,7 @@ afterAll(async () => {
 /** Creates an app with a Starter plan that has daily periods. */
 async function createApp(target: string, token: string) {
   const operator = connectCore({ target, token })
-  const created = await operator
+  const created = await operator.apps
     .createApp({
       name: 'renewals',
       ownerEmail: undefined,
@@ -111,7 +106,7 @@ async function createApp(target: string, token: string) {
      returning app_id`,
     [created.clientId],
   )
-  await chainEarlierPrices(pool, silentLog())
+  await chainInserted(pool)
   const basic = basicOf(created.m2mClientId, registerSecret(created.m2mClientSecret))
   return { id: appId(rows[0]?.app_id ?? ''), clientId: created.clientId, basic }
 }
@@ -183,7 +178,7 @@ async function sendTickets(): Promise<void> {
 }
 
 // So that reads and tickets last until the sweeps.
-const pauseMs = Math.max(5, 30_000 / (count / 30))
+const pauseMs = Math.max(5, 10_000 / (count / 30))
 
 /** Reads the balance of every seventh user, from the last to the first. */
 async function readBalances(): Promise<void> {
@@ -206,18 +201,16 @@ async function countLeft(): Promise<number> {
   return Number(rows[0]?.count)
 }
 
-// A killed core sweeps again a minute later.
-const killWithinMs = 12_000
-
 /** Kills one core after another while the periods are entered. */
 async function killAll(): Promise<void> {
+  const starts: Promise<void>[] = []
   for (const [index, core] of cores.entries()) {
     const left = (count * (coreCount - index)) / (coreCount + 1)
-    for (const stop = Date.now() + killWithinMs; Date.now() < stop && (await countLeft()) > left;)
-      await sleep(10)
+    while ((await countLeft()) > left) await sleep(10)
     await core.kill()
-    await core.start()
+    starts.push(core.start())
   }
+  await Promise.all(starts)
 }
 
 const rows = async (text: string) =>

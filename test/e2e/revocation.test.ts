@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basic } from '../../deploy/cli/client.ts'
 import { type RedisProxy, startRedisProxy } from '../fakes/redis-proxy.ts'
-import { redisUrl } from '../support/redis.ts'
-import { type Split, startSplit } from '../support/split.ts'
+import { redisUrl } from '../support/run/redis.ts'
+import { type Split, startSplit } from '../support/deployment/split.ts'
 
 let split: Split
 let users = 0
@@ -115,11 +115,11 @@ function endsEverythingInASecond(): void {
     const { rest, app, far } = split
     const old = app.basic
     const caller = { clientId: app.clientId, kind: 'm2m', scope: 'users:read' }
-    await far.checkCaller(caller, old)
+    await far.callers.checkCaller(caller, { authorization: old })
     const rotated = await rest('POST', `${app.path}/credentials?target=m2m`, { headers: app.owner })
     expect(rotated.status).toBe(200)
     expect((await rest('GET', `${app.path}/users`, { authorization: old })).status).toBe(401)
-    await expect(far.checkCaller(caller, old)).rejects.toMatchObject({
+    await expect(far.callers.checkCaller(caller, { authorization: old })).rejects.toMatchObject({
       reason: 'CREDENTIAL_INVALID',
     })
     app.basic = basic(app.m2mClientId, String(rotated.body['clientSecret']))

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { type IncomingMessage, type ServerResponse, createServer } from 'node:http'
 import { type JsonObject, isObject, readText } from '../../core/lib/json.ts'
-import { registerSecret } from '../support/secrecy.ts'
+import { registerSecret } from '../support/run/secrecy.ts'
 
 /**
  * Outcome of a request: answered; lost before or after it is processed; answered late, or after a

@@ -11,7 +11,7 @@ import {
   ReserveAnswer,
   type SidecarProcess,
   type SessionCalls,
-} from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+} from '../../proto/gen/ts-proto/tollgate/balances/v1/escrow.ts'
 import type { Access } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { type Answers, type State, refuse } from './sidecar-core.ts'
 

@@ -2,8 +2,8 @@ import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { startGateway } from '../../gateway/server.ts'
 import { serviceToken, startTestCore } from '../core/support.ts'
-import type { Person } from '../support/people.ts'
-import { type Answer, asRecord, documentChecker, publicUrl } from './support.ts'
+import type { Person } from '../support/web/people.ts'
+import { type Answer, asRecord, documentChecker, documentOf, publicUrl } from './support.ts'
 
 export interface RequestOptions {
   /** Sends this person's session cookie. */
@@ -40,9 +40,7 @@ export async function startConsole({
     },
     { log: silentLog(), metrics: createMetrics('gateway') },
   )
-  const document = asRecord(
-    await (await fetch(`${gateway.platformUrl}/api/v1/openapi.json`)).json(),
-  )
+  const document = await documentOf(gateway.platformUrl, { of: 'console', ...options })
   const check = await documentChecker(document, { strict: true })
 
   async function ask(method: string, path: string, request: RequestOptions = {}): Promise<Answer> {

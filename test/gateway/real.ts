@@ -7,11 +7,12 @@ import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import type { OutsideParts } from '../../core/modules.ts'
 import type { GatewayConfig } from '../../gateway/config.ts'
+import type { CoreClient } from '../../deploy/cli/client.ts'
 import { startGateway } from '../../gateway/server.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { type TestCore, basicOf, bearerOf, serviceToken, startTestCore } from '../core/support.ts'
-import { registerSecret } from '../support/secrecy.ts'
+import { registerSecret } from '../support/run/secrecy.ts'
 import { asRecord, publicUrl, quietEdge } from './support.ts'
 
 export const password = registerSecret('a long enough password')
@@ -39,7 +40,7 @@ export interface RealPerson {
 export async function startReal(
   env: Readonly<Record<string, string>> = {},
   parts: OutsideParts = {},
-  settings: Partial<GatewayConfig> = {},
+  { deadlineMs = 10_000, ...settings }: Partial<GatewayConfig> & { deadlineMs?: number } = {},
 ) {
   const core = await startTestCore(env, parts)
   const gateway = await startGateway(
@@ -49,14 +50,18 @@ export async function startReal(
       builderPort: 0,
       publicUrl,
       tokenAlg: 'RS256',
-      core: { target: core.core.target, token: serviceToken, deadlineMs: 10_000 },
+      core: { target: core.core.target, token: serviceToken, deadlineMs },
       edge: {
         ...quietEdge,
         ingestSecret: registerSecret('ingest-secret-of-at-least-32-characters'),
       },
       ...settings,
     },
-    { log: silentLog(), metrics: createMetrics('gateway') },
+    {
+      log: silentLog(),
+      metrics: createMetrics('gateway'),
+      hasSimulatedProcessor: env['PAYMENT_PROCESSOR'] === 'simulated',
+    },
   )
   const insecure = credentials.createInsecure()
   const people = new accounts.AccountServiceClient(core.core.target, insecure)
@@ -212,6 +217,17 @@ export function sample(schema: Record<string, unknown>): unknown {
       .filter(([name]) => needed.includes(name))
       .map(([name, value]) => [name, values[name] ?? sample(asRecord(value))]),
   )
+}
+
+/** Creates an app in billing mode merchant, whose account is not connected. */
+export async function newSellingApp(
+  { real, operator }: { readonly real: Real; readonly operator: Pick<CoreClient, 'billing'> },
+  name: string,
+): Promise<RealApp> {
+  const app = await real.newApp(name)
+  const { clientId } = app
+  await operator.billing.updateBillingSettings({ clientId, billingMode: 'merchant' })
+  return app
 }
 
 /** Returns the operation's path and query, with all required parameters. */

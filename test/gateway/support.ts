@@ -6,11 +6,11 @@ import { getOrInsert } from '../../core/lib/maps.ts'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import type { BuilderEdgeConfig } from '../../gateway/builder-api/edge/config.ts'
-import type { EdgeConfig } from '../../gateway/http/config.ts'
+import type { EdgeConfig } from '../../gateway/config.ts'
 import { OAuthError, Problem } from '../../gateway/http/schemas.ts'
 import { type GatewayDeps, startGateway } from '../../gateway/server.ts'
-import { registerSecret } from '../support/secrecy.ts'
-import { startCoreDouble } from '../fakes/gateway-core.ts'
+import { registerSecret } from '../support/run/secrecy.ts'
+import { startCoreDouble } from '../fakes/gateway-core/gateway-core.ts'
 
 export const publicUrl = 'https://svc.example'
 export const serviceToken = registerSecret('service-token-of-at-least-32-characters')
@@ -70,8 +70,9 @@ export async function startHarness(
     },
     { log: silentLog(), ...options, metrics },
   )
-  const platform = await openListener(gateway.platformUrl)
-  const builder = await openListener(gateway.builderUrl)
+  const settings = { at, edge, builderEdge, options: Object.keys(options) }
+  const platform = await openListener(gateway.platformUrl, { of: 'platform', ...settings })
+  const builder = await openListener(gateway.builderUrl, { of: 'builder', ...settings })
 
   return {
     core,
@@ -90,9 +91,20 @@ export async function startHarness(
   }
 }
 
+const documents = new Map<string, Promise<Record<string, unknown>>>()
+
+/**
+ * Returns the document of a listener. Listeners with equal settings share it, because a gateway
+ * needs longer to make it than to start.
+ */
+export const documentOf = (url: string, settings: object): Promise<Record<string, unknown>> =>
+  getOrInsert(documents, JSON.stringify(settings), async () =>
+    asRecord(await (await fetch(`${url}/api/v1/openapi.json`)).json()),
+  )
+
 /** Returns a client of a listener that checks each answer against the listener's document. */
-async function openListener(url: string) {
-  const document = asRecord(await (await fetch(`${url}/api/v1/openapi.json`)).json())
+async function openListener(url: string, settings: object) {
+  const document = await documentOf(url, settings)
   return { document, ask: askerOf(url, await documentChecker(document)) }
 }
 
@@ -162,8 +174,17 @@ interface Seen {
   readonly answer: Answer
 }
 
-/** Returns validators of a document's answers, by method, path, status and type. */
-export function answerValidators(document: Record<string, unknown>) {
+type Validators = ReturnType<typeof createValidators>
+const validatorsByText = new Map<string, Validators>()
+
+/**
+ * Returns validators of a document's answers, by method, path, status and type. Gateways with the
+ * same document share them, because compiling them takes longer than starting a gateway.
+ */
+export const answerValidators = (document: Record<string, unknown>): Validators =>
+  getOrInsert(validatorsByText, JSON.stringify(document), () => createValidators(document))
+
+function createValidators(document: Record<string, unknown>) {
   const ajv = new Ajv({ strict: false })
   addFormats.default(ajv)
   const schemas = asRecord(asRecord(document['components'])['schemas'])
@@ -181,15 +202,16 @@ export function answerValidators(document: Record<string, unknown>) {
       : undefined
 }
 
+const anyRefusal = new Ajv({ strict: false, validateFormats: false }).compile({
+  anyOf: [Problem, OAuthError],
+})
+
 /**
  * Checks an answer against the document: the operation's response of that status, with the codes
  * listed there. Unless `strict`, any refusal is accepted, because a scripted core returns reasons
  * that a real one would not.
  */
 export async function documentChecker(document: Record<string, unknown>, { strict = false } = {}) {
-  const anyRefusal = new Ajv({ strict: false, validateFormats: false }).compile({
-    anyOf: [Problem, OAuthError],
-  })
   const validatorOf = answerValidators(document)
   const templates = Object.keys(asRecord(document['paths'])).map((path) => ({
     path,
@@ -242,4 +264,18 @@ function localRefs(schema: unknown): unknown {
     name === 'discriminator' ? undefined : value,
   )
   return JSON.parse(text.replaceAll(/"#\/components\/schemas\/([A-Za-z]+)"/g, '"$1#"'))
+}
+
+/** Returns code and status of a refusal, after checking that its body is as documented. */
+export function refusal({ status, body, headers }: Answer): [unknown, number] {
+  const { type, code, error, correlation_id: correlationId } = body
+  const isProblem = headers.get('content-type')?.startsWith('application/problem+json')
+  const wellFormed =
+    correlationId === headers.get('x-correlation-id') &&
+    (isProblem
+      ? type === `${publicUrl}/problems/${String(code).replaceAll('_', '-')}` &&
+        code === error &&
+        body['status'] === status
+      : Object.keys(body).sort().join() === 'correlation_id,error,error_description')
+  return [wellFormed ? error : 'malformed', status]
 }

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createEnvReader } from '../../core/lib/env.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
-import { bareEnv } from '../support/processes.ts'
-import { keepLog, secretSettings } from '../support/secrecy.ts'
+import { bareEnv } from '../support/deployment/processes.ts'
+import { keepLog, secretSettings } from '../support/run/secrecy.ts'
 import { startHarness, until } from './support.ts'
 import { firstCall } from './signer-bodies.ts'
 
@@ -99,6 +99,11 @@ describe('the sidecar alone', () => {
       'tollgate_sidecar_decision_duration_seconds_bucket',
     )
     expect((await fetch(`${url}/health`)).status).toBe(200)
+    await until(() =>
+      output.stdout.includes(
+        'CORE_TARGET: no core answers at 127.0.0.1:1; start it, or set its address',
+      ),
+    )
     child.kill('SIGTERM')
     expect((await exit)[0]).toBe(0)
   })

@@ -1,5 +1,4 @@
 import { Agent, type IncomingHttpHeaders, request as httpRequest } from 'node:http'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { onTestFinished } from 'vitest'
 import { createEnvReader } from '../../core/lib/env.ts'
 import { type Log, silentLog } from '../../core/lib/log.ts'
@@ -7,8 +6,12 @@ import { createMetrics } from '../../core/lib/metrics.ts'
 import { type SidecarConfig, readSidecarConfig } from '../../sidecar/config.ts'
 import { type RequestBounds, type Sidecar, startSidecar } from '../../sidecar/server.ts'
 import type { KeyShape } from '../../sidecar/identity/verifiers/api-key.ts'
-import { registerSecret } from '../support/secrecy.ts'
+import { registerSecret } from '../support/run/secrecy.ts'
 import { type CoreDouble, startCoreDouble } from '../fakes/sidecar-core.ts'
+
+import { until } from '../support/waiting.ts'
+
+export { until }
 
 export const secret = registerSecret('whsec_test_0123456789_0123456789_ab')
 export const oldSecret = registerSecret('whsec_old_0123456789_0123456789_abc')
@@ -171,14 +174,5 @@ function objectFrom(text: string): Record<string, unknown> {
     return typeof value === 'object' && value !== null ? { ...value } : {}
   } catch {
     return {}
-  }
-}
-
-/** Waits until the condition is true, at most ten seconds. */
-export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 10_000
-  while (!(await condition())) {
-    if (performance.now() > deadline) throw new Error(`never became true: ${condition.toString()}`)
-    await sleep(5)
   }
 }

@@ -1,23 +1,24 @@
 import assert from 'node:assert/strict'
-import { type Account, burn } from '../../core/allowances/account.ts'
-import { knownUntil, toContact } from '../../core/allowances/escrow/reports/contact.ts'
-import { clockRange } from '../../core/allowances/escrow/due.ts'
-import { createLeases } from '../../core/allowances/escrow/leases.ts'
-import { type LendCall, lendTo } from '../../core/allowances/escrow/lending.ts'
-import type { Lease, NewAuthorisation } from '../../core/allowances/escrow/port.ts'
-import { createRelease } from '../../core/allowances/escrow/release.ts'
-import {
-  bookedThrough,
-  moveBound,
-  takeBack,
-} from '../../core/allowances/escrow/reports/reporting.ts'
-import { lowerLeases } from '../../core/allowances/escrow/settlement.ts'
+import type { Account } from '../../core/balances/accounts/account.ts'
+import { burn } from '../../core/balances/accounts/burning.ts'
+import { creditLine } from '../../core/balances/accounts/credit-line.ts'
+import { freeAt } from '../../core/balances/accounts/credits.ts'
+import { pay } from '../../core/balances/accounts/paying.ts'
+import { knownUntil, toContact } from '../../core/balances/escrow/reports/contact.ts'
+import { clockRange } from '../../core/balances/escrow/due.ts'
+import { createLeases } from '../../core/balances/escrow/leases.ts'
+import { type LendCall, lendTo } from '../../core/balances/escrow/granting/lending.ts'
+import type { Lease, NewAuthorisation } from '../../core/balances/escrow/port.ts'
+import { createRelease } from '../../core/balances/escrow/release.ts'
+import { bookedThrough, moveBound, takeBack } from '../../core/balances/escrow/reports/reporting.ts'
+import { lowerLeases } from '../../core/balances/escrow/settlement.ts'
+import { createExposures } from '../../core/balances/exposure/exposure.ts'
+import { createLedger } from '../../core/balances/ledger/ledger.ts'
 import { networkRatio, usdAttos } from '../../core/lib/money.ts'
 import { userCharges } from '../../core/metering/ingest/charges.ts'
-import { appId, userId } from '../../core/platform/ids.ts'
-import type { CallRun } from '../../sidecar/accounts/call-runs.ts'
-import { groupByUser } from '../../sidecar/accounts/report-entries.ts'
-import { createSessionMemory } from '../../sidecar/accounts/session-calls.ts'
+import { appId, userId } from '../../core/shared/ids.ts'
+import { type CallRun, createSessionMemory } from '../../sidecar/wallets/session-calls.ts'
+import { groupByUser } from '../../sidecar/wallets/report-entries.ts'
 
 /**
  * Cases that random histories seldom reach. Each has the name of the defect in
@@ -175,6 +176,84 @@ export const checks: Readonly<Record<string, () => void | Promise<void>>> = {
       burn(account, { ...charge, id: 'c', at, ratesKnownAt: null })
     assert.deepEqual([account.overage, account.balance], [usd(3n), usd(100n)])
   },
+
+  'takes no debt back with a refund': () => {
+    const account = accountWith(0n, { overage: usd(5n), collected: usd(5n), ceiling: usd(8n) })
+    const isLess = pay(account, { amount: usd(-2n), causeId: 'refund', at })
+    assert.deepEqual([isLess, creditLine(account)], [true, usd(6n)])
+  },
+
+  'raises the ceiling by an overpayment': () => {
+    const account = accountWith(0n, { overage: usd(1n), collected: usd(4n), ceiling: usd(8n) })
+    assert.equal(creditLine(account), usd(8n))
+  },
+
+  'does not recall leases when a ceiling is lowered': async () => {
+    const [account, lease] = [accountWith(0n, { lent: usd(2n), ceiling: usd(8n) }), leaseOf(2n)]
+    const escrow = { findLeases: async () => [lease], saveLeases: async () => {} }
+    const ledger = createLedger({ escrow: escrow as never })
+    const ceiling = { amount: usd(1n), lacksCard: false }
+    const isRecalled = await ledger.setCeiling({} as never, account, { ceiling, at })
+    assert.deepEqual([isRecalled, lease.recalledAt], [true, at])
+  },
+
+  'keeps leases that the owner can no longer pay': () => {
+    const [account, own] = [accountWith(100n, { lent: usd(10n) }), leaseOf(10n)]
+    const room = roomOf(usd(9n), usd(10n))
+    const answer = lendTo(lendCall(), { ...situation, account, leases: createLeases([own]), room })
+    assert.deepEqual([answer.lease, own.recalledAt], [null, at])
+  },
+
+  'takes nothing from the owner for a lease at a lower price': () => {
+    const half = { ...situation, retailRatio: networkRatio / 2n }
+    const leases = () => createLeases([leaseOf(10n)])
+    const account = () => accountWith(100n, { lent: usd(10n) })
+    const [rich, poor] = [roomOf(usd(100n), usd(10n)), roomOf(usd(19n), usd(10n))]
+    const { lease } = lendTo(lendCall(), {
+      ...half,
+      account: account(),
+      leases: leases(),
+      room: rich,
+    })
+    assert.ok(lease && rich.owner.held >= usd(20n))
+    const refused = lendTo(lendCall(), {
+      ...half,
+      account: account(),
+      leases: leases(),
+      room: poor,
+    })
+    assert.equal(refused.lease, null)
+  },
+
+  "relies on an owner's usage that ends before the booking": async () => {
+    const owner = { appId: appId('platform'), userId: userId('owner') }
+    const included = { kind: 'included', expiresAt: seconds(30) } as const
+    const account = { ...accountWith(100n, {}, included), ...owner, periodEnd: seconds(30) }
+    const { read } = createExposures({
+      store: {
+        findPayers: async () => [{ appId: user.appId, owner, cut: 0n }],
+        readHolds: async () => [],
+        countHeld: async () => 0n,
+      } as never,
+      accounts: {
+        readStored: async () => [account],
+        nextIncluded: async () => new Map([[owner.userId, usd(7n)]]),
+      },
+      findPayingOwners: async () => new Map(),
+      horizonSeconds: 60,
+    })
+    const find = await read({} as never, [user.appId], { at })
+    assert.equal(find(user.appId)?.owner.money, usd(7n))
+  },
+
+  'reserves against more than the next period includes': () => {
+    const account = accountWith(100n, {}, { kind: 'included', expiresAt: seconds(5) })
+    const times = { at, until: seconds(10), nextIncluded: usd(7n) }
+    assert.deepEqual(
+      [freeAt(account, times), freeAt(account, { at, until: at })],
+      [usd(7n), usd(0n)],
+    )
+  },
 }
 
 const at = new Date('2026-01-15T12:00:00Z')
@@ -188,8 +267,20 @@ const situation = {
   isLimited: false,
   retailRatio: networkRatio,
   room: null,
+  nextIncluded: 0n,
   at,
 }
+
+const roomOf = (money: bigint, held: bigint) => ({
+  owner: {
+    owner: { appId: appId('platform'), userId: userId('owner') },
+    money,
+    held,
+    isCounted: true,
+    refusal: 'insufficient_balance' as const,
+  },
+  cut: 0n,
+})
 
 const lendCall = (): LendCall => ({
   ...user,
@@ -230,6 +321,11 @@ function accountWith(
     topup: money,
     consumed: zero,
     overage: zero,
+    collected: zero,
+    ceiling: zero,
+    lacksCard: false,
+    invoiced: zero,
+    collecting: null,
     expired: zero,
     periodStart: new Date(0),
     periodEnd: seconds(86_400),

@@ -1,4 +1,4 @@
-import { spendableAt } from '../../core/allowances/account.ts'
+import { spendableAt } from '../../core/balances/accounts/credits.ts'
 import type { Database } from './actors/database.ts'
 import type { Plan } from './plan.ts'
 import type { SidecarAnswer } from './actors/sidecar.ts'
@@ -20,6 +20,8 @@ export interface EarlyRefusalDeps {
 const roundingAttos = 10n ** 12n
 /** A call bills at least the time since the sidecar's last heartbeat; `live` rounds it up. */
 const heartbeatSeconds = 3n
+/** A sidecar repeats a refusal for a second, and may have requested it before the end of the period. */
+const refusedMs = 1_500
 
 /**
  * Checks that, without faults, a call is refused for money only if less is left than it costs.
@@ -28,19 +30,48 @@ const heartbeatSeconds = 3n
  */
 export function createEarlyRefusals({ plan, database, truth, world, waiting }: EarlyRefusalDeps) {
   const { isCalm, roams, sessions, untypedUsdMicros } = plan.world
+  /** When each user was last refused by core, as far as a sidecar repeats it. */
+  const refusedAt = new Map<number, number>()
   const hasUntyped = new Set(sessions.flatMap(({ type, user }) => (type === '' ? [user] : [])))
 
   function check(call: SignerCall, { status, code }: SidecarAnswer, now: number): string | null {
     const { type, user } = call.session.plan
     if (!isCalm || status === 200) return null
     if (code === 'untyped_call' && type === '' && untypedUsdMicros === null) return null
-    if (code !== 'insufficient_balance') return `${describe(call)} is refused for ${code}`
-    if (roams || hasUntyped.has(user)) return null
+    const isOwners = code === 'owner_debt_ceiling_reached'
+    if (!isOwners && code !== 'insufficient_balance' && code !== 'debt_ceiling_reached')
+      return `${describe(call)} is refused for ${code}`
+    if (roams || hasUntyped.has(user) || isRepeated(user, now)) return null
+    // Tickets that cost less than their bounds may have freed money since.
+    if (now - (refusedAt.get(user) ?? -Infinity) < refusedMs) return null
+    refusedAt.set(user, now)
+    if (isOwners) return ownerProblem(call, now)
     const left = leftOf(user, now)
     const cost = world.costNow(call)
     return left > cost + slackOf(call)
       ? `${describe(call)} is refused, which costs ${cost} attos of ${left} that are left`
       : null
+  }
+
+  /** Idle leases may hold three quarters of the owner's money, and settled calls for a moment, too. */
+  function ownerProblem(call: SignerCall, now: number): string | null {
+    const account = world.owner && database.accounts.get(world.owner.userId)
+    if (!account) return `${describe(call)} is refused for an owner that nobody has`
+    if (hasUntyped.size > 0) return null
+    let left = spendableAt(account.credits, new Date(epochMs + now)) as bigint
+    left += truth.creditLine(account.userId, account)
+    for (const one of waiting()) left -= 2n * world.ownerCostNow(one) + roundingAttos
+    for (const one of truth.truthOf(account.userId).open) left -= 2n * world.ownerCostNow(one)
+    const cost = 2n * world.ownerCostNow(call) + roundingAttos
+    return left > 8n * cost && left > 0n
+      ? `${describe(call)} is refused, which costs the owner ${cost} attos of ${left} that are left`
+      : null
+  }
+
+  /** True if a new period has begun while the sidecar may repeat a refusal from before. */
+  function isRepeated(user: number, now: number): boolean {
+    const sinceEnd = now - (plan.world.users[user]?.periodEndsMs ?? Infinity)
+    return sinceEnd >= 0 && sinceEnd < refusedMs
   }
 
   /** Returns how far the bound of a call may exceed its cost. */
@@ -60,7 +91,9 @@ export function createEarlyRefusals({ plan, database, truth, world, waiting }: E
       if (call.session.plan.user === user) left -= world.costNow(call) + slackOf(call)
     for (const call of truth.truthOf(userId).open) left -= call.cost + slackOf(call)
     const account = database.accounts.get(userId)
-    return account ? left + spendableAt(account.credits, new Date(epochMs + now)) : 0n
+    if (!account) return 0n
+    const line = truth.creditLine(userId, account)
+    return left + line + spendableAt(account.credits, new Date(epochMs + now))
   }
 
   return check

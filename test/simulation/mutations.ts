@@ -1,16 +1,24 @@
+import type { UserKey } from '../../core/shared/ids.ts'
+import { usdAttos } from '../../core/lib/money.ts'
 import { addSeconds } from '../../core/lib/time.ts'
-import { openCalls } from '../../core/allowances/escrow/reports/runs.ts'
-import type {
-  EscrowStore,
-  StoredAuthorisation,
-  UserKey,
-} from '../../core/allowances/escrow/port.ts'
-import { type DatabaseClock, clockBy } from '../../core/platform/database-clock.ts'
-import type { Clocks, EscrowCore } from '../../sidecar/accounts/escrow-core.ts'
-import type { Escrow } from '../../sidecar/accounts/escrow.ts'
-import type { EscrowTables } from '../core/allowances/escrow/memory-store.ts'
+import { openCalls } from '../../core/balances/escrow/reports/runs.ts'
+import type { AccountStore } from '../../core/balances/accounts/accounts.ts'
+import { networkCost, ownerCost } from '../../core/balances/exposure/exposure.ts'
+import type { ExposureStore } from '../../core/balances/exposure/exposure.ts'
+import type { Payer } from '../../core/balances/exposure/store.ts'
+import type { EscrowStore, StoredAuthorisation } from '../../core/balances/escrow/port.ts'
+import { type DatabaseClock, clockBy } from '../../core/shared/database-clock.ts'
+import type { EscrowCore } from '../../sidecar/core/escrow.ts'
+import type { Clocks } from '../../sidecar/wallets/open-leases.ts'
+import type { Escrow } from '../../sidecar/wallets/escrow.ts'
+import type { EscrowTables } from '../core/balances/escrow/memory-sidecars.ts'
 
 type SidecarClocks = Pick<Clocks, 'mono' | 'wall'>
+
+interface ExposureTables {
+  readonly tables: EscrowTables
+  readonly payers: ReadonlyMap<string, Payer>
+}
 
 /**
  * A defect that is injected at a seam of the code under test, to check that the simulation finds
@@ -18,6 +26,8 @@ type SidecarClocks = Pick<Clocks, 'mono' | 'wall'>
  */
 export interface Mutation {
   readonly store?: (store: EscrowStore, tables: EscrowTables) => Partial<EscrowStore>
+  readonly accounts?: (store: AccountStore) => Partial<AccountStore>
+  readonly exposures?: (store: ExposureStore, tables: ExposureTables) => Partial<ExposureStore>
   /** Replaces RPCs of core for one process of a sidecar. */
   readonly client?: (core: EscrowCore) => Partial<EscrowCore>
   readonly bounds?: (escrow: Escrow) => Partial<Escrow['bounds']>
@@ -103,6 +113,63 @@ export const mutations: Readonly<Record<string, Mutation>> = {
       findDueUsers: async (db, due) =>
         distinct([...(await store.findDueUsers(db, due)), ...[...authorisations.values()].flat()]),
     }),
+  },
+  'forgets what is pending for the owner': {
+    exposures: (_, { tables, payers }) => ({
+      countHeld: async () =>
+        [...tables.leases.values()].flat().reduce((sum, lease) => {
+          const rest = networkCost(lease.amount - lease.used, lease.retailRatio)
+          return sum + ownerCost(rest, payers.get(lease.appId)?.cut ?? 0n)
+        }, 0n),
+    }),
+  },
+  'counts what one app of the owner holds only': {
+    exposures: (_, { tables, payers }) => ({
+      countHeld: async () => {
+        const [first] = payers.values()
+        const isFirst = (row: { appId: string }): boolean => row.appId === first?.appId
+        const cost = (network: bigint): bigint => ownerCost(network, first?.cut ?? 0n)
+        const leases = [...tables.leases.values()].flat().filter(isFirst)
+        const rows = [...tables.authorisations.values()].flat().filter(isFirst)
+        return (
+          leases.reduce(
+            (sum, lease) => sum + cost(networkCost(lease.amount - lease.used, lease.retailRatio)),
+            0n,
+          ) +
+          rows.reduce(
+            (sum, { state, network, bound }) =>
+              state === 'pending' ? sum + cost(network ?? bound) : sum,
+            0n,
+          )
+        )
+      },
+    }),
+  },
+  'ignores a lower ceiling of the owner': {
+    accounts: (store) => {
+      const highest = new Map<string, bigint>()
+      return {
+        // Core reads only accounts of owners without a lock.
+        readAccounts: async (db, users) =>
+          (await store.readAccounts(db, users)).map((account) => {
+            const ceiling = highest.get(account.userId) ?? 0n
+            if (account.ceiling > ceiling) highest.set(account.userId, account.ceiling)
+            return account.ceiling < ceiling ? { ...account, ceiling: usdAttos(ceiling) } : account
+          }),
+      }
+    },
+  },
+  'counts settled calls of the owner, too': {
+    exposures: (store) => {
+      let most = 0n
+      return {
+        countHeld: async (db, owner, at) => {
+          const held = await store.countHeld(db, owner, at)
+          if (held > most) most = held
+          return most
+        },
+      }
+    },
   },
   'adds a renewal to what was lent': {
     client: ({ lend }) => {

@@ -30,17 +30,38 @@ export interface World {
   readonly signers: readonly number[]
   readonly users: readonly UserPlan[]
   readonly sessions: readonly SessionPlan[]
+  /** Who pays for the users' apps; null if nobody does. */
+  readonly owner: OwnerPlan | null
 }
 
 export interface UserPlan {
   /** Micro-dollars of included usage in each period; may be 0. */
   readonly included: number
+  /** The same from the second period on. */
+  readonly includedNext: number
+  /** Micro-dollars of debt that the user may run up; 0 without a credit line. */
+  readonly ceiling: number
   /** End of the first period. */
   readonly periodEndsMs: number
   /** With a limit, each call is reserved at core. */
   readonly isLimited: boolean
   /** Money given at the start. */
   readonly grants: readonly { readonly micros: number; readonly featureKey: string | null }[]
+}
+
+/** An owner, whose account pays the owner charge of each call. Steps name it as the user after the last. */
+export interface OwnerPlan {
+  /** Micro-dollars, as of a user. */
+  readonly included: number
+  readonly includedNext: number
+  readonly ceiling: number
+  readonly periodEndsMs: number
+  /** Micro-dollars given at the start. */
+  readonly granted: number
+  /** One or two; users belong to them in turn. */
+  readonly apps: number
+  /** The platform's cut of each app, in hundredths of a percent. */
+  readonly cuts: readonly bigint[]
 }
 
 export interface SessionPlan {
@@ -110,6 +131,17 @@ export type Action =
   | { readonly kind: 'rate outage'; readonly ms: number }
   | { readonly kind: 'grant'; readonly user: number; readonly micros: number }
   | { readonly kind: 'debit'; readonly user: number; readonly micros: number }
+  /** The user's card cannot be charged for `ms`. */
+  | { readonly kind: 'card lost'; readonly user: number; readonly ms: number }
+  | { readonly kind: 'ceiling'; readonly user: number; readonly micros: number }
+  /** Part of the debt is collected. */
+  | { readonly kind: 'charge paid'; readonly user: number; readonly percent: number }
+  /** The card is declined, and no longer counts as chargeable. */
+  | { readonly kind: 'charge failed'; readonly user: number }
+  /** Part of what was collected goes back to the user. */
+  | { readonly kind: 'refund'; readonly user: number; readonly percent: number }
+  /** The app's billing mode changes for `ms`; in the other one, its users have no credit lines. */
+  | { readonly kind: 'mode change'; readonly ms: number }
 
 export type Role = 'core' | 'sidecar' | 'signer'
 
@@ -124,6 +156,7 @@ type Fault =
   | 'suspensions'
   | 'rates'
   | 'operators'
+  | 'debts'
   | 'replays'
   | 'unsigned'
 
@@ -151,6 +184,7 @@ function drawFaults(random: Random): Faults {
     clocks: one(0.3),
     rates: one(0.25),
     operators: one(0.4),
+    debts: one(0.5),
     replays: one(0.5),
     unsigned: one(0.4),
     coreClocks: one(0.3),
@@ -198,19 +232,42 @@ function drawWorld(random: Random, faults: Faults): World {
     signers,
     users,
     sessions: several(between(random, 1, 8), () => drawSession(random, owners)),
+    owner: random.chance(0.5) ? drawOwner(random, activeMs, faults) : null,
   }
 }
 
-function drawUser(random: Random, activeMs: number, { operators }: Faults): UserPlan {
+function drawOwner(random: Random, activeMs: number, { operators, isCalm }: Faults): OwnerPlan {
+  const micros = (): number => magnitude(random, 2_000, 5_000_000)
+  const included = random.chance(0.6) ? micros() : 0
+  const endsWithin = (operators || isCalm) && random.chance(0.5)
+  return {
+    included,
+    includedNext: random.chance(0.3) ? Math.round(included / 10) : included,
+    ceiling: random.chance(0.5) ? magnitude(random, 1_000, 2_000_000) : 0,
+    periodEndsMs: endsWithin ? between(random, 1_000, activeMs + 20_000) : 20 * 3_600_000,
+    granted: included === 0 || random.chance(0.5) ? micros() : 0,
+    apps: between(random, 1, 2),
+    cuts: [random.pick([0n, 1_000n, 3_333n]), random.pick([0n, 2_500n])],
+  }
+}
+
+/** Users and the owner, as steps name them. */
+const accountsOf = ({ users, owner }: World): number => users.length + (owner ? 1 : 0)
+
+function drawUser(random: Random, activeMs: number, { operators, isCalm }: Faults): UserPlan {
   const hasPlan = random.chance(0.5)
   const micros = (): number => magnitude(random, 1_000, 5_000_000)
   const grants = several(between(random, hasPlan ? 0 : 1, 2), () => ({
     micros: micros(),
     featureKey: random.chance(0.2) ? 'live-video-to-video' : null,
   }))
-  const endsWithin = operators && random.chance(0.5)
+  const endsWithin = (operators || isCalm) && random.chance(0.5)
+  const included = hasPlan ? micros() : 0
+  const isReduced = hasPlan && !isCalm && random.chance(0.3)
   return {
-    included: hasPlan ? micros() : 0,
+    included,
+    includedNext: isReduced ? Math.round(included / 10) : included,
+    ceiling: random.chance(0.4) ? magnitude(random, 1_000, 2_000_000) : 0,
     periodEndsMs: endsWithin ? between(random, 1_000, activeMs + 20_000) : 20 * 3_600_000,
     isLimited: random.chance(0.1),
     grants,
@@ -303,6 +360,7 @@ function drawFaultSteps(random: Random, world: World, faults: Faults): Step[] {
       user: random.below(world.users.length),
       micros: magnitude(random, 1_000, 2_000_000),
     })),
+    ...some(faults.debts, 5, () => drawDebtStep(random, world, ms)),
   ]
 }
 
@@ -339,6 +397,20 @@ function drawJumps(
 }
 
 type Duration = (from: number, to: number) => number
+
+function drawDebtStep(random: Random, world: World, ms: Duration): Action {
+  const user = random.below(accountsOf(world))
+  const percent = random.pick([10, 50, 100])
+  return random.pick<() => Action>([
+    () => ({ kind: 'card lost', user, ms: ms(100, 20_000) }),
+    () => ({ kind: 'ceiling', user, micros: magnitude(random, 1_000, 2_000_000) }),
+    () => ({ kind: 'charge paid', user, percent }),
+    () => ({ kind: 'charge paid', user, percent }),
+    () => ({ kind: 'charge failed', user }),
+    () => ({ kind: 'refund', user, percent }),
+    () => ({ kind: 'mode change', ms: ms(100, 20_000) }),
+  ])()
+}
 
 function drawNetworkFault(random: Random, world: World, ms: Duration): Action {
   const sidecar = random.below(world.sidecars.length)

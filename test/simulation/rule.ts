@@ -1,18 +1,27 @@
-import type { Account } from '../../core/allowances/account.ts'
+import type { Account } from '../../core/balances/accounts/account.ts'
 import type { Database } from './actors/database.ts'
 import type { Truth } from './truth.ts'
+import { epochMs } from './virtual-time.ts'
 
 /**
  * Checks the users that a step has changed: the rule itself, by what really happened (`truth.ts`),
  * and that core's own figures agree. Returns the problem, or null.
  */
-export function createRule(truth: Truth, { tables, accounts, takeTouched }: Database) {
+export function createRule(
+  truth: Truth,
+  { tables, accounts, takeTouched }: Database,
+  ownerId: string | null,
+) {
   function check(now: number): string | null {
+    let isTouched = false
     for (const userId of takeTouched()) {
-      const problem = checkUser(userId, now)
+      isTouched = true
+      const problem = userId === ownerId ? null : checkUser(userId, now)
       if (problem) return problem
     }
-    return null
+    const owner = isTouched && ownerId !== null ? accounts.get(ownerId) : null
+    if (!owner) return null
+    return truth.checkOwner({ ...owner, entries: [], periods: [] }, new Date(epochMs + now))
   }
 
   function checkUser(userId: string, now: number): string | null {

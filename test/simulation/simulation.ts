@@ -1,5 +1,5 @@
-import { spendableAt } from '../../core/allowances/account.ts'
-import { usdAttos } from '../../core/lib/money.ts'
+import { spendableAt } from '../../core/balances/accounts/credits.ts'
+import { type UsdAttos, networkRatio, usdAttos } from '../../core/lib/money.ts'
 import { createRandom } from '../support/random.ts'
 import { type TicketEvent, createBroker } from './actors/broker.ts'
 import { createClients } from './actors/clients.ts'
@@ -10,7 +10,7 @@ import { createFleet } from './actors/fleet.ts'
 import { createHistory } from './history.ts'
 import type { Mutation } from './mutations.ts'
 import { createNetwork } from './actors/network.ts'
-import type { Plan } from './plan.ts'
+import type { Action, OwnerPlan, Plan, UserPlan } from './plan.ts'
 import { createRule } from './rule.ts'
 import { createScheduler } from './scheduler.ts'
 import { createSidecars } from './actors/sidecar.ts'
@@ -36,9 +36,23 @@ export interface SimulationOptions {
   readonly mutation?: Mutation
 }
 
+const leastOf = (amount: bigint, other: bigint | null): bigint =>
+  other !== null && other < amount ? other : amount
+
+/** An owner has money and terms like a user. */
+const toUserPlan = ({ granted, ...terms }: OwnerPlan): UserPlan => ({
+  ...terms,
+  isLimited: false,
+  grants: granted === 0 ? [] : [{ micros: granted, featureKey: null }],
+})
+
+const attosOf = (micros: number): UsdAttos => usdAttos(BigInt(micros) * attosPerMicro)
+
 /** Time before the first step, in which processes start and accounts are opened. */
 const warmUpMs = 500
 const upkeepMs = 1_500
+/** As in production. */
+const ownerRecallMs = 500
 
 /** Runs one plan and checks the rule after every event. */
 export async function simulate(plan: Plan, options: SimulationOptions): Promise<Outcome> {
@@ -109,6 +123,22 @@ function* phasesOf(plan: Plan, setting: Setting): Generator<Phase> {
   yield { until: scheduler.now(), end: pass }
 }
 
+const disconnecting: ReadonlySet<Action['kind']> = new Set([
+  'kill',
+  'freeze',
+  'suspend',
+  'stop',
+  'impostor',
+  'cut',
+  'lossy',
+  'slow',
+  'jump',
+  'database jump',
+])
+
+/** Whether all processes reach each other at all times, so that a recall takes no longer than it should. */
+const isConnected = ({ steps }: Plan): boolean => !steps.some(({ kind }) => disconnecting.has(kind))
+
 type Setting = ReturnType<typeof createSetting>
 
 function createSetting(
@@ -123,20 +153,31 @@ function createSetting(
   const network = createNetwork(scheduler, draw(1))
   const world = createWorld(plan)
   const database = createDatabase(mutation)
-  const { lagSeconds, holdMaxSeconds } = plan.world
+  const { lagSeconds, holdMaxSeconds, leaseSeconds } = plan.world
+  // Core waits 6 s after a lease's end. A reserved call is answered within 10 s.
+  const leaseMs = (leaseSeconds + 12) * 1_000
   const promises = {
+    leaseMs,
+    ownerRecallMs: isConnected(plan) ? 1_000 : leaseMs,
     lagMs: lagSeconds * 1_000,
     holdMaxMs: holdMaxSeconds * 1_000,
     toleranceMs: 1_000,
   }
-  const truth = createTruth(promises)
-  const rule = createRule(truth, database)
+  const ownerId = world.owner?.userId ?? null
+  const truth = createTruth(promises, ownerId)
+  const rule = createRule(truth, database, ownerId)
+  for (const payer of world.payers) database.payers.set(payer.appId, payer)
   const shared = { plan, mutation, scheduler, network, database, world, truth, history }
   const cores = createCores({
     ...shared,
     recall: (from, userId) => {
       for (const { process, recall } of fleet.sidecars)
         network.send(from, process, () => recall(userId))
+    },
+    recallApp: (from, appId) => {
+      const client = world.users.find((user) => user.appId === appId)?.clientId ?? ''
+      for (const { process, recallApp } of fleet.sidecars)
+        network.send(from, process, () => recallApp(client))
     },
   })
   const sidecars = createSidecars({ ...shared, core: () => fleet.anyCore(common.below(2)) })
@@ -188,7 +229,9 @@ function createSetting(
       withCore((core) => core.price())
     })
     repeat(upkeepMs, upkeep)
+    if (plan.world.owner) repeat(ownerRecallMs, recallForOwners)
     plan.world.users.forEach((terms, index) => openUser(terms, index))
+    if (plan.world.owner) openUser(toUserPlan(plan.world.owner), plan.world.users.length)
     for (const step of plan.steps) scheduler.schedule(null, warmUpMs + step.at, () => perform(step))
   }
 
@@ -203,11 +246,18 @@ function createSetting(
   }
 
   function openUser(
-    { included, periodEndsMs, isLimited, grants }: Plan['world']['users'][number],
+    {
+      included,
+      includedNext,
+      ceiling,
+      periodEndsMs,
+      isLimited,
+      grants,
+    }: Plan['world']['users'][number],
     index: number,
   ): void {
     const user = world.userOf(index)
-    truth.openUser(user)
+    truth.openUser({ ...user, includedNext: attosOf(includedNext), ceiling: 0n })
     if (isLimited) database.limited.add(user.userId)
     database.terms.set(user.userId, {
       userId: user.userId,
@@ -216,19 +266,26 @@ function createSetting(
       cycle: 'daily',
       planId: 'plan',
       planVersion: 1,
-      includedAttos: BigInt(included) * attosPerMicro,
+      includedAttos: attosOf(included),
+      next: { at: new Date(epochMs + periodEndsMs), includedAttos: attosOf(includedNext) },
     })
     scheduler.schedule(null, 1, () =>
       withCore(async (core) => {
         await core.open(user)
+        if (ceiling > 0) await core.limitDebt(user, attosOf(ceiling))
         for (const { micros, featureKey } of grants)
-          await core.grant(user, usdAttos(BigInt(micros) * attosPerMicro), featureKey)
+          await core.grant(user, attosOf(micros), featureKey)
       }),
     )
   }
 
   const upkeep = (): void => {
     for (const core of fleet.cores) scheduler.schedule(core.process, 0, () => guard(core.upkeep()))
+  }
+
+  const recallForOwners = (): void => {
+    for (const core of fleet.cores)
+      scheduler.schedule(core.process, 0, () => guard(core.recallForOwners()))
   }
 
   function heal(): number {
@@ -268,7 +325,10 @@ function createSetting(
     const at = new Date(epochMs + scheduler.now())
     world.users.forEach(({ userId }, index) => {
       const account = database.accounts.get(userId)
-      const left = account ? spendableAt(account.credits, at) : 0n
+      const own = account
+        ? spendableAt(account.credits, at) + truth.creditLine(userId, account)
+        : 0n
+      const left = leastOf(own, ownerShare(index, at))
       if (left < attosPerMicro) return
       const name = `${userId} with ${left} attos`
       refusedProbes.push(name)
@@ -278,6 +338,17 @@ function createSetting(
         }),
       )
     })
+  }
+
+  /** Returns the part of the owner's money that each user may spend, at the user's retail price. */
+  function ownerShare(index: number, at: Date): bigint | null {
+    const account = world.owner && database.accounts.get(world.owner.userId)
+    if (!account) return null
+    const { appId, userId } = world.userOf(index)
+    const cut = database.payers.get(appId)?.cut ?? 0n
+    const money = spendableAt(account.credits, at) + truth.creditLine(account.userId, account)
+    const network = (money * 10_000n) / (BigInt(world.users.length) * (10_000n + cut))
+    return (network * world.ratioOf(userId)) / networkRatio
   }
 
   const refusedProbe = (): string | null =>

@@ -1,15 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError } from '../../../proto/errors.ts'
-import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, parseInstant } from '../../lib/time.ts'
-import { audit } from '../../platform/audit.ts'
-import { clockMoves, later } from '../../platform/clocks/clocks.ts'
-import type { AppId } from '../../platform/ids.ts'
+import { parseInstant } from '../../lib/time.ts'
+import { auditSuccess } from '../../shared/audit.ts'
+import { clockMoves, later } from '../../shared/clocks/clocks.ts'
+import type { AppId } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { type ClockEffects, effectsSince } from './store.ts'
 
-export interface TestClockDeps {
-  readonly pool: Pool
+export interface TestClockDeps extends Pick<Shared, 'pool' | 'log' | 'now'> {
   /**
    * Enter due periods, and expire due credits, of a bounded number of the app's users. Return the
    * number of users.
@@ -20,8 +19,11 @@ export interface TestClockDeps {
   }
   /** Does what is due for the app's subscriptions and plans. */
   readonly settlePlans: (app: AppId) => Promise<void>
-  readonly log: Log
-  readonly now: Now
+  /**
+   * Issues and pays the app's due invoices until `end`, a time of `performance.now()`. Returns false
+   * if something may be left.
+   */
+  readonly collect: (app: AppId, end: number) => Promise<boolean>
 }
 
 /** Exactly one of the two must be set. */
@@ -56,11 +58,12 @@ const stepMaxMs = 366 * dayMs
 // Dating a ticket of the app reads all its moves.
 const movesMax = 10_000
 const answerMs = 15_000
+const againMs = 250
 const upkeepMs = 20_000
 const sweepsMax = 1_000
 
 /** The clocks of test apps (docs/test-clock.md). They only move forwards. */
-export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClockDeps) {
+export function createTestClock({ pool, ledger, settlePlans, collect, log, now }: TestClockDeps) {
   /** Throws CONFLICT unless the app is a test app. */
   async function read(app: AppId): Promise<TestClock> {
     const { aheadMs } = await tx(pool, (db) => lock(db, app))
@@ -87,21 +90,19 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
       requireWithin({ from, to, real })
       const since = new Date(Math.max(real.getTime(), last.sinceMs + 1))
       await clockMoves.insert(db, app, { since, aheadMs })
-      await audit(db, {
+      await auditSuccess(db, {
         appId: app,
-        actor: by.name,
+        actor: { name: by.name, context: by },
         action: 'test_clock_advanced',
-        status: 'success',
-        correlationId: by.correlationId,
         details: { from: from.toISOString(), to: to.toISOString() },
         at: real,
       })
-      return { from, to, aheadMs }
+      return { from, to, aheadMs, since: real }
     })
-    const { from, to, aheadMs } = moved
+    const { from, to, aheadMs, since } = moved
     log.info({ appId: app, from, to }, 'test clock advanced')
     const pending = !(await settledWithin(app, answerMs))
-    const effects = await effectsSince(pool, app, { from, to })
+    const effects = await effectsSince(pool, app, { from, to, since })
     return { clock: { real: now(), aheadMs }, from, to, effects, pending }
   }
 
@@ -117,7 +118,7 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
   /** Returns false when it takes longer than `ms`; it then continues in the background. */
   async function settledWithin(app: AppId, ms: number): Promise<boolean> {
     const end = performance.now() + ms
-    const settling = settle(app, end).catch((error: unknown) => {
+    const settling = settleAll(app, end).catch((error: unknown) => {
       log.warn(
         { err: error, appId: app },
         'work that is due by a test clock failed; upkeep retries it',
@@ -125,6 +126,15 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
       return false
     })
     return Promise.race([settling, sleep(ms, false, { ref: false })])
+  }
+
+  /** Does what is due for an app until nothing is: an invoice may wait for another's payment. */
+  async function settleAll(app: AppId, end: number): Promise<boolean> {
+    while (!(await settle(app, end))) {
+      if (performance.now() + againMs > end) return false
+      await sleep(againMs)
+    }
+    return true
   }
 
   /** Does what is due for an app, until `end`. Returns false when something may be left. */
@@ -135,7 +145,7 @@ export function createTestClock({ pool, ledger, settlePlans, log, now }: TestClo
         if (performance.now() > end || i === sweepsMax) return false
         if ((await step(pool, now(), app)) === 0) break
       }
-    return true
+    return collect(app, end)
   }
 
   let lastApp: AppId | null = null

@@ -1,47 +1,30 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/billing/v1/clock.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import { formatDecimal18 } from '../../lib/money.ts'
-import { later } from '../../platform/clocks/clocks.ts'
-import type { AppId } from '../../platform/ids.ts'
-import { m2mOrMember, operator, operatorWrite } from '../../rpc/callers.ts'
+import { later } from '../../shared/clocks/clocks.ts'
+import { callerName } from '../../rpc/callers.ts'
+import { appOperator, appOperatorWrite, m2mOrMember, orOperator } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { type AdvancedClock, type TestClock, type TestClocks, aheadMaxMs } from './clock.ts'
 
-export function createTestClockRpc({
-  clocks,
-  findApp,
-}: {
-  readonly clocks: TestClocks
-  /** Throws NOT_FOUND for an unknown client id. */
-  readonly findApp: (clientId: string) => Promise<AppId>
-}) {
+export function createTestClockRpc({ clocks }: { readonly clocks: TestClocks }) {
   const testClockService: Handlers<pb.TestClockServiceServer> = {
-    getTestClock: rpc(m2mOrMember(), async ({ clientId }: pb.GetTestClockRequest, { appId }) => ({
-      clock: toClock(clientId, await clocks.read(appId)),
-    })),
+    getTestClock: rpc(
+      orOperator(m2mOrMember(), appOperator()),
+      async ({ clientId }: pb.GetTestClockRequest, { appId }) => ({
+        clock: toClock(clientId, await clocks.read(appId)),
+      }),
+    ),
     advanceTestClock: rpc(
-      m2mOrMember(Scope.usersWrite, 'edit'),
+      orOperator(m2mOrMember(Scope.usersWrite, 'edit'), appOperatorWrite()),
       async ({ clientId, move }: pb.AdvanceTestClockRequest, caller, { correlationId }) => {
-        const name = caller.kind === 'm2m' ? caller.m2mClientId : caller.accountId
-        const advanced = await clocks.advance(caller.appId, moveOf(move), { name, correlationId })
+        const by = { name: callerName(caller), correlationId }
+        const advanced = await clocks.advance(caller.appId, moveOf(move), by)
         return { advanced: toAdvanced(clientId, advanced) }
       },
     ),
   }
-  const operatorTestClockService: Handlers<pb.OperatorTestClockServiceServer> = {
-    readTestClock: rpc(operator(), async ({ clientId }: pb.ReadTestClockRequest) => ({
-      clock: toClock(clientId, await clocks.read(await findApp(clientId))),
-    })),
-    moveTestClock: rpc(
-      operatorWrite(),
-      async ({ clientId, move }: pb.MoveTestClockRequest, _caller, { correlationId }) => {
-        const by = { name: 'operator', correlationId }
-        const advanced = await clocks.advance(await findApp(clientId), moveOf(move), by)
-        return { advanced: toAdvanced(clientId, advanced) }
-      },
-    ),
-  }
-  return { testClockService, operatorTestClockService }
+  return { testClockService }
 }
 
 const moveOf = (move: pb.ClockMove | undefined) => ({

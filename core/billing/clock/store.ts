@@ -1,5 +1,5 @@
 import { type Db, one, sql } from '../../lib/sql.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 
 /** Reads the effects of a clock move on an app. */
 
@@ -10,8 +10,12 @@ export interface ClockEffects {
   readonly expired: bigint
   readonly subscriptionsSwitched: number
   readonly planAdjustments: number
-  /** Users whose unpaid usage has reached the threshold of their plan. */
+  /** Users whose unpaid usage on no invoice has reached the threshold of their plan. */
   readonly overThreshold: number
+  readonly invoicesIssued: number
+  /** Charges of cards for invoices that succeeded, and that failed. */
+  readonly paymentsSucceeded: number
+  readonly paymentsFailed: number
 }
 
 interface EffectsRow {
@@ -21,13 +25,16 @@ interface EffectsRow {
   switches: number
   adjustments: number
   over_threshold: number
+  invoices: number
+  payments: number
+  failures: number
 }
 
-/** Returns what a clock move from `from` to `to` has changed in an app. */
+/** Returns what a clock move from `from` to `to`, at the real instant `since`, has changed in an app. */
 export async function effectsSince(
   db: Db,
   app: AppId,
-  { from, to }: { readonly from: Date; readonly to: Date },
+  { from, to, since }: { readonly from: Date; readonly to: Date; readonly since: Date },
 ): Promise<ClockEffects> {
   const row = await one<EffectsRow>(
     db,
@@ -49,11 +56,18 @@ export async function effectsSince(
             from balances b
             join periods p on p.app_id = b.app_id and p.user_id = b.user_id and p.starts_at = b.period_start
             join plan_versions v on v.app_id = p.app_id and v.plan_id = p.plan_id and v.version = p.plan_version
-            where b.app_id = ${app} and b.overage_attos >= v.charge_threshold_attos) as over_threshold
+            where b.app_id = ${app}
+              and b.overage_attos - b.collected_attos - b.invoiced_attos >= v.charge_threshold_attos) as over_threshold,
+           (select count(*)::int from invoices where app_id = ${app} and kind = 'invoice' and issued_at >= ${to}) as invoices,
+           c.payments, c.failures
     from (
       select count(*)::int as expiries, coalesce(-sum(amount_attos), 0) as expired
       from ledger_entries
-      where app_id = ${app} and kind = 'expire' and created_at >= ${to}) e`,
+      where app_id = ${app} and kind = 'expire' and created_at >= ${to}) e,
+      (select count(*) filter (where state = 'succeeded')::int as payments,
+              count(*) filter (where state = 'failed')::int as failures
+       from payment_attempts
+       where app_id = ${app} and purpose = 'invoice' and created_at >= ${since}) c`,
   )
   return {
     periodsRenewed: row.periods,
@@ -62,5 +76,8 @@ export async function effectsSince(
     subscriptionsSwitched: row.switches,
     planAdjustments: row.adjustments,
     overThreshold: row.over_threshold,
+    invoicesIssued: row.invoices,
+    paymentsSucceeded: row.payments,
+    paymentsFailed: row.failures,
   }
 }

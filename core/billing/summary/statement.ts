@@ -1,6 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { microsThatAddUp, usdAttos, wei } from '../../lib/money.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
+import { createOwnerPlans } from './owner-plan.ts'
 import * as store from './store.ts'
 import type { BilledPlan, DaySums } from './store.ts'
 import {
@@ -32,7 +33,10 @@ type StatementDeps = Required<Omit<SummaryDeps, 'resubscribe'>>
  * which archived months keep. A statement has one row per day, regardless of the number of users
  * and tickets.
  */
-export function createStatements({ pool, cuts, ledger, findOwner, clocks, now }: StatementDeps) {
+export function createStatements(deps: StatementDeps) {
+  const { pool, cuts, ledger, findOwner, clocks, now } = deps
+  const ownerPlans = createOwnerPlans(deps)
+
   /**
    * Throws CONFLICT while the month continues by the app's clock, NOT_FOUND when it ended before
    * the app was created.
@@ -76,6 +80,8 @@ export function createStatements({ pool, cuts, ledger, findOwner, clocks, now }:
     app: AppId,
     { at, end }: { readonly at: Date; readonly end: Date },
   ): Promise<BilledPlan | null> {
+    const owned = await ownerPlans.find(app, { at, moment: lastMoment(end) })
+    if (owned) return owned.period.plan
     const userId = await findOwner(pool, app)
     if (userId === null) return null
     const owner = { appId: app, userId }

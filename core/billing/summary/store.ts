@@ -1,7 +1,7 @@
 import { type UsdAttos, type Wei, usdAttos, wei } from '../../lib/money.ts'
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 import { type BillingCycle, splitAtHours } from '../../lib/time.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import { type AppId, type UserId, type UserKey, appId } from '../../shared/ids.ts'
 
 /** Reads the usage and plans that an app is billed for. Other domains write them. */
 
@@ -87,6 +87,28 @@ export async function sumByDay(
   }))
 }
 
+/** Most apps of an owner whose units are summed; far above the quota of apps per owner. */
+const ownedMax = 1_000
+
+/** Returns the customers' apps of which the account user's account is the first owner. */
+export async function findOwnedApps(
+  db: Db,
+  { appId: platformApp, userId }: UserKey,
+): Promise<AppId[]> {
+  const rows = await many<{ app_id: string }>(
+    db,
+    sql`
+    select m.app_id
+    from end_users u
+    join members m on m.account_id = substr(u.external_user_id, length('account:') + 1)::uuid
+    join app_payers p on p.app_id = m.app_id and p.account_id = m.account_id
+    where u.app_id = ${platformApp} and u.id = ${userId}
+    order by m.app_id
+    limit ${ownedMax}`,
+  )
+  return rows.map((row) => appId(row.app_id))
+}
+
 /** Returns when the app was created; null for an unknown app. */
 export async function findCreation(db: Db, app: AppId): Promise<Date | null> {
   const row = await maybeOne<{ created_at: Date }>(
@@ -112,6 +134,8 @@ export interface BilledPlan {
   readonly included: UsdAttos | null
   readonly overageRateWei: bigint | null
   readonly billingCycle: BillingCycle
+  /** Whether the plan is its app's Starter. */
+  readonly isStarter: boolean
 }
 
 interface PlanRow {
@@ -125,6 +149,7 @@ interface PlanRow {
   included_attos: string | null
   overage_rate_wei: string | null
   billing_cycle: BillingCycle
+  is_starter_default: boolean
 }
 
 const planOf = (row: PlanRow): BilledPlan => ({
@@ -138,6 +163,7 @@ const planOf = (row: PlanRow): BilledPlan => ({
   included: row.included_attos === null ? null : usdAttos(BigInt(row.included_attos)),
   overageRateWei: row.overage_rate_wei === null ? null : BigInt(row.overage_rate_wei),
   billingCycle: row.billing_cycle,
+  isStarter: row.is_starter_default,
 })
 
 export interface OwnerPeriod {
@@ -165,7 +191,8 @@ export async function findPeriod(
     db,
     sql`
     select e.starts_at, e.ends_at, s.id as subscription_id, s.status as subscription_status, p.id, v.type, p.name, p.status,
-           v.price_amount, v.price_currency, v.included_units, v.included_attos, v.overage_rate_wei, v.billing_cycle
+           v.price_amount, v.price_currency, v.included_units, v.included_attos, v.overage_rate_wei, v.billing_cycle,
+           p.is_starter_default
     from periods e
     join subscriptions s on s.app_id = e.app_id and s.user_id = e.user_id
     join plans p on p.app_id = e.app_id and p.id = e.plan_id
@@ -194,7 +221,7 @@ export async function findNewestPlan(db: Db, app: AppId): Promise<BilledPlan | n
     db,
     sql`
     select p.id, v.type, p.name, p.status, v.price_amount, v.price_currency, v.included_units, v.included_attos,
-           v.overage_rate_wei, v.billing_cycle
+           v.overage_rate_wei, v.billing_cycle, p.is_starter_default
     from plans p
     join lateral (
       select type, price_amount, price_currency, included_units, included_attos, overage_rate_wei, billing_cycle

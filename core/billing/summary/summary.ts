@@ -1,23 +1,20 @@
-import type { Ledger } from '../../allowances/ledger.ts'
 import { type UsdMicros, type Wei, microsUp, usdAttos, wei } from '../../lib/money.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
-import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import { type Clocks, realTime } from '../../shared/clocks/clocks.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 import type { Resubscribe } from '../../plans/subscriptions/ports.ts'
 import type { Cuts } from '../cuts.ts'
+import type { Shared } from '../../shared/shared.ts'
+import { type OwnerPlanDeps, type OwnerPlanPeriod, createOwnerPlans } from './owner-plan.ts'
 import * as store from './store.ts'
 import type { BilledPlan, DaySums, OwnerPeriod } from './store.ts'
 
-export interface SummaryDeps {
-  readonly pool: Pool
+export interface SummaryDeps extends Pick<Shared, 'pool' | 'now'>, OwnerPlanDeps {
   readonly cuts: Cuts
-  readonly ledger: Pick<Ledger, 'read'>
   /** Returns the app's owner as an end user; null if the owner is not an end user yet. */
   readonly findOwner: (db: Db, app: AppId) => Promise<UserId | null>
   readonly resubscribe: Resubscribe
   readonly clocks?: Clocks
-  readonly now: Now
 }
 
 export interface Summary {
@@ -54,14 +51,20 @@ export function createSummary({
   cuts,
   ledger,
   findOwner,
+  findOwnerAccount,
   resubscribe,
   clocks = realTime,
   now,
 }: SummaryDeps) {
+  const ownerPlans = createOwnerPlans({ pool, ledger, findOwnerAccount })
+
   async function read(app: AppId): Promise<Summary> {
     const at = now()
     const own = await clocks.timeOf(pool, app, at)
-    const subscription = await ownerPeriod(app, { at, own })
+    // Owner plans are by real time, and cannot be compared with usage by a clock that is ahead.
+    const isAhead = own.getTime() !== at.getTime()
+    const owned = isAhead ? null : await ownerPlans.find(app, { at, moment: at })
+    const subscription = owned?.period ?? (await ownerPeriod(app, { at, own }))
     const plan = subscription?.plan ?? (await store.findNewestPlan(pool, app))
     const period = subscription ?? calendarMonth(own)
     const sums = await store.sumByDay(pool, app, period)
@@ -72,9 +75,17 @@ export function createSummary({
       period,
       usage,
       timeline: buildTimeline(period, sums),
-      overage: computeOverage(plan, usage.units),
+      overage: computeOverage(plan, owned ? await unitsOf(owned) : usage.units),
       cut: await cuts.at(app, at),
     }
+  }
+
+  // One owner plan covers all apps of the owner.
+  async function unitsOf({ account, period }: OwnerPlanPeriod): Promise<bigint> {
+    let units = 0n
+    for (const app of await store.findOwnedApps(pool, account))
+      units += toUsage(await store.sumByDay(pool, app, period)).units
+    return units
   }
 
   // Reading the account enters a period that has begun since.

@@ -1,7 +1,6 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import { formatDecimal18 } from '../../lib/money.ts'
-import type { AppId } from '../../platform/ids.ts'
-import { hiddenMember, operator } from '../../rpc/callers.ts'
+import { appOperator, hiddenMember, orOperator } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Figures, WhatIfRow } from './sums.ts'
 import type { WhatIf, WhatIfAnswer } from './whatif.ts'
@@ -11,36 +10,19 @@ const operatorSeconds = 3_600
 // Same as the gateway's limit for bodies.
 const messageMaxBytes = 1_100_000
 
-export function createWhatIfRpc({
-  whatIf,
-  findApp,
-}: {
-  readonly whatIf: WhatIf
-  /** Throws NOT_FOUND for an unknown client id. */
-  readonly findApp: (clientId: string) => Promise<AppId>
-}) {
+export function createWhatIfRpc({ whatIf }: { readonly whatIf: WhatIf }) {
   const whatIfService: Handlers<pb.WhatIfServiceServer> = {
-    tryPlans: rpc(
-      hiddenMember('edit'),
-      async ({ requestJson }: pb.TryPlansRequest, { appId }, { signal }) => {
-        const limits = { limitSeconds: ownerSeconds, signal }
-        return { whatIf: toWhatIf(await whatIf.tryPlans(appId, requestJson, limits)) }
+    simulatePlans: rpc(
+      orOperator(hiddenMember('edit'), appOperator()),
+      async ({ requestJson }: pb.SimulatePlansRequest, { kind, appId }, { signal }) => {
+        const limitSeconds = kind === 'operator' ? operatorSeconds : ownerSeconds
+        const answer = await whatIf.simulatePlans(appId, requestJson, { limitSeconds, signal })
+        return { whatIf: toWhatIf(answer) }
       },
       { messageMaxBytes },
     ),
   }
-  const operatorWhatIfService: Handlers<pb.OperatorWhatIfServiceServer> = {
-    tryAppPlans: rpc(
-      operator(),
-      async ({ clientId, requestJson }: pb.TryAppPlansRequest, _caller, { signal }) => {
-        const limits = { limitSeconds: operatorSeconds, signal }
-        const app = await findApp(clientId)
-        return { whatIf: toWhatIf(await whatIf.tryPlans(app, requestJson, limits)) }
-      },
-      { messageMaxBytes },
-    ),
-  }
-  return { whatIfService, operatorWhatIfService }
+  return { whatIfService }
 }
 
 const toWhatIf = ({ from, to, total, plans, runOuts, moreRunOuts }: WhatIfAnswer): pb.WhatIf => ({

@@ -1,8 +1,8 @@
-import type { Credit } from '../../allowances/account.ts'
+import type { Credit } from '../../balances/accounts/credits.ts'
 import { type EthRate, type UsdAttos, type Wei, ethRate, usdAttos, wei } from '../../lib/money.ts'
-import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import { type Db, limitStatements, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { BillingCycle } from '../../lib/time.ts'
-import { type AppId, type UserId, userId } from '../../platform/ids.ts'
+import { type AppId, type UserId, userId } from '../../shared/ids.ts'
 import type { WhatIfRange } from './input.ts'
 
 /** Reads the facts for a replay, in a read-only transaction. */
@@ -13,9 +13,8 @@ const pageSize = 4_000
 /** Makes the transaction a read-only snapshot. Each statement may take `limitMs`. */
 export async function readOnly(db: Db, limitMs: number): Promise<void> {
   await db.query('set transaction isolation level repeatable read, read only')
-  await db.query(
-    sql`select set_config('statement_timeout', ${String(limitMs)}, true), set_config('cursor_tuple_fraction', '1', true)`,
-  )
+  await limitStatements(db, limitMs)
+  await db.query(sql`select set_config('cursor_tuple_fraction', '1', true)`)
 }
 
 /** Takes the app's advisory lock until the transaction ends. Returns false if it is held. */

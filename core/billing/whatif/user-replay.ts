@@ -1,8 +1,9 @@
-import type { Credit } from '../../allowances/account.ts'
-import type { SimulateLedger, Trial, TrialTicket } from '../../allowances/trial.ts'
+import type { Credit } from '../../balances/accounts/credits.ts'
+import type { BurntTicket } from '../../balances/accounts/burning.ts'
+import type { SimulateLedger, Trial } from '../../balances/ledger/trial.ts'
 import { type EthRate, type UsdAttos, networkRatio, computeRetail } from '../../lib/money.ts'
 import { type Period, periodAt } from '../../lib/time.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { PlanDraft } from '../../plans/offers/service.ts'
 import type { WhatIfRange } from './input.ts'
 import type { BookedTicket, ReplayedUser } from './store.ts'
@@ -52,8 +53,8 @@ export function replayUser({ simulateLedger, appId, user, draft, range }: Replay
   const grants = early.filter(({ kind }) => kind !== 'included')
   const drafted = draft && simulateLedger({ appId, userId, credits: grants })
   const periods = draft && drafted && enterPeriods(drafted, { draft, user, range })
-  let bookedChunk: TrialTicket[] = []
-  let draftedChunk: TrialTicket[] = []
+  let bookedChunk: BurntTicket[] = []
+  let draftedChunk: BurntTicket[] = []
   let [tickets, unpriced] = [0, 0]
   let [cost, platformFee, retail, draftRetail] = [0n, 0n, 0n, 0n]
   let eventAt = nextEvent()

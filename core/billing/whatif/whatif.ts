@@ -1,23 +1,21 @@
 import { DomainError } from '../../../proto/errors.ts'
-import type { SimulateLedger } from '../../allowances/trial.ts'
+import type { SimulateLedger } from '../../balances/ledger/trial.ts'
 import type { EthRate } from '../../lib/money.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
-import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import { type Clocks, realTime } from '../../shared/clocks/clocks.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 import type { Offers, PlanDraft } from '../../plans/offers/service.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { type DraftOf, createChoice } from './choice.ts'
 import { type WhatIfRange, type WhatIfRequest, parseRequest } from './input.ts'
 import * as store from './store.ts'
 import { type WhatIfSums, createSums } from './sums.ts'
 import { type UserReplay, replayUser } from './user-replay.ts'
 
-export interface WhatIfDeps {
-  readonly pool: Pool
+export interface WhatIfDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly drafts: Offers['drafts']
   readonly simulateLedger: SimulateLedger
   readonly clocks?: Clocks
-  readonly now: Now
 }
 
 export interface WhatIfLimits {
@@ -46,7 +44,7 @@ export function createWhatIf({
    * Throws REQUEST_INVALID for a faulty request, and when the replay exceeds its time limit;
    * CONFLICT while the app has another replay; UNAVAILABLE while this core runs too many.
    */
-  async function tryPlans(
+  async function simulatePlans(
     app: AppId,
     requestJson: string,
     limits: WhatIfLimits,
@@ -176,7 +174,7 @@ export function createWhatIf({
       )
   }
 
-  return { tryPlans }
+  return { simulatePlans }
 }
 
 export type WhatIf = ReturnType<typeof createWhatIf>

@@ -2,12 +2,14 @@ import { createHash, createPublicKey, verify } from 'node:crypto'
 import { headDifferences } from '../heads-store.ts'
 import { type JsonObject, isObject, parseObject } from '../../lib/json.ts'
 import type { Db } from '../../lib/sql.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { AppRef, Columns, DifferentRow } from '../types.ts'
 import { createTree, computeRoot } from './merkle.ts'
 import type { EndClaim } from './roots.ts'
+import { chunkAt } from './chunk-store.ts'
 import * as store from './store.ts'
-import type { Chunk, Day, RootRow, Window } from './store.ts'
+import type { Chunk } from './chunk-store.ts'
+import type { Day, RootRow, Window } from './store.ts'
 import { buildTree } from './tree.ts'
 
 /** Recomputes the trees of days and compares them with the stored and signed roots. */
@@ -125,7 +127,7 @@ async function keptTree(db: Db, app: AppRef, day: string) {
   const tree = createTree()
   let treeSize = 0
   for (let number = 0; ; number++) {
-    const chunk = await store.chunkAt(db, { app: app.id, day }, number)
+    const chunk = await chunkAt(db, { app: app.id, day }, number)
     if (!chunk) break
     const hash = computeRoot(chunk.leaves)
     chunks.update(hash.equals(chunk.hash) ? lineOf(chunk) : `${number} is not of its leaves\n`)

@@ -42,7 +42,7 @@ export type Leaf = Readonly<Record<Exclude<(typeof leafMembers)[number], 'termsI
 const version = 'tollgate-ticket-1'
 
 /** The hashed bytes: a JSON array of the version and the members, without blanks. */
-export const leafText = (leaf: Leaf): string =>
+const leafText = (leaf: Leaf): string =>
   JSON.stringify([version, ...leafMembers.map((member) => leaf[member])])
 
 /** Hash of a ticket in the tree of its day. */

@@ -1,10 +1,10 @@
 import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
-import type { UserId } from '../../platform/ids.ts'
+import type { UserId } from '../../shared/ids.ts'
 import type { AppRef } from '../types.ts'
 import { type Leaf, hashOfLeaf } from './leaf.ts'
 import { inclusionPath, computeRoot } from './merkle.ts'
-import type { Place } from './store.ts'
+import type { Place } from './chunk-store.ts'
 import { type PlacedLeaf, countTickets, ticketsPage } from './ticket-store.ts'
 
 /**

@@ -1,23 +1,23 @@
 import { DomainError } from '../../../proto/errors.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { inclusionPath } from './merkle.ts'
 import { formatDecimal18 as decimal } from '../../lib/money.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, parseUtcDay, toSeconds } from '../../lib/time.ts'
-import type { AppId } from '../../platform/ids.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import { parseUtcDay, toSeconds } from '../../lib/time.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { TokensApi } from '../../tokens/module.ts'
 import type { UsageApi } from '../../usage/module.ts'
 import type { ExplainedSale, Explanation } from '../../usage/tickets/explain.ts'
 import type { AppRef } from '../types.ts'
 import { type Leaf, hashOfLeaf } from './leaf.ts'
 import { proveInCharge } from './provisional.ts'
+import { chunkHashes, findChunk } from './chunk-store.ts'
 import * as store from './store.ts'
 import type { Day, RootRow } from './store.ts'
 import { findLeaf } from './ticket-store.ts'
 import { chunkSize } from './tree.ts'
 
-export interface ReceiptsDeps {
-  readonly pool: Pool
-  readonly now: Now
+export interface ReceiptsDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly issuer: string
   readonly signStatement: TokensApi['signStatement']
   readonly explain: UsageApi['explain']
@@ -211,7 +211,7 @@ async function proveInDay(
 ): Promise<PlaceInTree> {
   const { appId: app } = ticket
   const { day } = root
-  const chunk = await store.findChunk(db, { app, day }, ticket)
+  const chunk = await findChunk(db, { app, day }, ticket)
   const own = hashOfLeaf(leaf)
   const index = chunk?.leaves.findIndex((hash) => hash.equals(own)) ?? -1
   if (!chunk || index < 0)
@@ -219,7 +219,7 @@ async function proveInDay(
       'CONFLICT',
       `the ticket differs from the root of ${day}, so it has no proof; run \`tollgate verify\` for details`,
     )
-  const hashes = await store.chunkHashes(db, app, day)
+  const hashes = await chunkHashes(db, app, day)
   const path = [...inclusionPath(chunk.leaves, index), ...inclusionPath(hashes, chunk.number)]
   return {
     proof: {

@@ -1,21 +1,20 @@
-import type { Log } from '../../lib/log.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import type { AppId } from '../../platform/ids.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { PriceReads } from '../../plans/prices/chain.ts'
 import type { TokensApi } from '../../tokens/module.ts'
 import { type Link, findHead, linkToFollow, saveHead } from '../heads-store.ts'
 import { holdArchive } from '../store.ts'
 import type { AppRef } from '../types.ts'
+import type { Shared } from '../../shared/shared.ts'
+import { insertChunk } from './chunk-store.ts'
 import * as store from './store.ts'
-import { type Chunk, type Day, type RootRow, type Window, findLink } from './store.ts'
+import type { Chunk } from './chunk-store.ts'
+import { type Day, type RootRow, type Window, findLink } from './store.ts'
 import { cutsDue } from './test-days.ts'
 import { type TicketTree, buildTree } from './tree.ts'
 
-export interface RootsDeps {
-  readonly pool: Pool
-  readonly now: Now
-  readonly log: Log
+export interface RootsDeps extends Pick<Shared, 'pool' | 'now' | 'log'> {
   readonly issuer: string
   readonly signStatement: TokensApi['signStatement']
   readonly prices: Pick<PriceReads, 'findHead'>
@@ -108,7 +107,7 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
       const [missing] = await store.appsWithoutRoot(db, window, { of: app.id, limit: 1, isOwn })
       if (!missing) return true
       const { day } = window
-      const onChunk = (chunk: Chunk) => store.insertChunk(db, { app: app.id, day }, chunk)
+      const onChunk = (chunk: Chunk) => insertChunk(db, { app: app.id, day }, chunk)
       const tree = await buildTree(db, { app, window, signal, onChunk })
       // Roll back the written chunks.
       if (!tree) throw new Error('core stopped during the creation of a root')

@@ -1,8 +1,8 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/books/v1/receipts.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import type { Pool } from '../../lib/sql.ts'
-import type { AppId } from '../../platform/ids.ts'
-import { type RequireMetering, m2mOrMember, operator } from '../../rpc/callers.ts'
+import type { AppId } from '../../shared/ids.ts'
+import { type RequireMetering, m2mOrMember, operator, orOperator } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { findApp } from '../store.ts'
 import type { Receipt, Receipts, Roots } from './receipts.ts'
@@ -21,28 +21,24 @@ export function createReceiptRpc({ pool, issuer, receipts, requireMetering }: Re
     return app.id
   }
 
+  const appOf = async (clientId: string | undefined): Promise<AppId | null> =>
+    clientId === undefined ? null : requireApp(clientId)
+
   const receiptService: Handlers<pb.ReceiptServiceServer> = {
-    getAppReceipt: rpc(
-      requireMetering(m2mOrMember()),
-      async ({ eventId }: pb.GetAppReceiptRequest, { appId }) => ({
-        receipt: toReceipt(await receipts.issue(eventId, appId), issuer),
-      }),
+    getReceipt: rpc(
+      orOperator(requireMetering(m2mOrMember()), operator()),
+      async ({ clientId, eventId }: pb.GetReceiptRequest, caller) => {
+        const app = caller.kind === 'operator' ? await appOf(clientId) : caller.appId
+        return { receipt: toReceipt(await receipts.issue(eventId, app), issuer) }
+      },
     ),
-    listAppRoots: rpc(
-      requireMetering(m2mOrMember()),
-      async ({ from, to, limit }: pb.ListAppRootsRequest, { appId }) => ({
-        roots: toRoots(await receipts.listRoots(appId, { from, to, limit })),
-      }),
+    listRoots: rpc(
+      orOperator(requireMetering(m2mOrMember()), operator()),
+      async ({ clientId, from, to, limit }: pb.ListRootsRequest, caller) => {
+        const app = caller.kind === 'operator' ? await requireApp(clientId) : caller.appId
+        return { roots: toRoots(await receipts.listRoots(app, { from, to, limit })) }
+      },
     ),
-    getReceipt: rpc(operator(), async ({ clientId, eventId }: pb.GetReceiptRequest) => ({
-      receipt: toReceipt(
-        await receipts.issue(eventId, clientId === undefined ? null : await requireApp(clientId)),
-        issuer,
-      ),
-    })),
-    listRoots: rpc(operator(), async ({ clientId, from, to, limit }: pb.ListRootsRequest) => ({
-      roots: toRoots(await receipts.listRoots(await requireApp(clientId), { from, to, limit })),
-    })),
   }
   return { receiptService }
 }

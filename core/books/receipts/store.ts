@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto'
-import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+import { type AppId, type UserId, appId } from '../../shared/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { Link, StoredChain } from '../heads-store.ts'
 import type { AppRef } from '../types.ts'
 import type { CutMove, TestCut } from './test-days.ts'
 
-/** Writes `receipt_days`, `test_days`, `receipt_roots` and `receipt_chunks`. */
+/** Writes `receipt_days`, `test_days` and `receipt_roots`. */
 
 /** `YYYY-MM-DD`. */
 export type Day = string
@@ -251,7 +251,7 @@ export async function appsWithoutRoot(
       and exists (
         select 1
         from ledger_entries e
-        where e.app_id = c.app_id and e.kind = 'charge'
+        where e.app_id = c.app_id and e.kind = 'charge' and e.charged_app_id is null
           and e.xact >= pg_snapshot_xmin(${previous}::pg_snapshot)::text::bigint
           and e.xact < pg_snapshot_xmax(${snapshot}::pg_snapshot)::text::bigint
           and pg_visible_in_snapshot(e.xact::text::xid8, ${snapshot}::pg_snapshot)
@@ -338,7 +338,7 @@ export async function daysWithoutRoot(db: Db, app: AppId): Promise<Day[]> {
       and exists (
         select 1
         from ledger_entries e
-        where e.app_id = $1 and e.kind = 'charge' and e.xact >= pg_snapshot_xmin(d.previous)::text::bigint
+        where e.app_id = $1 and e.kind = 'charge' and e.charged_app_id is null and e.xact >= pg_snapshot_xmin(d.previous)::text::bigint
           and e.xact < pg_snapshot_xmax(d.snapshot)::text::bigint
           and pg_visible_in_snapshot(e.xact::text::xid8, d.snapshot)
           and not pg_visible_in_snapshot(e.xact::text::xid8, d.previous))
@@ -404,101 +404,4 @@ export async function insertRoot(db: Db, app: AppId, root: RootRow): Promise<voi
   await db.query(sql`
     insert into receipt_roots (app_id, day, tree_size, root_hash, statement, jwk, created_at)
     values (${app}, ${root.day}::date, ${root.treeSize}, ${root.rootHash}, ${root.statement}, ${root.jwk}, ${root.createdAt})`)
-}
-
-/** Position of a ticket in the order of a tree. */
-export interface Place {
-  readonly userId: UserId
-  /** UTC with microseconds. */
-  readonly signedAt: string
-  readonly eventId: string
-}
-
-/** A subtree, with the place of its first ticket. */
-export interface Chunk extends Place {
-  readonly number: number
-  readonly hash: Buffer
-  /** Hashes of its leaves. */
-  readonly leaves: readonly Buffer[]
-}
-
-const hashBytes = 32
-
-export async function insertChunk(
-  db: Db,
-  { app, day }: { app: AppId; day: Day },
-  chunk: Chunk,
-): Promise<void> {
-  await db.query(sql`
-    insert into receipt_chunks (app_id, day, number, user_id, signed_at, event_id, hash, leaves)
-    values (${app}, ${day}::date, ${chunk.number}, ${chunk.userId}, ${chunk.signedAt}, ${chunk.eventId}, ${chunk.hash},
-            ${Buffer.concat(chunk.leaves)})`)
-}
-
-/** Returns the hashes of all chunks of a tree, in order. */
-export async function chunkHashes(db: Db, app: AppId, day: Day): Promise<Buffer[]> {
-  const rows = await many<{ hash: Buffer }>(
-    db,
-    sql`
-    select hash
-    from receipt_chunks
-    where app_id = ${app} and day = ${day}::date
-    order by number`,
-  )
-  return rows.map((row) => row.hash)
-}
-
-/** Returns the chunk with this number, or null. */
-export async function chunkAt(
-  db: Db,
-  { app, day }: { app: AppId; day: Day },
-  number: number,
-): Promise<Chunk | null> {
-  const row = await maybeOne<{
-    user_id: string
-    signed_at: string
-    event_id: string
-    hash: Buffer
-    leaves: Buffer
-  }>(
-    db,
-    sql`
-    select user_id, to_char(signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at, event_id, hash, leaves
-    from receipt_chunks
-    where app_id = ${app} and day = ${day}::date and number = ${number}`,
-  )
-  return (
-    row && {
-      number,
-      userId: userId(row.user_id),
-      signedAt: row.signed_at,
-      eventId: row.event_id,
-      hash: row.hash,
-      leaves: leavesIn(row.leaves),
-    }
-  )
-}
-
-const leavesIn = (bytes: Buffer): Buffer[] =>
-  Array.from({ length: bytes.length / hashBytes }, (_, i) =>
-    bytes.subarray(i * hashBytes, (i + 1) * hashBytes),
-  )
-
-/** Returns the chunk that contains a ticket; null if the ticket precedes all chunks. */
-export async function findChunk(
-  db: Db,
-  { app, day }: { app: AppId; day: Day },
-  { userId: user, signedAt, eventId }: Place,
-): Promise<Pick<Chunk, 'number' | 'leaves'> | null> {
-  const row = await maybeOne<{ number: number; leaves: Buffer }>(
-    db,
-    sql`
-    select number, leaves
-    from receipt_chunks
-    where app_id = ${app} and day = ${day}::date
-      and (user_id, signed_at, event_id) <= (${user}::uuid, ${signedAt}::timestamptz, ${eventId}::text collate "C")
-    order by number desc
-    limit 1`,
-  )
-  return row && { number: row.number, leaves: leavesIn(row.leaves) }
 }

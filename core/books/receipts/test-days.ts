@@ -1,4 +1,4 @@
-import { later } from '../../platform/clocks/clocks.ts'
+import { later } from '../../shared/clocks/clocks.ts'
 
 /** Days of a test app, which end by its clock (docs/test-clock.md). Pure. */
 

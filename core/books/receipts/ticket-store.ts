@@ -1,9 +1,10 @@
 import { escapeLiteral } from 'pg'
-import { type AppId, type UserId, userId } from '../../platform/ids.ts'
+import { type AppId, type UserId, userId } from '../../shared/ids.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
 import type { AppRef } from '../types.ts'
 import { type Leaf, toDecimal } from './leaf.ts'
-import type { Place, Window } from './store.ts'
+import type { Place } from './chunk-store.ts'
+import type { Window } from './store.ts'
 
 /** Reads the charges between two cuts, and their tickets in tree order. */
 
@@ -22,7 +23,7 @@ export interface ChargedUser {
 // A cursor takes no parameters.
 const isChargeOf = (app: AppId, { snapshot, previous }: Window): string => {
   const [cut, before] = [escapeLiteral(snapshot), escapeLiteral(previous)]
-  return `app_id = ${escapeLiteral(app)} and kind = 'charge'
+  return `app_id = ${escapeLiteral(app)} and kind = 'charge' and charged_app_id is null
       and xact >= pg_snapshot_xmin(${before}::pg_snapshot)::text::bigint
       and xact < pg_snapshot_xmax(${cut}::pg_snapshot)::text::bigint
       and pg_visible_in_snapshot(xact::text::xid8, ${cut}::pg_snapshot)

@@ -3,7 +3,8 @@ import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import type { AppRef } from '../types.ts'
 import { hashOfLeaf } from './leaf.ts'
-import type { Chunk, Place, Window } from './store.ts'
+import type { Chunk, Place } from './chunk-store.ts'
+import type { Window } from './store.ts'
 import {
   type ChargedUser,
   type PlacedLeaf,

@@ -2,7 +2,7 @@ import { createHash, hash } from 'node:crypto'
 import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { forApps } from '../ranges.ts'
 import { type StoredChain, headDifferences, linkToFollow, saveHead } from '../heads-store.ts'
 import type { AppRef, Columns, DifferentRow } from '../types.ts'
@@ -59,7 +59,7 @@ export type Seal = ReturnType<typeof createSeal>
 
 /** True when the last checkpoint does not cover everything. */
 function isNew({ entries, ends }: Covered, last: Covered | null): boolean {
-  if (last === null) return entries > 0n || ends?.prices !== 0n
+  if (last === null) return entries > 0n || ends.prices !== 0n
   const textOf = (of: Covered): string =>
     JSON.stringify([String(of.entries), ...endColumns(of.ends)])
   return textOf({ entries, ends }) !== textOf(last)
@@ -104,9 +104,12 @@ const headOf = (previous: string, of: Omit<store.Checkpoint, 'head'>): string =>
     'hex',
   )
 
-/** Empty for a checkpoint older than these columns, so that its head stays the same. */
-const endColumns = (ends: store.Ends | null): (string | null)[] =>
-  ends ? [String(ends.prices), ends.pricesHash, ends.receiptDay, ends.receiptHash] : []
+const endColumns = (ends: store.Ends): (string | null)[] => [
+  String(ends.prices),
+  ends.pricesHash,
+  ends.receiptDay,
+  ends.receiptHash,
+]
 
 const pageSize = 1_000
 const goneMax = 100

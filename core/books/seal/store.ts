@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { allowLongStatements } from '../store.ts'
 
 /** Writes checkpoints. */
@@ -20,8 +20,7 @@ export interface Checkpoint {
   readonly users: bigint
   readonly entries: bigint
   readonly root: string
-  /** Null in a checkpoint older than these columns. */
-  readonly ends: Ends | null
+  readonly ends: Ends
   readonly head: string
 }
 
@@ -35,7 +34,7 @@ export interface Ends {
   readonly receiptHash: string | null
 }
 
-interface CheckpointRow {
+interface CheckpointRow extends EndsRow {
   number: bigint
   created_at: Date
   snapshot: string
@@ -44,10 +43,6 @@ interface CheckpointRow {
   entries: bigint
   root: string
   head: string
-  prices: bigint | null
-  prices_hash: string | null
-  receipt_day: string | null
-  receipt_hash: string | null
 }
 
 const fromRow = (row: CheckpointRow): Checkpoint => ({
@@ -59,7 +54,7 @@ const fromRow = (row: CheckpointRow): Checkpoint => ({
   entries: row.entries,
   root: row.root,
   head: row.head,
-  ends: row.prices === null ? null : endsFromRow({ ...row, prices: row.prices }),
+  ends: endsFromRow(row),
 })
 
 interface EndsRow {
@@ -108,7 +103,7 @@ export async function goneEnds(
       select sha256(convert_to(statement, 'UTF8')) as hash
       from receipt_roots
       where app_id = c.app_id and day = c.receipt_day) r on true
-    where c.app_id = ${app} and c.prices is not null
+    where c.app_id = ${app}
       and (p.hash is distinct from nullif(c.prices_hash, '') or r.hash is distinct from c.receipt_hash)
     order by c.number
     limit ${limit}`,
@@ -183,8 +178,8 @@ export async function insertCheckpoint(db: Db, app: AppId, of: Checkpoint): Prom
     insert into checkpoints (app_id, number, created_at, snapshot, through, users, entries, root, head, prices, prices_hash,
                              receipt_day, receipt_hash)
     values (${app}, ${of.number}, ${of.createdAt}, ${of.snapshot}::pg_snapshot, ${of.through}, ${of.users}, ${of.entries},
-            decode(${of.root}, 'hex'), decode(${of.head}, 'hex'), ${of.ends?.prices}, decode(${of.ends?.pricesHash}, 'hex'),
-            ${of.ends?.receiptDay}::date, decode(${of.ends?.receiptHash}, 'hex'))`)
+            decode(${of.root}, 'hex'), decode(${of.head}, 'hex'), ${of.ends.prices}, decode(${of.ends.pricesHash}, 'hex'),
+            ${of.ends.receiptDay}::date, decode(${of.ends.receiptHash}, 'hex'))`)
 }
 
 /**

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { isUuid } from '../../platform/ids.ts'
+import { isUuid } from '../../shared/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { parseInstant, parseUtcDay } from '../../lib/time.ts'
 import { findApp } from '../store.ts'

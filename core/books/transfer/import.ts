@@ -1,21 +1,18 @@
 import { hash } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { authId, isClientId } from '../../platform/ids.ts'
-import { type Pool, tx } from '../../lib/sql.ts'
-import type { Log } from '../../lib/log.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
+import { authId, isClientId } from '../../shared/ids.ts'
+import { tx } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
 import type { SignedTicket, SigningLimits } from '../../metering/events/parse.ts'
 import type { ManualIngest, ManualTicket } from '../../metering/ingest/manual-ingest.ts'
 import type { TicketRecords } from '../../metering/records.ts'
-import { type ArchivedPart, findArchive, lockArchive, subtractRestored } from '../archive/store.ts'
+import type { Shared } from '../../shared/shared.ts'
+import { type ArchivedPart, findArchive, lockArchive, subtractRestored } from './archive-store.ts'
 import { findApp } from '../store.ts'
 import { type TicketRecord, toMicros, parseTicketLine } from './ticket-line.ts'
 import type { AppRef } from '../types.ts'
 
-export interface ImportDeps {
-  readonly pool: Pool
-  readonly now: Now
-  readonly log: Log
+export interface ImportDeps extends Pick<Shared, 'pool' | 'now' | 'log'> {
   readonly manualIngest: ManualIngest
   readonly signingLimits: SigningLimits
   readonly conflictOnPoison: <T>(work: () => Promise<T>) => Promise<T>

@@ -1,4 +1,4 @@
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { type Db, many, one, sql } from '../../lib/sql.ts'
 
 /** Tickets as lines of a file: each value as text, exactly as stored. */

@@ -3,6 +3,7 @@ import { createReadStream, createWriteStream } from 'node:fs'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip, createGzip, createZstdCompress, createZstdDecompress } from 'node:zlib'
+import { DamagedFile } from '../../lib/files/whole-file.ts'
 
 /**
  * A ticket file: NDJSON, compressed by its file extension (.gz or .zst). The first line is the
@@ -12,8 +13,7 @@ import { createGunzip, createGzip, createZstdCompress, createZstdDecompress } fr
  */
 export interface Manifest {
   readonly format: 'tollgate-tickets'
-  /** Version 1: tickets without retail price and platform cut. */
-  readonly version: 1 | 2
+  readonly version: 2
   readonly clientId: string
   /** Signing times, ISO 8601; null is unbounded. */
   readonly from: string | null
@@ -35,9 +35,6 @@ export interface FileSums {
   readonly chunks: number
   readonly sha256: string
 }
-
-/** The file differs from what was written; the message has the position. */
-export class DamagedFile extends Error {}
 
 const compressed = /\.(gz|zst)$/
 export const isTicketFileName = (path: string): boolean => compressed.test(path)
@@ -65,16 +62,23 @@ export async function writeTicketFile(
     yield controlLine('end', { tickets, chunks: count, sha256 })
   }
 
-  const compress = name.endsWith('.gz') ? createGzip() : createZstdCompress()
-  await pipeline(
-    Readable.from(bytes(), { objectMode: false }),
-    compress,
-    createWriteStream(path, { mode: 0o600, flush: true }),
-  )
+  await writeCompressed(path, name, bytes())
   return { tickets, chunks: count, sha256 }
 }
 
-const controlLine = (kind: string, more: object): Buffer =>
+/** Writes a file, compressed by the extension of `name`, and flushes it to disk. */
+export const writeCompressed = (
+  path: string,
+  name: string,
+  bytes: AsyncIterable<Buffer>,
+): Promise<void> =>
+  pipeline(
+    Readable.from(bytes, { objectMode: false }),
+    name.endsWith('.gz') ? createGzip() : createZstdCompress(),
+    createWriteStream(path, { mode: 0o600, flush: true }),
+  )
+
+export const controlLine = (kind: string, more: object): Buffer =>
   Buffer.from(`${JSON.stringify({ kind, ...more })}\n`)
 
 const maxLineBytes = 64 * 1024
@@ -155,7 +159,11 @@ export async function checkTicketFile(
   }
 }
 
-async function* linesOf(path: string): AsyncGenerator<Buffer> {
+/** Yields the lines of a compressed file. Throws DamagedFile if it cannot be decompressed. */
+export async function* linesOf(
+  path: string,
+  maxBytes: number = maxLineBytes,
+): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0)
   try {
     const plain = path.endsWith('.gz') ? createGunzip() : createZstdDecompress()
@@ -168,7 +176,7 @@ async function* linesOf(path: string): AsyncGenerator<Buffer> {
         yield chunk.subarray(0, end + 1)
         chunk = chunk.subarray(end + 1)
       }
-      if (chunk.length > maxLineBytes) throw new DamagedFile('a line is too long')
+      if (chunk.length > maxBytes) throw new DamagedFile('a line is too long')
       rest = chunk
     }
   } catch (error) {
@@ -186,7 +194,7 @@ const isSystemError = (error: unknown): boolean => error instanceof Error && 'sy
 // Avoids parsing ticket lines, which are nearly all lines and begin differently.
 const controlStart = Buffer.from('{"kind":')
 
-function controlOf(line: Buffer): Record<string, unknown> | null {
+export function controlOf(line: Buffer): Record<string, unknown> | null {
   if (!line.subarray(0, controlStart.length).equals(controlStart)) return null
   try {
     const value: Record<string, unknown> = JSON.parse(line.toString('utf8'))
@@ -199,10 +207,8 @@ function controlOf(line: Buffer): Record<string, unknown> | null {
 function manifestOf(control: Record<string, unknown> | null): Manifest {
   const { format, version, clientId, from, to, exportedAt } = control ?? {}
   if (format !== 'tollgate-tickets') throw new DamagedFile('this is not a ticket file')
-  if (version !== 1 && version !== 2)
-    throw new DamagedFile(
-      `this ticket file has version ${String(version)}; only 1 and 2 can be read`,
-    )
+  if (version !== 2)
+    throw new DamagedFile(`this ticket file has version ${String(version)}; only 2 can be read`)
   const times = {
     from: typeof from === 'string' ? from : null,
     to: typeof to === 'string' ? to : null,

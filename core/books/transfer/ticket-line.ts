@@ -3,12 +3,11 @@ import {
   type UsdAttos,
   type Wei,
   ethRate,
-  priceBound,
   computePrice,
   usdAttos,
   wei,
 } from '../../lib/money.ts'
-import { canonicalEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
+import { canonicalEventId, isUuid, subjectProblem } from '../../shared/ids.ts'
 
 interface TicketPrice {
   readonly cost: UsdAttos
@@ -124,26 +123,17 @@ function priceIn(fields: Fields, fee: Wei): TicketRecord['price'] {
     observedAt: time(fields, 'rateObservedAt'),
   }
   const cost = usdAttos(integer(fields, 'costAttos', maxAttos))
-  if (rate.usdAttosPerEth === 0n || !isPrice(cost, fee, rate.usdAttosPerEth))
+  if (rate.usdAttosPerEth === 0n || cost !== computePrice(fee, rate.usdAttosPerEth))
     throw fault('costAttos', 'the fee at its rate')
   if (rate.observedAt > signerTime(fields)) throw fault('rateObservedAt', 'before the ticket')
-  return { cost, rate, ...salesIn(fields, cost) }
-}
-
-/** Lines older than these columns were sold at network price, without a cut. */
-function salesIn(fields: Fields, cost: UsdAttos) {
-  const amount = (name: string, usual: bigint): bigint =>
-    fields[name] === undefined ? usual : integer(fields, name, maxAttos)
   return {
-    retail: usdAttos(amount('retailAttos', cost)),
-    platformFee: usdAttos(amount('platformFeeAttos', 0n)),
-    platformWei: wei(amount('platformFeeWei', 0n)),
+    cost,
+    rate,
+    retail: usdAttos(integer(fields, 'retailAttos', maxAttos)),
+    platformFee: usdAttos(integer(fields, 'platformFeeAttos', maxAttos)),
+    platformWei: wei(integer(fields, 'platformFeeWei', maxAttos)),
   }
 }
-
-/** Tickets booked before decision 47 are rounded up. */
-const isPrice = (cost: UsdAttos, fee: Wei, rate: EthRate): boolean =>
-  cost === computePrice(fee, rate) || cost === priceBound(fee, rate)
 
 function chargeIn(fields: Fields): string | null {
   const charge = fields['charge']

@@ -1,6 +1,6 @@
 import type { Db } from '../../lib/sql.ts'
-import { type Move, aheadAt } from '../../platform/clocks/clocks.ts'
-import type { AppId } from '../../platform/ids.ts'
+import { type Move, aheadAt } from '../../shared/clocks/clocks.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { DifferentRow } from '../types.ts'
 import type { SoldCharge } from './sales.ts'
 

@@ -1,4 +1,5 @@
 import { type Db, many, sql } from '../../lib/sql.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { type ComparedRow, type RangeQuery, toDifferent } from './ticket-store.ts'
 import type { DifferentRow } from '../types.ts'
 
@@ -15,30 +16,69 @@ export async function chargeDifferences(
     db,
     sql`
     with named as (
-      select user_id, charge_id, coalesce(retail_attos, cost_attos) as cost_attos
+      select user_id, charge_id, coalesce(retail_attos, cost_attos) as cost_attos,
+             cost_attos + coalesce(platform_fee_attos, 0) as owner_attos
       from tickets
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and charge_id is not null
       union all
-      select user_id, charge_id, cost_attos
+      select user_id, charge_id, cost_attos, owner_attos
       from archived_charges
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
     ), expected as (
-      select user_id, charge_id, sum(cost_attos) as cost
+      select user_id, charge_id, sum(cost_attos) as cost, sum(owner_attos) as owner
       from named
       group by user_id, charge_id
     ), stored as (
-      select user_id, cause_id as charge_id, sum(overage_attos - amount_attos) as cost, count(*) as entries
+      select user_id, cause_id as charge_id, sum(overage_attos - amount_attos) as cost, count(*) as entries,
+             sum(owner_attos) as owner
       from ledger_entries
-      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and kind = 'charge'
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and kind = 'charge' and charged_app_id is null
       group by user_id, cause_id
     )
     select user_id, u.external_user_id, jsonb_build_object('charge_id', charge_id::text) as key,
-           case when s.cost is not null then jsonb_build_object('cost_attos', s.cost::text, 'entries', s.entries::text) end as stored,
-           case when e.cost is not null then jsonb_build_object('cost_attos', e.cost::text, 'entries', '1') end as expected
+           case when s.cost is not null then jsonb_build_object(
+             'cost_attos', s.cost::text, 'entries', s.entries::text, 'owner_attos', s.owner::text) end as stored,
+           case when e.cost is not null then jsonb_build_object(
+             'cost_attos', e.cost::text, 'entries', '1',
+             'owner_attos', case when s.owner is not null then e.owner end::text) end as expected
     from expected e
     full join stored s using (user_id, charge_id)
     left join end_users u on u.app_id = ${appId} and u.id = user_id
-    where (e.cost, 1) is distinct from (s.cost, s.entries)
+    where (e.cost, 1, coalesce(s.owner, 0)) is distinct from
+          (s.cost, s.entries, case when s.owner is null then 0 else e.owner end)
+    order by user_id, charge_id
+    limit ${limit}`,
+  )
+  return rows.map(toDifferent)
+}
+
+/** Finds owner charges that differ from the shares in the users' charges of the app. */
+export async function ownerChargeDifferences(
+  db: Db,
+  app: AppId,
+  limit: number,
+): Promise<DifferentRow[]> {
+  const rows = await many<ComparedRow>(
+    db,
+    sql`
+    with expected as (
+      select owner_user_id as user_id, cause_id as charge_id, sum(owner_attos) as cost, sum(ticket_count) as tickets
+      from ledger_entries
+      where app_id = ${app} and owner_user_id is not null
+      group by owner_user_id, cause_id
+    ), stored as (
+      select user_id, cause_id as charge_id, sum(overage_attos - amount_attos) as cost, sum(ticket_count) as tickets
+      from ledger_entries
+      where charged_app_id = ${app}
+      group by user_id, cause_id
+    )
+    select user_id, u.external_user_id, jsonb_build_object('charge_id', charge_id::text) as key,
+           case when s.cost is not null then jsonb_build_object('cost_attos', s.cost::text, 'tickets', s.tickets::text) end as stored,
+           case when e.cost is not null then jsonb_build_object('cost_attos', e.cost::text, 'tickets', e.tickets::text) end as expected
+    from expected e
+    full join stored s using (user_id, charge_id)
+    left join end_users u on u.app_id = (select app_id from platform_app) and u.id = user_id
+    where (e.cost, e.tickets) is distinct from (s.cost, s.tickets)
     order by user_id, charge_id
     limit ${limit}`,
   )
@@ -91,7 +131,7 @@ export async function balanceDifferences(
              coalesce(sum(amount_attos) filter (where kind = 'grant'), 0) as granted,
              coalesce(sum(amount_attos - overage_attos) filter (where kind = 'adjustment'), 0) as adjusted,
              coalesce(sum(overage_attos - amount_attos) filter (where kind = 'charge'), 0) as consumed,
-             sum(overage_attos) as overage,
+             sum(overage_attos) as overage, sum(collected_attos) as collected,
              coalesce(-sum(amount_attos) filter (where kind = 'expire'), 0) as expired
       from ledger_entries
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
@@ -109,7 +149,7 @@ export async function balanceDifferences(
     ), expected as (
       select u.id as user_id, coalesce(f.seq, 0) as seq, coalesce(f.balance, 0) as balance, coalesce(f.granted, 0) as granted,
              coalesce(t.topup, 0) as topup, coalesce(f.adjusted, 0) as adjusted, coalesce(f.consumed, 0) as consumed,
-             coalesce(f.overage, 0) as overage, coalesce(f.expired, 0) as expired,
+             coalesce(f.overage, 0) as overage, coalesce(f.collected, 0) as collected, coalesce(f.expired, 0) as expired,
              coalesce(l.lent, 0) as lent, coalesce(p.pending, 0) as pending
       from end_users u
       left join folded f on f.user_id = u.id
@@ -123,20 +163,22 @@ export async function balanceDifferences(
              'seq', b.seq::text, 'balance_attos', b.balance_attos::text, 'granted_attos', b.granted_attos::text,
              'topup_attos', b.topup_attos::text, 'adjusted_attos', b.adjusted_attos::text,
              'consumed_attos', b.consumed_attos::text, 'overage_attos', b.overage_attos::text,
+             'collected_attos', b.collected_attos::text,
              'expired_attos', b.expired_attos::text, 'lent_attos', b.lent_attos::text,
              'pending_attos', b.pending_attos::text) end as stored,
            jsonb_build_object(
              'seq', e.seq::text, 'balance_attos', e.balance::text, 'granted_attos', e.granted::text,
              'topup_attos', e.topup::text, 'adjusted_attos', e.adjusted::text, 'consumed_attos', e.consumed::text,
-             'overage_attos', e.overage::text, 'expired_attos', e.expired::text, 'lent_attos', e.lent::text,
+             'overage_attos', e.overage::text, 'collected_attos', e.collected::text,
+             'expired_attos', e.expired::text, 'lent_attos', e.lent::text,
              'pending_attos', e.pending::text) as expected
     from expected e
     left join balances b on b.app_id = ${appId} and b.user_id = e.user_id
     left join end_users u on u.app_id = ${appId} and u.id = e.user_id
-    where (e.seq, e.balance, e.granted, e.topup, e.adjusted, e.consumed, e.overage, e.expired, e.lent, e.pending)
+    where (e.seq, e.balance, e.granted, e.topup, e.adjusted, e.consumed, e.overage, e.collected, e.expired, e.lent, e.pending)
           is distinct from
           (b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.adjusted_attos, b.consumed_attos, b.overage_attos,
-           b.expired_attos, b.lent_attos, b.pending_attos)
+           b.collected_attos, b.expired_attos, b.lent_attos, b.pending_attos)
     order by e.user_id
     limit ${limit}`,
   )

@@ -1,6 +1,6 @@
 import type { PriceReads } from '../../plans/prices/chain.ts'
 import type { Db } from '../../lib/sql.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { Columns, DifferentRow } from '../types.ts'
 
 /** Compares an app's prices with its price chain (docs/ledger.md, "Chain of prices"). */

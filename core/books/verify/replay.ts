@@ -1,14 +1,14 @@
 import type {
   AccountFacts,
   ChargedTickets,
-  CreateReplay,
   ReplayFinding,
   StoredEntry,
-} from '../../allowances/replay.ts'
+} from '../../balances/ledger/facts.ts'
+import type { CreateReplay } from '../../balances/ledger/replay.ts'
 import { ethRate } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { TicketRecords } from '../../metering/records.ts'
-import { userId } from '../../platform/ids.ts'
+import { userId } from '../../shared/ids.ts'
 import type { Check, DifferentRow, UserRange } from '../types.ts'
 import {
   type ChargedTicket,
@@ -16,10 +16,9 @@ import {
   archivedCharges,
   chargedTickets,
   entriesOf,
-  readFacts,
   ratesById,
 } from './replay-store.ts'
-
+import { readFacts } from './facts-store.ts'
 import { type ListMoves, clockDifferences } from './clocks.ts'
 import { type SalesDeps, createSales } from './sales.ts'
 
@@ -118,7 +117,7 @@ export async function* replayDifferences(
 }
 
 const unknownUser = ({ appId }: UserRange, id: string): AccountFacts => ({
-  owner: { appId, userId: id },
+  owner: { appId, userId: userId(id) },
   credits: new Map(),
   adjustments: new Map(),
   periods: [],

@@ -1,7 +1,7 @@
 import type { Db } from '../../lib/sql.ts'
 import type { ReadRates, SoldRates } from '../../metering/rating/port.ts'
 import type { TicketRecords } from '../../metering/records.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { Columns, DifferentRow, UserRange } from '../types.ts'
 import type { ChargedTicket, RateInOrder } from './replay-store.ts'
 import { type SoldPeriod, soldPeriods } from './sale-store.ts'

@@ -1,5 +1,5 @@
 import { type Db, many, one, sql } from '../../lib/sql.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { Columns, DifferentRow, UserRange } from '../types.ts'
 
 /**
@@ -173,10 +173,7 @@ export async function priceDifferences(
     left join end_users u on u.app_id = t.app_id and u.id = t.user_id
     where t.app_id = ${appId} and t.user_id > ${after} and t.user_id <= ${upTo} and t.cost_attos is not null
       and (r.observed_at <= (t.signed_at - coalesce(t.clock_ms, 0) * interval '1 millisecond')
-           -- Rounded up where it was booked before decision 47, and before versions were named.
-           and (t.terms_id is null or t.cost_attos = div(t.fee_wei * r.usd_attos_per_eth, 1000000000000000000))
-           and t.cost_attos in (div(t.fee_wei * r.usd_attos_per_eth, 1000000000000000000),
-                                div(t.fee_wei * r.usd_attos_per_eth + 999999999999999999, 1000000000000000000))) is not true
+           and t.cost_attos = div(t.fee_wei * r.usd_attos_per_eth, 1000000000000000000)) is not true
     order by t.user_id, t.event_id
     limit ${limit}`,
   )
@@ -191,17 +188,18 @@ export async function envelopeDifferences(
   const rows = await many<ComparedRow>(
     db,
     sql`
+    with keys as materialized (
+      select user_id, event_id, case
+        when event_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then event_id::uuid
+        else left(encode(sha256(convert_to(event_id, 'UTF8')), 'hex'), 32)::uuid end as key
+      from tickets
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
+    )
     select t.user_id, u.external_user_id, jsonb_build_object('event_id', t.event_id) as key,
            null as stored, jsonb_build_object('entered', 'true') as expected
-    from tickets t
-    left join end_users u on u.app_id = t.app_id and u.id = t.user_id
-    where t.app_id = ${appId} and t.user_id > ${after} and t.user_id <= ${upTo}
-      and not exists (
-        select 1
-        from envelopes e
-        where e.key = case
-          when t.event_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then t.event_id::uuid
-          else left(encode(sha256(convert_to(t.event_id, 'UTF8')), 'hex'), 32)::uuid end)
+    from keys t
+    left join end_users u on u.app_id = ${appId} and u.id = t.user_id
+    where not exists (select 1 from envelopes e where e.key = t.key)
     order by t.user_id, t.event_id
     limit ${limit}`,
   )

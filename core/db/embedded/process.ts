@@ -71,7 +71,10 @@ export async function openServerLog(path: string): Promise<ServerLog> {
 export async function complaint({ path, from }: ServerLog): Promise<string> {
   const lines = (await readFile(path)).subarray(from).toString('utf8').trim().split('\n')
   const line = lines.findLast((line) => /FATAL|PANIC|error:/.test(line)) ?? lines.at(-1) ?? ''
-  return `${line.slice(0, 500) || 'no reason given'} (${path})`
+  const cure = /No space left on device/.test(line)
+    ? '; free space, or set TOLLGATE_DATA_DIR to a folder on another disk'
+    : ''
+  return `${line.slice(0, 500) || 'no reason given'} (${path})${cure}`
 }
 
 /** Fills the cluster's empty directory. Reads the superuser's password from `passwordFd`. */

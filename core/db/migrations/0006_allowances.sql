@@ -46,7 +46,7 @@ create table adjustments (
   event_id     text          collate "C",
   created_at   timestamptz   not null,
   -- Held money at the time of a debit, which no debit takes.
-  held_attos   numeric(38,0),
+  held_attos   numeric(38,0) not null,
   constraint adjustments_pk primary key (app_id, user_id, id),
   constraint adjustments_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade,
   constraint adjustments_amount_not_zero check (amount_attos <> 0),
@@ -85,7 +85,8 @@ create table ledger_entries (
   hash                bytea           not null,
   constraint ledger_entries_pk primary key (app_id, user_id, seq),
   constraint ledger_entries_balance_not_negative check (balance_after_attos >= 0),
-  constraint ledger_entries_tickets_of_charges check (ticket_count is null or (kind = 'charge' and ticket_count > 0)),
+  constraint ledger_entries_tickets_of_charges check (
+    (kind = 'charge') = (ticket_count is not null) and ticket_count > 0),
   constraint ledger_entries_credits_whole check (
     (credit_ids is null) = (credit_attos is null)
     and coalesce(cardinality(credit_ids), 0) = coalesce(cardinality(credit_attos), 0)),
@@ -165,7 +166,7 @@ create table periods (
   included_attos numeric(38,0) not null,
   -- Included usage that was not given, because free plans had given it in the same calendar period (docs/subscriptions.md,
   -- "Periods").
-  withheld_attos numeric(38,0),
+  withheld_attos numeric(38,0) not null,
   constraint periods_pk primary key (app_id, user_id, starts_at),
   constraint periods_whole check (starts_at < ends_at and included_attos >= 0),
   constraint periods_withheld_within check (withheld_attos between 0 and included_attos)

@@ -15,8 +15,8 @@ create table checkpoints (
   root         bytea       not null,
   head         bytea       not null,
   -- Ends of the price chain and of the roots at the checkpoint.
-  prices       bigint,
-  prices_hash  bytea,
+  prices       bigint      not null,
+  prices_hash  bytea       not null,
   receipt_day  date,
   receipt_hash bytea,
   constraint checkpoints_pk primary key (app_id, number)

@@ -2,12 +2,15 @@ import { hash, randomBytes } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import { type Email, toDomain, normalizeEmail } from '../../lib/text/email.ts'
-import type { AllowedLogins } from '../../lib/settings.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import { accountId } from '../../platform/ids.ts'
+import type { AllowedLogins } from '../../lib/settings/shared.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
+import { accountId } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { isReadable } from '../../lib/text/readable.ts'
-import type { Accounts, CallOrigin, PasswordCredential } from './accounts.ts'
+import type { Accounts } from './accounts.ts'
+import type { PasswordCredential } from './passwords.ts'
+import type { CallOrigin } from './sessions.ts'
 import type { LoginRecords } from './log-in-records.ts'
 import * as store from './store.ts'
 
@@ -22,12 +25,10 @@ export interface ProviderIdentity {
   readonly state: string
 }
 
-export interface IdentitiesDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly accounts: Pick<Accounts, 'authenticate' | 'confirm' | 'begin'>
   readonly records: LoginRecords
   readonly allowedLogins: AllowedLogins
-  readonly now: Now
 }
 
 /** Maximum time in seconds for the provider's response. */
@@ -41,7 +42,7 @@ const method = 'provider'
  * confirms with the password of the account that has the address. Platform admins cannot log in
  * through a provider.
  */
-export function createIdentities(deps: IdentitiesDeps) {
+export function createIdentities(deps: Deps) {
   const { pool, accounts, records, allowedLogins, now } = deps
 
   /**
@@ -78,7 +79,7 @@ export function createIdentities(deps: IdentitiesDeps) {
     { address, correlationId }: CallOrigin & { address: Email | null },
   ) {
     refuseAdmin(account)
-    requireAllowed(address ?? normalizeEmail(account.email))
+    requireAllowed(allowedLogins, address ?? normalizeEmail(account.email))
     return tx(pool, (db) => accounts.begin(db, account, { method, correlationId }))
   }
 
@@ -97,7 +98,7 @@ export function createIdentities(deps: IdentitiesDeps) {
     identity: ProviderIdentity,
     { address, correlationId }: CallOrigin & { address: Email },
   ) {
-    requireAllowed(address)
+    requireAllowed(allowedLogins, address)
     const created = await tx(pool, (db) => createFor(db, identity, { address, correlationId }))
     if (created) return { session: created }
     // A concurrent login with the same identity may have created the account.
@@ -179,17 +180,6 @@ export function createIdentities(deps: IdentitiesDeps) {
     })
   }
 
-  function requireAllowed(address: Email | null): void {
-    const { anybody, domains, emails } = allowedLogins
-    const isAllowed =
-      anybody || (address !== null && (emails.has(address) || domains.has(toDomain(address))))
-    if (!isAllowed)
-      throw new DomainError(
-        'ACCESS_DENIED',
-        'your e-mail address may not sign in here; ask the operator of this service for access',
-      )
-  }
-
   return { logIn, link }
 }
 
@@ -199,4 +189,14 @@ export type Identities = ReturnType<typeof createIdentities>
 function refuseAdmin({ isPlatformAdmin }: store.Account): void {
   if (isPlatformAdmin)
     throw new DomainError('ACCESS_DENIED', 'a platform admin must log in with the password')
+}
+
+function requireAllowed({ anybody, domains, emails }: AllowedLogins, address: Email | null): void {
+  const isAllowed =
+    anybody || (address !== null && (emails.has(address) || domains.has(toDomain(address))))
+  if (!isAllowed)
+    throw new DomainError(
+      'ACCESS_DENIED',
+      'your e-mail address may not sign in here; ask the operator of this service for access',
+    )
 }

@@ -1,10 +1,9 @@
 import { Counter } from 'prom-client'
-import type { Log } from '../../lib/log.ts'
-import type { Metrics } from '../../lib/metrics.ts'
-import type { Db, Pool } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
-import { audit, auditRepeated } from '../../platform/audit.ts'
-import type { AccountId } from '../../platform/ids.ts'
+import type { Db } from '../../lib/sql.ts'
+import { startAtZero } from '../../lib/metrics.ts'
+import { audit, auditRepeated } from '../../shared/audit.ts'
+import type { AccountId } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 
 export type LoginMethod = 'password' | 'provider'
 export type AuditDetails = Readonly<Record<string, string | number | boolean | null>>
@@ -19,24 +18,21 @@ export interface AccountAct {
   readonly correlationId?: string | undefined
 }
 
-export interface LoginRecordsDeps {
-  readonly pool: Pool
-  readonly log: Log
-  readonly metrics: Metrics
-  readonly now: Now
-}
-
 /**
  * Audit entries and metrics of logins and account changes. Failures of a known account make at most
  * one entry a minute. Failures without an account only increment a metric, because strangers can
  * cause any number.
  */
-export function createLoginRecords({ pool, log, metrics, now }: LoginRecordsDeps) {
+export function createLoginRecords({ pool, log, metrics, now }: Shared) {
   const logins = new Counter({
     name: 'tollgate_core_logins_total',
     help: 'Logins of people by method and outcome; unknown: no account has the address.',
     labelNames: ['method', 'outcome'] as const,
     registers: [metrics],
+  })
+  startAtZero(logins, {
+    method: ['password', 'provider'],
+    outcome: ['success', 'refused', 'unknown'],
   })
 
   async function note(db: Db, act: AccountAct): Promise<void> {

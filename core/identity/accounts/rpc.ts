@@ -1,11 +1,20 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
-import { parseCursor, parseLimit } from '../../platform/cursor.ts'
-import { operator, gatewayCaller, operatorWrite, platformAdmin } from '../../rpc/callers.ts'
+import { parseCursor, parseLimit } from '../../shared/cursor.ts'
+import { callerName } from '../../rpc/callers.ts'
+import {
+  gatewayCaller,
+  operator,
+  operatorWrite,
+  orOperator,
+  platformAdmin,
+} from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { AppQuota } from '../apps/quota.ts'
 import type { Invitations } from '../invitations/invitations.ts'
 import { createOwnInvitationHandlers } from '../invitations/rpc.ts'
-import type { Accounts, LiveSession, PasswordCredential } from './accounts.ts'
+import type { Accounts } from './accounts.ts'
+import type { PasswordCredential } from './passwords.ts'
+import type { LiveSession } from './sessions.ts'
 import type { Identities } from './identities.ts'
 
 export interface AccountsRpcDeps {
@@ -29,7 +38,7 @@ export function createAccountsRpc({ accounts, identities, quota, invitations }: 
         context,
       ),
     ),
-    changeAccount: rpc(operatorWrite(), async (request: pb.ChangeAccountRequest, _, context) => ({
+    updateAccount: rpc(operatorWrite(), async (request: pb.UpdateAccountRequest, _, context) => ({
       account: await accounts.change(request, context),
     })),
     ...createQuotaHandlers(quota),
@@ -64,21 +73,14 @@ export function createAccountsRpc({ accounts, identities, quota, invitations }: 
 }
 
 const createQuotaHandlers = (quota: AppQuota) => ({
-  getAccountQuota: rpc(platformAdmin(), async ({ email }: pb.GetAccountQuotaRequest) =>
-    quota.read(email),
+  getAccountQuota: rpc(
+    orOperator(platformAdmin(), operator()),
+    async ({ email }: pb.GetAccountQuotaRequest) => quota.read(email),
   ),
-  setAccountQuota: rpc(
-    platformAdmin(),
-    async ({ email, appsMax }: pb.SetAccountQuotaRequest, { accountId }, { correlationId }) =>
-      quota.change(email, appsMax ?? null, { name: accountId, correlationId }),
-  ),
-  readAccountQuota: rpc(operator(), async ({ email }: pb.ReadAccountQuotaRequest) =>
-    quota.read(email),
-  ),
-  replaceAccountQuota: rpc(
-    operatorWrite(),
-    async ({ email, appsMax }: pb.ReplaceAccountQuotaRequest, _, { correlationId }) =>
-      quota.change(email, appsMax ?? null, { name: 'operator', correlationId }),
+  updateAccountQuota: rpc(
+    orOperator(platformAdmin(), operatorWrite()),
+    async ({ email, appsMax }: pb.UpdateAccountQuotaRequest, caller, { correlationId }) =>
+      quota.change(email, appsMax ?? null, { name: callerName(caller), correlationId }),
   ),
 })
 

@@ -1,5 +1,5 @@
-import { type AccountId, type AppId, accountId, appId } from '../../platform/ids.ts'
-import type { Cursor } from '../../platform/cursor.ts'
+import { type AccountId, type AppId, accountId, appId } from '../../shared/ids.ts'
+import type { Cursor } from '../../shared/cursor.ts'
 import type { Email } from '../../lib/text/email.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 

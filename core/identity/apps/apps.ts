@@ -1,7 +1,7 @@
 import { m2mGrantTypes, publicGrantTypes } from '../../../proto/oauth.ts'
 import { m2mScopes, publicScopes } from '../../../proto/scopes.ts'
-import { audit } from '../../platform/audit.ts'
-import { type Cursor, page } from '../../platform/cursor.ts'
+import { audit } from '../../shared/audit.ts'
+import { type Cursor, page } from '../../shared/cursor.ts'
 import {
   type AccountId,
   type AppId,
@@ -12,14 +12,14 @@ import {
   newAppId,
   newClientId,
   newM2mClientId,
-} from '../../platform/ids.ts'
+} from '../../shared/ids.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import type { Email } from '../../lib/text/email.ts'
 import type { UsdMicros } from '../../lib/money.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
+import { type Db, tx } from '../../lib/sql.ts'
 import type { Plans } from '../../plans/service.ts'
-import { type Secrets, hashPassword } from '../../platform/secrets.ts'
+import { hashPassword } from '../../shared/secrets.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { getOrInsertAccount } from '../accounts/store.ts'
 import { putMember } from '../members/store.ts'
 import { clientSecretPrefix } from './clients.ts'
@@ -27,14 +27,11 @@ import type { OwnByPlatform } from '../types.ts'
 import type { AppQuota } from './quota.ts'
 import * as store from './store.ts'
 
-export interface AppsDeps {
-  readonly pool: Pool
+type Deps = Pick<Shared, 'pool' | 'secrets' | 'now'> & {
   readonly plans: Plans
-  readonly secrets: Secrets
   readonly quota: Pick<AppQuota, 'requireRoom'>
   /** Marks a new app as one of the platform's own apps (docs/billing.md). */
   readonly ownByPlatform: OwnByPlatform
-  readonly now: Now
 }
 
 export interface NewApp {
@@ -76,7 +73,7 @@ interface Owner {
 }
 
 /** Creates and lists apps. Each app has one public and one M2M client. */
-export function createApps(deps: AppsDeps) {
+export function createApps(deps: Deps) {
   const { pool, plans, secrets, quota, ownByPlatform, now } = deps
 
   /**
@@ -145,6 +142,7 @@ export function createApps(deps: AppsDeps) {
         m2mClientId: row.m2m_client_id,
         createdAt: row.created_at,
         isTest: row.is_test,
+        isPlatformApp: row.is_platform_app,
       })),
       limit,
     )

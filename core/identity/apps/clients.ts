@@ -1,8 +1,8 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { createBatchLoader } from '../../lib/concurrency.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
-import type { Db, Pool } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
+import type { Db } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
 import {
   type AppId,
   type ClientId,
@@ -11,8 +11,8 @@ import {
   isClientId,
   isM2mClientId,
   isRegisteredClientId,
-} from '../../platform/ids.ts'
-import type { Secrets } from '../../platform/secrets.ts'
+} from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
 import type { LoginPolicy } from '../types.ts'
 import * as store from './store.ts'
@@ -20,12 +20,9 @@ import * as store from './store.ts'
 export const clientSecretPrefix = 'svc_cs_'
 const validSecretsMax = 5
 
-export interface ClientsDeps {
-  readonly pool: Pool
-  readonly secrets: Secrets
+export type ClientsDeps = Shared & {
   /** Seconds for which older secrets stay valid after a rotation. */
   readonly secretOverlapSeconds: number
-  readonly now: Now
 }
 
 /**

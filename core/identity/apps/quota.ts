@@ -1,17 +1,15 @@
 import { DomainError } from '../../../proto/errors.ts'
-import type { Db, Pool } from '../../lib/sql.ts'
+import type { Db } from '../../lib/sql.ts'
 import { tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
-import { audit } from '../../platform/audit.ts'
-import type { AccountId } from '../../platform/ids.ts'
+import { audit } from '../../shared/audit.ts'
+import type { AccountId } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { parseEmail } from '../input.ts'
 import * as store from '../accounts/store.ts'
 
-export interface AppQuotaDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   /** Default quota per owner. */
   readonly appsPerOwner: number
-  readonly now: Now
 }
 
 /** Who changes a quota, and the correlation id of the request. */
@@ -26,7 +24,7 @@ const appsMax = 1_000_000
  * Limits how many apps a person may own (docs/decisions/42.md). Does not apply to operators'
  * commands.
  */
-export function createAppQuota({ pool, appsPerOwner, now }: AppQuotaDeps) {
+export function createAppQuota({ pool, appsPerOwner, now }: Deps) {
   /**
    * Locks the account, so that concurrent decisions about its count run one after the other. Throws
    * CONFLICT, with the name of the quota, when the account owns as many apps as it may.

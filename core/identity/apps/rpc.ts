@@ -3,18 +3,21 @@ import type * as identity from '../../../proto/gen/ts-proto/tollgate/identity/v1
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../../lib/money.ts'
 import type { AppCreation } from '../config.ts'
-import { parseCursor, parseLimit } from '../../platform/cursor.ts'
-import { parseSpan, renderEntry } from '../../platform/audit-log/rpc.ts'
-import { parseIdempotencyKey } from '../../platform/idempotency.ts'
-import { isClientId } from '../../platform/ids.ts'
+import { parseCursor, parseLimit } from '../../shared/cursor.ts'
+import { parseSpan, renderEntry } from '../../shared/audit-log/rpc.ts'
+import { parseIdempotencyKey } from '../../shared/idempotency.ts'
+import { isClientId } from '../../shared/ids.ts'
 import {
+  appOperator,
+  appOperatorWrite,
+  gatewayCaller,
   m2mOrMember,
   member,
   operator,
-  gatewayCaller,
-  session,
   operatorWrite,
-} from '../../rpc/callers.ts'
+  orOperator,
+  session,
+} from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import {
   parseColor,
@@ -96,6 +99,7 @@ export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) 
           m2mClientId: app.m2mClientId,
           createdAt: app.createdAt.toISOString(),
           isTest: app.isTest,
+          isPlatformApp: app.isPlatformApp,
         })),
       }
     }),
@@ -169,7 +173,7 @@ function createOwnAppHandlers(deps: ManagementRpcDeps) {
       })
       return { apps: items.map(render.ownApp), nextCursor }
     }),
-    getApp: rpc(m2mOrMember(), async (_: pb.GetAppRequest, caller) => ({
+    getApp: rpc(orOperator(m2mOrMember(), appOperator()), async (_: pb.GetAppRequest, caller) => ({
       app: renderView(await management.view(caller), caller.kind === 'member' ? caller.role : ''),
     })),
     updateApp: rpc(member('edit'), async (request: pb.UpdateAppRequest, caller, context) => {
@@ -194,7 +198,7 @@ function createOwnAppHandlers(deps: ManagementRpcDeps) {
 function createSettingHandlers(management: Management) {
   return {
     rotateClientSecret: rpc(
-      member('edit'),
+      orOperator(member('edit'), appOperatorWrite()),
       async (request: pb.RotateClientSecretRequest, caller, context) => ({
         ...(await management.rotateSecret(
           caller,
@@ -210,12 +214,12 @@ function createSettingHandlers(management: Management) {
     listDomains: rpc(member('read'), async (_: pb.ListDomainsRequest, caller) => ({
       domains: (await management.listDomains(caller)).map(render.domain),
     })),
-    addDomain: rpc(member('edit'), async (request: pb.AddDomainRequest, caller, context) => ({
+    createDomain: rpc(member('edit'), async (request: pb.CreateDomainRequest, caller, context) => ({
       domain: render.domain(
         await management.addDomain(caller, parseOrigin(request.origin), context),
       ),
     })),
-    removeDomain: rpc(member('edit'), async (request: pb.RemoveDomainRequest, caller, context) => {
+    deleteDomain: rpc(member('edit'), async (request: pb.DeleteDomainRequest, caller, context) => {
       await management.removeDomain(caller, request.id, context)
       return {}
     }),

@@ -1,5 +1,5 @@
-import type { Cursor } from '../../platform/cursor.ts'
-import type { AccountId, AppId, ClientId, RegisteredClientId } from '../../platform/ids.ts'
+import type { Cursor } from '../../shared/cursor.ts'
+import type { AccountId, AppId, ClientId, RegisteredClientId } from '../../shared/ids.ts'
 import type { LoginPolicy } from '../types.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 
@@ -97,9 +97,7 @@ export async function findM2mClients(
 ): Promise<M2mClientRow[]> {
   return many<M2mClientRow>(
     db,
-    prepared(
-      'm2m-clients',
-      sql`
+    prepared('m2m-clients')`
     select m.app_id, m.client_id, p.client_id as public_client_id, m.scopes, p.scopes as public_scopes,
            s.id as secret_id, s.secret_hash, s.pepper_id
     from clients m
@@ -107,7 +105,6 @@ export async function findM2mClients(
     join apps a on a.id = m.app_id and a.status = 'active'
     left join client_secrets s on s.client_id = m.client_id and (s.expires_at is null or s.expires_at > ${at})
     where m.client_id = any(${clientIds}::text[]) and m.kind = 'm2m'`,
-    ),
   )
 }
 
@@ -142,9 +139,7 @@ export const findPublicClients = (
 ): Promise<PublicClientRow[]> =>
   many<PublicClientRow>(
     db,
-    prepared(
-      'public-clients',
-      sql`
+    prepared('public-clients')`
     select c.client_id, c.app_id, p.client_id as public_client_id, p.scopes as public_scopes, r.name as registered_name,
            c.scopes, c.grant_types, c.redirect_uris, c.post_logout_redirect_uris,
            c.initiate_login_uri, c.device_third_party_initiate_login,
@@ -154,7 +149,6 @@ export const findPublicClients = (
     join apps a on a.id = c.app_id and a.status <> 'deleted'
     left join registered_clients r on r.client_id = c.client_id
     where c.client_id = any(${clientIds}::text[]) and c.kind in ('public', 'registered')`,
-    ),
   )
 
 /**
@@ -169,10 +163,12 @@ export async function listApps(db: Db, after: Cursor | null, limit: number) {
     created_at: Date
     client_id: string
     m2m_client_id: string
+    is_platform_app: boolean
   }>(
     db,
     sql`
-    select a.id, a.name, a.is_test, a.created_at, p.client_id, m.client_id as m2m_client_id
+    select a.id, a.name, a.is_test, a.created_at, p.client_id, m.client_id as m2m_client_id,
+           exists (select from platform_app where app_id = a.id) as is_platform_app
     from apps a
     join clients p on p.app_id = a.id and p.kind = 'public'
     join clients m on m.app_id = a.id and m.kind = 'm2m'

@@ -1,8 +1,8 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import type { BackendApi } from '../../metering/backend/module.ts'
+import type { Caller } from '../../rpc/callers.ts'
 import {
-  type Caller,
   type Guard,
   actor,
   m2m,
@@ -16,7 +16,7 @@ import {
   serviceCaller,
   session,
   endUser,
-} from '../../rpc/callers.ts'
+} from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 
 const guards: Readonly<Record<string, (scope?: string) => Guard<Caller>>> = {

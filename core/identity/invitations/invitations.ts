@@ -1,10 +1,11 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Db, tx } from '../../lib/sql.ts'
 import { type Email, normalizeEmail } from '../../lib/text/email.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
-import { type AccountId, type AppId, isUuid } from '../../platform/ids.ts'
+import { addSeconds } from '../../lib/time.ts'
+import { type Actor, audit } from '../../shared/audit.ts'
+import { type AccountId, type AppId, isUuid } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 import type { AccountCaller, Role } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
 import type { AppQuota } from '../apps/quota.ts'
@@ -13,10 +14,8 @@ import type { MemberEditor } from '../members/editor.ts'
 import { countMembers, findMember, findOwnerAccount, putMember } from '../members/store.ts'
 import * as store from './store.ts'
 
-export interface InvitationsDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly quota: Pick<AppQuota, 'requireRoom'>
-  readonly now: Now
 }
 
 const lifetimeSeconds = 14 * 86_400
@@ -31,7 +30,7 @@ const shownMax = 100
  * without an account, so it does not reveal which addresses have accounts. Changes of invitations
  * and members lock the app's row first.
  */
-export function createInvitations({ pool, quota, now }: InvitationsDeps) {
+export function createInvitations({ pool, quota, now }: Deps) {
   /**
    * Invites the address and replaces an earlier invitation. The caller must have locked the app's
    * row.

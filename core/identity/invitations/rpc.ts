@@ -1,18 +1,18 @@
 import type * as accounts from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import type * as management from '../../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
-import { gatewayCaller, member } from '../../rpc/callers.ts'
+import { appOperatorWrite, gatewayCaller, member, orOperator } from '../../rpc/guards.ts'
 import { rpc } from '../../rpc/serve.ts'
 import type { Accounts } from '../accounts/accounts.ts'
-import { memberEditor } from '../members/editor.ts'
+import { toEditor } from '../members/editor.ts'
 import type { Invitations } from './invitations.ts'
 import type { InvitationRow } from './store.ts'
 
 /** The invitation RPCs of ManagementService. */
 export const createInvitationHandlers = (invitations: Invitations) => ({
   withdrawInvitation: rpc(
-    member('edit'),
+    orOperator(member('edit'), appOperatorWrite()),
     async (request: management.WithdrawInvitationRequest, caller, context) => {
-      await invitations.withdraw(memberEditor(caller, context), request.invitationId)
+      await invitations.withdraw(toEditor(caller, context), request.invitationId)
       return {}
     },
   ),

@@ -1,4 +1,4 @@
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { Email } from '../../lib/text/email.ts'
 import type { Role } from '../../rpc/callers.ts'

@@ -1,21 +1,15 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, isUniqueViolation, tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
-import { type Actor, auditSuccess } from '../../platform/audit.ts'
-import type { EndCause, Grants } from '../../platform/grants/grants.ts'
-import { type AppId, isUuid } from '../../platform/ids.ts'
+import { type Db, isUniqueViolation, tx } from '../../lib/sql.ts'
+import { type Actor, auditSuccess } from '../../shared/audit.ts'
+import type { EndCause } from '../../shared/lineage/grants.ts'
+import { type AppId, isUuid } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { lockApp } from '../apps/store.ts'
 import { overlap } from './rules.ts'
 import * as store from './store.ts'
 
 const issuersMax = 10
-
-export interface IssuersDeps {
-  readonly pool: Pool
-  readonly grants: Pick<Grants, 'end'>
-  readonly now: Now
-}
 
 /** The app, and the actor who changes its trust. */
 export interface IssuerEditor {
@@ -36,7 +30,7 @@ export const trustGrant = ({
  * Issuers trusted by apps. No token can match more than one trust. Each change has an entry in the
  * audit log.
  */
-export function createIssuers({ pool, grants, now }: IssuersDeps) {
+export function createIssuers({ pool, grants, now }: Shared) {
   const list = (app: AppId): Promise<store.TrustedIssuer[]> => store.listIssuers(pool, app)
 
   /**

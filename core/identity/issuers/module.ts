@@ -1,11 +1,8 @@
-import {
-  OperatorTrustedIssuerServiceService,
-  TrustedIssuerServiceService,
-} from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
+import { TrustedIssuerServiceService } from '../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
 import { createIssuerKeys, providerBounds } from '../../lib/foreign-tokens/issuer-keys.ts'
 import type { DeploymentIssuer } from '../../lib/foreign-tokens/deployment.ts'
 import { createOutbound } from '../../lib/outbound/outbound.ts'
-import type { Platform } from '../../platform/platform.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { fetchText } from '../../lib/text/fetch.ts'
 import { grpcService } from '../../rpc/serve.ts'
 import type { Clients } from '../apps/clients.ts'
@@ -35,32 +32,28 @@ export interface IssuersOthers {
 
 /** Issuers trusted by apps, and the tokens of these issuers. */
 export function createIssuersPart(
-  { pool, grants, now, config }: Platform,
+  shared: Shared,
   { clients, users, deploymentIssuer }: IssuersOthers,
 ) {
+  const { config, now } = shared
   const outbound = createOutbound({ allow: config.outboundAllow })
   const keys = createIssuerKeys({ fetchText: outbound.fetchText, now })
   // The operator chose this URL, so it may be a private address.
   const ofDeployment = createIssuerKeys({ fetchText: (url) => fetchText(url, providerBounds), now })
   const verification = createVerification({
-    pool,
+    ...shared,
     keysOf: ({ id }) => (id === deploymentTrust ? ofDeployment : keys),
     deployment: createDeployment({ clients, settings: deploymentIssuer }),
-    now,
   })
   const foreignTokens = createForeignTokens({ verification, clients, users })
-  const { trustedIssuerService, operatorTrustedIssuerService } = createIssuersRpc({
-    issuers: createIssuers({ pool, grants, now }),
+  const { trustedIssuerService } = createIssuersRpc({
+    issuers: createIssuers(shared),
     foreignTokens,
-    clients,
     ownIssuer: config.issuer,
     revocationBoundSeconds: config.revocationBoundSeconds,
   })
   return {
     foreignTokens,
-    services: [
-      grpcService(TrustedIssuerServiceService, trustedIssuerService),
-      grpcService(OperatorTrustedIssuerServiceService, operatorTrustedIssuerService),
-    ],
+    services: [grpcService(TrustedIssuerServiceService, trustedIssuerService)],
   }
 }

@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
-import type { AppId, ClientId } from '../../platform/ids.ts'
+import type { AppId, ClientId } from '../../shared/ids.ts'
 
 /** Rules for the tokens that an app trusts. */
 export interface TrustRules {

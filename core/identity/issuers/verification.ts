@@ -11,18 +11,16 @@ import {
   timeFault,
 } from '../../lib/foreign-tokens/form.ts'
 import { namedUser, userFault } from '../../lib/foreign-tokens/user-claim.ts'
-import type { Pool } from '../../lib/sql.ts'
-import { type Now, toSeconds } from '../../lib/time.ts'
-import { type ExternalUserId, externalUserId, subjectProblem } from '../../platform/ids.ts'
+import { toSeconds } from '../../lib/time.ts'
+import { type ExternalUserId, externalUserId, subjectProblem } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { type Deployment, deploymentTrust, maySign } from './deployment.ts'
 import { trustGrant } from './issuers.ts'
 import * as store from './store.ts'
 
-export interface VerificationDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly keysOf: (trust: store.AppIssuer) => Pick<IssuerKeys, 'isSignedBy'>
   readonly deployment: Deployment
-  readonly now: Now
 }
 
 /**
@@ -66,7 +64,7 @@ export interface RuleOutcome {
 const candidatesMax = 3
 
 /** Verifies tokens of issuers that apps trust (docs/decisions/39.md). */
-export function createVerification({ pool, keysOf, deployment, now }: VerificationDeps) {
+export function createVerification({ pool, keysOf, deployment, now }: Deps) {
   /**
    * Returns the identity behind a token, only in the app `clientId` if it is given, or a fault. The
    * fault is `unavailable` when the issuer's keys cannot be loaded within `waitMs`.

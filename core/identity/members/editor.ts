@@ -1,7 +1,6 @@
-import type { Actor } from '../../platform/audit.ts'
-import type { AccountId, AppId } from '../../platform/ids.ts'
-import { type MemberCaller, type Role, operatorActor } from '../../rpc/callers.ts'
-import type { Context } from '../../rpc/serve.ts'
+import type { Actor } from '../../shared/audit.ts'
+import type { AccountId, AppId } from '../../shared/ids.ts'
+import { type AppOperatorCaller, type MemberCaller, type Role, toActor } from '../../rpc/callers.ts'
 
 /** An actor with the rights of a role, who changes the members of an app. */
 export interface MemberEditor {
@@ -15,20 +14,13 @@ export interface MemberEditor {
   readonly accountId: AccountId | null
 }
 
-export const memberEditor = (
-  { appId, role, accountId }: MemberCaller,
-  { correlationId }: Context,
+/** A member or an operator as editor. An operator has the rights of an owner in every app. */
+export const toEditor = (
+  caller: MemberCaller | AppOperatorCaller,
+  context: { readonly correlationId: string },
 ): MemberEditor => ({
-  appId,
-  role,
-  accountId,
-  actor: { name: accountId, context: { correlationId } },
-})
-
-/** An operator has the rights of an owner in every app. */
-export const operatorEditor = (appId: AppId, context: Context): MemberEditor => ({
-  appId,
-  role: 'owner',
-  accountId: null,
-  actor: operatorActor(context),
+  appId: caller.appId,
+  role: caller.kind === 'operator' ? 'owner' : caller.role,
+  accountId: caller.kind === 'operator' ? null : caller.accountId,
+  actor: toActor(caller, context),
 })

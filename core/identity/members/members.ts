@@ -1,10 +1,9 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { auditSuccess } from '../../platform/audit.ts'
-import type { Grants } from '../../platform/grants/grants.ts'
+import { auditSuccess } from '../../shared/audit.ts'
 import type { Role } from '../../rpc/callers.ts'
-import { type AppId, appId, isUuid } from '../../platform/ids.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
+import { type AppId, appId, isUuid } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
+import { type Db, tx } from '../../lib/sql.ts'
 import { admitsStranger } from '../apps/login-policy.ts'
 import { type AppRow, lockApp } from '../apps/store.ts'
 import { parseEmail } from '../input.ts'
@@ -14,20 +13,17 @@ import type { CredentialIssuer } from '../types.ts'
 import type { MemberEditor } from './editor.ts'
 import * as store from './store.ts'
 
-export interface MembersDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly invitations: Pick<Invitations, 'invite' | 'end'>
-  readonly grants: Pick<Grants, 'end'>
   /** Domains that end a person's logins with the membership. */
   readonly credentialIssuers: readonly CredentialIssuer[]
-  readonly now: Now
 }
 
 /**
  * People who may view and change an app. An app always has an owner. Only an owner may add or
  * remove an owner.
  */
-export function createMembers(deps: MembersDeps) {
+export function createMembers(deps: Deps) {
   const { pool, invitations, grants, credentialIssuers, now } = deps
   const list = (app: AppId): Promise<store.MemberRow[]> => store.listMembers(pool, app)
 

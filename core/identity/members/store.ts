@@ -1,4 +1,4 @@
-import { type AccountId, type AppId, accountId } from '../../platform/ids.ts'
+import { type AccountId, type AppId, accountId } from '../../shared/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { Email } from '../../lib/text/email.ts'
 import type { Role } from '../../rpc/callers.ts'
@@ -87,7 +87,7 @@ export async function findOwnerAccount(db: Db, app: AppId): Promise<AccountId | 
     db,
     sql`
     select id
-    from (select account_id as id, 1 as place, created_at from members where app_id = ${app} and role = 'owner'
+    from (select account_id as id, 1 as place, null::timestamptz as created_at from app_owners where app_id = ${app}
           union all
           select id, 2, created_at from accounts where is_platform_admin) owners
     order by place, created_at, id

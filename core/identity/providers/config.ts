@@ -1,10 +1,11 @@
 import type { EnvReader } from '../../lib/env.ts'
+import { type Reloadable, currentValue } from '../../lib/settings/reloadable.ts'
 
 export interface Auth0Config {
   /** Origin of the Auth0 tenant, without a trailing slash. */
   readonly url: string
   readonly clientId: string
-  readonly clientSecret: string
+  readonly clientSecret: Reloadable<string>
   /** Audience of the Management API. */
   readonly audience: string
   /** Connections in which users may be created. The first is the default. Never empty. */
@@ -24,7 +25,7 @@ export function readUserProvider(env: EnvReader): UserProviderConfig {
   })
   const auth0 = readAuth0(env)
   if (name === 'local') return { name }
-  if (auth0.url === '' || auth0.clientId === '' || auth0.clientSecret === '')
+  if (auth0.url === '' || auth0.clientId === '' || currentValue(auth0.clientSecret) === '')
     env.problem(
       'AUTH0_DOMAIN, AUTH0_CLIENT_ID and AUTH0_CLIENT_SECRET are required when USER_PROVIDER is auth0',
     )
@@ -37,10 +38,14 @@ function readAuth0(env: EnvReader): Auth0Config {
     meaning:
       'Machine-to-machine client at Auth0 with create:users, read:users, update:users and read:connections on its Management API.',
   })
-  const clientSecret = env.optional('AUTH0_CLIENT_SECRET', {
-    secret: true,
-    meaning: 'Secret of AUTH0_CLIENT_ID.',
-  })
+  const clientSecret = env.live(
+    () =>
+      env.optional('AUTH0_CLIENT_SECRET', {
+        secret: true,
+        meaning: 'Secret of AUTH0_CLIENT_ID.',
+      }) ?? '',
+    Boolean,
+  )
   const [first = 'Username-Password-Authentication', ...others] = env.list('AUTH0_CONNECTION', {
     meaning:
       'Auth0 connections in which users may be created, separated by commas; the first is the default. Username-Password-Authentication when not set.',
@@ -52,7 +57,7 @@ function readAuth0(env: EnvReader): Auth0Config {
   return {
     url,
     clientId: clientId ?? '',
-    clientSecret: clientSecret ?? '',
+    clientSecret,
     audience: audience ?? `${url}/api/v2/`,
     connections: [first, ...others],
   }

@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError } from '../../../proto/errors.ts'
-import { createKeyedLock } from '../../lib/concurrency.ts'
-import type { Log } from '../../lib/log.ts'
-import type { Pool } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import { findClientId } from '../../platform/clients.ts'
+import { createKeyedSemaphore } from '../../lib/concurrency.ts'
+import { addSeconds } from '../../lib/time.ts'
+import { findClientId } from '../../shared/clients.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { providerName, providerUsername } from './names.ts'
 import type { EnsuredUser, ProviderUser, UserProvider } from './provider.ts'
 import * as store from './store.ts'
@@ -44,11 +43,8 @@ export interface Directory {
   readonly changeEmail: (user: DirectoryUser, bounds: CallBounds) => Promise<boolean>
 }
 
-export interface DirectoryProviderDeps {
-  readonly pool: Pool
+type Deps = Pick<Shared, 'pool' | 'log' | 'now'> & {
   readonly directory: Directory
-  readonly log: Log
-  readonly now: Now
   /** Maximum duration of one call in milliseconds; shorter in tests. */
   readonly budgetMs?: number | undefined
 }
@@ -67,10 +63,10 @@ export function createDirectoryProvider({
   log,
   now,
   budgetMs = 12_000,
-}: DirectoryProviderDeps): UserProvider {
+}: Deps): UserProvider {
   // Callers in one process wait in memory, so that only one of them polls the database for the
   // claim.
-  const locked = createKeyedLock()
+  const semaphore = createKeyedSemaphore({ running: 1 })
 
   async function ensure(user: ProviderUser, bounds: CallBounds): Promise<EnsuredUser> {
     const key = { app: user.app, externalUserId: user.externalUserId, directory: directory.name }
@@ -137,7 +133,7 @@ export function createDirectoryProvider({
   return {
     ensureUser: (user) => {
       const bounds = { until: performance.now() + budgetMs }
-      return locked(`${user.app}:${user.externalUserId}`, () => ensure(user, bounds))
+      return semaphore.run(`${user.app}:${user.externalUserId}`, () => ensure(user, bounds))
     },
   }
 }

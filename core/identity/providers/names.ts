@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import type { AppId, ExternalUserId } from '../../platform/ids.ts'
+import type { AppId, ExternalUserId } from '../../shared/ids.ts'
 
 type Named = { readonly app: AppId; readonly externalUserId: ExternalUserId }
 

@@ -1,5 +1,5 @@
 import type { Pool } from '../../lib/sql.ts'
-import type { Platform } from '../../platform/platform.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { findUsers } from '../users/store.ts'
 import { createAuth0Directory } from './auth0/directory.ts'
 import type { UserProviderConfig } from './config.ts'
@@ -12,7 +12,7 @@ import type { UserProvider } from './provider.ts'
  * starts.
  */
 export function openUserProvider(
-  { budgetMs, ...deps }: Pick<Platform, 'pool' | 'log' | 'now'> & { readonly budgetMs?: number },
+  { budgetMs, ...deps }: Pick<Shared, 'pool' | 'log' | 'now'> & { readonly budgetMs?: number },
   config: UserProviderConfig,
 ): UserProvider {
   if (config.name === 'local') return localProvider(deps.pool)
@@ -23,7 +23,7 @@ export function openUserProvider(
 /** Uses only our own table of users, which the caller writes next. Ignores connections. */
 const localProvider = (pool: Pool): UserProvider => ({
   ensureUser: async (user) => {
-    const known = await findUsers(pool, [user.app], [user.externalUserId])
+    const known = await findUsers(pool, [{ app: user.app, external: user.externalUserId }])
     return { providerUserId: `local|${providerName(user)}`, created: known.length === 0 }
   },
 })

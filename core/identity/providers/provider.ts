@@ -1,4 +1,4 @@
-import type { AppId, ExternalUserId } from '../../platform/ids.ts'
+import type { AppId, ExternalUserId } from '../../shared/ids.ts'
 
 /** An end user to create or update at the provider. */
 export interface ProviderUser {

@@ -1,5 +1,5 @@
 import { type Db, maybeOne, sql } from '../../lib/sql.ts'
-import type { AppId, ExternalUserId } from '../../platform/ids.ts'
+import type { AppId, ExternalUserId } from '../../shared/ids.ts'
 
 export interface ProviderUserKey {
   readonly app: AppId

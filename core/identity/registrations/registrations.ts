@@ -1,19 +1,19 @@
 import { isDeepStrictEqual } from 'node:util'
 import { DomainError } from '../../../proto/errors.ts'
 import { isSecret, newSecret, uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import { type Actor, audit, auditSuccess } from '../../platform/audit.ts'
-import type { Grants } from '../../platform/grants/grants.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
+import { type Actor, audit, auditSuccess } from '../../shared/audit.ts'
+import type { Grants } from '../../shared/lineage/grants.ts'
 import {
   type AppId,
   type RegisteredClientId,
   isRegisteredClientId,
   isUuid,
   newRegisteredClientId,
-} from '../../platform/ids.ts'
-import type { Secrets } from '../../platform/secrets.ts'
-import { parseReadable } from '../../platform/text.ts'
+} from '../../shared/ids.ts'
+import { parseReadable } from '../../shared/text.ts'
+import type { Shared } from '../../shared/shared.ts'
 import * as apps from '../apps/store.ts'
 import { type ClientMetadata, parseMetadata, parseMetadataText } from './metadata.ts'
 import * as store from './store.ts'
@@ -29,15 +29,12 @@ const lifetimeDaysMax = 366
 const daySeconds = 86_400
 const unusedBatch = 100
 
-export interface RegistrationsDeps {
-  readonly pool: Pool
-  readonly secrets: Secrets
+type Deps = Pick<Shared, 'pool' | 'secrets' | 'now'> & {
   readonly grants: Pick<Grants, 'end'>
   /** Maximum number of registered clients per app. */
   readonly registrationsPerApp: number
   /** Days without use after which a client is deleted. */
   readonly registrationUnusedDays: number
-  readonly now: Now
 }
 
 export interface Registration {
@@ -59,7 +56,7 @@ type Context = { readonly correlationId: string }
  * Clients that register themselves with an app (RFC 7591) and manage their registrations (RFC
  * 7592).
  */
-export function createRegistrations(deps: RegistrationsDeps) {
+export function createRegistrations(deps: Deps) {
   const { pool, secrets, grants, registrationsPerApp, registrationUnusedDays, now } = deps
 
   /**
@@ -197,7 +194,7 @@ export interface NewTokenRequest {
 }
 
 /** Tokens with which an operator lets clients register with an app. */
-function createInitialTokens({ pool, secrets, now }: RegistrationsDeps) {
+function createInitialTokens({ pool, secrets, now }: Deps) {
   /**
    * Creates a token, which is returned only once. Throws REQUEST_INVALID when uses or days are out
    * of range.

@@ -1,5 +1,6 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/registrations.ts'
-import { bearer, operator, operatorActor, operatorWrite } from '../../rpc/callers.ts'
+import { operatorActor } from '../../rpc/callers.ts'
+import { bearer, operator, operatorWrite } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Clients } from '../apps/clients.ts'
 import type { Registration, Registrations } from './registrations.ts'
@@ -27,9 +28,9 @@ export function createRegistrationsRpc({ registrations, clients }: Registrations
         ),
       }),
     ),
-    replaceRegistration: rpc(
+    updateRegistration: rpc(
       bearer(managementToken),
-      async (request: pb.ReplaceRegistrationRequest, { token }, context) => {
+      async (request: pb.UpdateRegistrationRequest, { token }, context) => {
         const { registeredClientId: clientId, metadata } = request
         const registration = await registrations.update({ clientId, token }, metadata, context)
         return { client: renderClient(registration) }

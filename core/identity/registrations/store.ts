@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
-import type { AppId, RegisteredClientId } from '../../platform/ids.ts'
+import type { AppId, RegisteredClientId } from '../../shared/ids.ts'
 import type { ClientMetadata } from './metadata.ts'
 
 export interface NewInitialToken {

@@ -1,15 +1,14 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { BasicPair } from '../../lib/http.ts'
-import type { Pool } from '../../lib/sql.ts'
-import { isClientId } from '../../platform/ids.ts'
+import { isClientId } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 import type { M2mCaller, ProvisionerCaller } from '../../rpc/callers.ts'
 import type { Clients } from '../apps/clients.ts'
 import { servesEveryApp } from './store.ts'
 import type { Tenants } from './tenants.ts'
 
-export interface ProvisionersDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly clients: Pick<Clients, 'authenticate' | 'findPublic'>
   readonly tenants: Pick<Tenants, 'authenticate'>
 }
@@ -18,7 +17,7 @@ export interface ProvisionersDeps {
  * Callers that may create users at the builder API: an app's tenant, and M2M clients
  * (docs/builder-api.md).
  */
-export function createProvisioners({ pool, clients, tenants }: ProvisionersDeps) {
+export function createProvisioners({ pool, clients, tenants }: Deps) {
   /**
    * Returns the caller for the requested app. Throws CREDENTIAL_INVALID, NOT_FOUND or
    * SCOPE_MISSING, checked in this order. An M2M client serves its own app; the M2M client of a

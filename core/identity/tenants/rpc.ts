@@ -1,6 +1,7 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/tenants.ts'
-import { parseCursor, parseLimit } from '../../platform/cursor.ts'
-import { operator, operatorActor, operatorWrite } from '../../rpc/callers.ts'
+import { parseCursor, parseLimit } from '../../shared/cursor.ts'
+import { operatorActor } from '../../rpc/callers.ts'
+import { operator, operatorWrite } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { TenantRow, Tenants } from './tenants.ts'
 

@@ -1,5 +1,5 @@
-import type { AppId } from '../../platform/ids.ts'
-import type { Cursor } from '../../platform/cursor.ts'
+import type { AppId } from '../../shared/ids.ts'
+import type { Cursor } from '../../shared/cursor.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 
 /** active <-> disabled; both changes are made by operators. */
@@ -32,16 +32,13 @@ export const findSecrets = (
 ): Promise<TenantSecretRow[]> =>
   many<TenantSecretRow>(
     db,
-    prepared(
-      'tenant-secrets',
-      sql`
+    prepared('tenant-secrets')`
     select s.id, t.app_id, c.client_id, s.secret_hash, s.pepper_id
     from clients c
     join apps a on a.id = c.app_id and a.status = 'active'
     join tenants t on t.app_id = c.app_id and t.status = 'active'
     join tenant_secrets s on s.app_id = t.app_id and (s.expires_at is null or s.expires_at > ${at})
     where c.client_id = any(${clientIds}::text[]) and c.kind = 'public'`,
-    ),
   )
 
 /**

@@ -1,31 +1,26 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { createBatchLoader } from '../../lib/concurrency.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import { type Actor, auditSuccess } from '../../platform/audit.ts'
-import { type Cursor, page } from '../../platform/cursor.ts'
-import type { Grants } from '../../platform/grants/grants.ts'
-import { type AppId, appId, isClientId } from '../../platform/ids.ts'
-import type { Secrets } from '../../platform/secrets.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
+import { type Actor, auditSuccess } from '../../shared/audit.ts'
+import { type Cursor, page } from '../../shared/cursor.ts'
+import { type AppId, appId, isClientId } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 import type { Clients } from '../apps/clients.ts'
 import type { CredentialIssuer } from '../types.ts'
 import * as store from './store.ts'
 
 export type { TenantRow, TenantState } from './store.ts'
 
-export const tenantSecretPrefix = 'svc_ts_'
+const tenantSecretPrefix = 'svc_ts_'
 const validSecretsMax = 5
 /** Maximum time in seconds for which older secrets stay valid after a rotation. */
 const overlapMax = 2_592_000
 
-export interface TenantsDeps {
-  readonly pool: Pool
-  readonly secrets: Secrets
+type Deps = Shared & {
   readonly clients: Pick<Clients, 'appOf'>
-  readonly grants: Pick<Grants, 'end'>
   readonly credentialIssuers: readonly CredentialIssuer[]
-  readonly now: Now
 }
 
 export interface Rotation {
@@ -45,7 +40,7 @@ export interface KnownTenant {
  * is the app's public client id. That client has no secret in OAuth; the tenant's secret works only
  * at the builder API.
  */
-export function createTenants(deps: TenantsDeps) {
+export function createTenants(deps: Deps) {
   const { pool, secrets, clients, grants, credentialIssuers, now } = deps
   const findSecrets = createBatchLoader(async (ids: readonly string[]) => {
     const rows = Map.groupBy(

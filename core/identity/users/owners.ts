@@ -7,7 +7,7 @@ import {
   type UserId,
   authId,
   ownerSubject,
-} from '../../platform/ids.ts'
+} from '../../shared/ids.ts'
 import { findOwnerAccount } from '../members/store.ts'
 import { findUsers } from './store.ts'
 import type { Users } from './users.ts'
@@ -52,7 +52,7 @@ export function createOwners({ pool, users }: { pool: Pool; users: Pick<Users, '
 export async function findOwnerUser(db: Db, app: AppId): Promise<UserId | null> {
   const account = await findOwnerAccount(db, app)
   if (account === null) return null
-  const [user] = await findUsers(db, [app], [ownerSubject(account)])
+  const [user] = await findUsers(db, [{ app, external: ownerSubject(account) }])
   return user?.id ?? null
 }
 

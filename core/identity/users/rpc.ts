@@ -2,9 +2,10 @@ import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import { addSeconds } from '../../lib/time.ts'
-import { parseCursor, parseLimit } from '../../platform/cursor.ts'
-import { isOwnerSubject, parseExternalUserId } from '../../platform/ids.ts'
-import { type M2mCaller, m2m, toActor } from '../../rpc/callers.ts'
+import { parseCursor, parseLimit } from '../../shared/cursor.ts'
+import { isOwnerSubject, parseExternalUserId } from '../../shared/ids.ts'
+import { type AppOperatorCaller, type M2mCaller, toActor } from '../../rpc/callers.ts'
+import { appOperatorWrite, appReader, m2m, orOperator } from '../../rpc/guards.ts'
 import { batchedRpc } from '../../rpc/batched.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import { parseEmail } from '../input.ts'
@@ -18,8 +19,13 @@ export interface UsersRpcDeps {
 }
 
 export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) {
-  const writer = m2m(Scope.usersWrite)
-  const upsert = async (request: pb.UpsertUserRequest, caller: M2mCaller, context: Context) => {
+  const client = m2m(Scope.usersWrite)
+  const writer = orOperator(client, appOperatorWrite())
+  const upsert = async (
+    request: pb.UpsertUserRequest,
+    caller: M2mCaller | AppOperatorCaller,
+    context: Context,
+  ) => {
     const change = parseChange(request)
     const { user, created } = await users.upsert(caller.appId, change, toActor(caller, context))
     return { user: renderUser(user, caller.clientId), created }
@@ -27,42 +33,44 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
 
   const userService: Handlers<pb.UserServiceServer> = {
     upsertUser: rpc(writer, upsert),
-    upsertUsers: batchedRpc('tollgate.identity.v1.UserService/UpsertUser', writer, upsert),
-    updateUser: rpc(
-      m2m(Scope.usersWrite),
-      async (request: pb.UpdateUserRequest, caller, context) => ({
-        user: renderUser(
-          await users.update(caller.appId, parseChange(request), toActor(caller, context)),
-          caller.clientId,
-        ),
-      }),
-    ),
-    deactivateUser: rpc(
-      m2m(Scope.usersWrite),
-      async (request: pb.DeactivateUserRequest, caller, context) => {
-        const external = parseExternalUserId(request.externalUserId)
-        const user = await users.deactivate(caller.appId, external, toActor(caller, context))
-        const effectiveBy = computeEffectiveBy(user, revocationBoundSeconds)
-        return { user: renderUser(user, caller.clientId), effectiveBy }
+    upsertUsers: batchedRpc('tollgate.identity.v1.UserService/UpsertUser', client, upsert),
+    updateUser: rpc(writer, async (request: pb.UpdateUserRequest, caller, context) => ({
+      user: renderUser(
+        await users.update(caller.appId, parseChange(request), toActor(caller, context)),
+        caller.clientId,
+      ),
+    })),
+    deactivateUser: rpc(writer, async (request: pb.DeactivateUserRequest, caller, context) => {
+      const external = parseExternalUserId(request.externalUserId)
+      const user = await users.deactivate(caller.appId, external, toActor(caller, context))
+      const effectiveBy = computeEffectiveBy(user, revocationBoundSeconds)
+      return { user: renderUser(user, caller.clientId), effectiveBy }
+    }),
+    getUser: rpc(appReader(), async ({ externalUserId }: pb.GetUserRequest, caller) => ({
+      user: renderUser(await users.get(caller.appId, externalUserId), caller.clientId),
+    })),
+    listUsers: rpc(
+      orOperator(m2m(Scope.usersRead), appReader()),
+      async (request: pb.ListUsersRequest, caller) => {
+        const { items, nextCursor } = await users.list({
+          app: caller.appId,
+          status: request.status === undefined ? null : parseStatus(request.status),
+          externalUserId:
+            request.externalUserId === undefined
+              ? null
+              : parseExternalUserId(request.externalUserId),
+          after: parseCursor(request.cursor),
+          limit: parseLimit(request.limit),
+        })
+        return { users: items.map((user) => renderUser(user, caller.clientId)), nextCursor }
       },
     ),
-    listUsers: rpc(m2m(Scope.usersRead), async (request: pb.ListUsersRequest, caller) => {
-      const { items, nextCursor } = await users.list({
-        app: caller.appId,
-        status: request.status === undefined ? null : parseStatus(request.status),
-        externalUserId:
-          request.externalUserId === undefined ? null : parseExternalUserId(request.externalUserId),
-        after: parseCursor(request.cursor),
-        limit: parseLimit(request.limit),
-      })
-      return { users: items.map((user) => renderUser(user, caller.clientId)), nextCursor }
-    }),
   }
 
   return { userService }
 }
 
-export const renderUser = (user: User, clientId: string) => ({
+const renderUser = (user: User, clientId: string) => ({
   id: user.id,
   clientId,
   externalUserId: user.externalUserId,
@@ -75,7 +83,7 @@ export const renderUser = (user: User, clientId: string) => ({
 })
 
 /** Time at which the last cached permission of a deactivated user has expired. */
-export const computeEffectiveBy = (user: User, boundSeconds: number): string =>
+const computeEffectiveBy = (user: User, boundSeconds: number): string =>
   addSeconds(user.deactivatedAt ?? user.updatedAt, boundSeconds).toISOString()
 
 export function parseChange(

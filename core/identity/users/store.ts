@@ -5,8 +5,8 @@ import {
   appId,
   externalUserId,
   userId,
-} from '../../platform/ids.ts'
-import type { Cursor } from '../../platform/cursor.ts'
+} from '../../shared/ids.ts'
+import type { Cursor } from '../../shared/cursor.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 import type { User, UserState } from '../types.ts'
 
@@ -63,9 +63,7 @@ export async function insertUsers(db: Db, users: readonly NewUser[]): Promise<Us
   const column = <T>(value: (user: NewUser) => T): T[] => users.map(value)
   const rows = await many<UserRow>(
     db,
-    prepared(
-      'insert-users',
-      sql`
+    prepared('insert-users')`
     insert into end_users (app_id, id, external_user_id, email, status, created_at, updated_at)
     select app_id, id, external_user_id, email, 'active', created_at, created_at
     from unnest(
@@ -76,7 +74,6 @@ export async function insertUsers(db: Db, users: readonly NewUser[]): Promise<Us
     order by app_id, external_user_id
     on conflict (app_id, external_user_id) do nothing
     returning app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at`,
-    ),
   )
   return rows.map(fromRow)
 }
@@ -84,47 +81,47 @@ export async function insertUsers(db: Db, users: readonly NewUser[]): Promise<Us
 /** Finds users by (app, external id). A pair without a user has no row in the result. */
 export async function findUsers(
   db: Db,
-  apps: readonly AppId[],
-  externals: readonly string[],
+  pairs: readonly { readonly app: AppId; readonly external: string }[],
 ): Promise<StoredUser[]> {
   const rows = await many<UserRow & { is_subscribed: boolean }>(
     db,
-    prepared(
-      'users-by-external-id',
-      sql`
-    select u.app_id, u.id, u.external_user_id, u.email, u.status, u.tokens_valid_after, u.created_at, u.updated_at,
-           u.deactivated_at, s.user_id is not null as is_subscribed
-    from unnest(${apps}::uuid[], ${externals}::text[]) as names (app_id, external_user_id)
-    join end_users u on u.app_id = names.app_id and u.external_user_id = names.external_user_id
-    left join subscriptions s on s.app_id = u.app_id and s.user_id = u.id`,
-    ),
+    prepared('users-by-external-id')`
+    with found as materialized (
+      select u.app_id, u.id, u.external_user_id, u.email, u.status, u.tokens_valid_after, u.created_at, u.updated_at,
+             u.deactivated_at
+      from unnest(${pairs.map(({ app }) => app)}::uuid[], ${pairs.map(({ external }) => external)}::text[])
+      as names (app_id, external_user_id)
+      join end_users u on u.app_id = names.app_id and u.external_user_id = names.external_user_id
+    ), subscribed as materialized (
+      select s.user_id
+      from found
+      join subscriptions s on s.app_id = found.app_id and s.user_id = found.id
+    )
+    select found.*, id in (select user_id from subscribed) as is_subscribed
+    from found`,
   )
   return rows.map(storedFromRow)
 }
 
 /** Finds a user by our id. A user of an inactive app is returned as inactive. */
 export async function findUserById(db: Db, app: AppId, id: UserId): Promise<User | null> {
-  const [user = null] = await findUsersById(db, [app], [id])
+  const [user = null] = await findUsersById(db, [{ app, id }])
   return user
 }
 
 /** Same as `findUserById`, for pairs of app and id. The result is unordered. */
 export async function findUsersById(
   db: Db,
-  apps: readonly AppId[],
-  ids: readonly UserId[],
+  pairs: readonly { readonly app: AppId; readonly id: UserId }[],
 ): Promise<User[]> {
   const rows = await many<UserRow>(
     db,
-    prepared(
-      'users-by-id',
-      sql`
+    prepared('users-by-id')`
     select u.app_id, u.id, u.external_user_id, u.email, case a.status when 'active' then u.status else 'inactive' end as status,
            u.tokens_valid_after, u.created_at, u.updated_at, u.deactivated_at
-    from unnest(${apps}::uuid[], ${ids}::uuid[]) as names (app_id, id)
+    from unnest(${pairs.map(({ app }) => app)}::uuid[], ${pairs.map(({ id }) => id)}::uuid[]) as names (app_id, id)
     join end_users u on u.app_id = names.app_id and u.id = names.id
     join apps a on a.id = u.app_id`,
-    ),
   )
   return rows.map(fromRow)
 }
@@ -152,9 +149,7 @@ export async function lockUsers(
 ): Promise<User[]> {
   const rows = await many<UserRow>(
     db,
-    prepared(
-      'lock-users',
-      sql`
+    prepared('lock-users')`
     select u.app_id, u.id, u.external_user_id, u.email, u.status, u.tokens_valid_after, u.created_at, u.updated_at,
            u.deactivated_at
     from (select distinct app_id, id
@@ -162,7 +157,6 @@ export async function lockUsers(
     join end_users u on u.app_id = w.app_id and u.id = w.id
     order by u.id
     for no key update of u`,
-    ),
   )
   return rows.map(fromRow)
 }
@@ -172,12 +166,16 @@ export async function updateUser(db: Db, user: User): Promise<StoredUser> {
     await one<UserRow & { is_subscribed: boolean }>(
       db,
       sql`
-    update end_users
-    set email = ${user.email}, status = ${user.status}, tokens_valid_after = ${user.tokensValidAfter},
-        deactivated_at = ${user.deactivatedAt}, updated_at = ${user.updatedAt}
-    where app_id = ${user.appId} and id = ${user.id}
-    returning app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at,
-              exists (select 1 from subscriptions s where s.app_id = end_users.app_id and s.user_id = end_users.id) as is_subscribed`,
+    with updated as (
+      update end_users
+      set email = ${user.email}, status = ${user.status}, tokens_valid_after = ${user.tokensValidAfter},
+          deactivated_at = ${user.deactivatedAt}, updated_at = ${user.updatedAt}
+      where app_id = ${user.appId} and id = ${user.id}
+      returning app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at
+    )
+    select updated.*,
+           exists (select 1 from subscriptions where app_id = ${user.appId} and user_id = ${user.id}) as is_subscribed
+    from updated`,
     ),
   )
 }
@@ -211,9 +209,13 @@ export async function listUsers(db: Db, filter: UserFilter): Promise<User[]> {
   return rows.map(fromRow)
 }
 
-export interface SubjectState {
+/** A user by its external id and the app's client id. */
+export interface Subject {
   readonly clientId: string
   readonly externalUserId: string
+}
+
+export interface SubjectState extends Subject {
   readonly appId: AppId
   /** Null if the app does not have the user yet. */
   readonly userId: UserId | null
@@ -229,8 +231,7 @@ export interface SubjectState {
  */
 export async function findSubjectStates(
   db: Db,
-  clients: readonly string[],
-  externals: readonly string[],
+  subjects: readonly Subject[],
 ): Promise<SubjectState[]> {
   const rows = await many<{
     client_id: string
@@ -242,17 +243,22 @@ export async function findSubjectStates(
     tokens_valid_after: Date | null
   }>(
     db,
-    prepared(
-      'subject-states',
-      sql`
-    select c.client_id, names.external_user_id, c.app_id, u.id as user_id, u.tokens_valid_after, s.user_id is not null as is_subscribed,
-           case a.status when 'active' then coalesce(u.status, 'active') else 'inactive' end as status
-    from unnest(${clients}::text[], ${externals}::text[]) as names (client_id, external_user_id)
+    prepared('subject-states')`
+    with found as materialized (
+      select c.client_id, names.external_user_id, c.app_id, u.id as user_id, u.tokens_valid_after,
+             case a.status when 'active' then coalesce(u.status, 'active') else 'inactive' end as status
+      from unnest(${subjects.map(({ clientId }) => clientId)}::text[], ${subjects.map((subject) => subject.externalUserId)}::text[])
+      as names (client_id, external_user_id)
     join clients c on c.client_id = names.client_id and c.kind = 'public'
     join apps a on a.id = c.app_id
-    left join end_users u on u.app_id = c.app_id and u.external_user_id = names.external_user_id
-    left join subscriptions s on s.app_id = u.app_id and s.user_id = u.id`,
-    ),
+      left join end_users u on u.app_id = c.app_id and u.external_user_id = names.external_user_id
+    ), subscribed as materialized (
+      select s.user_id
+      from found
+      join subscriptions s on s.app_id = found.app_id and s.user_id = found.user_id
+    )
+    select found.*, coalesce(user_id in (select user_id from subscribed), false) as is_subscribed
+    from found`,
   )
   return rows.map((row) => ({
     clientId: row.client_id,
@@ -269,11 +275,7 @@ export async function findSubjectStates(
  * Finds the apps of (client id, external id) pairs, and their users if they exist. Leaves out
  * unknown clients.
  */
-export async function findSubjects(
-  db: Db,
-  clients: readonly string[],
-  externals: readonly string[],
-) {
+export async function findSubjects(db: Db, subjects: readonly Subject[]) {
   return many<{
     client_id: string
     app_id: string
@@ -283,10 +285,18 @@ export async function findSubjects(
   }>(
     db,
     sql`
-    select c.client_id, c.app_id, names.external_user_id, u.id as user_id, s.user_id is not null as is_subscribed
-    from unnest(${clients}::text[], ${externals}::text[]) as names (client_id, external_user_id)
-    join clients c on c.client_id = names.client_id and c.kind = 'public'
-    left join end_users u on u.app_id = c.app_id and u.external_user_id = names.external_user_id
-    left join subscriptions s on s.app_id = u.app_id and s.user_id = u.id`,
+    with found as materialized (
+      select c.client_id, c.app_id, names.external_user_id, u.id as user_id
+      from unnest(${subjects.map(({ clientId }) => clientId)}::text[], ${subjects.map((subject) => subject.externalUserId)}::text[])
+        as names (client_id, external_user_id)
+      join clients c on c.client_id = names.client_id and c.kind = 'public'
+      left join end_users u on u.app_id = c.app_id and u.external_user_id = names.external_user_id
+    ), subscribed as materialized (
+      select s.user_id
+      from found
+      join subscriptions s on s.app_id = found.app_id and s.user_id = found.user_id
+    )
+    select found.*, coalesce(user_id in (select user_id from subscribed), false) as is_subscribed
+    from found`,
   )
 }

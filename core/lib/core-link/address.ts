@@ -1,19 +1,22 @@
 import type { EnvReader } from '../env.ts'
-import { readSecrets, secretCharacters } from '../settings.ts'
+import type { Live, Reloadable } from '../settings/reloadable.ts'
+import { readSecrets, secretCharacters } from '../settings/shared.ts'
 import { type ClientTls, readClientTls } from './tls.ts'
 
 /**
- * Callers of core: the processes of a deployment and its operator. Each role has its own tokens
- * (docs/decisions/54.md).
+ * Callers of core: the processes of a deployment, its operator, and internal services that only
+ * read. Each role has its own tokens (docs/decisions/54.md, docs/decisions/71.md).
  */
-export const serviceRoles = ['gateway', 'sidecar', 'collector', 'operator'] as const
+export const serviceRoles = ['gateway', 'sidecar', 'collector', 'operator', 'service'] as const
 export type ServiceRole = (typeof serviceRoles)[number]
 
 export interface CoreAddress {
   /** host:port. */
   readonly target: string
   /** Proves to core that a process of the role is calling. */
-  readonly token: string
+  readonly token: Reloadable<string>
+  /** All tokens of this process, the one in use first; just that one if absent. */
+  readonly tokens?: Reloadable<readonly string[]>
   /** TLS settings; plain text if undefined. */
   readonly tls?: ClientTls | undefined
 }
@@ -25,17 +28,21 @@ export function readCoreAddress(env: EnvReader, role: ServiceRole): CoreAddress 
     meaning: 'gRPC address of core, as host:port.',
   })
   if (!/^[^\s/@]+:\d{1,5}$/.test(target)) env.problem('CORE_TARGET must be host:port')
-  return { target, token: readOwnToken(env, role), tls: readClientTls(env) }
+  return { target, ...readOwnTokens(env, role), tls: readClientTls(env) }
 }
 
 /**
  * The token that a process of this role sends: the first role token, otherwise the first common
- * one.
+ * one. The others are of use during a rotation.
  */
-function readOwnToken(env: EnvReader, role: ServiceRole): string {
-  const [token = ''] = [...readRoleTokens(env, role), ...readCommonTokens(env)]
-  if (token === '') env.problem(noToken(tokenSetting(role)))
-  return token
+function readOwnTokens(env: EnvReader, role: ServiceRole) {
+  const tokens = env.live(() => {
+    const own = readRoleTokens(env, role)
+    const common = readCommonTokens(env)
+    return own.length > 0 ? own : common
+  })
+  if (tokens().length === 0) env.problem(noToken(tokenSetting(role)))
+  return { token: () => tokens()[0] ?? '', tokens }
 }
 
 export type ServiceTokens = Readonly<Record<ServiceRole, readonly string[]>>
@@ -43,7 +50,10 @@ export type ServiceTokens = Readonly<Record<ServiceRole, readonly string[]>>
 /**
  * The tokens that core accepts for each role: its own tokens, or the common ones if it has no own.
  */
-export function readServiceTokens(env: EnvReader): ServiceTokens {
+export const readServiceTokens = (env: EnvReader): Live<ServiceTokens> =>
+  env.live(() => readTokens(env))
+
+function readTokens(env: EnvReader): ServiceTokens {
   const common = readCommonTokens(env)
   const own = serviceRoles.map((role) => [role, readRoleTokens(env, role)] as const)
   if (own.every(([, tokens]) => tokens.length === 0)) {
@@ -76,7 +86,8 @@ function requireDistinct(
     }
 }
 
-const tokenSetting = (role: ServiceRole): string => `CORE_TOKEN_${role.toUpperCase()}`
+/** The setting with the token of a role. */
+export const tokenSetting = (role: ServiceRole): string => `CORE_TOKEN_${role.toUpperCase()}`
 const noToken = (name: string): string =>
   `CORE_TOKEN must have at least ${secretCharacters} characters, or set ${name} (openssl rand -base64 32)`
 
@@ -94,4 +105,6 @@ const senders: Readonly<Record<ServiceRole, string>> = {
   sidecar: 'Token that sidecars send to core, for their RPCs only. Sidecar',
   collector: 'Token for programs that only deliver events to core. Collector',
   operator: "Token of operators' commands, for their RPCs only. CLI",
+  service:
+    'Token of internal services, which read users, balances, usage, tickets, plans and subscriptions. Services',
 }

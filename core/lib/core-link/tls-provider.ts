@@ -1,6 +1,7 @@
 import { createSecureContext } from 'node:tls'
 import type { experimental } from '@grpc/grpc-js'
-import { type TlsFiles, type TlsMaterial, loadTls, watchTls } from './tls.ts'
+import { type TlsFiles, type TlsMaterial, loadTls } from './tls.ts'
+import { watchFiles } from '../watch-files.ts'
 
 type CertificateProvider = experimental.CertificateProvider
 type CaListener = Parameters<CertificateProvider['addCaCertificateListener']>[0]
@@ -39,7 +40,7 @@ export function createTlsProvider(
 
   function watch(): void {
     const isUsed = ofCa.size + ofIdentity.size > 0
-    if (isUsed) unwatch ??= watchTls(files, reload)
+    if (isUsed) unwatch ??= watchFiles(Object.values(files), reload)
     else {
       unwatch?.()
       unwatch = null

@@ -1,6 +1,7 @@
-import { readFileSync, statSync } from 'node:fs'
-import { setInterval } from 'node:timers'
+import { readFileSync } from 'node:fs'
 import type { EnvReader } from '../env.ts'
+import { readCertificate, requireUsable } from '../files/certificate.ts'
+import { unusableFile } from '../watch-files.ts'
 
 /** Paths of PEM files. */
 export interface TlsFiles {
@@ -72,7 +73,7 @@ export function readClientTls(env: EnvReader): ClientTls | undefined {
   return undefined
 }
 
-/** Reads the files. Throws a one-line error for a file that cannot be read. */
+/** Reads the files. Throws a one-line error for a file that cannot be used, or an expired certificate. */
 export function loadTls(files: TlsFiles): TlsMaterial {
   const read = (setting: string, path: string | undefined): Buffer | undefined => {
     if (path === undefined) return undefined
@@ -81,37 +82,20 @@ export function loadTls(files: TlsFiles): TlsMaterial {
       if (!text.includes('-----BEGIN ')) throw new Error('it is not PEM')
       return text
     } catch (error) {
-      const why = error instanceof Error ? error.message.split(',')[0] : String(error)
-      throw new Error(`${setting}: cannot use ${path} (${why})`, { cause: error })
+      throw unusableFile(setting, path, error)
     }
   }
   const [cert, key] = [read('CORE_TLS_CERT', files.cert), read('CORE_TLS_KEY', files.key)]
   const ca = read('CORE_TLS_CA', files.ca)
+  if (cert && key)
+    requireUsable(
+      { setting: 'CORE_TLS_CERT', path: files.cert ?? '', content: cert },
+      { setting: 'CORE_TLS_KEY', path: files.key ?? '', content: key },
+      new Date(),
+    )
+  if (ca) readCertificate({ setting: 'CORE_TLS_CA', path: files.ca ?? '', content: ca })
   return { ...(cert && { cert }), ...(key && { key }), ...(ca && { ca }) }
 }
-
-const checkEveryMs = 2_000
-
-/**
- * Calls `onChange` within two seconds after one of the files was replaced. Returns a function that
- * stops the watch.
- */
-export function watchTls(files: TlsFiles, onChange: () => void): () => void {
-  let version = versionOf(files)
-  const timer = setInterval(() => {
-    const next = versionOf(files)
-    if (next === version) return
-    version = next
-    onChange()
-  }, checkEveryMs)
-  timer.unref()
-  return () => clearInterval(timer)
-}
-
-const versionOf = ({ cert, key, ca }: TlsFiles): string =>
-  [cert, key, ca]
-    .map((path) => path && statSync(path, { throwIfNoEntry: false })?.mtimeMs)
-    .join(' ')
 
 /**
  * Advice to the operator for a failed handshake, by the code or text of its error; undefined for

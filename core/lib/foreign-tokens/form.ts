@@ -3,7 +3,7 @@ import { isReadable } from '../text/readable.ts'
 import { withoutFinalSlashes } from '../text/urls.ts'
 
 /** Maximum size of a token in bytes. Providers that list groups write several thousand. */
-export const tokenBytesMax = 16_384
+const tokenBytesMax = 16_384
 const kidMax = 512
 
 /**

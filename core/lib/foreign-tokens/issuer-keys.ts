@@ -1,5 +1,5 @@
-import { type KeyObject, createPublicKey, verify as verifyBytes } from 'node:crypto'
-import { promisify } from 'node:util'
+import { type KeyObject, createPublicKey } from 'node:crypto'
+import { compactVerify, errors } from 'jose'
 import { LRUCache } from 'lru-cache'
 import { isObject, parseObject, readText } from '../json.ts'
 import { withoutFinalSlashes } from '../text/urls.ts'
@@ -252,24 +252,12 @@ function algorithmOfKey({
   return alg === undefined || alg === fitting ? fitting : null
 }
 
-const verifyAsync = promisify<
-  string,
-  NodeJS.ArrayBufferView,
-  Parameters<typeof verifyBytes>[2],
-  NodeJS.ArrayBufferView,
-  boolean
->(verifyBytes)
-
-/** Verifies in the thread pool (RFC 7518 sections 3.3 and 3.4). */
 async function verifySignature(text: string, { alg, key }: PublicKey): Promise<boolean> {
-  const end = text.lastIndexOf('.')
-  const signature = Buffer.from(text.slice(end + 1), 'base64url')
-  if (signature.length === 0) return false
-  const input = Buffer.from(text.slice(0, end))
-  return verifyAsync(
-    'sha256',
-    input,
-    alg === 'RS256' ? key : { key, dsaEncoding: 'ieee-p1363' },
-    signature,
-  )
+  try {
+    await compactVerify(text, key, { algorithms: [alg] })
+    return true
+  } catch (error) {
+    if (error instanceof errors.JOSEError) return false
+    throw error
+  }
 }

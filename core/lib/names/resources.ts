@@ -4,7 +4,7 @@ import { withoutFinalSlashes } from '../text/urls.ts'
  * An app's resources at the edge: usage over HTTP, and usage as a tool of the Model Context
  * Protocol.
  */
-export const resourceNames = ['usage', 'mcp'] as const
+const resourceNames = ['usage', 'mcp'] as const
 
 export type ResourceName = (typeof resourceNames)[number]
 

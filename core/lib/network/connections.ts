@@ -1,12 +1,14 @@
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
+import { type Reloadable, currentValue } from '../settings/reloadable.ts'
+import { Server as TlsServer } from 'node:tls'
 import { toNetwork } from './addresses.ts'
 
 export interface ConnectionBounds {
   /** Maximum number of open connections of the listener. */
-  readonly max: number
+  readonly max: Reloadable<number>
   /** Maximum per IPv4 address or IPv6 /64; null for no limit. */
-  readonly maxPerAddress: number | null
+  readonly maxPerAddress: Reloadable<number> | null
   /** Peers without a limit per address, whose connections are never closed to make room. */
   readonly isExempt?: (socket: Socket) => boolean
 }
@@ -37,18 +39,20 @@ export function boundConnections(server: Server, bounds: ConnectionBounds): void
   const all = createGroup('')
   const addresses = new Map<string, Group>()
   const connections = new WeakMap<Socket, Connection>()
+  const handshakes = new Map<string, Connection>()
 
   function admit(socket: Socket): void {
     const name = toNetwork(socket.remoteAddress ?? '')
     const group = addresses.get(name) ?? createGroup(name)
     const isOwn = isExempt?.(socket) ?? false
-    if (!makePlaceAt(group, isOwn) || !makePlace(all, max)) return void socket.destroy()
+    if (!makePlaceAt(group, isOwn) || !makePlace(all, currentValue(max)))
+      return void socket.destroy()
     add({ socket, groups: isOwn ? [all] : [all, group], running: isOwn ? 1 : 0 })
     if (!isOwn) addresses.set(name, group)
   }
 
   const makePlaceAt = (group: Group, isOwn: boolean): boolean =>
-    isOwn || maxPerAddress === null || makePlace(group, maxPerAddress)
+    isOwn || maxPerAddress === null || makePlace(group, currentValue(maxPerAddress))
 
   /** Returns false if the group is full and all its connections are busy. */
   const makePlace = (group: Group, bound: number): boolean =>
@@ -57,9 +61,24 @@ export function boundConnections(server: Server, bounds: ConnectionBounds): void
   function add(connection: Connection): void {
     const { socket, groups, running } = connection
     connections.set(socket, connection)
+    if (server instanceof TlsServer) awaitHandshake(connection)
     for (const group of groups) group.open++
     if (running === 0) markIdle(connection)
     socket.once('close', () => remove(connection))
+  }
+
+  // A request names the socket of the session, which has the same peer as the accepted socket.
+  function awaitHandshake(connection: Connection): void {
+    const peer = peerOf(connection.socket)
+    handshakes.set(peer, connection)
+    connection.socket.once('close', () => {
+      if (handshakes.get(peer) === connection) handshakes.delete(peer)
+    })
+  }
+
+  function endHandshake(session: Socket): void {
+    const connection = handshakes.get(peerOf(session))
+    if (connection && connections.has(connection.socket)) connections.set(session, connection)
   }
 
   function remove(connection: Connection): void {
@@ -80,6 +99,7 @@ export function boundConnections(server: Server, bounds: ConnectionBounds): void
   }
 
   server.on('connection', admit)
+  server.on('secureConnection', endHandshake)
   server.on('request', ({ socket }, response) => {
     const connection = connections.get(socket)
     if (!connection) return
@@ -87,10 +107,12 @@ export function boundConnections(server: Server, bounds: ConnectionBounds): void
     for (const { idle } of connection.groups) idle.delete(connection)
     response.once('close', () => {
       connection.running--
-      if (connection.running === 0 && connections.has(socket)) markIdle(connection)
+      if (connection.running === 0 && connections.has(connection.socket)) markIdle(connection)
     })
   })
 }
+
+const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`
 
 function markIdle(connection: Connection): void {
   for (const { idle } of connection.groups) idle.add(connection)

@@ -15,9 +15,22 @@ export interface OutboundOptions {
 const defaultTimeoutMs = 10_000
 const maxBytes = 64 * 1024
 
+/** A request with a body. */
+export interface OutboundPost {
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+  /** Aborts the request. */
+  readonly signal?: AbortSignal
+}
+
+export interface OutboundAnswer {
+  readonly status: number
+  readonly text: string
+}
+
 /**
- * Fetches from addresses that a tenant chose (docs/decisions/50.md): https only, no redirects, 10
- * s, 64 KiB. The name is resolved once and the connection goes to that address, which must be
+ * Sends requests to addresses that a tenant chose (docs/decisions/50.md): https only, no redirects,
+ * 10 s, 64 KiB. The name is resolved once and the connection goes to that address, which must be
  * public unless OUTBOUND_ALLOW lists it.
  */
 export function createOutbound({ allow, resolve, timeoutMs = defaultTimeoutMs }: OutboundOptions) {
@@ -28,17 +41,44 @@ export function createOutbound({ allow, resolve, timeoutMs = defaultTimeoutMs }:
    * host.
    */
   async function fetchText(address: string): Promise<string> {
+    const { text } = await exchange(address, getJson)
+    return text
+  }
+
+  /**
+   * Posts to `address` and returns the answer, whatever its status; a redirect is not followed.
+   * Rejects like `fetchText` if there is no complete answer.
+   */
+  const post = (
+    address: string,
+    { headers, body, signal }: OutboundPost,
+  ): Promise<OutboundAnswer> => exchange(address, { method: 'POST', headers, body, signal })
+
+  async function exchange(address: string, request: Outgoing): Promise<OutboundAnswer> {
     const url = parseTarget(address)
-    const signal = AbortSignal.timeout(timeoutMs)
+    const timeout = AbortSignal.timeout(timeoutMs)
+    const signal = request.signal ? AbortSignal.any([timeout, request.signal]) : timeout
     let isPublic = true
     try {
       const target = await within(signal, chooseAddress(url))
       isPublic = isPublicAddress(target)
-      return await read(url, target, signal)
+      return await read(await send(url, target, { ...request, signal }), request)
     } catch (error) {
       if (error instanceof AnswerFault) throw error
-      throw new Error(faultText(error, { isPublic, signal }), { cause: error })
+      throw new Error(faultText(error, { isPublic, signal: timeout }), { cause: error })
     }
+  }
+
+  /**
+   * Throws the reason why no request may be sent to `address`, as far as it shows without resolving
+   * its name.
+   */
+  function requireTarget(address: string): void {
+    const url = parseTarget(address)
+    const host = hostOf(url)
+    if (isIP(host) !== 0) return requireAllowed(url, { host, address: host })
+    if (url.protocol !== 'https:' && !allow.hosts.has(host) && host !== 'localhost')
+      throw new Error('must be an https URL')
   }
 
   /**
@@ -72,13 +112,25 @@ export function createOutbound({ allow, resolve, timeoutMs = defaultTimeoutMs }:
       throw new Error('must be reached by https')
   }
 
-  return { fetchText }
+  return { fetchText, post, requireTarget }
 }
+
+export type Outbound = ReturnType<typeof createOutbound>
+
+interface Outgoing {
+  readonly method: 'GET' | 'POST'
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string
+  readonly signal?: AbortSignal | undefined
+  /** The only usable status. By default the caller handles each. */
+  readonly expected?: number
+}
+
+const accept = 'application/json'
+const getJson: Outgoing = { method: 'GET', headers: { accept }, expected: 200 }
 
 /** A valid HTTP response that cannot be used. */
 class AnswerFault extends Error {}
-
-export type Outbound = ReturnType<typeof createOutbound>
 
 const hostOf = (url: URL): string => url.hostname.replace(/^\[|\]$/g, '').toLowerCase()
 
@@ -113,13 +165,16 @@ async function within<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   }
 }
 
-async function read(url: URL, address: string, signal: AbortSignal): Promise<string> {
-  const response = await send(url, address, signal)
+async function read(
+  response: IncomingMessage,
+  { expected }: Pick<Outgoing, 'expected'>,
+): Promise<OutboundAnswer> {
+  const status = response.statusCode ?? 0
   try {
-    if (response.statusCode !== 200) throw new AnswerFault(`answered ${response.statusCode ?? 0}`)
+    if (expected !== undefined && status !== expected) throw new AnswerFault(`answered ${status}`)
     const text = await readBounded(response, maxBytes)
     if (text === null) throw new AnswerFault(`answered more than ${maxBytes} bytes`)
-    return text
+    return { status, text }
   } finally {
     response.destroy()
   }
@@ -129,14 +184,19 @@ async function read(url: URL, address: string, signal: AbortSignal): Promise<str
  * Connects only to `address`, even if the name resolves to another address by then. TLS still
  * checks the name.
  */
-async function send(url: URL, address: string, signal: AbortSignal): Promise<IncomingMessage> {
+async function send(
+  url: URL,
+  address: string,
+  { method, headers, body, signal }: Outgoing,
+): Promise<IncomingMessage> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
   const open = url.protocol === 'https:' ? requestHttps : requestHttp
   const family = isIP(address)
   const outgoing = open(url, {
+    method,
     signal,
     agent: false,
-    headers: { accept: 'application/json', 'accept-encoding': 'identity' },
+    headers: { ...headers, 'accept-encoding': 'identity' },
     lookup: (_host, options, done) => {
       if (options.all === true) done(null, [{ address, family }])
       else done(null, address, family)
@@ -146,6 +206,6 @@ async function send(url: URL, address: string, signal: AbortSignal): Promise<Inc
   outgoing.on('error', (error: NodeJS.ErrnoException) =>
     reject(new Error(`cannot be reached (${error.code ?? 'failed'})`, { cause: error })),
   )
-  outgoing.end()
+  outgoing.end(body)
   return promise
 }

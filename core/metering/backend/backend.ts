@@ -1,4 +1,4 @@
-import type { Destination } from '../../platform/outbox/types.ts'
+import type { Destination } from '../../shared/outbox/types.ts'
 import type { BackendName } from './config.ts'
 import type { Dimension, MeterName } from './catalog.ts'
 import type { PlanCatalog } from './plans.ts'

@@ -1,4 +1,4 @@
-import type { UserId } from '../../platform/ids.ts'
+import type { UserId } from '../../shared/ids.ts'
 
 /** The backend's meters (docs/openmeter.md), and a user's name there. */
 

@@ -1,4 +1,4 @@
-import { authId } from '../../platform/ids.ts'
+import { authId } from '../../shared/ids.ts'
 import { type EthRate, type UsdAttos, formatDecimal18, usdAttos } from '../../lib/money.ts'
 import type { Subject } from '../batch/subjects.ts'
 import type { SignedTicket } from '../events/parse.ts'

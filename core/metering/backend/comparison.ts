@@ -1,5 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { type AppId, isClientId } from '../../platform/ids.ts'
+import { type AppId, isClientId } from '../../shared/ids.ts'
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, parseUtcDay } from '../../lib/time.ts'

@@ -1,13 +1,14 @@
 import type { EnvReader } from '../../lib/env.ts'
+import type { Reloadable } from '../../lib/settings/reloadable.ts'
 
-export const backendNames = ['embedded', 'openmeter', 'none'] as const
+const backendNames = ['embedded', 'openmeter', 'none'] as const
 export type BackendName = (typeof backendNames)[number]
 
 export interface OpenMeterConfig {
   /** Without a trailing slash. */
   readonly url: string
   /** Absent for a self-hosted server without authentication. */
-  readonly apiKey: string | undefined
+  readonly apiKey: Reloadable<string | undefined>
   readonly timeoutMs: number
   /** Maximum events per request. */
   readonly batchSize: number
@@ -24,10 +25,7 @@ export function readBackendConfig(env: EnvReader): BackendConfig {
     meaning:
       'Address of OpenMeter. If it ends in /v3, core uses API v3, otherwise the v1 API below that address.',
   })
-  const apiKey = env.optional('OPENMETER_API_KEY', {
-    secret: true,
-    meaning: 'Bearer token for OpenMeter; a self-hosted OpenMeter may not need it.',
-  })
+  const apiKey = env.live(() => readApiKey(env))
   const timeoutMs = env.integer('OPENMETER_TIMEOUT_MS', {
     fallback: '10000',
     min: 100,
@@ -47,11 +45,22 @@ export function readBackendConfig(env: EnvReader): BackendConfig {
       'Metering backend that reports usage in addition to the ledger: embedded (our own tables), openmeter (the default when OPENMETER_URL is set) or none.',
   })
   if (name !== 'openmeter') return { name }
-  checkOpenMeter(env, url, apiKey)
+  checkOpenMeter(env, url)
   return { name, openMeter: { url: url ?? '', apiKey, timeoutMs, batchSize } }
 }
 
-function checkOpenMeter(env: EnvReader, url: string | undefined, apiKey: string | undefined): void {
+function readApiKey(env: EnvReader): string | undefined {
+  const apiKey = env.optional('OPENMETER_API_KEY', {
+    secret: true,
+    meaning: 'Bearer token for OpenMeter; a self-hosted OpenMeter may not need it.',
+  })
+  // A header cannot carry other characters, so every request would fail.
+  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
+    env.problem('OPENMETER_API_KEY must be visible ASCII characters')
+  return apiKey
+}
+
+function checkOpenMeter(env: EnvReader, url: string | undefined): void {
   if (url === undefined && !env.problems.some((line) => line.startsWith('OPENMETER_URL'))) {
     env.problem('OPENMETER_URL is required when METERING_BACKEND is openmeter')
   }
@@ -60,9 +69,6 @@ function checkOpenMeter(env: EnvReader, url: string | undefined, apiKey: string 
       'OPENMETER_URL must be an address without user, query and fragment; the key goes into OPENMETER_API_KEY',
     )
   }
-  // A header cannot carry other characters, so every request would fail.
-  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
-    env.problem('OPENMETER_API_KEY must be visible ASCII characters')
 }
 
 const hasMoreThanAddress = (url: URL): boolean =>

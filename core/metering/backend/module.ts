@@ -1,9 +1,10 @@
 import { OutboxServiceService } from '../../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import { ReconciliationServiceService } from '../../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
-import { createOutbox } from '../../platform/outbox/outbox.ts'
-import { createOutboxRpc } from '../../platform/outbox/rpc.ts'
-import type { Platform } from '../../platform/platform.ts'
-import { createRequireMetering } from '../../rpc/callers.ts'
+import { createOutbox } from '../../shared/outbox/outbox.ts'
+import { createOutboxRpc } from '../../shared/outbox/rpc.ts'
+import type { Destination } from '../../shared/outbox/types.ts'
+import type { Shared } from '../../shared/shared.ts'
+import { createRequireMetering } from '../../rpc/guards.ts'
 import { grpcService } from '../../rpc/serve.ts'
 import { meters } from './catalog.ts'
 import type { BackendConfig } from './config.ts'
@@ -13,21 +14,31 @@ import { createReconciliation } from './reconciliation.ts'
 import { createReconciliationRpc } from './rpc.ts'
 import { createBackend } from './service.ts'
 
+export interface BackendOthers {
+  readonly config: BackendConfig
+  readonly findSubscriber: FindSubscriber
+  /** Further destinations of the outbox. */
+  readonly destinations?: readonly Destination[]
+}
+
 /**
  * Creates the metering backend and the outbox that feeds it. Comes before users and tickets, which
  * are sent to it.
  */
 export function createBackendModule(
-  platform: Platform,
-  {
-    config,
-    findSubscriber,
-  }: { readonly config: BackendConfig; readonly findSubscriber: FindSubscriber },
+  shared: Shared,
+  { config, findSubscriber, destinations = [] }: BackendOthers,
 ) {
-  const { pool, log, metrics, now, stopping } = platform
+  const { pool, log, metrics, now, stopping } = shared
   const backend = createBackend(config, { log, metrics, now, findSubscriber })
   const emitter = backend.destinations.length > 0 ? createEmitter() : undefined
-  const outbox = createOutbox({ pool, log, metrics, now, destinations: backend.destinations })
+  const outbox = createOutbox({
+    pool,
+    log,
+    metrics,
+    now,
+    destinations: [...backend.destinations, ...destinations],
+  })
   const reconciliation = createReconciliation({ pool, backend, log, metrics, now })
 
   function start(): void {

@@ -1,4 +1,4 @@
-import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+import { type AppId, type UserId, appId, userId } from '../../shared/ids.ts'
 import { type EthRate, type UsdAttos, ethRate, usdAttos, wei } from '../../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { Subject } from '../batch/subjects.ts'

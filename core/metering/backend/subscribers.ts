@@ -1,4 +1,4 @@
-import type { AppId, UserId } from '../../platform/ids.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 
 /** The state that a user should have in the metering backend. */
 export interface Subscriber {

@@ -1,5 +1,5 @@
 import type { Db } from '../../lib/sql.ts'
-import { type Clocks, aheadAt } from '../../platform/clocks/clocks.ts'
+import { type Clocks, aheadAt } from '../../shared/clocks/clocks.ts'
 import { type ParsedBatch, signedAtMs, putAhead, readSession } from './parsed-batch.ts'
 
 /**

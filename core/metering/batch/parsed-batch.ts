@@ -3,7 +3,7 @@ import type { RowBuffer } from '../../lib/copy-sql.ts'
 import { billionthsAsNumber, quickInteger } from '../../lib/decimal.ts'
 import { getOrInsert } from '../../lib/maps.ts'
 import { type Wei, wei } from '../../lib/money.ts'
-import { authId } from '../../platform/ids.ts'
+import { authId } from '../../shared/ids.ts'
 import {
   type EventProblem,
   type SignedTicket,

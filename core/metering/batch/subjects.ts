@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { type AppId, type UserId, authId, isClientId } from '../../platform/ids.ts'
+import { type AppId, type UserId, authId, isClientId } from '../../shared/ids.ts'
 
 /** Finds the users of tickets. */
 

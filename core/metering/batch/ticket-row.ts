@@ -3,7 +3,7 @@ import { quickInteger } from '../../lib/decimal.ts'
 import { getOrInsert } from '../../lib/maps.ts'
 import type { EthRate, Wei } from '../../lib/money.ts'
 import type { SignedTicket } from '../events/parse.ts'
-import { type Prices, type PricedTicket, type Tariff, toPrices } from '../rating/tariff.ts'
+import { type Prices, type PricedTicket, type Tariff, toPrices } from './tariff.ts'
 import type { Subject } from './subjects.ts'
 
 /**

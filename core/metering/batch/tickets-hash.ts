@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 import { getOrInsert } from '../../lib/maps.ts'
 import type { UsdAttos, Wei } from '../../lib/money.ts'
-import type { UserId } from '../../platform/ids.ts'
+import type { UserId } from '../../shared/ids.ts'
 import { type ParsedBatch, readFee, keyAt, readMicros, readSession } from './parsed-batch.ts'
-import type { Prices, PricedTicket } from '../rating/tariff.ts'
+import type { Prices, PricedTicket } from './tariff.ts'
 import type { PricingRate, TicketPrice } from './ticket-row.ts'
 
 /**

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { StreamRecord } from '../ingest/position-store.ts'
+import type { StreamRecord } from '../events/record.ts'
 
 export interface BatcherOptions {
   readonly maxRecords: number

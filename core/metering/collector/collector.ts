@@ -4,7 +4,7 @@ import type { Log } from '../../lib/log.ts'
 import { toMessage } from '../../lib/process.ts'
 import type { IngestedBatch, PreparedBatch } from '../ingest/ingest.ts'
 import type { PipelinedWriter } from '../ingest/pipelined-writer.ts'
-import type { StreamRecord } from '../ingest/position-store.ts'
+import type { StreamRecord } from '../events/record.ts'
 import type { RetryingIngest } from '../ingest/retry.ts'
 
 /** A source of events. The collector reopens it whenever a session fails. */

@@ -8,10 +8,11 @@ import {
 } from '@platformatic/kafka'
 import { isIP } from 'node:net'
 import type { Log } from '../../lib/log.ts'
+import { currentValue } from '../../lib/settings/reloadable.ts'
 import { type Batcher, createBatcher } from './batcher.ts'
 import type { KafkaConfig } from '../config.ts'
 import { maxBatch } from '../ingest/ingest.ts'
-import type { StreamRecord } from '../ingest/position-store.ts'
+import type { StreamRecord } from '../events/record.ts'
 import type { EventSession, EventSource } from './collector.ts'
 
 /**
@@ -244,6 +245,13 @@ function consumerOptions(
   }
 }
 
+/** The password is looked up for each connection. */
+const toCredentials = ({ username, password }: NonNullable<KafkaConfig['sasl']>) => ({
+  mechanism: 'PLAIN' as const,
+  username,
+  password: () => currentValue(password),
+})
+
 function connectionOptions(config: KafkaConfig): BaseOptions {
   return {
     clientId: 'tollgate',
@@ -252,7 +260,7 @@ function connectionOptions(config: KafkaConfig): BaseOptions {
     timeout: 10_000,
     retries: 3,
     retryDelay: 250,
-    ...(config.sasl && { sasl: { mechanism: 'PLAIN', ...config.sasl } }),
+    ...(config.sasl && { sasl: toCredentials(config.sasl) }),
     ...(config.tls && {
       tls: { minVersion: 'TLSv1.2', ...(config.tls.ca !== null && { ca: config.tls.ca }) },
       // Send the server name of a broker behind a load balancer, but never an IP address (RFC

@@ -1,25 +1,27 @@
 import { isUtf8 } from 'node:buffer'
-import { hash } from 'node:crypto'
 import {
-  type JsonMembers,
-  type JsonValue,
-  hasMembers,
+  type JsonObject,
+  type Json,
   isNumber,
   isObject,
   readExactJson,
 } from '../../lib/exact-json.ts'
 import { type Wei, formatEth, wei } from '../../lib/money.ts'
-import { canonicalEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
-import { createShapeCache } from './shape-cache.ts'
+import { canonicalEventId, isUuid, subjectProblem } from '../../shared/ids.ts'
+import {
+  type Instant,
+  decimalText,
+  exactDecimal,
+  int31,
+  int64Text,
+  integerText,
+  labelText,
+  sequenceText,
+  toInstant,
+  unixMs,
+} from './values.ts'
 
-/**
- * Parses one signer event exactly: first the envelope and its members, then single values.
- *
- * The parsers of integers, short decimals and instants within the same minute work digit by digit,
- * without a regular expression or a Date. Gains: they take a third of the time of the plain
- * expressions, in the `ingest by COPY` row of `npm run bench`. Plain version: those expressions,
- * with which test/core/metering/events/values.unit.test.ts compares them.
- */
+/** Parses one signer event exactly: first the envelope and its members, then single values. */
 
 /** Reasons why an event could not become a ticket. */
 export const quarantineReasons = [
@@ -139,30 +141,25 @@ export function parseEvent(
 ): ParsedEvent {
   if (bytes.length > maxEventBytes)
     return problem({ reason: 'too_large', detail: `${bytes.length} bytes` })
-  const members = shapes.read(bytes)
-  if (members) return parseEnvelope(members, { now, ...limits })
   if (!isUtf8(bytes)) return problem({ reason: 'not_utf8', detail: 'the bytes are not UTF-8' })
   const read = readExactJson(bytes.toString('utf8'))
   if ('fault' in read) return problem({ reason: read.fault, detail: `at character ${read.at}` })
   if (!isObject(read.value))
     return problem({ reason: 'not_an_object', detail: 'an envelope must be a JSON object' })
-  shapes.learn(read.value)
   return parseEnvelope(read.value, { now, ...limits })
 }
-
-const shapes = createShapeCache()
 
 interface SigningWindow extends SigningLimits {
   readonly now: Date
 }
 
-function parseEnvelope(envelope: JsonMembers, window: SigningWindow): ParsedEvent {
+function parseEnvelope(envelope: JsonObject, window: SigningWindow): ParsedEvent {
   const type = envelope.get('type')
   if (typeof type === 'string' && type !== ticketType) return { kind: 'ignored' }
   const data = envelope.get('data')
   const ticket =
     checkEnvelope(envelope) ??
-    (hasMembers(data)
+    (isObject(data)
       ? parseTicket(envelope, data, window)
       : ['invalid_data', 'data is not an object'])
   if (!Array.isArray(ticket))
@@ -173,7 +170,7 @@ function parseEnvelope(envelope: JsonMembers, window: SigningWindow): ParsedEven
 
 type Fault = [reason: QuarantineReason, detail: string]
 
-function checkEnvelope(envelope: JsonMembers): Fault | null {
+function checkEnvelope(envelope: JsonObject): Fault | null {
   const id = envelope.get('id')
   if (id === undefined || id === null || id === '')
     return ['no_id', 'the id is missing, so a repeat cannot be recognised']
@@ -181,7 +178,7 @@ function checkEnvelope(envelope: JsonMembers): Fault | null {
   return envelope.get('type') === ticketType ? null : ['no_type', 'type is missing or not text']
 }
 
-const isEventId = (id: JsonValue | undefined): id is string =>
+const isEventId = (id: Json | undefined): id is string =>
   typeof id === 'string' &&
   id !== '' &&
   id.length <= maxIdLength &&
@@ -201,14 +198,14 @@ export function foldEvent(bytes: Buffer, eventId: string): Buffer {
 
 // Returns the readable parts for an operator's decision: event id, user and fee.
 function readableParts(
-  envelope: JsonMembers,
-  data: JsonValue | undefined,
+  envelope: JsonObject,
+  data: Json | undefined,
 ): Omit<EventProblem, 'reason' | 'detail'> {
   const id = envelope.get('id')
-  const fee = hasMembers(data) ? feeOf(data.get('computed_fee')) : null
+  const fee = isObject(data) ? feeOf(data.get('computed_fee')) : null
   return {
     eventId: isEventId(id) ? canonicalEventId(id) : null,
-    authId: hasMembers(data) ? labelText(authIdOf(data)) : null,
+    authId: isObject(data) ? labelText(authIdOf(data)) : null,
     fee: typeof fee === 'bigint' && fee < 10n ** 78n ? fee : null,
   }
 }
@@ -220,8 +217,8 @@ function problem(
 }
 
 function parseTicket(
-  envelope: JsonMembers,
-  data: JsonMembers,
+  envelope: JsonObject,
+  data: JsonObject,
   window: SigningWindow,
 ): SignedTicket | Fault {
   const fee = feeOf(data.get('computed_fee'))
@@ -261,8 +258,8 @@ function outsideWindow({ text, ms }: Instant, window: SigningWindow): string | n
 }
 
 interface TicketParts {
-  readonly envelope: JsonMembers
-  readonly data: JsonMembers
+  readonly envelope: JsonObject
+  readonly data: JsonObject
   readonly fee: Wei
   readonly signed: Instant
   readonly sessionId: string
@@ -309,12 +306,12 @@ function assemble({
   }
 }
 
-const isSessionId = (id: JsonValue | undefined): id is string =>
+const isSessionId = (id: Json | undefined): id is string =>
   typeof id === 'string' && id !== '' && id.length <= maxSessionIdLength && !id.includes('\u0000')
 
 // The signer sends text. A number is accepted only if it is small enough that no JSON library can
 // have rounded it.
-function feeOf(value: JsonValue | undefined): Wei | null {
+function feeOf(value: Json | undefined): Wei | null {
   const text =
     typeof value === 'string' && value.length > 40 ? longInteger(value) : integerText(value)
   if (text === null || text.startsWith('-')) return null
@@ -326,7 +323,7 @@ const longInteger = (text: string): string | null => (/^[1-9]\d{40,999}$/.test(t
 
 // Forks of the signer send the two halves of `auth_id` as separate members
 // (docs/signer-events.md).
-function authIdOf(data: JsonMembers): string {
+function authIdOf(data: JsonObject): string {
   const authId = data.get('auth_id')
   if (typeof authId === 'string' && authId !== '') return authId
   const client = data.get('client_id')
@@ -371,7 +368,7 @@ function readSubject(authId: string): NamedUser | Fault {
 
 // `base:model` in one member, or the model in a separate member, which then wins
 // (docs/signer-events.md).
-function pipelineOf(data: JsonMembers): { pipeline: string; modelId: string } {
+function pipelineOf(data: JsonObject): { pipeline: string; modelId: string } {
   const full = labelText(data.get('pipeline'))
   const colon = full.indexOf(':')
   const base = colon < 0 ? full : full.slice(0, colon)
@@ -380,240 +377,4 @@ function pipelineOf(data: JsonMembers): { pipeline: string; modelId: string } {
     pipeline: base || 'unknown',
     modelId: labelText(data.get('model_id')) || model || 'unknown',
   }
-}
-
-/** Reads an integer from a JSON number or a decimal string. */
-export function integerText(value: JsonValue | undefined): string | null {
-  const text = isNumber(value) ? value.literal : value
-  return typeof text === 'string' && text.length <= 40 && isInteger(text) ? text : null
-}
-
-/** Equals /^-?(?:0|[1-9]\d*)$/, in a third of the time. */
-function isInteger(text: string): boolean {
-  const start = text.charCodeAt(0) === minus ? 1 : 0
-  if (text.charCodeAt(start) === zero) return text.length === start + 1
-  return text.length > start && !Number.isNaN(digitsOf(text, start, text.length))
-}
-
-const maxSequence = 2n ** 63n - 2n
-
-/**
- * Reads 0 to 2^63-2, without a float. The maximum is that low because a Postgres range of bigint
- * must also hold its exclusive end.
- */
-export function sequenceText(value: JsonValue | undefined): string | null {
-  const text = integerText(value)
-  if (text === null || text.startsWith('-')) return null
-  return text.length < 19 || BigInt(text) <= maxSequence ? text : null
-}
-
-/** Reads -2^63 to 2^63-1; zero if absent. */
-export function int64Text(value: JsonValue | undefined): string | null {
-  const text = value === undefined || value === null ? '0' : integerText(value)
-  if (text === null) return null
-  return text.length < 19 || BigInt.asIntN(64, BigInt(text)) === BigInt(text)
-    ? plainZero(text)
-    : null
-}
-
-const plainZero = (text: string): string => (text === '-0' ? '0' : text)
-
-/** Reads 0 to 2^31-1; zero if absent. */
-export function int31(value: JsonValue | undefined): number | null {
-  const text = int64Text(value)
-  const number = Number(text ?? NaN)
-  return number >= 0 && number <= 0x7fff_ffff ? number : null
-}
-
-const decimal = /^(-?)(0|[1-9]\d*)(?:\.(\d+))?(?:[eE]([+-]?\d{1,5}))?$/
-const maxWhole = 12
-const maxPlaces = 30
-
-/**
- * Reads a decimal below 10^12 in plain notation, cut after 30 places; zero if absent. Go writes
- * floats as 5.12 or 1e-09.
- */
-export function decimalText(value: JsonValue | undefined): string | null {
-  if (value === undefined || value === null) return '0'
-  const literal = isNumber(value) ? value.literal : typeof value === 'string' ? value : ''
-  return isShort(literal) ? literal : plainDecimal(literal)
-}
-
-function plainDecimal(literal: string): string | null {
-  const match = decimal.exec(literal)
-  if (!match) return null
-  const [text, sign = '', whole = '', fraction = '', exponent = '0'] = match
-  if (exponent === '0' && whole.length <= maxWhole && fraction.length <= maxPlaces)
-    return plainZero(text.replace(/[eE].*/, ''))
-  return shifted({ sign, digits: whole + fraction, point: whole.length + Number(exponent) })
-}
-
-/** Matches one to nine digits, a point, and one to nine more digits. */
-function isShort(text: string): boolean {
-  const at = text.indexOf('.')
-  if (at < 1 || at > 9 || text.length > at + 10 || text.length === at + 1) return false
-  if (text.charCodeAt(0) === zero && at > 1) return false
-  return !Number.isNaN(digitsOf(text, 0, at) + digitsOf(text, at + 1, text.length))
-}
-
-function shifted({
-  sign,
-  digits,
-  point,
-}: {
-  sign: string
-  digits: string
-  point: number
-}): string | null {
-  const significant = digits.replace(/^0+/, '')
-  if (significant === '') return '0'
-  const start = point - (digits.length - significant.length)
-  if (start > maxWhole) return null
-  if (start < -maxPlaces) return '0'
-  const whole = significant.slice(0, Math.max(start, 0)).padEnd(Math.max(start, 0), '0') || '0'
-  const fraction = '0'.repeat(Math.max(-start, 0)) + significant.slice(Math.max(start, 0))
-  return `${sign}${whole}.${fraction.slice(0, maxPlaces) || '0'}`
-}
-
-const rfc3339 =
-  /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9})\d*)?(Z|[+-]\d{2}:\d{2})$/
-
-export interface Instant {
-  /** ISO 8601 UTC with microseconds; finer digits are cut. */
-  readonly text: string
-  readonly ms: number
-  readonly micros: number
-}
-
-/** Parses RFC 3339 with any fraction and offset; returns UTC to the microsecond. */
-export function toInstant(value: JsonValue | undefined): Instant | null {
-  return (
-    (typeof value === 'string' && value.length <= 60 ? sameMinute(value) : null) ??
-    anyInstant(value)
-  )
-}
-
-/**
- * The minute of the last instant in UTC, with its final colon: most stream events share the minute
- * of the event before.
- */
-let minute = { text: '', ms: 0 }
-const minuteLength = '2026-01-01T00:00:'.length
-
-/** Parses a UTC time with a fraction in the minute of the last instant; null for any other text. */
-function sameMinute(text: string): Instant | null {
-  const start = minuteLength + 3
-  const end = text.length - 1
-  if (end <= start || minute.text === '' || !text.startsWith(minute.text)) return null
-  if (text.charCodeAt(start - 1) !== point || text.charCodeAt(end) !== zulu) return null
-  const seconds = digitsOf(text, minuteLength, start - 1)
-  const cut = Math.min(end, start + 6)
-  const micros = digitsOf(text, start, cut) * 10 ** (6 - cut + start)
-  if (!(seconds < 60 && micros >= 0 && digitsOf(text, cut, end) >= 0)) return null
-  const ms = Math.floor(micros / 1000)
-  const plain = end === start + 6 ? text : `${text.slice(0, cut)}${'0'.repeat(6 - cut + start)}Z`
-  return instant(plain, minute.ms + seconds * 1000 + ms, micros - ms * 1000)
-}
-
-const [zulu, minus, point, zero] = [90, 45, 46, 48]
-
-/** Parses the decimal digits from `from` to `to`; NaN if a character is not a digit. */
-function digitsOf(text: string, from: number, to: number): number {
-  let number = 0
-  for (let i = from; i < to; i++) {
-    const digit = text.charCodeAt(i) - zero
-    if (!(digit >= 0 && digit <= 9)) return NaN
-    number = number * 10 + digit
-  }
-  return number
-}
-
-const instant = (text: string, ms: number, micros: number): Instant => ({
-  text,
-  ms,
-  micros: ms * 1000 + micros,
-})
-
-function anyInstant(value: JsonValue | undefined): Instant | null {
-  const match = typeof value === 'string' && value.length <= 60 ? rfc3339.exec(value) : null
-  if (!match) return null
-  const [, year, month, day, hour, minutes, second, fraction = '', zone = ''] = match
-  const seconds = `${year}-${month}-${day}T${hour}:${minutes}:${second}`
-  const micros = fraction.slice(0, 6).padEnd(6, '0')
-  const wall = wallClock({ year, month, day, hour, minute: minutes, second })
-  const ms = wall + Number(micros.slice(0, 3)) - offsetMs(zone)
-  if (Number.isNaN(ms)) return null
-  if (zone === 'Z')
-    minute = {
-      text: `${year}-${month}-${day}T${hour}:${minutes}:`,
-      ms: wall - Number(second) * 1000,
-    }
-  const utc = zone === 'Z' ? seconds : new Date(ms).toISOString().slice(0, 19)
-  return instant(`${utc}.${micros}Z`, ms, Number(micros.slice(3)))
-}
-
-/** Formats microseconds since 1970 as ISO 8601 UTC with microseconds. */
-export const microsText = (micros: number): string =>
-  new Date(Math.floor(micros / 1000))
-    .toISOString()
-    .replace('Z', `${String(micros % 1000).padStart(3, '0')}Z`)
-
-/**
- * Returns milliseconds since 1970; NaN for a time that does not exist, such as the 31st of February
- * or 24:00.
- */
-function wallClock(
-  parts: Record<'year' | 'month' | 'day' | 'hour' | 'minute' | 'second', string | undefined>,
-): number {
-  const [year, month, day] = [Number(parts.year), Number(parts.month), Number(parts.day)]
-  const [hour, minute, second] = [Number(parts.hour), Number(parts.minute), Number(parts.second)]
-  if (month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 59) return NaN
-  const midnight = Date.UTC(year, month - 1, day)
-  // Date.UTC moves a nonexistent day into the next month.
-  if (day > 28 && new Date(midnight).getUTCDate() !== day) return NaN
-  return midnight + ((hour * 60 + minute) * 60 + second) * 1000
-}
-
-function offsetMs(zone: string): number {
-  if (zone === 'Z') return 0
-  const [hours, minutes] = [Number(zone.slice(1, 3)), Number(zone.slice(4))]
-  return hours > 23 || minutes > 59
-    ? NaN
-    : (zone.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000
-}
-
-/**
- * Reads text that is only stored and shown. Other types become empty; NUL, which Postgres rejects,
- * is replaced; text longer than 256 bytes is shortened.
- */
-export function labelText(value: JsonValue | undefined): string {
-  if (typeof value !== 'string') return ''
-  const text = value.includes('\u0000') ? value.replaceAll('\u0000', '\ufffd') : value
-  return text.length <= 64 ? text : shortened(text.toWellFormed())
-}
-
-const maxBytes = 256
-
-// Keeps the beginning and appends a hash of the whole text, so that two long ids with the same
-// beginning stay different.
-function shortened(text: string): string {
-  const bytes = Buffer.from(text)
-  if (bytes.length <= maxBytes) return text
-  const digest = hash('sha256', bytes, 'hex')
-  const room = maxBytes - digest.length - 1
-  const start = new TextDecoder().decode(bytes.subarray(0, room), { stream: true })
-  return `${start}~${digest}`
-}
-
-const statedDecimal = /^(?:0|[1-9]\d{0,29})(?:\.\d{1,18})?$/
-
-/** Reads an exact amount from text; null for a JSON number, because a float may have rounded it. */
-export const exactDecimal = (value: JsonValue | undefined): string | null =>
-  typeof value === 'string' && statedDecimal.test(value) ? value : null
-
-/** Reads a Unix time in milliseconds from decimal text or a number (docs/signer-events.md). */
-export function unixMs(value: JsonValue | undefined): number | null {
-  const text = integerText(value)
-  const ms = text === null ? NaN : Number(text)
-  return ms > 0 && ms < 8.64e15 ? ms : null
 }

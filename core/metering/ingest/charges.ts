@@ -1,7 +1,7 @@
 import { getOrInsert } from '../../lib/maps.ts'
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 
 /** Ports of metering to the ledger of allowances. */
 
@@ -29,6 +29,8 @@ export interface UserCharge {
   readonly waited: number
   /** At retail. */
   readonly cost: UsdAttos
+  /** Owner charge of the priced tickets: network cost and platform fee. */
+  readonly ownerCost: UsdAttos
   /** Hash of the priced tickets (batch/tickets-hash.ts); null without any. */
   readonly ticketsHash: string | null
   /** All tickets were signed at or between these two instants. */
@@ -132,9 +134,14 @@ export type Charge = (
   options: ChargeOptions,
 ) => Promise<ChargeResult>
 
+/** A ticket with its owner charge; default is 0. */
+export interface OwnedTicketCharge extends TicketCharge {
+  readonly ownerCost?: UsdAttos
+}
+
 /** Groups tickets that waited for their price into one charge per user. */
 export function userCharges(
-  tickets: readonly TicketCharge[],
+  tickets: readonly OwnedTicketCharge[],
   hashOf: (user: UserId) => string | null = () => null,
 ): UserCharge[] {
   return [...Map.groupBy(tickets, ({ userId }) => userId)].map(([userId, each]) => {
@@ -151,6 +158,7 @@ export function userCharges(
       waited: each.length,
       ticketsHash: hashOf(userId),
       cost,
+      ownerCost: usdAttos(each.reduce((sum, { ownerCost = usdAttos(0n) }) => sum + ownerCost, 0n)),
       from,
       to,
       each: () => each,

@@ -1,10 +1,10 @@
 import { int8s, numerics, texts, uuids } from '../../lib/copy-sql.ts'
 import { type DecimalSum, decimalText } from '../../lib/decimal.ts'
 import { type Db, type Statement, sql } from '../../lib/sql.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 import type { Feature } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
-import type { Prices } from '../rating/tariff.ts'
+import type { Prices } from '../batch/tariff.ts'
 
 /** Writes `usage_hourly`, always in key order, so that writers never deadlock. */
 

@@ -1,32 +1,22 @@
-import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import { type RowBuffer, createRowBuffer } from '../../lib/copy-sql.ts'
-import { getOrInsert } from '../../lib/maps.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import type { UserId } from '../../platform/ids.ts'
-import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
+import type { UserId } from '../../shared/ids.ts'
+import { type Clocks, realTime } from '../../shared/clocks/clocks.ts'
 import type { EmitPriced } from '../backend/emit.ts'
 import {
   type ParsedBatch,
-  type BilledUser,
   type RecordProblem,
   type TicketColumns,
-  readFee,
   readIndex,
   signedAtMs,
   readSession,
-  readSignerMicros,
 } from '../batch/parsed-batch.ts'
 import { dateByClocks } from '../batch/clock.ts'
-import {
-  type DeduplicatedTickets,
-  type EventIds,
-  createDeduplicator,
-  encodeEventIds,
-} from '../batch/deduplicate.ts'
-import type { EncodedBatch, ParsePool } from '../batch/parse-pool.ts'
+import { type BatchPlan, type Rate, createPlanner, groupByUser } from './batch-plan.ts'
+import { type DeduplicatedTickets, createDeduplicator } from './deduplicate.ts'
+import type { BatchEncoder, EncodedBatch } from '../batch/encoder.ts'
 import { type ResolveSubjects, resolvePayers } from '../batch/subjects.ts'
-import { type TicketPrice, createPrices } from '../batch/ticket-row.ts'
 import type { QuarantineReason } from '../events/parse.ts'
 import {
   countReasons,
@@ -36,28 +26,26 @@ import {
   ticketProblem,
   unknownClient,
 } from '../quarantine/intake.ts'
-import { type HoldingRate, noRate } from '../rates/holding-rate.ts'
+import type { HoldingRate } from '../rates/holding-rate.ts'
 import type { RateLookup } from '../rates/lookup.ts'
 import { type Charge, type SettlementSums, sumSettlements } from './charges.ts'
-import { type RatedTickets, type Rating, StaleRating } from '../rating/rating.ts'
-import { networkSale } from '../rating/tariff.ts'
+import { type Rating, StaleRating } from '../rating/rating.ts'
 import { type PartTicket, type RefusedPart, bookInParts } from './parts.ts'
 import type { Partitions } from './partition-store.ts'
 import {
   type AlreadyConsumed,
-  type EventOutcome,
   type OutcomeCounts,
-  type StreamRecord,
   advanceStreams,
   countOutcomes,
   lockStreams,
+  outcomesOf,
 } from './position-store.ts'
+import type { StreamRecord } from '../events/record.ts'
 import { copyTickets } from './store.ts'
 import {
   type Anomalies,
   type NewTickets,
   type RowBuffers,
-  type WritePlan,
   type WrittenTickets,
   executePlan,
   planWrite,
@@ -71,7 +59,7 @@ export interface IngestDeps {
   readonly charge: Charge
   /** Queues priced tickets for the metering backend, if there is one. */
   readonly emit?: EmitPriced | undefined
-  readonly parsePool: Pick<ParsePool, 'parse'>
+  readonly encoder: BatchEncoder
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
   readonly findRates: RateLookup
@@ -104,14 +92,6 @@ export interface PreparedBatch extends EncodedBatch {
   readonly plan: BatchPlan
 }
 
-/** All writes of a batch if each ticket is new and has a known user, which is nearly always so. */
-interface BatchPlan {
-  readonly ids: EventIds
-  /** Indexes of records with an unknown client id. */
-  readonly unknownClients: readonly number[]
-  readonly write: WritePlan
-}
-
 /** Writes a batch while the previous batch is not committed yet. */
 export interface EarlyWrite {
   /** Called when the transaction has written the ids and tickets. */
@@ -139,9 +119,6 @@ interface BookedBatch extends BookedTickets {
   readonly refused: readonly RefusedPart[]
 }
 
-/** Rates tickets, in a transaction or before it. */
-type Rate = (tickets: Pick<NewTickets, 'batch' | 'places'>) => Promise<RatedTickets>
-
 const maxIdleBuffers = 3
 const dayMs = 86_400_000
 
@@ -150,9 +127,10 @@ const dayMs = 86_400_000
  * throws, nothing.
  */
 export function createIngest(deps: IngestDeps) {
-  const { pool, now, charge, emit, parsePool, resolveSubjects, partitions, rating } = deps
+  const { pool, now, charge, emit, encoder, resolveSubjects, partitions, rating } = deps
   const { clocks = realTime } = deps
-  const deduplicator = createDeduplicator()
+  const { areLikelyNew, insertEarly, insertPlanned } = createInserts()
+  const planBatch = createPlanner(deps)
   const idle: RowBuffer[] = []
   const stale = new WeakSet<PreparedBatch>()
 
@@ -162,7 +140,7 @@ export function createIngest(deps: IngestDeps) {
    */
   async function prepare(records: readonly StreamRecord[]): Promise<PreparedBatch> {
     const at = now()
-    const encoded = await parsePool.parse(records, at)
+    const encoded = await encoder.encode(records, at)
     const { batch, rows: firstParts } = encoded
     await resolvePayers(batch.payers, resolveSubjects)
     await dateByClocks(pool, batch, { clocks, at })
@@ -179,7 +157,7 @@ export function createIngest(deps: IngestDeps) {
    * likely depend on no other batch.
    */
   const canWriteEarly = ({ plan }: PreparedBatch): boolean =>
-    plan.write.unpriced === 0 && deduplicator.areLikelyNew(plan.ids)
+    plan.write.unpriced === 0 && areLikelyNew(plan.ids)
 
   /**
    * Writes a prepared batch in one transaction. With `early`, writes the ids and tickets, which are
@@ -267,20 +245,6 @@ export function createIngest(deps: IngestDeps) {
     release()
   }
 
-  /** Inserts all ids and tickets as new ones, then waits for the batch's turn. */
-  async function insertEarly(
-    db: Db,
-    { plan: { ids, unknownClients, write: plan } }: PreparedBatch,
-    { onTicketsWritten, turn }: EarlyWrite,
-  ): Promise<TicketWrite> {
-    await deduplicator.insertNew(db, ids)
-    await copyTickets(db, plan.rows)
-    onTicketsWritten()
-    await turn
-    const deduplicated = { newTickets: ids.places, duplicates: [], conflicts: [] }
-    return { deduplicated, unknownClients, write: plan }
-  }
-
   /** Inserts the new ids, and plans again if some are not new. */
   async function insertIds(
     db: Db,
@@ -302,6 +266,29 @@ export function createIngest(deps: IngestDeps) {
     return insertPlanned(db, prepared, plan)
   }
 
+  return { prepare, canWriteEarly, write, writeInParts }
+}
+
+export type Ingest = ReturnType<typeof createIngest>
+
+/** Inserts ids and tickets, each once. */
+function createInserts() {
+  const deduplicator = createDeduplicator()
+
+  /** Inserts all ids and tickets as new ones, then waits for the batch's turn. */
+  async function insertEarly(
+    db: Db,
+    { plan: { ids, unknownClients, write: plan } }: PreparedBatch,
+    { onTicketsWritten, turn }: EarlyWrite,
+  ): Promise<TicketWrite> {
+    await deduplicator.insertNew(db, ids)
+    await copyTickets(db, plan.rows)
+    onTicketsWritten()
+    await turn
+    const deduplicated = { newTickets: ids.places, duplicates: [], conflicts: [] }
+    return { deduplicated, unknownClients, write: plan }
+  }
+
   async function insertPlanned(
     db: Db,
     prepared: PreparedBatch,
@@ -314,96 +301,48 @@ export function createIngest(deps: IngestDeps) {
     return { deduplicated, unknownClients, write: rest }
   }
 
-  /**
-   * Quarantines the records that became no ticket, advances the streams and counts the outcomes.
-   */
-  async function settle(
-    db: Db,
-    { records, batch, at }: PreparedBatch,
-    { consumed, unknownClients, refused, deduplicated, ...booked }: BookedBatch,
-  ): Promise<IngestedBatch> {
-    const { newTickets, duplicates, conflicts } = deduplicated
-    const { unpriced, exhausted, settlement, anomalies } = booked
-    const problemAt = (index: number, of: Parameters<typeof ticketProblem>[1]): RecordProblem =>
-      ticketProblem({ records, index, at }, of)
-    const problems = [
-      ...batch.problems.filter(({ index }) => !consumed[index]),
-      ...unknownClients.map((index) => problemAt(index, unknownClient)),
-      ...conflicts.map((index) => problemAt(index, sameIdOtherBytes)),
-      ...refused.flatMap(({ places, error }) =>
-        places.map((place) =>
-          problemAt(readIndex(batch.tickets, place), refusedTicket(error, places.length)),
-        ),
-      ),
-    ]
-    if (problems.length > 0) await quarantine(db, { records, problems, at })
-    const outcomes = outcomesOf({
-      ticket: Array.from(newTickets, (place) => readIndex(batch.tickets, place)),
-      duplicate: duplicates,
-      ignored: batch.ignored.filter((index) => !consumed[index]),
-      quarantined: problems.map(({ index }) => index),
-    })
-    await advanceStreams(db, { records, outcomes })
-    return {
-      counts: countOutcomes(outcomes),
-      quarantined: countReasons(problems),
-      unpriced,
-      exhausted,
-      settlement,
-      anomalies,
-    }
-  }
-
-  // Yields between its steps: another batch's transaction needs this thread for each statement.
-  async function planBatch(
-    db: Db,
-    { batch, places, rate }: Pick<NewTickets, 'batch' | 'places'> & { readonly rate: Rate },
-    buffers: RowBuffers,
-  ): Promise<BatchPlan> {
-    const { known, unknownClients } = groupByUser(batch, places)
-    await yieldToOthers()
-    const rated = await rate({ batch, places: known })
-    await yieldToOthers()
-    const prices = await price(db, batch.tickets, { places: known, sales: rated.sales })
-    await yieldToOthers()
-    const ids = encodeEventIds(batch.tickets, known, buffers.out)
-    await yieldToOthers()
-    const holdingRate = prices.includes(null) ? await deps.holdingRate(db) : noRate
-    const write = await planWrite(
-      {
-        ...rated,
-        batch,
-        places: known,
-        keyOrder: ids.firsts,
-        prices,
-        holdingRate,
-        ratesKnownAt: buffers.at,
-      },
-      buffers,
-    )
-    return { ids, unknownClients, write }
-  }
-
-  async function price(
-    db: Db,
-    tickets: TicketColumns,
-    { places, sales }: Pick<NewTickets, 'places' | 'sales'>,
-  ): Promise<(TicketPrice | null)[]> {
-    const rates = await deps.findRates(
-      db,
-      Array.from(places, (place) => readSignerMicros(tickets, place)),
-    )
-    const priceOf = createPrices()
-    return rates.map((rate, i) => {
-      const { tariff } = sales[i] ?? networkSale
-      return rate ? priceOf(rate, readFee(tickets, places[i] ?? 0), tariff) : null
-    })
-  }
-
-  return { prepare, canWriteEarly, write, writeInParts }
+  return { areLikelyNew: deduplicator.areLikelyNew, insertEarly, insertPlanned }
 }
 
-export type Ingest = ReturnType<typeof createIngest>
+/**
+ * Quarantines the records that became no ticket, advances the streams and counts the outcomes.
+ */
+async function settle(
+  db: Db,
+  { records, batch, at }: PreparedBatch,
+  { consumed, unknownClients, refused, deduplicated, ...booked }: BookedBatch,
+): Promise<IngestedBatch> {
+  const { newTickets, duplicates, conflicts } = deduplicated
+  const { unpriced, exhausted, settlement, anomalies } = booked
+  const problemAt = (index: number, of: Parameters<typeof ticketProblem>[1]): RecordProblem =>
+    ticketProblem({ records, index, at }, of)
+  const problems = [
+    ...batch.problems.filter(({ index }) => !consumed[index]),
+    ...unknownClients.map((index) => problemAt(index, unknownClient)),
+    ...conflicts.map((index) => problemAt(index, sameIdOtherBytes)),
+    ...refused.flatMap(({ places, error }) =>
+      places.map((place) =>
+        problemAt(readIndex(batch.tickets, place), refusedTicket(error, places.length)),
+      ),
+    ),
+  ]
+  if (problems.length > 0) await quarantine(db, { records, problems, at })
+  const outcomes = outcomesOf({
+    ticket: Array.from(newTickets, (place) => readIndex(batch.tickets, place)),
+    duplicate: duplicates,
+    ignored: batch.ignored.filter((index) => !consumed[index]),
+    quarantined: problems.map(({ index }) => index),
+  })
+  await advanceStreams(db, { records, outcomes })
+  return {
+    counts: countOutcomes(outcomes),
+    quarantined: countReasons(problems),
+    unpriced,
+    exhausted,
+    settlement,
+    anomalies,
+  }
+}
 
 const buffersOf = ({ rows: firstParts, out, at }: PreparedBatch): RowBuffers => ({
   firstParts,
@@ -428,27 +367,6 @@ const unconsumed = (tickets: TicketColumns, consumed: AlreadyConsumed): Uint32Ar
   Uint32Array.from({ length: tickets.count }, (_, place) => place).filter(
     (place) => !consumed[readIndex(tickets, place)],
   )
-
-/**
- * Returns tickets of known users, grouped by user in primary key order: Postgres inserts them
- * faster so.
- */
-function groupByUser(
-  { tickets, sessions }: ParsedBatch,
-  places: Uint32Array,
-): { known: Uint32Array; unknownClients: number[] } {
-  const unknownClients: number[] = []
-  const groups = new Map<BilledUser, number[]>()
-  for (const place of places) {
-    const payer = sessions[readSession(tickets, place)]?.payer
-    if (payer?.subject) getOrInsert(groups, payer, () => []).push(place)
-    else unknownClients.push(readIndex(tickets, place))
-  }
-  const inOrder = [...groups]
-    .map(([{ subject }, group]) => ({ key: `${subject?.appId}${subject?.userId}`, group }))
-    .sort((a, b) => (a.key < b.key ? -1 : 1))
-  return { known: Uint32Array.from(inOrder.flatMap(({ group }) => group)), unknownClients }
-}
 
 const partTickets = ({ tickets, sessions }: ParsedBatch, places: Uint32Array): PartTicket[] =>
   Array.from(places).flatMap((place) => {
@@ -491,17 +409,4 @@ function only(
     prices: prices.filter((_, i) => selection.has(places[i] ?? -1)),
     sales: sales.filter((_, i) => selection.has(places[i] ?? -1)),
   }
-}
-
-/** Returns the outcome of each record, by index; undefined for records consumed before. */
-function outcomesOf(indexes: Readonly<Record<EventOutcome, readonly number[]>>): EventOutcome[] {
-  const outcomes: EventOutcome[] = []
-  const assign = (outcome: EventOutcome): void => {
-    for (const index of indexes[outcome]) outcomes[index] = outcome
-  }
-  assign('ticket')
-  assign('duplicate')
-  assign('ignored')
-  assign('quarantined')
-  return outcomes
 }

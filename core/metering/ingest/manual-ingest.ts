@@ -1,11 +1,11 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { createRowBuffer } from '../../lib/copy-sql.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
-import { type UserId, authId } from '../../platform/ids.ts'
-import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
+import { type UserId, authId } from '../../shared/ids.ts'
+import { type Clocks, realTime } from '../../shared/clocks/clocks.ts'
 import type { EmitPriced } from '../backend/emit.ts'
 import { dateByClocks } from '../batch/clock.ts'
-import { createDeduplicator, encodeEventIds } from '../batch/deduplicate.ts'
+import { createDeduplicator, encodeEventIds } from './deduplicate.ts'
 import { createBatchParser, digestOfHex, readFee, readSignerMicros } from '../batch/parsed-batch.ts'
 import type { ResolveSubjects, Subject } from '../batch/subjects.ts'
 import type { TicketPrice } from '../batch/ticket-row.ts'
@@ -15,11 +15,10 @@ import type { RateLookup } from '../rates/lookup.ts'
 import { type ObservedRate, ensureRates } from '../rates/store.ts'
 import type { Charge } from './charges.ts'
 import type { Partitions } from './partition-store.ts'
-import type { Prices } from '../rating/tariff.ts'
-import { networkSale, toPrices } from '../rating/tariff.ts'
+import type { Prices } from '../batch/tariff.ts'
+import { networkSale, toPrices } from '../batch/tariff.ts'
 import { type RatedTickets, type Rating, noPeriods } from '../rating/rating.ts'
-import type { NetworkCost } from './network-cost-store.ts'
-import { isPoison } from './poison.ts'
+import { isPoison } from '../quarantine/poison.ts'
 import { type NewTickets, executePlan, planWrite } from './write-plan.ts'
 
 /**
@@ -105,7 +104,6 @@ export function createManualIngest({
         ...rated,
         holdingRate: highRate,
         ratesKnownAt: tickets.some(({ price }) => price !== undefined) ? null : at,
-        networkCosts: networkCostsOf(places, prices, tickets),
       },
       buffers,
     )
@@ -189,19 +187,6 @@ export function createManualIngest({
 
   return { ingest, prepare }
 }
-
-// Skip fixed prices: another deployment booked those tickets, so their network cost did not arise
-// today.
-const networkCostsOf = (
-  places: Uint32Array,
-  prices: readonly (TicketPrice | null)[],
-  tickets: readonly ManualTicket[],
-): NetworkCost[] =>
-  Array.from(places).flatMap((place, i) => {
-    const [ticket, price] = [tickets[place], prices[i]]
-    if (!ticket || !price || ticket.price) return []
-    return [{ appId: ticket.subject.appId, cost: price.cost }]
-  })
 
 export type ManualIngest = ReturnType<typeof createManualIngest>
 

@@ -1,4 +1,4 @@
-import { type Pool, many, sql, tx } from '../../lib/sql.ts'
+import { type Db, type Pool, many, sql, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 
 /**
@@ -55,25 +55,26 @@ async function readMonths(pool: Pool): Promise<string[]> {
   return rows.map((row) => row.name.replace(/^tickets_(\d{4})_(\d{2})$/, '$1-$2'))
 }
 
+/** Creates the partition of `month` unless it exists. */
+const createMonth = (pool: Pool, month: string): Promise<void> =>
+  tx(pool, (db) => createPartition(db, month))
+
 /**
  * Creates the partition of `month` unless it exists: as a separate table, which is then attached.
  * The lock for attaching does not affect other months; `create ... partition of` would block all
- * readers and writers.
+ * readers and writers. `db` must be a transaction.
  */
-async function createMonth(pool: Pool, month: string): Promise<void> {
+export async function createPartition(db: Db, month: string): Promise<void> {
   if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
   const name = `tickets_${month.replace('-', '_')}`
   const start = `${month}-01T00:00:00Z`
   const end = new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)), 1)).toISOString()
-  await tx(pool, async (db) => {
-    await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.ticket_months'))`)
-    const existing = await many(db, sql`select 1 from pg_class where oid = to_regclass(${name})`)
-    if (existing.length > 0) return
-    // DDL takes no parameters; the name and both instants derive from a month with a checked
-    // format.
-    await db.query(`create table ${name} (like tickets including defaults including constraints)`)
-    await db.query(
-      `alter table tickets attach partition ${name} for values from ('${start}') to ('${end}')`,
-    )
-  })
+  await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.ticket_months'))`)
+  const existing = await many(db, sql`select 1 from pg_class where oid = to_regclass(${name})`)
+  if (existing.length > 0) return
+  // DDL takes no parameters; the name and both instants derive from a month with a checked format.
+  await db.query(`create table ${name} (like tickets including defaults including constraints)`)
+  await db.query(
+    `alter table tickets attach partition ${name} for values from ('${start}') to ('${end}')`,
+  )
 }

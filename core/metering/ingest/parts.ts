@@ -1,7 +1,7 @@
 import { getOrInsert } from '../../lib/maps.ts'
 import { type Db, savepoint } from '../../lib/sql.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
-import { isPoison } from './poison.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
+import { isPoison } from '../quarantine/poison.ts'
 
 /**
  * Books tickets that the database rejects as a whole: halves them, between apps before users before

@@ -1,5 +1,6 @@
 import { getOrInsert } from '../../lib/maps.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
+import type { StreamRecord } from '../events/record.ts'
 
 /** Stores stream positions and counts of record outcomes: the table `stream_offsets`. */
 
@@ -7,19 +8,6 @@ import { type Db, many, sql } from '../../lib/sql.ts'
 export const eventOutcomes = ['ticket', 'duplicate', 'ignored', 'quarantined'] as const
 export type EventOutcome = (typeof eventOutcomes)[number]
 export type OutcomeCounts = Readonly<Record<EventOutcome, number>>
-
-/**
- * One message as delivered by a stream. `offset` is null for a stream without offsets (direct
- * mode).
- */
-export interface StreamRecord {
-  readonly source: string
-  readonly partition: number
-  readonly offset: bigint | null
-  readonly bytes: Buffer
-  /** When the stream received it, in milliseconds. Lag is measured from this time. */
-  readonly producedAtMs: number
-}
 
 /** By index: whether an earlier transaction consumed the record. */
 export type AlreadyConsumed = readonly boolean[]
@@ -241,4 +229,19 @@ export async function streams(db: Db): Promise<StreamRow[]> {
     limit 10000`,
   )
   return rows.map(({ next_offset: nextOffset, ...row }) => ({ ...row, nextOffset }))
+}
+
+/** Returns the outcome of each record, by index; undefined for records consumed before. */
+export function outcomesOf(
+  indexes: Readonly<Record<EventOutcome, readonly number[]>>,
+): EventOutcome[] {
+  const outcomes: EventOutcome[] = []
+  const assign = (outcome: EventOutcome): void => {
+    for (const index of indexes[outcome]) outcomes[index] = outcome
+  }
+  assign('ticket')
+  assign('duplicate')
+  assign('ignored')
+  assign('quarantined')
+  return outcomes
 }

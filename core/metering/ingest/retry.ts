@@ -3,17 +3,12 @@ import { backoffMs } from '../../lib/loop.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import type { UserId } from '../../platform/ids.ts'
+import type { UserId } from '../../shared/ids.ts'
 import { countReasons, quarantine, ticketProblem } from '../quarantine/intake.ts'
 import type { Ingest, IngestedBatch } from './ingest.ts'
-import { describeError, isPoison } from './poison.ts'
-import {
-  type EventOutcome,
-  type StreamRecord,
-  advanceStreams,
-  countOutcomes,
-  lockStreams,
-} from './position-store.ts'
+import { describeError, isPoison } from '../quarantine/poison.ts'
+import { type EventOutcome, advanceStreams, countOutcomes, lockStreams } from './position-store.ts'
+import type { StreamRecord } from '../events/record.ts'
 import { noAnomalies } from './write-plan.ts'
 
 /**

@@ -1,10 +1,11 @@
 import { int8s, numerics, plainArray, textArray, texts, uuids } from '../../lib/copy-sql.ts'
 import { decimalText } from '../../lib/decimal.ts'
 import { type Db, type Statement, many, one, sql } from '../../lib/sql.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import { inAppGroups, lockInApps } from '../../shared/database/app-groups.ts'
+import { type AppId, type UserId, appId } from '../../shared/ids.ts'
 import type { Session } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
-import type { Prices } from '../rating/tariff.ts'
+import type { Prices } from '../batch/tariff.ts'
 import type { Sums } from './hour-store.ts'
 
 /** Writes `ticket_sessions`, always in key order, so that writers never deadlock. */
@@ -73,6 +74,14 @@ export function sessionsStatement(sums: readonly SessionSums[]): Statement {
         ${int8s(column((s) => s.tickets - countDistinct(s.sequences)))}::bigint[]) with ordinality
         as b (app_id, user_id, session_id, manifest_id, app_name, pipeline, model_id, first_micros, last_micros, tickets,
               unpriced, fee, cost, markup, platform_fee, platform_wei, secs, pixels, late, seen, replayed, position)
+    ), repeated as materialized (
+      -- Sequence numbers that their session already has. Read before the sessions are written, because a Citus cluster
+      -- runs the parts of a statement one after the other.
+      select b.position::integer - 1 as position,
+             (s.seen * b.seen - int8multirange(int8range(0, s.closed_below)))::text as ranges
+      from batch b
+      join ticket_sessions s on s.app_id = b.app_id and s.user_id = b.user_id and s.session_id = b.session_id
+      where s.seen && b.seen
     ), written as (
       insert into ticket_sessions as s (
         app_id, user_id, session_id, manifest_id, app_name, pipeline, model_id, started_at, last_at, ticket_count,
@@ -120,18 +129,6 @@ export function sessionsStatement(sums: readonly SessionSums[]): Statement {
               from unnest(excluded.seen * int8multirange(int8range(0, s.closed_below))) as r))
             else s.closed_count end
       returning app_id, user_id, session_id, irregular, pg_column_size(seen) as bytes
-    ), repeated as (
-      -- A repeated number makes its session irregular. This reads such sessions, which are few, as they were before.
-      select b.position::integer - 1 as position,
-             (s.seen * b.seen - int8multirange(int8range(0, s.closed_below)))::text as ranges
-      from written w
-      join batch b on b.app_id = w.app_id and b.user_id = w.user_id and b.session_id = w.session_id
-      cross join lateral (
-        select seen, closed_below
-        from ticket_sessions
-        where app_id = w.app_id and user_id = w.user_id and session_id = w.session_id
-        offset 0) s
-      where w.irregular and s.seen && b.seen
     )
     select position, ranges, null::uuid as app_id, null::uuid as user_id, null::text as session_id
     from repeated
@@ -210,6 +207,13 @@ export interface SessionCost extends Prices {
 
 /** Adds the cost of tickets that were stored without a price to their sessions. */
 export async function priceSessions(db: Db, rows: readonly SessionCost[]): Promise<void> {
+  await inAppGroups(db, rows, async (group, app) => {
+    await addCosts(db, group, app)
+    return []
+  })
+}
+
+async function addCosts(db: Db, rows: readonly SessionCost[], app: AppId | null): Promise<void> {
   const column = <T>(value: (row: SessionCost) => T): T[] => rows.map(value)
   await db.query(sql`
     with sums as materialized (
@@ -227,6 +231,7 @@ export async function priceSessions(db: Db, rows: readonly SessionCost[]): Promi
              sums.platform_fee_attos, sums.platform_fee_wei
       from sums
       join ticket_sessions s on s.app_id = sums.app_id and s.user_id = sums.user_id and s.session_id = sums.session_id
+        and (${app}::uuid is null or s.app_id = ${app})
       order by s.app_id, s.user_id, s.session_id
       for no key update of s
     )
@@ -236,7 +241,8 @@ export async function priceSessions(db: Db, rows: readonly SessionCost[]): Promi
         platform_fee_attos = s.platform_fee_attos + l.platform_fee_attos,
         platform_fee_wei = s.platform_fee_wei + l.platform_fee_wei
     from locked l
-    where s.app_id = l.app_id and s.user_id = l.user_id and s.session_id = l.session_id`)
+    where s.app_id = l.app_id and s.user_id = l.user_id and s.session_id = l.session_id
+      and (${app}::uuid is null or s.app_id = ${app})`)
 }
 
 /** The key of a session, after which a round continues. */
@@ -261,9 +267,52 @@ export interface LossSearch {
  */
 export async function findLosses(
   db: Db,
-  { after, at, before, limit }: LossSearch,
+  search: LossSearch,
 ): Promise<{ lost: bigint; last: SessionKey | null }> {
-  const rows = await many<{ app_id: string; user_id: string; session_id: string; lost: bigint }>(
+  const { limit } = search
+  const rows = await lockInApps(db, {
+    app: null,
+    limit,
+    findApps: () => listWatchedApps(db, search),
+    lock: (app, most) => examineSessions(db, { ...search, limit: most }, app),
+  })
+  const last = rows.at(-1)
+  return {
+    lost: rows.reduce((sum, row) => sum + row.lost, 0n),
+    last:
+      last && rows.length === limit
+        ? { appId: last.app_id, userId: last.user_id, sessionId: last.session_id }
+        : null,
+  }
+}
+
+/** Returns apps with due sessions after `after` in id order. */
+async function listWatchedApps(db: Db, { after, before }: LossSearch): Promise<AppId[]> {
+  const rows = await many<{ app_id: string }>(
+    db,
+    sql`
+    select distinct app_id
+    from ticket_sessions
+    where watched and app_id >= ${after.appId}
+      and (suspected_at is null or suspected_at <= ${before} or lost && seen)
+    order by app_id`,
+  )
+  return rows.map((row) => appId(row.app_id))
+}
+
+interface ExaminedRow {
+  app_id: string
+  user_id: string
+  session_id: string
+  lost: bigint
+}
+
+const examineSessions = (
+  db: Db,
+  { after, at, before, limit }: LossSearch,
+  app: AppId | null,
+): Promise<ExaminedRow[]> =>
+  many<ExaminedRow>(
     db,
     sql`
     with locked as materialized (
@@ -273,6 +322,7 @@ export async function findLosses(
       where watched
         and (app_id, user_id, session_id) > (${after.appId}::uuid, ${after.userId}::uuid, ${after.sessionId})
         and (suspected_at is null or suspected_at <= ${before} or lost && seen)
+        and (${app}::uuid is null or app_id = ${app})
       order by app_id, user_id, session_id
       limit ${limit}
       for no key update skip locked
@@ -293,20 +343,12 @@ export async function findLosses(
           irregular = s.irregular or c.now_lost_count > 0
       from counted c
       where s.app_id = c.app_id and s.user_id = c.user_id and s.session_id = c.session_id
+        and (${app}::uuid is null or s.app_id = ${app})
     )
     select app_id, user_id, session_id, greatest(now_lost_count - lost_count, 0) as lost
     from counted
     order by app_id, user_id, session_id`,
   )
-  const last = rows.at(-1)
-  return {
-    lost: rows.reduce((sum, row) => sum + row.lost, 0n),
-    last:
-      last && rows.length === limit
-        ? { appId: last.app_id, userId: last.user_id, sessionId: last.session_id }
-        : null,
-  }
-}
 
 /**
  * Recomputes a user's sessions from their tickets and removes sessions without tickets; a missing

@@ -1,8 +1,8 @@
 import { copyRows, uuidArray } from '../../lib/copy-sql.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 import { ticketColumns } from '../batch/ticket-row.ts'
-import type { Prices, PricedTicket } from '../rating/tariff.ts'
+import type { Prices, PricedTicket } from '../batch/tariff.ts'
 
 /**
  * Writes `envelopes` and `tickets`. Every statement writes many rows in key order, so that

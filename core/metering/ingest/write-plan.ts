@@ -1,26 +1,21 @@
 import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import type { RowBuffer } from '../../lib/copy-sql.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { addBillionths, addDecimal, addDecimals, newDecimalSum } from '../../lib/decimal.ts'
-import { getOrInsert } from '../../lib/maps.ts'
 import { type EthRate, retailBound, usdAttos } from '../../lib/money.ts'
 import type { Db, Statement } from '../../lib/sql.ts'
-import type { UserId } from '../../platform/ids.ts'
+import type { UserId } from '../../shared/ids.ts'
 import type { TicketKey } from '../backend/store.ts'
 import type { EmitPriced } from '../backend/emit.ts'
 import {
   type ParsedBatch,
   type Session,
-  type TicketColumns,
   readClockOffset,
-  readBillionths,
   readExactSequence,
   readFeature,
   readFee,
   rowStart,
   readMicros,
   signedAtMs,
-  pixelsAsNumber,
   readSequence,
   readSession,
   readSignerMicros,
@@ -35,9 +30,9 @@ import {
   eventIdIn,
   rowTailWriter,
 } from '../batch/ticket-row.ts'
-import { microsText } from '../events/parse.ts'
+import { microsText } from '../events/values.ts'
 import type { RatedTickets } from '../rating/rating.ts'
-import { networkSale } from '../rating/tariff.ts'
+import { networkSale } from '../batch/tariff.ts'
 import {
   type Charge,
   type ListSettling,
@@ -47,8 +42,7 @@ import {
   createSettlingColumns,
   toSteps,
 } from './charges.ts'
-import { type NetworkCost, addNetworkCosts } from './network-cost-store.ts'
-import { type HourSums, type Sums, addHours, hoursStatement } from './hour-store.ts'
+import { addHours, hoursStatement } from './hour-store.ts'
 import {
   type RepeatedSequences,
   type SessionSums,
@@ -59,15 +53,11 @@ import {
   sessionsStatement,
 } from './session-store.ts'
 import { copyTickets } from './store.ts'
+import { createSums } from './sums.ts'
 
 /**
  * Plans and executes the write of new tickets: rows, sums by session and hour, charges. The plan is
  * made without the database, so that the transaction only sends prepared data.
- *
- * Gains: a run of consecutive tickets with the same session, feature and hour is summed first, with
- * doubles where these are exact, and then added once to its session and once to its hour. The
- * `ingest by COPY` row of `npm run bench` shows it. Plain version: a bigint addition per ticket and
- * sum, with which test/core/metering/ingest/sums.unit.test.ts compares the sums.
  */
 
 /** New tickets of known users. */
@@ -83,8 +73,6 @@ export interface NewTickets extends RatedTickets {
   readonly holdingRate: EthRate
   /** When the rates were read; null for prices fixed elsewhere. */
   readonly ratesKnownAt: Date | null
-  /** Costs that count as unpaid network cost. Default is the cost of all priced tickets. */
-  readonly networkCosts?: readonly NetworkCost[]
 }
 
 /** New tickets with all their writes. */
@@ -196,14 +184,11 @@ export async function executePlan(
   const settling = listSettling(plan)
   const chargeOptions = { id: chargeId, at, ratesKnownAt, settling, confirm }
   const charged = await options.charge(db, charges, chargeOptions)
-  await addNetworkCosts(db, plan.networkCosts ?? sessions.map(networkCostOf), at)
   return {
     ...charged,
     anomalies: { forked: replayed.size, late: sumOf(sessions, ({ late }) => late), lost },
   }
 }
-
-const networkCostOf = ({ subject: { appId }, cost }: SessionSums): NetworkCost => ({ appId, cost })
 
 const sumOf = (sessions: readonly SessionSums[], of: (session: SessionSums) => number): number =>
   sessions.reduce((sum, session) => sum + of(session), 0)
@@ -280,6 +265,9 @@ function chargesOf(tickets: WritePlan, rows: Buffer): UserCharge[] {
         ticketsHash: tickets.hashes.get(userId) ?? null,
         each: () => ofUser(userId),
         cost: usdAttos(sessions.reduce((sum, { cost, markup }) => sum + cost + markup, 0n)),
+        ownerCost: usdAttos(
+          sessions.reduce((sum, { cost, platformFee }) => sum + cost + platformFee, 0n),
+        ),
         from: new Date(
           Math.floor(Math.min(...sessions.map(({ firstMicros }) => firstMicros)) / 1000),
         ),
@@ -385,156 +373,3 @@ function replayedTickets(
   }
   return replayed
 }
-
-const hourMs = 3_600_000
-const hourMicros = hourMs * 1000
-// Equals the time for which the ledger keeps an expired credit open to late tickets
-// (core/allowances/account.ts).
-const lateMs = 15 * 60_000
-
-const zero = (): Sums => ({
-  tickets: 0,
-  unpriced: 0,
-  fee: 0n,
-  cost: 0n,
-  markup: 0n,
-  platformFee: 0n,
-  platformWei: 0n,
-  billableSecs: newDecimalSum(),
-  pixels: 0n,
-})
-
-function add(sums: Sums, tickets: TicketColumns, place: number): void {
-  sums.tickets += 1
-  const oversized = tickets.oversized.get(place)
-  sums.fee += readFee(tickets, place)
-  if (oversized) {
-    addDecimal(sums.billableSecs, oversized.billableSecs)
-    sums.pixels += oversized.pixels
-  } else {
-    addBillionths(sums.billableSecs, readBillionths(tickets, place))
-    const pixels = pixelsAsNumber(tickets, place)
-    if (pixels !== 0) sums.pixels += BigInt(pixels)
-  }
-}
-
-function addPrice(sums: Sums, { cost, retail, platformFee, platformWei }: TicketPrice): void {
-  sums.cost += cost
-  if (retail !== cost) sums.markup += retail - cost
-  if (platformFee === 0n && platformWei === 0n) return
-  sums.platformFee += platformFee
-  sums.platformWei += platformWei
-}
-
-function addAll(sums: Sums, more: Sums): void {
-  sums.tickets += more.tickets
-  sums.unpriced += more.unpriced
-  sums.cost += more.cost
-  sums.markup += more.markup
-  sums.platformFee += more.platformFee
-  sums.platformWei += more.platformWei
-  sums.fee += more.fee
-  addDecimals(sums.billableSecs, more.billableSecs)
-  sums.pixels += more.pixels
-}
-
-/** Consecutive tickets of one session, feature and hour. */
-interface Run extends Sums {
-  readonly into: SessionSums
-  /** Positions in the batch's lists. */
-  readonly session: number
-  readonly feature: number
-  readonly hourMs: number
-}
-
-/** Sums tickets of known users. A ticket signed 15 minutes before `at`, or earlier, is late. */
-export function createSums({ tickets, sessions: known, features }: ParsedBatch, at: Date) {
-  const lateMicros = (at.getTime() - lateMs) * 1000
-  const sessions = new Map<number, SessionSums>()
-  const byUser = new Map<Subject, Map<number, Map<number, HourSums>>>()
-  const hours: HourSums[] = []
-  let run: Run | null = null
-
-  function addTicket(place: number, price: TicketPrice | null): void {
-    const micros = readMicros(tickets, place)
-    const hour = Math.floor(micros / hourMicros) * hourMs
-    const continues =
-      run !== null &&
-      run.session === readSession(tickets, place) &&
-      run.feature === readFeature(tickets, place) &&
-      run.hourMs === hour
-    const current = run !== null && continues ? run : startRun(place, hour)
-    add(current, tickets, place)
-    if (price === null) current.unpriced += 1
-    else addPrice(current, price)
-    const { into } = current
-    into.firstMicros = Math.min(into.firstMicros, micros)
-    into.lastMicros = Math.max(into.lastMicros, micros)
-    if (micros - readClockOffset(tickets, place) * 1000 < lateMicros) into.late += 1
-    into.sequences.push(readSequence(tickets, place))
-  }
-
-  function startRun(place: number, hour: number): Run {
-    endRun()
-    const [session, feature, micros] = [
-      readSession(tickets, place),
-      readFeature(tickets, place),
-      readMicros(tickets, place),
-    ]
-    const into = getOrInsert(sessions, session, () => {
-      const ticketSession = known[session]
-      if (!ticketSession?.payer.subject) throw new Error('only tickets of known users are summed')
-      return {
-        ...zero(),
-        subject: ticketSession.payer.subject,
-        session: ticketSession,
-        firstMicros: micros,
-        lastMicros: micros,
-        late: 0,
-        sequences: [],
-      }
-    })
-    run = { ...zero(), into, session, feature, hourMs: hour }
-    return run
-  }
-
-  function endRun(): void {
-    if (run === null) return
-    const { into, feature: place, hourMs: hour } = run
-    const ofUser = getOrInsert(byUser, into.subject, () => new Map<number, Map<number, HourSums>>())
-    const ofFeature = getOrInsert(ofUser, place, () => new Map<number, HourSums>())
-    addAll(into, run)
-    addAll(
-      getOrInsert(ofFeature, hour, () => {
-        const feature = features[place] ?? into.session.feature
-        const sums = { ...zero(), subject: into.subject, feature, hourMs: hour }
-        hours.push(sums)
-        return sums
-      }),
-      run,
-    )
-    run = null
-  }
-
-  /** Both results are in primary key order, of `ticket_sessions` and `usage_hourly`. */
-  function read(): { sessions: SessionSums[]; hours: HourSums[] } {
-    endRun()
-    return { sessions: [...sessions.values()].sort(bySession), hours: hours.sort(byHour) }
-  }
-
-  return { addTicket, read }
-}
-
-const bySession = (a: SessionSums, b: SessionSums): number =>
-  compare(a.subject.appId, b.subject.appId) ||
-  compare(a.subject.userId, b.subject.userId) ||
-  compare(a.session.sessionId, b.session.sessionId)
-
-const byHour = (a: HourSums, b: HourSums): number =>
-  compare(a.subject.appId, b.subject.appId) ||
-  compare(a.subject.userId, b.subject.userId) ||
-  a.hourMs - b.hourMs ||
-  compare(a.feature.pipeline, b.feature.pipeline) ||
-  compare(a.feature.modelId, b.feature.modelId)
-
-const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { parseLimit } from '../../platform/cursor.ts'
-import { type AppId, isUuid } from '../../platform/ids.ts'
+import { parseLimit } from '../../shared/cursor.ts'
+import { type AppId, isUuid } from '../../shared/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type DateRange, type Dates, type Now, parseDates } from '../../lib/time.ts'
 import * as store from './store.ts'

@@ -1,7 +1,7 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { usdMicros } from '../../lib/money.ts'
 import type { DateRange } from '../../lib/time.ts'
-import { type RequireMetering, m2mBasic, operator } from '../../rpc/callers.ts'
+import { type RequireMetering, m2mBasic, operator } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { LossReport, LossReports, SessionLoss } from './report.ts'
 import type { CallSums, LossSums, SessionCalls } from './store.ts'

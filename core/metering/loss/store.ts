@@ -1,4 +1,4 @@
-import { type AppId, appId } from '../../platform/ids.ts'
+import { type AppId, appId } from '../../shared/ids.ts'
 import { type UsdMicros, type Wei, microsUp, usdAttos, usdMicros, wei } from '../../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 

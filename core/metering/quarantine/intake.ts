@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { authId } from '../../platform/ids.ts'
+import { authId } from '../../shared/ids.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { RecordProblem } from '../batch/parsed-batch.ts'
@@ -11,8 +11,8 @@ import {
   noLimits,
   parseEvent,
 } from '../events/parse.ts'
-import { describeError } from '../ingest/poison.ts'
-import type { StreamRecord } from '../ingest/position-store.ts'
+import { describeError } from './poison.ts'
+import type { StreamRecord } from '../events/record.ts'
 import * as store from './store.ts'
 
 /** Puts events that cannot become tickets into quarantine. */

@@ -1,5 +1,6 @@
 import { Gauge } from 'prom-client'
 import type { Metrics } from '../../lib/metrics.ts'
+import { quarantineReasons } from '../events/parse.ts'
 
 interface Waiting {
   readonly reason: string
@@ -32,6 +33,7 @@ export function createQuarantineMetrics(
         const rows = await read().catch(() => null)
         if (rows === null) return
         this.reset()
+        for (const reason of quarantineReasons) this.set({ reason }, 0)
         for (const row of rows) this.set({ reason: row.reason }, Number(value(row)))
       },
     })

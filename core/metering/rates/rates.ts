@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { type EthRate, formatDecimal18 } from '../../lib/money.ts'
-import { parseReadable } from '../../platform/text.ts'
+import { parseReadable } from '../../shared/text.ts'
 import { type Log, createThrottle } from '../../lib/log.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds, parseInstant } from '../../lib/time.ts'

@@ -1,7 +1,8 @@
 import { type EthRate, type Wei, ethRate, wei } from '../../lib/money.ts'
-import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+import { type AppId, type UserId, appId, userId } from '../../shared/ids.ts'
 import { type Db, many, maybeOne, one, sql, prepared } from '../../lib/sql.ts'
 import { plainArray } from '../../lib/copy-sql.ts'
+import { inAppGroups, lockInApps } from '../../shared/database/app-groups.ts'
 
 /** One observation of the price of one ETH. */
 export interface Rate {
@@ -213,12 +214,10 @@ export async function ensureRates(
     ]
     await db.query(sql`
       insert into rates (usd_attos_per_eth, source, observed_at, created_at)
-      select value, source, at, ${at}
+      select t.value, t.source, t.at, ${at}
       from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) as t (value, source, at)
-      where not exists (
-        select 1
-        from rates r
-        where r.observed_at = t.at and r.source = t.source and r.usd_attos_per_eth = t.value)`)
+      left join rates r on r.observed_at = t.at and r.source = t.source and r.usd_attos_per_eth = t.value
+      where r.id is null`)
     const rows = await many<{ id: bigint; place: bigint }>(
       db,
       sql`
@@ -288,6 +287,12 @@ export async function pricedSpan(
     : null
 }
 
+export interface WaitingSearch {
+  readonly ages: RateAges
+  readonly limit: number
+  readonly skipped: ReadonlySet<AppId>
+}
+
 /**
  * Locks waiting tickets of the span that have a rate, oldest first. Excludes apps in `skipped` and
  * tickets that another process is pricing (`skip locked`).
@@ -295,37 +300,65 @@ export async function pricedSpan(
 export async function lockWaiting(
   db: Db,
   span: Window,
-  options: {
-    readonly ages: RateAges
-    readonly limit: number
-    readonly skipped: ReadonlySet<AppId>
-  },
+  options: WaitingSearch,
 ): Promise<WaitingTicket[]> {
-  const rows = await many<{
-    app_id: string
-    user_id: string
-    event_id: string
-    signed_at: string
-    micros: bigint
-    ahead_ms: bigint
-    session_id: string
-    sequence_number: bigint
-    pipeline: string
-    model_id: string
-    fee_wei: string
-    key: Buffer
-    digest: Buffer
-  }>(
+  const rows = await lockInApps(db, {
+    app: null,
+    limit: options.limit,
+    findApps: () => listWaitingApps(db, span, options.skipped),
+    lock: (app, limit) => lockWaitingRows(db, span, { ...options, app, limit }),
+  })
+  const events = await findEvents(
+    db,
+    rows.map((row) => row.event_id),
+  )
+  return rows.flatMap((row) => {
+    const event = events.get(row.event_id)
+    if (!event) return []
+    return {
+      appId: appId(row.app_id),
+      userId: userId(row.user_id),
+      eventId: row.event_id,
+      signedAt: row.signed_at,
+      signedAtMicros: Number(row.micros),
+      aheadMs: Number(row.ahead_ms),
+      sessionId: row.session_id,
+      sequence: row.sequence_number,
+      pipeline: row.pipeline,
+      modelId: row.model_id,
+      fee: wei(BigInt(row.fee_wei)),
+      key: event.key,
+      digest: event.digest,
+    }
+  })
+}
+
+interface WaitingRow {
+  app_id: string
+  user_id: string
+  event_id: string
+  signed_at: string
+  micros: bigint
+  ahead_ms: bigint
+  session_id: string
+  sequence_number: bigint
+  pipeline: string
+  model_id: string
+  fee_wei: string
+}
+
+const lockWaitingRows = (
+  db: Db,
+  span: Window,
+  { ages, skipped, app, limit }: WaitingSearch & { readonly app: AppId | null },
+): Promise<WaitingRow[]> =>
+  many<WaitingRow>(
     db,
     sql`
     select t.app_id, t.user_id, t.event_id, t.session_id, t.sequence_number, t.pipeline, t.model_id, t.fee_wei,
            to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at,
-           (extract(epoch from t.signed_at) * 1000000)::bigint as micros, uuid_send(e.key) as key,
-           uuid_send(e.digest) as digest, coalesce(t.clock_ms, 0) as ahead_ms
+           (extract(epoch from t.signed_at) * 1000000)::bigint as micros, coalesce(t.clock_ms, 0) as ahead_ms
     from tickets t
-    join envelopes e on e.key = case
-      when t.event_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then t.event_id::uuid
-      else left(encode(sha256(convert_to(t.event_id, 'UTF8')), 'hex'), 32)::uuid end
     cross join lateral (
       select t.signed_at - coalesce(t.clock_ms, 0) * interval '1 millisecond' as signed_at) signer
     where t.cost_attos is null and t.signed_at >= ${span.from} and (t.signed_at <= ${span.to} or t.clock_ms is not null)
@@ -339,28 +372,47 @@ export async function lockWaiting(
           order by observed_at desc, id desc
           limit 1) r
         where r.observed_at >= signer.signed_at - make_interval(secs =>
-          case when r.source like 'manual:%' then ${options.ages.manualMaxAgeSeconds}::float8
-          else ${options.ages.maxAgeSeconds}::float8 end))
-      and t.app_id <> all(${[...options.skipped]}::uuid[])
+          case when r.source like 'manual:%' then ${ages.manualMaxAgeSeconds}::float8
+          else ${ages.maxAgeSeconds}::float8 end))
+      and t.app_id <> all(${[...skipped]}::uuid[]) and (${app}::uuid is null or t.app_id = ${app})
     order by t.signed_at
-    limit ${options.limit}
+    limit ${limit}
     for update of t skip locked`,
   )
-  return rows.map((row) => ({
-    appId: appId(row.app_id),
-    userId: userId(row.user_id),
-    eventId: row.event_id,
-    signedAt: row.signed_at,
-    signedAtMicros: Number(row.micros),
-    aheadMs: Number(row.ahead_ms),
-    sessionId: row.session_id,
-    sequence: row.sequence_number,
-    pipeline: row.pipeline,
-    modelId: row.model_id,
-    fee: wei(BigInt(row.fee_wei)),
-    key: row.key,
-    digest: row.digest,
-  }))
+
+/** Returns apps with waiting tickets of the span. */
+async function listWaitingApps(
+  db: Db,
+  { from, to }: Window,
+  skipped: ReadonlySet<AppId>,
+): Promise<AppId[]> {
+  const rows = await many<{ app_id: string }>(
+    db,
+    sql`
+    select distinct app_id
+    from tickets
+    where cost_attos is null and signed_at >= ${from} and (signed_at <= ${to} or clock_ms is not null)
+      and app_id <> all(${[...skipped]}::uuid[])`,
+  )
+  return rows.map((row) => appId(row.app_id))
+}
+
+/** Returns keys and digests of stored events by their ids. */
+async function findEvents(
+  db: Db,
+  ids: readonly string[],
+): Promise<Map<string, { readonly key: Buffer; readonly digest: Buffer }>> {
+  if (ids.length === 0) return new Map()
+  const rows = await many<{ id: string; key: Buffer; digest: Buffer }>(
+    db,
+    sql`
+    select t.id, uuid_send(e.key) as key, uuid_send(e.digest) as digest
+    from unnest(${ids}::text[]) as t (id)
+    join envelopes e on e.key = case
+      when t.id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then t.id::uuid
+      else left(encode(sha256(convert_to(t.id, 'UTF8')), 'hex'), 32)::uuid end`,
+  )
+  return new Map(rows.map((row) => [row.id, row]))
 }
 
 // The exact number does not matter beyond this.
@@ -402,19 +454,19 @@ export async function countAppUnpriced(
   db: Db,
   users: readonly { appId: AppId; userId: UserId }[],
 ): Promise<Map<UserId, bigint>> {
-  const rows = await many<{ user_id: string; count: bigint }>(
-    db,
-    prepared(
-      'unpriced-of-users',
-      sql`
+  const rows = await inAppGroups(db, users, (group, app) =>
+    many<{ user_id: string; count: bigint }>(
+      db,
+      prepared('unpriced-of-users')`
     select w.user_id, t.count
-    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[]) as w (app_id, user_id)
+    from unnest(${group.map((user) => user.appId)}::uuid[], ${group.map((user) => user.userId)}::uuid[]) as w (app_id, user_id)
     cross join lateral (
       select count(*) as count
       from (
         select 1
         from tickets
         where cost_attos is null and app_id = w.app_id and user_id = w.user_id
+          and (${app}::uuid is null or app_id = ${app})
         limit ${countBound}::int) waiting) t
     where t.count > 0`,
     ),

@@ -1,6 +1,6 @@
 import { createBatchLoader } from '../../lib/concurrency.ts'
 import type { Pool } from '../../lib/sql.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 import { countAppUnpriced } from './store.ts'
 
 /** Counts a user's tickets that wait for a price. Concurrent calls share one query. */

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import { type Clocks, realTime } from '../../shared/clocks/clocks.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 import type { RatingPorts, SoldRates, UserPeriods } from './port.ts'
 
 /**
@@ -9,7 +9,7 @@ import type { RatingPorts, SoldRates, UserPeriods } from './port.ts'
  *
  * Gains: periods are only appended, and a version never changes, so both are cached while a user's
  * last period stays the same: a batch of known users needs no query. The ledger checks the last
- * period when it charges (`confirmPeriods`). The `ingest with plans by COPY` row of `npm run bench`
+ * period when it charges (`ConfirmPeriods`). The `ingest with plans by COPY` row of `npm run bench`
  * shows the gain. Plain version: `read`, which loads everything from the database.
  */
 

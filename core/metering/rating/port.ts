@@ -1,5 +1,5 @@
 import type { Db } from '../../lib/sql.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 
 /** Ports of rating to the ledger, plans and billing. */
 

@@ -1,7 +1,7 @@
 import { getOrInsert } from '../../lib/maps.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
-import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import { type Clocks, realTime } from '../../shared/clocks/clocks.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 import {
   type ParsedBatch,
   readClockOffset,
@@ -11,7 +11,7 @@ import {
 } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
 import type { CutAt, FeatureName, RatingPorts } from './port.ts'
-import { type PricedTicket, type Tariff, networkTariff } from './tariff.ts'
+import { type PricedTicket, type Tariff, networkTariff } from '../batch/tariff.ts'
 import {
   type SoldTerms,
   type Timeline,

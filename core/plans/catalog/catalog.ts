@@ -1,13 +1,12 @@
 import { createHash } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { audit } from '../../platform/audit.ts'
+import { auditSuccess } from '../../shared/audit.ts'
 import type { MemberCaller } from '../../rpc/callers.ts'
-import { type AppId, isUuid } from '../../platform/ids.ts'
+import { type AppId, isUuid } from '../../shared/ids.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { Context } from '../../rpc/serve.ts'
-import { findPriced } from '../offers/store.ts'
 import { bounded, contains, readNames } from './discovery.ts'
 import * as store from './store.ts'
 import type { Capability, Manifest, Profile } from './profile.ts'
@@ -113,12 +112,10 @@ export function createCatalog({ pool, now }: { pool: Pool; now: Now }) {
     { caller, context, action }: { caller: MemberCaller; context: Context; action: string },
     details: Readonly<Record<string, string>>,
   ): Promise<void> {
-    await audit(db, {
+    await auditSuccess(db, {
       appId: caller.appId,
-      actor: caller.accountId,
+      actor: { name: caller.accountId, context },
       action,
-      status: 'success',
-      correlationId: context.correlationId,
       details,
       at: now(),
     })
@@ -139,7 +136,7 @@ export type Catalog = ReturnType<typeof createCatalog>
 
 /** Throws CONFLICT, with the `conflicts`, when a plan names a capability to be excluded. */
 async function requireUnpriced(db: Db, app: AppId, excluded: readonly Capability[]): Promise<void> {
-  const conflicts = (await findPriced(db, app)).filter((priced) =>
+  const conflicts = (await store.findPriced(db, app)).filter((priced) =>
     excluded.some((each) => contains(each, priced)),
   )
   if (conflicts.length === 0) return

@@ -1,19 +1,16 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/plans/v1/discovery.ts'
-import type { Pool } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
-import type { AppId } from '../../platform/ids.ts'
-import { operator, operatorWrite } from '../../rpc/callers.ts'
+import type { AppId } from '../../shared/ids.ts'
+import { operator, operatorWrite } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { toCapability } from './discovery.ts'
 import { checkOffer } from './document.ts'
 import * as store from './entries-store.ts'
 import type { Capability } from './profile.ts'
 import type { CatalogReader } from './reader.ts'
 
-export interface DiscoveryRpcDeps {
-  readonly pool: Pool
-  readonly now: Now
+export interface DiscoveryRpcDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly pipelines: readonly string[]
   readonly url: string | null
   readonly reader: CatalogReader
@@ -57,13 +54,13 @@ export function createDiscoveryRpc({ pool, now, pipelines, url, reader, appOf }:
     refreshOffers: rpc(operatorWrite(), async () => ({
       read: renderRead(await reader.refresh()),
     })),
-    addOffer: rpc(operatorWrite(), async (request: pb.AddOfferRequest) => {
+    createOffer: rpc(operatorWrite(), async (request: pb.CreateOfferRequest) => {
       const offer = offerOf(request)
       checkOffer(offer)
       await store.insertEntries(pool, 'operator', { entries: [offer], at: now() })
       return {}
     }),
-    removeOffer: rpc(operatorWrite(), async (request: pb.RemoveOfferRequest) => {
+    deleteOffer: rpc(operatorWrite(), async (request: pb.DeleteOfferRequest) => {
       if (await store.deleteEntry(pool, offerOf(request))) return {}
       throw new DomainError('NOT_FOUND', 'no operator has added this pipeline and model')
     }),

@@ -1,7 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import * as entries from './entries-store.ts'
 import type { Capability } from './profile.ts'
 import { findExcluded } from './store.ts'

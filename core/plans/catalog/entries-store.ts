@@ -1,4 +1,4 @@
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 import type { Capability } from './profile.ts'
 
@@ -68,12 +68,9 @@ export async function noteSeen(
 export async function noteAllSeen(db: Db, { since, at }: { since: Date; at: Date }): Promise<void> {
   await db.query(sql`
     insert into seen_capabilities (app_id, pipeline, model_id, seen_at)
-    select a.id, u.pipeline, u.model_id, ${at}
+    select distinct u.app_id, u.pipeline, u.model_id, ${at}::timestamptz
     from apps a
-    cross join lateral (
-      select distinct pipeline, model_id
-      from usage_hourly
-      where app_id = a.id and hour >= ${since}) u
+    join usage_hourly u on u.app_id = a.id and u.hour >= ${since}
     on conflict do nothing`)
 }
 

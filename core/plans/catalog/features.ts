@@ -1,5 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { isReadable } from '../../lib/text/readable.ts'
 import { type Discovery, toCapability, toKey } from './discovery.ts'
@@ -45,5 +45,3 @@ export function createFeatures({ pool, discovery }: { pool: Pool; discovery: Dis
 
   return { requireFeature }
 }
-
-export type Features = ReturnType<typeof createFeatures>

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { isReadable, unreadableKinds } from '../../lib/text/readable.ts'
-import { parseReadable } from '../../platform/text.ts'
+import { parseReadable } from '../../shared/text.ts'
 
 /**
  * Manifests and discovery profiles, and their parsers, which throw REQUEST_INVALID with the reason.
@@ -12,7 +12,7 @@ export interface Capability {
   readonly modelId: string
 }
 
-export const sortOrders = ['latency', 'price', 'swapRate', 'avail'] as const
+const sortOrders = ['latency', 'price', 'swapRate', 'avail'] as const
 
 /** How orchestrators are chosen: the best `topN` by `sortBy` among those that pass the filters. */
 export interface Policy {

@@ -1,7 +1,6 @@
 import { fetchText } from '../../lib/text/fetch.ts'
-import type { Log } from '../../lib/log.ts'
-import { type Pool, tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
+import { tx } from '../../lib/sql.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { parseCatalog } from './document.ts'
 import * as store from './entries-store.ts'
 
@@ -12,12 +11,9 @@ const soonMs = 55_000
 /** More than a day, so that late tickets are included. */
 const seenMs = 26 * 3_600_000
 
-export interface ReaderDeps {
-  readonly pool: Pool
-  readonly log: Log
+export interface ReaderDeps extends Pick<Shared, 'pool' | 'log' | 'now'> {
   /** Null when no catalogue is configured. */
   readonly url: string | null
-  readonly now: Now
 }
 
 /**

@@ -1,5 +1,6 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
-import { type M2mCaller, type MemberCaller, m2mOrMember, member } from '../../rpc/callers.ts'
+import type { M2mCaller, MemberCaller } from '../../rpc/callers.ts'
+import { m2mOrMember, member } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Catalog, ProfileChange } from './catalog.ts'
 import {
@@ -16,13 +17,16 @@ export function createCatalogRpc({ catalog }: { catalog: Catalog }) {
     getManifest: rpc(m2mOrMember(), async (_: pb.GetManifestRequest, caller) => ({
       manifest: renderManifest(await catalog.manifest(caller.appId)),
     })),
-    putManifest: rpc(member('edit'), async (request: pb.PutManifestRequest, caller, context) => {
-      const excluded = parseCapabilities(
-        request.excludedCapabilities.map(({ pipeline, modelId }) => ({ pipeline, modelId })),
-        'excludedCapabilities',
-      )
-      return { manifest: renderManifest(await catalog.putManifest(caller, excluded, context)) }
-    }),
+    updateManifest: rpc(
+      member('edit'),
+      async (request: pb.UpdateManifestRequest, caller, context) => {
+        const excluded = parseCapabilities(
+          request.excludedCapabilities.map(({ pipeline, modelId }) => ({ pipeline, modelId })),
+          'excludedCapabilities',
+        )
+        return { manifest: renderManifest(await catalog.putManifest(caller, excluded, context)) }
+      },
+    ),
     listProfiles: rpc(m2mOrMember(), async (_: pb.ListProfilesRequest, caller) => {
       const profiles = await catalog.listProfiles(caller.appId)
       return { profiles: profiles.map((profile) => renderProfile(profile, caller)) }

@@ -1,4 +1,4 @@
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { Capability, Policy, Profile, ProfileCapability } from './profile.ts'
 
@@ -128,4 +128,22 @@ export async function deleteProfile(db: Db, app: AppId, id: string): Promise<boo
 /** Serialises changes to one app's catalog until the transaction ends. */
 export async function lockCatalog(db: Db, app: AppId): Promise<void> {
   await db.query(sql`select pg_advisory_xact_lock(hashtextextended(${`catalog ${app}`}, 0))`)
+}
+
+/** Returns the pipelines and models that the app's plans name, with the names of the plans. */
+export async function findPriced(
+  db: Db,
+  app: AppId,
+): Promise<{ plan: string; pipeline: string; modelId: string }[]> {
+  return many(
+    db,
+    sql`
+    select p.name as plan, b.pipeline, b.model_id as "modelId"
+    from plans p
+    cross join lateral (
+      select max(version) as version from plan_versions where app_id = p.app_id and plan_id = p.id) v
+    join plan_bundles b on b.app_id = p.app_id and b.plan_id = p.id and b.version = v.version
+    where p.app_id = ${app} and p.deleted_at is null
+    order by p.created_at, p.id, b.position`,
+  )
 }

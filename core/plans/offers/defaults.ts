@@ -1,7 +1,7 @@
 import { uuidV7 } from '../../lib/crypto.ts'
 import { type UsdMicros, microsToAttos } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { type PlanTerms, freeTerms } from './plan.ts'
 import { type NewPlan, insertPlan } from './store.ts'
 

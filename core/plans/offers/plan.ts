@@ -1,6 +1,6 @@
 import type { UsdAttos } from '../../lib/money.ts'
 import type { BillingCycle } from '../../lib/time.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { PricedBundle } from '../terms.ts'
 
 /** Plans, their versions and their bundles, as passed between the files of this domain. */

@@ -1,4 +1,4 @@
-import { isUuid, type AppId } from '../../platform/ids.ts'
+import { isUuid, type AppId } from '../../shared/ids.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { SoldRates } from '../../metering/rating/port.ts'
 import { type RetailTerms, highestRate, toRetailRate, retailRules } from '../terms.ts'

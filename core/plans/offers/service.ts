@@ -1,13 +1,15 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, afterCommit, rollbackAfter, tx } from '../../lib/sql.ts'
-import type { BillingCycle, Now } from '../../lib/time.ts'
+import type { UsdAttos } from '../../lib/money.ts'
+import { type Db, afterCommit, rollbackAfter, tx } from '../../lib/sql.ts'
+import type { BillingCycle } from '../../lib/time.ts'
 import type { SoldRates } from '../../metering/rating/port.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
-import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
-import { type AppId, isUuid } from '../../platform/ids.ts'
+import { type Actor, auditSuccess } from '../../shared/audit.ts'
+import { type Clocks, realTime } from '../../shared/clocks/clocks.ts'
+import { type AppId, isUuid } from '../../shared/ids.ts'
 import type { Discovery } from '../catalog/discovery.ts'
 import { lockCatalog } from '../catalog/store.ts'
+import type { Shared } from '../../shared/shared.ts'
 import {
   type Body,
   type BundleTerms,
@@ -24,19 +26,19 @@ import { type Bundle, type Plan, type PlanStatus, type PlanTerms, freeTerms } fr
 import { toRetailRate, retailRules } from '../terms.ts'
 import * as store from './store.ts'
 
-/** An active plan with a price, about to be sold. */
+/** An app that is about to sell an active plan with a price. */
 export interface Sale {
   readonly appId: AppId
-  readonly name: string
 }
 
 /** Activation gate: throws its refusal when the app may not sell for money. */
 export interface Selling {
   require(db: Db, sale: Sale): Promise<void>
+  /** Throws CONFLICT if users could not reach the threshold, because their debt has a lower ceiling. */
+  requireThreshold(db: Db, app: AppId, threshold: UsdAttos): Promise<void>
 }
 
-export interface OffersDeps {
-  readonly pool: Pool
+export interface OffersDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly discovery: Discovery
   readonly selling: Selling
   /** Counts users with a current or scheduled subscription on the plan. */
@@ -44,7 +46,6 @@ export interface OffersDeps {
   /** Called with the app after its Starter's included amount has changed. */
   readonly onStarterChange: (app: AppId) => Promise<void>
   readonly clocks?: Clocks
-  readonly now: Now
 }
 
 /** Terms that a plan would have. */
@@ -98,8 +99,8 @@ export function createOffers({
   async function create(app: AppId, body: Body, actor: Actor): Promise<Plan> {
     return tx(pool, async (db) => {
       await lockCatalog(db, app)
-      const draft = await draftOf(db, { app, body, current: null })
-      await requireSale(db, app, draft)
+      const draft = await draftOf(discovery, db, { app, body, current: null })
+      await requireSale(selling, db, { app, draft })
       await requireRoom(db, { app, planId: null, draft })
       const at = await timeOf(db, app)
       const plan = { ...newPlan(app, draft.name, at), status: draft.status }
@@ -119,8 +120,8 @@ export function createOffers({
     return tx(pool, async (db) => {
       const current = await lockOwn(db, { appId: app, planId })
       requireChangeable(current)
-      const draft = await draftOf(db, { app, body, current })
-      await requireSale(db, app, draft)
+      const draft = await draftOf(discovery, db, { app, body, current })
+      await requireSale(selling, db, { app, draft })
       await requireRoom(db, { app, planId, draft })
       await save(db, { current, draft })
       await note(db, { app, actor, action: 'plan_updated' }, { planId, name: draft.name })
@@ -191,23 +192,6 @@ export function createOffers({
     })
   }
 
-  async function draftOf(
-    db: Db,
-    { app, body, current }: { app: AppId; body: Body; current: Plan | null },
-  ): Promise<Draft> {
-    const isNamed = current === null || body['name'] !== undefined
-    const name = isNamed
-      ? parseName(body['name'], { current: current?.name ?? null })
-      : current.name
-    refuseFlags(body)
-    const capabilities = parseCapabilities(body)
-    await discovery.require(db, app, capabilities ?? [])
-    const terms = parseTerms(body, { current, capabilities })
-    const status = parseStatus(body['status'], current?.status ?? 'active')
-    refuseUnknown(body, capabilities ?? [])
-    return { name, status, terms }
-  }
-
   /**
    * Parses plans without creating them, by the rules of `create` except the activation gate.
    * Changes nothing. An error names the plan it is about.
@@ -216,15 +200,13 @@ export function createOffers({
     return rollbackAfter(pool, async (db) => {
       const drafts: PlanDraft[] = []
       for (const [index, body] of bodies.entries()) {
-        const draft = await draftOf(db, { app, body, current: null }).catch(atPlan(index))
+        const draft = await draftOf(discovery, db, { app, body, current: null }).catch(
+          atPlan(index),
+        )
         drafts.push(planDraft(draft, now()))
       }
       return drafts
     })
-  }
-
-  async function requireSale(db: Db, app: AppId, { name, status, terms }: Draft): Promise<void> {
-    if (status === 'active' && hasPrice(terms)) await selling.require(db, { appId: app, name })
   }
 
   async function note(
@@ -232,15 +214,39 @@ export function createOffers({
     { app, actor, action }: { app: AppId; actor: Actor; action: string },
     details: Readonly<Record<string, string>>,
   ): Promise<void> {
-    const { name, context } = actor
-    const entry = { appId: app, actor: name, action, details, at: now() }
-    await audit(db, { ...entry, status: 'success', correlationId: context?.correlationId })
+    await auditSuccess(db, { appId: app, actor, action, details, at: now() })
   }
 
   return { list, version, create, update, remove, starter, setStarter, drafts }
 }
 
 export type Offers = ReturnType<typeof createOffers>
+
+async function draftOf(
+  discovery: OffersDeps['discovery'],
+  db: Db,
+  { app, body, current }: { app: AppId; body: Body; current: Plan | null },
+): Promise<Draft> {
+  const isNamed = current === null || body['name'] !== undefined
+  const name = isNamed ? parseName(body['name'], { current: current?.name ?? null }) : current.name
+  refuseFlags(body)
+  const capabilities = parseCapabilities(body)
+  await discovery.require(db, app, capabilities ?? [])
+  const terms = parseTerms(body, { current, capabilities })
+  const status = parseStatus(body['status'], current?.status ?? 'active')
+  refuseUnknown(body, capabilities ?? [])
+  return { name, status, terms }
+}
+
+async function requireSale(
+  selling: OffersDeps['selling'],
+  db: Db,
+  { app, draft }: { app: AppId; draft: Draft },
+): Promise<void> {
+  const { status, terms } = draft
+  if (terms.chargeThreshold !== null) await selling.requireThreshold(db, app, terms.chargeThreshold)
+  if (status === 'active' && hasPrice(terms)) await selling.require(db, { appId: app })
+}
 
 const planDraft = ({ name, terms }: Draft, at: Date): PlanDraft => {
   const rules = retailRules({ ...terms, bundles: withIds(terms.bundles, [], at) })

@@ -1,7 +1,7 @@
 import { type UsdAttos, formatDecimal18, parseDecimal18, usdAttos } from '../../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { BillingCycle } from '../../lib/time.ts'
-import { type AppId, appId } from '../../platform/ids.ts'
+import { type AppId, appId } from '../../shared/ids.ts'
 import { chainPrice, versionItem } from '../prices/chain.ts'
 import {
   type Bundle,
@@ -324,22 +324,4 @@ export async function listVersion(db: Db, app: AppId): Promise<string> {
     where app_id = ${app} and deleted_at is null`,
   )
   return version ?? ''
-}
-
-/** Returns the pipelines and models that the app's plans name, with the names of the plans. */
-export async function findPriced(
-  db: Db,
-  app: AppId,
-): Promise<{ plan: string; pipeline: string; modelId: string }[]> {
-  return many(
-    db,
-    sql`
-    select p.name as plan, b.pipeline, b.model_id as "modelId"
-    from plans p
-    cross join lateral (
-      select max(version) as version from plan_versions where app_id = p.app_id and plan_id = p.id) v
-    join plan_bundles b on b.app_id = p.app_id and b.plan_id = p.id and b.version = v.version
-    where p.app_id = ${app} and p.deleted_at is null
-    order by p.created_at, p.id, b.position`,
-  )
 }

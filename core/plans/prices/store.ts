@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
-import { type AppId, appId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 
 /** Writes price_chain and price_heads. */
 
@@ -84,34 +84,6 @@ export async function chainAfter(
     order by number
     limit ${limit}`,
   )
-}
-
-/** Lists apps with an unchained row, by id. */
-export async function appsWithUnchained(
-  db: Db,
-  { after, limit }: { after: AppId | null; limit: number },
-): Promise<AppId[]> {
-  const rows = await many<{ id: string }>(
-    db,
-    sql`
-    select a.id
-    from apps a
-    where (${after}::uuid is null or a.id > ${after}::uuid)
-      and (exists (
-            select from plan_versions v
-            where v.app_id = a.id and not exists (
-              select from price_chain c
-              where c.app_id = v.app_id and c.item = 'plan_version ' || v.plan_id || ' ' || v.version))
-        or exists (
-            select from platform_cuts p
-            where p.app_id = a.id and not exists (
-              select from price_chain c
-              where c.app_id = p.app_id
-                and c.item = 'cut ' || to_char(p.since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))))
-    order by a.id
-    limit ${limit}`,
-  )
-  return rows.map(({ id }) => appId(id))
 }
 
 /**

@@ -1,6 +1,6 @@
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { anchorFrom, cyclesSince, newestAt } from '../../lib/time.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import type { SendSubscribers } from './ports.ts'
 import * as store from './store.ts'
 import type { Following, Subscription, Successor } from './store.ts'
@@ -26,7 +26,7 @@ async function followAll(db: Db, due: readonly Followed[], send?: SendSubscriber
   await send?.(db, due)
 }
 
-/** Must match `core/allowances/terms.ts`, which computes the same for successors not yet stored. */
+/** Must match `core/balances/accounts/terms.ts`, which computes the same for successors not yet stored. */
 function followingOf(ended: Followed, cycles: Cycles): Following {
   const { id, planId, at, reason } = ended.next
   const versionsOf = (plan: string) => {

@@ -1,7 +1,10 @@
+import type { UsdAttos } from '../../lib/money.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import type { BillingCycle, Period } from '../../lib/time.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
-import type { UserKey } from './store.ts'
+import type { AppId, UserKey } from '../../shared/ids.ts'
+import type { Plan } from '../offers/plan.ts'
+import type { Author, Change, SubscribedUser } from './change.ts'
+import type { Timing } from './timing.ts'
 
 /** Ports of subscriptions to the domains behind this one. */
 
@@ -31,6 +34,9 @@ export interface PeriodTerms {
   readonly planId: string
   readonly planVersion: number
   readonly includedAttos: bigint
+  readonly withheldAttos: bigint
+  /** What is charged for the period in advance. */
+  readonly priceAttos: bigint
   readonly period: Period
   /** Billing cycle of a free plan; null for other plans. */
   readonly freeCycle: BillingCycle | null
@@ -53,6 +59,8 @@ export interface SubscriptionLedger<Account extends LockedAccount> {
    * has one.
    */
   recall(db: Db, account: Account, at: Date): Promise<boolean>
+  /** Returns the included usage of the running period that is neither used nor held by calls. */
+  unusedIncluded(account: Account): UsdAttos
   /** Grants, once, the amount that version `to` includes beyond the grants since version `from`. */
   raise(
     account: Account,
@@ -61,20 +69,40 @@ export interface SubscriptionLedger<Account extends LockedAccount> {
   ): boolean
 }
 
-export interface CardRequest {
-  readonly appId: AppId
-  readonly userId: UserId
-  readonly externalUserId: string
-  readonly planId: string
+/** A user's request to move to a plan that needs a card. */
+export interface PlanRequest {
+  readonly user: SubscribedUser
+  readonly plan: Plan
+  readonly timing: Timing | undefined
+  readonly by: Author
+  /** The app of the caller. Absent if it is the user's. */
+  readonly openedBy: AppId | undefined
+  /** Opens the pay page even if a card is on file. */
+  readonly asksAlways: boolean
   readonly successUrl: string | undefined
   readonly cancelUrl: string | undefined
+  /** Names the request among all of the deployment; absent if it may not be repeated. */
+  readonly key: string | undefined
 }
 
-/** Payment methods for plans with amounts to collect. */
-export interface Cards {
+/** What users pay for plans. */
+export interface PlanPayments {
   /**
-   * Returns the checkout where the user can leave a payment method for the plan; null if the user
-   * has one. Throws PROCESSOR_NOT_CONNECTED when there is no processor to take one.
+   * Takes what the move costs, and books it; without a card on file, returns where the user can
+   * give one, and changes nothing. Returns null, and does nothing, if the app's users
+   * pay nothing. Throws PROCESSOR_NOT_CONNECTED if there is no processor, CARD_DECLINED if the
+   * processor refuses the card, CONFLICT during another payment of the user.
    */
-  askForCard(request: CardRequest): Promise<{ readonly checkoutUrl: string } | null>
+  order(request: PlanRequest): Promise<Change | null>
+  /**
+   * Returns the result of an earlier request with the key, or throws its refusal; null if there is
+   * none, or it is under way. Throws IDEMPOTENCY_CONFLICT for another plan.
+   */
+  findResult(
+    request: Pick<PlanRequest, 'user' | 'key'> & { readonly planId: string },
+  ): Promise<Change | null>
+  /** Returns what the user paid for a period in advance; 0 if that is not paid. */
+  findPaidPrice(db: Db, user: UserKey, periodStart: Date): Promise<UsdAttos>
+  /** Returns the processor's id of the checkout that led to a subscription. */
+  findCheckoutSession(db: Db, app: AppId, subscriptionId: string): Promise<string | null>
 }

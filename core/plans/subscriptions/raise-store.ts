@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
-import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+import { type AppId, type UserId, appId, userId } from '../../shared/ids.ts'
 import type { IncludedUsage } from './ports.ts'
 
 /** Writes starter_raises. */

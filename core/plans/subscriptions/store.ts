@@ -1,13 +1,9 @@
 import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 import type { BillingCycle } from '../../lib/time.ts'
-import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+import { inAppGroups, lockInApps } from '../../shared/database/app-groups.ts'
+import { type AppId, type UserId, appId, userId, type UserKey } from '../../shared/ids.ts'
 
 /** Writes subscriptions and subscription_history. */
-
-export interface UserKey {
-  readonly appId: AppId
-  readonly userId: UserId
-}
 
 export interface NewSubscription {
   readonly appId: AppId
@@ -25,24 +21,24 @@ export async function subscribeToStarter(
   users: readonly NewSubscription[],
   at: Date,
 ): Promise<Set<string>> {
-  const rows = await many<{ user_id: string }>(
-    db,
-    prepared(
-      'subscribe-to-starter',
-      sql`
+  const rows = await inAppGroups(db, users, (group, app) =>
+    many<{ user_id: string }>(
+      db,
+      prepared('subscribe-to-starter')`
     insert into subscriptions (app_id, user_id, id, plan_id, status, anchor_at, created_at)
     select p.app_id, u.user_id, u.id, p.id, 'active', coalesce(r.since, b.period_end, ${at}), coalesce(r.since, ${at})
-    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[],
-                ${users.map((user) => user.id)}::uuid[]) as u (app_id, user_id, id)
+    from unnest(${group.map((user) => user.appId)}::uuid[], ${group.map((user) => user.userId)}::uuid[],
+                ${group.map((user) => user.id)}::uuid[]) as u (app_id, user_id, id)
     join plans p on p.app_id = u.app_id and p.is_starter_default
-    left join balances b on b.app_id = u.app_id and b.user_id = u.user_id
+    left join balances b on b.app_id = u.app_id and b.user_id = u.user_id and b.app_id = coalesce(${app}, b.app_id)
     left join lateral (
       select min(q.starts_at) as since
       from periods q
-      where q.app_id = b.app_id and q.user_id = b.user_id and q.plan_id = p.id and not exists (
+      where q.app_id = coalesce(${app}, b.app_id) and q.user_id = b.user_id and q.plan_id = p.id and not exists (
         select 1
         from periods o
-        where o.app_id = q.app_id and o.user_id = q.user_id and o.plan_id <> p.id and o.starts_at > q.starts_at)) r on true
+        where o.app_id = coalesce(${app}, q.app_id) and o.user_id = q.user_id and o.plan_id <> p.id
+          and o.starts_at > q.starts_at)) r on true
     order by u.user_id
     on conflict do nothing
     returning user_id`,
@@ -85,7 +81,11 @@ export async function subscribeTo(
   return rowCount === 1
 }
 
-export type EndReason = 'change' | 'cancel'
+/** `unpaid`: a payment failed for good. */
+export type EndReason = 'change' | 'cancel' | 'unpaid'
+
+/** `past_due`: a payment failed and is tried again. */
+export type SubscriptionStatus = 'active' | 'past_due'
 
 /** A subscription scheduled to take over a slot. */
 export interface Successor {
@@ -101,6 +101,7 @@ export interface Successor {
 export interface Subscription extends UserKey {
   readonly id: string
   readonly planId: string
+  readonly status: SubscriptionStatus
   /** Start of the period count. */
   readonly anchorAt: Date
   /** Time since which it holds the slot. */
@@ -113,6 +114,7 @@ interface SubscriptionRow {
   user_id: string
   id: string
   plan_id: string
+  status: SubscriptionStatus
   anchor_at: Date
   created_at: Date
   next_id: string | null
@@ -127,6 +129,7 @@ const fromRow = (row: SubscriptionRow): Subscription => ({
   userId: userId(row.user_id),
   id: row.id,
   planId: row.plan_id,
+  status: row.status,
   anchorAt: row.anchor_at,
   createdAt: row.created_at,
   next: successorFromRow(row),
@@ -142,7 +145,7 @@ export async function findSubscription(db: Db, user: UserKey): Promise<Subscript
   const row = await maybeOne<SubscriptionRow>(
     db,
     sql`
-    select app_id, user_id, id, plan_id, anchor_at, created_at, next_id, next_plan_id, next_at, next_reason, next_set_at
+    select app_id, user_id, id, plan_id, status, anchor_at, created_at, next_id, next_plan_id, next_at, next_reason, next_set_at
     from subscriptions
     where app_id = ${user.appId} and user_id = ${user.userId}`,
   )
@@ -154,7 +157,7 @@ export async function lockSubscription(db: Db, user: UserKey): Promise<Subscript
   const row = await maybeOne<SubscriptionRow>(
     db,
     sql`
-    select app_id, user_id, id, plan_id, anchor_at, created_at, next_id, next_plan_id, next_at, next_reason, next_set_at
+    select app_id, user_id, id, plan_id, status, anchor_at, created_at, next_id, next_plan_id, next_at, next_reason, next_set_at
     from subscriptions
     where app_id = ${user.appId} and user_id = ${user.userId}
     for update`,
@@ -168,17 +171,33 @@ export async function lockDue(
   at: Date,
   { app, limit }: { readonly app: AppId | null; readonly limit: number },
 ): Promise<Subscription[]> {
-  const rows = await many<SubscriptionRow>(
+  const rows = await lockInApps(db, {
+    app,
+    limit,
+    findApps: () => listDueApps(db, at, limit),
+    lock: (each, most) =>
+      many<SubscriptionRow>(
+        db,
+        sql`
+    select app_id, user_id, id, plan_id, status, anchor_at, created_at, next_id, next_plan_id, next_at, next_reason, next_set_at
+    from subscriptions
+    where next_at <= ${at} and (${each}::uuid is null or app_id = ${each})
+    order by next_at
+    limit ${most}
+    for update skip locked`,
+      ),
+  })
+  return rows.map(fromRow)
+}
+
+async function listDueApps(db: Db, at: Date, limit: number): Promise<AppId[]> {
+  const rows = await many<{ app_id: string }>(
     db,
     sql`
-    select app_id, user_id, id, plan_id, anchor_at, created_at, next_id, next_plan_id, next_at, next_reason, next_set_at
-    from subscriptions
-    where next_at <= ${at} and (${app}::uuid is null or app_id = ${app})
-    order by next_at
-    limit ${limit}
-    for update skip locked`,
+    select distinct app_id
+    from (select app_id from subscriptions where next_at <= ${at} order by next_at limit ${limit}) due`,
   )
-  return rows.map(fromRow)
+  return rows.map((row) => appId(row.app_id))
 }
 
 /** A subscription that takes over the slot of a locked one at `since`. */
@@ -204,7 +223,7 @@ export async function replaceSubscriptions(db: Db, rows: readonly Following[]): 
       ${column((row) => row.since)}::timestamptz[], ${column((row) => row.reason)}::text[])`)
   await db.query(sql`
     update subscriptions s
-    set id = f.id, plan_id = f.plan_id, anchor_at = f.anchor_at, created_at = f.since, next_id = null,
+    set id = f.id, plan_id = f.plan_id, status = 'active', anchor_at = f.anchor_at, created_at = f.since, next_id = null,
         next_plan_id = null, next_at = null, next_reason = null, next_set_at = null
     from unnest(
       ${column((row) => row.ended.appId)}::uuid[], ${column((row) => row.ended.userId)}::uuid[],
@@ -212,6 +231,26 @@ export async function replaceSubscriptions(db: Db, rows: readonly Following[]): 
       ${column((row) => row.anchorAt)}::timestamptz[], ${column((row) => row.since)}::timestamptz[])
       as f (app_id, user_id, id, plan_id, anchor_at, since)
     where s.app_id = f.app_id and s.user_id = f.user_id`)
+}
+
+/**
+ * Sets the status of the subscription in a slot. Returns the subscription; null on Starter.
+ */
+export async function saveStatus(
+  db: Db,
+  { appId: app, userId: user }: UserKey,
+  status: SubscriptionStatus,
+): Promise<{ readonly subscriptionId: string; readonly planId: string } | null> {
+  return maybeOne<{ subscriptionId: string; planId: string }>(
+    db,
+    sql`
+    update subscriptions s
+    set status = ${status}
+    from plans p
+    where s.app_id = ${app} and s.user_id = ${user}
+      and p.app_id = s.app_id and p.id = s.plan_id and not p.is_starter_default
+    returning s.id as "subscriptionId", s.plan_id as "planId"`,
+  )
 }
 
 /** Schedules the successor of a locked subscription; null removes it. */
@@ -317,7 +356,7 @@ export interface HistoryItem {
   readonly id: string
   readonly planId: string
   readonly planName: string
-  readonly status: 'active' | 'canceled' | 'scheduled' | 'inactive'
+  readonly status: 'active' | 'past_due' | 'canceled' | 'scheduled' | 'inactive'
   readonly createdAt: Date
   readonly endsAt: Date | null
 }
@@ -340,7 +379,7 @@ export const listHistory = (
       from subscription_history
       where app_id = ${user.appId} and user_id = ${user.userId}
       union all
-      select id, plan_id, case next_reason when 'cancel' then 'canceled' else 'active' end, created_at, next_at
+      select id, plan_id, case when status = 'past_due' then status when next_reason = 'cancel' then 'canceled' else status end, created_at, next_at
       from subscriptions
       where app_id = ${user.appId} and user_id = ${user.userId}
       union all

@@ -1,23 +1,30 @@
 import { microsDown } from '../../lib/money.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
-import { type Cursor, page } from '../../platform/cursor.ts'
-import type { AppId } from '../../platform/ids.ts'
+import { type Clocks, realTime } from '../../shared/clocks/clocks.ts'
+import { type Cursor, page } from '../../shared/cursor.ts'
+import type { AppId, UserKey } from '../../shared/ids.ts'
 import { planReads } from '../offers/reads.ts'
 import type { PlanSync, RemotePlan } from '../sync/service.ts'
 import { followIfDue } from './follow.ts'
-import type { LockedAccount, Resubscribe, SendSubscribers, SubscriptionLedger } from './ports.ts'
+import type {
+  LockedAccount,
+  PlanPayments,
+  Resubscribe,
+  SendSubscribers,
+  SubscriptionLedger,
+} from './ports.ts'
 import * as store from './store.ts'
-import type { Subscription, Successor, UserKey } from './store.ts'
-import { getUser } from './subscriptions.ts'
+import type { Subscription, Successor } from './store.ts'
+import { getUser } from './users.ts'
 
 interface ViewsDeps<Account extends LockedAccount> {
   readonly pool: Pool
   readonly ledger: Pick<SubscriptionLedger<Account>, 'read'>
   readonly resubscribe: Resubscribe
+  readonly payments: Pick<PlanPayments, 'findCheckoutSession'>
   readonly sync: Pick<PlanSync, 'remotes' | 'target'>
-  readonly send?: SendSubscribers
+  readonly send?: SendSubscribers | undefined
   readonly clocks?: Clocks
   readonly now: Now
 }
@@ -33,6 +40,7 @@ export function createSubscriptionViews<Account extends LockedAccount>({
   pool,
   ledger,
   resubscribe,
+  payments,
   sync,
   send,
   clocks = realTime,
@@ -70,16 +78,18 @@ export function createSubscriptionViews<Account extends LockedAccount>({
   }
 
   async function render(subscription: Subscription, account: Account) {
-    const { id, planId, createdAt, next } = subscription
+    const { id, planId, createdAt, next, status } = subscription
     const isCanceled = next?.reason === 'cancel'
     return {
       id,
-      status: isCanceled ? 'canceled' : 'active',
+      status: isCanceled && status === 'active' ? 'canceled' : status,
       plan: await renderPlan({ appId: subscription.appId, planId, at: account.periodStart }),
       currentPeriodStart: account.periodStart.toISOString(),
       currentPeriodEnd: account.periodEnd.toISOString(),
       createdAt: createdAt.toISOString(),
       cancelledAt: isCanceled ? next.setAt.toISOString() : undefined,
+      checkoutSessionId:
+        (await payments.findCheckoutSession(pool, subscription.appId, id)) ?? undefined,
     }
   }
 

@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
-import { type AppId, type UserId, appId } from '../../platform/ids.ts'
+import { type AppId, type UserId, appId } from '../../shared/ids.ts'
 
 /** Writes plan_syncs. */
 

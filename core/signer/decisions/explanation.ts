@@ -141,7 +141,7 @@ function usd(nanos: string): string {
 /** Formats as `0.25 s`, `12.3 s`, `95 s`. */
 const duration = (ms: number): string => `${Number((ms / 1000).toPrecision(3))} s`
 
-/** Sentences for the rules of sidecar/authorize/refusals.ts. */
+/** Sentences for the rules of sidecar/decision/refusals.ts. */
 const rules: Readonly<Record<string, string>> = {
   allowed:
     'The credential is valid, and the available money covers the highest possible cost of the call.',
@@ -178,8 +178,16 @@ const rules: Readonly<Record<string, string>> = {
   invalid_state:
     "The signer's state needs an id, a number and a time, or its ticket could never be matched.",
   insufficient_balance: 'A call is refused when its bound exceeds the available money.',
+  no_payment_method:
+    'A call beyond the available money needs a payment method that can be charged.',
+  debt_ceiling_reached:
+    'A call is refused when its bound exceeds the available money and the credit line: the ceiling of debt, less the unpaid debt.',
   owner_debt_ceiling_reached:
-    "A call is refused when the unpaid network cost of all apps of the app's owner has reached its limit (UNPAID_NETWORK_USD). This cost is what was booked in 30 days, is lent, or is pending, at network price; ./tollgate quota shows it.",
+    "The account of the app's owner pays network cost and platform fee of each call. A call is refused when what all apps of the owner hold and this call exceed the balance and credit line of that account; ./tollgate quota shows it.",
+  owner_payment_method_missing:
+    "The account of the app's owner pays network cost and platform fee of each call. It has too little left, and its plan would let it spend on credit with a payment method that can be charged.",
+  owner_unpaid:
+    "The account of the app's owner pays network cost and platform fee of each call. What all apps of the owner hold and this call exceed its balance and credit line: the ceiling of its debt, less the unpaid debt.",
   untyped_call:
     'The call has no type or price by which it could be bounded. UNTYPED_CALL_USD sets the amount that such a call reserves.',
   rate_unavailable:

@@ -1,6 +1,8 @@
 import * as pb from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import { DomainError } from '../../../proto/errors.ts'
-import { m2mOrMember, operator, serviceCaller } from '../../rpc/callers.ts'
+import type { M2mCaller, MemberCaller, OperatorCaller } from '../../rpc/callers.ts'
+import { m2mOrMember, operator, orOperator, serviceCaller } from '../../rpc/guards.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { explain } from './explanation.ts'
 import type { DecisionRecord } from './record.ts'
@@ -10,6 +12,7 @@ import type { Decisions } from './service.ts'
 const messageMaxBytes = 4 * 1024 * 1024
 
 export function createDecisionRpc({ decisions }: { decisions: Decisions }) {
+  const reader = orOperator(m2mOrMember(), operator())
   const decisionService: Handlers<pb.DecisionServiceServer> = {
     recordDecisions: rpc(
       serviceCaller('sidecar'),
@@ -19,22 +22,21 @@ export function createDecisionRpc({ decisions }: { decisions: Decisions }) {
       },
       { messageMaxBytes },
     ),
-    getDecision: rpc(operator(), async ({ decisionId }: pb.GetDecisionRequest) =>
-      toAnswer(await decisions.find(decisionId, null)),
+    getDecision: rpc(reader, async ({ decisionId }: pb.GetDecisionRequest, caller) =>
+      toAnswer(await decisions.find(decisionId, appOf(caller))),
     ),
-    getAppDecision: rpc(m2mOrMember(), async (request: pb.GetAppDecisionRequest, { appId }) =>
-      toAnswer(await decisions.find(request.decisionId, appId)),
-    ),
-    listDecisions: rpc(operator(), async (request: pb.ListDecisionsRequest) => {
-      const filter = { ...filterOf(request), appId: null, clientId: request.clientId ?? null }
+    listDecisions: rpc(reader, async (request: pb.ListDecisionsRequest, caller) => {
+      const clientId = caller.kind === 'operator' ? (request.clientId ?? null) : null
+      const filter = { ...filterOf(request), appId: appOf(caller), clientId }
       return toList(await decisions.list(filter, request.limit))
     }),
-    listAppDecisions: rpc(m2mOrMember(), async (request: pb.ListAppDecisionsRequest, { appId }) =>
-      toList(await decisions.list({ ...filterOf(request), appId, clientId: null }, request.limit)),
-    ),
   }
   return { decisionService }
 }
+
+/** The app whose decisions the caller may read; null for any. */
+const appOf = (caller: M2mCaller | MemberCaller | OperatorCaller): AppId | null =>
+  caller.kind === 'operator' ? null : caller.appId
 
 function toRecord({ credential, ...decision }: pb.Decision): DecisionRecord {
   if (!credential) throw new DomainError('REQUEST_INVALID', 'a decision has no credential')

@@ -1,9 +1,9 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { type DecisionId, parseDecisionId } from '../../../proto/decision-id.ts'
-import { type AppId, isClientId } from '../../platform/ids.ts'
-import type { Pool } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import { deleteInBatches } from '../../platform/upkeep.ts'
+import { type AppId, isClientId } from '../../shared/ids.ts'
+import { addSeconds } from '../../lib/time.ts'
+import { deleteInBatches } from '../../shared/upkeep.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { type DecisionRecord, toJson } from './record.ts'
 import * as store from './store.ts'
 
@@ -15,15 +15,13 @@ const batchMax = 500
 const listMax = 100
 const listDefault = 20
 
-export interface DecisionsDeps {
-  readonly pool: Pool
-  readonly now: Now
+type Deps = Pick<Shared, 'pool' | 'now'> & {
   /** For tests. */
   readonly max?: number
 }
 
 /** Stores the decisions of sidecars for seven days, up to a maximum per app. */
-export function createDecisions({ pool, now, max = recordsMax }: DecisionsDeps) {
+export function createDecisions({ pool, now, max = recordsMax }: Deps) {
   // Apps with new decisions in this process since it last deleted the oldest.
   let grown = new Set<AppId | null>()
 

@@ -1,4 +1,4 @@
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 import type { DecisionRecord } from './record.ts'
 

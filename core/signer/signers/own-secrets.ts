@@ -1,20 +1,12 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { type Actor, auditSuccess } from '../../platform/audit.ts'
-import type { Idempotency } from '../../platform/idempotency.ts'
-import type { Invalidations } from '../../platform/invalidations.ts'
+import { type Actor, auditSuccess } from '../../shared/audit.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import type { AppId } from '../../platform/ids.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
+import type { AppId } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { createSignerSecret, overlapMax } from './service.ts'
 import * as store from './store.ts'
-
-export interface OwnSecretsDeps {
-  readonly pool: Pool
-  readonly idempotency: Pick<Idempotency, 'once'>
-  readonly invalidations: Pick<Invalidations, 'publish'>
-  readonly now: Now
-}
 
 /** The caller that manages the secrets of an app. */
 export interface SecretOwner {
@@ -40,7 +32,7 @@ const idForm = /^[0-9a-f]{12}$/
  * this app only and is created with the first secret (docs/decisions/53.md). Every change reaches
  * sidecars immediately.
  */
-export function createOwnSecrets({ pool, idempotency, invalidations, now }: OwnSecretsDeps) {
+export function createOwnSecrets({ pool, idempotency, invalidations, now }: Shared) {
   const list = (app: AppId): Promise<store.OwnSecretRow[]> => store.listOwnSecrets(pool, app, now())
 
   /**

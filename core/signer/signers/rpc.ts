@@ -1,16 +1,17 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import { toSeconds } from '../../lib/time.ts'
-import { parseIdempotencyKey } from '../../platform/idempotency.ts'
-import type { AppId } from '../../platform/ids.ts'
+import { parseIdempotencyKey } from '../../shared/idempotency.ts'
+import { type AppOperatorCaller, type MemberCaller, toActor } from '../../rpc/callers.ts'
 import {
-  type MemberCaller,
+  appOperator,
+  appOperatorWrite,
   member,
   operator,
-  operatorActor,
   operatorWrite,
+  orOperator,
   serviceCaller,
-} from '../../rpc/callers.ts'
+} from '../../rpc/guards.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import type { OwnSecretRequest, OwnSecrets, SecretOwner } from './own-secrets.ts'
 import type { Signers } from './service.ts'
@@ -28,10 +29,10 @@ export function createSignersRpc({ signers }: { signers: Signers }) {
     rotateSigner: rpc(operatorWrite(), async (request: pb.RotateSignerRequest) => ({
       credentials: await signers.rotate(request.name, request.overlapSeconds),
     })),
-    setSignerApps: rpc(operatorWrite(), async (request: pb.SetSignerAppsRequest) => ({
+    updateSigner: rpc(operatorWrite(), async (request: pb.UpdateSignerRequest) => ({
       signer: toInfo(await signers.setApps(request.name, request)),
     })),
-    removeSigner: rpc(operatorWrite(), async ({ name }: pb.RemoveSignerRequest) => {
+    deleteSigner: rpc(operatorWrite(), async ({ name }: pb.DeleteSignerRequest) => {
       await signers.remove(name)
       return {}
     }),
@@ -45,71 +46,38 @@ export function createSignersRpc({ signers }: { signers: Signers }) {
   return { signersService }
 }
 
-/** Own signer service for an app's owners. */
-export function createOwnSignerRpc({ ownSecrets }: { ownSecrets: OwnSecrets }) {
-  const ownSignerService: Handlers<pb.OwnSignerServiceServer> = {
-    listOwnSecrets: rpc(member('own'), async (_: pb.ListOwnSecretsRequest, caller) => ({
-      secrets: (await ownSecrets.list(caller.appId)).map(toOwnSecret),
-    })),
-    createOwnSecret: rpc(
-      member('own'),
-      async (request: pb.CreateOwnSecretRequest, caller, context) =>
-        ownSecrets.create(memberOwner(caller, context), parseSecret(request)),
+/** Secrets of an app's own signer, for its owners and for operators. */
+export function createAppSecretsRpc({ ownSecrets }: { ownSecrets: OwnSecrets }) {
+  const writer = orOperator(member('own'), appOperatorWrite())
+  const appSecretService: Handlers<pb.AppSecretServiceServer> = {
+    listAppSecrets: rpc(
+      orOperator(member('own'), appOperator()),
+      async (_: pb.ListAppSecretsRequest, { appId }) => ({
+        secrets: (await ownSecrets.list(appId)).map(toAppSecret),
+      }),
     ),
-    revokeOwnSecret: rpc(
-      member('own'),
-      async ({ id }: pb.RevokeOwnSecretRequest, caller, context) => {
-        await ownSecrets.revoke(memberOwner(caller, context), id)
-        return {}
-      },
+    createAppSecret: rpc(writer, async (request: pb.CreateAppSecretRequest, caller, context) =>
+      ownSecrets.create(toOwner(caller, context), parseSecret(request)),
     ),
+    revokeAppSecret: rpc(writer, async ({ id }: pb.RevokeAppSecretRequest, caller, context) => {
+      await ownSecrets.revoke(toOwner(caller, context), id)
+      return {}
+    }),
   }
-  return { ownSignerService }
+  return { appSecretService }
 }
 
-interface OperatorSignerDeps {
-  readonly ownSecrets: OwnSecrets
-  /** Returns the app of a public client id. Throws NOT_FOUND for an unknown one. */
-  readonly appOf: (clientId: string) => Promise<AppId>
-}
-
-/** Own signer service for operators. */
-export function createOperatorSignerRpc({ ownSecrets, appOf }: OperatorSignerDeps) {
-  const ownerOf = async (clientId: string, context: Context): Promise<SecretOwner> => ({
-    appId: await appOf(clientId),
-    clientId,
-    actor: operatorActor(context),
-    idempotencyScope: `operator:signer-secrets:${clientId}`,
-  })
-  const operatorSignerService: Handlers<pb.OperatorSignerServiceServer> = {
-    listAppSecrets: rpc(operator(), async ({ clientId }: pb.ListAppSecretsRequest) => ({
-      secrets: (await ownSecrets.list(await appOf(clientId))).map(toOwnSecret),
-    })),
-    createAppSecret: rpc(operatorWrite(), async (request: pb.CreateAppSecretRequest, _, context) =>
-      ownSecrets.create(await ownerOf(request.clientId, context), parseSecret(request)),
-    ),
-    revokeAppSecret: rpc(
-      operatorWrite(),
-      async ({ clientId, id }: pb.RevokeAppSecretRequest, _, context) => {
-        await ownSecrets.revoke(await ownerOf(clientId, context), id)
-        return {}
-      },
-    ),
-  }
-  return { operatorSignerService }
-}
-
-const memberOwner = (
-  { appId, clientId, accountId }: MemberCaller,
-  { correlationId }: Context,
-): SecretOwner => ({
-  appId,
-  clientId,
-  actor: { name: accountId, context: { correlationId } },
-  idempotencyScope: `${clientId}:${accountId}:signer-secrets`,
+const toOwner = (caller: MemberCaller | AppOperatorCaller, context: Context): SecretOwner => ({
+  appId: caller.appId,
+  clientId: caller.clientId,
+  actor: toActor(caller, context),
+  idempotencyScope:
+    caller.kind === 'operator'
+      ? `operator:signer-secrets:${caller.clientId}`
+      : `${caller.clientId}:${caller.accountId}:signer-secrets`,
 })
 
-const parseSecret = (request: pb.CreateOwnSecretRequest): OwnSecretRequest => ({
+const parseSecret = (request: pb.CreateAppSecretRequest): OwnSecretRequest => ({
   idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
   purpose: parsePurpose(request.purpose),
   overlapSeconds: request.overlapSeconds ?? null,
@@ -121,7 +89,7 @@ function parsePurpose(text: string): Purpose {
   return text
 }
 
-const toOwnSecret = ({ id, purpose, created_at, ends_at }: OwnSecretRow): pb.OwnSecret => ({
+const toAppSecret = ({ id, purpose, created_at, ends_at }: OwnSecretRow): pb.AppSecret => ({
   id,
   purpose,
   createdAt: created_at.toISOString(),

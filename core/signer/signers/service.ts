@@ -1,17 +1,11 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { audit } from '../../platform/audit.ts'
-import type { Invalidations } from '../../platform/invalidations.ts'
+import { audit } from '../../shared/audit.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
 import * as store from './store.ts'
-
-export interface SignersDeps {
-  readonly pool: Pool
-  readonly invalidations: Pick<Invalidations, 'publish'>
-  readonly now: Now
-}
 
 export interface AppsOfSigner {
   readonly allApps: boolean
@@ -27,7 +21,7 @@ export const overlapMax = 2_592_000
  * Signers with their secrets and apps (docs/decisions/53.md). Every change reaches sidecars
  * immediately.
  */
-export function createSigners({ pool, invalidations, now }: SignersDeps) {
+export function createSigners({ pool, invalidations, now }: Shared) {
   async function create(
     request: AppsOfSigner & { readonly name: string; readonly mayPushEvents: boolean },
   ) {

@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 
 export type Purpose = 'decisions' | 'events'
 

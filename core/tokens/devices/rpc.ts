@@ -1,5 +1,6 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
-import { type AccountCaller, gatewayCaller } from '../../rpc/callers.ts'
+import type { AccountCaller } from '../../rpc/callers.ts'
+import { gatewayCaller } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Devices } from './devices.ts'
 

@@ -1,4 +1,4 @@
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { type Db, maybeOne, one, sql } from '../../lib/sql.ts'
 
 export type DeviceState = 'pending' | 'approved' | 'denied' | 'consumed'

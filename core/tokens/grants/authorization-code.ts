@@ -6,11 +6,11 @@ import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
 import { equalSecrets } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
 import * as store from '../login/store.ts'
 import type { Redemption, TokenFamilies } from '../login/token-families.ts'
 import { splitScopes, stillAllowed } from '../scopes.ts'
 import type { Subjects } from '../subjects.ts'
+import type { Shared } from '../../shared/shared.ts'
 
 export interface AuthorizationCodeRequest {
   readonly clientId: string
@@ -19,19 +19,18 @@ export interface AuthorizationCodeRequest {
   readonly codeVerifier: string
 }
 
-export interface AuthorizationCodeDeps {
+type Deps = Shared & {
   readonly clients: Pick<Clients, 'findPublic'>
   readonly subjects: Subjects
   readonly families: TokenFamilies
   readonly loginPolicy: Pick<LoginAdmission, 'admitsNew'>
-  readonly now: Now
 }
 
 /** RFC 7636 section 4.1. */
 const verifierSyntax = /^[A-Za-z0-9\-._~]{43,128}$/
 
 /** RFC 6749 section 4.1.3 with PKCE (RFC 7636), method S256 only. */
-export function createAuthorizationCodeGrant(deps: AuthorizationCodeDeps) {
+export function createAuthorizationCodeGrant(deps: Deps) {
   const { clients, subjects, families, loginPolicy, now } = deps
 
   async function redeem(request: AuthorizationCodeRequest) {

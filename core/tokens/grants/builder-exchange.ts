@@ -8,7 +8,7 @@ import { Scope } from '../../../proto/scopes.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
 import type { Provisioners } from '../../identity/tenants/provisioners.ts'
 import type { Keys } from '../../keys/keys.ts'
-import { joinGrants, keyGrant } from '../../platform/grants/grants.ts'
+import { joinGrants, keyGrant } from '../../shared/lineage/grants.ts'
 import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
 import { readLineage } from '../issuer/jwt.ts'
@@ -22,13 +22,11 @@ import {
   requireTargets,
   signerTargets,
 } from './signer-token.ts'
+import { asInvalidGrant, invalidSubject, requireSigning } from './exchange-subjects.ts'
 import {
-  asInvalidGrant,
   builderSubjectTypes,
-  invalidSubject,
   requireGrantType,
   requireRequested,
-  requireSigning,
   requireSubject,
 } from './token-exchange.ts'
 

@@ -5,26 +5,25 @@ import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
 import type { User } from '../../identity/types.ts'
 import { isSecret, uuidV7 } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
 import { deviceHash, devicePrefix } from '../devices/devices.ts'
 import * as store from '../devices/store.ts'
 import type { Redemption, TokenFamilies } from '../login/token-families.ts'
 import { stillAllowed } from '../scopes.ts'
 import type { Subjects } from '../subjects.ts'
+import type { Shared } from '../../shared/shared.ts'
 
 /** RFC 8628 section 3.5. */
 const slowDownSeconds = 5
 
-export interface DeviceCodeDeps {
+type Deps = Shared & {
   readonly clients: Pick<Clients, 'findPublic'>
   readonly subjects: Subjects
   readonly families: TokenFamilies
   readonly loginPolicy: Pick<LoginAdmission, 'admitsNew'>
-  readonly now: Now
 }
 
 /** RFC 8628 section 3.4: polling by a device, and its tokens after approval. */
-export function createDeviceCodeGrant(deps: DeviceCodeDeps) {
+export function createDeviceCodeGrant(deps: Deps) {
   const { clients, subjects, families, loginPolicy, now } = deps
 
   async function redeem(request: { clientId: string; deviceCode: string }) {

@@ -1,12 +1,9 @@
 import { Counter } from 'prom-client'
 import { DomainError } from '../../../proto/errors.ts'
-import type { Log } from '../../lib/log.ts'
-import type { Metrics } from '../../lib/metrics.ts'
-import type { Pool } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
-import { type Actor, type AuditEntry, auditAll } from '../../platform/audit.ts'
-import { createBatchWriter } from '../../platform/batch-writer.ts'
-import type { AppId } from '../../platform/ids.ts'
+import { type Actor, type AuditEntry, auditAll } from '../../shared/audit.ts'
+import { createBatchWriter } from '../../shared/batch-writer.ts'
+import type { AppId } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
 
 /** A token request, with the fields of its audit entry. */
 export interface ExchangeAttempt {
@@ -21,18 +18,11 @@ export interface ExchangeAttempt {
   readonly isAnonymous?: boolean
 }
 
-export interface ExchangeAuditDeps {
-  readonly pool: Pool
-  readonly log: Log
-  readonly metrics: Metrics
-  readonly now: Now
-}
-
 /**
  * Audit entries of granted and refused token exchanges. A failed write of an entry does not fail
  * the exchange.
  */
-export function createExchangeAudit({ pool, log, metrics, now }: ExchangeAuditDeps) {
+export function createExchangeAudit({ pool, log, metrics, now }: Shared) {
   const anonymousRefusals = new Counter({
     name: 'tollgate_tokens_anonymous_refusals_total',
     help: 'Token exchanges that were refused before authentication',

@@ -3,15 +3,15 @@ import { Scope } from '../../../proto/scopes.ts'
 import type { ForeignTokens } from '../../identity/issuers/foreign-tokens.ts'
 import type { Fault } from '../../identity/issuers/verification.ts'
 import { isOfOtherIssuer } from '../../lib/foreign-tokens/form.ts'
-import { type Now, toSeconds } from '../../lib/time.ts'
+import { toSeconds } from '../../lib/time.ts'
 import type { UserCaller } from '../../rpc/callers.ts'
 import { invalidToken } from '../issuer/jwt.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { type SignerSubject, requireGranted } from './signer-token.ts'
 
-export interface ForeignSubjectsDeps {
+type Deps = Shared & {
   readonly issuer: string
   readonly foreignTokens: ForeignTokens
-  readonly now: Now
 }
 
 // Maximum time in milliseconds that a client waits for the issuer's keys. Keys that arrive later
@@ -19,7 +19,7 @@ export interface ForeignSubjectsDeps {
 const keysMs = 2_000
 
 /** Tokens of issuers that apps trust, as subject tokens (docs/trusted-issuers.md). */
-export function createForeignSubjects({ issuer, foreignTokens, now }: ForeignSubjectsDeps) {
+export function createForeignSubjects({ issuer, foreignTokens, now }: Deps) {
   /**
    * Whether a token names another issuer than ours. Text that is not a JWT follows the rules for
    * our own tokens.

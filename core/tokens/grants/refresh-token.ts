@@ -4,10 +4,10 @@ import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
 import { isSecret } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
 import { type Redemption, type TokenFamilies, refreshPrefix } from '../login/token-families.ts'
 import { chooseScopes, splitScopes, stillAllowed } from '../scopes.ts'
 import type { Subjects } from '../subjects.ts'
+import type { Shared } from '../../shared/shared.ts'
 
 export interface RefreshRequest {
   readonly clientId: string
@@ -15,19 +15,18 @@ export interface RefreshRequest {
   readonly scope: string | undefined
 }
 
-export interface RefreshTokenDeps {
+type Deps = Shared & {
   readonly clients: Pick<Clients, 'findPublic'>
   readonly subjects: Subjects
   readonly families: TokenFamilies
   readonly loginPolicy: Pick<LoginAdmission, 'admitsStill'>
-  readonly now: Now
 }
 
 /**
  * RFC 6749 section 6. Each token can be used once; a second use ends the login (RFC 9700 section
  * 4.14.2).
  */
-export function createRefreshTokenGrant(deps: RefreshTokenDeps) {
+export function createRefreshTokenGrant(deps: Deps) {
   const { clients, subjects, families, loginPolicy, now } = deps
 
   async function redeem(request: RefreshRequest) {

@@ -1,17 +1,9 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
-import {
-  type M2mCaller,
-  type UserCaller,
-  gatewayCaller,
-  m2m,
-  oauthClient,
-  optionalOauthClient,
-  endUser,
-  toActor,
-} from '../../rpc/callers.ts'
-import { parseCursor, parseLimit } from '../../platform/cursor.ts'
+import { type M2mCaller, type UserCaller, toActor } from '../../rpc/callers.ts'
+import { gatewayCaller, m2m, oauthClient, optionalOauthClient, endUser } from '../../rpc/guards.ts'
+import { parseCursor, parseLimit } from '../../shared/cursor.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { batchedRpc } from '../../rpc/batched.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'

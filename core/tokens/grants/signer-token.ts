@@ -1,9 +1,9 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
-import type { Allowances } from '../../allowances/service.ts'
+import type { Allowances } from '../../balances/credit/allowances.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
 import { withoutFinalSlashes } from '../../lib/text/urls.ts'
-import type { AppId, ClientId, ExternalUserId, UserId } from '../../platform/ids.ts'
+import type { AppId, ClientId, ExternalUserId, UserId } from '../../shared/ids.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 
 export interface SignerTokensDeps {
@@ -27,6 +27,15 @@ export interface SignerSubject {
   readonly grants: readonly string[]
 }
 
+/** The user's account refuses, with the code of the webhook. */
+const exhausted = (code: string): string =>
+  `this user can spend nothing (${code}): ${remedies[code] ?? 'give credit, or change the plan'}`
+
+const remedies: Readonly<Record<string, string>> = {
+  no_payment_method: 'add a payment method, or give credit',
+  debt_ceiling_reached: 'pay the debt, or give credit',
+}
+
 /** Issues signer JWTs, with the balance and the signer's URL (docs/tokens.md). */
 export function createSignerTokens(deps: SignerTokensDeps) {
   const { clients, jwts, allowances, ttlSeconds, enforceAllowance, defaultSignerUrl } = deps
@@ -41,12 +50,12 @@ export function createSignerTokens(deps: SignerTokensDeps) {
     if (!client) throw ungranted()
     requireGranted(client.scopes)
     const balance = await allowances.balanceOf(subject)
-    if (enforceAllowance && !balance.hasAccess) {
-      throw new DomainError('ALLOWANCE_EXHAUSTED', 'the allowance of this user is used up')
-    }
+    if (enforceAllowance && !balance.canSpend)
+      throw new DomainError('ALLOWANCE_EXHAUSTED', exhausted(balance.spendRefusal))
     const signerUrl = client.dmzUrl || defaultSignerUrl
     return {
       hasAccess: balance.hasAccess,
+      canSpend: balance.canSpend,
       balanceUsdMicros: balance.balanceUsdMicros,
       lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros,
       signerUrl,

@@ -6,51 +6,45 @@ import type {
 import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
-import type { Keys } from '../../keys/keys.ts'
-import { type Now, toSeconds } from '../../lib/time.ts'
-import { joinGrants, keyGrant } from '../../platform/grants/grants.ts'
+import { toSeconds } from '../../lib/time.ts'
+import { joinGrants } from '../../shared/lineage/grants.ts'
+import type { Shared } from '../../shared/shared.ts'
 import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
 import type { Devices } from '../devices/devices.ts'
 import { readLineage } from '../issuer/jwt.ts'
 import type { SignerSessions } from '../sessions/signer-sessions.ts'
-import type { Subjects, UserToken } from '../subjects.ts'
-import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
-import type { ForeignSubjects } from './foreign-subject.ts'
 import {
-  type SignerSubject,
-  type SignerTokens,
-  requireGranted,
-  requireTargets,
-  signerTargets,
-} from './signer-token.ts'
+  type ExchangeSubjectsDeps,
+  type Parties,
+  asInvalidGrant,
+  createExchangeSubjects,
+  keyTypes,
+  noSuchApp,
+  requireSigning,
+} from './exchange-subjects.ts'
+import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
+import { type SignerTokens, requireTargets, signerTargets } from './signer-token.ts'
 
-const keyTypes: readonly string[] = [TokenType.apiKey, TokenType.legacyApiKey]
 const subjectTypes: readonly string[] = [TokenType.jwt, TokenType.accessToken, ...keyTypes]
+
 /** Subject token types in the builder API's specification. */
 export const builderSubjectTypes: readonly string[] = [TokenType.accessToken, ...keyTypes]
-// Also matches after the app's id, as for keys. Other text may contain the prefix by chance.
-const clientSecret = /^(?:app_[0-9a-f]{24}_)?svc_cs_/
+
 const deviceResource = /^urn:(?:svc|pmth):device_code:(.*)$/
 
-export interface TokenExchangeDeps {
-  readonly issuer: string
-  readonly clients: Pick<Clients, 'findPublic'>
-  readonly keys: Pick<Keys, 'find' | 'ownerOf' | 'isKey'>
-  readonly subjects: Subjects
-  readonly foreignSubjects: ForeignSubjects
-  readonly sessions: SignerSessions
-  readonly devices: Devices
-  readonly signerTokens: SignerTokens
-  readonly exchangeAudit: ExchangeAudit
-  readonly now: Now
-}
+type Deps = Shared &
+  ExchangeSubjectsDeps & {
+    readonly issuer: string
+    readonly clients: Pick<Clients, 'findPublic'>
+    readonly sessions: SignerSessions
+    readonly devices: Devices
+    readonly signerTokens: SignerTokens
+    readonly exchangeAudit: ExchangeAudit
+  }
 
-interface Exchange {
+interface Exchange extends Parties {
   readonly request: ExchangeTokenRequest
-  /** The app in the route, which may be missing; null at the issuer's endpoint. */
-  readonly app: { readonly clientId: string } | null
-  readonly caller: M2mCaller | null
   readonly attempt: ExchangeAttempt
 }
 
@@ -58,9 +52,9 @@ interface Exchange {
  * Token exchange (RFC 8693). The checks run in the order of docs/tokens.md, because the first
  * failure decides the response.
  */
-export function createTokenExchange(deps: TokenExchangeDeps) {
-  const { issuer, clients, keys, subjects, foreignSubjects } = deps
-  const { sessions, devices, signerTokens, exchangeAudit, now } = deps
+export function createTokenExchange(deps: Deps) {
+  const { issuer, clients, sessions, devices, signerTokens, exchangeAudit, now } = deps
+  const { isKey, ownerOf, userOf } = createExchangeSubjects(deps)
 
   async function exchange(
     request: ExchangeTokenRequest,
@@ -108,11 +102,6 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     return exchangeAudit.record(attempt, (decided) => issueSignerToken(exchange, decided))
   }
 
-  const isKey = ({ subjectTokenType, subjectToken }: ExchangeTokenRequest): boolean =>
-    keyTypes.includes(subjectTokenType) ||
-    clientSecret.test(subjectToken) ||
-    keys.isKey(subjectToken)
-
   /** Exchanges a user JWT for an opaque signer session. */
   async function openSession(
     { request, attempt }: Exchange,
@@ -154,59 +143,9 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
       app ? [TokenType.accessToken] : [TokenType.accessToken, TokenType.jwt],
     )
     requireTargets([...request.resources, ...request.audiences], signerTargets(issuer))
-    const { subject, notAfter } = isKey(request)
-      ? await keyOwner(request, { app, caller })
-      : foreignSubjects.isForeign(request.subjectToken)
-        ? await foreignOwner(request, { app, caller })
-        : await tokenOwner(request, { app, caller })
+    const { subject, notAfter } = await ownerOf(request, { app, caller })
     const issued = await signerTokens.issue(subject, { notAfter, decided })
     return { ...issued, issuedTokenType: request.requestedTokenType ?? TokenType.accessToken }
-  }
-
-  /** All refusals come before the user, because an app-level key may create it. */
-  async function keyOwner(
-    { subjectToken, scope }: ExchangeTokenRequest,
-    parties: Parties,
-  ): Promise<{ subject: SignerSubject; notAfter: undefined }> {
-    const key = clientSecret.test(subjectToken) ? null : await keys.find(subjectToken)
-    if (!key) throw invalidSubject()
-    requireApp(key.clientId, parties)
-    requireSigning([Scope.signJob], scope)
-    requireGranted(key.publicScopes)
-    const owner = await keys.ownerOf(key)
-    if (!owner) throw invalidSubject()
-    const grants = joinGrants(owner.grants, [keyGrant(owner.keyId)], parties.caller?.grants ?? [])
-    return { subject: { ...owner, grants }, notAfter: undefined }
-  }
-
-  async function tokenOwner(request: ExchangeTokenRequest, parties: Parties) {
-    const { jwt, user, caller } = await userOf(request.subjectToken, parties)
-    requireSigning(jwt.scopes, request.scope)
-    const grants = joinGrants(readLineage(jwt), parties.caller?.grants ?? [])
-    const { tokensValidAfter } = user
-    return { subject: { ...caller, tokensValidAfter, grants }, notAfter: jwt.exp }
-  }
-
-  /**
-   * Returns the user of a foreign token, by the trust of the route's app or else of the client's
-   * app.
-   */
-  async function foreignOwner({ subjectToken, scope }: ExchangeTokenRequest, parties: Parties) {
-    const clientId = parties.app?.clientId ?? parties.caller?.clientId ?? null
-    requireSigning([Scope.signJob], scope)
-    const { subject, notAfter } = await foreignSubjects.ownerOf(subjectToken, clientId)
-    const grants = joinGrants(subject.grants, parties.caller?.grants ?? [])
-    return { subject: { ...subject, grants }, notAfter }
-  }
-
-  /**
-   * Throws GRANT_INVALID unless the token is a valid user JWT of the app. Rejects a signer JWT,
-   * which could otherwise renew itself.
-   */
-  async function userOf(token: string, parties: Parties): Promise<UserToken> {
-    const userToken = await subjects.userToken(token).catch(asInvalidGrant)
-    requireApp(userToken.caller.clientId, parties)
-    return userToken
   }
 
   /**
@@ -249,8 +188,6 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
 
 export type TokenExchange = ReturnType<typeof createTokenExchange>
 
-type Parties = Pick<Exchange, 'app' | 'caller'>
-
 /**
  * Checks the request, then the client's credentials. Throws NOT_FOUND for a wrong app only after
  * the client has authenticated.
@@ -272,17 +209,6 @@ const userCodeOf = (resources: readonly string[]): string | undefined =>
   resources
     .map((resource) => deviceResource.exec(resource)?.[1])
     .find((userCode) => userCode !== undefined)
-
-/**
- * Throws unless the subject belongs to the app. Treats another app and a missing app alike, so that
- * only an app's own users and clients learn that it exists (decision 13).
- */
-function requireApp(clientId: string, { app, caller }: Parties): void {
-  if (app && clientId !== app.clientId) throw noSuchApp()
-  if (caller && clientId !== caller.clientId) throw invalidSubject()
-}
-
-const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')
 
 export function requireGrantType(grantType: string | undefined): void {
   if (grantType !== GrantType.tokenExchange)
@@ -317,24 +243,4 @@ export function requireRequested(type: string | undefined, allowed: readonly str
     'REQUEST_INVALID',
     `requested_token_type must be ${allowed.join(' or ')}, or be left out`,
   )
-}
-
-export function requireSigning(scopes: readonly string[], requested: string | undefined): void {
-  if (!scopes.includes(Scope.signJob))
-    throw new DomainError('GRANT_INVALID', `the subject token lacks the scope ${Scope.signJob}`)
-  if (requested !== undefined && requested.trim() !== Scope.signJob) {
-    throw new DomainError('SCOPE_INVALID', `the only scope of a signer session is ${Scope.signJob}`)
-  }
-}
-
-export const invalidSubject = (cause?: unknown): DomainError =>
-  new DomainError('GRANT_INVALID', 'the subject token is not valid here, or has expired', { cause })
-
-export function asInvalidGrant(error: unknown): never {
-  if (
-    error instanceof DomainError &&
-    (error.reason === 'TOKEN_INVALID' || error.reason === 'NOT_FOUND')
-  )
-    throw invalidSubject(error)
-  throw error
 }

@@ -1,24 +1,21 @@
-import { randomUUID, sign as signBytes } from 'node:crypto'
-import { promisify } from 'node:util'
-import { type JWTPayload, errors, jwtVerify } from 'jose'
+import { randomUUID } from 'node:crypto'
+import { type JWTPayload, SignJWT, errors, jwtVerify } from 'jose'
 import { DomainError } from '../../../proto/errors.ts'
-import { isUuid } from '../../platform/ids.ts'
-import { createBatchLoader } from '../../lib/concurrency.ts'
+import { isUuid } from '../../shared/ids.ts'
+import { createCallBatcher } from '../../lib/concurrency.ts'
 import { isUnderstood } from '../../lib/foreign-tokens/form.ts'
-import type { Pool } from '../../lib/sql.ts'
-import { type Now, toSeconds } from '../../lib/time.ts'
-import { scopeGrant } from '../../platform/grants/grants.ts'
-import { type TokenEnds, type TokenState, findStates } from '../revocation/store.ts'
+import { toSeconds } from '../../lib/time.ts'
+import { scopeGrant } from '../../shared/lineage/grants.ts'
+import type { Shared } from '../../shared/shared.ts'
+import { type TokenEnds, findStates } from './state-store.ts'
 import { splitScopes } from '../scopes.ts'
 import type { SigningKey, SigningKeys } from './signing-keys.ts'
 import { type IssuedToken, type TokenUse, signingAlgorithms } from '../types.ts'
 import type { PublicJwk } from './store.ts'
 
-export interface JwtsDeps {
+type Deps = Pick<Shared, 'pool' | 'now'> & {
   readonly issuer: string
   readonly signingKeys: SigningKeys
-  readonly pool: Pool
-  readonly now: Now
 }
 
 export interface NewToken {
@@ -89,12 +86,8 @@ export const readLineage = ({ grants, familyId, jti }: VerifiedJwt): readonly st
 ]
 
 /** Signs and verifies the issuer's JWTs (decision 9, RFC 9068). */
-export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
-  const stateOf = createBatchLoader(async (tokens: readonly TokenEnds[]) => {
-    const states = await findStates(pool, tokens)
-    const byToken = new Map(tokens.map((token, index) => [token, states[index]]))
-    return (token) => byToken.get(token)
-  })
+export function createJwts({ issuer, signingKeys, pool, now }: Deps) {
+  const readState = createCallBatcher((tokens: TokenEnds[]) => findStates(pool, tokens))
 
   async function sign(token: NewToken): Promise<IssuedToken> {
     const at = toSeconds(now())
@@ -206,12 +199,6 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     return { ...jwt, scopes }
   }
 
-  async function readState(token: TokenEnds): Promise<TokenState> {
-    const state = await stateOf(token)
-    if (!state) throw new Error('a token of a batch has no state')
-    return state
-  }
-
   /** Whether something that the JWT descends from has ended. */
   async function isVoidToken(token: TokenEnds): Promise<boolean> {
     const { ended, isLoginLive } = await readState(token)
@@ -243,29 +230,6 @@ const readClaims = (payload: JWTPayload, use: TokenUse): VerifiedJwt => ({
 const textsOf = (value: unknown): string[] =>
   Array.isArray(value) ? value.filter((item) => typeof item === 'string') : []
 
-const signAsync = promisify(signBytes)
-const dsaEncoding = 'ieee-p1363'
-const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
-
-/**
- * Creates a JWS in compact serialization (RFC 7515 section 3.1), signed in the thread pool by
- * node:crypto. Signing with jose, which uses Web Crypto, would add half to the main-thread time of
- * all other work on a token (`npm run bench`, row "user-token mint over REST, processor time"). The
- * tests verify these tokens with jose.
- */
-async function signJws(
-  { kid, alg, key }: SigningKey,
-  typ: string,
-  claims: object,
-): Promise<string> {
-  const input = `${encoded({ alg, kid, typ })}.${encoded(claims)}`
-  // RFC 7518 sections 3.3 and 3.4: RSASSA-PKCS1-v1_5 with SHA-256; ECDSA with both numbers
-  // concatenated. With a bare key, Node starts the operation in a fifth of the time that it needs
-  // for a key with options.
-  const signature = await signAsync(
-    'sha256',
-    Buffer.from(input),
-    alg === 'RS256' ? key : { key, dsaEncoding },
-  )
-  return `${input}.${signature.toString('base64url')}`
-}
+/** Creates a JWS in compact serialization (RFC 7515 section 3.1). */
+const signJws = ({ kid, alg, key }: SigningKey, typ: string, claims: object): Promise<string> =>
+  new SignJWT({ ...claims }).setProtectedHeader({ alg, kid, typ }).sign(key)

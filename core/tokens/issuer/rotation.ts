@@ -1,23 +1,24 @@
+import { Gauge } from 'prom-client'
 import { DomainError } from '../../../proto/errors.ts'
-import { type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
+import type { Metrics } from '../../lib/metrics.ts'
+import { tx } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
+import type { Shared } from '../../shared/shared.ts'
 import type { SigningKeys } from './signing-keys.ts'
 import * as store from './store.ts'
 
 /** Time in seconds for which verifiers may cache the key set (its Cache-Control). */
-export const jwksCacheSeconds = 300
+const jwksCacheSeconds = 300
 // Other core processes reload their keys within 30 s, and clocks differ a little.
 const marginSeconds = 60
 const daySeconds = 86_400
 
-export interface KeyRotationDeps {
-  readonly pool: Pool
+type Deps = Pick<Shared, 'pool' | 'now' | 'metrics'> & {
   readonly signingKeys: SigningKeys
   /** The longest lifetime of a JWT. */
   readonly tokenTtlSecondsMax: number
   /** Days between rotations; 0 rotates only by command. */
   readonly everyDays: number
-  readonly now: Now
 }
 
 interface RotationRequest {
@@ -29,8 +30,15 @@ interface RotationRequest {
 }
 
 /** Rotates the issuer's keys, by command and by schedule (decision 11). */
-export function createKeyRotation(deps: KeyRotationDeps) {
-  const { pool, signingKeys, tokenTtlSecondsMax, everyDays, now } = deps
+export function createKeyRotation(deps: Deps) {
+  const { pool, signingKeys, tokenTtlSecondsMax, everyDays, metrics, now } = deps
+  registerKeyGauges(metrics, {
+    everyDays,
+    activeSeconds: async () => {
+      const active = (await store.keyStates(pool, now())).find(({ status }) => status === 'active')
+      return active ? (now().getTime() - signsSince(active).getTime()) / 1000 : NaN
+    },
+  })
 
   /**
    * Makes the next key active, keeps the old active key published until its last token has expired,
@@ -54,7 +62,7 @@ export function createKeyRotation(deps: KeyRotationDeps) {
   async function rotateIfDue(): Promise<boolean> {
     if (everyDays === 0) return false
     const isDue = (key: store.KeyState) =>
-      addSeconds(key.activated_at ?? key.created_at, everyDays * daySeconds) <= now()
+      addSeconds(signsSince(key), everyDays * daySeconds) <= now()
     const active = (await store.keyStates(pool, now())).find(({ status }) => status === 'active')
     if (!active || !isDue(active)) return false
     return (await rotateWhenDue({ actor: 'schedule', force: false, isDue })) !== null
@@ -117,6 +125,31 @@ export function createKeyRotation(deps: KeyRotationDeps) {
   }
 
   return { rotate, rotateIfDue, adoptAlgorithm, list, tend }
+}
+
+const signsSince = (key: store.KeyState): Date => key.activated_at ?? key.created_at
+
+/** If a read fails, the gauges keep their values. */
+function registerKeyGauges(
+  metrics: Metrics,
+  deps: { readonly everyDays: number; readonly activeSeconds: () => Promise<number> },
+): void {
+  const { everyDays, activeSeconds } = deps
+  const age: Gauge = new Gauge({
+    name: 'tollgate_tokens_signing_key_age_seconds',
+    help: 'Time for which the active key has signed tokens',
+    registers: [metrics],
+    collect: () =>
+      activeSeconds().then(
+        (seconds) => age.set(seconds),
+        () => {},
+      ),
+  })
+  new Gauge({
+    name: 'tollgate_tokens_signing_key_max_age_seconds',
+    help: 'Age at which the active key is replaced (SIGNING_KEY_ROTATION_DAYS); 0 if only by command',
+    registers: [metrics],
+  }).set(everyDays * daySeconds)
 }
 
 export type KeyRotation = ReturnType<typeof createKeyRotation>

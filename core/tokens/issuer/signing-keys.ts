@@ -6,17 +6,13 @@ import {
   randomUUID,
 } from 'node:crypto'
 import { promisify } from 'node:util'
-import type { Pool } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
-import { SealError, type Sealing } from '../../platform/sealing/sealing.ts'
+import { SealError } from '../../shared/sealing/sealing.ts'
+import type { Shared } from '../../shared/shared.ts'
 import * as store from './store.ts'
 import type { SigningAlgorithm } from '../types.ts'
 
-export interface SigningKeysDeps {
-  readonly pool: Pool
-  readonly sealing: Sealing
+type Deps = Pick<Shared, 'pool' | 'now' | 'sealing'> & {
   readonly alg: SigningAlgorithm
-  readonly now: Now
 }
 
 /** A private key, ready for signing. */
@@ -45,7 +41,7 @@ const makeKeyPair = promisify(generateKeyPair)
  * next one is published before it signs. Keys are reloaded after 30 seconds, because other
  * processes may rotate them.
  */
-export function createSigningKeys({ pool, sealing, alg, now }: SigningKeysDeps) {
+export function createSigningKeys({ pool, sealing, alg, now }: Deps) {
   let keySet: KeySet | null = null
   let loading: Promise<KeySet> | null = null
   let missedAt = -Infinity

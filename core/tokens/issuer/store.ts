@@ -1,7 +1,7 @@
 import { type Db, many, sql } from '../../lib/sql.ts'
-import type { SealedTable } from '../../platform/sealing/rewrap.ts'
-import type { SealedPlace } from '../../platform/sealing/sealing.ts'
-import { audit } from '../../platform/audit.ts'
+import type { SealedTable } from '../../shared/sealing/rewrap.ts'
+import type { SealedPlace } from '../../shared/sealing/sealing.ts'
+import { audit } from '../../shared/audit.ts'
 import type { SigningAlgorithm } from '../types.ts'
 
 export type PublicJwk = Readonly<Record<string, string>>

@@ -2,7 +2,7 @@ import { type ProtectedHeaderParameters, compactVerify, decodeProtectedHeader, e
 import type { PublicClient } from '../../identity/apps/clients.ts'
 import type { Users } from '../../identity/users/users.ts'
 import { isUnderstood } from '../../lib/foreign-tokens/form.ts'
-import { isUuid, userId } from '../../platform/ids.ts'
+import { isUuid, userId } from '../../shared/ids.ts'
 import type { SigningKeys } from '../issuer/signing-keys.ts'
 import { accountOfSubject } from '../subjects.ts'
 

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
-import { gatewayCaller } from '../../rpc/callers.ts'
+import { gatewayCaller } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { type Authorizations, hashClientVersion } from './authorization.ts'
 import type { Logouts } from './logout.ts'

@@ -5,7 +5,7 @@ import {
   type RegisteredClientId,
   type UserId,
   appId,
-} from '../../platform/ids.ts'
+} from '../../shared/ids.ts'
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 
 interface ConsentOwner {

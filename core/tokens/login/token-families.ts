@@ -3,10 +3,11 @@ import type { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { User } from '../../identity/types.ts'
 import { isSecret, newSecret } from '../../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import { audit } from '../../platform/audit.ts'
-import type { EndCause, Grants } from '../../platform/grants/grants.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
+import { audit } from '../../shared/audit.ts'
+import type { EndCause } from '../../shared/lineage/grants.ts'
+import type { Shared } from '../../shared/shared.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 import { splitScopes } from '../scopes.ts'
 import * as store from './store.ts'
@@ -14,14 +15,11 @@ import * as store from './store.ts'
 export const refreshPrefix = 'svc_rt_'
 const refreshHash = (token: string): Buffer => hash('sha256', token, 'buffer')
 
-export interface TokenFamiliesDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly jwts: Jwts
-  readonly grants: Pick<Grants, 'end'>
   readonly findAccount: (id: string) => Promise<{ email: string; name: string } | null>
   readonly ttlSeconds: number
   readonly refreshTtlSeconds: number
-  readonly now: Now
 }
 
 /** One login, with the data that all its tokens share. */
@@ -57,7 +55,7 @@ export type Redemption =
  * Tokens of interactive logins. The tokens of one login form a family, which ends as a whole
  * (RFC 9700 section 4.14.2).
  */
-export function createTokenFamilies(deps: TokenFamiliesDeps) {
+export function createTokenFamilies(deps: Deps) {
   const { pool, jwts, grants, findAccount, ttlSeconds, refreshTtlSeconds, now } = deps
 
   /**

@@ -2,22 +2,20 @@ import { DomainError } from '../../../proto/errors.ts'
 import type { IntrospectTokenResponse } from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
-import type { Pool } from '../../lib/sql.ts'
-import { type Now, toSeconds } from '../../lib/time.ts'
+import { toSeconds } from '../../lib/time.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 import { type TokenFamilies, refreshPrefix } from '../login/token-families.ts'
 import { type SignerSessions, sessionPrefix } from '../sessions/signer-sessions.ts'
 import { stillAllowed } from '../scopes.ts'
 import type { Subjects } from '../subjects.ts'
+import type { Shared } from '../../shared/shared.ts'
 
-export interface IntrospectionDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly jwts: Jwts
   readonly clients: Pick<Clients, 'findPublic'>
   readonly subjects: Subjects
   readonly sessions: SignerSessions
   readonly families: Pick<TokenFamilies, 'findRefreshToken'>
-  readonly now: Now
 }
 
 const inactive: IntrospectTokenResponse = {
@@ -35,7 +33,7 @@ const inactive: IntrospectTokenResponse = {
 }
 
 /** RFC 7662. Another app's token is reported as inactive, like an unknown token. */
-export function createIntrospection(deps: IntrospectionDeps) {
+export function createIntrospection(deps: Deps) {
   const { pool, jwts, clients, subjects, sessions, families, now } = deps
 
   async function introspect(caller: M2mCaller, token: string): Promise<IntrospectTokenResponse> {

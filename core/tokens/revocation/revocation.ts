@@ -1,10 +1,9 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { ClientCaller } from '../../rpc/callers.ts'
-import { type Actor, auditSuccess } from '../../platform/audit.ts'
-import type { Grants } from '../../platform/grants/grants.ts'
-import type { AppId } from '../../platform/ids.ts'
-import { type Pool, tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
+import { type Actor, auditSuccess } from '../../shared/audit.ts'
+import type { AppId } from '../../shared/ids.ts'
+import type { Shared } from '../../shared/shared.ts'
+import { tx } from '../../lib/sql.ts'
 import type { Context } from '../../rpc/serve.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
 import type { Keys } from '../../keys/keys.ts'
@@ -12,15 +11,12 @@ import type { Jwts } from '../issuer/jwt.ts'
 import { type TokenFamilies, refreshPrefix } from '../login/token-families.ts'
 import { type SignerSessions, sessionPrefix } from '../sessions/signer-sessions.ts'
 
-export interface RevocationDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly jwts: Jwts
   readonly clients: Pick<Clients, 'findPublic'>
   readonly sessions: SignerSessions
   readonly families: Pick<TokenFamilies, 'findRefreshToken' | 'end'>
   readonly keys: Pick<Keys, 'endOfGrants'>
-  readonly grants: Pick<Grants, 'end'>
-  readonly now: Now
 }
 
 /** The revoking client. */
@@ -37,7 +33,7 @@ interface Revoker {
  * RFC 7009. The response is the same for every token. A client ends only tokens of its own app; a
  * registered client ends only its own tokens.
  */
-export function createRevocation(deps: RevocationDeps) {
+export function createRevocation(deps: Deps) {
   const { pool, jwts, clients, sessions, families, keys, grants, now } = deps
 
   async function revoke(

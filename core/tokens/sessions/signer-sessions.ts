@@ -1,42 +1,30 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
-import { type Actor, auditSuccess } from '../../platform/audit.ts'
+import { type Actor, auditSuccess } from '../../shared/audit.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
-import { type Cursor, page } from '../../platform/cursor.ts'
+import { type Cursor, page } from '../../shared/cursor.ts'
 import type { Users } from '../../identity/users/users.ts'
 import type { User } from '../../identity/types.ts'
-import { isUuid } from '../../platform/ids.ts'
-import type { Grants } from '../../platform/grants/grants.ts'
+import { isUuid } from '../../shared/ids.ts'
 import { isSecret, newSecret, uuidV7 } from '../../lib/crypto.ts'
-import { type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import type { Secrets } from '../../platform/secrets.ts'
+import { tx } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
+import type { Shared } from '../../shared/shared.ts'
 import * as store from './store.ts'
 
 export const sessionPrefix = 'svc_ss_'
 const scope = Scope.signJob
 
-export interface SignerSessionsDeps {
-  readonly pool: Pool
+type Deps = Shared & {
   readonly users: Users
-  readonly secrets: Secrets
-  readonly grants: Pick<Grants, 'end'>
   readonly ttlSeconds: number
-  readonly now: Now
 }
 
 /**
  * Opaque signer sessions. An app's backend gets one for a user's token and passes it to the
  * signer's caller.
  */
-export function createSignerSessions({
-  pool,
-  users,
-  secrets,
-  grants,
-  ttlSeconds,
-  now,
-}: SignerSessionsDeps) {
+export function createSignerSessions({ pool, users, secrets, grants, ttlSeconds, now }: Deps) {
   /**
    * Opens a session for an active user. Locks the user's row, so that a concurrent deactivation
    * also ends this session.

@@ -1,4 +1,4 @@
-import type { Cursor } from '../../platform/cursor.ts'
+import type { Cursor } from '../../shared/cursor.ts'
 import {
   type AppId,
   type UserId,
@@ -6,7 +6,7 @@ import {
   externalUserId,
   isClientId,
   userId,
-} from '../../platform/ids.ts'
+} from '../../shared/ids.ts'
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 
 export interface NewSignerSession {

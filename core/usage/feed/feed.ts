@@ -1,7 +1,5 @@
 import { Gauge } from 'prom-client'
-import type { Log } from '../../lib/log.ts'
-import type { Metrics } from '../../lib/metrics.ts'
-import type { Pool } from '../../lib/sql.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { type StreamBounds, type StreamHolder, createStreamPlaces } from './places.ts'
 import {
   type ChargeEntry,
@@ -27,10 +25,7 @@ export interface Follower extends StreamHolder {
   arrived(position: Position): void
 }
 
-export interface FeedDeps {
-  readonly pool: Pool
-  readonly log: Log
-  readonly metrics: Metrics
+export interface FeedDeps extends Pick<Shared, 'pool' | 'log' | 'metrics'> {
   readonly pollMs?: number
   readonly bounds?: StreamBounds
 }

@@ -1,10 +1,9 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError, reasons } from '../../../proto/errors.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
-import type { Pool } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 import type { Cursors } from '../cursor.ts'
+import type { Shared } from '../../shared/shared.ts'
 import type { Feed, Follower, Position } from './feed.ts'
 import { type ChargeEntry, type Snapshot, chargesBetween } from './store.ts'
 
@@ -27,11 +26,9 @@ export interface Following {
   readonly signal: AbortSignal
 }
 
-export interface FollowDeps {
-  readonly pool: Pool
+export interface FollowDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly feed: Feed
   readonly cursors: Cursors
-  readonly now: Now
   /** Aborted when core drains. */
   readonly stopping: AbortSignal
   /** Returns the account that owns an app; null without one. */

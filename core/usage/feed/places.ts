@@ -1,5 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
+import type { AppId, UserId } from '../../shared/ids.ts'
 
 /** The holder of an open stream. */
 export interface StreamHolder {
@@ -26,7 +26,7 @@ export interface StreamBounds {
   readonly totalWithReserved: number
 }
 
-export const streamBounds: StreamBounds = {
+const streamBounds: StreamBounds = {
   total: 500,
   perOwner: 150,
   perApp: 100,

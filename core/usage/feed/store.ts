@@ -1,4 +1,4 @@
-import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+import { type AppId, type UserId, appId, userId } from '../../shared/ids.ts'
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { type Db, many, one, sql } from '../../lib/sql.ts'
 
@@ -30,8 +30,7 @@ export interface ChargeEntry {
   readonly network: NetworkCharge | null
   readonly overage: UsdAttos
   readonly balanceAfter: UsdAttos
-  /** Null for a charge older than the column. */
-  readonly ticketCount: number | null
+  readonly ticketCount: number
   readonly createdAt: Date
   readonly key: ChargeKey
 }
@@ -77,7 +76,7 @@ export async function chargesBetween(
     amount_attos: string
     overage_attos: string
     balance_after_attos: string
-    ticket_count: number | null
+    ticket_count: number
     created_at: Date
     network_attos: string | null
     platform_fee_attos: string | null
@@ -91,6 +90,7 @@ export async function chargesBetween(
       select *
       from ledger_entries e
       where e.app_id = any(${apps}::uuid[]) and (${user}::uuid is null or e.user_id = ${user}) and e.kind = 'charge'
+        and e.charged_app_id is null
         and e.xact >= pg_snapshot_xmin(${from}::pg_snapshot)::text::bigint
         and e.xact < pg_snapshot_xmax(${to}::pg_snapshot)::text::bigint and e.xact >= ${xact}::bigint
         and not pg_visible_in_snapshot(e.xact::text::xid8, ${from}::pg_snapshot)

@@ -1,22 +1,23 @@
 import { hash } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { type Clocks, realTime } from '../../platform/clocks/clocks.ts'
-import type { AppId } from '../../platform/ids.ts'
-import type { Pool } from '../../lib/sql.ts'
-import type { Dates, Now } from '../../lib/time.ts'
+import { type Clocks, realTime } from '../../shared/clocks/clocks.ts'
+import type { AppId } from '../../shared/ids.ts'
+import type { Dates } from '../../lib/time.ts'
 import { type Cursors, createCursors } from '../cursor.ts'
+import { type Read, readPrimary } from '../../shared/database/replica.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { type Page, type Place, listRequests, listSessions } from './store.ts'
 import { parseHistoryRange } from '../range.ts'
 import type { RequestItem, SessionEntry, SessionItem } from '../types.ts'
-import type { Sealing } from '../../platform/sealing/sealing.ts'
+import type { Sealing } from '../../shared/sealing/sealing.ts'
 import { type KnownUser, type UsageUsers, createUserFinder } from '../users.ts'
 
-export interface HistoryDeps {
-  readonly pool: Pool
+export interface HistoryDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly users: UsageUsers
+  /** Default reads from `pool`. */
+  readonly read?: Read
   readonly sealing: Sealing
   readonly clocks?: Clocks
-  readonly now: Now
 }
 
 export interface HistoryQuery extends Dates {
@@ -36,7 +37,9 @@ const limitMax = 50
 const idleMs = 5 * 60_000
 
 /** Lists tickets and sessions, the newest first, in pages that neither skip nor repeat a row. */
-export function createHistory({ pool, users, sealing, clocks = realTime, now }: HistoryDeps) {
+export function createHistory(deps: HistoryDeps) {
+  const { pool, users, sealing, clocks = realTime, now } = deps
+  const { read = readPrimary(pool).read } = deps
   const findUser = createUserFinder(users)
   const cursors = createCursors(sealing)
 
@@ -63,7 +66,8 @@ export function createHistory({ pool, users, sealing, clocks = realTime, now }: 
     user: Lookup,
   ): Promise<Listed<RequestItem>> {
     const { page, context } = await pageOf(appId, query, { list: 'requests', user })
-    return cut(await listRequests(pool, { ...page, limit: page.limit + 1 }), page.limit, (last) =>
+    const rows = await read((from) => listRequests(from, { ...page, limit: page.limit + 1 }))
+    return cut(rows, page.limit, (last) =>
       cursors.format([last.signedAt, last.eventId, last.userId], context),
     )
   }
@@ -87,7 +91,7 @@ export function createHistory({ pool, users, sealing, clocks = realTime, now }: 
     user: Lookup,
   ): Promise<Listed<SessionEntry>> {
     const { page, context, at } = await pageOf(appId, query, { list: 'sessions', user })
-    const rows = await listSessions(pool, { ...page, limit: page.limit + 1 })
+    const rows = await read((from) => listSessions(from, { ...page, limit: page.limit + 1 }))
     return cut(
       rows.map((item) => ({ ...item, endedAt: endOf(item, at) })),
       page.limit,

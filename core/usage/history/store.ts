@@ -1,4 +1,4 @@
-import { type AppId, type UserId, userId } from '../../platform/ids.ts'
+import { type AppId, type UserId, userId } from '../../shared/ids.ts'
 import { usdAttos, wei } from '../../lib/money.ts'
 import { type Db, type Statement, many, sql } from '../../lib/sql.ts'
 import { after } from '../store.ts'

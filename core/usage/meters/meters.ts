@@ -4,13 +4,15 @@ import type { Pool } from '../../lib/sql.ts'
 import { type Now, parseInstant } from '../../lib/time.ts'
 import type { Dimension, Meter, MeterName } from '../../metering/backend/catalog.ts'
 import type { BackendApi } from '../../metering/backend/module.ts'
-import type { Clocks } from '../../platform/clocks/clocks.ts'
+import type { Read } from '../../shared/database/replica.ts'
+import type { Clocks } from '../../shared/clocks/clocks.ts'
 import type { UserCaller } from '../../rpc/callers.ts'
 import { type Key, sumsBy } from '../store.ts'
 import type { UsageRow } from '../types.ts'
 
 export interface MetersDeps extends Pick<BackendApi, 'meters' | 'requireAnswers'> {
   readonly pool: Pool
+  readonly read: Read
   readonly clocks: Clocks
   readonly now: Now
 }
@@ -38,7 +40,7 @@ const maxRows = 10_000
 /**
  * Queries the catalogue's meters for the user who presents the credential (docs/builder-api.md).
  */
-export function createMeters({ pool, clocks, now, meters, requireAnswers }: MetersDeps) {
+export function createMeters({ pool, read, clocks, now, meters, requireAnswers }: MetersDeps) {
   /**
    * Returns the caller's own usage of one meter. Throws REQUEST_INVALID in the order of
    * docs/builder-api.md, then METERING_FAILED if the backend does not answer. The figures come from
@@ -53,7 +55,8 @@ export function createMeters({ pool, clocks, now, meters, requireAnswers }: Mete
     const { appId, userId } = caller
     const keys = dimensions.flatMap((dimension) => columns[dimension] ?? [])
     const selection = { appId, userId, range, requestId: null }
-    const rows = (await sumsBy(pool, selection, { keys, limit: maxRows })).filter(isUsed)
+    const sums = await read((from) => sumsBy(from, selection, { keys, limit: maxRows }))
+    const rows = sums.filter(isUsed)
     const values = valuesOf[meter.key](rows)
     const window = windowOf(rows, range, await clocks.timeOf(pool, appId, now()))
     return rows.map((row, index) => ({

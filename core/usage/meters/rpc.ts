@@ -1,6 +1,6 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/usage/v1/meters.ts'
 import type { BackendApi } from '../../metering/backend/module.ts'
-import { actor } from '../../rpc/callers.ts'
+import { actor } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Meters } from './meters.ts'
 

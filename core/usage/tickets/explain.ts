@@ -1,9 +1,9 @@
 import { DomainError } from '../../../proto/errors.ts'
-import type { Credit } from '../../allowances/account.ts'
-import type { CreditDebit } from '../../allowances/chain.ts'
-import type { Ledger } from '../../allowances/ledger.ts'
+import type { Credit } from '../../balances/accounts/credits.ts'
+import type { CreditDebit } from '../../balances/accounts/chain.ts'
+import type { Ledger } from '../../balances/ledger/ledger.ts'
 import type { TicketCharge } from '../../metering/ingest/charges.ts'
-import type { AppId } from '../../platform/ids.ts'
+import type { AppId } from '../../shared/ids.ts'
 import { usdAttos } from '../../lib/money.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import type { PlansApi } from '../../plans/module.ts'
@@ -14,7 +14,7 @@ import type { BookedCharge, BookedSale, BookedTicket } from './store.ts'
 
 export interface ExplainDeps {
   readonly pool: Pool
-  readonly shareCharge: Ledger['shareCharge']
+  readonly ledger: Pick<Ledger, 'shareCharge' | 'readCredits'>
   readonly plans: Pick<PlansApi, 'readTerms' | 'toRetailRate'>
   /** Lists the cuts of an app, the newest first. */
   readonly listCuts: (
@@ -46,10 +46,7 @@ export interface Share {
 export interface ExplainedCharge extends BookedCharge {
   /** Credits that the charge drew from, in no order. */
   readonly credits: readonly Credit[]
-  /**
-   * The ticket's own part. Null if the charge is older than the record of its draws, or if some of
-   * its tickets cannot be found near this one.
-   */
+  /** The ticket's own part. Null if some tickets of the charge cannot be found near this one. */
   readonly share: Share | null
 }
 
@@ -77,7 +74,7 @@ const percentScale = 10n ** 16n
 /**
  * Explains single tickets from booked data (docs/receipts.md). Reads only data that never changes.
  */
-export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDeps) {
+export function createExplain({ pool, ledger, plans, listCuts }: ExplainDeps) {
   /** Explains the ticket of an event id, in one app or any. Throws NOT_FOUND without one. */
   const explain = (eventId: string, of: AppId | null): Promise<Explanation> =>
     inRequest(pool, async (db) => {
@@ -137,12 +134,10 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
     ticket: BookedTicket,
     { retail, charge }: { retail: bigint; charge: BookedCharge },
   ): Promise<ExplainedCharge> {
-    const ids = (charge.draws ?? []).map(({ creditId }) => creditId)
-    const credits = await store.readCredits(db, ticket, ids)
-    const share =
-      charge.draws &&
-      (simpleShare(charge, charge.draws, retail) ??
-        (await sharedBy(db, ticket, { charge, draws: charge.draws, credits })))
+    const { appId, userId } = ticket
+    const keys = charge.draws.map(({ creditId }) => ({ appId, userId, creditId }))
+    const credits = (await ledger.readCredits(db, keys)).get(userId) ?? []
+    const share = simpleShare(charge, retail) ?? (await sharedBy(db, ticket, { charge, credits }))
     return { ...charge, credits, share }
   }
 
@@ -150,16 +145,12 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
   async function sharedBy(
     db: Db,
     ticket: BookedTicket,
-    {
-      charge,
-      draws,
-      credits,
-    }: { charge: BookedCharge; draws: readonly CreditDebit[]; credits: Credit[] },
+    { charge, credits }: { charge: BookedCharge; credits: Credit[] },
   ): Promise<Share | null> {
     const tickets = await ticketsOf(db, ticket, charge)
     if (!tickets) return null
-    const { overage } = charge
-    const shares = shareCharge({ owner: ticket, draws, overage, credits, tickets })
+    const { draws, overage } = charge
+    const shares = ledger.shareCharge({ owner: ticket, draws, overage, credits, tickets })
     return shares?.find(({ eventId }) => eventId === ticket.eventId) ?? null
   }
 
@@ -169,7 +160,7 @@ export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDep
     ticket: BookedTicket,
     { id, ticketCount }: BookedCharge,
   ): Promise<TicketCharge[] | null> {
-    if (ticketCount === null || ticketCount > maxTickets) return null
+    if (ticketCount > maxTickets) return null
     const signed = new Date(ticket.signedAt).getTime()
     for (const reach of reaches) {
       const tickets = await store.ticketsOfCharge(db, ticket, {
@@ -192,11 +183,7 @@ export type Explain = ReturnType<typeof createExplain>
  * Computes the share if the charge alone determines it: it has one ticket, only overage, or one
  * credit.
  */
-function simpleShare(
-  { ticketCount, overage }: BookedCharge,
-  draws: readonly CreditDebit[],
-  retail: bigint,
-): Share | null {
+function simpleShare({ ticketCount, draws, overage }: BookedCharge, retail: bigint): Share | null {
   if (ticketCount === 1) return { draws, overage }
   if (draws.length === 0) return { draws, overage: retail }
   const [only] = draws

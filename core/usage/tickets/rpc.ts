@@ -1,9 +1,9 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
 import { DomainError } from '../../../proto/errors.ts'
-import type { CreditDebit } from '../../allowances/chain.ts'
+import type { CreditDebit } from '../../balances/accounts/chain.ts'
 import { formatDecimal18 as decimal } from '../../lib/money.ts'
-import type { AppId } from '../../platform/ids.ts'
-import { type RequireMetering, m2mOrMember, operator } from '../../rpc/callers.ts'
+import type { AppId } from '../../shared/ids.ts'
+import { type RequireMetering, m2mOrMember, orOperator, reader } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Explain, ExplainedCharge, ExplainedSale, Explanation } from './explain.ts'
 import { toFormula } from './formula.ts'
@@ -24,15 +24,13 @@ export function createTicketRpc({ explain, findApp, requireMetering }: TicketRpc
   }
 
   const ticketService: Handlers<pb.TicketServiceServer> = {
-    explainAppTicket: rpc(
-      requireMetering(m2mOrMember()),
-      async ({ eventId }: pb.ExplainAppTicketRequest, { appId }) => ({
-        ticket: toTicket(await explain(eventId, appId)),
-      }),
+    explainTicket: rpc(
+      orOperator(requireMetering(m2mOrMember()), reader()),
+      async ({ clientId, eventId }: pb.ExplainTicketRequest, caller) => {
+        const app = caller.kind === 'operator' ? await appOf(clientId) : caller.appId
+        return { ticket: toTicket(await explain(eventId, app)) }
+      },
     ),
-    explainTicket: rpc(operator(), async ({ clientId, eventId }: pb.ExplainTicketRequest) => ({
-      ticket: toTicket(await explain(eventId, await appOf(clientId))),
-    })),
   }
   return { ticketService }
 }
@@ -99,10 +97,10 @@ function toCharge({ share, credits, ...charge }: ExplainedCharge): pb.TicketChar
     id: charge.id,
     seq: String(charge.seq),
     bookedAt: charge.bookedAt.toISOString(),
-    ticketCount: charge.ticketCount ?? undefined,
+    ticketCount: charge.ticketCount,
     paidUsd: decimal(charge.paid),
     overageUsd: decimal(charge.overage),
-    draws: (charge.draws ?? []).map(toDraw),
+    draws: charge.draws.map(toDraw),
     share: share
       ? { draws: share.draws.map(toDraw), overageUsd: decimal(share.overage) }
       : undefined,

@@ -1,7 +1,6 @@
-import type { Credit } from '../../allowances/account.ts'
-import type { CreditDebit } from '../../allowances/chain.ts'
+import type { CreditDebit } from '../../balances/accounts/chain.ts'
 import type { TicketCharge } from '../../metering/ingest/charges.ts'
-import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+import { type AppId, type UserId, type UserKey, appId, userId } from '../../shared/ids.ts'
 import { type EthRate, type UsdAttos, type Wei, ethRate, usdAttos, wei } from '../../lib/money.ts'
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 
@@ -40,10 +39,7 @@ export interface BookedSale {
   readonly retail: UsdAttos
   readonly platformFee: UsdAttos
   readonly platformWei: Wei
-  /**
-   * Null for tickets from before versions were recorded, and for tickets with prices fixed
-   * elsewhere.
-   */
+  /** Null for tickets with prices fixed elsewhere. */
   readonly termsId: bigint | null
   readonly planName: string | null
   readonly chargeId: string
@@ -152,21 +148,19 @@ export interface BookedCharge {
   readonly id: string
   readonly seq: bigint
   readonly bookedAt: Date
-  /** In real time; null for an entry from before this was stored. */
+  /** In real time; null if the prices were fixed elsewhere. */
   readonly ratesKnownAt: Date | null
   /** Amount paid by credits. */
   readonly paid: UsdAttos
   readonly overage: UsdAttos
-  /** Null for an entry older than the count. */
-  readonly ticketCount: number | null
-  /** Null for an entry older than the record of its draws. */
-  readonly draws: readonly CreditDebit[] | null
+  readonly ticketCount: number
+  readonly draws: readonly CreditDebit[]
 }
 
 /** Requires `inRequest`. */
 export async function findCharge(
   db: Db,
-  { appId: app, userId: user }: Owner,
+  { appId: app, userId: user }: UserKey,
   id: string,
 ): Promise<BookedCharge | null> {
   const row = await maybeOne<{
@@ -175,15 +169,14 @@ export async function findCharge(
     rates_known_at: Date | null
     amount_attos: string
     overage_attos: string
-    ticket_count: number | null
-    credit_ids: string[] | null
-    credit_attos: string[] | null
-    hash: Buffer | null
+    ticket_count: number
+    credit_ids: string[]
+    credit_attos: string[]
   }>(
     db,
     sql`
     select seq, created_at, rates_known_at, amount_attos, overage_attos, ticket_count,
-           credit_ids::text[] as credit_ids, credit_attos::text[] as credit_attos, hash
+           coalesce(credit_ids::text[], '{}') as credit_ids, coalesce(credit_attos::text[], '{}') as credit_attos
     from ledger_entries
     where cause_id = ${id} and kind = 'charge' and app_id::text = ${app} and user_id::text = ${user}`,
   )
@@ -196,68 +189,12 @@ export async function findCharge(
       paid: usdAttos(-BigInt(row.amount_attos)),
       overage: attos(row.overage_attos),
       ticketCount: row.ticket_count,
-      draws: drawsOf(row),
+      draws: row.credit_ids.map((creditId, i) => ({
+        creditId,
+        amount: attos(row.credit_attos[i] ?? '0'),
+      })),
     }
   )
-}
-
-interface DrawnRow {
-  readonly credit_ids: string[] | null
-  readonly credit_attos: string[] | null
-  readonly hash: Buffer | null
-}
-
-/**
- * Returns the draws of a charge. Without credits it is all overage, unless it is older than its
- * hash: then null.
- */
-function drawsOf({ credit_ids: ids, credit_attos: amounts, hash }: DrawnRow): CreditDebit[] | null {
-  if (ids === null) return hash === null ? null : []
-  return ids.map((creditId, i) => ({ creditId, amount: attos(amounts?.[i] ?? '0') }))
-}
-
-interface Owner {
-  readonly appId: AppId
-  readonly userId: UserId
-}
-
-/** Returns credits by their ids, as they were given, without their remaining amounts. */
-export async function readCredits(
-  db: Db,
-  { appId: app, userId: user }: Owner,
-  ids: readonly string[],
-): Promise<Credit[]> {
-  const rows = await many<{
-    id: string
-    kind: Credit['kind']
-    source: Credit['source']
-    feature_key: string | null
-    amount_attos: string
-    priority: number
-    effective_at: Date
-    expires_at: Date | null
-    created_at: Date
-  }>(
-    db,
-    sql`
-    select id, kind, source, feature_key, amount_attos, priority, effective_at, expires_at, created_at
-    from grants
-    where app_id = ${app} and user_id = ${user} and id = any(${ids}::uuid[])`,
-  )
-  return rows.map((row) => ({
-    id: row.id,
-    kind: row.kind,
-    source: row.source,
-    featureKey: row.feature_key,
-    amount: attos(row.amount_attos),
-    remaining: usdAttos(0n),
-    priority: row.priority,
-    effectiveAt: row.effective_at,
-    expiresAt: row.expires_at,
-    expiredAt: null,
-    createdAt: row.created_at,
-    state: 'stored',
-  }))
 }
 
 /**
@@ -265,7 +202,7 @@ export async function readCredits(
  */
 export async function ticketsOfCharge(
   db: Db,
-  { appId: app, userId: user }: Owner,
+  { appId: app, userId: user }: UserKey,
   { chargeId, from, to, limit }: { chargeId: string; from: Date; to: Date; limit: number },
 ): Promise<TicketCharge[]> {
   const rows = await many<{
@@ -312,7 +249,7 @@ export interface ChargedPeriod {
  */
 export async function findPeriod(
   db: Db,
-  { appId: app, userId: user }: Owner,
+  { appId: app, userId: user }: UserKey,
   { seq, signedAt }: { readonly seq: bigint; readonly signedAt: string },
 ): Promise<ChargedPeriod | null> {
   const row = await maybeOne<{

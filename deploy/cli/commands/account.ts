@@ -1,141 +1,129 @@
+import { readEnvironment } from '../../../core/lib/settings/environment.ts'
 import { resolveDataDir, readQuickstart } from '../../all-in-one/data-dir.ts'
-import {
-  type Command,
-  UsageError,
-  changeCore,
-  parse,
-  parseOptions,
-  parsePageSize,
-  runAction,
-  withCore,
-} from '../command.ts'
-import { printJson, printLines, report, table } from '../output.ts'
+import { action, createCommand } from '../command.ts'
+import { UsageError, page, parseYesNo, parsed, required, text, toggle } from '../options.ts'
+import { dollars, usd } from '../money.ts'
+import { properties, table } from '../output.ts'
 
-export const account: Command = {
-  summary: 'creates, lists and changes accounts, and makes links to set a new password',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate account create --email EMAIL [--name NAME] [--platform-admin] [--json]',
-        text: 'Creates an account with a password that is shown once. A platform admin owns every app.',
-      },
-      {
-        syntax: 'tollgate account reset-password --email EMAIL [--json]',
-        text:
-          'Prints a link that sets a new password. The link works once and for one hour; it also ends every session ' +
-          'of the account. It starts with PUBLIC_URL, or with the address of the service in the data directory. No ' +
-          'mail is sent.',
-      },
-      {
-        syntax:
-          'tollgate account change (--email EMAIL | --id ID) [--new-email EMAIL] [--platform-admin yes|no] [--json]',
-        text: 'Changes the e-mail address of an account, or grants or removes platform admin rights. Its sessions continue.',
-      },
-      {
-        syntax: 'tollgate account list [--limit N] [--cursor TEXT] [--json]',
-        text: 'Lists the accounts, the oldest first.',
-      },
-    ],
-    examples: [
-      './tollgate account create --email ada@example.com --platform-admin',
-      './tollgate account reset-password --email ada@example.com',
-    ],
+const create = action({
+  text: 'Creates an account with a password that is shown once. A platform admin owns every app.',
+  options: {
+    email: required('EMAIL'),
+    name: text('NAME', { fallback: '' }),
+    isPlatformAdmin: toggle({ flag: 'platform-admin' }),
   },
-  run: runAction('account', {
-    create,
-    list,
-    'reset-password': resetPassword,
-    change,
-  }),
-}
+  change: (core, request) => core.accounts.createAccount({ ...request, password: undefined }),
+  lines: ({ account, password = '' }, { email }) => [
+    `Account ${account?.email ?? email}`,
+    `  password  ${password}   (shown once)`,
+  ],
+})
 
-async function list(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, { limit: { type: 'string' }, cursor: { type: 'string' } })
-  const limit = parsePageSize(values.limit)
-  const { accounts, nextCursor } = await withCore(values, (core) =>
-    core.listAccounts({ limit, cursor: values.cursor }),
-  )
-  const rows = accounts.map(({ account: of, createdAt }) => [
-    of?.email ?? '',
-    of?.name ?? '',
-    of?.isPlatformAdmin ? 'yes' : 'no',
-    createdAt.slice(0, 10),
-    of?.id ?? '',
-  ])
-  const all = accounts.map(({ account: of, createdAt }) => ({ ...of, createdAt }))
-  report(values, { accounts: all, nextCursor }, () => [
-    ...table(['email', 'name', 'platform admin', 'created', 'id'], rows, 'no accounts'),
-    ...(nextCursor ? [`more: ./tollgate account list --cursor ${nextCursor}`] : []),
-  ])
-}
-
-async function create(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, {
-    email: { type: 'string' },
-    name: { type: 'string' },
-    'platform-admin': { type: 'boolean' },
-  })
-  const { email, name = '' } = values
-  if (email === undefined) throw new UsageError('account create needs --email')
-  const created = await changeCore(values, (core) =>
-    core.createAccount({
-      email,
-      name,
-      password: undefined,
-      isPlatformAdmin: values['platform-admin'] ?? false,
-    }),
-  )
-  if (values.json) printJson(created)
-  else
-    printLines([
-      `Account ${created.account?.email ?? email}`,
-      `  password  ${created.password ?? ''}   (shown once)`,
-    ])
-  return 0
-}
-
-async function change(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, {
-    email: { type: 'string' },
-    id: { type: 'string' },
-    'new-email': { type: 'string' },
-    'platform-admin': { type: 'string' },
-  })
-  const { email, id, 'new-email': newEmail, 'platform-admin': admin } = values
-  if ((email === undefined) === (id === undefined))
-    throw new UsageError('account change needs --email or --id')
-  if (newEmail === undefined && admin === undefined)
-    throw new UsageError('account change needs --new-email or --platform-admin')
-  if (admin !== undefined && admin !== 'yes' && admin !== 'no')
-    throw new UsageError('--platform-admin takes yes or no')
-  const isPlatformAdmin = admin === undefined ? undefined : admin === 'yes'
-  const { account } = await changeCore(values, (core) =>
-    core.changeAccount({ email, id, newEmail, isPlatformAdmin }),
-  )
-  if (values.json) printJson(account)
-  else
-    printLines([`Account ${account?.email}${account?.isPlatformAdmin ? ', platform admin' : ''}`])
-  return 0
-}
-
-async function resetPassword(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, { email: { type: 'string' } })
-  const { email } = values
-  if (email === undefined) throw new UsageError('account reset-password needs --email')
-  const { token, expiresAt } = await changeCore(values, (core) =>
-    core.startPasswordReset({ email }),
-  )
-  const link = `${await publicUrl()}/reset-password?token=${token}`
-  if (values.json) printJson({ link, expiresAt })
-  else printLines([link, `  works once, until ${expiresAt}`])
-  return 0
-}
+const resetPassword = action({
+  text:
+    'Prints a link that sets a new password. The link works once and for one hour; it also ends every session ' +
+    'of the account. It starts with PUBLIC_URL, or with the address of the service in the data directory. No ' +
+    'mail is sent.',
+  options: { email: required('EMAIL') },
+  change: async (core, request) => {
+    const { token, expiresAt } = await core.accounts.startPasswordReset(request)
+    return { link: `${await publicUrl()}/reset-password?token=${token}`, expiresAt }
+  },
+  lines: ({ link, expiresAt }) => [link, `  works once, until ${expiresAt}`],
+})
 
 async function publicUrl(): Promise<string> {
-  const configured = process.env['PUBLIC_URL']?.trim().replace(/\/+$/, '')
-  const issuer = configured
-    ? undefined
-    : (await readQuickstart(resolveDataDir(process.env)))?.issuer
-  const port = process.env['PLATFORM_PORT'] ?? '8080'
+  const { env } = await readEnvironment(process.env)
+  const configured = env['PUBLIC_URL']?.trim().replace(/\/+$/, '')
+  const issuer = configured ? undefined : (await readQuickstart(resolveDataDir(env)))?.issuer
+  const port = env['PLATFORM_PORT'] ?? '8080'
   return configured || issuer?.replace(/\/api\/v1\/oidc$/, '') || `http://localhost:${port}`
 }
+
+const change = action({
+  text: 'Changes the e-mail address of an account, or grants or removes platform admin rights. Its sessions continue.',
+  options: {
+    email: text('EMAIL'),
+    id: text('ID'),
+    newEmail: text('EMAIL'),
+    isPlatformAdmin: parsed(text('yes|no', { flag: 'platform-admin' }), parseYesNo),
+  },
+  oneOf: [['email', 'id']],
+  change: async (core, request) => {
+    if (request.newEmail === undefined && request.isPlatformAdmin === undefined)
+      throw new UsageError('account change needs --new-email or --platform-admin')
+    return (await core.accounts.updateAccount(request)).account
+  },
+  lines: (account) => [
+    `Account ${account?.email}${account?.isPlatformAdmin ? ', platform admin' : ''}`,
+  ],
+})
+
+const list = action({
+  text: 'Lists the accounts, the oldest first.',
+  options: page,
+  read: async (core, request) => {
+    const { accounts, nextCursor } = await core.accounts.listAccounts(request)
+    return {
+      accounts: accounts.map(({ account, createdAt }) => ({ ...account, createdAt })),
+      nextCursor,
+    }
+  },
+  lines: ({ accounts }) =>
+    table(
+      accounts,
+      [
+        'email',
+        'name',
+        ['platform admin', ({ isPlatformAdmin }) => isPlatformAdmin ?? false],
+        ['created', ({ createdAt }) => createdAt.slice(0, 10)],
+        'id',
+      ],
+      'no accounts',
+    ),
+})
+
+const show = action({
+  text:
+    'Prints what an account pays for the apps that it owns: its plan in the platform app, what is left of ' +
+    'included usage and credit, and the owner charges of the running period by app.',
+  options: { email: required('EMAIL') },
+  read: async (core, { email }) => {
+    const { account: owner } = await core.ownerAccounts.getOwnerAccount({
+      email,
+      clientId: undefined,
+    })
+    if (!owner) throw new Error("core's answer lacks the account")
+    return owner
+  },
+  lines: ({ charges, plan, subscription, ...owner }) => [
+    ...properties([
+      ['account', owner.email],
+      ['user', `${owner.externalUserId} of ${owner.platformClientId}`],
+      ['plan', plan ? `${plan.name} (${plan.id})` : 'none; it was never charged'],
+      ['period ends', subscription?.currentPeriodEnd],
+      ['left', usd({ micros: owner.balanceUsdMicros })],
+      ['overage', usd({ micros: owner.overageUsdMicros })],
+    ]),
+    ...table(
+      charges,
+      [
+        'clientId',
+        ['tickets', ({ ticketCount }) => ticketCount],
+        ['USD', ({ ownerChargeUsdMicros: micros }) => dollars({ micros })],
+        'name',
+      ],
+      'no owner charges in this period',
+    ),
+  ],
+})
+
+export const account = createCommand('account', {
+  summary: 'creates, lists, shows and changes accounts, and makes links to set a new password',
+  examples: [
+    './tollgate account create --email ada@example.com --platform-admin',
+    './tollgate account reset-password --email ada@example.com',
+    './tollgate account show --email ada@example.com',
+  ],
+  actions: { create, 'reset-password': resetPassword, change, list, show },
+})

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import type { Command } from '../command.ts'
+import { action, createCommand } from '../command.ts'
 import { leanEnvironment, replaceProcess } from '../replace-process.ts'
 
 const file = new URL('../../../core/collector/main.ts', import.meta.url)
@@ -21,30 +21,28 @@ const nodeOptions = [
 
 const fillMs = 30_000
 
-export const collector: Command = {
+export const collector = createCommand('collector', {
   summary: 'collects events from Kafka in a process of its own',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate collector',
-        text:
-          "Turns the signer's events on Kafka into tickets, in a process apart from core. Any number of collectors " +
-          'share the partitions of KAFKA_TOPIC as the group KAFKA_GROUP; core then runs with COLLECTOR=off. A ' +
-          'collector needs DATABASE_URL and KAFKA_BROKERS, and REDIS_URL if core has it. Its metrics and health are ' +
-          'on COLLECTOR_ADMIN_PORT. On SIGTERM it finishes its batch and exits.',
-      },
-    ],
-    examples: ['KAFKA_BROKERS=127.0.0.1:9092 ./tollgate collector'],
-  },
-  run: async () => {
-    if (process.execve) fillCache()
-    return replaceProcess({ file, nodeOptions })
-  },
-}
+  examples: ['KAFKA_BROKERS=127.0.0.1:9092 ./tollgate collector'],
+  action: action({
+    text:
+      "Turns the signer's events on Kafka into tickets, in a process apart from core. Any number of collectors " +
+      'share the partitions of KAFKA_TOPIC as the group KAFKA_GROUP; core then runs with COLLECTOR=off. A ' +
+      'collector needs DATABASE_URL and KAFKA_BROKERS, and REDIS_URL if core has it. Its metrics and health are ' +
+      'on COLLECTOR_ADMIN_PORT. On SIGTERM it finishes its batch and exits.',
+    run: async () => {
+      if (process.execve) fillCollectorCache()
+      await replaceProcess({ file, nodeOptions })
+    },
+  }),
+})
 
-// V8 has a cache for each set of its options, so only a process with the same options fills the
-// right one. If the cache cannot be written, the collector starts anyway.
-function fillCache(): void {
+/**
+ * Stores the collector's compiled code. V8 has a cache for each set of its options, so only a
+ * process with the same options fills the right one. If the cache cannot be written, the collector
+ * starts anyway.
+ */
+export function fillCollectorCache(): void {
   spawnSync(process.execPath, [...nodeOptions, fileURLToPath(file), '--load-only'], {
     env: leanEnvironment(),
     stdio: 'ignore',

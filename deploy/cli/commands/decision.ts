@@ -5,92 +5,52 @@ import type {
   DecisionSession,
   GetDecisionResponse,
 } from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { action, createCommand } from '../command.ts'
 import { usd } from '../money.ts'
-import { printJson, printLines, report, table } from '../output.ts'
+import { UsageError, appFilter, integer, optionalArgument, text } from '../options.ts'
+import { table } from '../output.ts'
 
-export const decision: Command = {
+export const decision = createCommand('decision', {
   summary: 'explains why a sidecar allowed or refused a call',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate decision ID [--json]',
-        text:
-          'Explains a decision of /authorize in sentences: its credential, rule and figures, with the source and age ' +
-          'of each; then lists the figures. ID is the member "decision" of a refusal. A permission has one if the ' +
-          'end user sent the header X-Tollgate-Explain: 1, or if DECISION_SAMPLE selected it. Records are kept for ' +
-          'seven days.',
-      },
-      {
-        syntax:
-          'tollgate decision [--app CLIENT_ID] [--user USER] [--code CODE] [--limit N] [--json]',
-        text: 'Lists the newest decisions, 20 or N (at most 100); filters by app, user and code.',
-      },
+  examples: ['./tollgate decision --code insufficient_balance --limit 5'],
+  action: action({
+    text:
+      'Explains a decision of /authorize in sentences: its credential, rule and figures, with the source and age ' +
+      'of each; then lists the figures. ID is the member "decision" of a refusal. A permission has one if the ' +
+      'end user sent the header X-Tollgate-Explain: 1, or if DECISION_SAMPLE selected it. Records are kept for ' +
+      'seven days. Without ID it lists the newest decisions, 20 or N (at most 100); filters by app, user and code.',
+    options: {
+      decisionId: optionalArgument('ID'),
+      clientId: appFilter,
+      externalUserId: text('USER', { flag: 'user' }),
+      code: text('CODE'),
+      limit: integer('N', { from: 1, to: 100, fallback: 20 }),
+    },
+    read: async (core, { decisionId, ...filter }) => {
+      if (decisionId === undefined) return (await core.decisions.listDecisions(filter)).decisions
+      const { clientId, externalUserId, code } = filter
+      if (clientId ?? externalUserId ?? code)
+        throw new UsageError('decision takes one id, or options that filter the list')
+      return core.decisions.getDecision({ decisionId })
+    },
+    lines: (answer) => (Array.isArray(answer) ? listOf(answer) : linesOf(answer)),
+  }),
+})
+
+const listOf = (decisions: readonly Decision[]): string[] =>
+  table(
+    decisions,
+    [
+      ['decision', 'id'],
+      ['at', 'decidedAt'],
+      'status',
+      'rule',
+      ['user', ({ credential }) => userOf(credential)],
+      ['session', ({ session }) => session?.id],
+      ['call', ({ session }) => session?.sequence],
     ],
-    examples: ['./tollgate decision --code insufficient_balance --limit 5'],
-  },
-  run: async (argv) => {
-    const { values, positionals } = parse(argv, {
-      app: { type: 'string' },
-      user: { type: 'string' },
-      code: { type: 'string' },
-      limit: { type: 'string' },
-    })
-    const { json, target, ...filter } = values
-    const [decisionId, ...others] = positionals
-    if (others.length > 0 || (decisionId !== undefined && Object.keys(filter).length > 0))
-      throw new UsageError('decision takes one id, or options that filter the list')
-    return decisionId === undefined
-      ? list(filter, { json, target })
-      : show(decisionId, { json, target })
-  },
-}
-
-interface Common {
-  readonly json: boolean | undefined
-  readonly target: string | undefined
-}
-
-async function show(decisionId: string, { json, target }: Common): Promise<number> {
-  const answer = await withCore({ target }, (core) => core.getDecision({ decisionId }))
-  if (json) printJson(answer)
-  else printLines(linesOf(answer))
-  return 0
-}
-
-interface ListOptions {
-  readonly app?: string
-  readonly user?: string
-  readonly code?: string
-  readonly limit?: string
-}
-
-async function list(
-  { app: clientId, user: externalUserId, code, limit = '20' }: ListOptions,
-  { json, target }: Common,
-): Promise<number> {
-  if (!/^([1-9][0-9]?|100)$/.test(limit))
-    throw new UsageError('--limit takes a whole number from 1 to 100')
-  const { decisions } = await withCore({ target }, (core) =>
-    core.listDecisions({ clientId, externalUserId, code, limit: Number(limit) }),
+    'No decisions are recorded.',
   )
-  report({ json }, decisions, () =>
-    table(listColumns, decisions.map(listCells), 'No decisions are recorded.'),
-  )
-  return 0
-}
-
-const listColumns = ['decision', 'at', 'status', 'rule', 'user', 'session', 'call']
-
-const listCells = ({ id, decidedAt, status, rule, credential, session }: Decision): string[] => [
-  id,
-  decidedAt,
-  String(status),
-  rule,
-  userOf(credential),
-  session?.id ?? '',
-  session?.sequence ?? '',
-]
 
 const userOf = (credential: DecisionCredential | undefined): string =>
   credential?.externalUserId === undefined
@@ -105,10 +65,12 @@ function linesOf({ decision: record, explanation }: GetDecisionResponse): string
   return [
     ...explanation,
     '',
-    ...table(
-      ['figure', 'value', 'from', 'age'],
-      rows.map(([name, value, origin = '', ageMs]) => [name, value, origin, age(ageMs)]),
-    ),
+    ...table(rows, [
+      ['figure', ([name]) => name],
+      ['value', ([, value]) => value],
+      ['from', ([, , origin]) => origin],
+      ['age', ([, , , ageMs]) => (ageMs === undefined ? '' : `${ageMs / 1000} s`)],
+    ]),
   ]
 }
 
@@ -164,5 +126,3 @@ type UsdFigure = readonly [
 
 const usdRow = ([name, nanos, origin = '', ageMs]: UsdFigure): Row | null =>
   nanos === undefined ? null : [name, usd({ nanos }), origin, ageMs]
-
-const age = (ms: number | undefined): string => (ms === undefined ? '' : `${ms / 1000} s`)

@@ -1,45 +1,45 @@
 import { once } from 'node:events'
-import { signerDoubleHelp } from '../../signer-double/help.ts'
-import { type Command, UsageError } from '../command.ts'
+import { signerDoubleOptions } from '../../signer-double/cli-options.ts'
+import { type Command, action, createCommand } from '../command.ts'
+import { integer } from '../options.ts'
 import { leanOptions, replaceProcess } from '../replace-process.ts'
 
 // These commands are whole programs. Each is imported when it runs, because it loads much code.
 
 const allInOne = new URL('../../all-in-one/main.ts', import.meta.url)
 
-export const start: Command = {
+export const start = createCommand('start', {
   summary: 'runs the whole service in one process (npm start)',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate start',
-        text:
-          'Runs core, gateway and sidecar in this process. Settings come from the environment; `tollgate config` ' +
-          'lists them.',
-      },
-    ],
-    examples: ['./tollgate start', 'PLATFORM_PORT=9080 ./tollgate start'],
-  },
-  run: () => replaceProcess({ file: allInOne, nodeOptions: leanOptions }),
-}
+  examples: ['./tollgate start', 'PLATFORM_PORT=9080 ./tollgate start'],
+  action: action({
+    text:
+      'Runs core, gateway and sidecar in this process. Settings come from the environment; `tollgate config` ' +
+      'lists them.',
+    run: async () => {
+      await replaceProcess({ file: allInOne, nodeOptions: leanOptions })
+    },
+  }),
+})
 
 /** A separate process of the service. It reports in its log, and ends by a signal. */
-function processCommand(
+const processCommand = (
   name: string,
   { text, example }: { text: string; example: string },
-  run: () => Promise<unknown>,
-): Command {
-  return {
+  load: () => Promise<unknown>,
+): Command =>
+  createCommand(name, {
     summary: `runs ${name} in a process of its own`,
-    help: { usages: [{ syntax: `tollgate ${name}`, text }], examples: [example] },
-    run: async (argv) => {
-      if (argv.length > 0) throw new UsageError(`${name} takes its settings from the environment`)
-      await run()
-      await once(process, 'exit')
-      return 0
+    examples: [example],
+    actions: {
+      '': action({
+        text,
+        run: async () => {
+          await load()
+          await once(process, 'exit')
+        },
+      }),
     },
-  }
-}
+  })
 
 export const core = processCommand(
   'core',
@@ -74,32 +74,45 @@ export const sidecar = processCommand(
   () => import('../../../sidecar/main.ts'),
 )
 
-export const demo: Command = {
+export const demo = createCommand('demo', {
   summary: 'plays the main flow against a running service (npm run demo)',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate demo [--pause MS]',
-        text:
-          'Plays the main flow against the all-in-one service of this folder. It creates a user; a signer double, ' +
-          'which uses the real protocol, requests a decision before each payment; the Starter allowance is used up; ' +
-          'the next call is refused; a credit allows more calls. At the end it compares usage, balance and tickets ' +
-          'to the last digit.',
+  examples: ['./tollgate demo', './tollgate demo --pause 0'],
+  actions: {
+    '': action({
+      text:
+        'Plays the main flow against the all-in-one service of this folder. It creates a user; a signer double, ' +
+        'which uses the real protocol, requests a decision before each payment; the Starter allowance is used up; ' +
+        'the next call is refused; a credit allows more calls. Then a new owner connects an account of the simulated ' +
+        'payment processor and sells a plan to a user, who spends on credit, is invoiced, is past due when the card is ' +
+        'declined, and pays with another card; the month ends by the test clock; a payment is refunded; a local ' +
+        'endpoint receives the webhooks. At the end it compares usage, balances, tickets, invoices and payments, to ' +
+        'the last digit, with the signer and the processor, and verifies the books. Exits with 1 when a figure differs.',
+      options: {
+        pauseMs: integer('MS', {
+          flag: 'pause',
+          from: 0,
+          to: 60_000,
+          fallback: 120,
+          meaning: 'Milliseconds between two payments; 120 by default.',
+        }),
       },
-    ],
-    options: [
-      {
-        title: 'Options',
-        options: [['--pause MS', 'Milliseconds between two payments; 120 by default.']],
-      },
-    ],
-    examples: ['./tollgate demo', './tollgate demo --pause 0'],
+      run: async (options) => (await import('../../demo/demo.ts')).runDemo(options),
+      json: () => undefined,
+      isFailure: (isRight) => !isRight,
+    }),
   },
-  run: async (argv) => (await import('../../demo/demo.ts')).runDemo(argv),
-}
+})
 
-export const signerDouble: Command = {
+export const signerDouble = createCommand('signer-double', {
   summary: 'plays a remote signer: requests decisions, signs, emits events',
-  help: signerDoubleHelp,
-  run: async (argv) => (await import('../../signer-double/cli.ts')).runSignerDouble([...argv]),
-}
+  examples: [
+    'SIGNER_WEBHOOK_HEADERS="Authorization:Bearer $SECRET" ./tollgate signer-double --port 8936 --webhook-url http://127.0.0.1:8090/authorize',
+  ],
+  action: action({
+    text:
+      "Imitates go-livepeer's remote signer: calls the authorization webhook before every payment and emits " +
+      'create_signed_ticket events. It holds no keys and spends no money. It runs until SIGINT or SIGTERM.',
+    options: signerDoubleOptions,
+    run: async (flags) => (await import('../../signer-double/cli.ts')).runSignerDouble(flags),
+  }),
+})

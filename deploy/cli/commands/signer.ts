@@ -2,118 +2,23 @@ import type {
   SignerCredentials,
   SignerInfo,
 } from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
-import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
-import { printJson, printLines, report, table } from '../output.ts'
+import { action, createCommand } from '../command.ts'
+import { argument, integer, list, toggle } from '../options.ts'
+import { table } from '../output.ts'
 
-const options = {
-  app: { type: 'string', multiple: true },
-  'all-apps': { type: 'boolean' },
-  events: { type: 'boolean' },
-  'overlap-seconds': { type: 'string' },
-} as const
+const name = argument('NAME')
+const apps = { clientIds: list('APP', { flag: 'app' }), allApps: toggle() }
 
-type Values = ReturnType<typeof parse<typeof options>>['values']
-
-export const signer: Command = {
-  summary: 'makes, lists, changes and removes signers',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate signer create NAME (--app APP... | --all-apps) [--events] [--json]',
-        text: 'Makes a signer that signs for these apps only, and prints its secrets once. With --events it may also push the events of those apps, with a separate secret.',
-      },
-      {
-        syntax: 'tollgate signer list [--json]',
-        text: 'Lists signers and their apps. The signer with WEBHOOK_SECRET, which signs for all apps, is not listed.',
-      },
-      {
-        syntax: 'tollgate signer rotate NAME [--overlap-seconds N] [--json]',
-        text: 'Makes new secrets. The old secrets stay valid for N seconds, a day by default; 0 ends them at once.',
-      },
-      {
-        syntax: 'tollgate signer apps NAME (--app APP... | --all-apps) [--json]',
-        text: 'Replaces the apps that a signer signs for.',
-      },
-      { syntax: 'tollgate signer remove NAME [--json]', text: 'Removes a signer and its secrets.' },
-    ],
-    examples: [
-      './tollgate signer create north --app app_0123456789abcdef01234567 --events',
-      './tollgate signer rotate north --overlap-seconds 3600',
-    ],
-  },
-  run: async (argv) => {
-    const { values, positionals } = parse(argv, options)
-    const [action = '', name = '', ...rest] = positionals
-    const act = actions.get(action)
-    if (!act || rest.length > 0)
-      throw new UsageError('signer needs create, list, rotate, apps or remove')
-    if (action !== 'list' && name === '') throw new UsageError(`signer ${action} needs a name`)
-    await act(name, values)
-    return 0
-  },
-}
-
-async function create(name: string, values: Values): Promise<void> {
-  const request = { name, ...appsOf(values), mayPushEvents: values.events ?? false }
-  const answer = await changeCore(values, (core) => core.createSigner(request))
-  if (values.json) return printJson(answer)
-  printLines([...linesOf(answer.signer), ...secretsOf(answer.credentials)])
-}
-
-async function list(_name: string, values: Values): Promise<void> {
-  const { signers } = await withCore(values, (core) => core.listSigners({}))
-  if (values.json) return printJson(signers)
-  printLines(
-    signers.length === 0 ? ['no signers but the one with WEBHOOK_SECRET'] : tableOf(signers),
-  )
-}
-
-async function rotate(name: string, values: Values): Promise<void> {
-  const overlapSeconds = Number(values['overlap-seconds'] ?? 86_400)
-  if (!Number.isInteger(overlapSeconds))
-    throw new UsageError('--overlap-seconds must be a whole number')
-  const answer = await changeCore(values, (core) => core.rotateSigner({ name, overlapSeconds }))
-  if (values.json) return printJson(answer)
-  printLines(secretsOf(answer.credentials))
-}
-
-async function apps(name: string, values: Values): Promise<void> {
-  const answer = await changeCore(values, (core) => core.setSignerApps({ name, ...appsOf(values) }))
-  if (values.json) return printJson(answer)
-  printLines(linesOf(answer.signer))
-}
-
-async function remove(name: string, values: Values): Promise<void> {
-  await changeCore(values, (core) => core.removeSigner({ name }))
-  report(values, { name, removed: true }, () => [`${name} is no longer a signer`])
-}
-
-const actions = new Map([
-  ['create', create],
-  ['list', list],
-  ['rotate', rotate],
-  ['apps', apps],
-  ['remove', remove],
-])
-
-function appsOf(values: Values) {
-  const clientIds = values.app ?? []
-  const allApps = values['all-apps'] ?? false
-  if (allApps === clientIds.length > 0) throw new UsageError('signer needs --app or --all-apps')
-  return { allApps, clientIds }
-}
-
-const linesOf = (info: SignerInfo | undefined): string[] => (info ? tableOf([info]) : [])
-
-const tableOf = (signers: readonly SignerInfo[]): string[] =>
+const tableOf = (signers: readonly (SignerInfo | undefined)[]): string[] =>
   table(
-    ['name', 'apps', 'events', 'secrets'],
-    signers.map(({ name, allApps, clientIds, mayPushEvents, secrets }) => [
-      name,
-      allApps ? 'all' : clientIds.join(' '),
-      mayPushEvents ? 'yes' : 'no',
-      String(secrets),
-    ]),
+    signers.filter((signer) => signer !== undefined),
+    [
+      'name',
+      ['apps', ({ allApps, clientIds }) => (allApps ? 'all' : clientIds.join(' '))],
+      ['events', 'mayPushEvents'],
+      'secrets',
+    ],
+    'no signers but the one with WEBHOOK_SECRET',
   )
 
 const secretsOf = (credentials: SignerCredentials | undefined): string[] => [
@@ -122,3 +27,47 @@ const secretsOf = (credentials: SignerCredentials | undefined): string[] => [
     ? []
     : [`secret for events (shown once): ${credentials.eventsSecret}`]),
 ]
+
+export const signer = createCommand('signer', {
+  summary: 'makes, lists, changes and removes signers',
+  examples: [
+    './tollgate signer create north --app app_0123456789abcdef01234567 --events',
+    './tollgate signer rotate north --overlap-seconds 3600',
+  ],
+  actions: {
+    create: action({
+      text: 'Makes a signer that signs for these apps only, and prints its secrets once. With --events it may also push the events of those apps, with a separate secret.',
+      options: { name, ...apps, mayPushEvents: toggle({ flag: 'events' }) },
+      oneOf: [['clientIds', 'allApps']],
+      change: (core, request) => core.signers.createSigner(request),
+      lines: ({ signer, credentials }) => [...tableOf([signer]), ...secretsOf(credentials)],
+    }),
+    list: action({
+      text: 'Lists signers and their apps. The signer with WEBHOOK_SECRET, which signs for all apps, is not listed.',
+      read: async (core) => (await core.signers.listSigners({})).signers,
+      lines: tableOf,
+    }),
+    rotate: action({
+      text: 'Makes new secrets. The old secrets stay valid for N seconds, a day by default; 0 ends them at once.',
+      options: { name, overlapSeconds: integer('N', { from: 0, fallback: 86_400 }) },
+      change: (core, request) => core.signers.rotateSigner(request),
+      lines: ({ credentials }) => secretsOf(credentials),
+    }),
+    apps: action({
+      text: 'Replaces the apps that a signer signs for.',
+      options: { name, ...apps },
+      oneOf: [['clientIds', 'allApps']],
+      change: (core, request) => core.signers.updateSigner(request),
+      lines: ({ signer }) => tableOf([signer]),
+    }),
+    remove: action({
+      text: 'Removes a signer and its secrets.',
+      options: { name },
+      change: async (core, { name }) => {
+        await core.signers.deleteSigner({ name })
+        return { name, removed: true }
+      },
+      lines: ({ name }) => [`${name} is no longer a signer`],
+    }),
+  },
+})

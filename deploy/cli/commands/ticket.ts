@@ -4,46 +4,29 @@ import type {
   TicketDraw,
   TicketSale,
 } from '../../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { action, createCommand } from '../command.ts'
 import { usd } from '../money.ts'
-import { printJson, printLines, printable, properties } from '../output.ts'
+import { appFilter, argument } from '../options.ts'
+import { properties } from '../output.ts'
 
-export const ticket: Command = {
+export const ticket = createCommand('ticket', {
   summary: 'explains the cost and the charge of one ticket',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate ticket ID [--app CLIENT_ID] [--json]',
-        text:
-          "Shows the ticket of the event ID: its fee, the rate, the plan version and the price rule, the platform's " +
-          'cut, the period, and the credits that it burned; below them the calculation, to check with a pocket ' +
-          'calculator. ID is the eventId of the usage history.',
-      },
-    ],
-    examples: ['./tollgate ticket 6a0f2e64-4c3e-4d0e-9b1b-1f5f5a4b8a10'],
-  },
-  run: async (argv) => {
-    const { values, positionals } = parse(argv, {
-      app: { type: 'string' },
-    })
-    const [eventId, ...others] = positionals
-    if (eventId === undefined || others.length > 0) throw new UsageError('ticket takes one id')
-    const request = { clientId: values.app, eventId }
-    const answer = await withCore(values, (core) => core.explainTicket(request))
-    if (values.json) printJson(answer.ticket)
-    else if (answer.ticket) printLines(linesOf(answer.ticket))
-    return 0
-  },
-}
+  examples: ['./tollgate ticket 6a0f2e64-4c3e-4d0e-9b1b-1f5f5a4b8a10'],
+  action: action({
+    text:
+      "Shows the ticket of the event ID: its fee, the rate, the plan version and the price rule, the platform's " +
+      'cut, the period, and the credits that it burned; below them the calculation, to check with a pocket ' +
+      'calculator. ID is the eventId of the usage history.',
+    options: { eventId: argument('ID'), clientId: appFilter },
+    read: async (core, request) => (await core.tickets.explainTicket(request)).ticket,
+    lines: (answer) => (answer ? linesOf(answer) : []),
+  }),
+})
 
 type Row = [name: string, value: string]
 
 function linesOf({ formula, ...of }: Ticket): string[] {
-  return [
-    ...properties([...ticketRows(of), ...(of.sale ? saleRows(of.sale) : [])]),
-    '',
-    ...formula.map(printable),
-  ]
+  return [...properties([...ticketRows(of), ...(of.sale ? saleRows(of.sale) : [])]), '', ...formula]
 }
 
 const ticketRows = (of: Omit<Ticket, 'formula'>): Row[] => [

@@ -1,79 +1,55 @@
 import type {
   BookDifference,
+  SealBooksResponse,
   VerifyBooksResponse,
 } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
-import { type Command, UsageError, type Target, parse, withCore } from '../command.ts'
-import { type ProgressBar, createProgressBar, printJson, report, table } from '../output.ts'
+import { action, createCommand } from '../command.ts'
+import { text, toggle } from '../options.ts'
+import { type ProgressBar, createProgressBar, table } from '../output.ts'
 
-export const verify: Command = {
+export const verify = createCommand('verify', {
   summary: 'recomputes sums, ledger and balances from the tickets',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate verify [--app ID] [--head] [--json]',
-        text:
-          'Verifies the books of one app (app_…) or of all apps. Replays each ledger from its facts - tickets in ' +
-          'booking order, credits, corrections, plan versions, rates - and compares everything derived from them: ' +
-          'debits of each credit, overage, periods and their sums, expiries, prices, hourly sums, sessions, ' +
-          'balances, envelopes, archives, the chain of entries; and plan versions, bundles and cuts with the chain ' +
-          'of prices. Each app is read from one snapshot while the service runs; nothing is written. Each difference ' +
-          'is a line with the row, the column, the stored and the expected value. The command exits with 1 when it ' +
-          'finds a difference. With --head it prints, instead, the head of each app: a hash over all of its entries, ' +
-          'chained to the earlier heads. Keep a copy elsewhere: a rewrite of the whole database cannot change that ' +
-          'copy.',
-      },
-    ],
-    examples: ['./tollgate verify', './tollgate verify --app app_0123456789abcdef01234567 --json'],
-  },
-  run: async (argv) => {
-    const { values, positionals } = parse(argv, {
-      app: { type: 'string' },
-      head: { type: 'boolean' },
-    })
-    if (positionals.length > 0) throw new UsageError('verify takes no arguments, only options')
-    if (values.head) return printHeads(values)
-    const result = await withCore(values, async (core) => {
+  examples: ['./tollgate verify', './tollgate verify --app app_0123456789abcdef01234567 --json'],
+  action: action({
+    text:
+      'Verifies the books of one app (app_…) or of all apps. Replays each ledger from its facts - tickets in ' +
+      'booking order, credits, corrections, plan versions, rates - and compares everything derived from them: ' +
+      'debits of each credit, overage, periods and their sums, expiries, prices, hourly sums, sessions, ' +
+      'balances, envelopes, archives, the chain of entries; and plan versions, bundles and cuts with the chain ' +
+      'of prices. Each app is read from one snapshot while the service runs; nothing is written. Each difference ' +
+      'is a line with the row, the column, the stored and the expected value. The command exits with 1 when it ' +
+      'finds a difference. With --head it prints, instead, the head of each app: a hash over all of its entries, ' +
+      'chained to the earlier heads. Keep a copy elsewhere: a rewrite of the whole database cannot change that ' +
+      'copy.',
+    options: { clientId: text('ID', { flag: 'app' }), head: toggle() },
+    read: async (core, { clientId, head, json }) => {
+      if (head) return core.books.sealBooks({ clientId })
       const bar = createProgressBar()
-      const verification = newVerification()
-      for await (const message of core.verifyBooks({ clientId: values.app }))
-        addMessage(verification, message, values.json ? null : bar)
+      const result: Verification = { apps: 0, users: 0, differences: [] }
+      for await (const message of core.books.verifyBooks({ clientId }))
+        addMessage(result, message, json ? null : bar)
       bar.end()
-      return verification
-    })
-    if (values.json) printJson({ ok: result.differences.length === 0, ...result })
-    else process.stdout.write(summaryOf(result))
-    return result.differences.length === 0 ? 0 : 1
-  },
-}
+      return result
+    },
+    json: (answer) =>
+      'heads' in answer ? answer : { ok: answer.differences.length === 0, ...answer },
+    lines: (answer) => ('heads' in answer ? headLines(answer) : [summaryOf(answer)]),
+    isFailure: (answer) => 'differences' in answer && answer.differences.length > 0,
+  }),
+})
 
-interface HeadOptions extends Target {
-  readonly app?: string | undefined
-  readonly json?: boolean | undefined
-}
-
-async function printHeads(values: HeadOptions): Promise<number> {
-  const { heads } = await withCore(values, (core) => core.sealBooks({ clientId: values.app }))
-  const rows = heads.map(({ clientId, number, createdAt, users, entries, head }) => [
-    clientId,
-    String(number),
-    createdAt,
-    String(entries),
-    String(users),
-    head,
-  ])
-  report(values, { heads }, () =>
-    table(['app', 'number', 'made', 'entries', 'users', 'head'], rows, 'no apps'),
+const headLines = ({ heads }: SealBooksResponse): string[] =>
+  table(
+    heads,
+    [['app', 'clientId'], 'number', ['made', 'createdAt'], 'entries', 'users', 'head'],
+    'no apps',
   )
-  return 0
-}
 
 interface Verification {
   apps: number
   users: number
   readonly differences: (BookDifference & { clientId: string })[]
 }
-
-const newVerification = (): Verification => ({ apps: 0, users: 0, differences: [] })
 
 function addMessage(
   result: Verification,
@@ -114,6 +90,6 @@ function lineOf(clientId: string, difference: BookDifference): string {
 function summaryOf({ apps, users, differences }: Verification): string {
   const checked = `${apps} ${apps === 1 ? 'app' : 'apps'} and ${users} users checked`
   return differences.length === 0
-    ? `${checked}: the books are right.\n`
-    : `${checked}: ${differences.length} differences.\n`
+    ? `${checked}: the books are right.`
+    : `${checked}: ${differences.length} differences.`
 }

@@ -1,5 +1,6 @@
 import type { EnvReader } from '../../../core/lib/env.ts'
-import { readEdgeUrl } from '../../../core/lib/settings.ts'
+import type { Reloadable } from '../../../core/lib/settings/reloadable.ts'
+import { readEdgeUrl } from '../../../core/lib/settings/shared.ts'
 
 /** Settings of the edge, which exposes the builder API's usage to the internet (docs/edge.md). */
 export interface BuilderEdgeConfig {
@@ -8,7 +9,7 @@ export interface BuilderEdgeConfig {
   readonly url: string
   readonly corsOrigins: readonly string[]
   /** Requests per minute from one address. */
-  readonly perAddress: number
+  readonly perAddress: Reloadable<number>
 }
 
 /** Returns undefined if no edge is configured. */
@@ -21,12 +22,14 @@ export function readBuilderEdge(env: EnvReader): BuilderEdgeConfig | undefined {
   const corsOrigins = env.list('EDGE_CORS_ORIGINS', {
     meaning: 'Origins of browser pages that may call the edge.',
   })
-  const perAddress = env.integer('EDGE_RATE_LIMIT_ADDRESS', {
-    meaning: 'Requests a minute from one address to the edge.',
-    fallback: '600',
-    min: 1,
-    max: 1_000_000,
-  })
+  const perAddress = env.live(() =>
+    env.integer('EDGE_RATE_LIMIT_ADDRESS', {
+      meaning: 'Requests a minute from one address to the edge.',
+      fallback: '600',
+      min: 1,
+      max: 1_000_000,
+    }),
+  )
   const wrong = corsOrigins.find((origin) => !isOrigin(origin))
   if (wrong !== undefined)
     env.problem(

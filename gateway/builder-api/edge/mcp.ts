@@ -22,7 +22,8 @@ const rules: RouteRules = { guard: { kind: 'actor' }, limit: 'edge', refuses: ['
  * sessions, so GET and DELETE return 405.
  */
 export function mcpRoutes(app: App, deps: McpDeps): void {
-  const { config, schema } = route(rules, {
+  const { config, schema } = route({
+    ...rules,
     operationId: 'sendMcpMessage',
     summary: 'Usage for MCP clients',
     description: 'Handles one message of the Model Context Protocol.',
@@ -72,7 +73,7 @@ async function requireCaller(
   clientId: string,
 ): Promise<DomainError | null> {
   try {
-    await core.checkCaller({ kind: 'actor', clientId })
+    await core.callers.checkCaller({ kind: 'actor', clientId })
     return null
   } catch (error) {
     if (error instanceof DomainError && error.reason === 'METERING_NOT_CONFIGURED') return error

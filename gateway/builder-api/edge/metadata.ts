@@ -3,8 +3,8 @@ import { isResourcePath, resourcePath } from '../../../core/lib/names/resources.
 import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { App } from '../../http/app.ts'
+import { get } from '../../http/endpoint.ts'
 import { answerHeld, holdDocument } from '../../http/held-document.ts'
-import { route } from '../../http/route.ts'
 import { type DiscoveryDeps, metadataRoutes } from '../../platform-api/oidc/discovery.ts'
 
 const ProtectedResource = Type.Object({
@@ -51,21 +51,23 @@ function protectedResourceRoutes(app: App, { edgeUrl, publicUrl }: MetadataDeps)
     response: { 200: ProtectedResource, 304: Type.Null({ description: 'Not changed' }) },
   })
   const whole = holdDocument(documentOf(''))
-  app.get(wellKnown, route(rules, schemaOf('getProtectedResource')), (request, reply) =>
-    answerHeld(request, reply, { document: whole, maxAge: 3_600 }),
-  )
+  get({
+    url: wellKnown,
+    ...rules,
+    ...schemaOf('getProtectedResource'),
+    handler: (request, reply) => answerHeld(request, reply, { document: whole, maxAge: 3_600 }),
+  })(app)
   for (const [name, operationId] of resources)
-    app.get(
-      wellKnown + resourcePath(':clientId', name),
-      route(rules, {
-        ...schemaOf(operationId),
-        params: Type.Object({ clientId: Type.String() }),
-      }),
-      (request, reply) => {
+    get({
+      url: wellKnown + resourcePath(':clientId', name),
+      ...rules,
+      ...schemaOf(operationId),
+      params: Type.Object({ clientId: Type.String() }),
+      handler: (request, reply) => {
         const path = resourcePath(request.params.clientId, name)
         if (!isResourcePath(path)) throw new DomainError('NOT_FOUND', 'this address does not exist')
         const document = holdDocument(documentOf(path))
         return answerHeld(request, reply, { document, maxAge: 3_600 })
       },
-    )
+    })(app)
 }

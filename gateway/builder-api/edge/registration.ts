@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import type { RegisteredClient } from '../../../proto/gen/es/tollgate/identity/v1/registrations_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, post, put } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { registrationPath } from '../../platform-api/oidc/discovery.ts'
 
@@ -51,82 +51,72 @@ export function registrationRoutes(app: App, edgeUrl: string): void {
 }
 
 function register(app: App, edgeUrl: string): void {
-  app.post(
-    registrationPath,
-    route(
-      { ...common, refuses: [...metadataRefusals, 'CONFLICT'] },
-      {
-        operationId: 'registerClient',
-        summary: 'Register a client',
-        description: 'Registers a public client (RFC 7591) with an initial access token as Bearer.',
-        tags,
-        body: Metadata,
-        response: { 201: ref(Registration) },
-      },
-    ),
-    async ({ body, core }, reply) => {
-      const { client } = await core.registrations.register({ metadata: JSON.stringify(body) })
+  post({
+    url: registrationPath,
+    ...common,
+    refuses: [...metadataRefusals, 'CONFLICT'],
+    operationId: 'registerClient',
+    summary: 'Register a client',
+    description: 'Registers a public client (RFC 7591) with an initial access token as Bearer.',
+    tags,
+    body: Metadata,
+    response: { 201: ref(Registration) },
+    handler: async ({ body, core }, reply) => {
+      const { client } = await core.registrations.registerClient({ metadata: JSON.stringify(body) })
       return reply.code(201).send(toRegistration(client, edgeUrl))
     },
-  )
+  })(app)
 }
 
 function read(app: App, edgeUrl: string): void {
-  app.get(
-    address,
-    route(common, {
-      operationId: 'getRegistration',
-      summary: 'Read a registration',
-      description: 'Returns the registration (RFC 7592) of the registration access token.',
-      tags,
-      params: Params,
-      response: { 200: ref(Registration) },
-    }),
-    async ({ params, core }) =>
-      toRegistration((await core.registrations.get(params)).client, edgeUrl),
-  )
+  get({
+    url: address,
+    ...common,
+    operationId: 'getRegistration',
+    summary: 'Read a registration',
+    description: 'Returns the registration (RFC 7592) of the registration access token.',
+    tags,
+    params: Params,
+    response: { 200: ref(Registration) },
+    handler: async ({ params, core }) =>
+      toRegistration((await core.registrations.getRegistration(params)).client, edgeUrl),
+  })(app)
 }
 
 function replace(app: App, edgeUrl: string): void {
-  app.put(
-    address,
-    route(
-      { ...common, refuses: metadataRefusals },
-      {
-        operationId: 'replaceRegistration',
-        summary: 'Replace a registration',
-        description: 'Replaces all metadata of the client (RFC 7592).',
-        tags,
-        params: Params,
-        body: Metadata,
-        response: { 200: ref(Registration) },
-      },
-    ),
-    async ({ params, body, core }) => {
+  put({
+    url: address,
+    ...common,
+    refuses: metadataRefusals,
+    operationId: 'updateRegistration',
+    summary: 'Replace a registration',
+    description: 'Replaces all metadata of the client (RFC 7592).',
+    tags,
+    params: Params,
+    body: Metadata,
+    response: { 200: ref(Registration) },
+    handler: async ({ params, body, core }) => {
       const metadata = JSON.stringify(body)
-      const { client } = await core.registrations.replace({ ...params, metadata })
+      const { client } = await core.registrations.updateRegistration({ ...params, metadata })
       return toRegistration(client, edgeUrl)
     },
-  )
+  })(app)
 }
 
-function remove(app: App): void {
-  app.delete(
-    address,
-    route(common, {
-      operationId: 'deleteRegistration',
-      summary: 'Delete a registration',
-      description: 'Deletes the client (RFC 7592) and ends every login with it.',
-      tags,
-      params: Params,
-      response: { 204: Type.Null({ description: 'Deleted' }) },
-    }),
-    async ({ params, core }, reply) => {
-      await core.registrations.delete(params)
-      return reply.code(204).send(null)
-    },
-  )
-}
+const remove = del({
+  url: address,
+  ...common,
+  operationId: 'deleteRegistration',
+  summary: 'Delete a registration',
+  description: 'Deletes the client (RFC 7592) and ends every login with it.',
+  tags,
+  params: Params,
+  response: { 204: Type.Null({ description: 'Deleted' }) },
+  handler: async ({ params, core }, reply) => {
+    await core.registrations.deleteRegistration(params)
+    return reply.code(204).send(null)
+  },
+})
 
 function toRegistration(answer: RegisteredClient | undefined, edgeUrl: string) {
   const client = requireField(answer, 'client')

@@ -2,24 +2,22 @@ import { Type } from 'typebox'
 import type {
   OidcClient as ClientMessage,
   ManagedApp,
-  OwnApp,
 } from '../../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, post, put } from '../../http/endpoint.ts'
 import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
 import {
   AppParams,
   Instant,
   Success,
-  nextPage,
   nullable,
   oneOf,
   pageQuery,
   required,
   text,
 } from '../schemas.ts'
-import { BillingSettings, toBillingSettings } from '../billing/settings.ts'
+import { BillingSettings } from '../billing/settings.ts'
 import { Domain, toDomain } from './domains.ts'
 
 const url = '/api/v1/apps/:clientId'
@@ -184,137 +182,101 @@ export function appRoutes(app: App): void {
   deleteApp(app)
 }
 
-function createApp(app: App): void {
-  app.post(
-    '/api/v1/apps',
-    route(
-      { guard: { kind: 'session' } },
-      {
-        operationId: 'createApp',
-        summary: 'Create an app with both its clients',
-        description:
-          "Creates an app of the session's account, its public client (app_…) and its M2M client (m2m_…). The M2M client's secret is shown only here.",
-        tags,
-        body: CreateBody,
-        response: { 201: ref(CreatedApp) },
-      },
-    ),
-    async ({ body, core, correlationId }, reply) => {
-      const { clientId, status, m2mClientId, m2mClientSecret, isTest } =
-        await core.management.createApp(body)
-      return reply.code(201).send({
-        id: clientId,
-        clientId,
-        status,
-        isTest,
-        m2mClientId,
-        m2mClientSecret,
-        correlation_id: correlationId,
-      })
-    },
-  )
-}
+const createApp = post({
+  url: '/api/v1/apps',
+  guard: { kind: 'session' },
+  operationId: 'createApp',
+  summary: 'Create an app with both its clients',
+  description:
+    "Creates an app of the session's account, its public client (app_…) and its M2M client (m2m_…). The M2M client's secret is shown only here.",
+  tags,
+  body: CreateBody,
+  response: { 201: ref(CreatedApp) },
+  handler: async ({ body, core, correlationId }, reply) => {
+    const created = await core.management.createOwnApp(body)
+    return reply.code(201).send({ ...created, id: created.clientId, correlation_id: correlationId })
+  },
+})
 
-function listApps(app: App): void {
-  app.get(
-    '/api/v1/apps',
-    route(
-      { guard: { kind: 'session' } },
-      {
-        operationId: 'listApps',
-        summary: 'List the apps of the session',
-        description:
-          'Lists the apps in which the account is a member, in pages. With all=true platform admins get every app.',
-        tags,
-        querystring: Type.Object({
-          ...pageQuery,
-          all: Type.Optional(oneOf(['true', 'false'], 'Every app; platform admins only.')),
-        }),
-        response: { 200: ref(OwnApps) },
-      },
-    ),
-    async ({ query: { limit, cursor, all }, core }) => {
-      const { apps, nextCursor } = await core.management.listApps({
-        cursor,
-        limit: Number(limit ?? 0),
-        all: all === 'true',
-      })
-      return { apps: apps.map(toListed), ...nextPage(nextCursor) }
-    },
-  )
-}
+const listApps = get({
+  url: '/api/v1/apps',
+  guard: { kind: 'session' },
+  operationId: 'listApps',
+  summary: 'List the apps of the session',
+  description:
+    'Lists the apps in which the account is a member, in pages. With all=true platform admins get every app.',
+  tags,
+  querystring: Type.Object({
+    ...pageQuery,
+    all: Type.Optional(oneOf(['true', 'false'], 'Every app; platform admins only.')),
+  }),
+  response: { 200: ref(OwnApps) },
+  handler: async ({ query: { limit, cursor, all }, core }) => {
+    const { apps, nextCursor } = await core.management.listOwnApps({
+      cursor,
+      limit: Number(limit ?? 0),
+      all: all === 'true',
+    })
+    return { apps: apps.map((app) => ({ ...app, id: app.clientId })), nextCursor }
+  },
+})
 
-function readApp(app: App): void {
-  app.get(
-    url,
-    route(
-      { guard: { kind: 'm2m_or_member' } },
-      {
-        operationId: 'getApp',
-        summary: "The app's metadata; to a session also its settings",
-        description:
-          "Returns name, status and scopes of the app. A member of the app also gets its settings, its settings by the platform, and the member's own permissions.",
-        tags,
-        params: AppParams,
-        response: { 200: ref(AppDetail) },
-      },
-    ),
-    async ({ params, core }) => {
-      const managed = requireField((await core.management.getApp(params)).app, 'app')
-      if (managed.role === '') return toApp(managed)
-      const billing = requireField((await core.billing.getSettings(params)).settings, 'settings')
-      return { ...toApp(managed), ...toSettings(managed), billing: toBillingSettings(billing) }
-    },
-  )
-}
+const readApp = get({
+  url,
+  guard: { kind: 'm2m_or_member' },
+  operationId: 'getApp',
+  summary: "The app's metadata; to a session also its settings",
+  description:
+    "Returns name, status and scopes of the app. A member of the app also gets its settings, its settings by the platform, and the member's own permissions.",
+  tags,
+  params: AppParams,
+  response: { 200: ref(AppDetail) },
+  handler: async ({ params, core }) => {
+    const managed = requireField((await core.management.getApp(params)).app, 'app')
+    if (managed.role === '') return toApp(managed)
+    const billing = requireField(
+      (await core.billing.getBillingSettings(params)).settings,
+      'settings',
+    )
+    return { ...toManaged(managed), billing }
+  },
+})
 
-function updateApp(app: App): void {
-  app.put(
-    url,
-    route(
-      { guard: { kind: 'member_edit' } },
-      {
-        operationId: 'updateApp',
-        summary: 'Change the app and its public client',
-        description:
-          'Changes the settings in the body and keeps the others. null or an empty text clears a setting that may be empty.',
-        tags,
-        params: AppParams,
-        body: UpdateBody,
-        response: { 200: ref(UpdatedApp) },
-      },
-    ),
-    async ({ params, body, core }) => {
-      const changed = requireField(
-        (await core.management.updateApp({ ...params, ...toChange(body) })).app,
-        'app',
-      )
-      return { success: true, ...toApp(changed), ...toSettings(changed) }
-    },
-  )
-}
+const updateApp = put({
+  url,
+  guard: { kind: 'member_edit' },
+  operationId: 'updateApp',
+  summary: 'Change the app and its public client',
+  description:
+    'Changes the settings in the body and keeps the others. null or an empty text clears a setting that may be empty.',
+  tags,
+  params: AppParams,
+  body: UpdateBody,
+  response: { 200: ref(UpdatedApp) },
+  handler: async ({ params, body, core }) => {
+    const changed = requireField(
+      (await core.management.updateApp({ ...params, ...toChange(body) })).app,
+      'app',
+    )
+    return { success: true, ...toManaged(changed) }
+  },
+})
 
-function deleteApp(app: App): void {
-  app.delete(
-    url,
-    route(
-      { guard: { kind: 'member_own' } },
-      {
-        operationId: 'deleteApp',
-        summary: 'Delete the app and its credentials; its records stay',
-        description:
-          'Deletes the app and ends its clients, keys, sessions and tokens. Its tickets, ledger and audit log stay.',
-        tags,
-        params: AppParams,
-        response: { 200: ref(Success) },
-      },
-    ),
-    async ({ params, core, correlationId }) => {
-      await core.management.deleteApp(params)
-      return { success: true, correlation_id: correlationId }
-    },
-  )
-}
+const deleteApp = del({
+  url,
+  guard: { kind: 'member_own' },
+  operationId: 'deleteApp',
+  summary: 'Delete the app and its credentials; its records stay',
+  description:
+    'Deletes the app and ends its clients, keys, sessions and tokens. Its tickets, ledger and audit log stay.',
+  tags,
+  params: AppParams,
+  response: { 200: ref(Success) },
+  handler: async ({ params, core, correlationId }) => {
+    await core.management.deleteApp(params)
+    return { success: true, correlation_id: correlationId }
+  },
+})
 
 interface UpdateFields {
   name?: string
@@ -354,16 +316,6 @@ const orEmpty = (value: string | null | undefined): string | undefined =>
 const replacement = (values: string[] | undefined) =>
   values === undefined ? undefined : { values }
 
-const toListed = ({ clientId, name, role, isOwner, isTest, createdAt }: OwnApp) => ({
-  id: clientId,
-  clientId,
-  name,
-  role,
-  isOwner,
-  isTest,
-  createdAt,
-})
-
 const toApp = (app: ManagedApp) => ({
   clientId: app.clientId,
   name: app.name,
@@ -374,21 +326,10 @@ const toApp = (app: ManagedApp) => ({
   links: { manifest: `/api/v1/apps/${app.clientId}/manifest` },
 })
 
-const toSettings = (app: ManagedApp) => ({
+const toManaged = (app: ManagedApp) => ({
+  ...app,
+  ...toApp(app),
   id: app.clientId,
-  role: app.role,
-  color: app.color,
-  developerName: app.developerName,
-  websiteUrl: app.websiteUrl,
-  dmzUrl: app.dmzUrl,
-  meteringMode: app.meteringMode,
-  loginPolicy: requireField(
-    loginPolicies.find((policy) => policy === app.loginPolicy),
-    'loginPolicy',
-  ),
-  loginDomains: app.loginDomains,
-  loginCredit: app.loginCredit,
-  createdAt: app.createdAt,
   oidcClient: toClient(requireField(app.oidcClient, 'oidcClient')),
   m2mOidcClient: toClient(requireField(app.m2mOidcClient, 'm2mOidcClient')),
   domains: app.domains.map(toDomain),
@@ -398,13 +339,6 @@ const toSettings = (app: ManagedApp) => ({
 })
 
 const toClient = (client: ClientMessage) => ({
-  clientId: client.clientId,
-  redirectUris: client.redirectUris,
-  postLogoutRedirectUris: client.postLogoutRedirectUris,
+  ...client,
   allowedScopes: client.allowedScopes.join(' '),
-  grantTypes: client.grantTypes,
-  tokenEndpointAuthMethod: client.tokenEndpointAuthMethod,
-  hasSecret: client.hasSecret,
-  initiateLoginUri: client.initiateLoginUri ?? null,
-  deviceThirdPartyInitiateLogin: client.deviceThirdPartyInitiateLogin,
 })

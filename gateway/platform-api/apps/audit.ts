@@ -3,23 +3,23 @@ import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
 import type { AuditEntry } from '../../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams, Instant, nextPage, nullable, pageQuery, text } from '../schemas.ts'
+import { AppParams, Instant, nullable, pageQuery, text } from '../schemas.ts'
 
+const entryFields = {
+  id: Type.String(),
+  actor: Type.String({ description: 'An account id, an M2M client id, or operator.' }),
+  action: Type.String(),
+  status: Type.String(),
+  correlationId: nullable({}),
+  details: Type.Object({}, { additionalProperties: true }),
+  createdAt: Instant('When it happened.'),
+}
+const ExportedEntry = { ...Type.Object({ ...entryFields, cursor: Type.String() }) }
 const AuditLog = named(
   Type.Object({
-    entries: Type.Array(
-      Type.Object({
-        id: Type.String(),
-        actor: Type.String({ description: 'An account id, an M2M client id, or operator.' }),
-        action: Type.String(),
-        status: Type.String(),
-        correlationId: nullable({}),
-        details: Type.Object({}, { additionalProperties: true }),
-        createdAt: Instant('When it happened.'),
-      }),
-    ),
+    entries: Type.Array(Type.Object(entryFields)),
     nextCursor: Type.Optional(Type.String()),
   }),
   'AuditLog',
@@ -43,75 +43,63 @@ export function auditRoutes(app: App): void {
   exportRoute(app)
 }
 
-function listRoute(app: App): void {
-  app.get(
-    '/api/v1/apps/:clientId/audit',
-    route(
-      { guard: { kind: 'member_edit' } },
-      {
-        operationId: 'listAudit',
-        summary: "The app's audit log, newest first",
-        description:
-          'Lists changes of the app and its users with their authors, the newest first, in pages.',
-        tags: ['apps'],
-        params: AppParams,
-        querystring: Type.Object({ ...pageQuery, ...auditQuery }),
-        response: { 200: ref(AuditLog) },
-      },
-    ),
-    async ({ params, query: { limit, ...filter }, core }) => {
-      const { entries, nextCursor } = await core.management.listAudit({
-        ...params,
-        ...filter,
-        limit: Number(limit ?? 0),
-      })
-      return { entries: entries.map(toEntry), ...nextPage(nextCursor) }
-    },
-  )
-}
+const listRoute = get({
+  url: '/api/v1/apps/:clientId/audit',
+  guard: { kind: 'member_edit' },
+  operationId: 'listAudit',
+  summary: "The app's audit log, newest first",
+  description:
+    'Lists changes of the app and its users with their authors, the newest first, in pages.',
+  tags: ['apps'],
+  params: AppParams,
+  querystring: Type.Object({ ...pageQuery, ...auditQuery }),
+  response: { 200: ref(AuditLog) },
+  handler: async ({ params, query: { limit, ...filter }, core }) => {
+    const { entries, nextCursor } = await core.management.listAuditEntries({
+      ...params,
+      ...filter,
+      limit: Number(limit ?? 0),
+    })
+    return { entries: entries.map(toEntry), nextCursor }
+  },
+})
 
 const ndjson = 'application/x-ndjson'
 const exportDescription =
   'Newline-delimited JSON: an entry on each line, the oldest first, with the members of an entry of the list and a cursor.'
 const exportPage = 500
 
-function exportRoute(app: App): void {
-  app.get(
-    '/api/v1/apps/:clientId/audit/export',
-    route(
-      { guard: { kind: 'member_edit' } },
-      {
-        operationId: 'exportAudit',
-        summary: 'The whole audit log, as NDJSON',
-        description:
-          'Streams every entry as a line of JSON, the oldest first. To continue later, or after a disconnection, send the cursor of the last line that arrived. An interrupted stream ends without its last line break or with a connection error; the lines that arrived are valid.',
-        tags: ['apps'],
-        params: AppParams,
-        querystring: Type.Object({
-          ...auditQuery,
-          cursor: Type.Optional(text('the cursor of a line: only entries after it')),
-        }),
-        response: {
-          200: {
-            description: exportDescription,
-            content: { [ndjson]: { schema: { type: 'string' }, example: exportExample } },
-          },
-        },
-      },
-    ),
-    async ({ params, query, core }, reply) => {
-      const read = (cursor: string | undefined) =>
-        core.management.listAudit({
-          ...params,
-          ...query,
-          cursor,
-          limit: exportPage,
-          oldestFirst: true,
-        })
-      return streamLines(reply, read, await read(query.cursor))
+const exportRoute = get({
+  url: '/api/v1/apps/:clientId/audit/export',
+  guard: { kind: 'member_edit' },
+  operationId: 'exportAudit',
+  summary: 'The whole audit log, as NDJSON',
+  description:
+    'Streams every entry as a line of JSON, the oldest first. To continue later, or after a disconnection, send the cursor of the last line that arrived. An interrupted stream ends without its last line break or with a connection error; the lines that arrived are valid.',
+  tags: ['apps'],
+  params: AppParams,
+  querystring: Type.Object({
+    ...auditQuery,
+    cursor: Type.Optional(text('the cursor of a line: only entries after it')),
+  }),
+  response: {
+    200: {
+      description: exportDescription,
+      content: { [ndjson]: { schema: { type: 'string' }, example: exportExample } },
     },
-  )
-}
+  },
+  handler: async ({ params, query, core }, reply) => {
+    const read = (cursor: string | undefined) =>
+      core.management.listAuditEntries({
+        ...params,
+        ...query,
+        cursor,
+        limit: exportPage,
+        oldestFirst: true,
+      })
+    return streamLines(reply, read, await read(query.cursor))
+  },
+})
 
 interface AuditPage {
   readonly entries: readonly AuditEntry[]
@@ -124,6 +112,8 @@ function streamLines(
   read: (cursor: string) => Promise<AuditPage>,
   first: AuditPage,
 ): FastifyReply {
+  const serialize = reply.compileSerializationSchema(ExportedEntry)
+  const toLine = (entry: AuditEntry): string => `${serialize(toEntry(entry))}\n`
   async function* lines(): AsyncGenerator<string> {
     for (let page = first; ; page = await read(page.nextCursor)) {
       if (page.entries.length > 0) yield page.entries.map(toLine).join('')
@@ -134,18 +124,7 @@ function streamLines(
   return reply.send(Readable.from(lines(), { objectMode: false }))
 }
 
-const toLine = (entry: AuditEntry): string =>
-  `${JSON.stringify({ ...toEntry(entry), cursor: entry.cursor })}\n`
-
-const toEntry = (entry: AuditEntry) => ({
-  id: entry.id,
-  actor: entry.actor,
-  action: entry.action,
-  status: entry.status,
-  correlationId: entry.correlationId ?? null,
-  details: toDetails(entry.detailsJson),
-  createdAt: entry.createdAt,
-})
+const toEntry = (entry: AuditEntry) => ({ ...entry, details: toDetails(entry.detailsJson) })
 
 function toDetails(json: string): object {
   const value: unknown = JSON.parse(json)

@@ -1,7 +1,7 @@
 import { Type } from 'typebox'
 import { DomainError } from '../../../proto/errors.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { post } from '../../http/endpoint.ts'
 import { CorrelationId, IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, Instant, oneOf } from '../schemas.ts'
 
@@ -22,42 +22,43 @@ const ClientSecret = named(
 /** Secrets of an app's M2M client. */
 export function credentialRoutes(app: App): void {
   addSchemas(app, [ClientSecret])
-  app.post(
-    '/api/v1/apps/:clientId/credentials',
-    route(
-      { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
-      {
-        operationId: 'rotateClientSecret',
-        summary: 'Make a new secret of the M2M client',
-        description:
-          'Makes a new secret of the M2M client and returns it once. Older secrets work until oldSecretsExpireAt, so that the app can switch; with revokeOld=true they end at once.',
-        tags: ['apps'],
-        params: AppParams,
-        headers: IdempotencyHeader,
-        querystring: Type.Object({
-          target: Type.Optional(
-            oneOf(['m2m', 'public'], 'm2m; the public client never has a secret'),
-          ),
-          revokeOld: Type.Optional(
-            oneOf(
-              ['true', 'false'],
-              'true ends the older secrets at once, with the tokens, signer sessions and API keys that were made with them',
-            ),
-          ),
-          keepKeys: Type.Optional(
-            oneOf(['true', 'false'], 'true keeps API keys that were made with older secrets'),
-          ),
-        }),
-        response: { 200: ref(ClientSecret) },
-      },
-    ),
-    async ({ params, query: { target, revokeOld, keepKeys }, headers, core, correlationId }) => {
+  post({
+    url: '/api/v1/apps/:clientId/credentials',
+    guard: { kind: 'member_edit' },
+    refuses: ['CONFLICT'],
+    operationId: 'rotateClientSecret',
+    summary: 'Make a new secret of the M2M client',
+    description:
+      'Makes a new secret of the M2M client and returns it once. Older secrets work until oldSecretsExpireAt, so that the app can switch; with revokeOld=true they end at once.',
+    tags: ['apps'],
+    params: AppParams,
+    headers: IdempotencyHeader,
+    querystring: Type.Object({
+      target: Type.Optional(oneOf(['m2m', 'public'], 'm2m; the public client never has a secret')),
+      revokeOld: Type.Optional(
+        oneOf(
+          ['true', 'false'],
+          'true ends the older secrets at once, with the tokens, signer sessions and API keys that were made with them',
+        ),
+      ),
+      keepKeys: Type.Optional(
+        oneOf(['true', 'false'], 'true keeps API keys that were made with older secrets'),
+      ),
+    }),
+    response: { 200: ref(ClientSecret) },
+    handler: async ({
+      params,
+      query: { target, revokeOld, keepKeys },
+      headers,
+      core,
+      correlationId,
+    }) => {
       if (target !== 'm2m')
         throw new DomainError(
           'REQUEST_INVALID',
           'target must be m2m: the public client never has a secret',
         )
-      const secret = await core.management.rotateSecret({
+      const secret = await core.management.rotateClientSecret({
         ...params,
         revokeOld: revokeOld === 'true',
         keepKeys: keepKeys === 'true',
@@ -74,5 +75,5 @@ export function credentialRoutes(app: App): void {
         correlation_id: correlationId,
       }
     },
-  )
+  })(app)
 }

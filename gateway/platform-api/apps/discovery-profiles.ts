@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import type { Profile as ProfileMessage } from '../../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, post, put } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, Instant, Success, required } from '../schemas.ts'
 
@@ -92,123 +92,99 @@ export function discoveryProfileRoutes(app: App): void {
   deleteProfile(app)
 }
 
-function listProfiles(app: App): void {
-  app.get(
-    url,
-    route(
-      { guard: { kind: 'm2m_or_member' }, deprecated: true },
-      {
-        operationId: 'listDiscoveryProfiles',
-        summary: 'List discovery profiles',
-        description: 'Every discovery profile of the app, the oldest first; at most 100.',
-        tags,
-        params: AppParams,
-        response: { 200: ref(ProfileList) },
-      },
-    ),
-    async ({ params, core }) => {
-      const { profiles } = await core.catalog.listProfiles(params)
-      return { profiles: profiles.map(toProfile) }
-    },
-  )
-}
+const listProfiles = get({
+  url,
+  guard: { kind: 'm2m_or_member' },
+  deprecated: true,
+  operationId: 'listDiscoveryProfiles',
+  summary: 'List discovery profiles',
+  description: 'Every discovery profile of the app, the oldest first; at most 100.',
+  tags,
+  params: AppParams,
+  response: { 200: ref(ProfileList) },
+  handler: async ({ params, core }) => {
+    const { profiles } = await core.catalog.listProfiles(params)
+    return { profiles: profiles.map(toProfile) }
+  },
+})
 
-function createProfile(app: App): void {
-  app.post(
-    url,
-    route(
-      { guard: { kind: 'member_edit' }, deprecated: true, refuses: ['CONFLICT'] },
-      {
-        operationId: 'createDiscoveryProfile',
-        summary: 'Create a discovery profile',
-        description:
-          'Adds a named discovery policy. The name is unique in the app, without regard to case.',
-        tags,
-        params: AppParams,
-        body: CreateBody,
-        response: { 201: ref(CreatedProfile) },
-      },
-    ),
-    async ({ params, body, core }, reply) => {
-      const { profile } = await core.catalog.createProfile({
-        ...params,
-        name: body.name,
-        policyJson: JSON.stringify(body.policy ?? {}),
-        capabilities: toCapabilities(body.capabilities ?? []),
-      })
-      return reply.code(201).send({ id: requireField(profile, 'profile').id })
-    },
-  )
-}
+const createProfile = post({
+  url,
+  guard: { kind: 'member_edit' },
+  deprecated: true,
+  refuses: ['CONFLICT'],
+  operationId: 'createDiscoveryProfile',
+  summary: 'Create a discovery profile',
+  description:
+    'Adds a named discovery policy. The name is unique in the app, without regard to case.',
+  tags,
+  params: AppParams,
+  body: CreateBody,
+  response: { 201: ref(CreatedProfile) },
+  handler: async ({ params, body, core }, reply) => {
+    const { profile } = await core.catalog.createProfile({
+      ...params,
+      name: body.name,
+      policyJson: JSON.stringify(body.policy ?? {}),
+      capabilities: toCapabilities(body.capabilities ?? []),
+    })
+    return reply.code(201).send({ id: requireField(profile, 'profile').id })
+  },
+})
 
-function readProfile(app: App): void {
-  app.get(
-    `${url}/:id`,
-    route(
-      { guard: { kind: 'm2m_or_member' }, deprecated: true },
-      {
-        operationId: 'getDiscoveryProfile',
-        summary: 'One discovery profile',
-        description: 'Returns one discovery policy with its capabilities.',
-        tags,
-        params: ProfileParams,
-        response: { 200: ref(ProfileDetail) },
-      },
-    ),
-    async ({ params, core }) => ({
-      profile: toProfile(requireField((await core.catalog.getProfile(params)).profile, 'profile')),
-    }),
-  )
-}
+const readProfile = get({
+  url: `${url}/:id`,
+  guard: { kind: 'm2m_or_member' },
+  deprecated: true,
+  operationId: 'getDiscoveryProfile',
+  summary: 'One discovery profile',
+  description: 'Returns one discovery policy with its capabilities.',
+  tags,
+  params: ProfileParams,
+  response: { 200: ref(ProfileDetail) },
+  handler: async ({ params, core }) => ({
+    profile: toProfile(requireField((await core.catalog.getProfile(params)).profile, 'profile')),
+  }),
+})
 
-function updateProfile(app: App): void {
-  app.put(
-    `${url}/:id`,
-    route(
-      { guard: { kind: 'member_edit' }, deprecated: true },
-      {
-        operationId: 'updateDiscoveryProfile',
-        summary: 'Change a discovery profile',
-        description: 'Changes the members in the body and keeps the others.',
-        tags,
-        params: ProfileParams,
-        body: UpdateBody,
-        response: { 200: ref(Success) },
-      },
-    ),
-    async ({ params, body: { name, policy, capabilities }, core, correlationId }) => {
-      await core.catalog.updateProfile({
-        ...params,
-        name,
-        policyJson: policy === undefined ? undefined : JSON.stringify(policy),
-        capabilities:
-          capabilities === undefined ? undefined : { values: toCapabilities(capabilities) },
-      })
-      return { success: true, correlation_id: correlationId }
-    },
-  )
-}
+const updateProfile = put({
+  url: `${url}/:id`,
+  guard: { kind: 'member_edit' },
+  deprecated: true,
+  operationId: 'updateDiscoveryProfile',
+  summary: 'Change a discovery profile',
+  description: 'Changes the members in the body and keeps the others.',
+  tags,
+  params: ProfileParams,
+  body: UpdateBody,
+  response: { 200: ref(Success) },
+  handler: async ({ params, body: { name, policy, capabilities }, core, correlationId }) => {
+    await core.catalog.updateProfile({
+      ...params,
+      name,
+      policyJson: policy === undefined ? undefined : JSON.stringify(policy),
+      capabilities:
+        capabilities === undefined ? undefined : { values: toCapabilities(capabilities) },
+    })
+    return { success: true, correlation_id: correlationId }
+  },
+})
 
-function deleteProfile(app: App): void {
-  app.delete(
-    `${url}/:id`,
-    route(
-      { guard: { kind: 'member_edit' }, deprecated: true },
-      {
-        operationId: 'deleteDiscoveryProfile',
-        summary: 'Delete a discovery profile',
-        description: 'Deletes a discovery policy. No other resource depends on it.',
-        tags,
-        params: ProfileParams,
-        response: { 200: ref(Success) },
-      },
-    ),
-    async ({ params, core, correlationId }) => {
-      await core.catalog.deleteProfile(params)
-      return { success: true, correlation_id: correlationId }
-    },
-  )
-}
+const deleteProfile = del({
+  url: `${url}/:id`,
+  guard: { kind: 'member_edit' },
+  deprecated: true,
+  operationId: 'deleteDiscoveryProfile',
+  summary: 'Delete a discovery profile',
+  description: 'Deletes a discovery policy. No other resource depends on it.',
+  tags,
+  params: ProfileParams,
+  response: { 200: ref(Success) },
+  handler: async ({ params, core, correlationId }) => {
+    await core.catalog.deleteProfile(params)
+    return { success: true, correlation_id: correlationId }
+  },
+})
 
 const toCapabilities = (
   values: readonly { pipeline: string; modelId: string; discoveryPolicy?: object | null }[],
@@ -220,16 +196,11 @@ const toCapabilities = (
   }))
 
 const toProfile = (profile: ProfileMessage) => ({
-  id: profile.id,
-  clientId: profile.clientId,
-  name: profile.name,
+  ...profile,
   policy: toObject(profile.policyJson) ?? {},
-  createdAt: profile.createdAt,
-  updatedAt: profile.updatedAt,
-  capabilities: profile.capabilities.map(({ pipeline, modelId, discoveryPolicyJson }) => ({
-    pipeline,
-    modelId,
-    discoveryPolicy: toObject(discoveryPolicyJson),
+  capabilities: profile.capabilities.map((capability) => ({
+    ...capability,
+    discoveryPolicy: toObject(capability.discoveryPolicyJson),
   })),
 })
 

@@ -1,11 +1,9 @@
 import { Type } from 'typebox'
-import type { Member as MemberMessage } from '../../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
 import { DomainError } from '../../../proto/errors.ts'
-import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, put } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
-import { Invitation, toInvitation } from '../invitations.ts'
+import { Invitation } from '../invitations.ts'
 import { AppParams, Email, Instant, Success, oneOf, required } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/admins'
@@ -46,93 +44,63 @@ const MemberBody = Type.Object(
 export function memberRoutes(app: App): void {
   addSchemas(app, [Invitation, Member, MemberList, PendingInvitation])
   listMembers(app)
-  putMember(app)
-  removeMember(app)
+  upsertMember(app)
+  deleteMember(app)
 }
 
-function listMembers(app: App): void {
-  app.get(
-    url,
-    route(
-      { guard: { kind: 'member_read' } },
-      {
-        operationId: 'listMembers',
-        summary: 'List members and invitations',
-        description:
-          'Lists the members of the app with their roles, and the invitations that wait for an answer.',
-        tags,
-        params: AppParams,
-        response: { 200: ref(MemberList) },
-      },
-    ),
-    async ({ params, core }) => {
-      const { members, invitations } = await core.management.listMembers(params)
-      return { members: members.map(toMember), invitations: invitations.map(toInvitation) }
-    },
-  )
-}
+const listMembers = get({
+  url,
+  guard: { kind: 'member_read' },
+  operationId: 'listMembers',
+  summary: 'List members and invitations',
+  description:
+    'Lists the members of the app with their roles, and the invitations that wait for an answer.',
+  tags,
+  params: AppParams,
+  response: { 200: ref(MemberList) },
+  handler: async ({ params, core }) => core.management.listMembers(params),
+})
 
-function putMember(app: App): void {
-  app.put(
-    url,
-    route(
-      { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
-      {
-        operationId: 'putMember',
-        summary: 'Invite a person, or change a role',
-        description:
-          'Changes the role of the member with this e-mail address. A person who is not a member, or a member who shall become an owner, gets an invitation (202), which replaces an earlier one: it ends after 14 days, and the person accepts or declines it after login. No mail is sent, and the answer is the same whether the address has an account or not. Only an owner invites, changes or removes an owner, and an app is never without one.',
-        tags,
-        params: AppParams,
-        body: MemberBody,
-        response: { 200: ref(Member), 202: ref(PendingInvitation) },
-      },
-    ),
-    async ({ params, body, core }, reply) => {
-      const { member, invitation } = await core.management.putMember({ ...params, ...body })
-      if (member) return reply.code(200).send(toMember(member))
-      const pending = toInvitation(requireField(invitation, 'invitation'))
-      return reply.code(202).send({ status: 'pending' as const, invitation: pending })
-    },
-  )
-}
+const upsertMember = put({
+  url,
+  guard: { kind: 'member_edit' },
+  refuses: ['CONFLICT'],
+  operationId: 'upsertMember',
+  summary: 'Invite a person, or change a role',
+  description:
+    'Changes the role of the member with this e-mail address. A person who is not a member, or a member who shall become an owner, gets an invitation (202), which replaces an earlier one: it ends after 14 days, and the person accepts or declines it after login. No mail is sent, and the answer is the same whether the address has an account or not. Only an owner invites, changes or removes an owner, and an app is never without one.',
+  tags,
+  params: AppParams,
+  body: MemberBody,
+  response: { 200: ref(Member), 202: ref(PendingInvitation) },
+  handler: async ({ params, body, core }, reply) => {
+    const { member, invitation } = await core.management.upsertMember({ ...params, ...body })
+    if (member) return reply.code(200).send(member)
+    return reply.code(202).send({ status: 'pending', invitation })
+  },
+})
 
-function removeMember(app: App): void {
-  app.delete(
-    url,
-    route(
-      { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
-      {
-        operationId: 'removeMember',
-        summary: 'Remove a member, or withdraw an invitation',
-        description:
-          'Ends the membership of an account (accountId) and its permissions at once; if only members may log in (loginPolicy), its logins to the app end, too. The account itself stays. With invitationId it withdraws an invitation.',
-        tags,
-        params: AppParams,
-        querystring: Type.Object({
-          accountId: Type.Optional(required('Whom.')),
-          invitationId: Type.Optional(
-            required('The invitation to withdraw, instead of accountId.'),
-          ),
-        }),
-        response: { 200: ref(Success) },
-      },
-    ),
-    async ({ params, query: { accountId, invitationId }, core, correlationId }) => {
-      if ((accountId === undefined) === (invitationId === undefined))
-        throw new DomainError('REQUEST_INVALID', 'send accountId or invitationId')
-      if (accountId !== undefined) await core.management.removeMember({ ...params, accountId })
-      if (invitationId !== undefined)
-        await core.management.withdrawInvitation({ ...params, invitationId })
-      return { success: true, correlation_id: correlationId }
-    },
-  )
-}
-
-const toMember = ({ accountId, email, name, role, createdAt }: MemberMessage) => ({
-  accountId,
-  email,
-  name,
-  role,
-  createdAt,
+const deleteMember = del({
+  url,
+  guard: { kind: 'member_edit' },
+  refuses: ['CONFLICT'],
+  operationId: 'deleteMember',
+  summary: 'Remove a member, or withdraw an invitation',
+  description:
+    'Ends the membership of an account (accountId) and its permissions at once; if only members may log in (loginPolicy), its logins to the app end, too. The account itself stays. With invitationId it withdraws an invitation.',
+  tags,
+  params: AppParams,
+  querystring: Type.Object({
+    accountId: Type.Optional(required('Whom.')),
+    invitationId: Type.Optional(required('The invitation to withdraw, instead of accountId.')),
+  }),
+  response: { 200: ref(Success) },
+  handler: async ({ params, query: { accountId, invitationId }, core, correlationId }) => {
+    if ((accountId === undefined) === (invitationId === undefined))
+      throw new DomainError('REQUEST_INVALID', 'send accountId or invitationId')
+    if (accountId !== undefined) await core.management.deleteMember({ ...params, accountId })
+    if (invitationId !== undefined)
+      await core.management.withdrawInvitation({ ...params, invitationId })
+    return { success: true, correlation_id: correlationId }
+  },
 })

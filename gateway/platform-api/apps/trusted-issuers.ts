@@ -5,7 +5,7 @@ import type {
 } from '../../../proto/gen/es/tollgate/identity/v1/issuers_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, post, put } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, Instant, nullable, required } from '../schemas.ts'
 
@@ -112,159 +112,127 @@ export function trustedIssuerRoutes(app: App): void {
     TokenCheck,
   ])
   listTrustedIssuers(app)
-  addTrustedIssuer(app)
-  replaceTrustedIssuer(app)
-  removeTrustedIssuer(app)
+  createTrustedIssuer(app)
+  updateTrustedIssuer(app)
+  deleteTrustedIssuer(app)
   checkToken(app)
 }
 
-function listTrustedIssuers(app: App): void {
-  app.get(
-    url,
-    route(
-      { guard: { kind: 'member_read' } },
-      {
-        operationId: 'listTrustedIssuers',
-        summary: 'List the issuers that the app trusts',
-        description: "Lists the identity providers whose tokens identify the app's users.",
-        tags,
-        params: AppParams,
-        response: { 200: ref(TrustedIssuerList) },
-      },
-    ),
-    async ({ params, core }) => {
-      const { issuers } = await core.trustedIssuers.list(params)
-      return { issuers: issuers.map(toIssuer) }
-    },
-  )
-}
+const listTrustedIssuers = get({
+  url,
+  guard: { kind: 'member_read' },
+  operationId: 'listTrustedIssuers',
+  summary: 'List the issuers that the app trusts',
+  description: "Lists the identity providers whose tokens identify the app's users.",
+  tags,
+  params: AppParams,
+  response: { 200: ref(TrustedIssuerList) },
+  handler: async ({ params, core }) => {
+    const { issuers } = await core.trustedIssuers.listTrustedIssuers(params)
+    return { issuers: issuers.map(toIssuer) }
+  },
+})
 
-function addTrustedIssuer(app: App): void {
-  app.post(
-    url,
-    route(
-      { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
-      {
-        operationId: 'addTrustedIssuer',
-        summary: 'Trust an issuer',
-        description:
-          "Accepts tokens of an identity provider for users of this app; at most ten issuers. Returns 409 if a token could match another app's rules, too: apps that share an issuer need the same clientClaim with different clientValues.",
-        tags,
-        params: AppParams,
-        body: Rules,
-        response: { 201: ref(TrustedIssuer) },
-      },
-    ),
-    async ({ params, body, core }, reply) => {
-      const { issuer } = await core.trustedIssuers.add({ ...params, rules: toRules(body) })
-      return reply.code(201).send(toIssuer(requireField(issuer, 'issuer')))
-    },
-  )
-}
+const createTrustedIssuer = post({
+  url,
+  guard: { kind: 'member_edit' },
+  refuses: ['CONFLICT'],
+  operationId: 'createTrustedIssuer',
+  summary: 'Trust an issuer',
+  description:
+    "Accepts tokens of an identity provider for users of this app; at most ten issuers. Returns 409 if a token could match another app's rules, too: apps that share an issuer need the same clientClaim with different clientValues.",
+  tags,
+  params: AppParams,
+  body: Rules,
+  response: { 201: ref(TrustedIssuer) },
+  handler: async ({ params, body, core }, reply) => {
+    const { issuer } = await core.trustedIssuers.createTrustedIssuer({
+      ...params,
+      rules: toRules(body),
+    })
+    return reply.code(201).send(toIssuer(requireField(issuer, 'issuer')))
+  },
+})
 
-function replaceTrustedIssuer(app: App): void {
-  app.put(
-    url,
-    route(
-      { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
-      {
-        operationId: 'replaceTrustedIssuer',
-        summary: 'Replace the rules of a trusted issuer',
-        description: 'Replaces every rule. Permissions under the old rules end.',
-        tags,
-        params: AppParams,
-        querystring: Which,
-        body: Rules,
-        response: { 200: ref(ReplacedTrustedIssuer) },
-      },
-    ),
-    async ({ params, query: { issuerId }, body, core }) => {
-      const request = { ...params, id: issuerId, rules: toRules(body) }
-      const { issuer, effectiveBy } = await core.trustedIssuers.replace(request)
-      return { ...toIssuer(requireField(issuer, 'issuer')), effectiveBy }
-    },
-  )
-}
+const updateTrustedIssuer = put({
+  url,
+  guard: { kind: 'member_edit' },
+  refuses: ['CONFLICT'],
+  operationId: 'updateTrustedIssuer',
+  summary: 'Replace the rules of a trusted issuer',
+  description: 'Replaces every rule. Permissions under the old rules end.',
+  tags,
+  params: AppParams,
+  querystring: Which,
+  body: Rules,
+  response: { 200: ref(ReplacedTrustedIssuer) },
+  handler: async ({ params, query: { issuerId }, body, core }) => {
+    const request = { ...params, id: issuerId, rules: toRules(body) }
+    const { issuer, effectiveBy } = await core.trustedIssuers.updateTrustedIssuer(request)
+    return { ...toIssuer(requireField(issuer, 'issuer')), effectiveBy }
+  },
+})
 
-function removeTrustedIssuer(app: App): void {
-  app.delete(
-    url,
-    route(
-      { guard: { kind: 'member_edit' } },
-      {
-        operationId: 'removeTrustedIssuer',
-        summary: 'Stop trusting an issuer',
-        description: 'Ends the trust and the permissions that came from it.',
-        tags,
-        params: AppParams,
-        querystring: Which,
-        response: { 200: ref(RemovedTrustedIssuer) },
-      },
-    ),
-    async ({ params, query: { issuerId }, core, correlationId }) => {
-      const { effectiveBy } = await core.trustedIssuers.remove({ ...params, id: issuerId })
-      return { success: true, effectiveBy, correlation_id: correlationId }
-    },
-  )
-}
+const deleteTrustedIssuer = del({
+  url,
+  guard: { kind: 'member_edit' },
+  operationId: 'deleteTrustedIssuer',
+  summary: 'Stop trusting an issuer',
+  description: 'Ends the trust and the permissions that came from it.',
+  tags,
+  params: AppParams,
+  querystring: Which,
+  response: { 200: ref(RemovedTrustedIssuer) },
+  handler: async ({ params, query: { issuerId }, core, correlationId }) => {
+    const { effectiveBy } = await core.trustedIssuers.deleteTrustedIssuer({
+      ...params,
+      id: issuerId,
+    })
+    return { success: true, effectiveBy, correlation_id: correlationId }
+  },
+})
 
-function checkToken(app: App): void {
-  app.post(
-    `${url}/check`,
-    route(
-      { guard: { kind: 'member_edit' } },
-      {
-        operationId: 'checkForeignToken',
-        summary: 'Check a token against the rules',
-        description:
-          'Applies every rule to a token and returns the result of each. The token is neither stored nor logged, and no user is created.',
-        tags,
-        params: AppParams,
-        body: Type.Object(
-          { token: Type.String({ minLength: 1, maxLength: 20_000, description: 'A JWT.' }) },
-          { additionalProperties: false },
-        ),
-        response: { 200: ref(TokenCheck) },
-      },
-    ),
-    async ({ params, body, core }) => {
-      const { check } = await core.trustedIssuers.check({ ...params, token: body.token })
-      return toCheck(requireField(check, 'check'))
-    },
-  )
-}
+const checkToken = post({
+  url: `${url}/check`,
+  guard: { kind: 'member_edit' },
+  operationId: 'checkForeignToken',
+  summary: 'Check a token against the rules',
+  description:
+    'Applies every rule to a token and returns the result of each. The token is neither stored nor logged, and no user is created.',
+  tags,
+  params: AppParams,
+  body: Type.Object(
+    { token: Type.String({ minLength: 1, maxLength: 20_000, description: 'A JWT.' }) },
+    { additionalProperties: false },
+  ),
+  response: { 200: ref(TokenCheck) },
+  handler: async ({ params, body, core }) => {
+    const { check } = await core.trustedIssuers.checkForeignToken({
+      ...params,
+      token: body.token,
+    })
+    return toCheck(requireField(check, 'check'))
+  },
+})
 
 const toRules = (body: Static<typeof Rules>) => ({
-  issuer: body.issuer,
-  audiences: body.audiences ?? [],
+  ...body,
   clientClaim: body.clientClaim ?? '',
-  clientValues: body.clientValues ?? [],
-  userClaim: body.userClaim ?? '',
-  userPrefix: body.userPrefix ?? '',
   jwksUri: body.jwksUri ?? '',
 })
 
-function toIssuer({ id, rules, createdAt, updatedAt }: TrustedIssuerMessage) {
-  const { issuer, audiences, clientClaim, clientValues, userClaim, userPrefix, jwksUri } =
-    requireField(rules, 'rules')
+function toIssuer(issuer: TrustedIssuerMessage) {
+  const rules = requireField(issuer.rules, 'rules')
   return {
-    id,
-    issuer,
-    audiences,
-    clientClaim: clientClaim || null,
-    clientValues,
-    userClaim,
-    userPrefix,
-    jwksUri: jwksUri || null,
-    createdAt,
-    updatedAt,
+    ...issuer,
+    ...rules,
+    clientClaim: rules.clientClaim || null,
+    jwksUri: rules.jwksUri || null,
   }
 }
 
-const toCheck = ({ accepted, rules, warnings, ...check }: TokenCheckMessage) => ({
-  accepted,
-  warnings,
-  rules: rules.map(({ rule, passed, detail }) => ({ rule, passed, detail })),
+const toCheck = (check: TokenCheckMessage) => ({
+  ...check,
   trustedIssuerId: check.trustedIssuerId || null,
   externalUserId: check.externalUserId || null,
   userStatus: check.userStatus || null,

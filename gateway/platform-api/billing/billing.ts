@@ -1,17 +1,9 @@
 import { type TSchema, Type } from 'typebox'
-import type {
-  BilledPlan as PlanMessage,
-  BilledSubscription as SubscriptionMessage,
-  BilledUsage,
-  GetBillingResponse,
-} from '../../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
-import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, Instant, Micros, Wei, nullable } from '../schemas.ts'
-import { toCount } from '../usage/query.ts'
-import { Percent, toPercent } from './processor.ts'
+import { Percent } from './processor.ts'
 
 const day = 'YYYY-MM-DD in UTC.'
 
@@ -36,7 +28,7 @@ export const BilledPlan = orNull(
   },
   "The owner's plan, or the app's newest plan; null when none is configured.",
 )
-const BilledSubscription = orNull(
+export const BilledSubscription = orNull(
   {
     id: Type.String(),
     status: Type.String(),
@@ -89,73 +81,20 @@ const BillingSummary = named(
 /** The billing summary of an app. */
 export function billingRoutes(app: App): void {
   addSchemas(app, [BillingSummary])
-  app.get(
-    '/api/v1/apps/:clientId/billing',
-    route(
-      { guard: { kind: 'hidden_m2m_or_member' }, metered: true },
-      {
-        operationId: 'getBilling',
-        summary: 'The billing summary of the running period',
-        description:
-          "Returns usage, the platform's cut and overage of the owner's period, or of the UTC month if the owner has no period. A caller without permission gets 404, also for a wrong secret.",
-        tags: ['billing'],
-        params: AppParams,
-        response: { 200: ref(BillingSummary) },
-      },
-    ),
-    async ({ params, core }) => toSummary(params.clientId, await core.billing.get(params)),
-  )
-}
-
-const toSummary = (clientId: string, answer: GetBillingResponse) => {
-  const usage = requireField(answer.usage, 'usage')
-  return {
-    clientId,
-    plan: answer.plan === undefined ? null : toPlan(answer.plan),
-    subscription: answer.subscription === undefined ? null : toSubscription(answer.subscription),
-    cycle: {
-      periodStart: answer.periodStart,
-      periodEnd: answer.periodEnd,
-      usage: toUsage(usage),
-      timeline: answer.timeline.map(({ date, requestCount, feeWei }) => ({
-        date,
-        requestCount: toCount(requestCount),
-        feeWei,
-      })),
-      overage: { overageUnits: answer.overageUnits, overageWei: answer.overageWei },
+  get({
+    url: '/api/v1/apps/:clientId/billing',
+    guard: { kind: 'hidden_m2m_or_member' },
+    metered: true,
+    operationId: 'getBilling',
+    summary: 'The billing summary of the running period',
+    description:
+      "Returns usage, the platform's cut and overage of the owner's period, or of the UTC month if the owner has no period. A caller without permission gets 404, also for a wrong secret.",
+    tags: ['billing'],
+    params: AppParams,
+    response: { 200: ref(BillingSummary) },
+    handler: async ({ params: { clientId }, core }) => {
+      const answer = await core.billing.getBilling({ clientId })
+      return { ...answer, clientId, cycle: { ...answer, overage: answer } }
     },
-    platformCutPercent: toPercent(answer.platformCutPercent),
-  }
+  })(app)
 }
-
-export const toUsage = (usage: BilledUsage) => ({
-  requestCount: toCount(usage.requestCount),
-  unpricedCount: toCount(usage.unpricedCount),
-  totalFeeWei: usage.totalFeeWei,
-  totalFeeEth: usage.totalFeeEth,
-  networkFeeUsdMicros: usage.networkFeeUsdMicros,
-  ownerChargeWei: usage.ownerChargeWei,
-  ownerChargeUsdMicros: usage.ownerChargeUsdMicros,
-  platformFeeWei: usage.platformFeeWei,
-  totalUnits: usage.totalUnits,
-})
-
-const toSubscription = ({
-  id,
-  status,
-  currentPeriodStart,
-  currentPeriodEnd,
-}: SubscriptionMessage) => ({ id, status, currentPeriodStart, currentPeriodEnd })
-
-export const toPlan = (plan: PlanMessage) => ({
-  id: plan.id,
-  type: plan.type,
-  name: plan.name,
-  priceAmount: plan.priceAmount,
-  priceCurrency: plan.priceCurrency,
-  includedUnits: plan.includedUnits ?? null,
-  includedUsdMicros: plan.includedUsdMicros ?? null,
-  overageRateWei: plan.overageRateWei ?? null,
-  billingCycle: plan.billingCycle,
-  status: plan.status,
-})

@@ -1,11 +1,10 @@
 import { type Static, Type } from 'typebox'
-import type { BillingSettings as SettingsMessage } from '../../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get, put } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, Instant, oneOf } from '../schemas.ts'
-import { Percent, toPercent } from './processor.ts'
+import { Percent } from './processor.ts'
 
 const tags = ['billing']
 const url = '/api/v1/apps/:clientId/billing/settings'
@@ -35,7 +34,9 @@ export const BillingSettings = named(
 
 const ChangeBody = Type.Object(
   {
-    billingMode: Type.Optional(oneOf(modes, 'Who pays.')),
+    billingMode: Type.Optional(
+      oneOf(modes, 'Who pays. Refused with 409 while something is unpaid.'),
+    ),
     endUserCap: Type.Optional(
       Type.Unsafe<number | null>({
         type: 'integer',
@@ -58,75 +59,47 @@ const ChangeBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** An app's billing settings: its callers read them, platform admins change them. */
+/** An app's billing settings: its callers read them, owners and platform admins change them. */
 export function settingsRoutes(app: App): void {
   addSchemas(app, [BillingSettings])
-  app.get(
+  get({
     url,
-    route(
-      { guard: { kind: 'm2m_or_member' } },
-      {
-        operationId: 'getBillingSettings',
-        summary: "The platform's settings of the app",
-        description:
-          "Returns the billing mode, the cap of end users, and the platform's present and scheduled cuts.",
-        tags,
-        params: AppParams,
-        response: { 200: ref(BillingSettings) },
-      },
-    ),
-    async ({ params, core }) =>
-      toBillingSettings(
-        requireField((await core.billing.getSettings(params)).settings, 'settings'),
-      ),
-  )
-  app.put(
+    guard: { kind: 'm2m_or_member' },
+    operationId: 'getBillingSettings',
+    summary: "The platform's settings of the app",
+    description:
+      "Returns the billing mode, the cap of end users, and the platform's present and scheduled cuts.",
+    tags,
+    params: AppParams,
+    response: { 200: ref(BillingSettings) },
+    handler: async ({ params, core }) =>
+      requireField((await core.billing.getBillingSettings(params)).settings, 'settings'),
+  })(app)
+  put({
     url,
-    route(
-      { guard: { kind: 'platform_admin' } },
-      {
-        operationId: 'updateBillingSettings',
-        summary: "Change the platform's settings of the app",
-        description:
-          "Changes the settings in the body, all or none, and keeps the others. The change is written to the app's audit log. For platform admins.",
-        tags,
-        params: AppParams,
-        body: ChangeBody,
-        response: { 200: ref(BillingSettings) },
-      },
-    ),
-    async ({ params, body, core }) => {
-      const { settings } = await core.billing.setSettings({ ...params, ...toChange(body) })
-      return toBillingSettings(requireField(settings, 'settings'))
+    guard: { kind: 'member_own' },
+    refuses: ['CONFLICT'],
+    operationId: 'updateBillingSettings',
+    summary: "Change the app's billing settings",
+    description:
+      "Changes the settings in the body, all or none, and keeps the others. The change is written to the app's audit log. Owners change billingMode; the other settings are for platform admins.",
+    tags,
+    params: AppParams,
+    body: ChangeBody,
+    response: { 200: ref(BillingSettings) },
+    handler: async ({ params, body, core }) => {
+      const { settings } = await core.billing.updateBillingSettings({
+        ...params,
+        ...toChange(body),
+      })
+      return requireField(settings, 'settings')
     },
-  )
+  })(app)
 }
 
-const toChange = ({
-  billingMode,
-  endUserCap,
-  isPlatformOwned,
-  servesEveryApp,
-  platformCutPercent,
-}: Static<typeof ChangeBody>) => ({
-  billingMode,
+const toChange = ({ endUserCap, platformCutPercent, ...change }: Static<typeof ChangeBody>) => ({
+  ...change,
   endUserCap: endUserCap === undefined ? undefined : String(endUserCap ?? 'default'),
-  isPlatformOwned,
-  servesEveryApp,
   platformCutPercent:
     platformCutPercent === undefined ? undefined : String(platformCutPercent ?? 'none'),
-})
-
-export const toBillingSettings = (settings: SettingsMessage) => ({
-  clientId: settings.clientId,
-  billingMode: settings.billingMode,
-  endUserCap: settings.endUserCap,
-  isDefaultCap: settings.isDefaultCap,
-  isPlatformOwned: settings.isPlatformOwned,
-  servesEveryApp: settings.servesEveryApp,
-  platformCutPercent: toPercent(settings.platformCutPercent),
-  plannedCuts: settings.plannedCuts.map(({ percent, since }) => ({
-    percent: toPercent(percent),
-    since,
-  })),
 })

@@ -6,7 +6,7 @@ import type {
 } from '../../../proto/gen/es/tollgate/billing/v1/clock_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get, post } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, Instant } from '../schemas.ts'
 
@@ -38,8 +38,11 @@ const Advanced = named(
         subscriptionsSwitched: count('Subscriptions that were replaced by the scheduled one.'),
         planAdjustments: count('Credits from a raised Starter plan.'),
         overThreshold: count(
-          'Users whose unpaid usage has reached the chargeThresholdUsd of their plan. Nothing is charged: no payment processor is connected.',
+          'Users whose unpaid usage on no invoice has reached the chargeThresholdUsd of their plan, and is not collected yet.',
         ),
+        invoicesIssued: count('Invoices that were issued.'),
+        paymentsSucceeded: count('Charges of cards for invoices that succeeded.'),
+        paymentsFailed: count('Charges of cards for invoices that failed.'),
       },
       { description: 'The work that was done because of the new time.' },
     ),
@@ -54,25 +57,20 @@ export function testClockRoutes(app: App): void {
   advanceClock(app)
 }
 
-function readClock(app: App): void {
-  app.get(
-    url,
-    route(
-      { guard: { kind: 'm2m_or_member' }, refuses: ['CONFLICT'] },
-      {
-        operationId: 'getTestClock',
-        summary: "The time of a test app's clock",
-        description:
-          "Returns the time that a test app's periods, credits and plans use. Returns 409 for an app that is not a test app.",
-        tags,
-        params: AppParams,
-        response: { 200: ref(Clock) },
-      },
-    ),
-    async ({ params, core }) =>
-      toClock(requireField((await core.testClock.get(params)).clock, 'clock')),
-  )
-}
+const readClock = get({
+  url,
+  guard: { kind: 'm2m_or_member' },
+  refuses: ['CONFLICT'],
+  operationId: 'getTestClock',
+  summary: "The time of a test app's clock",
+  description:
+    "Returns the time that a test app's periods, credits and plans use. Returns 409 for an app that is not a test app.",
+  tags,
+  params: AppParams,
+  response: { 200: ref(Clock) },
+  handler: async ({ params, core }) =>
+    toClock(requireField((await core.testClock.getTestClock(params)).clock, 'clock')),
+})
 
 const Move = Type.Object(
   {
@@ -90,57 +88,32 @@ const Move = Type.Object(
   { additionalProperties: false },
 )
 
-function advanceClock(app: App): void {
-  app.post(
-    url,
-    route(
-      { guard: { kind: 'm2m_or_editor', scope: Scope.usersWrite }, refuses: ['CONFLICT'] },
-      {
-        operationId: 'advanceTestClock',
-        summary: 'Move the clock of a test app ahead',
-        description:
-          'Moves the clock of a test app to an instant, or by some seconds: at most 366 days at once, two years in all, and 10,000 times. Answers after the due periods, expiries and plan changes are booked, with their counts. Returns 409 for an app that is not a test app, and for one whose clock was moved too often.',
-        tags,
-        params: AppParams,
-        body: Move,
-        // Core requires exactly one member.
-        documentedBody: { ...Move, minProperties: 1, maxProperties: 1 },
-        response: { 200: ref(Advanced) },
-      },
-    ),
-    async ({ params, body: move, core }) =>
-      toAdvanced(
-        requireField((await core.testClock.advance({ ...params, move })).advanced, 'advanced'),
+const advanceClock = post({
+  url,
+  guard: { kind: 'm2m_or_editor', scope: Scope.usersWrite },
+  refuses: ['CONFLICT'],
+  operationId: 'advanceTestClock',
+  summary: 'Move the clock of a test app ahead',
+  description:
+    'Moves the clock of a test app to an instant, or by some seconds: at most 366 days at once, two years in all, and 10,000 times. Answers after the due periods, expiries and plan changes are booked, with their counts. Returns 409 for an app that is not a test app, and for one whose clock was moved too often.',
+  tags,
+  params: AppParams,
+  body: Move,
+  // Core requires exactly one member.
+  documentedBody: { ...Move, minProperties: 1, maxProperties: 1 },
+  response: { 200: ref(Advanced) },
+  handler: async ({ params, body: move, core }) =>
+    toAdvanced(
+      requireField(
+        (await core.testClock.advanceTestClock({ ...params, move })).advanced,
+        'advanced',
       ),
-  )
-}
-
-const toClock = ({ clientId, now, realNow, aheadMs, latest }: TestClock) => ({
-  clientId,
-  now,
-  realNow,
-  aheadSeconds: Number(aheadMs) / 1000,
-  latest,
+    ),
 })
 
-function toAdvanced({ clock, from, to, effects, pending }: AdvancedClock) {
-  const { periodsRenewed, creditsExpired, expiredUsdExact, ...changes } = requireField(
-    effects,
-    'effects',
-  )
-  const { subscriptionsSwitched, planAdjustments, overThreshold } = changes
-  return {
-    ...toClock(requireField(clock, 'clock')),
-    from,
-    to,
-    pending,
-    effects: {
-      periodsRenewed,
-      creditsExpired,
-      expiredUsdExact,
-      subscriptionsSwitched,
-      planAdjustments,
-      overThreshold,
-    },
-  }
-}
+const toClock = (clock: TestClock) => ({ ...clock, aheadSeconds: Number(clock.aheadMs) / 1000 })
+
+const toAdvanced = ({ clock, ...advanced }: AdvancedClock) => ({
+  ...toClock(requireField(clock, 'clock')),
+  ...advanced,
+})

@@ -1,11 +1,7 @@
 import { Type } from 'typebox'
-import type {
-  WhatIf,
-  WhatIfRow as RowMessage,
-} from '../../../proto/gen/es/tollgate/billing/v1/whatif_pb.ts'
-import { requireField } from '../../core/client.ts'
+
 import type { App } from '../../http/app.ts'
-import { routeForCore } from '../../http/route.ts'
+import { post } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { CreateBody } from '../plans/schemas.ts'
 import { AppParams, Instant, nullable } from '../schemas.ts'
@@ -114,47 +110,24 @@ const Body = Type.Object({
 /** Simulates what draft plans would have charged. */
 export function whatIfRoutes(app: App): void {
   addSchemas(app, [Figures, Row, Answer])
-  app.post(
-    '/api/v1/apps/:clientId/billing/whatif',
-    routeForCore(
-      { guard: { kind: 'hidden_member_edit' }, refuses: ['CONFLICT'] },
-      {
-        operationId: 'tryPlans',
-        summary: 'Try plans before selling them',
-        description:
-          "Replays the app's booked tickets of a range with draft plans, and compares the result with the booked figures. It writes nothing. Returns 409 while another replay of the app runs, and 400 if the replay takes longer than a minute.",
-        tags: ['billing'],
-        params: AppParams,
-        body: Body,
-        response: { 200: ref(Answer) },
-      },
-    ),
-    async ({ params, body, core }) => {
-      const { whatIf } = await core.whatIf.tryPlans({
+  post({
+    url: '/api/v1/apps/:clientId/billing/whatif',
+    guard: { kind: 'hidden_member_edit' },
+    refuses: ['CONFLICT'],
+    operationId: 'simulatePlans',
+    summary: 'Try plans before selling them',
+    description:
+      "Replays the app's booked tickets of a range with draft plans, and compares the result with the booked figures. It writes nothing. Returns 409 while another replay of the app runs, and 400 if the replay takes longer than a minute.",
+    tags: ['billing'],
+    params: AppParams,
+    coreBody: Body,
+    response: { 200: ref(Answer) },
+    handler: async ({ params, body, core }) => {
+      const { whatIf } = await core.whatIf.simulatePlans({
         ...params,
         requestJson: JSON.stringify(body),
       })
-      return render(requireField(whatIf, 'what_if'))
+      return { ...whatIf, total: { ...whatIf?.total, plan: null } }
     },
-  )
+  })(app)
 }
-
-const render = ({ from, to, total, plans, runOuts, moreRunOuts }: WhatIf) => ({
-  from,
-  to,
-  total: { ...toRow(requireField(total, 'total')), plan: null },
-  plans: plans.map(toRow),
-  runOuts: runOuts.map(({ externalUserId, plan, at, todayAt }) => ({
-    externalUserId,
-    plan,
-    at,
-    todayAt: todayAt ?? null,
-  })),
-  moreRunOuts,
-})
-
-const toRow = (row: RowMessage) => ({
-  ...row,
-  today: requireField(row.today, 'today'),
-  whatIf: requireField(row.whatIf, 'what_if'),
-})

@@ -4,8 +4,8 @@ import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { readSession } from '../../auth/session.ts'
 import type { App } from '../../http/app.ts'
+import { get } from '../../http/endpoint.ts'
 import type { ListenerDeps } from '../../http/listener.ts'
-import { route } from '../../http/route.ts'
 import {
   type DocumentedRoute,
   type RoutesByOperation,
@@ -23,7 +23,7 @@ declare module 'fastify' {
 }
 
 /** Tag of routes that only the internal document lists. */
-export const internalTag = 'internal'
+const internalTag = 'internal'
 
 const sidecarUrl = '/api/v1/sidecar/openapi.json'
 
@@ -73,66 +73,54 @@ export async function documentRoutes(app: App, deps: ListenerDeps): Promise<void
 }
 
 function readDocument(app: App): void {
-  app.get(
-    '/api/v1/openapi.json',
-    route(
-      { guard: { kind: 'none' } },
-      {
-        operationId: 'getOpenApi',
-        summary: 'This document',
-        description:
-          'Returns the OpenAPI 3.0 document of this service, with the error codes and addresses of the running version.',
-        tags: ['service'],
-        response: { 200: Document },
-      },
-    ),
-    async (_, reply) =>
+  get({
+    url: '/api/v1/openapi.json',
+    guard: { kind: 'none' },
+    operationId: 'getOpenApi',
+    summary: 'This document',
+    description:
+      'Returns the OpenAPI 3.0 document of this service, with the error codes and addresses of the running version.',
+    tags: ['service'],
+    response: { 200: Document },
+    handler: async (_, reply) =>
       reply
         .header('cache-control', 'public, max-age=300')
         .type('application/json')
         .send(JSON.stringify(app.swagger())),
-  )
+  })(app)
 }
 
 function readSidecarDocument(app: App): void {
   const body = JSON.stringify(sidecarDocument)
-  app.get(
-    sidecarUrl,
-    route(
-      { guard: { kind: 'none' } },
-      {
-        operationId: 'getSidecarOpenApi',
-        summary: "The document of the sidecar's routes",
-        description:
-          'Returns the OpenAPI 3.0 document of the routes that remote signers call at a sidecar: decisions, pushed events, health.',
-        tags: ['service'],
-        response: { 200: Document },
-      },
-    ),
-    async (_, reply) =>
+  get({
+    url: sidecarUrl,
+    guard: { kind: 'none' },
+    operationId: 'getSidecarOpenApi',
+    summary: "The document of the sidecar's routes",
+    description:
+      'Returns the OpenAPI 3.0 document of the routes that remote signers call at a sidecar: decisions, pushed events, health.',
+    tags: ['service'],
+    response: { 200: Document },
+    handler: async (_, reply) =>
       reply.header('cache-control', 'public, max-age=300').type('application/json').send(body),
-  )
+  })(app)
 }
 
 function readInternalDocument(app: App): void {
-  app.get(
-    '/api/v1/internal/openapi.json',
-    route(
-      { guard: { kind: 'session' } },
-      {
-        operationId: 'getInternalOpenApi',
-        summary: 'This document, with the routes that are not for integrators',
-        description:
-          'Returns the document for operators of the service, which also lists the routes that are not for integrators.',
-        tags: [internalTag],
-        response: { 200: Document },
-      },
-    ),
-    async ({ core }, reply) => {
-      await core.checkCaller({ kind: 'session' })
+  get({
+    url: '/api/v1/internal/openapi.json',
+    guard: { kind: 'session' },
+    operationId: 'getInternalOpenApi',
+    summary: 'This document, with the routes that are not for integrators',
+    description:
+      'Returns the document for operators of the service, which also lists the routes that are not for integrators.',
+    tags: [internalTag],
+    response: { 200: Document },
+    handler: async ({ core }, reply) => {
+      await core.callers.checkCaller({ kind: 'session' })
       return reply.type('application/json').send(JSON.stringify(app.internalSwagger()))
     },
-  )
+  })(app)
 }
 
 // Each page has its own scope, because the plugin can be registered only once per scope.
@@ -190,5 +178,5 @@ async function requireSession(
   const session = readSession(request, publicUrl)
   await core
     .callsFor({ session, correlationId: request.correlationId })
-    .checkCaller({ kind: 'session' })
+    .callers.checkCaller({ kind: 'session' })
 }

@@ -172,11 +172,11 @@ function complete(document: Document, { publicUrl, routes, examples }: Additions
  */
 function isBodyOptional(
   operation: unknown,
-  { body, unmanaged }: Partial<RouteRules> = {},
+  { accepts, unmanaged }: Partial<RouteRules> = {},
 ): boolean {
   const content = member(member(operation, 'requestBody'), 'content')
   const schema = member(member(content, 'application/json'), 'schema')
-  if (schema === undefined || body === 'form' || unmanaged === true) return false
+  if (schema === undefined || accepts === 'form' || unmanaged === true) return false
   return [member(schema, 'required') ?? []].flat().length === 0 && !member(schema, 'minProperties')
 }
 

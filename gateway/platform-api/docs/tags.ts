@@ -12,6 +12,7 @@ const roles: readonly (readonly [tag: string, description: string])[] = [
   ['plans', 'App owner: plans, and subscriptions of users'],
   ['billing', 'App owner: bills, statements, the payment processor'],
   ['apps', 'App owner: apps, members, credentials, domains, audit'],
+  ['webhooks', 'App owner: endpoints that receive events, and the log of deliveries'],
   ['catalog', 'App owner: pipelines and models'],
   ['session', 'App owner: the session of the dashboard'],
   ['oidc', 'Every role: the OpenID Connect issuer'],

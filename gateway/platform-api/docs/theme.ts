@@ -1,6 +1,6 @@
 import type { FastifySwaggerUiOptions } from '@fastify/swagger-ui'
 import { icon } from '../../pages/icon.ts'
-import { ownColor } from '../../pages/style.ts'
+import { ownColor } from '../../http/style.ts'
 
 /**
  * Style of the documents' pages: like our other pages, light and dark, also on a phone. Everything

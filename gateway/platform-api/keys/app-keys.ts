@@ -1,9 +1,8 @@
 import { Type } from 'typebox'
-import type { AppKey as AppKeyMessage } from '../../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, post } from '../../http/endpoint.ts'
 import { CorrelationId, IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams, Instant, nextPage, nullable, pageQuery, required, text } from '../schemas.ts'
+import { AppParams, Instant, nullable, pageQuery, required, text } from '../schemas.ts'
 import { RevokedKey } from './keys.ts'
 
 const url = '/api/v1/apps/:clientId/keys'
@@ -58,102 +57,72 @@ export function appKeyRoutes(app: App): void {
   revokeAppKey(app)
 }
 
-function listAppKeys(app: App): void {
-  app.get(
-    url,
-    route(
-      { guard: { kind: 'member_read' }, deprecated: true },
-      {
-        operationId: 'listAppKeys',
-        summary: 'List app-level keys',
-        description: 'Lists the keys that belong to the app instead of a user, in pages.',
-        tags,
-        params: AppParams,
-        querystring: Type.Object(pageQuery),
-        response: { 200: ref(AppKeyList) },
-      },
-    ),
-    async ({ params, query: { limit, ...page }, core }) => {
-      const { keys, nextCursor } = await core.appKeys.list({
-        ...params,
-        ...page,
-        limit: Number(limit ?? 0),
-      })
-      return {
-        keys: keys.map((key) => toKey(key, params.clientId)),
-        ...nextPage(nextCursor),
-      }
-    },
-  )
-}
+const listAppKeys = get({
+  url,
+  guard: { kind: 'member_read' },
+  deprecated: true,
+  operationId: 'listAppKeys',
+  summary: 'List app-level keys',
+  description: 'Lists the keys that belong to the app instead of a user, in pages.',
+  tags,
+  params: AppParams,
+  querystring: Type.Object(pageQuery),
+  response: { 200: ref(AppKeyList) },
+  handler: async ({ params, query: { limit, ...page }, core }) => {
+    const { keys, nextCursor } = await core.keys.listAppKeys({
+      ...params,
+      ...page,
+      limit: Number(limit ?? 0),
+    })
+    return { keys: keys.map((key) => ({ ...params, ...key, id: key.keyId })), nextCursor }
+  },
+})
 
-function createAppKey(app: App): void {
-  app.post(
-    url,
-    route(
-      { guard: { kind: 'member_edit' }, deprecated: true, refuses: ['CONFLICT'] },
-      {
-        operationId: 'createAppKey',
-        summary: 'Create an app-level key',
-        description: 'Creates a key of the app and returns its secret once.',
-        tags,
-        params: AppParams,
-        headers: IdempotencyHeader,
-        body: KeyBody,
-        response: { 201: ref(CreatedAppKey) },
-      },
-    ),
-    async ({ params, headers, body: { label, subscriptionId }, core, correlationId }, reply) => {
-      const key = await core.appKeys.create({
-        ...params,
-        label: label?.trim() || undefined,
-        subscriptionId,
-        idempotencyKey: headers['idempotency-key'],
-      })
-      return reply.code(201).send({
-        keyId: key.keyId,
-        id: key.keyId,
-        apiKey: key.apiKey,
-        createdAt: key.createdAt,
-        label: key.label ?? null,
-        message: 'Store the key now; it is not shown again.',
-        correlation_id: correlationId,
-      })
-    },
-  )
-}
+const createAppKey = post({
+  url,
+  guard: { kind: 'member_edit' },
+  deprecated: true,
+  refuses: ['CONFLICT'],
+  operationId: 'createAppKey',
+  summary: 'Create an app-level key',
+  description: 'Creates a key of the app and returns its secret once.',
+  tags,
+  params: AppParams,
+  headers: IdempotencyHeader,
+  body: KeyBody,
+  response: { 201: ref(CreatedAppKey) },
+  handler: async (
+    { params, headers, body: { label, subscriptionId }, core, correlationId },
+    reply,
+  ) => {
+    const key = await core.keys.createAppKey({
+      ...params,
+      label: label?.trim() || undefined,
+      subscriptionId,
+      idempotencyKey: headers['idempotency-key'],
+    })
+    return reply.code(201).send({
+      ...key,
+      id: key.keyId,
+      message: 'Store the key now; it is not shown again.',
+      correlation_id: correlationId,
+    })
+  },
+})
 
-function revokeAppKey(app: App): void {
-  app.delete(
-    url,
-    route(
-      { guard: { kind: 'member_edit' }, deprecated: true },
-      {
-        operationId: 'revokeAppKey',
-        summary: 'Revoke an app-level key',
-        description: 'Revokes a key of the app. Until effectiveBy a cache may still accept it.',
-        tags,
-        params: AppParams,
-        querystring: Type.Object({ keyId: required('Which key.') }),
-        response: { 200: ref(RevokedKey) },
-      },
-    ),
-    async ({ params, query: { keyId }, core, correlationId }) => {
-      const { revokedAt, effectiveBy } = await core.appKeys.revoke({ ...params, keyId })
-      return { success: true, correlation_id: correlationId, keyId, revokedAt, effectiveBy }
-    },
-  )
-}
-
-const toKey = (key: AppKeyMessage, clientId: string) => ({
-  keyId: key.keyId,
-  id: key.keyId,
-  clientId,
-  label: key.label ?? null,
-  prefix: key.prefix,
-  subscriptionId: key.subscriptionId ?? null,
-  status: key.status,
-  createdAt: key.createdAt,
-  lastUsedAt: key.lastUsedAt ?? null,
-  revokedAt: key.revokedAt ?? null,
+const revokeAppKey = del({
+  url,
+  guard: { kind: 'member_edit' },
+  deprecated: true,
+  operationId: 'revokeAppKey',
+  summary: 'Revoke an app-level key',
+  description: 'Revokes a key of the app. Until effectiveBy a cache may still accept it.',
+  tags,
+  params: AppParams,
+  querystring: Type.Object({ keyId: required('Which key.') }),
+  response: { 200: ref(RevokedKey) },
+  handler: async ({ params, query: { keyId }, core, correlationId }) => {
+    const { revokedAt, effectiveBy } = await core.keys.revokeAppKey({ ...params, keyId })
+    return { success: true, correlation_id: correlationId, keyId, revokedAt, effectiveBy }
+  },
 })

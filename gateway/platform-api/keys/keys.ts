@@ -1,10 +1,9 @@
 import { Type } from 'typebox'
 import { Scope } from '../../../proto/scopes.ts'
-import type { Key as KeyMessage } from '../../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, post } from '../../http/endpoint.ts'
 import { CorrelationId, IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
-import { Instant, UserParams, nextPage, nullable, pageQuery, required } from '../schemas.ts'
+import { Instant, UserParams, nullable, pageQuery, required } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/keys'
 const tags = ['keys']
@@ -74,102 +73,66 @@ export function keyRoutes(app: App): void {
   revokeKey(app)
 }
 
-function listKeys(app: App): void {
-  app.get(
-    url,
-    route(rules, {
-      operationId: 'listKeys',
-      summary: "List a user's keys",
-      description:
-        'Lists the keys of the user, including revoked ones, in pages. Secrets are never shown again.',
-      tags,
-      params: UserParams,
-      querystring: Type.Object(pageQuery),
-      response: { 200: ref(KeyList) },
-    }),
-    async ({ params, query: { limit, ...page }, core }) => {
-      const { keys, nextCursor } = await core.keys.list({
-        ...params,
-        ...page,
-        limit: Number(limit ?? 0),
-      })
-      return {
-        ...params,
-        keys: keys.map(toKey),
-        ...nextPage(nextCursor),
-      }
-    },
-  )
-}
+const listKeys = get({
+  url,
+  ...rules,
+  operationId: 'listKeys',
+  summary: "List a user's keys",
+  description:
+    'Lists the keys of the user, including revoked ones, in pages. Secrets are never shown again.',
+  tags,
+  params: UserParams,
+  querystring: Type.Object(pageQuery),
+  response: { 200: ref(KeyList) },
+  handler: async ({ params, query: { limit, ...page }, core }) => {
+    const { keys, nextCursor } = await core.keys.listKeys({
+      ...params,
+      ...page,
+      limit: Number(limit ?? 0),
+    })
+    return { ...params, keys: keys.map((key) => ({ ...key, id: key.keyId })), nextCursor }
+  },
+})
 
-function createKey(app: App): void {
-  app.post(
-    url,
-    route(
-      { ...rules, refuses: ['CONFLICT'] },
-      {
-        operationId: 'createKey',
-        summary: 'Create a key',
-        description:
-          "Creates an API key of the user and returns its secret once. The user's program exchanges it for tokens.",
-        tags,
-        params: UserParams,
-        headers: IdempotencyHeader,
-        body: KeyBody,
-        response: { 201: ref(CreatedKey) },
-      },
-    ),
-    async ({ params, headers, body, core, correlationId }, reply) => {
-      const key = await core.keys.create({
-        ...params,
-        label: toLabel(body.label),
-        idempotencyKey: headers['idempotency-key'],
-      })
-      const { keyId, apiKey, createdAt, clientId, externalUserId, label } = key
-      return reply.code(201).send({
-        keyId,
-        id: keyId,
-        apiKey,
-        createdAt,
-        clientId,
-        externalUserId,
-        label: label ?? null,
-        correlation_id: correlationId,
-      })
-    },
-  )
-}
+const createKey = post({
+  url,
+  ...rules,
+  refuses: ['CONFLICT'],
+  operationId: 'createKey',
+  summary: 'Create a key',
+  description:
+    "Creates an API key of the user and returns its secret once. The user's program exchanges it for tokens.",
+  tags,
+  params: UserParams,
+  headers: IdempotencyHeader,
+  body: KeyBody,
+  response: { 201: ref(CreatedKey) },
+  handler: async ({ params, headers, body, core, correlationId }, reply) => {
+    const key = await core.keys.createKey({
+      ...params,
+      label: toLabel(body.label),
+      idempotencyKey: headers['idempotency-key'],
+    })
+    return reply.code(201).send({ ...key, id: key.keyId, correlation_id: correlationId })
+  },
+})
 
-function revokeKey(app: App): void {
-  app.delete(
-    url,
-    route(rules, {
-      operationId: 'revokeKey',
-      summary: 'Revoke a key',
-      description:
-        'Revokes a key and every token that was issued for it. Until effectiveBy a cache may still accept it.',
-      tags,
-      params: UserParams,
-      querystring: Type.Object({ keyId: required('The key to revoke.') }),
-      response: { 200: ref(RevokedKey) },
-    }),
-    async ({ params, query: { keyId }, core, correlationId }) => {
-      const { revokedAt, effectiveBy } = await core.keys.revoke({ ...params, keyId })
-      return { success: true, correlation_id: correlationId, keyId, revokedAt, effectiveBy }
-    },
-  )
-}
+const revokeKey = del({
+  url,
+  ...rules,
+  operationId: 'revokeKey',
+  summary: 'Revoke a key',
+  description:
+    'Revokes a key and every token that was issued for it. Until effectiveBy a cache may still accept it.',
+  tags,
+  params: UserParams,
+  querystring: Type.Object({ keyId: required('The key to revoke.') }),
+  response: { 200: ref(RevokedKey) },
+  handler: async ({ params, query: { keyId }, core, correlationId }) => {
+    const { revokedAt, effectiveBy } = await core.keys.revokeKey({ ...params, keyId })
+    return { success: true, correlation_id: correlationId, keyId, revokedAt, effectiveBy }
+  },
+})
 
 const toLabel = (label: string | null | undefined): string | undefined =>
   label?.trim().slice(0, 100).toWellFormed() || undefined
-
-const toKey = (key: KeyMessage) => ({
-  keyId: key.keyId,
-  id: key.keyId,
-  createdAt: key.createdAt,
-  status: key.status,
-  revokedAt: key.revokedAt ?? null,
-  lastUsedAt: key.lastUsedAt ?? null,
-  prefix: key.prefix,
-  label: key.label ?? null,
-})

@@ -109,30 +109,23 @@ function validateByGet(app: App, { errorHandler, publicUrl }: Refusing): void {
   app.get(
     url,
     {
-      ...route(
-        { guard: { kind: 'none' }, limit: 'validate' },
-        {
-          operationId: 'validateKey',
-          summary: 'Validate an API key, sent as Bearer',
-          description:
-            'Returns whether an API key is valid now, and its permissions. Every answer has the member valid, also a refusal.',
-          tags,
-          security: [{ apiKey: [] }],
-          response: { 200: ref(ValidKey), ...refusals(publicUrl) },
-        },
-      ),
+      ...route({
+        guard: { kind: 'none' },
+        limit: 'validate',
+        operationId: 'validateKey',
+        summary: 'Validate an API key, sent as Bearer',
+        description:
+          'Returns whether an API key is valid now, and its permissions. Every answer has the member valid, also a refusal.',
+        tags,
+        security: [{ apiKey: [] }],
+        response: { 200: ref(ValidKey), ...refusals(publicUrl) },
+      }),
       errorHandler,
     },
     async (request) => {
       const key = bearerOf(request)
       if (key === undefined) throw new DomainError('TOKEN_INVALID', 'send the API key as Bearer')
-      const { planId, capabilities, subscriptionRef } = await request.core.appKeys.validate({ key })
-      return {
-        valid: true,
-        planId: planId ?? null,
-        capabilities,
-        subscriptionRef: subscriptionRef ?? null,
-      }
+      return { valid: true, ...(await request.core.keys.validateKey({ key })) }
     },
   )
 }
@@ -141,34 +134,31 @@ function validateByPost(app: App, { errorHandler, publicUrl }: Refusing): void {
   app.post(
     url,
     {
-      ...route(
-        { guard: { kind: 'none' }, limit: 'validate', body: 'either' },
-        {
-          operationId: 'validateKey',
-          summary: 'Validate an API key, in JSON, in a form, or sent as Bearer',
-          description:
-            'Returns whether an API key is valid now, and its permissions. Every answer has the member valid, also a refusal.',
-          tags,
-          security: [{ apiKey: [] }, {}],
-          body: Type.Object({ key: Type.Optional(Type.Unknown({ description: 'The API key.' })) }),
-          response: { 200: ref(ValidKeyV2), ...refusals(publicUrl) },
-        },
-      ),
+      ...route({
+        guard: { kind: 'none' },
+        limit: 'validate',
+        accepts: 'either',
+        operationId: 'validateKey',
+        summary: 'Validate an API key, in JSON, in a form, or sent as Bearer',
+        description:
+          'Returns whether an API key is valid now, and its permissions. Every answer has the member valid, also a refusal.',
+        tags,
+        security: [{ apiKey: [] }, {}],
+        body: Type.Object({ key: Type.Optional(Type.Unknown({ description: 'The API key.' })) }),
+        response: { 200: ref(ValidKeyV2), ...refusals(publicUrl) },
+      }),
       errorHandler,
     },
     async (request) => {
       const key = textMember(request.body, 'key') ?? bearerOf(request)
       if (key === undefined || key === '')
         throw new DomainError('REQUEST_INVALID', 'key is required')
-      const validKey = await request.core.appKeys.validate({ key })
+      const validKey = await request.core.keys.validateKey({ key })
       return {
         valid: true,
-        planId: validKey.planId ?? null,
+        ...validKey,
         user: { sub: validKey.userId ?? `app:${validKey.clientId}` },
         billing_account: { id: validKey.clientId, providerSlug: 'svc', billingMode: 'delegated' },
-        capabilities: validKey.capabilities,
-        quota: null,
-        subscriptionRef: validKey.subscriptionRef ?? null,
       }
     },
   )

@@ -2,9 +2,9 @@ import { getOrInsert } from '../../../core/lib/maps.ts'
 import { Type } from 'typebox'
 import { m2mScopes, publicVocabulary } from '../../../proto/scopes.ts'
 import type { App } from '../../http/app.ts'
+import { get } from '../../http/endpoint.ts'
 import type { CoreCalls } from '../../core/client.ts'
 import { type HeldDocument, answerHeld, holdDocument } from '../../http/held-document.ts'
-import { route } from '../../http/route.ts'
 import type { KeySet } from './key-set.ts'
 
 const Address = Type.String({ format: 'uri' })
@@ -89,24 +89,21 @@ export function metadataRoutes(
 ): void {
   const readDocument = documentReader(deps)
   for (const [path, operationId] of addresses) {
-    app.get(
-      path,
-      route(
-        { guard: { kind: 'none' }, document: true },
-        {
-          operationId,
-          summary: 'Discovery document',
-          description:
-            "Returns the issuer's metadata: endpoints and capabilities, as in OpenID Connect Discovery and RFC 8414. All of its addresses return the same document.",
-          tags: ['oidc'],
-          response: { 200: Discovery, 304: Type.Null({ description: 'Not changed' }) },
-        },
-      ),
-      (request, reply) => {
+    get({
+      url: path,
+      guard: { kind: 'none' },
+      document: true,
+      operationId,
+      summary: 'Discovery document',
+      description:
+        "Returns the issuer's metadata: endpoints and capabilities, as in OpenID Connect Discovery and RFC 8414. All of its addresses return the same document.",
+      tags: ['oidc'],
+      response: { 200: Discovery, 304: Type.Null({ description: 'Not changed' }) },
+      handler: (request, reply) => {
         const document = readDocument(() => request.core)
         return answerHeld(request, reply, { document, maxAge: 3_600 })
       },
-    )
+    })(app)
   }
 }
 

@@ -18,7 +18,7 @@ import {
   requireClientSecret,
   requirePublicClient,
 } from '../../auth/credentials.ts'
-import { type Core, requireField } from '../../core/client.ts'
+import { type Core, type CoreCalls, requireField } from '../../core/client.ts'
 import { toToken } from '../users/tokens.ts'
 import type { ExchangeForm, TokenForm } from './schemas.ts'
 
@@ -37,8 +37,8 @@ interface Targets {
   readonly resource?: readonly string[] | undefined
 }
 
-interface TokenRequest {
-  readonly form: Form
+interface TokenRequest<F = Form> {
+  readonly form: F
   readonly auth: ClientAuth
   readonly correlationId: string
 }
@@ -75,7 +75,10 @@ export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointD
     }
     const externalUserId = requireParameter(form, 'external_user_id')
     const calls = core.callsFor({ authorization: requireClientSecret(auth), correlationId })
-    const token = await calls.grants.mintSigner({ externalUserId, audiences: form.audience ?? [] })
+    const token = await calls.grants.mintSignerToken({
+      externalUserId,
+      audiences: form.audience ?? [],
+    })
     return toSignerToken(token, correlationId)
   }
 
@@ -87,61 +90,56 @@ export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointD
         `external_user_id needs the scope ${Scope.mintUserToken}`,
       )
     }
-    const token = await calls.grants.mintOwner({ audiences: form.audience ?? [] })
+    const token = await calls.grants.mintOwnerToken({ audiences: form.audience ?? [] })
     return toSignerToken(token, correlationId)
   }
 
-  async function tokenExchange({ form, auth, correlationId }: TokenRequest) {
+  async function tokenExchange(
+    { form, auth, correlationId }: TokenRequest<Exchange>,
+    app: { readonly clientId?: string } = {},
+  ) {
     const calls = core.callsFor({ authorization: optionalClientSecret(auth), correlationId })
-    return toExchangedToken(await calls.grants.exchange(toExchangeRequest(form)), correlationId)
+    const token = await calls.grants.exchangeToken({ ...toExchangeRequest(form), ...app })
+    return toExchangedToken(token, correlationId)
   }
 
-  async function deviceCode({ form, auth, correlationId }: TokenRequest) {
-    requireIssuer(form)
-    const clientId = requirePublicClient(auth)
-    const calls = core.callsFor({ correlationId })
-    return toLoginTokens(
-      (
-        await calls.grants.redeemDevice({
-          clientId,
-          deviceCode: requireParameter(form, 'device_code'),
-        })
-      ).tokens,
-      correlationId,
+  const deviceCode = (request: TokenRequest) =>
+    redeem(request, (grants, clientId, form) =>
+      grants.redeemDeviceCode({ clientId, deviceCode: requireParameter(form, 'device_code') }),
     )
-  }
 
-  async function authorizationCode({ form, auth, correlationId }: TokenRequest) {
-    requireIssuer(form)
-    const clientId = requirePublicClient(auth)
-    const calls = core.callsFor({ correlationId })
-    return toLoginTokens(
-      (
-        await calls.grants.redeemCode({
-          clientId,
-          code: requireParameter(form, 'code'),
-          redirectUri: requireParameter(form, 'redirect_uri'),
-          codeVerifier: requireParameter(form, 'code_verifier'),
-        })
-      ).tokens,
-      correlationId,
+  const authorizationCode = (request: TokenRequest) =>
+    redeem(request, (grants, clientId, form) =>
+      grants.redeemAuthorizationCode({
+        clientId,
+        code: requireParameter(form, 'code'),
+        redirectUri: requireParameter(form, 'redirect_uri'),
+        codeVerifier: requireParameter(form, 'code_verifier'),
+      }),
     )
-  }
 
-  async function refreshToken({ form, auth, correlationId }: TokenRequest) {
+  const refreshToken = (request: TokenRequest) =>
+    redeem(request, (grants, clientId, form) =>
+      grants.redeemRefreshToken({
+        clientId,
+        refreshToken: requireParameter(form, 'refresh_token'),
+        scope: form.scope,
+      }),
+    )
+
+  /** Redeems a login's grant for a public client. */
+  async function redeem(
+    { form, auth, correlationId }: TokenRequest,
+    call: (
+      grants: CoreCalls['grants'],
+      clientId: string,
+      form: Form,
+    ) => Promise<{ readonly tokens?: LoginTokens | undefined }>,
+  ) {
     requireIssuer(form)
     const clientId = requirePublicClient(auth)
-    const calls = core.callsFor({ correlationId })
-    return toLoginTokens(
-      (
-        await calls.grants.redeemRefresh({
-          clientId,
-          refreshToken: requireParameter(form, 'refresh_token'),
-          scope: form.scope,
-        })
-      ).tokens,
-      correlationId,
-    )
+    const { tokens } = await call(core.callsFor({ correlationId }).grants, clientId, form)
+    return toLoginTokens(tokens, correlationId)
   }
 
   // RFC 8707. The audience of our own tokens is always the issuer.
@@ -183,11 +181,7 @@ export function createTokenEndpoint({ core, publicUrl, edgeUrl }: TokenEndpointD
   async function answerForApp(request: FastifyRequest, clientId: string, form: Exchange) {
     const { correlationId } = request
     const auth = readClientAuth(request.raw.rawHeaders, form)
-    const calls = core.callsFor({ authorization: optionalClientSecret(auth), correlationId })
-    return toExchangedToken(
-      await calls.grants.exchange({ ...toExchangeRequest(form), clientId }),
-      correlationId,
-    )
+    return tokenExchange({ form, auth, correlationId }, { clientId })
   }
 
   return { answer, answerForApp, grantTypes: Object.keys(handlers) }
@@ -251,6 +245,7 @@ export function toBuilderSession(facts: SignerSessionFacts) {
       ? {}
       : { signer_url: facts.signerUrl, discovery_url: facts.discoveryUrl }),
     has_access: facts.hasAccess,
+    can_spend: facts.canSpend,
     balance_usd_micros: Number(balance > safeMax ? safeMax : balance),
   }
 }

@@ -24,7 +24,7 @@ export function createKeySet() {
 
   async function load(core: Pick<CoreCalls, 'tokens'>): Promise<JwkSet> {
     try {
-      const loaded = holdDocument({ keys: (await core.tokens.jwks({})).keys.map(toJwk) })
+      const loaded = holdDocument({ keys: (await core.tokens.getJwks({})).keys.map(toJwk) })
       document = loaded
       return loaded
     } catch (error) {
@@ -38,15 +38,15 @@ export function createKeySet() {
 
 export type KeySet = ReturnType<typeof createKeySet>
 
-/** Returns the members of RFC 7517. Members that the key lacks are omitted. */
-export const toJwk = ({ kty, kid, alg, use, n, e, crv, x, y }: JsonWebKey) => ({
+/** Returns the members of RFC 7517. JSON omits members that the key lacks. */
+const toJwk = ({ kty, kid, alg, use, n, e, crv, x, y }: JsonWebKey) => ({
   kty,
   kid,
   alg,
   use,
-  ...(n === undefined ? {} : { n }),
-  ...(e === undefined ? {} : { e }),
-  ...(crv === undefined ? {} : { crv }),
-  ...(x === undefined ? {} : { x }),
-  ...(y === undefined ? {} : { y }),
+  n,
+  e,
+  crv,
+  x,
+  y,
 })

@@ -14,8 +14,9 @@ import {
 } from '../../auth/credentials.ts'
 import type { Core, CoreCalls } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
+import { get, post } from '../../http/endpoint.ts'
 import { answerHeld } from '../../http/held-document.ts'
-import { provisioningReasons, route } from '../../http/route.ts'
+import { provisioningReasons } from '../../http/route.ts'
 import { readAddress } from '../../limits/address.ts'
 import { addSchemas, asDocumented, ref } from '../../http/schemas.ts'
 import { signerSessionRoutes } from '../signer/sessions.ts'
@@ -56,7 +57,7 @@ const everyGrantRefuses = [
   'ALLOWANCE_EXHAUSTED',
   ...provisioningReasons,
 ] as const
-const form = { guard: { kind: 'client' }, wire: 'oauth', body: 'form', repeatable } as const
+const form = { guard: { kind: 'client' }, wire: 'oauth', accepts: 'form', repeatable } as const
 
 export interface OidcDeps {
   readonly core: Core
@@ -86,43 +87,38 @@ export function oidcRoutes(app: App, deps: OidcDeps): void {
 }
 
 function readKeys(app: App, keySet: KeySet): void {
-  app.get(
-    `${base}/jwks`,
-    route(
-      { guard: { kind: 'none' }, document: true },
-      {
-        operationId: 'getJwks',
-        summary: 'Keys that tokens are signed with',
-        description:
-          'Returns the public keys of the issuer as a JWK set (RFC 7517). Cache them as long as Cache-Control allows, and fetch them again when a token names an unknown key.',
-        tags,
-        response: { 200: ref(Jwks), 304: Type.Null({ description: 'Not changed' }) },
-      },
-    ),
-    (request, reply) => {
+  get({
+    url: `${base}/jwks`,
+    guard: { kind: 'none' },
+    document: true,
+    operationId: 'getJwks',
+    summary: 'Keys that tokens are signed with',
+    description:
+      'Returns the public keys of the issuer as a JWK set (RFC 7517). Cache them as long as Cache-Control allows, and fetch them again when a token names an unknown key.',
+    tags,
+    response: { 200: ref(Jwks), 304: Type.Null({ description: 'Not changed' }) },
+    handler: (request, reply) => {
       const document = keySet.read(() => request.core)
       return answerHeld(request, reply, { document, maxAge: 300 })
     },
-  )
+  })(app)
 }
 
 function issueToken(app: App, endpoint: TokenEndpoint): void {
-  app.post(
-    `${base}/token`,
-    route(
-      { ...form, limit: 'token', refuses: everyGrantRefuses },
-      {
-        operationId: 'issueToken',
-        summary: 'Token endpoint',
-        description:
-          'The token endpoint of OAuth 2.0. The form field grant_type selects the grant: client_credentials (a machine token for the M2M client, or a signer credential), authorization_code, refresh_token, the device code of RFC 8628, or a token exchange (RFC 8693).',
-        tags,
-        body: TokenForm,
-        response: { 200: AnyToken },
-      },
-    ),
-    async (request) => endpoint.answer(request, request.body),
-  )
+  post({
+    url: `${base}/token`,
+    ...form,
+    limit: 'token',
+    refuses: everyGrantRefuses,
+    operationId: 'issueToken',
+    summary: 'Token endpoint',
+    description:
+      'The token endpoint of OAuth 2.0. The form field grant_type selects the grant: client_credentials (a machine token for the M2M client, or a signer credential), authorization_code, refresh_token, the device code of RFC 8628, or a token exchange (RFC 8693).',
+    tags,
+    body: TokenForm,
+    response: { 200: AnyToken },
+    handler: async (request) => endpoint.answer(request, request.body),
+  })(app)
 }
 
 const deviceAddresses = [
@@ -132,28 +128,26 @@ const deviceAddresses = [
 
 function startDevice(app: App, { publicUrl, trustedProxyHops }: OidcDeps): void {
   for (const [path, operationId] of deviceAddresses) {
-    app.post(
-      base + path,
-      route(
-        { ...form, limit: 'device', refuses: ['CLIENT_UNAUTHORIZED', 'SCOPE_INVALID'] },
-        {
-          operationId,
-          summary: 'Start a device (RFC 8628)',
-          description:
-            'Starts the login of a device without a browser. Show user_code and verification_uri to the user, then poll the token endpoint with device_code, at most once in every interval.',
-          tags,
-          body: DeviceForm,
-          documentedBody: asDocumented(DeviceForm, { required: ['client_id'] }),
-          // Only public clients have devices, and a public client has no secret.
-          security: [],
-          response: { 200: DeviceAuthorization },
-        },
-      ),
-      async (request) => {
+    post({
+      url: base + path,
+      ...form,
+      limit: 'device',
+      refuses: ['CLIENT_UNAUTHORIZED', 'SCOPE_INVALID'],
+      operationId,
+      summary: 'Start a device (RFC 8628)',
+      description:
+        'Starts the login of a device without a browser. Show user_code and verification_uri to the user, then poll the token endpoint with device_code, at most once in every interval.',
+      tags,
+      body: DeviceForm,
+      documentedBody: asDocumented(DeviceForm, { required: ['client_id'] }),
+      // Only public clients have devices, and a public client has no secret.
+      security: [],
+      response: { 200: DeviceAuthorization },
+      handler: async (request) => {
         const { body, raw, core } = request
         const clientId = requirePublicClient(readClientAuth(raw.rawHeaders, body))
         const address = fingerprint(readAddress(request, trustedProxyHops))
-        const device = await core.devices.start({ clientId, scope: body.scope, address })
+        const device = await core.devices.startDevice({ clientId, scope: body.scope, address })
         const page = `${publicUrl}/oidc/device`
         const query = new URLSearchParams({
           user_code: device.userCode,
@@ -169,33 +163,30 @@ function startDevice(app: App, { publicUrl, trustedProxyHops }: OidcDeps): void 
           interval: device.interval,
         }
       },
-    )
+    })(app)
   }
 }
 
 function introspectToken(app: App, { core }: OidcDeps): void {
-  app.post(
-    `${base}/token/introspection`,
-    route(
-      { ...form, limit: 'token' },
-      {
-        operationId: 'introspectToken',
-        summary: 'Introspect a token (RFC 7662)',
-        description:
-          "Returns to an M2M client whether a token of its own app is active, and the token's user. For another app's token, and for an expired or unknown one, the answer is active: false.",
-        tags,
-        body: PresentedToken,
-        response: { 200: Introspection },
-      },
-    ),
-    async ({ body, raw, correlationId }) => {
+  post({
+    url: `${base}/token/introspection`,
+    ...form,
+    limit: 'token',
+    operationId: 'introspectToken',
+    summary: 'Introspect a token (RFC 7662)',
+    description:
+      "Returns to an M2M client whether a token of its own app is active, and the token's user. For another app's token, and for an expired or unknown one, the answer is active: false.",
+    tags,
+    body: PresentedToken,
+    response: { 200: Introspection },
+    handler: async ({ body, raw, correlationId }) => {
       const authorization = requireClientSecret(readClientAuth(raw.rawHeaders, body))
       const token = await core
         .callsFor({ authorization, correlationId })
-        .grants.introspect({ token: body.token })
+        .grants.introspectToken({ token: body.token })
       return toIntrospection(token)
     },
-  )
+  })(app)
 }
 
 function toIntrospection(token: IntrospectTokenResponse) {
@@ -215,31 +206,28 @@ function toIntrospection(token: IntrospectTokenResponse) {
 }
 
 function revokeToken(app: App, { core }: OidcDeps): void {
-  app.post(
-    `${base}/token/revocation`,
-    route(
-      { ...form, limit: 'token' },
-      {
-        operationId: 'revokeToken',
-        summary: 'Revoke a token (RFC 7009)',
-        description:
-          'Revokes a token or a refresh token, and every token that was issued from it. The answer is 200 also if the token was unknown or had ended.',
-        tags,
-        body: PresentedToken,
-        response: { 200: Type.Object({}) },
-      },
-    ),
-    async ({ body, raw, correlationId }) => {
+  post({
+    url: `${base}/token/revocation`,
+    ...form,
+    limit: 'token',
+    operationId: 'revokeToken',
+    summary: 'Revoke a token (RFC 7009)',
+    description:
+      'Revokes a token or a refresh token, and every token that was issued from it. The answer is 200 also if the token was unknown or had ended.',
+    tags,
+    body: PresentedToken,
+    response: { 200: Type.Object({}) },
+    handler: async ({ body, raw, correlationId }) => {
       const auth = readClientAuth(raw.rawHeaders, body)
       const credential =
         auth.kind === 'public'
           ? { clientId: auth.clientId, authorization: undefined }
           : { clientId: undefined, authorization: optionalClientSecret(auth) }
       const calls = core.callsFor({ authorization: credential.authorization, correlationId })
-      await calls.grants.revoke({ token: body.token, clientId: credential.clientId })
+      await calls.grants.revokeToken({ token: body.token, clientId: credential.clientId })
       return {}
     },
-  )
+  })(app)
 }
 
 const userInfoAddresses = [
@@ -261,31 +249,27 @@ const userInfoClaims =
 
 function userInfo(app: App, { core }: OidcDeps): void {
   for (const [path, noun] of userInfoAddresses) {
-    app.get(
-      base + path,
-      route(userInfoRules, {
-        ...userInfoSchema,
-        operationId: `get${noun}`,
-        description: userInfoClaims,
-      }),
-      async (request) => toUserInfo(await request.core.grants.userInfo({})),
-    )
-    app.post(
-      base + path,
-      route(
-        { ...userInfoRules, body: 'either' },
-        {
-          ...userInfoSchema,
-          operationId: `post${noun}`,
-          description: `${userInfoClaims} The token is in the header, or in the form as access_token.`,
-          body: BearerForm,
-        },
-      ),
-      async (request) => {
+    get({
+      url: base + path,
+      ...userInfoRules,
+      ...userInfoSchema,
+      operationId: `get${noun}`,
+      description: userInfoClaims,
+      handler: async (request) => toUserInfo(await request.core.grants.getUserInfo({})),
+    })(app)
+    post({
+      url: base + path,
+      ...userInfoRules,
+      accepts: 'either',
+      ...userInfoSchema,
+      operationId: `post${noun}`,
+      description: `${userInfoClaims} The token is in the header, or in the form as access_token.`,
+      body: BearerForm,
+      handler: async (request) => {
         const calls = callsOfBearer(request, core)
-        return toUserInfo(await calls.grants.userInfo({}))
+        return toUserInfo(await calls.grants.getUserInfo({}))
       },
-    )
+    })(app)
   }
 }
 

@@ -69,6 +69,9 @@ const session = {
   signer_url: Type.Optional(WebAddress('Address of the remote signer.')),
   discovery_url: Type.Optional(WebAddress('Address of the list of orchestrators.')),
   has_access: Type.Boolean({ description: 'Whether the user has money left to spend.' }),
+  can_spend: Type.Boolean({
+    description: 'Whether a call may be allowed: by money, or by a credit line.',
+  }),
   balance_usd_micros: Int64('The remaining money, in USD micros.'),
   balanceUsdMicros: Type.String({ description: 'The same as a string.' }),
   lifetimeGrantedUsdMicros: Type.String({ description: 'Starter and all grants.' }),

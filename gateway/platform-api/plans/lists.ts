@@ -17,23 +17,27 @@ const bytesMax = 32 * 1024 * 1024
 
 type Plans = ReturnType<Core['callsFor']>['plans']
 
+interface ListQuery {
+  readonly clientId: string
+  readonly isProducts: boolean
+  /** Writes the list as JSON. */
+  serialize(list: Readonly<Record<string, unknown>>): string
+}
+
 export function createPlanLists() {
   const lists = new Map<string, List>()
   let size = 0
 
   /** Returns the current list. Core checks the version and whether the caller may see it. */
-  async function read(
-    plans: Plans,
-    { clientId, isProducts }: { clientId: string; isProducts: boolean },
-  ): Promise<List> {
+  async function read(plans: Plans, { clientId, isProducts, serialize }: ListQuery): Promise<List> {
     const key = `${isProducts ? 'products' : 'plans'} ${clientId}`
     const known = lists.get(key)
-    const answer = await plans.list({ clientId, knownVersion: known?.version })
+    const answer = await plans.listPlans({ clientId, knownVersion: known?.version })
     if (answer.isKnown && known) return known
     const body = isProducts
       ? { apiVersion: 2, products: answer.plans.map(toProduct) }
       : answer.plans.map(toPlan)
-    const list = { bytes: Buffer.from(JSON.stringify(body)), version: answer.version }
+    const list = { bytes: Buffer.from(serialize(Object(body))), version: answer.version }
     keep(key, list)
     return list
   }

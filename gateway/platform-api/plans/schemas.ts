@@ -98,7 +98,7 @@ const Sync = Type.Object({
   errorMessage: nullable({ description: 'As syncError.' }),
 })
 
-export const Product = named(
+const Product = named(
   Type.Object({
     id: Type.String({ format: 'uuid' }),
     name: Type.String(),

@@ -1,7 +1,7 @@
 import type { Plan as PlanMessage } from '../../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route, routeForCore } from '../../http/route.ts'
+import { get, put } from '../../http/endpoint.ts'
 import { ref } from '../../http/schemas.ts'
 import { AppParams } from '../schemas.ts'
 import { toPlan } from './render.ts'
@@ -16,46 +16,37 @@ export function starterRoutes(app: App): void {
   changeStarter(app)
 }
 
-function readStarter(app: App): void {
-  app.get(
-    url,
-    route(
-      { guard: { kind: 'hidden_member_read' } },
-      {
-        operationId: 'getStarterPlan',
-        summary: 'The plan of new users',
-        description: 'Returns the Starter plan of the app, which cannot be deleted or replaced.',
-        tags,
-        params: AppParams,
-        response: { 200: ref(StarterPlan) },
-      },
-    ),
-    async ({ params, core }) => answerOf((await core.plans.getStarter(params)).plan),
-  )
-}
+const readStarter = get({
+  url,
+  guard: { kind: 'hidden_member_read' },
+  operationId: 'getStarterPlan',
+  summary: 'The plan of new users',
+  description: 'Returns the Starter plan of the app, which cannot be deleted or replaced.',
+  tags,
+  params: AppParams,
+  response: { 200: ref(StarterPlan) },
+  handler: async ({ params, core }) => answerOf((await core.plans.getStarterPlan(params)).plan),
+})
 
-function changeStarter(app: App): void {
-  app.put(
-    url,
-    routeForCore(
-      { guard: { kind: 'hidden_member_edit' } },
-      {
-        operationId: 'updateStarterPlan',
-        summary: 'Change the Starter plan',
-        description:
-          'Changes the usage that Starter includes in each period. Users keep the credit that they have: a decrease applies from their next period.',
-        tags,
-        params: AppParams,
-        body: StarterBody,
-        response: { 200: ref(StarterPlan) },
-      },
-    ),
-    async ({ params, body, core }) => {
-      const { plan } = await core.plans.setStarter({ ...params, planJson: JSON.stringify(body) })
-      return answerOf(plan)
-    },
-  )
-}
+const changeStarter = put({
+  url,
+  guard: { kind: 'hidden_member_edit' },
+  operationId: 'updateStarterPlan',
+  summary: 'Change the Starter plan',
+  description:
+    'Changes the usage that Starter includes in each period. Users keep the credit that they have: a decrease applies from their next period.',
+  tags,
+  params: AppParams,
+  coreBody: StarterBody,
+  response: { 200: ref(StarterPlan) },
+  handler: async ({ params, body, core }) => {
+    const { plan } = await core.plans.updateStarterPlan({
+      ...params,
+      planJson: JSON.stringify(body),
+    })
+    return answerOf(plan)
+  },
+})
 
 function answerOf(message: PlanMessage | undefined) {
   const plan = toPlan(requireField(message, 'plan'))

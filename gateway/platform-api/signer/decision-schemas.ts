@@ -106,7 +106,12 @@ export const refusalCodes = {
   ],
   429: ['limit_exceeded', 'rate_limited'],
   431: ['request_too_large'],
-  483: ['insufficient_balance', 'owner_debt_ceiling_reached'],
+  483: [
+    'insufficient_balance',
+    'no_payment_method',
+    'debt_ceiling_reached',
+    'owner_debt_ceiling_reached',
+  ],
   503: ['rate_unavailable', 'billing_unavailable', 'authorization_unavailable'],
 } as const
 

@@ -1,8 +1,6 @@
 import { Type } from 'typebox'
-import type { Decision } from '../../../proto/gen/es/tollgate/signer/v1/decisions_pb.ts'
-import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, Instant, text } from '../schemas.ts'
 
@@ -115,48 +113,35 @@ const DecisionParams = Type.Object({
 /** Recorded sidecar decisions about the app's users. */
 export function decisionRoutes(app: App): void {
   addSchemas(app, [DecisionAnswer, DecisionList])
-  app.get(
-    '/api/v1/apps/:clientId/decisions',
-    route(
-      { guard: { kind: 'm2m_or_member' } },
-      {
-        operationId: 'listDecisions',
-        summary: 'Recorded decisions about users of the app, the newest first',
-        description:
-          'Lists recorded decisions of the signer webhook: every refusal, and permissions that were requested or sampled.',
-        tags: ['apps'],
-        params: AppParams,
-        querystring: DecisionQuery,
-        response: { 200: ref(DecisionList) },
-      },
-    ),
-    async ({ params, query: { limit, ...filter }, core }) => {
+  get({
+    url: '/api/v1/apps/:clientId/decisions',
+    guard: { kind: 'm2m_or_member' },
+    operationId: 'listDecisions',
+    summary: 'Recorded decisions about users of the app, the newest first',
+    description:
+      'Lists recorded decisions of the signer webhook: every refusal, and permissions that were requested or sampled.',
+    tags: ['apps'],
+    params: AppParams,
+    querystring: DecisionQuery,
+    response: { 200: ref(DecisionList) },
+    handler: async ({ params, query: { limit, ...filter }, core }) => {
       const query = { ...params, ...filter, limit: Number(limit ?? 0) }
-      return { decisions: (await core.decisions.list(query)).decisions.map(toDecision) }
+      return core.decisions.listDecisions(query)
     },
-  )
-  app.get(
-    '/api/v1/apps/:clientId/decisions/:decisionId',
-    route(
-      { guard: { kind: 'm2m_or_member' } },
-      {
-        operationId: 'getDecision',
-        summary: 'Why a call was allowed or refused',
-        description:
-          'Returns one decision with all of its inputs, and an explanation in sentences. The answer to the signer has the id.',
-        tags: ['apps'],
-        params: DecisionParams,
-        response: { 200: ref(DecisionAnswer) },
-      },
-    ),
-    async ({ params, core }) => {
-      const { decision, explanation } = await core.decisions.get(params)
-      return { ...toDecision(requireField(decision, 'decision')), explanation }
+  })(app)
+  get({
+    url: '/api/v1/apps/:clientId/decisions/:decisionId',
+    guard: { kind: 'm2m_or_member' },
+    operationId: 'getDecision',
+    summary: 'Why a call was allowed or refused',
+    description:
+      'Returns one decision with all of its inputs, and an explanation in sentences. The answer to the signer has the id.',
+    tags: ['apps'],
+    params: DecisionParams,
+    response: { 200: ref(DecisionAnswer) },
+    handler: async ({ params, core }) => {
+      const { decision, explanation } = await core.decisions.getDecision(params)
+      return { ...decision, explanation }
     },
-  )
+  })(app)
 }
-
-const toDecision = ({ credential, ...decision }: Decision) => ({
-  ...decision,
-  credential: requireField(credential, 'credential'),
-})

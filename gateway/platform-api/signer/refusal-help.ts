@@ -35,8 +35,12 @@ const helps: Readonly<Record<RefusalCode, string>> = {
   request_too_large: 'The body is above 1 MiB.',
   insufficient_balance:
     "The user's remaining money is less than the call can cost. Give credit, or change the plan.",
+  no_payment_method:
+    'Nothing is left, and the plan would let the user spend on credit with a payment method that can be charged. Add one, or give credit.',
+  debt_ceiling_reached:
+    "The user's unpaid usage, with what the call can cost, exceeds its ceiling. It is paid by the next collection; or give credit, or set a higher ceiling.",
   owner_debt_ceiling_reached:
-    "The unpaid network cost of the owner's apps has reached its bound. The operator can raise the bound.",
+    "The account of the app's owner, which pays for the calls of all its apps, has too little left. The owner can top up, add a payment method, or take an owner plan.",
   rate_unavailable:
     'The last exchange rate is too old, so the call cannot be priced. The operator can set one: `./tollgate rate set`.',
   billing_unavailable:

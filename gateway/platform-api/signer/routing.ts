@@ -1,7 +1,6 @@
 import { Type } from 'typebox'
-import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, WebAddress, oneOf } from '../schemas.ts'
 
@@ -36,27 +35,19 @@ const SignerRouting = named(
 /** Where an app's jobs are signed. */
 export function routingRoutes(app: App): void {
   addSchemas(app, [SignerRouting])
-  app.get(
-    '/api/v1/apps/:clientId/signer/routing',
-    route(
-      { guard: { kind: 'm2m_or_member' } },
-      {
-        operationId: 'getSignerRouting',
-        summary: "The signer's address and setup",
-        description:
-          "Returns the address of the app's remote signer, and the settings that its operator needs. meteringMode is stream if events arrive by Kafka, and direct if the signer's side pushes them; an app with its own signer sets it itself.",
-        tags: ['apps'],
-        params: AppParams,
-        response: { 200: ref(SignerRouting) },
-      },
-    ),
-    async ({ params, core }) => {
-      const { dmzUrl, jwksUrl, webhookUrl, ...routing } = await core.management.getRouting(params)
-      const meteringMode = requireField(
-        meteringModes.find((mode) => mode === routing.meteringMode),
-        'meteringMode',
-      )
-      const flat = { dmzUrl, jwksUrl, webhookUrl, meteringMode }
+  get({
+    url: '/api/v1/apps/:clientId/signer/routing',
+    guard: { kind: 'm2m_or_member' },
+    operationId: 'getSignerRouting',
+    summary: "The signer's address and setup",
+    description:
+      "Returns the address of the app's remote signer, and the settings that its operator needs. meteringMode is stream if events arrive by Kafka, and direct if the signer's side pushes them; an app with its own signer sets it itself.",
+    tags: ['apps'],
+    params: AppParams,
+    response: { 200: ref(SignerRouting) },
+    handler: async ({ params, core }) => {
+      const flat = await core.management.getRouting(params)
+      const { dmzUrl, jwksUrl, meteringMode } = flat
       return {
         ...flat,
         clientId: params.clientId,
@@ -70,5 +61,5 @@ export function routingRoutes(app: App): void {
         patterns: { directDmz: flat },
       }
     },
-  )
+  })(app)
 }

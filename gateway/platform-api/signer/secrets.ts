@@ -1,8 +1,6 @@
 import { Type } from 'typebox'
-import type { OwnSecret } from '../../../proto/gen/es/tollgate/signer/v1/signers_pb.ts'
-import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, post } from '../../http/endpoint.ts'
 import { CorrelationId, IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, Instant, Success, nullable, oneOf, required } from '../schemas.ts'
 
@@ -74,90 +72,61 @@ export function signerSecretRoutes(app: App): void {
   revokeSignerSecret(app)
 }
 
-function listSignerSecrets(app: App): void {
-  app.get(
-    url,
-    route(
-      { guard: { kind: 'member_own' } },
-      {
-        operationId: 'listSignerSecrets',
-        summary: "List the secrets of the app's own signer",
-        description:
-          'Lists the valid secrets, without their text: at most five for decisions and five for events.',
-        tags,
-        params: AppParams,
-        response: { 200: ref(SignerSecretList) },
-      },
-    ),
-    async ({ params, core }) => ({
-      secrets: (await core.signerSecrets.list(params)).secrets.map((secret) => ({
-        ...toSecret(secret),
-        expiresAt: secret.expiresAt ?? null,
-      })),
-    }),
-  )
-}
+const listSignerSecrets = get({
+  url,
+  guard: { kind: 'member_own' },
+  operationId: 'listSignerSecrets',
+  summary: "List the secrets of the app's own signer",
+  description:
+    'Lists the valid secrets, without their text: at most five for decisions and five for events.',
+  tags,
+  params: AppParams,
+  response: { 200: ref(SignerSecretList) },
+  handler: async ({ params, core }) => core.appSecrets.listAppSecrets(params),
+})
 
-function createSignerSecret(app: App): void {
-  app.post(
-    url,
-    route(
-      { guard: { kind: 'member_own' }, refuses: ['CONFLICT'] },
-      {
-        operationId: 'createSignerSecret',
-        summary: "Make a secret for the app's own signer",
-        description:
-          "Makes a secret and returns it once. A signer that sends it as Bearer gets decisions about this app's users, or pushes their events. For other apps' users it gets 403 signer_not_bound. Use overlapSeconds for a rotation.",
-        tags,
-        params: AppParams,
-        headers: IdempotencyHeader,
-        body: SecretBody,
-        response: { 201: ref(CreatedSignerSecret) },
-      },
-    ),
-    async ({ params, body, headers, core, correlationId }, reply) => {
-      const { details, secret, oldSecretsExpireAt } = await core.signerSecrets.create({
-        ...params,
-        ...body,
-        idempotencyKey: headers['idempotency-key'],
-      })
-      return reply.code(201).send({
-        ...toSecret(requireField(details, 'details')),
-        secret,
-        oldSecretsExpireAt: oldSecretsExpireAt ?? null,
-        message: 'Store the secret now; it is not shown again.',
-        correlation_id: correlationId,
-      })
-    },
-  )
-}
+const createSignerSecret = post({
+  url,
+  guard: { kind: 'member_own' },
+  refuses: ['CONFLICT'],
+  operationId: 'createSignerSecret',
+  summary: "Make a secret for the app's own signer",
+  description:
+    "Makes a secret and returns it once. A signer that sends it as Bearer gets decisions about this app's users, or pushes their events. For other apps' users it gets 403 signer_not_bound. Use overlapSeconds for a rotation.",
+  tags,
+  params: AppParams,
+  headers: IdempotencyHeader,
+  body: SecretBody,
+  response: { 201: ref(CreatedSignerSecret) },
+  handler: async ({ params, body, headers, core, correlationId }, reply) => {
+    const { details, secret, oldSecretsExpireAt } = await core.appSecrets.createAppSecret({
+      ...params,
+      ...body,
+      idempotencyKey: headers['idempotency-key'],
+    })
+    return reply.code(201).send({
+      ...details,
+      secret,
+      oldSecretsExpireAt,
+      message: 'Store the secret now; it is not shown again.',
+      correlation_id: correlationId,
+    })
+  },
+})
 
-function revokeSignerSecret(app: App): void {
-  app.delete(
-    url,
-    route(
-      { guard: { kind: 'member_own' } },
-      {
-        operationId: 'revokeSignerSecret',
-        summary: "Revoke a secret of the app's own signer",
-        description:
-          'Revokes the secret. Sidecars are notified at once; a sidecar that core cannot reach accepts it until core reaches it again.',
-        tags,
-        params: AppParams,
-        querystring: Type.Object({ secretId: required('The id of the secret.') }),
-        response: { 200: ref(Success) },
-      },
-    ),
-    async ({ params, query: { secretId }, core, correlationId }) => {
-      await core.signerSecrets.revoke({ ...params, id: secretId })
-      return { success: true, correlation_id: correlationId }
-    },
-  )
-}
-
-const toSecret = ({ id, purpose, createdAt }: OwnSecret) => ({
-  id,
-  // Core writes only these two.
-  purpose: purpose === 'events' ? ('events' as const) : ('decisions' as const),
-  createdAt,
+const revokeSignerSecret = del({
+  url,
+  guard: { kind: 'member_own' },
+  operationId: 'revokeSignerSecret',
+  summary: "Revoke a secret of the app's own signer",
+  description:
+    'Revokes the secret. Sidecars are notified at once; a sidecar that core cannot reach accepts it until core reaches it again.',
+  tags,
+  params: AppParams,
+  querystring: Type.Object({ secretId: required('The id of the secret.') }),
+  response: { 200: ref(Success) },
+  handler: async ({ params, query: { secretId }, core, correlationId }) => {
+    await core.appSecrets.revokeAppSecret({ ...params, id: secretId })
+    return { success: true, correlation_id: correlationId }
+  },
 })

@@ -1,13 +1,12 @@
 import { Type } from 'typebox'
 import { Scope } from '../../../proto/scopes.ts'
-import type { SignerSession as SessionMessage } from '../../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, post } from '../../http/endpoint.ts'
 import { asDocumented } from '../../http/schemas.ts'
 import { type TokenEndpoint, toSession } from '../oidc/grant-types.ts'
 import { ExchangeForm, SignerSession, exchangeRequires, repeatable } from '../oidc/schemas.ts'
-import { AppParams, UserParams, nextPage, pageQuery, required, text } from '../schemas.ts'
+import { AppParams, UserParams, pageQuery, required, text } from '../schemas.ts'
 import { toToken } from '../users/tokens.ts'
 
 const tags = ['signer']
@@ -76,117 +75,88 @@ export function signerSessionRoutes(app: App, endpoint: TokenEndpoint): void {
 }
 
 function exchangeForApp(app: App, endpoint: TokenEndpoint): void {
-  app.post(
-    '/api/v1/apps/:clientId/oidc/token',
-    route(
-      {
-        guard: { kind: 'client' },
-        wire: 'oauth',
-        body: 'form',
-        repeatable,
-        limit: 'exchange',
-        refuses: exchangeRefuses,
-      },
-      {
-        operationId: 'exchangeForSignerSession',
-        summary: 'Exchange a user token or key for a signer session',
-        description:
-          "A token exchange (RFC 8693) at the address of the app: the user JWT or API key in subject_token becomes a signer credential; the answer includes the user's balance.",
-        tags,
-        params: AppParams,
-        body: ExchangeForm,
-        documentedBody: asDocumented(ExchangeForm, { required: exchangeRequires }),
-        response: { 200: SignerSession },
-      },
-    ),
-    async (request) => endpoint.answerForApp(request, request.params.clientId, request.body),
-  )
+  post({
+    url: '/api/v1/apps/:clientId/oidc/token',
+    guard: { kind: 'client' },
+    wire: 'oauth',
+    accepts: 'form',
+    repeatable,
+    limit: 'exchange',
+    refuses: exchangeRefuses,
+    operationId: 'exchangeForSignerSession',
+    summary: 'Exchange a user token or key for a signer session',
+    description:
+      "A token exchange (RFC 8693) at the address of the app: the user JWT or API key in subject_token becomes a signer credential; the answer includes the user's balance.",
+    tags,
+    params: AppParams,
+    body: ExchangeForm,
+    documentedBody: asDocumented(ExchangeForm, { required: exchangeRequires }),
+    response: { 200: SignerSession },
+    handler: async (request) =>
+      endpoint.answerForApp(request, request.params.clientId, request.body),
+  })(app)
 }
 
-function exchangeDeviceToken(app: App): void {
-  app.post(
-    '/api/signer/device/exchange',
-    route(
-      {
-        guard: { kind: 'none' },
-        wire: 'oauth',
-        limit: 'exchange',
-        refuses: ['GRANT_INVALID', 'ALLOWANCE_EXHAUSTED', 'NOT_FOUND'],
-      },
-      {
-        operationId: 'exchangeDeviceToken',
-        summary: 'Exchange a device token for a signer token',
-        description:
-          'Exchanges the access token of a device login for a signer credential. The device needs no client authentication.',
-        tags,
-        body: DeviceToken,
-        response: { 200: SignerSession },
-      },
-    ),
-    async ({ body: { deviceToken, clientId }, core, correlationId }) => {
-      const token = await core.grants.exchangeDevice({ deviceToken, clientId })
-      return {
-        ...toToken(token, correlationId),
-        issued_token_type: token.issuedTokenType,
-        ...toSession(requireField(token.session, 'session')),
-      }
-    },
-  )
-}
+const exchangeDeviceToken = post({
+  url: '/api/signer/device/exchange',
+  guard: { kind: 'none' },
+  wire: 'oauth',
+  limit: 'exchange',
+  refuses: ['GRANT_INVALID', 'ALLOWANCE_EXHAUSTED', 'NOT_FOUND'],
+  operationId: 'exchangeDeviceToken',
+  summary: 'Exchange a device token for a signer token',
+  description:
+    'Exchanges the access token of a device login for a signer credential. The device needs no client authentication.',
+  tags,
+  body: DeviceToken,
+  response: { 200: SignerSession },
+  handler: async ({ body: { deviceToken, clientId }, core, correlationId }) => {
+    const token = await core.grants.exchangeDeviceToken({ deviceToken, clientId })
+    return {
+      ...toToken(token, correlationId),
+      issued_token_type: token.issuedTokenType,
+      ...toSession(requireField(token.session, 'session')),
+    }
+  },
+})
 
-function listSessions(app: App): void {
-  app.get(
-    url,
-    route(rules, {
-      operationId: 'listSignerSessions',
-      summary: "List a user's signer sessions",
-      description:
-        'Lists the signer sessions of the user, including ended ones, the newest first, in pages.',
-      tags,
-      params: UserParams,
-      querystring: Type.Object(pageQuery),
-      response: { 200: SignerSessionList },
-    }),
-    async ({ params, query: { limit, ...page }, core }) => {
-      const { sessions, nextCursor } = await core.grants.sessions({
-        ...params,
-        ...page,
-        limit: Number(limit ?? 0),
-      })
-      return { ...params, sessions: sessions.map(toListed), ...nextPage(nextCursor) }
-    },
-  )
-}
+const listSessions = get({
+  url,
+  ...rules,
+  operationId: 'listSignerSessions',
+  summary: "List a user's signer sessions",
+  description:
+    'Lists the signer sessions of the user, including ended ones, the newest first, in pages.',
+  tags,
+  params: UserParams,
+  querystring: Type.Object(pageQuery),
+  response: { 200: SignerSessionList },
+  handler: async ({ params, query: { limit, ...page }, core }) => {
+    const { sessions, nextCursor } = await core.grants.listSignerSessions({
+      ...params,
+      ...page,
+      limit: Number(limit ?? 0),
+    })
+    const listed = sessions.map((session) => ({ ...session, sessionId: session.id }))
+    return { ...params, sessions: listed, nextCursor }
+  },
+})
 
-function revokeSession(app: App): void {
-  app.delete(
-    url,
-    route(rules, {
-      operationId: 'revokeSignerSession',
-      summary: 'End a signer session',
-      description: 'Ends one signer session. Until effectiveBy a cache may still accept it.',
-      tags,
-      params: UserParams,
-      querystring: Type.Object({ sessionId: required('Which session.') }),
-      response: { 200: RevokedSession },
-    }),
-    async ({ params, query: { sessionId }, core, correlationId }) => {
-      const { revokedAt, effectiveBy } = await core.grants.revokeSession({
-        ...params,
-        id: sessionId,
-      })
-      return { success: true, correlation_id: correlationId, sessionId, revokedAt, effectiveBy }
-    },
-  )
-}
-
-const toListed = (session: SessionMessage) => ({
-  sessionId: session.id,
-  id: session.id,
-  label: session.label,
-  scope: session.scope,
-  createdAt: session.createdAt,
-  expiresAt: session.expiresAt,
-  lastUsedAt: session.lastUsedAt ?? null,
-  revokedAt: session.revokedAt ?? null,
+const revokeSession = del({
+  url,
+  ...rules,
+  operationId: 'revokeSignerSession',
+  summary: 'End a signer session',
+  description: 'Ends one signer session. Until effectiveBy a cache may still accept it.',
+  tags,
+  params: UserParams,
+  querystring: Type.Object({ sessionId: required('Which session.') }),
+  response: { 200: RevokedSession },
+  handler: async ({ params, query: { sessionId }, core, correlationId }) => {
+    const { revokedAt, effectiveBy } = await core.grants.revokeSignerSession({
+      ...params,
+      id: sessionId,
+    })
+    return { success: true, correlation_id: correlationId, sessionId, revokedAt, effectiveBy }
+  },
 })

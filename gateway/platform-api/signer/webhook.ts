@@ -20,23 +20,22 @@ export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): v
   app.post(
     '/webhooks/remote-signer',
     {
-      ...route(
-        { guard: { kind: 'none' }, unmanaged: true },
-        {
-          operationId: 'authorizeCall',
-          summary: 'Identity webhook of the remote signer',
-          description:
-            'The remote signer calls it before it signs, to identify the user and to check that the user may spend. The decision is in the body; the HTTP status is always 200. Available only if the sidecar runs in this process.',
-          tags: ['signer'],
-          security: [{ signerSecret: [] }],
-          body: AuthorizeRequest,
-          response: {
-            200: Decision,
-            400: refusal('The body is not a JSON object'),
-            401: refusal('The transport secret is wrong'),
-          },
+      ...route({
+        guard: { kind: 'none' },
+        unmanaged: true,
+        operationId: 'authorizeCall',
+        summary: 'Identity webhook of the remote signer',
+        description:
+          'The remote signer calls it before it signs, to identify the user and to check that the user may spend. The decision is in the body; the HTTP status is always 200. Available only if the sidecar runs in this process.',
+        tags: ['signer'],
+        security: [{ signerSecret: [] }],
+        body: AuthorizeRequest,
+        response: {
+          200: Decision,
+          400: refusal('The body is not a JSON object'),
+          401: refusal('The transport secret is wrong'),
         },
-      ),
+      }),
       // Runs before the body parsers, because the handler reads the body itself.
       onRequest: async (request, reply) => {
         reply.hijack()

@@ -1,8 +1,8 @@
 import { Type } from 'typebox'
-import type { Balance as BalanceMessage } from '../../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
+import type { Balance as BalanceMessage } from '../../../proto/gen/es/tollgate/balances/v1/allowances_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import {
   AppParams,
@@ -10,10 +10,11 @@ import {
   Instant,
   Micros,
   allowanceAmounts,
+  canSpend,
   required,
+  spendRefusal,
 } from '../schemas.ts'
-import { toFeatureBalance } from '../users/allowances.ts'
-import { asOf, refuseOtherUser, toCount } from './query.ts'
+import { asOf, refuseOtherUser } from './query.ts'
 
 const Balance = named(
   Type.Object({
@@ -23,6 +24,8 @@ const Balance = named(
     consumedUsdMicros: allowanceAmounts.consumedUsdMicros,
     lifetimeGrantedUsdMicros: allowanceAmounts.lifetimeGrantedUsdMicros,
     hasAccess: allowanceAmounts.hasAccess,
+    canSpend: Type.Optional(canSpend),
+    spendRefusal,
     featureBalances: FeatureBalances,
     unpricedCount: Type.Integer({
       description: 'Tickets that wait for a rate; the figures do not include them.',
@@ -57,64 +60,47 @@ export function balanceRoutes(app: App): void {
 }
 
 function readBalance(app: App, { url, operationId, successor }: Address): void {
-  app.get(
+  get({
     url,
-    route(
-      {
-        guard: { kind: 'm2m_basic' },
-        limit: 'failures',
-        metered: true,
-        ...(successor === undefined ? {} : { successor }),
-      },
-      {
-        operationId,
-        summary: "A user's balance",
-        description:
-          'Returns what one user may still spend, now or, with asOf, at a past instant. remainingUsdMicros is the balance minus the money held for running calls, and hasAccess is true if it is above 0.',
-        tags: ['usage'],
-        params: AppParams,
-        querystring: BalanceQuery,
-        response: { 200: ref(Balance) },
-      },
-    ),
-    async ({ params, query, core }) => {
-      const { balance } = await core.allowances.balance({ ...params, ...query })
+    guard: { kind: 'm2m_basic' },
+    limit: 'failures',
+    metered: true,
+    ...(successor === undefined ? {} : { successor }),
+    operationId,
+    summary: "A user's balance",
+    description:
+      'Returns what one user may still spend, now or, with asOf, at a past instant. remainingUsdMicros is the balance minus the money held for running calls, and hasAccess is true if it is above 0. canSpend is also true if the user may spend on credit; it is absent with asOf.',
+    tags: ['usage'],
+    params: AppParams,
+    querystring: BalanceQuery,
+    response: { 200: ref(Balance) },
+    handler: async ({ params, query, core }) => {
+      const { balance } = await core.allowances.getBalance({ ...params, ...query })
       return toBalance(requireField(balance, 'balance'))
     },
-  )
+  })(app)
 }
 
-function readOwnBalance(app: App): void {
-  app.get(
-    '/api/v1/user/usage/balance',
-    route(
-      { guard: { kind: 'user' }, metered: true },
-      {
-        operationId: 'getOwnBalance',
-        summary: 'Own balance',
-        description:
-          'Returns what the user of the token may still spend, now or, with asOf, at a past instant.',
-        tags: ['end user'],
-        querystring: Type.Object({ asOf }),
-        response: { 200: ref(Balance) },
-      },
-    ),
-    async ({ query, core }) => {
-      refuseOtherUser(query)
-      const { balance } = await core.allowances.ownBalance({ asOf: query.asOf })
-      return toBalance(requireField(balance, 'balance'))
-    },
-  )
-}
+const readOwnBalance = get({
+  url: '/api/v1/user/usage/balance',
+  guard: { kind: 'user' },
+  metered: true,
+  operationId: 'getOwnBalance',
+  summary: 'Own balance',
+  description:
+    'Returns what the user of the token may still spend, now or, with asOf, at a past instant.',
+  tags: ['end user'],
+  querystring: Type.Object({ asOf }),
+  response: { 200: ref(Balance) },
+  handler: async ({ query, core }) => {
+    refuseOtherUser(query)
+    const { balance } = await core.allowances.getOwnBalance({ asOf: query.asOf })
+    return toBalance(requireField(balance, 'balance'))
+  },
+})
 
-const toBalance = (balance: BalanceMessage) => ({
-  externalUserId: balance.externalUserId,
-  balanceUsdMicros: balance.balanceUsdMicros,
-  remainingUsdMicros: balance.remainingUsdMicros,
-  consumedUsdMicros: balance.consumedUsdMicros,
-  lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros,
-  hasAccess: balance.hasAccess,
-  featureBalances: balance.featureBalances.map(toFeatureBalance),
-  unpricedCount: toCount(balance.unpricedTickets),
-  ...(balance.asOf === undefined ? {} : { asOf: balance.asOf }),
+const toBalance = ({ spendRefusal: refusal, ...balance }: BalanceMessage) => ({
+  ...balance,
+  ...(refusal ? { spendRefusal: refusal } : {}),
+  unpricedCount: balance.unpricedTickets,
 })

@@ -1,14 +1,17 @@
+import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
-import type {
-  UsageRequest as RequestMessage,
-  UsageSession as SessionMessage,
-} from '../../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get } from '../../http/endpoint.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
-import { AppParams, nextPage, oneOf, text } from '../schemas.ts'
-import { dateQuery, refuseOtherUser, toCount, userQuery, withOneUser } from './query.ts'
-import { UsageHistory, UsageRequest, UsageSession } from './schemas.ts'
+import { AppParams, oneOf, text } from '../schemas.ts'
+import { dateQuery, refuseOtherUser, userQuery, withOneUser } from './query.ts'
+import {
+  RequestHistory,
+  SessionHistory,
+  UsageHistory,
+  UsageRequest,
+  UsageSession,
+} from './schemas.ts'
 
 const historyQuery = {
   groupBy: Type.Optional(
@@ -38,143 +41,73 @@ export function usageHistoryRoutes(app: App): void {
   readHistory(app)
 }
 
-function readOwnHistory(app: App): void {
-  app.get(
-    '/api/v1/user/usage/requests',
-    route(
-      { guard: { kind: 'user' }, metered: true },
-      {
-        operationId: 'listOwnUsageRequests',
-        summary: `Own tickets or sessions, ${summary}`,
-        description:
-          "Lists the user's own tickets or, with groupBy=session, its signer sessions, in pages of at most 50.",
-        tags: ['end user'],
-        querystring: Type.Object(historyQuery),
-        response: { 200: ref(UsageHistory) },
-      },
-    ),
-    async ({ query: { groupBy = 'request', limit, ...query }, core }) => {
-      refuseOtherUser(query)
-      const filter = { ...query, limit: Number(limit ?? 0) }
-      if (groupBy === 'session') {
-        const { sessions, externalUserId, ...head } = await core.usage.ownSessions(filter)
-        const { clientId } = head
-        return {
-          ...headOf({ ...head, groupBy }),
-          externalUserId,
-          items: sessions.map((item) => toSession(item, clientId)),
-        }
-      }
-      const { requests, externalUserId, ...head } = await core.usage.ownRequests(filter)
-      const { clientId } = head
-      return {
-        ...headOf({ ...head, groupBy }),
-        externalUserId,
-        items: requests.map((item) => toRequest(item, clientId)),
-      }
-    },
-  )
-}
+const readOwnHistory = get({
+  url: '/api/v1/user/usage/requests',
+  guard: { kind: 'user' },
+  metered: true,
+  operationId: 'listOwnUsageRequests',
+  summary: `Own tickets or sessions, ${summary}`,
+  description:
+    "Lists the user's own tickets or, with groupBy=session, its signer sessions, in pages of at most 50.",
+  tags: ['end user'],
+  querystring: Type.Object(historyQuery),
+  response: { 200: ref(UsageHistory) },
+  handler: async ({ query: { groupBy, limit, ...query }, core }, reply) => {
+    refuseOtherUser(query)
+    const filter = { ...query, limit: Number(limit ?? 0) }
+    if (groupBy === 'session') {
+      const { sessions, ...page } = await core.usage.listOwnUsageSessions(filter)
+      return sendHistory(reply, { ...page, items: sessions, groupBy })
+    }
+    const { requests, ...page } = await core.usage.listOwnUsageRequests(filter)
+    return sendHistory(reply, { ...page, items: requests })
+  },
+})
 
-function readHistory(app: App): void {
-  app.get(
-    '/api/v1/builder/apps/:clientId/usage/requests',
-    route(
-      { guard: { kind: 'm2m_basic' }, limit: 'failures', metered: true },
-      {
-        operationId: 'listUsageRequests',
-        summary: `Tickets or sessions of the app, ${summary}`,
-        description:
-          'Lists tickets of the app or, with groupBy=session, its signer sessions, in pages of at most 50; of one user if the query names it.',
-        tags: ['usage'],
-        params: AppParams,
-        querystring: AppQuery,
-        response: { 200: ref(UsageHistory) },
-      },
-    ),
-    async ({ params, query: { groupBy = 'request', limit, ...query }, core }) => {
-      const filter = { ...params, ...withOneUser(query), limit: Number(limit ?? 0) }
-      const { clientId } = params
-      if (groupBy === 'session') {
-        const { sessions, ...head } = await core.usage.sessions(filter)
-        return {
-          ...headOf({ ...head, clientId, groupBy }),
-          items: sessions.map((item) => toSession(item, clientId)),
-        }
-      }
-      const { requests, ...head } = await core.usage.requests(filter)
-      return {
-        ...headOf({ ...head, clientId, groupBy }),
-        items: requests.map((item) => toRequest(item, clientId)),
-      }
-    },
-  )
-}
+const readHistory = get({
+  url: '/api/v1/builder/apps/:clientId/usage/requests',
+  guard: { kind: 'm2m_basic' },
+  limit: 'failures',
+  metered: true,
+  operationId: 'listUsageRequests',
+  summary: `Tickets or sessions of the app, ${summary}`,
+  description:
+    'Lists tickets of the app or, with groupBy=session, its signer sessions, in pages of at most 50; of one user if the query names it.',
+  tags: ['usage'],
+  params: AppParams,
+  querystring: AppQuery,
+  response: { 200: ref(UsageHistory) },
+  handler: async ({ params, query: { groupBy, limit, ...query }, core }, reply) => {
+    const filter = { ...params, ...withOneUser(query), limit: Number(limit ?? 0) }
+    if (groupBy === 'session') {
+      const { sessions, ...page } = await core.usage.listUsageSessions(filter)
+      return sendHistory(reply, { ...page, ...params, items: sessions, groupBy })
+    }
+    const { requests, ...page } = await core.usage.listUsageRequests(filter)
+    return sendHistory(reply, { ...page, ...params, items: requests })
+  },
+})
 
-interface Head {
+interface History {
   readonly clientId: string
-  readonly groupBy: string
   readonly openmeterConfigured: boolean
-  readonly nextCursor?: string | undefined
+  readonly items: readonly object[]
+  readonly groupBy?: 'session'
 }
 
-// Existing clients expect this spelling of the flag.
-const headOf = ({ clientId, groupBy, openmeterConfigured, nextCursor }: Head) => ({
-  clientId,
-  groupBy,
-  openMeterConfigured: openmeterConfigured,
-  ...nextPage(nextCursor),
-})
-
-export const toRequest = (item: RequestMessage, clientId: string) => ({
-  time: item.time,
-  clientId,
-  appName: item.appName,
-  endUserId: item.endUserId,
-  externalUserId: item.externalUserId ?? null,
-  eventId: item.eventId,
-  gatewayRequestId: item.gatewayRequestId,
-  pipeline: item.pipeline,
-  modelId: item.modelId,
-  manifestId: item.manifestId,
-  sessionId: item.sessionId,
-  sequenceNumber: item.sequenceNumber,
-  feeWei: item.feeWei,
-  networkFeeUsdMicros: item.networkFeeUsdMicros ?? null,
-  networkFeeUsdExact: item.networkFeeUsdExact ?? null,
-  endUserBillableUsdMicros: item.endUserBillableUsdMicros ?? null,
-  endUserBillableUsdExact: item.endUserBillableUsdExact ?? null,
-  ownerChargeUsdMicros: item.ownerChargeUsdMicros ?? null,
-  platformFeeUsdExact: item.platformFeeUsdExact ?? null,
-  platformFeeWei: item.platformFeeWei ?? null,
-  termsId: item.termsId ?? null,
-  priceRule: item.priceRule ?? null,
-  ethUsdPrice: item.ethUsdPrice ?? null,
-  billableSecs: item.billableSecs,
-  pixels: item.pixels,
-})
-
-const toSession = (item: SessionMessage, clientId: string) => ({
-  sessionId: item.sessionId,
-  manifestId: item.manifestId,
-  clientId,
-  appName: item.appName,
-  endUserId: item.endUserId,
-  externalUserId: item.externalUserId ?? null,
-  pipeline: item.pipeline,
-  modelId: item.modelId,
-  requestCount: toCount(item.requestCount),
-  unpricedCount: toCount(item.unpricedCount),
-  feeWei: item.feeWei,
-  networkFeeUsdMicros: item.networkFeeUsdMicros,
-  networkFeeUsdExact: item.networkFeeUsdExact,
-  endUserBillableUsdMicros: item.endUserBillableUsdMicros,
-  endUserBillableUsdExact: item.endUserBillableUsdExact,
-  ownerChargeUsdMicros: item.ownerChargeUsdMicros,
-  platformFeeUsdExact: item.platformFeeUsdExact,
-  platformFeeWei: item.platformFeeWei,
-  billableSecs: item.billableSecs,
-  pixels: item.pixels,
-  startedAt: item.startedAt,
-  ...(item.endedAt === undefined ? {} : { endedAt: item.endedAt }),
-})
+/** Sends a page of tickets or sessions, each by its own schema. */
+function sendHistory(reply: FastifyReply, page: History): FastifyReply {
+  const { clientId, groupBy = 'request', openmeterConfigured } = page
+  const schema = groupBy === 'session' ? SessionHistory : RequestHistory
+  const serialize = reply.compileSerializationSchema(schema)
+  return reply
+    .type('application/json; charset=utf-8')
+    .serializer(serialize)
+    .send({
+      ...page,
+      groupBy,
+      // Existing clients expect this spelling of the flag.
+      openMeterConfigured: openmeterConfigured,
+      items: page.items.map((item) => ({ ...item, clientId })),
+    })
+}

@@ -1,17 +1,11 @@
 import { Type } from 'typebox'
-import type {
-  CallTotals,
-  ListLossResponse,
-  LossTotals,
-  SessionCalls,
-  SessionLoss,
-} from '../../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
+import type { ListLossResponse } from '../../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams, Instant, Micros, nextPage, nullable, pageQuery, text } from '../schemas.ts'
-import { toCount } from './query.ts'
+import { AppParams, Instant, Micros, nullable, pageQuery, text } from '../schemas.ts'
+import { withCurrency } from './query.ts'
 
 const lostCount = Type.Integer({
   description: 'Tickets that the signer signed but never reported.',
@@ -134,84 +128,32 @@ const LossQuery = Type.Object({
 /** Tickets that the signer signed but never reported, for the app's backend. */
 export function usageLossRoutes(app: App): void {
   addSchemas(app, [UsageLoss])
-  app.get(
-    '/api/v1/builder/apps/:clientId/usage/loss',
-    route(
-      { guard: { kind: 'm2m_basic' }, limit: 'failures', metered: true },
-      {
-        operationId: 'listUsageLoss',
-        summary: 'Tickets that were lost, forked or late',
-        description:
-          'Lists signer sessions with tickets that were signed but never arrived, and calls that were allowed but not charged, with an estimate of their cost; the newest sessions first, in pages.',
-        tags: ['usage'],
-        params: AppParams,
-        querystring: LossQuery,
-        response: { 200: ref(UsageLoss) },
-      },
-    ),
-    async ({ params, query: { limit, ...query }, core }) =>
-      toLoss(await core.losses.list({ ...params, ...query, limit: Number(limit ?? 0) })),
-  )
+  get({
+    url: '/api/v1/builder/apps/:clientId/usage/loss',
+    guard: { kind: 'm2m_basic' },
+    limit: 'failures',
+    metered: true,
+    operationId: 'listUsageLoss',
+    summary: 'Tickets that were lost, forked or late',
+    description:
+      'Lists signer sessions with tickets that were signed but never arrived, and calls that were allowed but not charged, with an estimate of their cost; the newest sessions first, in pages.',
+    tags: ['usage'],
+    params: AppParams,
+    querystring: LossQuery,
+    response: { 200: ref(UsageLoss) },
+    handler: async ({ params, query: { limit, ...query }, core }) =>
+      toLoss(await core.losses.listLoss({ ...params, ...query, limit: Number(limit ?? 0) })),
+  })(app)
 }
 
-const currency = 'USD'
-
 const toLoss = (loss: ListLossResponse) => ({
-  clientId: loss.clientId,
-  period: { start: loss.period?.start ?? null, end: loss.period?.end ?? null },
-  totals: toTotals(requireField(loss.totals, 'totals')),
-  sessions: loss.sessions.map(toSession),
-  ...nextPage(loss.nextCursor),
-  calls: toCalls(requireField(loss.calls, 'calls')),
-  callSessions: loss.callSessions.map(toSessionCalls),
-})
-
-const toCalls = (calls: CallTotals) => ({
-  currency,
-  authorisedCount: toCount(calls.authorisedCount),
-  authorisedUsdMicros: calls.authorisedUsdMicros,
-  ticketedCount: toCount(calls.ticketedCount),
-  ticketedUsdMicros: calls.ticketedUsdMicros,
-  lostCount: toCount(calls.lostCount),
-  lostUsdMicros: calls.lostUsdMicros,
-  chargedCount: toCount(calls.chargedCount),
-  chargedUsdMicros: calls.chargedUsdMicros,
-  releasedCount: toCount(calls.releasedCount),
-  releasedUsdMicros: calls.releasedUsdMicros,
-  lateCount: toCount(calls.lateCount),
-  lateUsdMicros: calls.lateUsdMicros,
-})
-
-const toSessionCalls = (session: SessionCalls) => ({
-  externalUserId: session.externalUserId ?? null,
-  sessionId: session.sessionId,
-  type: session.type,
-  startedAt: session.startedAt,
-  lastAt: session.lastAt,
-  ...toCalls(requireField(session.calls, 'calls')),
-})
-
-const toTotals = (totals: LossTotals) => ({
-  sessionCount: toCount(totals.sessionCount),
-  lostCount: toCount(totals.lostCount),
-  currency,
-  estimatedUsdMicros: totals.estimatedUsdMicros,
-  forkedCount: toCount(totals.forkedCount),
-  lateCount: toCount(totals.lateCount),
-})
-
-const toSession = (session: SessionLoss) => ({
-  externalUserId: session.externalUserId ?? null,
-  manifestId: session.manifestId,
-  sessionId: session.sessionId,
-  startedAt: session.startedAt,
-  endedAt: session.lastAt,
-  requestCount: toCount(session.requestCount),
-  lostCount: toCount(session.lostCount),
-  forkedCount: toCount(session.forkedCount),
-  lateCount: toCount(session.lateCount),
-  currency,
-  estimatedUsdMicros: session.estimatedUsdMicros ?? null,
-  missing: session.missing.map(({ first, last }) => ({ first, last })),
-  missingMore: session.missingMore,
+  ...loss,
+  period: loss.period ?? {},
+  totals: withCurrency(requireField(loss.totals, 'totals')),
+  sessions: loss.sessions.map((session) => ({ ...withCurrency(session), endedAt: session.lastAt })),
+  calls: withCurrency(requireField(loss.calls, 'calls')),
+  callSessions: loss.callSessions.map((session) => ({
+    ...session,
+    ...withCurrency(requireField(session.calls, 'calls')),
+  })),
 })

@@ -88,12 +88,4 @@ export function refuseOtherUser(query: object): void {
   )
 }
 
-/**
- * Parses a ticket count as a JSON integer; an absent field is 0. Throws INTERNAL if core's text is
- * not an integer.
- */
-export function toCount(text: string): number {
-  const count = Number(text)
-  if (/^\d*$/.test(text) && Number.isSafeInteger(count)) return count
-  throw new DomainError('INTERNAL', "core's answer has an invalid count")
-}
+export const withCurrency = <Row extends object>(row: Row) => ({ ...row, currency: 'USD' })

@@ -1,9 +1,8 @@
 import { Type } from 'typebox'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
-import { toJwk } from '../oidc/key-set.ts'
 import { Jwks } from '../oidc/schemas.ts'
 import { AppParams, nullable, required } from '../schemas.ts'
 
@@ -102,65 +101,45 @@ const ReceiptParams = Type.Object({
 /** Signed receipts of tickets, and signed daily roots over all tickets. */
 export function receiptRoutes(app: App): void {
   addSchemas(app, [ReceiptAnswer, RootsAnswer])
-  app.get(
-    '/api/v1/builder/apps/:clientId/usage/requests/:eventId/receipt',
-    route(
-      { guard: { kind: 'm2m_or_member' }, limit: 'failures', metered: true, refuses: ['CONFLICT'] },
-      {
-        operationId: 'getReceipt',
-        summary: 'Signed receipt of a ticket',
-        description:
-          "Returns the ticket's cost and its calculation, signed with the issuer’s key, and the proof that the ticket is part of its charge or, after the day has its root, of the day. Returns 409 while the ticket waits for a rate. `./tollgate receipt verify` checks it offline.",
-        tags: ['usage'],
-        params: ReceiptParams,
-        response: { 200: ref(ReceiptAnswer) },
-      },
-    ),
-    async ({ params, core }) => {
-      const { proof, root, provisional, keys, receipt, jwksUri } = requireField(
-        (await core.tickets.receipt(params)).receipt,
-        'receipt',
-      )
-      return {
-        receipt,
-        proof: proof ?? null,
-        root: root ?? null,
-        provisional,
-        jwks: { keys: keys.map(toJwk) },
-        jwksUri,
-      }
+  get({
+    url: '/api/v1/builder/apps/:clientId/usage/requests/:eventId/receipt',
+    guard: { kind: 'm2m_or_member' },
+    limit: 'failures',
+    metered: true,
+    refuses: ['CONFLICT'],
+    operationId: 'getReceipt',
+    summary: 'Signed receipt of a ticket',
+    description:
+      "Returns the ticket's cost and its calculation, signed with the issuer’s key, and the proof that the ticket is part of its charge or, after the day has its root, of the day. Returns 409 while the ticket waits for a rate. `./tollgate receipt verify` checks it offline.",
+    tags: ['usage'],
+    params: ReceiptParams,
+    response: { 200: ref(ReceiptAnswer) },
+    handler: async ({ params, core }) => {
+      const { receipt } = await core.receipts.getReceipt(params)
+      return withKeys(requireField(receipt, 'receipt'))
     },
-  )
+  })(app)
   readRoots(app)
 }
 
-function readRoots(app: App): void {
-  app.get(
-    '/api/v1/builder/apps/:clientId/usage/roots',
-    route(
-      { guard: { kind: 'm2m_or_member' }, limit: 'failures', metered: true },
-      {
-        operationId: 'listReceiptRoots',
-        summary: 'Daily roots over the app’s tickets',
-        description:
-          'Lists a signed root for each day on which tickets were booked, the oldest first; each names the previous one. Copies of the roots reveal any later change.',
-        tags: ['usage'],
-        params: AppParams,
-        querystring: RootsQuery,
-        response: { 200: ref(RootsAnswer) },
-      },
-    ),
-    async ({ params, query: { limit, ...days }, core }) => {
-      const { roots, keys, nextFrom } = requireField(
-        (await core.tickets.roots({ ...params, ...days, limit: Number(limit ?? 0) })).roots,
-        'roots',
-      )
-      return {
-        clientId: params.clientId,
-        roots,
-        jwks: { keys: keys.map(toJwk) },
-        ...(nextFrom === undefined ? {} : { nextFrom }),
-      }
-    },
-  )
-}
+const readRoots = get({
+  url: '/api/v1/builder/apps/:clientId/usage/roots',
+  guard: { kind: 'm2m_or_member' },
+  limit: 'failures',
+  metered: true,
+  operationId: 'listReceiptRoots',
+  summary: 'Daily roots over the app’s tickets',
+  description:
+    'Lists a signed root for each day on which tickets were booked, the oldest first; each names the previous one. Copies of the roots reveal any later change.',
+  tags: ['usage'],
+  params: AppParams,
+  querystring: RootsQuery,
+  response: { 200: ref(RootsAnswer) },
+  handler: async ({ params, query: { limit, ...days }, core }) => {
+    const request = { ...params, ...days, limit: Number(limit ?? 0) }
+    const { roots } = await core.receipts.listRoots(request)
+    return { ...params, ...withKeys(requireField(roots, 'roots')) }
+  },
+})
+
+const withKeys = <Answer extends object>(answer: Answer) => ({ ...answer, jwks: answer })

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { type TSchema, Type } from 'typebox'
 import { named, ref } from '../../http/schemas.ts'
 import { Instant, Micros, Wei, nullable } from '../schemas.ts'
 
@@ -138,25 +138,30 @@ export const UsageSession = named(
   'UsageSession',
 )
 
-export const UsageHistory = named(
-  Type.Object({
-    clientId: Type.String(),
-    externalUserId: Type.Optional(
-      Type.String({ description: "Id of the token's user; absent in an app's list." }),
-    ),
-    groupBy: Type.String(),
-    openMeterConfigured: Type.Boolean({
-      description: 'Whether OpenMeter also reports usage; these figures are those of the ledger.',
-    }),
-    items: Type.Array(Type.Union([ref(UsageRequest), ref(UsageSession)]), {
-      description: 'UsageRequest, or UsageSession with groupBy=session.',
-    }),
-    nextCursor: Type.Optional(
-      Type.String({ description: 'Cursor of the next page; absent on the last page.' }),
-    ),
+const historyOf = (items: TSchema) => ({
+  clientId: Type.String(),
+  externalUserId: Type.Optional(
+    Type.String({ description: "Id of the token's user; absent in an app's list." }),
+  ),
+  groupBy: Type.String(),
+  openMeterConfigured: Type.Boolean({
+    description: 'Whether OpenMeter also reports usage; these figures are those of the ledger.',
   }),
+  items: Type.Array(items, {
+    description: 'UsageRequest, or UsageSession with groupBy=session.',
+  }),
+  nextCursor: Type.Optional(
+    Type.String({ description: 'Cursor of the next page; absent on the last page.' }),
+  ),
+})
+
+export const UsageHistory = named(
+  Type.Object(historyOf(Type.Union([ref(UsageRequest), ref(UsageSession)]))),
   'UsageHistory',
 )
+/** The serializers of both kinds of pages, because that of a union validates each item. */
+export const RequestHistory = { ...Type.Object(historyOf(ref(UsageRequest))) }
+export const SessionHistory = { ...Type.Object(historyOf(ref(UsageSession))) }
 
 export const Usage = named(
   Type.Object({

@@ -13,7 +13,7 @@ import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named } from '../../http/schemas.ts'
 import { AppParams, Instant, Micros, nullable } from '../schemas.ts'
-import { refuseOtherUser, toCount, userQuery, withOneUser } from './query.ts'
+import { refuseOtherUser, userQuery, withOneUser } from './query.ts'
 
 type StreamMessage = StreamUsageResponse | StreamOwnUsageResponse
 
@@ -68,6 +68,7 @@ const UsageCharge = named(
   ),
   'UsageCharge',
 )
+const ChargeData = { ...UsageCharge.properties.data }
 const UsageReset = named(
   Type.Object(
     {
@@ -135,27 +136,29 @@ function streamUsage(app: App, stopping: AbortSignal): void {
   app.get(
     '/api/v1/builder/apps/:clientId/usage/stream',
     {
-      ...route(
-        { guard: { kind: 'm2m_basic' }, limit: 'failures', metered: true, refuses },
-        {
-          operationId: 'streamUsage',
-          summary: 'Live spend of the app',
-          description:
-            "Sends server-sent events about the spend of the app's users when their tickets are booked. The answer's description lists the kinds of events and explains how to continue after a disconnection.",
-          tags: ['usage'],
-          params: AppParams,
-          querystring: AppQuery,
-          headers: StreamHeaders,
-          response,
-        },
-      ),
+      ...route({
+        guard: { kind: 'm2m_basic' },
+        limit: 'failures',
+        metered: true,
+        refuses,
+        operationId: 'streamUsage',
+        summary: 'Live spend of the app',
+        description:
+          "Sends server-sent events about the spend of the app's users when their tickets are booked. The answer's description lists the kinds of events and explains how to continue after a disconnection.",
+        tags: ['usage'],
+        params: AppParams,
+        querystring: AppQuery,
+        headers: StreamHeaders,
+        response,
+      }),
       exposeHeadRoute: false,
     },
     async ({ params, query, headers, core }, reply) => {
       const after = headers['last-event-id']
       return stream(reply, {
         stopping,
-        open: (signal) => core.usage.follow({ ...params, ...withOneUser(query), after }, signal),
+        open: (signal) =>
+          core.usage.streamUsage({ ...params, ...withOneUser(query), after }, signal),
       })
     },
   )
@@ -165,19 +168,19 @@ function streamOwnUsage(app: App, stopping: AbortSignal): void {
   app.get(
     '/api/v1/user/usage/stream',
     {
-      ...route(
-        { guard: { kind: 'user' }, metered: true, refuses },
-        {
-          operationId: 'streamOwnUsage',
-          summary: 'Own live spend',
-          description:
-            "Sends server-sent events about the spend of the token's user when its tickets are booked. The stream ends when the token expires or is revoked.",
-          tags: ['end user'],
-          querystring: Type.Object({}),
-          headers: StreamHeaders,
-          response,
-        },
-      ),
+      ...route({
+        guard: { kind: 'user' },
+        metered: true,
+        refuses,
+        operationId: 'streamOwnUsage',
+        summary: 'Own live spend',
+        description:
+          "Sends server-sent events about the spend of the token's user when its tickets are booked. The stream ends when the token expires or is revoked.",
+        tags: ['end user'],
+        querystring: Type.Object({}),
+        headers: StreamHeaders,
+        response,
+      }),
       exposeHeadRoute: false,
     },
     async ({ query, headers, core }, reply) => {
@@ -185,7 +188,7 @@ function streamOwnUsage(app: App, stopping: AbortSignal): void {
       const after = headers['last-event-id']
       return stream(reply, {
         stopping,
-        open: (signal) => core.usage.followOwn({ after }, signal),
+        open: (signal) => core.usage.streamOwnUsage({ after }, signal),
       })
     },
   )
@@ -208,7 +211,9 @@ async function stream(
   try {
     const first = await within(firstMessageMs, messages.next())
     void reply.type('text/event-stream; charset=utf-8').header('x-accel-buffering', 'no')
-    return reply.send(Readable.from(events({ first, messages, signal }), { objectMode: false }))
+    const serialize = reply.compileSerializationSchema(ChargeData)
+    const source = events({ first, messages, signal, serialize })
+    return reply.send(Readable.from(source, { objectMode: false }))
   } catch (error) {
     gone.abort()
     if (error instanceof DomainError && busyReasons.has(error.reason))
@@ -230,17 +235,25 @@ interface EventSource {
   readonly first: IteratorResult<StreamMessage>
   readonly messages: AsyncGenerator<StreamMessage>
   readonly signal: AbortSignal
+  readonly serialize: SerializeCharge
 }
 
-async function* events({ first, messages, signal }: EventSource): AsyncGenerator<string> {
+type SerializeCharge = (charge: Readonly<Record<string, unknown>>) => string
+
+async function* events({
+  first,
+  messages,
+  signal,
+  serialize,
+}: EventSource): AsyncGenerator<string> {
   yield `retry: ${retryMs}\n`
-  if (!first.done) yield eventOf(first.value)
+  if (!first.done) yield eventOf(first.value, serialize)
   const over = once(signal, 'abort').then(() => null)
   try {
     for (;;) {
       const next = await Promise.race([messages.next(), over])
       if (next === null || next.done) return
-      yield eventOf(next.value)
+      yield eventOf(next.value, serialize)
     }
   } catch (error) {
     if (!signal.aborted && error instanceof DomainError)
@@ -249,27 +262,10 @@ async function* events({ first, messages, signal }: EventSource): AsyncGenerator
 }
 
 // Neither a base64url cursor nor JSON contains line breaks, so neither can end a line early.
-function eventOf({ cursor, charge, reset }: StreamMessage): string {
+function eventOf({ cursor, charge, reset }: StreamMessage, serialize: SerializeCharge): string {
   const id = `id: ${cursor}\n`
   if (reset) return `event: reset\n${id}data: {}\n\n`
   return charge === undefined
     ? `${id}\n`
-    : `event: charge\n${id}data: ${JSON.stringify(toCharge(charge))}\n\n`
+    : `event: charge\n${id}data: ${serialize({ ...charge })}\n\n`
 }
-
-/** The charge of one batch of tickets to one user. */
-const toCharge = (charge: UsageCharge) => ({
-  chargeId: charge.chargeId,
-  endUserId: charge.endUserId,
-  externalUserId: charge.externalUserId,
-  costUsdMicros: charge.costUsdMicros,
-  costUsdExact: charge.costUsdExact,
-  networkFeeUsdExact: charge.networkFeeUsdExact ?? null,
-  ownerChargeUsdExact: charge.ownerChargeUsdExact ?? null,
-  platformFeeUsdExact: charge.platformFeeUsdExact ?? null,
-  balanceUsdMicros: charge.balanceUsdMicros,
-  balanceUsdExact: charge.balanceUsdExact,
-  overageUsdExact: charge.overageUsdExact,
-  ticketCount: toCount(charge.ticketCount),
-  time: charge.time,
-})

@@ -1,12 +1,7 @@
 import { Type } from 'typebox'
-import type {
-  Ticket,
-  TicketCharge,
-  TicketSale,
-} from '../../../proto/gen/es/tollgate/usage/v1/tickets_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, Instant, Wei, nullable, required } from '../schemas.ts'
 
@@ -132,38 +127,19 @@ const TicketParams = Type.Object({
 /** One ticket with everything that determined its price and charge. */
 export function ticketRoutes(app: App): void {
   addSchemas(app, [TicketAnswer])
-  app.get(
-    '/api/v1/builder/apps/:clientId/usage/requests/:eventId',
-    route(
-      { guard: { kind: 'm2m_or_member' }, limit: 'failures', metered: true },
-      {
-        operationId: 'explainTicket',
-        summary: 'Explain a charge',
-        description:
-          'Returns one ticket: its fee, rate, plan version, price rule, cut and period, the charge with the credits that it burned, and the calculation, to check with a pocket calculator.',
-        tags: ['usage'],
-        params: TicketParams,
-        response: { 200: ref(TicketAnswer) },
-      },
-    ),
-    async ({ params, core }) =>
-      toTicket(requireField((await core.tickets.explain(params)).ticket, 'ticket')),
-  )
+  get({
+    url: '/api/v1/builder/apps/:clientId/usage/requests/:eventId',
+    guard: { kind: 'm2m_or_member' },
+    limit: 'failures',
+    metered: true,
+    operationId: 'explainTicket',
+    summary: 'Explain a charge',
+    description:
+      'Returns one ticket: its fee, rate, plan version, price rule, cut and period, the charge with the credits that it burned, and the calculation, to check with a pocket calculator.',
+    tags: ['usage'],
+    params: TicketParams,
+    response: { 200: ref(TicketAnswer) },
+    handler: async ({ params, core }) =>
+      requireField((await core.tickets.explainTicket(params)).ticket, 'ticket'),
+  })(app)
 }
-
-const toTicket = ({ externalUserId, sale, ...of }: Ticket) => ({
-  ...of,
-  externalUserId: externalUserId ?? null,
-  ...(sale ? { sale: toSale(sale) } : {}),
-})
-
-const toSale = ({ rate, charge, ...sale }: TicketSale) => ({
-  ...sale,
-  rate: requireField(rate, 'rate'),
-  ...(charge ? { charge: toCharge(charge) } : {}),
-})
-
-const toCharge = ({ share, ...charge }: TicketCharge) => ({
-  ...charge,
-  ...(share ? { share } : {}),
-})

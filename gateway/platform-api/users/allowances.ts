@@ -1,13 +1,10 @@
 import { Type } from 'typebox'
 import { Scope } from '../../../proto/scopes.ts'
-import type {
-  Allowance as AllowanceMessage,
-  FeatureBalance as FeatureBalanceMessage,
-  Grant as GrantMessage,
-} from '../../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
+import type { Allowance as AllowanceMessage } from '../../../proto/gen/es/tollgate/balances/v1/allowances_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { meteringReasons, route } from '../../http/route.ts'
+import { get, post } from '../../http/endpoint.ts'
+import { meteringReasons } from '../../http/route.ts'
 import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
 import {
   FeatureBalances,
@@ -15,8 +12,10 @@ import {
   Micros,
   UserParams,
   allowanceAmounts,
+  canSpend,
   nullable,
   oneOf,
+  spendRefusal,
 } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/allowances'
@@ -49,6 +48,8 @@ const allowanceFields = {
   grants: Type.Array(ref(Credit)),
   remainingUsdMicros: Micros('The money that may pay for any call, minus held money.'),
   hasAccess,
+  canSpend,
+  spendRefusal,
   featureBalances: FeatureBalances,
   allowances: Type.Object({ ...amounts, hasAccess }, { description: 'The same figures again.' }),
 }
@@ -92,91 +93,56 @@ function readAllowance(app: App): void {
     [url, 'getAllowance', { guard, refuses }],
     [creditsUrl, 'getCredits', { guard, refuses, successor: url }],
   ] as const) {
-    app.get(
-      address,
-      route(rules, {
-        operationId,
-        summary: 'Allowance detail',
-        description:
-          "Returns the user's balance, and the grants in effect with their remaining amounts. The figures count money that can pay for any call; featureBalances lists money that is bound to a feature.",
-        tags,
-        params: UserParams,
-        response: { 200: ref(Allowance) },
-      }),
-      async ({ params, core }) => {
-        const { allowance } = await core.allowances.read(params)
+    get({
+      url: address,
+      ...rules,
+      operationId,
+      summary: 'Allowance detail',
+      description:
+        "Returns the user's balance, and the grants in effect with their remaining amounts. The figures count money that can pay for any call; featureBalances lists money that is bound to a feature.",
+      tags,
+      params: UserParams,
+      response: { 200: ref(Allowance) },
+      handler: async ({ params, core }) => {
+        const { allowance } = await core.allowances.getAllowance(params)
         return toAllowance(requireField(allowance, 'allowance'))
       },
-    )
+    })(app)
   }
 }
 
-function createCredit(app: App): void {
-  app.post(
-    url,
-    route(
-      {
-        guard: { kind: 'm2m', scope: Scope.usersWrite },
-        amounts: ['amountUsdMicros'],
-        refuses: grantRefuses,
-      },
-      {
-        operationId: 'createGrant',
-        summary: 'Add credit to the balance',
-        description:
-          "Adds credit to the user's balance; earlier credit stays. With featureKey the credit pays only for calls of that feature. Always send an Idempotency-Key, so that a repeated request grants once; without one each request grants again.",
-        tags,
-        params: UserParams,
-        headers: IdempotencyHeader,
-        body: CreditBody,
-        response: { 200: ref(CreditedAllowance) },
-      },
-    ),
-    async ({ params, headers, body, core }) => {
-      const { allowance, grant } = await core.allowances.grant({
-        ...params,
-        amountUsdMicros: body.amountUsdMicros,
-        source: body.source ?? 'manual',
-        featureKey: body.featureKey?.trim() || undefined,
-        idempotencyKey: headers['idempotency-key'],
-      })
-      return {
-        ...toAllowance(requireField(allowance, 'allowance')),
-        grant: toCredit(requireField(grant, 'grant')),
-      }
-    },
-  )
-}
-
-function toAllowance(allowance: AllowanceMessage) {
-  const { balanceUsdMicros, consumedUsdMicros, lifetimeGrantedUsdMicros, hasAccess } = allowance
-  const amounts = { balanceUsdMicros, consumedUsdMicros, lifetimeGrantedUsdMicros }
-  return {
-    externalUserId: allowance.externalUserId,
-    ...amounts,
-    grants: allowance.grants.map(toCredit),
-    remainingUsdMicros: allowance.remainingUsdMicros,
-    hasAccess,
-    featureBalances: allowance.featureBalances.map(toFeatureBalance),
-    // Existing clients read the figures here.
-    allowances: { ...amounts, hasAccess },
-  }
-}
-
-const toCredit = (credit: GrantMessage) => ({
-  id: credit.id,
-  amountUsdMicros: credit.amountUsdMicros,
-  source: requireField(
-    creditSources.find((source) => source === credit.source),
-    'source',
-  ),
-  createdAt: credit.createdAt,
-  featureKey: credit.featureKey ?? null,
-  expiresAt: credit.expiresAt ?? null,
-  remainingUsdMicros: credit.remainingUsdMicros,
+const createCredit = post({
+  url,
+  guard: { kind: 'm2m', scope: Scope.usersWrite },
+  amounts: ['amountUsdMicros'],
+  refuses: grantRefuses,
+  operationId: 'createGrant',
+  summary: 'Add credit to the balance',
+  description:
+    "Adds credit to the user's balance; earlier credit stays. With featureKey the credit pays only for calls of that feature. Always send an Idempotency-Key, so that a repeated request grants once; without one each request grants again.",
+  tags,
+  params: UserParams,
+  headers: IdempotencyHeader,
+  body: CreditBody,
+  response: { 200: ref(CreditedAllowance) },
+  handler: async ({ params, headers, body, core }) => {
+    const { allowance, grant } = await core.allowances.createGrant({
+      ...params,
+      amountUsdMicros: body.amountUsdMicros,
+      source: body.source ?? 'manual',
+      featureKey: body.featureKey?.trim() || undefined,
+      idempotencyKey: headers['idempotency-key'],
+    })
+    return {
+      ...toAllowance(requireField(allowance, 'allowance')),
+      grant,
+    }
+  },
 })
 
-export const toFeatureBalance = ({ featureKey, balanceUsdMicros }: FeatureBalanceMessage) => ({
-  featureKey,
-  balanceUsdMicros,
+/** Existing clients read the figures also in `allowances`. */
+const toAllowance = ({ spendRefusal: refusal, ...allowance }: AllowanceMessage) => ({
+  ...allowance,
+  ...(refusal === '' ? {} : { spendRefusal: refusal }),
+  allowances: allowance,
 })

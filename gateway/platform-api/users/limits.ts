@@ -1,9 +1,9 @@
 import { Type } from 'typebox'
 import { Scope } from '../../../proto/scopes.ts'
-import type { Limits as LimitsMessage } from '../../../proto/gen/es/tollgate/allowances/v1/limits_pb.ts'
+import type { Limits as LimitsMessage } from '../../../proto/gen/es/tollgate/balances/v1/limits_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, put } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { KeyParams, Success, UserParams, nullable, oneOf } from '../schemas.ts'
 
@@ -118,66 +118,56 @@ function limitsAt(app: App, at: Address): void {
 }
 
 function readLimits(app: App, { url, params, whose, noun }: Address): void {
-  app.get(
+  get({
     url,
-    route(
-      { guard: guards.read },
-      {
-        operationId: `get${noun}`,
-        summary: `Read ${whose} limits`,
-        description:
-          'Returns the limits; null where a limit is not set. A call must keep the limits of its key and those of its user.',
-        tags,
-        params,
-        response: { 200: ref(Limits) },
-      },
-    ),
-    async ({ params: subject, core }) => toLimits((await core.limits.get(subject)).limits),
-  )
+    guard: guards.read,
+    operationId: `get${noun}`,
+    summary: `Read ${whose} limits`,
+    description:
+      'Returns the limits; null where a limit is not set. A call must keep the limits of its key and those of its user.',
+    tags,
+    params,
+    response: { 200: ref(Limits) },
+    handler: async ({ params: subject, core }) =>
+      toLimits((await core.limits.getLimits(subject)).limits),
+  })(app)
 }
 
 function replaceLimits(app: App, { url, params, whose, noun }: Address): void {
-  app.put(
+  put({
     url,
-    route(
-      { guard: guards.write, amounts },
-      {
-        operationId: `put${noun}`,
-        summary: `Replace ${whose} limits`,
-        description:
-          'Replaces all limits: a limit that is absent in the body is removed. The signer webhook refuses calls beyond the limits.',
-        tags,
-        params,
-        body: LimitsBody,
-        // Core requires at least one.
-        documentedBody: { ...LimitsBody, minProperties: 1 },
-        response: { 200: ref(Limits) },
-      },
-    ),
-    async ({ params: subject, body, core }) =>
-      toLimits((await core.limits.set({ ...subject, limits: fromBody(body) })).limits),
-  )
+    guard: guards.write,
+    amounts,
+    operationId: `put${noun}`,
+    summary: `Replace ${whose} limits`,
+    description:
+      'Replaces all limits: a limit that is absent in the body is removed. The signer webhook refuses calls beyond the limits.',
+    tags,
+    params,
+    body: LimitsBody,
+    // Core requires at least one.
+    documentedBody: { ...LimitsBody, minProperties: 1 },
+    response: { 200: ref(Limits) },
+    handler: async ({ params: subject, body, core }) =>
+      toLimits((await core.limits.updateLimits({ ...subject, limits: fromBody(body) })).limits),
+  })(app)
 }
 
 function removeLimits(app: App, { url, params, whose, noun }: Address): void {
-  app.delete(
+  del({
     url,
-    route(
-      { guard: guards.write },
-      {
-        operationId: `delete${noun}`,
-        summary: `Remove ${whose} limits`,
-        description: 'Removes all limits. It also succeeds if none was set.',
-        tags,
-        params,
-        response: { 200: ref(Success) },
-      },
-    ),
-    async ({ params: subject, core, correlationId }) => {
-      await core.limits.clear(subject)
+    guard: guards.write,
+    operationId: `delete${noun}`,
+    summary: `Remove ${whose} limits`,
+    description: 'Removes all limits. It also succeeds if none was set.',
+    tags,
+    params,
+    response: { 200: ref(Success) },
+    handler: async ({ params: subject, core, correlationId }) => {
+      await core.limits.deleteLimits(subject)
       return { success: true, correlation_id: correlationId }
     },
-  )
+  })(app)
 }
 
 const fromBody = ({ maxPrices = [], ...figures }: Type.Static<typeof LimitsBody>) => ({
@@ -188,17 +178,7 @@ const fromBody = ({ maxPrices = [], ...figures }: Type.Static<typeof LimitsBody>
 function toLimits(message: LimitsMessage | undefined) {
   const limits = requireField(message, 'limits')
   return {
-    usdMicrosPerDay: limits.usdMicrosPerDay ?? null,
-    usdMicrosPerSession: limits.usdMicrosPerSession ?? null,
-    callsPerMinute: limits.callsPerMinute ?? null,
-    concurrentSessions: limits.concurrentSessions ?? null,
-    maxPrices: limits.maxPrices.map(({ type, app, maxWei }) => ({
-      type: requireField(
-        sessionTypes.find((known) => known === type),
-        'type',
-      ),
-      app: app === '' ? null : app,
-      maxWei,
-    })),
+    ...limits,
+    maxPrices: limits.maxPrices.map((price) => ({ ...price, app: price.app || null })),
   }
 }

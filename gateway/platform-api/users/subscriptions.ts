@@ -1,22 +1,19 @@
 import { Type } from 'typebox'
 import { Scope } from '../../../proto/scopes.ts'
 import type {
-  PendingSubscription,
   SubscribedPlan,
   SubscriptionChange as ChangeMessage,
   SubscriptionItem,
   SubscriptionState,
-  UserSubscription,
 } from '../../../proto/gen/es/tollgate/plans/v1/subscriptions_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { del, get, post } from '../../http/endpoint.ts'
 import { IdempotencyHeader, addSchemas, asDocumented, named, ref } from '../../http/schemas.ts'
 import {
   Instant,
   Micros,
   UserParams,
-  nextPage,
   nullable,
   oneOf,
   pageQuery,
@@ -32,7 +29,7 @@ const writing = { kind: 'm2m_or_editor', scope: Scope.usersWrite } as const
 const timings = ['immediate', 'next_billing_cycle'] as const
 const planTypes = ['free', 'subscription', 'usage'] as const
 const planStatuses = ['active', 'inactive', 'missing'] as const
-const itemStatuses = ['active', 'canceled', 'scheduled', 'inactive'] as const
+const itemStatuses = ['active', 'past_due', 'canceled', 'scheduled', 'inactive'] as const
 
 const nullableObject = <T extends object>(schema: T, description: string) =>
   Type.Unsafe<object | null>({ ...schema, nullable: true, description })
@@ -75,7 +72,10 @@ const PendingCancel = Type.Object({
 
 const Subscription = Type.Object({
   id: Type.String(),
-  status: oneOf(['active', 'canceled'] as const, 'canceled: it ends with the running period.'),
+  status: oneOf(
+    ['active', 'past_due', 'canceled'] as const,
+    'past_due: a payment failed and is tried again. canceled: it ends with the running period.',
+  ),
   planId: Type.String(),
   planName: Type.String(),
   planType: oneOf(planTypes, 'The paid period.'),
@@ -83,7 +83,9 @@ const Subscription = Type.Object({
   currentPeriodStart: Instant('Start of the running period.'),
   currentPeriodEnd: Instant('Its last millisecond.'),
   openmeterSubscriptionId: notRemote,
-  stripeCheckoutSessionId: nullable({}),
+  stripeCheckoutSessionId: nullable({
+    description: "The payment processor's id of the checkout that led to the subscription.",
+  }),
   createdAt: Instant("When the user's time on the plan began."),
   cancelledAt: nullable({ format: 'date-time' }),
 })
@@ -108,7 +110,7 @@ const SubscriptionRead = named(
   'UserSubscriptionRead',
 )
 
-const SubscriptionChange = named(
+export const SubscriptionChange = named(
   Type.Object({
     subscriptionId: Type.String(),
     planId: Type.String({ description: 'The plan that the user is on now.' }),
@@ -158,246 +160,191 @@ const changeRefuses = [
   'CONFLICT',
   'OWNER_WALLET_NOT_APP_USER',
   'NO_SUBSCRIPTION',
+  'CARD_DECLINED',
   'PROCESSOR_NOT_CONNECTED',
+  'PROCESSOR_UNREACHABLE',
+  'PROCESSOR_REFUSED',
 ] as const
 
-const Timing = Type.Optional(oneOf(timings, 'Depends on the plans when absent.'))
+export const Timing = Type.Optional(oneOf(timings, 'Depends on the plans when absent.'))
 const confirm = Type.Optional(Type.Boolean({ description: 'must be true' }))
 
 /** A user's subscription: read, change, cancel, resume, and its history. */
 export function subscriptionRoutes(app: App): void {
   addSchemas(app, [SubscriptionRead, SubscriptionChange, SubscriptionHistory])
   readSubscription(app)
-  changeSubscription(app)
+  updateSubscription(app)
   cancelSubscription(app)
   resumeSubscription(app)
   listSubscriptions(app)
 }
 
-function readSubscription(app: App): void {
-  app.get(
-    url,
-    route(
-      { guard: reading },
-      {
-        operationId: 'getSubscription',
-        summary: 'Which plan a user is on',
-        description:
-          "Returns the user's present subscription, its running period, and the next subscription. subscription is null for a user without one.",
-        tags,
-        params: UserParams,
-        response: { 200: ref(SubscriptionRead) },
-      },
-    ),
-    async ({ params, core }) => {
-      const { state } = await core.subscriptions.get(params)
-      return toRead(requireField(state, 'state'))
-    },
-  )
-}
+const readSubscription = get({
+  url,
+  guard: reading,
+  operationId: 'getSubscription',
+  summary: 'Which plan a user is on',
+  description:
+    "Returns the user's present subscription, its running period, and the next subscription. subscription is null for a user without one.",
+  tags,
+  params: UserParams,
+  response: { 200: ref(SubscriptionRead) },
+  handler: async ({ params, core }) => {
+    const { state } = await core.subscriptions.getSubscription(params)
+    return toRead(requireField(state, 'state'))
+  },
+})
 
-function changeSubscription(app: App): void {
-  app.post(
-    `${url}/change`,
-    route(
-      { guard: writing, refuses: changeRefuses },
-      {
-        operationId: 'changeSubscription',
-        summary: 'Move a user to another plan',
-        description:
-          "Changes the user's plan: at once for a more expensive plan or the first usage plan, otherwise when the running period ends, unless timing is set. If the plan needs a payment method and the user has none, the plan stays unchanged and the answer has the checkoutUrl. Send an Idempotency-Key, so that a repeated request changes once.",
-        tags,
-        params: UserParams,
-        headers: IdempotencyHeader,
-        body: Type.Object({
-          planId: required('An active plan of the app.'),
-          timing: Timing,
-          successUrl: Type.Optional(text('Address after a completed checkout.')),
-          cancelUrl: Type.Optional(text('Address after an abandoned checkout.')),
-        }),
-        response: { 200: ref(SubscriptionChange) },
-      },
-    ),
-    async ({ params, headers, body, core }) => {
-      const { change } = await core.subscriptions.change({
-        ...params,
-        ...body,
-        idempotencyKey: headers['idempotency-key'],
-      })
-      return toChange(requireField(change, 'change'))
-    },
-  )
-}
+const updateSubscription = post({
+  url: `${url}/change`,
+  guard: writing,
+  refuses: changeRefuses,
+  operationId: 'updateSubscription',
+  summary: 'Move a user to another plan',
+  description:
+    "Changes the user's plan: at once for a more expensive plan or the first usage plan, otherwise when the running period ends, unless timing is set. If the plan needs a payment method and the user has none, the plan stays unchanged and the answer has the checkoutUrl: the user moves when the processor reports the payment. With a card on file, the first period is charged before the plan changes. Send an Idempotency-Key, so that a repeated request changes once.",
+  tags,
+  params: UserParams,
+  headers: IdempotencyHeader,
+  body: Type.Object({
+    planId: required('An active plan of the app.'),
+    timing: Timing,
+    successUrl: Type.Optional(text('Address after a completed checkout.')),
+    cancelUrl: Type.Optional(text('Address after an abandoned checkout.')),
+  }),
+  response: { 200: ref(SubscriptionChange) },
+  handler: async ({ params, headers, body, core }) => {
+    const { change } = await core.subscriptions.updateSubscription({
+      ...params,
+      ...body,
+      idempotencyKey: headers['idempotency-key'],
+    })
+    return toChange(requireField(change, 'change'))
+  },
+})
 
 // Core requires `confirm`, after it has checked the user.
 const Cancellation = Type.Object({ confirm, timing: Timing })
 const Resumption = Type.Object({ confirm })
 
-function cancelSubscription(app: App): void {
-  app.delete(
-    url,
-    route(
-      {
-        guard: writing,
-        refuses: [
-          'CONFIRM_REQUIRED',
-          'OWNER_WALLET_NOT_APP_USER',
-          'ALREADY_SCHEDULED',
-          'NO_SUBSCRIPTION',
-          'ALREADY_STARTER',
-        ],
-      },
-      {
-        operationId: 'cancelSubscription',
-        summary: 'End a subscription',
-        description:
-          'Moves the user to Starter when the running period ends, or at once with timing immediate. It replaces a scheduled change.',
-        tags,
-        params: UserParams,
-        body: Cancellation,
-        documentedBody: asDocumented(Cancellation, { required: ['confirm'] }),
-        response: { 200: ref(SubscriptionChange) },
-      },
-    ),
-    async ({ params, body, core }) => {
-      const { change } = await core.subscriptions.cancel({
-        ...params,
-        confirm: body.confirm === true,
-        timing: body.timing,
-      })
-      return toChange(requireField(change, 'change'))
-    },
-  )
-}
+const cancelSubscription = del({
+  url,
+  guard: writing,
+  refuses: [
+    'CONFIRM_REQUIRED',
+    'OWNER_WALLET_NOT_APP_USER',
+    'ALREADY_SCHEDULED',
+    'NO_SUBSCRIPTION',
+    'ALREADY_STARTER',
+  ],
+  operationId: 'cancelSubscription',
+  summary: 'End a subscription',
+  description:
+    'Moves the user to Starter when the running period ends, or at once with timing immediate. It replaces a scheduled change.',
+  tags,
+  params: UserParams,
+  body: Cancellation,
+  documentedBody: asDocumented(Cancellation, { required: ['confirm'] }),
+  response: { 200: ref(SubscriptionChange) },
+  handler: async ({ params, body, core }) => {
+    const { change } = await core.subscriptions.cancelSubscription({
+      ...params,
+      confirm: body.confirm === true,
+      timing: body.timing,
+    })
+    return toChange(requireField(change, 'change'))
+  },
+})
 
-function resumeSubscription(app: App): void {
-  app.delete(
-    `${url}/pending-change`,
-    route(
-      {
-        guard: writing,
-        refuses: [
-          'CONFIRM_REQUIRED',
-          'OWNER_WALLET_NOT_APP_USER',
-          'NO_SUBSCRIPTION',
-          'NOTHING_TO_RESUME',
-        ],
-      },
-      {
-        operationId: 'resumeSubscription',
-        summary: 'Cancel a scheduled change or end',
-        description: 'Cancels the scheduled change or end, so that the subscription continues.',
-        tags,
-        params: UserParams,
-        body: Resumption,
-        documentedBody: asDocumented(Resumption, { required: ['confirm'] }),
-        response: { 200: ref(SubscriptionChange) },
-      },
-    ),
-    async ({ params, body, core }) => {
-      const { change } = await core.subscriptions.resume({
-        ...params,
-        confirm: body.confirm === true,
-      })
-      return toChange(requireField(change, 'change'))
-    },
-  )
-}
+const resumeSubscription = del({
+  url: `${url}/pending-change`,
+  guard: writing,
+  refuses: [
+    'CONFIRM_REQUIRED',
+    'OWNER_WALLET_NOT_APP_USER',
+    'NO_SUBSCRIPTION',
+    'NOTHING_TO_RESUME',
+  ],
+  operationId: 'resumeSubscription',
+  summary: 'Cancel a scheduled change or end',
+  description: 'Cancels the scheduled change or end, so that the subscription continues.',
+  tags,
+  params: UserParams,
+  body: Resumption,
+  documentedBody: asDocumented(Resumption, { required: ['confirm'] }),
+  response: { 200: ref(SubscriptionChange) },
+  handler: async ({ params, body, core }) => {
+    const { change } = await core.subscriptions.resumeSubscription({
+      ...params,
+      confirm: body.confirm === true,
+    })
+    return toChange(requireField(change, 'change'))
+  },
+})
 
-function listSubscriptions(app: App): void {
-  app.get(
-    '/api/v1/apps/:clientId/users/:externalUserId/subscriptions',
-    route(
-      { guard: reading },
-      {
-        operationId: 'listSubscriptions',
-        summary: 'All subscriptions of a user',
-        description:
-          "Lists the user's past, present and scheduled subscriptions, the latest first, in pages. A scheduled change is the first entry.",
-        tags,
-        params: UserParams,
-        querystring: Type.Object(pageQuery),
-        response: { 200: ref(SubscriptionHistory) },
-      },
-    ),
-    async ({ params, query: { limit, cursor }, core }) => {
-      const answer = await core.subscriptions.list({
-        ...params,
-        limit: Number(limit ?? 0),
-        cursor,
-      })
-      const { externalUserId, items, nextCursor } = answer
-      return { externalUserId, items: items.map(toItem), ...nextPage(nextCursor) }
-    },
-  )
-}
-
-const noSubscription = {
-  subscription: null,
-  actionRequired: null,
-  plan: null,
-  pendingCancel: null,
-  livePlan: null,
-  pendingPlan: null,
-}
+const listSubscriptions = get({
+  url: '/api/v1/apps/:clientId/users/:externalUserId/subscriptions',
+  guard: reading,
+  operationId: 'listSubscriptions',
+  summary: 'All subscriptions of a user',
+  description:
+    "Lists the user's past, present and scheduled subscriptions, the latest first, in pages. A scheduled change is the first entry.",
+  tags,
+  params: UserParams,
+  querystring: Type.Object(pageQuery),
+  response: { 200: ref(SubscriptionHistory) },
+  handler: async ({ params, query: { limit, cursor }, core }) => {
+    const request = { ...params, limit: Number(limit ?? 0), cursor }
+    const answer = await core.subscriptions.listSubscriptions(request)
+    return { ...answer, items: answer.items.map(toItem) }
+  },
+})
 
 function toRead({ externalUserId, subscription, pending, ...state }: SubscriptionState) {
   // A core of an earlier release sends no source.
   const source = state.source === 'openmeter' ? state.source : 'ledger'
-  if (!subscription) return { externalUserId, source, ...noSubscription }
+  if (!subscription) return { externalUserId, source }
   const plan = requireField(subscription.plan, 'plan')
   return {
     externalUserId,
     source,
-    subscription: toSubscription(subscription, plan),
-    actionRequired: plan.status === 'missing' ? ('choose_new_plan' as const) : null,
-    plan: { id: plan.id, status: plan.status, phaseOutAt: null, replacementPlanId: null },
-    pendingCancel: pending?.reason === 'cancel' ? toCancel(pending, { subscription, plan }) : null,
-    livePlan: toOffer(plan, null),
+    subscription: {
+      ...subscription,
+      ...nameOf(plan),
+      planType: plan.type,
+      stripeCheckoutSessionId: subscription.checkoutSessionId,
+      openmeterPlanKey: plan.openmeterPlanKey,
+      currentPeriodEnd: lastMillisecond(subscription.currentPeriodEnd),
+    },
+    actionRequired: plan.status === 'missing' ? 'choose_new_plan' : null,
+    plan,
+    pendingCancel:
+      pending?.reason === 'cancel'
+        ? {
+            ...nameOf(plan),
+            subscriptionId: subscription.id,
+            planKey: plan.openmeterPlanKey,
+            effectiveAt: pending.effectiveAt,
+          }
+        : null,
+    livePlan: toOffer(plan),
     pendingPlan:
       pending?.reason === 'change'
-        ? toOffer(requireField(pending.plan, 'plan'), pending.effectiveAt)
+        ? { ...toOffer(requireField(pending.plan, 'plan')), effectiveAt: pending.effectiveAt }
         : null,
   }
 }
 
-const toSubscription = (of: UserSubscription, plan: SubscribedPlan) => ({
-  id: of.id,
-  status: of.status,
-  planId: plan.id,
-  planName: plan.name,
-  planType: plan.type,
-  openmeterPlanKey: plan.openmeterPlanKey ?? null,
-  currentPeriodStart: of.currentPeriodStart,
-  currentPeriodEnd: lastMillisecond(of.currentPeriodEnd),
-  openmeterSubscriptionId: null,
-  stripeCheckoutSessionId: null,
-  createdAt: of.createdAt,
-  cancelledAt: of.cancelledAt ?? null,
-})
-
 const lastMillisecond = (end: string): string => new Date(Date.parse(end) - 1).toISOString()
 
-const toCancel = (
-  { effectiveAt }: PendingSubscription,
-  { subscription, plan }: { subscription: UserSubscription; plan: SubscribedPlan },
-) => ({
-  subscriptionId: subscription.id,
-  planId: plan.id,
-  planKey: plan.openmeterPlanKey ?? null,
-  planName: plan.name,
-  effectiveAt,
-})
+const nameOf = (plan: SubscribedPlan) => ({ planId: plan.id, planName: plan.name })
 
-const toOffer = (plan: SubscribedPlan, effectiveAt: string | null) => ({
-  id: plan.id,
-  name: plan.name,
-  type: plan.type,
+const toOffer = (plan: SubscribedPlan) => ({
+  ...plan,
   includedUsage:
     plan.includedUsdMicros === undefined
       ? null
       : { usdMicros: plan.includedUsdMicros, usd: usdText(plan.includedUsdMicros) },
-  effectiveAt,
 })
 
 /** Formats dollars with at least two decimals. */
@@ -407,39 +354,10 @@ function usdText(micros: string): string {
   return `${digits.slice(0, -6)}.${fraction}`
 }
 
-function toChange(change: ChangeMessage) {
-  const { subscriptionId, planId, effectiveAt, checkoutUrl, pending } = change
-  return {
-    subscriptionId,
-    planId,
-    effectiveAt: effectiveAt ?? null,
-    timing: requireField(
-      timings.find((timing) => timing === change.timing),
-      'timing',
-    ),
-    ...(checkoutUrl === undefined ? {} : { checkoutUrl }),
-    ...(pending && {
-      pendingPlan: {
-        planId: pending.planId,
-        subscriptionId: pending.subscriptionId,
-        openmeterSubscriptionId: null,
-        effectiveAt: pending.effectiveAt,
-      },
-    }),
-  }
-}
+export const toChange = (change: ChangeMessage) => ({ ...change, pendingPlan: change.pending })
 
 const toItem = (item: SubscriptionItem) => ({
-  id: item.id,
-  status: requireField(
-    itemStatuses.find((status) => status === item.status),
-    'status',
-  ),
-  current: item.status === 'active' || item.status === 'canceled',
-  planId: item.planId,
-  planName: item.planName,
-  planKey: item.openmeterPlanKey ?? null,
-  openmeterPlanId: item.openmeterPlanId ?? null,
-  activeFrom: item.activeFrom,
-  activeTo: item.activeTo ?? null,
+  ...item,
+  current: item.status !== 'scheduled' && item.status !== 'inactive',
+  planKey: item.openmeterPlanKey,
 })

@@ -1,7 +1,7 @@
 import { Type } from 'typebox'
 import { Scope } from '../../../proto/scopes.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { post } from '../../http/endpoint.ts'
 import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, UserParams, required } from '../schemas.ts'
 
@@ -29,56 +29,45 @@ export function tokenRoutes(app: App): void {
   exchangeApiKey(app)
 }
 
-function mintUserToken(app: App): void {
-  app.post(
-    '/api/v1/apps/:clientId/users/:externalUserId/token',
-    route(
-      {
-        guard: { kind: 'm2m', scope: Scope.usersToken },
-        wire: 'oauth',
-        limit: 'token',
-        refuses: ['SCOPE_INVALID'],
-      },
-      {
-        operationId: 'mintUserToken',
-        summary: 'Mint a user token',
-        description:
-          'Returns a user JWT for calls as this user, usually to its own usage and to the signer. It is valid for minutes; mint a new one instead of refreshing it.',
-        tags,
-        params: UserParams,
-        body: ScopeBody,
-        response: { 200: ref(UserToken) },
-      },
-    ),
-    async ({ params, body: { scope }, core, correlationId }) => {
-      const token = await core.tokens.mintUserToken({ ...params, scope })
-      return { ...toToken(token, correlationId), subject_type: 'app_user' }
-    },
-  )
-}
+const mintUserToken = post({
+  url: '/api/v1/apps/:clientId/users/:externalUserId/token',
+  guard: { kind: 'm2m', scope: Scope.usersToken },
+  wire: 'oauth',
+  limit: 'token',
+  refuses: ['SCOPE_INVALID'],
+  operationId: 'mintUserToken',
+  summary: 'Mint a user token',
+  description:
+    'Returns a user JWT for calls as this user, usually to its own usage and to the signer. It is valid for minutes; mint a new one instead of refreshing it.',
+  tags,
+  params: UserParams,
+  body: ScopeBody,
+  response: { 200: ref(UserToken) },
+  handler: async ({ params, body: { scope }, core, correlationId }) => {
+    const token = await core.tokens.mintUserToken({ ...params, scope })
+    return { ...toToken(token, correlationId), subject_type: 'app_user' }
+  },
+})
 
-function exchangeApiKey(app: App): void {
-  app.post(
-    '/api/v1/apps/:clientId/auth/api-key/token',
-    route(
-      { guard: { kind: 'key' }, wire: 'oauth', limit: 'exchange', refuses: ['SCOPE_INVALID'] },
-      {
-        operationId: 'exchangeApiKey',
-        summary: 'Exchange an API key for a user token',
-        description:
-          'Returns a user JWT for the user of the API key. Every problem with the key has the same answer, 401 invalid_client.',
-        tags,
-        params: AppParams,
-        body: ScopeBody,
-        response: { 200: ref(KeyToken) },
-      },
-    ),
-    async ({ params, body: { scope }, core, correlationId }) => {
-      const token = await core.tokens.exchangeApiKey({ ...params, scope })
-      return { ...toToken(token, correlationId), externalUserId: token.externalUserId }
-    },
-  )
-}
+const exchangeApiKey = post({
+  url: '/api/v1/apps/:clientId/auth/api-key/token',
+  guard: { kind: 'key' },
+  wire: 'oauth',
+  limit: 'exchange',
+  refuses: ['SCOPE_INVALID'],
+  operationId: 'exchangeApiKey',
+  summary: 'Exchange an API key for a user token',
+  description:
+    'Returns a user JWT for the user of the API key. Every problem with the key has the same answer, 401 invalid_client.',
+  tags,
+  params: AppParams,
+  body: ScopeBody,
+  response: { 200: ref(KeyToken) },
+  handler: async ({ params, body: { scope }, core, correlationId }) => {
+    const token = await core.tokens.exchangeApiKey({ ...params, scope })
+    return { ...toToken(token, correlationId), externalUserId: token.externalUserId }
+  },
+})
 
 interface TokenMessage {
   accessToken: string

@@ -1,21 +1,12 @@
 import { Type } from 'typebox'
 import { Scope } from '../../../proto/scopes.ts'
 import { DomainError } from '../../../proto/errors.ts'
-import type { User as UserMessage } from '../../../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { provisioningReasons, route } from '../../http/route.ts'
+import { del, get, post, put } from '../../http/endpoint.ts'
+import { provisioningReasons } from '../../http/route.ts'
 import { CorrelationId, addSchemas, asDocumented, named, ref } from '../../http/schemas.ts'
-import {
-  AppParams,
-  Instant,
-  nextPage,
-  nullable,
-  oneOf,
-  pageQuery,
-  required,
-  text,
-} from '../schemas.ts'
+import { AppParams, Instant, nullable, oneOf, pageQuery, required, text } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users'
 const tags = ['users']
@@ -83,103 +74,81 @@ export function userRoutes(app: App): void {
   deactivateUser(app)
 }
 
-function listUsers(app: App): void {
-  app.get(
-    url,
-    route(
-      { guard: { kind: 'm2m', scope: Scope.usersRead } },
-      {
-        operationId: 'listUsers',
-        summary: 'List provisioned users',
-        description: 'Lists the users of the app, the oldest first, in pages.',
-        tags,
-        params: AppParams,
-        querystring: UsersQuery,
-        response: { 200: ref(UserList) },
-      },
-    ),
-    async ({ params, query: { limit, ...filter }, core }) => {
-      const { users, nextCursor } = await core.users.list({
-        ...params,
-        ...filter,
-        limit: Number(limit ?? 0),
-      })
-      return { users: users.map(toUser), ...nextPage(nextCursor) }
-    },
-  )
-}
+const listUsers = get({
+  url,
+  guard: { kind: 'm2m', scope: Scope.usersRead },
+  operationId: 'listUsers',
+  summary: 'List provisioned users',
+  description: 'Lists the users of the app, the oldest first, in pages.',
+  tags,
+  params: AppParams,
+  querystring: UsersQuery,
+  response: { 200: ref(UserList) },
+  handler: async ({ params, query: { limit, ...filter }, core }) => {
+    const { users, nextCursor } = await core.users.listUsers({
+      ...params,
+      ...filter,
+      limit: Number(limit ?? 0),
+    })
+    return { users, nextCursor }
+  },
+})
 
-function upsertUser(app: App): void {
-  app.post(
-    url,
-    route(
-      { guard: { kind: 'm2m', scope: Scope.usersWrite }, refuses: provisioningReasons },
-      {
-        operationId: 'upsertUser',
-        summary: 'Create a user or update the named attributes',
-        description:
-          'Creates the user with the Starter allowance (201), or updates the attributes in the body (200). It is safe to send before every use: externalUserId identifies the user.',
-        tags,
-        params: AppParams,
-        body: UserBody,
-        documentedBody: DocumentedUser,
-        response: { 200: ref(User), 201: ref(User) },
-      },
-    ),
-    async ({ params, body, core }, reply) => {
-      const { user, created } = await core.users.upsert({ ...params, ...toAttributes(body) })
-      return reply.code(created ? 201 : 200).send(toUser(requireField(user, 'user')))
-    },
-  )
-}
+const upsertUser = post({
+  url,
+  guard: { kind: 'm2m', scope: Scope.usersWrite },
+  refuses: provisioningReasons,
+  operationId: 'upsertUser',
+  summary: 'Create a user or update the named attributes',
+  description:
+    'Creates the user with the Starter allowance (201), or updates the attributes in the body (200). It is safe to send before every use: externalUserId identifies the user.',
+  tags,
+  params: AppParams,
+  body: UserBody,
+  documentedBody: DocumentedUser,
+  response: { 200: ref(User), 201: ref(User) },
+  handler: async ({ params, body, core }, reply) => {
+    const { user, created } = await core.users.upsertUser({ ...params, ...toAttributes(body) })
+    return reply.code(created ? 201 : 200).send(requireField(user, 'user'))
+  },
+})
 
-function updateUser(app: App): void {
-  app.put(
-    url,
-    route(
-      { guard: { kind: 'm2m', scope: Scope.usersWrite }, refuses: provisioningReasons },
-      {
-        operationId: 'updateUser',
-        summary: 'Update a user',
-        description:
-          'Changes the attributes in the body. status: inactive deactivates the user, active activates it again; revoked keys stay revoked.',
-        tags,
-        params: AppParams,
-        body: UserBody,
-        documentedBody: DocumentedUser,
-        response: { 200: ref(UpdatedUser) },
-      },
-    ),
-    async ({ params, body, core }) => {
-      const { user } = await core.users.update({ ...params, ...toAttributes(body) })
-      return { success: true, ...toUser(requireField(user, 'user')) }
-    },
-  )
-}
+const updateUser = put({
+  url,
+  guard: { kind: 'm2m', scope: Scope.usersWrite },
+  refuses: provisioningReasons,
+  operationId: 'updateUser',
+  summary: 'Update a user',
+  description:
+    'Changes the attributes in the body. status: inactive deactivates the user, active activates it again; revoked keys stay revoked.',
+  tags,
+  params: AppParams,
+  body: UserBody,
+  documentedBody: DocumentedUser,
+  response: { 200: ref(UpdatedUser) },
+  handler: async ({ params, body, core }) => {
+    const { user } = await core.users.updateUser({ ...params, ...toAttributes(body) })
+    return { success: true, ...requireField(user, 'user') }
+  },
+})
 
-function deactivateUser(app: App): void {
-  app.delete(
-    url,
-    route(
-      { guard: { kind: 'm2m', scope: Scope.usersWrite } },
-      {
-        operationId: 'deactivateUser',
-        summary: 'Deactivate a user',
-        description:
-          'Ends every key, session and token of the user and refuses new ones. Until effectiveBy a cache may still accept an older permission. The ledger and the tickets stay.',
-        tags,
-        params: AppParams,
-        querystring: Type.Object({ externalUserId: required('The user to deactivate.') }),
-        response: { 200: ref(DeactivatedUser) },
-      },
-    ),
-    async ({ params, query: { externalUserId }, core, correlationId }) => {
-      const { user, effectiveBy } = await core.users.deactivate({ ...params, externalUserId })
-      const { status } = requireField(user, 'user')
-      return { success: true, status, correlation_id: correlationId, effectiveBy }
-    },
-  )
-}
+const deactivateUser = del({
+  url,
+  guard: { kind: 'm2m', scope: Scope.usersWrite },
+  operationId: 'deactivateUser',
+  summary: 'Deactivate a user',
+  description:
+    'Ends every key, session and token of the user and refuses new ones. Until effectiveBy a cache may still accept an older permission. The ledger and the tickets stay.',
+  tags,
+  params: AppParams,
+  querystring: Type.Object({ externalUserId: required('The user to deactivate.') }),
+  response: { 200: ref(DeactivatedUser) },
+  handler: async ({ params, query: { externalUserId }, core, correlationId }) => {
+    const { user, effectiveBy } = await core.users.deactivateUser({ ...params, externalUserId })
+    const { status } = requireField(user, 'user')
+    return { success: true, status, correlation_id: correlationId, effectiveBy }
+  },
+})
 
 interface UserAttributes {
   externalUserId: string
@@ -200,26 +169,4 @@ function parseStatus(text: string): string {
   const status = statuses.find((one) => one === text.trim().toLowerCase())
   if (status !== undefined) return status
   throw new DomainError('REQUEST_INVALID', `status must be one of: ${statuses.join(', ')}`)
-}
-
-function toUser(user: UserMessage) {
-  const status = requireField(
-    statuses.find((one) => one === user.status),
-    'status',
-  )
-  const role = requireField(
-    roles.find((one) => one === user.role),
-    'role',
-  )
-  return {
-    id: user.id,
-    clientId: user.clientId,
-    externalUserId: user.externalUserId,
-    email: user.email ?? null,
-    status,
-    role,
-    createdAt: user.createdAt,
-    updatedAt: user.updatedAt,
-    deactivatedAt: user.deactivatedAt ?? null,
-  }
 }

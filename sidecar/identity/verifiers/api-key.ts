@@ -1,5 +1,5 @@
 import { isSecret } from '../../../core/lib/crypto.ts'
-import { refusals } from '../../authorize/refusals.ts'
+import { refusals } from '../../decision/refusals.ts'
 import type { VerifiedIdentity } from '../bound-identity.ts'
 import type { Source, Verdict, Verifier } from './verifier.ts'
 
@@ -30,7 +30,7 @@ export const isSignerSession = (text: string): boolean => text.startsWith(sessio
 export const looksLikeKey = (text: string): boolean => keyShape.test(text)
 
 /** Detects a mistyped key without a lookup: the checksum covers the prefix. */
-export function hasKeyChecksum(text: string): boolean {
+function hasKeyChecksum(text: string): boolean {
   if (isSignerSession(text)) return isSecret(text, sessionPrefix)
   const digits = builderKey.exec(text)?.[1]
   if (digits !== undefined) return isSecret(`sk_${digits}`, 'sk_')

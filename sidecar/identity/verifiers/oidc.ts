@@ -13,7 +13,7 @@ import { readText } from '../../../core/lib/json.ts'
 import { slashForms, withoutFinalSlashes } from '../../../core/lib/text/urls.ts'
 import { type Now, toSeconds } from '../../../core/lib/time.ts'
 import { Scope } from '../../../proto/scopes.ts'
-import { type Refusal, refusals } from '../../authorize/refusals.ts'
+import { type Refusal, refusals } from '../../decision/refusals.ts'
 import type { VerifiedIdentity } from '../bound-identity.ts'
 import type { ForeignTokens } from '../foreign-tokens.ts'
 import type { RevokedTokens } from '../revoked-tokens.ts'
@@ -25,7 +25,7 @@ export interface TrustedIssuer {
   readonly audience: string
   readonly keys: JWTVerifyGetKey
   /** True for our own issuer. Only its `user` and `signer` tokens identify a user (decision 9). */
-  readonly own: boolean
+  readonly isOurs: boolean
 }
 
 export interface OidcOptions {
@@ -64,19 +64,19 @@ export function oidcVerifier(options: OidcOptions): Verifier {
     const { claims, fault } = await verifyToken(credential.text, trusted, options.now())
     const identity = claims && identityOf(claims, trusted, options)
     // An app may trust that issuer with other claims than the deployment does.
-    const isNobodys = fault === 'token_audience' || (fault === null && !identity)
-    if (isNobodys && !trusted.own) return options.foreign(credential.text)
-    return judge({ claims, fault }, identity, trusted)
+    const isUnclaimed = fault === 'token_audience' || (fault === null && !identity)
+    if (isUnclaimed && !trusted.isOurs) return options.foreign(credential.text)
+    return checkRevocation({ claims, fault }, identity, trusted)
   }
 
-  async function judge(
+  async function checkRevocation(
     { claims, fault }: CheckedToken,
     identity: VerifiedIdentity | null,
     trusted: TrustedIssuer,
   ): Promise<Verdict> {
     if (fault !== null || !claims) return no(refusals.invalidToken, fault ?? 'token_form', identity)
-    const verdict = judgeClaims(claims, identity, trusted)
-    if (!trusted.own || verdict.kind === 'no') return verdict
+    const verdict = checkClaims(claims, identity, trusted)
+    if (!trusted.isOurs || verdict.kind === 'no') return verdict
     const revoked = await isRevoked(claims, verdict.identity, options)
     return revoked ? no(refusals.invalidToken, 'token_revoked', identity) : verdict
   }
@@ -112,7 +112,7 @@ const isRevoked = (
  * token.
  */
 function grantsOf(claims: JWTPayload, clientId: string, trusted: TrustedIssuer): string[] {
-  if (!trusted.own) return [clientId]
+  if (!trusted.isOurs) return [clientId]
   const lineage = claims['descends_from']
   const ids = [claims.jti, claims['sid'], ...(Array.isArray(lineage) ? lineage : [])]
   return [...ids.map(readText).filter(Boolean), clientId, `${clientId}:${Scope.signJob}`]
@@ -139,19 +139,19 @@ interface CheckedToken {
 // Throws faults that are not the token's.
 async function verifyToken(
   token: string,
-  { keys, audience, own }: TrustedIssuer,
+  { keys, audience, isOurs }: TrustedIssuer,
   now: Date,
 ): Promise<CheckedToken> {
   try {
     const { payload, protectedHeader } = await jwtVerify(token, keys, {
       algorithms: [...foreignAlgorithms],
-      ...(own ? { typ: ownType } : {}),
+      ...(isOurs ? { typ: ownType } : {}),
       audience: slashForms(audience),
       requiredClaims: ['exp'],
       clockTolerance: toleranceSeconds,
       currentDate: now,
     })
-    const isAccessToken = own || isForeignType(protectedHeader.typ)
+    const isAccessToken = isOurs || isForeignType(protectedHeader.typ)
     const hasForm = isAccessToken && isUnderstood({ header: protectedHeader })
     if (!hasForm) return { claims: payload, fault: 'token_form' }
     const time = timeFault({ claims: payload }, toSeconds(now))
@@ -176,13 +176,13 @@ function checkedToken(error: unknown): CheckedToken {
   return { claims: null, fault: isUnsigned ? 'token_signature' : 'token_form' }
 }
 
-function judgeClaims(
+function checkClaims(
   claims: JWTPayload,
   identity: VerifiedIdentity | null,
   trusted: TrustedIssuer,
 ): Verdict {
   const use = claims['token_use']
-  if (trusted.own && use !== 'user' && use !== 'signer')
+  if (trusted.isOurs && use !== 'user' && use !== 'signer')
     return no(refusals.invalidToken, 'token_use', identity)
   if (!readScopes(claims).includes(Scope.signJob))
     return no(refusals.insufficientScope, 'insufficient_scope', identity)
@@ -200,8 +200,8 @@ function identityOf(
   // In our own tokens, azp is the client of the app's person, which may have registered itself.
   // Never use the audience: it would let one tenant's token act for another.
   const clientId =
-    (trusted.own ? '' : readText(claims[clientIdClaim])) || readText(claims['client_id'])
-  const externalUserId = trusted.own
+    (trusted.isOurs ? '' : readText(claims[clientIdClaim])) || readText(claims['client_id'])
+  const externalUserId = trusted.isOurs
     ? readText(claims[subjectClaim])
     : namedUser(claims, { userClaim: subjectClaim, userPrefix: '' })
   if (!clientId || !externalUserId) return null
@@ -218,7 +218,7 @@ function identityOf(
 function endsOf(claims: JWTPayload, trusted: TrustedIssuer, { rememberSeconds, now }: OidcOptions) {
   const expiresAt = Math.floor(claims.exp ?? 0)
   return {
-    keyId: trusted.own ? readText(claims.jti) || null : null,
+    keyId: trusted.isOurs ? readText(claims.jti) || null : null,
     // Treat a token without an issue time as older than any revocation.
     issuedAt: typeof claims.iat === 'number' ? Math.floor(claims.iat) : 0,
     expiresAt,

@@ -1,8 +1,8 @@
+import { type Reloadable, currentValue } from '../../../core/lib/settings/reloadable.ts'
 import type { Now } from '../../../core/lib/time.ts'
-import type { HeaderMap } from '../../authorize/request.ts'
-import type { SidecarConfig } from '../../config.ts'
-import type { CoreClient } from '../../core-client.ts'
-import { rememberTokensSeconds } from '../config.ts'
+import type { HeaderMap } from '../../decision/request.ts'
+import type { CoreClient } from '../../core/client.ts'
+import { type IdentityConfig, rememberTokensSeconds } from '../config.ts'
 import type { ForeignTokens } from '../foreign-tokens.ts'
 import type { RevokedTokens } from '../revoked-tokens.ts'
 import { createForeignKeys, createOwnKeys } from '../jwks.ts'
@@ -13,21 +13,24 @@ import { hasProxySecret, trustedHeadersVerifier } from './trusted-headers.ts'
 import { type Verifier, compositeVerifier } from './verifier.ts'
 
 export interface SelectOptions {
-  readonly config: SidecarConfig['identity']
+  readonly config: IdentityConfig
   readonly core: Pick<CoreClient, 'getJwks'>
   readonly lookup: KeyLookup
   readonly foreign: ForeignTokens
   readonly shape: KeyShape
   readonly revokedTokens: RevokedTokens
   /** Maximum wrong proxy secrets per minute. */
-  readonly guessesMax: number
+  readonly guessesMax: Reloadable<number>
   readonly now: Now
 }
 
-/** A verifier, and whether these headers replace the credential. */
 export interface Selection {
   readonly verify: Verifier
-  readonly goesByHeaders: (headers: HeaderMap | null) => boolean
+  /**
+   * Whether headers identify the user instead of the credential; absent if they never do. Such
+   * identities are not cached.
+   */
+  readonly usesHeadersOnly?: (headers: HeaderMap | null) => boolean
   /**
    * Whether it may read headers in addition to the credential. Requests with different headers are
    * then verified separately.
@@ -48,29 +51,25 @@ export async function selectVerifier(options: SelectOptions): Promise<Selection>
     rememberSeconds: rememberTokensSeconds(config.ttlSeconds),
     now,
   })
-  const byCredential = (verify: Verifier): Selection => ({
-    verify,
-    goesByHeaders: () => false,
-    mayReadHeaders: false,
-  })
   switch (config.mode) {
     case 'api_key':
-      return byCredential(apiKey)
+      return { verify: apiKey, mayReadHeaders: false }
     case 'oidc':
-      return byCredential(oidc)
+      return { verify: oidc, mayReadHeaders: false }
     case 'composite':
       return compositeOf(options, [apiKey, oidc])
     case 'trusted_headers':
       return {
         verify: headersVerifierOf(options),
-        goesByHeaders: () => true,
+        usesHeadersOnly: () => true,
         mayReadHeaders: true,
       }
     case 'custom':
       return {
-        ...byCredential(
-          await loadCustomVerifier(config.module ?? '', { issuer: config.ownIssuer, lookup }),
-        ),
+        verify: await loadCustomVerifier(config.module ?? '', {
+          issuer: config.ownIssuer,
+          lookup,
+        }),
         mayReadHeaders: true,
       }
   }
@@ -81,7 +80,7 @@ const headersVerifierOf = ({
   guessesMax,
   now,
 }: SelectOptions): Verifier =>
-  trustedHeadersVerifier({ issuer: ownIssuer, secret: proxySecret ?? '', guessesMax, now })
+  trustedHeadersVerifier({ issuer: ownIssuer, secret: proxySecret, guessesMax, now })
 
 /**
  * With a proxy secret configured, checks trusted headers before the credential (decision 40). They
@@ -90,32 +89,31 @@ const headersVerifierOf = ({
  */
 function compositeOf(options: SelectOptions, byCredential: readonly Verifier[]): Selection {
   const verify = compositeVerifier(byCredential)
-  if (options.config.proxySecret === undefined)
-    return { verify, goesByHeaders: () => false, mayReadHeaders: false }
+  if (currentValue(options.config.proxySecret) === '') return { verify, mayReadHeaders: false }
   const byHeaders = headersVerifierOf(options)
   return {
     verify: (presentation) =>
       hasProxySecret(presentation.headers) ? byHeaders(presentation) : verify(presentation),
-    goesByHeaders: hasProxySecret,
+    usesHeadersOnly: hasProxySecret,
     mayReadHeaders: false,
   }
 }
 
 function trustedIssuers(
-  config: SidecarConfig['identity'],
+  config: IdentityConfig,
   ownKeys: TrustedIssuer['keys'],
   now: Now,
 ): TrustedIssuer[] {
   const { ownIssuer, issuer, audience, jwksUrl } = config
   if (issuer === undefined)
-    return [{ issuer: ownIssuer, audience: audience ?? ownIssuer, keys: ownKeys, own: true }]
+    return [{ issuer: ownIssuer, audience: audience ?? ownIssuer, keys: ownKeys, isOurs: true }]
   return [
-    { issuer: ownIssuer, audience: ownIssuer, keys: ownKeys, own: true },
+    { issuer: ownIssuer, audience: ownIssuer, keys: ownKeys, isOurs: true },
     {
       issuer,
       audience: audience ?? issuer,
       keys: createForeignKeys({ issuer, jwksUrl, now }),
-      own: false,
+      isOurs: false,
     },
   ]
 }

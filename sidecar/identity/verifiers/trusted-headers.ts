@@ -1,8 +1,9 @@
+import { type Reloadable, currentValue } from '../../../core/lib/settings/reloadable.ts'
 import { equalSecrets } from '../../../core/lib/crypto.ts'
 import type { Now } from '../../../core/lib/time.ts'
 import { withoutFinalSlashes } from '../../../core/lib/text/urls.ts'
-import { type HeaderMap, headerValues } from '../../authorize/request.ts'
-import { refusals } from '../../authorize/refusals.ts'
+import { type HeaderMap, headerValues } from '../../decision/request.ts'
+import { refusals } from '../../decision/refusals.ts'
 import type { Verdict, Verifier } from './verifier.ts'
 
 const no: Verdict = { kind: 'no', refusal: refusals.invalidIdentity, remember: false }
@@ -14,9 +15,9 @@ const limited: Verdict = { kind: 'no', refusal: refusals.proxyLimited, remember:
 
 export interface TrustedHeadersOptions {
   readonly issuer: string
-  readonly secret: string
+  readonly secret: Reloadable<string>
   /** Wrong secrets per minute from all callers together, before they get 429. */
-  readonly guessesMax: number
+  readonly guessesMax: Reloadable<number>
   readonly now: Now
 }
 
@@ -37,7 +38,8 @@ export function trustedHeadersVerifier(options: TrustedHeadersOptions): Verifier
     const subject = singleValue(headers, 'x-livepeer-usage-subject')
     const proof = singleValue(headers, proofName)
     if (clientId === '' && subject === '' && proof === '') return null
-    if (!equalSecrets(proof ?? '', secret) || secret === '')
+    const expected = currentValue(secret)
+    if (!equalSecrets(proof ?? '', expected) || expected === '')
       return proof !== '' && guesses.addWrong() ? limited : no
     if (!clientId || !subject || !isOurSubject(headers, issuer)) return no
     const identity = {
@@ -85,7 +87,7 @@ function createGuessCount({ guessesMax, now }: Pick<TrustedHeadersOptions, 'gues
   function addWrong(): boolean {
     const at = now().getTime()
     if (at >= endsAt) [endsAt, count] = [at + windowMs, 0]
-    return ++count > guessesMax
+    return ++count > currentValue(guessesMax)
   }
 
   return { addWrong }

@@ -1,5 +1,5 @@
-import type { Credential, HeaderMap } from '../../authorize/request.ts'
-import type { Refusal } from '../../authorize/refusals.ts'
+import type { Credential, HeaderMap } from '../../decision/request.ts'
+import type { Refusal } from '../../decision/refusals.ts'
 import type { VerifiedIdentity } from '../bound-identity.ts'
 
 /** The credential and headers that the end user sent to the signer. */

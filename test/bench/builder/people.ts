@@ -29,7 +29,7 @@ export function openPeople(bench: Bench): Promise<People> {
 async function start(bench: Bench): Promise<People> {
   const deployed = await startDeployed(bench)
   const { operator, platformPort, builderPort, coreCpuMs, gatewayCpuMs } = deployed
-  const { clientId, m2mClientId, m2mClientSecret } = await operator.createApp({
+  const { clientId, m2mClientId, m2mClientSecret } = await operator.apps.createApp({
     name: 'Bench',
     ownerEmail: undefined,
     ownerPassword: undefined,

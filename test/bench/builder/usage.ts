@@ -1,6 +1,6 @@
 import { createPool, many } from '../../../core/lib/sql.ts'
-import type { AppId, UserId } from '../../../core/platform/ids.ts'
-import { generateHistory } from '../../support/history.ts'
+import type { AppId, UserId } from '../../../core/shared/ids.ts'
+import { generateHistory } from '../../support/usage/history.ts'
 import { figure, startHelper } from '../helper.ts'
 import type { Bench, Finding } from '../row.ts'
 import { median, pairedRatio } from '../stats.ts'

@@ -1,7 +1,7 @@
 import { createPool, type Pool } from '../../../core/lib/sql.ts'
 import { newSecret } from '../../../core/lib/crypto.ts'
 import { basic } from '../../../deploy/cli/client.ts'
-import { type RunningProcess, freePorts, runProcess } from '../../support/processes.ts'
+import { type RunningProcess, freePorts, runProcess } from '../../support/deployment/processes.ts'
 import { startDeployed, type Deployed } from '../deployed.ts'
 import { type Helper, startHelper } from '../helper.ts'
 import { parentOf, postgresMs, processMs } from '../processor-time.ts'
@@ -109,7 +109,7 @@ async function createPayers(
   { operator, platformPort }: Deployed,
   count: number,
 ): Promise<readonly Payer[]> {
-  const app = await operator.createApp({
+  const app = await operator.apps.createApp({
     name: 'Bench',
     ownerEmail: undefined,
     ownerPassword: undefined,
@@ -131,7 +131,7 @@ async function createPayers(
   return payers
 }
 
-async function post(
+export async function post(
   url: string,
   authorization: string,
   json: object,

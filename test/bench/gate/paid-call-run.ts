@@ -92,7 +92,7 @@ export async function openRun(bench: Bench) {
        from balances`,
     )
     const all = { clientId: undefined, startDate: undefined, endDate: undefined }
-    const { calls } = await operator.lossReport(all)
+    const { calls } = await operator.losses.getLossReport(all)
     const allowed = String(sum.allowed)
     requireSame(
       { ...rows[0], authorised: calls?.authorisedCount, ticketed: calls?.ticketedCount },

@@ -5,7 +5,7 @@ import {
   EscrowServiceClient,
   ReportRequest,
   type ReserveRequest,
-} from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+} from '../../../proto/gen/ts-proto/tollgate/balances/v1/escrow.ts'
 import { SignerServiceClient } from '../../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import { serviceTokenHeader } from '../../../proto/headers.ts'
@@ -43,7 +43,7 @@ type Reserve = (n: number) => Promise<void>
 
 async function openEscrow(bench: Bench): Promise<Reserve> {
   const { operator, coreTarget, coreToken } = await startDeployed(bench)
-  const { clientId } = await operator.createApp({
+  const { clientId } = await operator.apps.createApp({
     name: 'Bench',
     ownerEmail: undefined,
     ownerPassword: undefined,

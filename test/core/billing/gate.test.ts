@@ -1,14 +1,22 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Gate, createGate } from '../../../core/billing/gate.ts'
-import type { Connection } from '../../../core/billing/processor.ts'
-import type { AppId, UserId } from '../../../core/platform/ids.ts'
-import { createLedger } from '../../../core/allowances/ledger.ts'
-import { findOwnerUser } from '../../../core/identity/users/owners.ts'
+import type { Connection } from '../../../core/billing/processor/connections.ts'
+import type { AppId } from '../../../core/shared/ids.ts'
+import { createLedger } from '../../../core/balances/ledger/ledger.ts'
+import { findOwnerAccountUser } from '../../../core/identity/platform-app/owner-accounts.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
-import type { ReplaceBillingSettingsRequest } from '../../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
+import type { UpdateBillingSettingsRequest } from '../../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
 import { type CoreClient, connectCore } from '../../../deploy/cli/client.ts'
-import { type TestApp, type TestCore, day, serviceToken, startTestCore } from '../support.ts'
+import { eventOf } from '../books/support.ts'
+import {
+  type TestApp,
+  type TestCore,
+  day,
+  second,
+  serviceToken,
+  startTestCore,
+} from '../support.ts'
 
 let core: TestCore
 let operator: CoreClient
@@ -29,8 +37,8 @@ const unchanged = {
   servesEveryApp: undefined,
   platformCutPercent: undefined,
 }
-const settle = (app: TestApp, values: Partial<Omit<ReplaceBillingSettingsRequest, 'clientId'>>) =>
-  operator.replaceBillingSettings({ clientId: app.clientId, ...unchanged, ...values })
+const settle = (app: TestApp, values: Partial<Omit<UpdateBillingSettingsRequest, 'clientId'>>) =>
+  operator.billing.updateBillingSettings({ clientId: app.clientId, ...unchanged, ...values })
 
 const idOf = async ({ clientId }: TestApp): Promise<AppId> =>
   (
@@ -41,20 +49,41 @@ const idOf = async ({ clientId }: TestApp): Promise<AppId> =>
 
 let owners = 0
 
-/** Creates an app with its owner as an end user. With `spent`, the owner has no allowance left. */
+/**
+ * Creates an app whose owner was charged for a ticket. With `spent`, nothing is left of what the
+ * owner's account includes.
+ */
 async function ownedApp({ spent }: { spent: boolean }): Promise<TestApp> {
   const email = `owner-${(owners += 1)}@example.com`
   const { clientId, m2mClientId, m2mClientSecret } = await core.as().createApp({
     name: 'Shop',
     ownerEmail: email,
     isCustomer: true,
-    starterUsdMicros: spent ? '0' : '5000000',
   })
   const basic = `Basic ${Buffer.from(`${m2mClientId}:${m2mClientSecret}`).toString('base64')}`
   const app = { clientId, m2mClientId, secret: m2mClientSecret, basic }
-  // The first signer token makes the owner an end user.
+  // The owner's own calls count in no cap. 3000 USD per ETH: 2 * 10^15 wei are 6 USD.
   await core.as(basic).mintOwnerToken()
+  const event = {
+    auth_id: `${clientId}:owner:${(await accountOf(app)).accountId}`,
+    computed_fee: spent ? '2000000000000000' : '1',
+    current_time: core.clock.now().toISOString(),
+  }
+  await operator.metering.ingestEvents({ envelopes: [eventOf(event)] })
   return app
+}
+
+/** The owner of an app as an end user of the platform app. */
+async function accountOf(app: TestApp) {
+  const { rows } = await core.sql.query<{ id: string; account: string }>(
+    `select c.client_id as id, m.account_id as account
+     from members m, platform_app p
+     join clients c on c.app_id = p.app_id and c.kind = 'public'
+     where m.app_id = $1 and m.role = 'owner'`,
+    [await idOf(app)],
+  )
+  const { id: clientId = '', account: accountId = '' } = rows[0] ?? {}
+  return { clientId, accountId, externalUserId: `account:${accountId}` }
 }
 
 const create = (app: TestApp, externalUserId: string, status?: string) =>
@@ -139,7 +168,7 @@ describe('end user cap', () => {
   })
 })
 
-describe('owner with an empty allowance and no card', () => {
+describe('owner with nothing left and no card', () => {
   it('blocks new users and keeps existing ones', async () => {
     const app = await ownedApp({ spent: true })
     await settle(app, { isPlatformOwned: true })
@@ -164,7 +193,7 @@ describe('owner with an empty allowance and no card', () => {
       ...needsPayment,
       members: {
         billingMode: 'owner_rollup',
-        actionUrl: `https://svc.example/api/v1/apps/${app.clientId}/billing/processor`,
+        actionUrl: `https://svc.example/apps/${app.clientId}/billing`,
       },
     })
   })
@@ -185,7 +214,10 @@ describe('owner with an empty allowance and no card', () => {
 
   it('does not block when only the subscription row is missing', async () => {
     const app = await ownedApp({ spent: false })
-    await core.sql.query('delete from subscriptions where app_id = $1', [await idOf(app)])
+    await core.sql.query(
+      'delete from subscriptions where user_id = (select id from end_users where external_user_id = $1)',
+      [(await accountOf(app)).externalUserId],
+    )
     core.clock.advance(40 * day)
     await create(app, 'ada')
     expect(await countActive(app)).toBe(1)
@@ -194,37 +226,60 @@ describe('owner with an empty allowance and no card', () => {
   it('allows new users after a grant', async () => {
     const app = await ownedApp({ spent: true })
     await expect(create(app, 'ada')).rejects.toMatchObject(needsPayment)
-    const { rows } = await core.sql.query<{ name: string }>(
-      `select external_user_id as name from end_users where app_id = $1 and external_user_id like 'owner:%'`,
-      [await idOf(app)],
-    )
-    const externalUserId = rows[0]?.name ?? ''
-    const grant = { clientId: app.clientId, externalUserId, amountUsdMicros: '1' }
-    await core.as(app.basic).createGrant(grant)
+    const { clientId, externalUserId } = await accountOf(app)
+    await core.asOperator().createGrant({ clientId, externalUserId, amountUsdMicros: '1' })
     expect((await create(app, 'ada')).created).toBe(true)
+  })
+
+  it.each([
+    { type: 'free', includedUsdMicros: '50000000' },
+    { type: 'subscription', includedUsdMicros: '0', includedUnits: '100', overageRateWei: '1' },
+  ])('allows new users after a move to an owner plan: $type', async (terms) => {
+    const app = await ownedApp({ spent: true })
+    await expect(create(app, 'ada')).rejects.toMatchObject(needsPayment)
+    const { clientId, externalUserId } = await accountOf(app)
+    const plan = { name: `Owner ${terms.type}`, status: 'active', priceAmount: '0', ...terms }
+    const { id: planId } = await operator.plans.createPlan({
+      clientId,
+      planJson: JSON.stringify(plan),
+    })
+    await operator.subscriptions.updateSubscription({
+      clientId,
+      externalUserId,
+      planId,
+      timing: 'immediate',
+      idempotencyKey: undefined,
+    })
+    // The new period begins a moment after the change.
+    core.clock.advance(second)
+    // Without included usage, the card decides.
+    const outcome = await create(app, 'ada').then(
+      ({ created }) => created,
+      () => 'refused',
+    )
+    expect(outcome).toBe(terms.type === 'free' ? true : 'refused')
+    await core.sql.query(
+      `update balances set ceiling_attos = 2e18, lacks_card = false where user_id = (select id from end_users where external_user_id = $1)`,
+      [externalUserId],
+    )
+    expect((await create(app, 'bob')).created).toBe(true)
   })
 
   it('allows new users once the next period begins', async () => {
     const app = await ownedApp({ spent: false })
-    const id = await idOf(app)
-    const { rows } = await core.sql.query<{ name: string }>(
-      `select external_user_id as name from end_users where app_id = $1`,
-      [id],
-    )
-    const externalUserId = rows[0]?.name ?? ''
-    await core
-      .as()
-      .createAdjustment({ clientId: app.clientId, externalUserId, amountUsdMicros: '-5000000' })
+    const { clientId, externalUserId } = await accountOf(app)
+    const rest = { clientId, externalUserId, amountUsdMicros: '-4999999' }
+    await core.as().createAdjustment({ ...rest, uncovered: 'overage' })
+    await core.as().createAdjustment({ ...rest, amountUsdMicros: '-1', uncovered: 'overage' })
     await expect(create(app, 'ada')).rejects.toMatchObject(needsPayment)
     core.clock.advance(40 * day)
     expect((await create(app, 'ada')).created).toBe(true)
   })
 
-  it('does not block before the owner is an end user', async () => {
+  it('does not block before the first charge of the owner', async () => {
     const { clientId, m2mClientId, m2mClientSecret } = await core.as().createApp({
       name: 'New',
       ownerEmail: 'fresh@example.com',
-      starterUsdMicros: '0',
       isCustomer: true,
     })
     const basic = `Basic ${Buffer.from(`${m2mClientId}:${m2mClientSecret}`).toString('base64')}`
@@ -278,10 +333,16 @@ describe('ACTIVATION_GATE_MODE', () => {
 })
 
 describe('selling', () => {
+  const connection: Omit<Connection, 'status'> = {
+    plane: 'live',
+    connectedAt: null,
+    chargesEnabled: false,
+    payoutsEnabled: false,
+    detailsSubmitted: false,
+  }
   const gateWith = (
     status: Connection['status'],
     mode: 'off' | 'log' | 'enforce_revenue' | 'enforce' = 'enforce',
-    findOwner: (app: AppId) => Promise<UserId | null> = async () => null,
   ): Gate =>
     createGate({
       pool: core.sql,
@@ -289,14 +350,8 @@ describe('selling', () => {
       endUserCap: 10,
       publicUrl: 'https://svc.example',
       ledger: createLedger(),
-      processor: {
-        connectionOf: async () => ({ status, connectedAt: null }),
-        canChargeOwner: async () => true,
-        connect: async () => ({ url: '' }),
-        disconnect: async () => {},
-        askForCard: async () => null,
-      },
-      findOwner: (db, app) => findOwner(app).then((id) => id ?? findOwnerUser(db, app)),
+      connections: { findConnection: async () => ({ ...connection, status }) },
+      findOwnerAccount: findOwnerAccountUser,
       metrics: createMetrics('test'),
       log: silentLog(),
       now: core.clock.now,
@@ -346,6 +401,9 @@ describe('selling', () => {
   it('requireCost accepts a chargeable card when the allowance is empty', async () => {
     const app = await ownedApp({ spent: true })
     await expect(create(app, 'ada')).rejects.toMatchObject(needsPayment)
+    await core.sql.query(
+      'update balances set ceiling_attos = 1 where app_id = (select app_id from platform_app)',
+    )
     await expect(
       gateWith('disconnected').requireCost(core.sql, await idOf(app)),
     ).resolves.toBeUndefined()

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createCuts } from '../../../core/billing/cuts.ts'
-import type { AppId } from '../../../core/platform/ids.ts'
+import type { AppId } from '../../../core/shared/ids.ts'
 import { type CoreClient, connectCore } from '../../../deploy/cli/client.ts'
 import { main } from '../../../deploy/cli/main.ts'
 import { type TestApp, type TestCore, second, serviceToken, startTestCore } from '../support.ts'
@@ -31,9 +31,15 @@ const unchanged = {
   platformCutPercent: undefined,
 }
 const change = async (values: Partial<typeof unchanged | Record<string, unknown>>) =>
-  (await operator.replaceBillingSettings({ clientId: app.clientId, ...unchanged, ...values }))
-    .settings
-const read = async () => (await operator.readBillingSettings({ clientId: app.clientId })).settings
+  (
+    await operator.billing.updateBillingSettings({
+      clientId: app.clientId,
+      ...unchanged,
+      ...values,
+    })
+  ).settings
+const read = async () =>
+  (await operator.billing.getBillingSettings({ clientId: app.clientId })).settings
 const appIdOf = async ({ clientId }: TestApp): Promise<AppId> =>
   (
     await core.sql.query<{ app_id: AppId }>('select app_id from clients where client_id = $1', [
@@ -44,7 +50,7 @@ const appIdOf = async ({ clientId }: TestApp): Promise<AppId> =>
 describe('billing settings of an app', () => {
   it('default to those of the deployment', async () => {
     const fresh = await core.newApp()
-    expect((await operator.readBillingSettings(fresh)).settings).toEqual({
+    expect((await operator.billing.getBillingSettings(fresh)).settings).toEqual({
       clientId: fresh.clientId,
       billingMode: 'owner_rollup',
       endUserCap: 10_000,
@@ -99,7 +105,9 @@ describe('billing settings of an app', () => {
   })
 
   it('return NOT_FOUND for an unknown app', async () => {
-    await expect(operator.readBillingSettings({ clientId: 'app_nobody' })).rejects.toMatchObject({
+    await expect(
+      operator.billing.getBillingSettings({ clientId: 'app_nobody' }),
+    ).rejects.toMatchObject({
       reason: 'NOT_FOUND',
     })
   })

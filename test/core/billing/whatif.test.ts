@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createWhatIf } from '../../../core/billing/whatif/whatif.ts'
 import type { WhatIfAnswer } from '../../../core/billing/whatif/whatif.ts'
-import { simulateLedger } from '../../../core/allowances/trial.ts'
+import { simulateLedger } from '../../../core/balances/ledger/trial.ts'
 import { createDiscovery } from '../../../core/plans/catalog/discovery.ts'
 import { createOffers } from '../../../core/plans/offers/service.ts'
 import { tx } from '../../../core/lib/sql.ts'
@@ -24,7 +24,7 @@ function createTrying() {
   const offers = createOffers({
     pool,
     discovery,
-    selling: { require: async () => {} },
+    selling: { require: async () => {}, requireThreshold: async () => {} },
     countSubscribers: async () => 0,
     onStarterChange: async () => {},
     now,
@@ -37,7 +37,7 @@ const tryPlans = (
   request: object,
   { limitSeconds = 60 }: { limitSeconds?: number } = {},
 ): Promise<WhatIfAnswer> =>
-  createTrying().tryPlans(world.app.id, JSON.stringify({ ...day, ...request }), {
+  createTrying().simulatePlans(world.app.id, JSON.stringify({ ...day, ...request }), {
     limitSeconds,
     signal: new AbortController().signal,
   })

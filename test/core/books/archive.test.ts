@@ -29,7 +29,7 @@ beforeAll(async () => {
   for (const month of ['12', '01', '02']) {
     const year = month === '12' ? 2025 : 2026
     for (const day of ['03', '28'])
-      await core.recordRate({
+      await core.metering.recordRate({
         usdPerEth: `3${month}1`,
         source: 'desk',
         observedAt: `${year}-${month}-${day}T10:00:00Z`,
@@ -112,6 +112,23 @@ describe('tollgate archive', () => {
     )
     expect(await readdir(folder)).toEqual([])
     expect(await months()).toHaveLength(4)
+  })
+
+  it('waits for tickets that will be on an invoice', async () => {
+    const dollar = '1000000000000000000'
+    const ada = `user_id = (select id from end_users where external_user_id = 'ada' limit 1)`
+    const kept = await archive('--dry-run')
+    await world.damage(`
+      update ledger_entries set overage_attos = overage_attos + ${dollar} where kind = 'charge' and ${ada};
+      update balances set collects_by = 'ceiling', collect_step_attos = 1, collected_attos = collected_attos - ${dollar}
+      where ${ada}`)
+    const { text } = await archive('--dry-run')
+    expect(text).toMatch(/2025-12 .* waits: [1-9][0-9]* tickets of the month wait for an invoice/)
+    await world.damage(`
+      update ledger_entries set overage_attos = overage_attos - ${dollar} where kind = 'charge' and ${ada};
+      update balances set collects_by = null, collect_step_attos = null, collected_attos = collected_attos + ${dollar}
+      where ${ada}`)
+    expect(await archive('--dry-run')).toEqual(kept)
   })
 
   it('waits for tickets without a rate', async () => {

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { gunzipSync, gzipSync, zstdDecompressSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { begin, observedRate, outcome, refusal, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
@@ -36,12 +36,16 @@ beforeAll(async () => {
     manifest_id: `m ${i} ${odd}`,
   }))
   // Rates of that time: 3000 at `begin`, others before.
-  await core.recordRate({
+  await core.metering.recordRate({
     usdPerEth: '2999.000000000000000001',
     source: 'desk',
     observedAt: '2026-03-10T10:59:00.5Z',
   })
-  await core.recordRate({ usdPerEth: '3100', source: 'desk', observedAt: '2026-03-10T11:30:00Z' })
+  await core.metering.recordRate({
+    usdPerEth: '3100',
+    source: 'desk',
+    observedAt: '2026-03-10T11:30:00Z',
+  })
   for (let i = 0; i < many.length; i += 400) await from.ingest(...many.slice(i, i + 400))
   await from.ingest({
     id: 'E-1',
@@ -70,8 +74,8 @@ async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void>
     await work(to)
   } finally {
     await to.stop()
-    process.env['CORE_TARGET'] = from.core.target
-    process.env['CORE_TOKEN'] = serviceToken
+    vi.stubEnv('CORE_TARGET', from.core.target)
+    vi.stubEnv('CORE_TOKEN', serviceToken)
   }
 }
 
@@ -138,8 +142,8 @@ describe('tollgate export', () => {
     expect((await run('export', '--app', 'app_x', '--out', path('x.gz'))).text).toBe(
       'tollgate: no app has this client id\n',
     )
-    await expect(readFile(path('x.gz'))).rejects.toThrow('ENOENT')
-    await expect(readFile(path('x.gz.part'))).rejects.toThrow('ENOENT')
+    const written = (await readdir(dirname(path('x')))).filter((name) => name.startsWith('x.'))
+    expect(written).toEqual([])
     expect((await exportTo('x.json')).code).toBe(2)
     expect((await run('export', '--out', path('x.gz'))).code).toBe(2)
     expect((await exportTo('x.gz', '--from', 'then')).text).toContain('from must be an ISO 8601')
@@ -148,7 +152,7 @@ describe('tollgate export', () => {
     )
     expect(
       await outcome(
-        core.exportTickets({
+        core.books.exportTickets({
           clientId: from.app.clientId,
           from: undefined,
           to: undefined,
@@ -180,9 +184,6 @@ describe('tollgate import', () => {
         '1204 tickets imported, 0 already present',
       )
       expect(await ticketsOf(to)).toEqual(original)
-      // Only the deployment that booked the tickets counts their network cost.
-      expect(await from.rows('select 1 from network_costs')).toHaveLength(1)
-      expect(await to.rows('select 1 from network_costs')).toEqual([])
       expect(
         (await run('import', path('move.zst'), '--app', to.app.clientId, '--json')).text,
       ).toContain('"duplicates": 1204')
@@ -228,14 +229,19 @@ describe('tollgate import', () => {
     await exportTo('unpriced.gz')
     await elsewhere(async (to) => {
       const there = connectCore({ target: to.core.target, token: serviceToken })
-      const { lines, sha256 } = await core.exportTickets({
+      const { lines, sha256 } = await core.books.exportTickets({
         clientId: from.app.clientId,
         from: undefined,
         to: undefined,
         cursor: undefined,
       })
       expect(
-        await there.importTickets({ clientId: to.app.clientId, lines, sha256, fileSha256: '' }),
+        await there.books.importTickets({
+          clientId: to.app.clientId,
+          lines,
+          sha256,
+          fileSha256: '',
+        }),
       ).toMatchObject({ tickets: 500 })
       there.close()
       expect((await run('import', path('unpriced.gz'), '--app', to.app.clientId)).text).toContain(
@@ -290,7 +296,7 @@ describe('tollgate import', () => {
 
   it('rejects invalid lines with a reason, and writes nothing', async () => {
     const good = (
-      await core.exportTickets({
+      await core.books.exportTickets({
         clientId: from.app.clientId,
         from: at(0),
         to: undefined,
@@ -298,7 +304,7 @@ describe('tollgate import', () => {
       })
     ).lines.toString()
     const send = (text: string, sha256 = createHash('sha256').update(text).digest('hex')) =>
-      core.importTickets({
+      core.books.importTickets({
         clientId: from.app.clientId,
         lines: Buffer.from(text),
         sha256,

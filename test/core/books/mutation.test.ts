@@ -3,9 +3,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { usdAttos } from '../../../core/lib/money.ts'
 import { freeTerms } from '../../../core/plans/offers/plan.ts'
 import { insertPlan } from '../../../core/plans/offers/store.ts'
-import { appId } from '../../../core/platform/ids.ts'
+import { appId } from '../../../core/shared/ids.ts'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { begin, day, observedRate, serviceToken, until } from '../support.ts'
+import { issueOne, pay, userOf } from '../billing/invoices/world.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
 /**
@@ -14,32 +15,38 @@ import { type BooksWorld, startBooks, tollgate } from './support.ts'
  * depends on it. A new column is in neither list and fails until it is added to one.
  */
 
+/** Rows of the tested app, and not of the platform app. */
+const own = 'app_id <> (select app_id from platform_app)'
+
 /** Tables of the books, with the row to change. No money figure comes from other tables. */
 const tables = {
   tickets: `event_id = 'ugly-2'`,
   envelopes: `key = (select left(encode(sha256('ugly-2'), 'hex'), 32)::uuid)`,
   rates: `source = 'manual:ugly'`,
-  ledger_entries: `kind = 'charge' and ticket_count = 2`,
-  balances: `consumed_attos > 0`,
+  ledger_entries: `kind = 'charge' and ticket_count = 2 and charged_app_id is null`,
+  balances: `consumed_attos > 0 and ${own}`,
   grants: `kind = 'grant' and feature_key is not null`,
   adjustments: `amount_attos < 0`,
-  periods: `after_seq > 0`,
+  periods: `after_seq > 0 and ${own}`,
   usage_hourly: `ticket_count = 2`,
   ticket_sessions: `session_id = 'ugly'`,
-  checkpoints: 'true',
+  checkpoints: own,
   receipt_days: `day > (select min(day) from receipt_days)`,
-  receipt_roots: 'true',
+  receipt_roots: own,
   receipt_chunks: 'true',
-  plan_versions: `plan_id in (select id from plans where is_starter_default)`,
-  subscriptions: 'true',
-  subscription_history: 'true',
-  plans: `is_starter_default`,
+  plan_versions: `plan_id in (select id from plans where is_starter_default) and ${own}`,
+  subscriptions: own,
+  subscription_history: own,
+  plans: `is_starter_default and ${own}`,
   plan_bundles: 'true',
   platform_cuts: 'true',
-  price_chain: 'number > 1',
-  price_heads: 'true',
+  price_chain: `number > 1 and ${own}`,
+  price_heads: own,
   book_heads: `kind = 'root'`,
   test_clock_moves: 'ahead_ms < 4000000',
+  invoices: `kind = 'invoice' and number = 1`,
+  invoice_lines: `(invoice_id, position) = (
+    select invoice_id, max(position) from invoice_lines where kind = 'usage' group by invoice_id order by invoice_id limit 1)`,
 } as const
 
 /** Escrow money, which is proved as sums against `balances`, and money outside the books. */
@@ -48,15 +55,22 @@ const elsewhere: Readonly<Record<string, string>> = {
   authorisations:
     'balances.pending_attos is their sum, and the totals of sessions have their number (verify.test.ts)',
   early_tickets: 'of the escrow: what a hold frees, not what is booked',
-  authorised_sessions:
-    'of the escrow: a report, not a figure of the books; their counts are proved (verify.test.ts)',
+  authorised_sessions: 'of the escrow: a report; their counts are proved (verify.test.ts)',
   limits: 'what an owner allows, not what is booked',
   credit_quotas:
     'what a platform admin allows, and a bound of what is unspent, which is counted anew when it is reached',
+  billing_settings: 'what an owner or a platform admin allows, not what is booked',
   limit_sessions: 'what limits count, by the bounds of calls',
-  network_costs: 'sums that bound what an owner may cost: no figure of the books',
-  network_exposures:
-    'what a platform admin allows an owner to cost, and a bound that is counted anew',
+  network_costs: 'of an earlier release, not used any more',
+  network_exposures: 'of an earlier release, not used any more',
+  billing_mode_changes: 'why overage was settled; the entries that settle it are proved',
+  owner_holds: 'a bound of what leases and authorisations hold of an owner, which is counted anew',
+  plan_orders: 'every figure of every row is proved (money-columns.test.ts)',
+  prorations: 'every figure of every row is proved (money-columns.test.ts)',
+  payments: 'every figure of every row is proved (money-columns.test.ts)',
+  payment_returns: 'every figure of every row is proved (money-columns.test.ts)',
+  payment_attempts: 'every figure of every row is proved (money-columns.test.ts)',
+  checkouts: 'what a page asks for; what was paid is a payment',
   quarantine: 'events that are no money yet',
   ticket_archives: 'proved as a whole (archive.test.ts)',
   archived_charges: 'proved against their charges (archive.test.ts)',
@@ -78,6 +92,10 @@ const free: Readonly<Record<string, string>> = {
   'balances.lend_after': 'a timer of the escrow',
   'balances.late_until': 'a timer of the escrow',
   'balances.updated_at': 'nothing reads it',
+  'balances.ceiling_attos': 'what the user may owe: no booked figure',
+  'balances.collects_by': 'what is collected when: no booked figure',
+  'balances.collect_step_attos': 'what is collected when: no booked figure',
+  'balances.lacks_card': 'why the ceiling is 0',
   'balances.booked_through':
     'a later one only delays booking times; one before the last entry is reported',
   'ticket_sessions.manifest_id': says,
@@ -116,6 +134,11 @@ const free: Readonly<Record<string, string>> = {
   'plans.created_at': 'nothing is computed from it',
   'plans.updated_at': 'nothing is computed from it',
   'plans.deleted_at': 'whether it can be chosen',
+  'invoices.reason': 'why it was issued: nothing is computed from it',
+  'invoices.note': 'a text',
+  'invoice_lines.description': 'a text',
+  'invoice_lines.plan_id': 'a name',
+  'invoice_lines.units': 'what the amount of an overage line is for',
   'test_clock_moves.snapshot': 'which day it ended: the cut of the day has it',
   'test_clock_moves.since': 'moved by less than the minute that clocks of cores may differ',
 }
@@ -141,6 +164,15 @@ const change: Readonly<Record<string, (column: string) => string>> = {
   ARRAY: (c) => `${c}[1:0] || ${c}[2:] || ${c}[1]`,
 }
 
+/** Ids that are null in the changed row, so that any value is the smallest change. */
+const usuallyNull = new Set([
+  'adjustments.credit_id',
+  'ledger_entries.charged_app_id',
+  'invoices.invoice_id',
+  'invoice_lines.plan_id',
+  'invoice_lines.charged_app_id',
+])
+
 interface Column {
   readonly table: keyof typeof tables
   readonly column: string
@@ -156,18 +188,23 @@ beforeAll(async () => {
   const ada = { clientId: world.app.clientId, externalUserId: 'ada' }
   // The plan has its own rate and a rate for a pipeline. The platform takes a cut from the first
   // ticket on.
+  const app = `(select app_id from clients where client_id = '${world.app.clientId}')`
   await world.damage(
-    `update plan_versions set retail_rate = 0.0000013 where plan_id = (select id from plans where is_starter_default);
+    `insert into accounts (id, email, created_at)
+    values ('00000000-0000-4000-8000-00000000000a', 'owner@example.com', '2026-01-01T00:00:00Z');
+    insert into members (app_id, account_id, role, created_at)
+    values (${app}, '00000000-0000-4000-8000-00000000000a', 'owner', '2026-01-01T00:00:00Z');
+    update plan_versions set retail_rate = 0.0000013
+    where plan_id = (select id from plans where is_starter_default and app_id = ${app});
     insert into plan_bundles (app_id, plan_id, version, id, position, pipeline, model_id, retail_rate)
     select app_id, plan_id, version, '00000000-0000-4000-8000-000000000001', 0, 'live', '*', 0.0000011
     from plan_versions
-    where plan_id = (select id from plans where is_starter_default);
+    where plan_id = (select id from plans where is_starter_default and app_id = ${app});
     insert into platform_cuts (app_id, since, percent, created_at)
-    select id, '${begin.toISOString()}', 12.5, '2026-01-01T00:00:00Z'
-    from apps`,
+    values (${app}, '${begin.toISOString()}', 12.5, '2026-01-01T00:00:00Z')`,
   )
   await m2m.upsertUser(ada)
-  await core.recordRate({
+  await core.metering.recordRate({
     usdPerEth: '2987.654321098765432109',
     source: 'ugly',
     observedAt: undefined,
@@ -186,7 +223,7 @@ beforeAll(async () => {
   await m2m.createGrant({ ...ada, amountUsdMicros: '770077' })
   await world.ingest(ugly(1, '1717171717171717'), ugly(2, '141414141414149'))
   const adjust = (amountUsdMicros: string, eventId?: string) =>
-    core.createAdjustment({
+    core.allowances.createAdjustment({
       ...ada,
       amountUsdMicros,
       reason: 'ugly',
@@ -201,33 +238,34 @@ beforeAll(async () => {
   // Enter the next period: the included usage expires.
   world.clock.set(new Date(begin.getTime() + 31 * day))
   await m2m.getBalance(ada)
-  await core.recordRate({ usdPerEth: '3111.1', source: 'later', observedAt: undefined })
+  await core.metering.recordRate({ usdPerEth: '3111.1', source: 'later', observedAt: undefined })
   await world.ingest(ugly(3, '77777777777777'))
   await world.ingest(ugly(4, '555555555555', { pipeline: 'other' }))
   await adjust('-3')
   // Change the plan immediately: the included usage ends early.
-  const [{ app_id: app } = { app_id: '' }] = await world.rows('select app_id from clients limit 1')
-  const plan = { appId: appId(app ?? ''), id: randomUUID(), name: 'Studio' }
+  const [{ app_id: appKey } = { app_id: '' }] = await world.rows(`select ${app} as app_id`)
+  const plan = { appId: appId(appKey ?? ''), id: randomUUID(), name: 'Studio' }
   const kind = { status: 'active', isStarterDefault: false, isNetworkDefault: false } as const
   const terms = { ...freeTerms, included: usdAttos(3n * 10n ** 18n) }
   await insertPlan(world.sql, { ...plan, ...kind }, { terms, at: begin })
   world.clock.set(new Date(begin.getTime() + 33 * day))
-  await core.switchSubscription({
+  await core.subscriptions.updateSubscription({
     ...ada,
     planId: plan.id,
     timing: 'immediate',
     idempotencyKey: undefined,
   })
   // Move the app's clock ahead twice, and book a ticket after each move.
-  await core.recordRate({ usdPerEth: '3222.2', source: 'ahead', observedAt: undefined })
+  await core.metering.recordRate({ usdPerEth: '3222.2', source: 'ahead', observedAt: undefined })
   for (const n of [5, 6]) {
-    await core.moveTestClock({
+    await core.testClocks.advanceTestClock({
       clientId: world.app.clientId,
       move: { to: undefined, advanceSeconds: 3_600 },
     })
     world.clock.advance(180_000)
     await world.ingest(ugly(n, '88888888888888'))
   }
+  await issueInvoices((n) => world.ingest(ugly(n, '2222222222222222')))
   core.close()
   await tollgate('rebuild')
   // An app can have only one network default, so delete it: then the flag of another plan can
@@ -253,6 +291,25 @@ beforeAll(async () => {
 })
 afterAll(() => world.stop())
 
+/** Issues an invoice with a price, and pays it; then another one. */
+async function issueInvoices(use: (n: number) => Promise<unknown>): Promise<void> {
+  await use(7)
+  const user = await userOf(world, world.app.clientId)
+  const at = world.clock.now()
+  const price = {
+    kind: 'proration',
+    description: 'Studio',
+    amount: usdAttos(-(10n ** 17n)),
+    periodStart: at,
+    periodEnd: new Date(at.getTime() + day),
+  } as const
+  const paid = await issueOne(world, user, { prices: [price] })
+  if (!paid) throw new Error('no invoice was issued')
+  await pay(world, paid, randomUUID())
+  await use(8)
+  await issueOne(world, user)
+}
+
 async function makeRoot(): Promise<void> {
   const { core } = await world.startAnother(observedRate)
   const built = 'select day from receipt_days where built_at is not null'
@@ -272,8 +329,10 @@ function changed<T>(
 
 function changeOf({ table, column, type }: Column): string {
   // The next number is taken, so the key would reject it.
-  const isKey = type === 'bigint' && (column === 'id' || keys[table]?.split(', ').includes(column))
-  const value = isKey ? `${column} + 100` : change[type]?.(column)
+  const isNumber = type === 'bigint' || type === 'integer'
+  const isKey = isNumber && (column === 'id' || keys[table]?.split(', ').includes(column))
+  const isMissing = usuallyNull.has(`${table}.${column}`)
+  const value = isMissing ? 'gen_random_uuid()' : isKey ? `${column} + 100` : change[type]?.(column)
   if (value === undefined) throw new Error(`no change for a ${type}: ${table}.${column}`)
   return value
 }
@@ -316,12 +375,7 @@ async function dropChecks(table: string): Promise<string> {
     `select conname from pg_constraint where conrelid = $1::regclass and contype = 'c'`,
     [table],
   )
-  const numbered = ['rates', 'plan_versions'].includes(table)
-  const identity = numbered ? `alter table ${table} alter column id drop identity;` : ''
-  return (
-    identity +
-    rows.map(({ conname }) => `alter table ${table} drop constraint ${conname};`).join('')
-  )
+  return rows.map(({ conname }) => `alter table ${table} drop constraint ${conname};`).join('')
 }
 
 const keys: Readonly<Record<string, string>> = {
@@ -349,6 +403,8 @@ const keys: Readonly<Record<string, string>> = {
   price_heads: 'app_id',
   book_heads: 'app_id, kind',
   test_clock_moves: 'app_id, since',
+  invoices: 'id, number',
+  invoice_lines: 'invoice_id, position',
 }
 const key = (table: string): string => keys[table] ?? 'id'
 
@@ -360,7 +416,7 @@ describe('smallest change of a column', () => {
       `select distinct table_name from information_schema.columns c
       join information_schema.tables t using (table_schema, table_name)
       where table_schema = current_schema() and table_type = 'BASE TABLE' and table_name !~ '^tickets_[0-9]'
-        and (column_name like '%\\_attos' or column_name like '%\\_wei')`,
+        and (column_name like any (array['%\\_attos', '%\\_wei', '%\\_cents']))`,
     )
     const known = [...Object.keys(tables), ...Object.keys(elsewhere)]
     expect(

@@ -1,7 +1,7 @@
 import { assert, asyncProperty, constantFrom, uniqueArray } from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
-import { attos, startSidecar } from '../allowances/escrow/granting.ts'
+import { attos, startSidecar } from '../balances/escrow/granting.ts'
 import { begin, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
@@ -33,7 +33,8 @@ beforeAll(async () => {
 afterAll(() => world.stop())
 
 const rebuild = async (...more: string[]) =>
-  JSON.parse((await tollgate('rebuild', '--json', ...more)).text).apps[0]
+  JSON.parse((await tollgate('rebuild', '--json', '--app', world.app.clientId, ...more)).text)
+    .apps[0]
 const verified = async () => (await tollgate('verify')).code
 const everything = async () => ({
   hours: await world.rows(`
@@ -121,7 +122,7 @@ describe('tollgate rebuild', () => {
     await world.damage('update usage_hourly set fee_wei = fee_wei + 1')
     const damaged = await everything()
     const hours = damaged.hours.length
-    expect((await tollgate('rebuild', '--dry-run')).text).toBe(
+    expect((await tollgate('rebuild', '--dry-run', '--app', world.app.clientId)).text).toBe(
       `${world.app.clientId}  3 users: ${hours} hours, 0 sessions, 0 balances differ\n`,
     )
     expect(await everything()).toEqual(damaged)
@@ -150,7 +151,7 @@ describe('tollgate rebuild', () => {
     const rebuilding = async (): Promise<void> => {
       for (let round = 0; round < 8; round++) {
         await world.damage(damages[round % 4] ?? '')
-        for await (const message of core.rebuildBooks({ clientId: undefined, dryRun: false }))
+        for await (const message of core.books.rebuildBooks({ clientId: undefined, dryRun: false }))
           last = message.kind
       }
     }

@@ -1,9 +1,7 @@
-import { createHash } from 'node:crypto'
-import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { gunzipSync, gzipSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { begin, day, observedRate, outcome, refusal, serviceToken } from '../support.ts'
 import { type BooksWorld, buildRoots, startBooks, tollgate } from './support.ts'
@@ -18,7 +16,7 @@ beforeAll(async () => {
   world = await startBooks({ ...observedRate, RETENTION_MONTHS: '1', ARCHIVE_DIR: folder })
   core = connectCore({ target: world.core.target, token: serviceToken })
   await sell(world)
-  await core.recordRate({
+  await core.metering.recordRate({
     usdPerEth: '2987.654321098765432109',
     source: 'desk',
     observedAt: '2026-01-03T10:00:00Z',
@@ -102,57 +100,7 @@ describe('sold tickets', () => {
       expect(await verified()).toContain('the books are right')
     })
   })
-
-  it('are imported at network price from a version 1 file', async () => {
-    const [sold, old] = [join(folder, 'sold.gz'), join(folder, 'old.gz')]
-    await writeFile(old, gzipSync(asVersion1(gunzipSync(await readFile(sold)).toString())))
-    const before = await prices(world)
-    await elsewhere(async (to) => {
-      expect((await tollgate('import', old, '--app', to.app.clientId)).text).toContain(
-        '3 tickets imported',
-      )
-      expect(await prices(to)).toEqual(
-        before.map((ticket) => ({
-          ...ticket,
-          retail: ticket['cost_attos'],
-          fee: '0',
-          wei: '0',
-          is_foreign: 'true',
-        })),
-      )
-      expect(await verified()).toContain('the books are right')
-    })
-  })
 })
-
-/** Converts the file to version 1. */
-function asVersion1(text: string): string {
-  const lines: string[] = []
-  const whole = createHash('sha256')
-  let chunk: string[] = []
-  for (const line of text.trimEnd().split('\n')) {
-    const { kind, ...of } = JSON.parse(line)
-    if (kind === undefined) {
-      for (const name of [
-        'retailAttos',
-        'platformFeeAttos',
-        'platformFeeWei',
-        'plan',
-        'planVersion',
-      ])
-        delete of[name]
-      chunk.push(`${JSON.stringify(of)}\n`)
-    } else if (kind === 'manifest') lines.push(`${JSON.stringify({ kind, ...of, version: 1 })}\n`)
-    else if (kind === 'chunk') {
-      const bytes = chunk.join('')
-      whole.update(bytes)
-      const sha256 = createHash('sha256').update(bytes).digest('hex')
-      lines.push(bytes, `${JSON.stringify({ kind, ...of, sha256 })}\n`)
-      chunk = []
-    } else lines.push(`${JSON.stringify({ kind, ...of, sha256: whole.digest('hex') })}\n`)
-  }
-  return lines.join('')
-}
 
 /**
  * Runs `work` with another deployment whose app sells at twice the network price. The command line
@@ -166,14 +114,14 @@ async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void>
     await work(to)
   } finally {
     await to.stop()
-    process.env['CORE_TARGET'] = world.core.target
-    process.env['CORE_TOKEN'] = serviceToken
+    vi.stubEnv('CORE_TARGET', world.core.target)
+    vi.stubEnv('CORE_TOKEN', serviceToken)
   }
 }
 
 describe('adjustment for a ticket', () => {
   const adjust = (amountUsdMicros: string, eventId: string) =>
-    core.createAdjustment({
+    core.allowances.createAdjustment({
       clientId: world.app.clientId,
       externalUserId: 'ada',
       amountUsdMicros,

@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
 import { expect, vi } from 'vitest'
-import { silentLog } from '../../../core/lib/log.ts'
-import { chainEarlierPrices } from '../../../core/plans/prices/chain.ts'
+import { chainInserted } from '../plans/chain-prices.ts'
 import { unary } from '../../../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../../../proto/headers.ts'
-import { main } from '../../../deploy/cli/main.ts'
+import { operate } from '../../deploy/cli/support.ts'
 import { MeteringServiceClient } from '../../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { eventData } from '../metering/harness.ts'
 import {
@@ -95,7 +94,7 @@ export async function startBooks(
 
   async function chainPrices(): Promise<void> {
     await damage('delete from price_chain; delete from price_heads')
-    await chainEarlierPrices(core.sql, silentLog())
+    await chainInserted(core.sql)
   }
 
   async function stop(): Promise<void> {
@@ -130,7 +129,9 @@ export const eventOf = ({ id = randomUUID(), ...data }: Event): Buffer =>
   )
 
 /** Starts a core to build the roots of all days before today, then stops it. */
-export async function buildRoots(world: BooksWorld): Promise<void> {
+export async function buildRoots(
+  world: Pick<BooksWorld, 'startAnother' | 'rows' | 'clock'>,
+): Promise<void> {
   const { core } = await world.startAnother(observedRate)
   await vi.waitFor(
     async () => {
@@ -154,17 +155,7 @@ let last: Promise<unknown> = Promise.resolve()
  * standard output.
  */
 export function tollgate(...argv: string[]): Promise<{ code: number; text: string }> {
-  const run = last.then(() => runCommand(argv))
+  const run = last.then(() => operate(...argv))
   last = run.catch(() => {})
   return run
-}
-
-async function runCommand(argv: string[]): Promise<{ code: number; text: string }> {
-  const printed: string[] = []
-  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
-  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
-  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main([...argv, '--target', process.env['CORE_TARGET'] ?? ''])
-  vi.restoreAllMocks()
-  return { code, text: printed.join('') }
 }

@@ -458,9 +458,9 @@ describe('the audit log of accounts', () => {
 
   it('records new platform admins and changed addresses', async () => {
     const { account } = await create({ email: 'rise@example.com', password })
-    const change = (request: Partial<pb.ChangeAccountRequest>) =>
-      unary(client.changeAccount.bind(client))(
-        pb.ChangeAccountRequest.fromPartial(request),
+    const change = (request: Partial<pb.UpdateAccountRequest>) =>
+      unary(client.updateAccount.bind(client))(
+        pb.UpdateAccountRequest.fromPartial(request),
         options(),
       )
     await change({ email: 'rise@example.com', isPlatformAdmin: true })

@@ -5,8 +5,8 @@ import {
   newForeignKey,
   signForeign,
   startForeignIssuer,
-} from '../../support/foreign-issuer.ts'
-import { type Managing, logInTo, manage } from '../../support/people.ts'
+} from '../../support/web/foreign-issuer.ts'
+import { type Managing, logInTo, manage } from '../../support/web/people.ts'
 import { type TestApp, type TestCore, begin, outcome, startTestCore } from '../support.ts'
 
 const key = await newForeignKey('k1')
@@ -123,7 +123,7 @@ describe("a token of the deployment's own issuer", () => {
   it("is verified by an app's own trust in its exchange, otherwise by the deployment's", async () => {
     const other = await core.newApp()
     const byOther = manage(core, { session: (await logInTo(core, other, 'owner')).token })
-    const { issuer } = await byOther.addTrustedIssuer({
+    const { issuer } = await byOther.createTrustedIssuer({
       clientId: other.clientId,
       rules: {
         issuer: idp.url,

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type Managing, type Person, logIn, logInTo, manage } from '../../support/people.ts'
+import { type Managing, type Person, logIn, logInTo, manage } from '../../support/web/people.ts'
 import { type TestApp, type TestCore, outcome, refusal, startTestCore } from '../support.ts'
 
 let test: TestCore
@@ -22,7 +22,7 @@ beforeEach(async () => {
 const named = () => ({ clientId: app.clientId })
 const as = ({ token }: Person) => manage(test, { session: token })
 async function invite(email: string, role = 'viewer', by = owner): Promise<string> {
-  const { member, invitation } = await by.putMember({ ...named(), email, role })
+  const { member, invitation } = await by.upsertMember({ ...named(), email, role })
   expect(member).toBeUndefined()
   return invitation?.id ?? ''
 }
@@ -63,7 +63,7 @@ describe('an invitation', () => {
     const bob = await logIn(test)
     const answers = []
     for (const email of [bob.email, `${randomUUID()}@example.com`]) {
-      const { member, created, invitation } = await owner.putMember({
+      const { member, created, invitation } = await owner.upsertMember({
         ...named(),
         email,
         role: 'viewer',
@@ -118,7 +118,7 @@ describe('an invitation', () => {
   it('ends when its inviter loses the right to invite', async () => {
     const [bob, admin] = [await logIn(test), await logInTo(test, app, 'admin')]
     const invitationId = await invite(bob.email, 'viewer', as(admin))
-    await owner.removeMember({ ...named(), accountId: admin.accountId })
+    await owner.deleteMember({ ...named(), accountId: admin.accountId })
     expect(await pending()).toEqual([])
     expect(await outcome(as(bob).acceptInvitation({ invitationId }))).toBe('NOT_FOUND')
   })
@@ -146,7 +146,7 @@ describe('an invitation', () => {
 
   it('is limited to a hundred per app', async () => {
     for (let i = 0; i < 100; i++) await invite(`${i}@example.com`)
-    const more = owner.putMember({ ...named(), email: 'more@example.com', role: 'viewer' })
+    const more = owner.upsertMember({ ...named(), email: 'more@example.com', role: 'viewer' })
     expect(await outcome(more)).toBe('CONFLICT')
     await invite('7@example.com', 'admin')
   })
@@ -159,15 +159,15 @@ describe('an invitation to become an owner', () => {
     expect(await membersOf()).toContain(`admin ${bob.email}`)
     const attempts = [
       () => as(bob).withdrawInvitation({ ...named(), invitationId }),
-      () => as(bob).putMember({ ...named(), email: 'a@example.com', role: 'owner' }),
+      () => as(bob).upsertMember({ ...named(), email: 'a@example.com', role: 'owner' }),
     ]
     for (const attempt of attempts) expect(await outcome(attempt())).toBe('EDIT_FORBIDDEN')
     expect(await outcome(as(bob).acceptInvitation({ invitationId }))).toBe('OK')
     expect(await membersOf()).toContain(`owner ${bob.email}`)
     // An owner needs no invitation, and a smaller role needs no consent.
-    const { member } = await owner.putMember({ ...named(), email: bob.email, role: 'owner' })
+    const { member } = await owner.upsertMember({ ...named(), email: bob.email, role: 'owner' })
     expect(member?.role).toBe('owner')
-    await owner.putMember({ ...named(), email: bob.email, role: 'viewer' })
+    await owner.upsertMember({ ...named(), email: bob.email, role: 'viewer' })
     expect(await membersOf()).toContain(`viewer ${bob.email}`)
   })
 
@@ -188,10 +188,10 @@ describe('an invitation to become an owner', () => {
   it("ends when the member's role changes or the member is removed", async () => {
     const bob = await logInTo(test, app, 'viewer')
     await invite(bob.email, 'owner')
-    await owner.putMember({ ...named(), email: bob.email, role: 'admin' })
+    await owner.upsertMember({ ...named(), email: bob.email, role: 'admin' })
     expect(await pending()).toEqual([])
     await invite(bob.email, 'owner')
-    await owner.removeMember({ ...named(), accountId: bob.accountId })
+    await owner.deleteMember({ ...named(), accountId: bob.accountId })
     expect(await pending()).toEqual([])
   })
 })

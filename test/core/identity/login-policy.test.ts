@@ -5,7 +5,7 @@ import { unary } from '../../../core/lib/grpc.ts'
 import * as authorization from '../../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import * as devices from '../../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import { serviceTokenHeader } from '../../../proto/headers.ts'
-import { type Person, logIn, logInTo, manage } from '../../support/people.ts'
+import { type Person, logIn, logInTo, manage } from '../../support/web/people.ts'
 import { type TestApp, type TestCore, outcome, serviceToken, startTestCore } from '../support.ts'
 
 let test: TestCore

@@ -1,10 +1,10 @@
 import { credentials } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { unary } from '../../../core/lib/grpc.ts'
-import * as quotas from '../../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
+import * as quotas from '../../../proto/gen/ts-proto/tollgate/balances/v1/quotas.ts'
 import * as accounts from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
-import { serviceTokenHeader, sessionHeader } from '../../../proto/headers.ts'
-import { logIn, logInTo, manage } from '../../support/people.ts'
+import { operatorHeader, serviceTokenHeader, sessionHeader } from '../../../proto/headers.ts'
+import { logIn, logInTo, manage } from '../../support/web/people.ts'
 import {
   type TestApp,
   type TestCore,
@@ -35,7 +35,7 @@ const as = (session?: string) => ({
   deadlineMs: 15_000,
   headers: {
     [serviceTokenHeader]: serviceToken,
-    ...(session === undefined ? {} : { [sessionHeader]: session }),
+    ...(session === undefined ? { [operatorHeader]: '' } : { [sessionHeader]: session }),
   },
 })
 const actions = async (quota: string) =>
@@ -57,12 +57,15 @@ describe('the quota of apps per owner', () => {
     })
     const admin = await logIn(test, { isPlatformAdmin: true })
     const raise = (session: string) =>
-      unary(people.setAccountQuota.bind(people))({ email: person.email, appsMax: 4 }, as(session))
+      unary(people.updateAccountQuota.bind(people))(
+        { email: person.email, appsMax: 4 },
+        as(session),
+      )
     expect(await outcome(raise(person.token))).toBe('EDIT_FORBIDDEN')
     expect(await raise(admin.token)).toMatchObject({ apps: 3, appsMax: 4 })
     expect([await outcome(create()), await outcome(create())]).toEqual(['OK', 'CONFLICT'])
     test.clock.advance(1_000)
-    const back = unary(people.replaceAccountQuota.bind(people))
+    const back = unary(people.updateAccountQuota.bind(people))
     expect(await back({ email: person.email, appsMax: undefined }, as())).toMatchObject({
       appsMax: 3,
     })
@@ -150,7 +153,7 @@ describe('the quota of manual credit per app', () => {
     const owner = await logInTo(test, app, 'owner')
     const admin = await logIn(test, { isPlatformAdmin: true })
     const raise = (session: string) =>
-      unary(credit.setCreditQuota.bind(credit))(
+      unary(credit.updateCreditQuota.bind(credit))(
         { clientId: app.clientId, maxUsdMicros: '12000000' },
         as(session),
       )
@@ -164,7 +167,7 @@ describe('the quota of manual credit per app', () => {
       'CONFLICT',
     ])
     test.clock.advance(1_000)
-    const replace = unary(credit.replaceCreditQuota.bind(credit))
+    const replace = unary(credit.updateCreditQuota.bind(credit))
     await replace({ clientId: app.clientId, maxUsdMicros: undefined }, as())
     expect(await outcome(replace({ clientId: app.clientId, maxUsdMicros: '1.5' }, as()))).toBe(
       'AMOUNT_INVALID',

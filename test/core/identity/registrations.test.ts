@@ -3,10 +3,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseMetadata, parseMetadataText } from '../../../core/identity/registrations/metadata.ts'
 import { createRegistrations } from '../../../core/identity/registrations/registrations.ts'
 import { tx } from '../../../core/lib/sql.ts'
-import type { AppId } from '../../../core/platform/ids.ts'
-import { createSecrets } from '../../../core/platform/secrets.ts'
+import type { AppId } from '../../../core/shared/ids.ts'
+import { createSecrets } from '../../../core/shared/secrets.ts'
 import { DomainError } from '../../../proto/errors.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 import { type TestApp, type TestCore, day, outcome, pepper, startTestCore } from '../support.ts'
 
 let test: TestCore

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { CreateKeyRequest } from '../../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
-import { createIdempotency } from '../../../core/platform/idempotency.ts'
-import { createSealing } from '../../../core/platform/sealing/sealing.ts'
+import { createIdempotency } from '../../../core/shared/idempotency.ts'
+import { createSealing } from '../../../core/shared/sealing/sealing.ts'
 import {
   type Rpcs,
   type TestApp,

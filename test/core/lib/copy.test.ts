@@ -12,7 +12,7 @@ import {
   uuids,
 } from '../../../core/lib/copy-sql.ts'
 import { type Pool, createPool, tx } from '../../../core/lib/sql.ts'
-import { createDatabase } from '../../support/postgres.ts'
+import { createDatabase } from '../../support/run/postgres.ts'
 
 let pool: Pool
 let drop: () => Promise<void>

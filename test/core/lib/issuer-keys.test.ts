@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import { openToken } from '../../../core/lib/foreign-tokens/form.ts'
 import { createIssuerKeys, readKeySet } from '../../../core/lib/foreign-tokens/issuer-keys.ts'
-import { type ForeignKey, newForeignKey, signForeign } from '../../support/foreign-issuer.ts'
+import { type ForeignKey, newForeignKey, signForeign } from '../../support/web/foreign-issuer.ts'
 
 const one = await newForeignKey('k1')
 const two = await newForeignKey('k2')

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { expect, it } from 'vitest'
-import { createLog } from '../../../core/lib/log.ts'
+import { createLog, setLogLevel } from '../../../core/lib/log.ts'
 import { DomainError } from '../../../proto/errors.ts'
 
 function logged(fields: object): Record<string, unknown> {
@@ -13,6 +13,24 @@ function logged(fields: object): Record<string, unknown> {
   )
   return JSON.parse(lines.join(''))
 }
+
+it('has the level by name, and the time in ISO 8601', () => {
+  const { level, time } = logged({})
+  expect(level).toBe('info')
+  expect(time).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+  expect(Math.abs(Date.parse(String(time)) - Date.now())).toBeLessThan(60_000)
+})
+
+it('changes its level, and the level of its children, while it is in use', () => {
+  const lines: string[] = []
+  const log = createLog({ level: 'warn', name: 'test' }, { write: (line) => void lines.push(line) })
+  const child = log.child({ process: 'core' })
+  child.info('too early')
+  setLogLevel(log, 'info')
+  child.info('in time')
+  log.info('too')
+  expect(lines.map((line) => JSON.parse(line).msg)).toEqual(['in time', 'too'])
+})
 
 it('redacts only members with the name of a secret, at any depth of an object', () => {
   const fields = {
@@ -69,7 +87,7 @@ it('logs other thrown values unchanged, without secrets', () => {
 })
 
 it('writes every line in order, including those right before the process exits or fails', async () => {
-  const script = `import { createLog } from './core/lib/log.ts'
+  const script = `import { createLog, setLogLevel } from './core/lib/log.ts'
     const log = createLog({ level: 'info', name: 'test' })
     log.info('one'); log.info('two')
     setTimeout(() => { log.info('three'); log.fatal('four'); log.info('five'); process.exit(3) }, 200)`

@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import { isListed, isPublicAddress, parseAllowance } from '../../../core/lib/outbound/addresses.ts'
 import { createOutbound } from '../../../core/lib/outbound/outbound.ts'
-import { readPlatformConfig } from '../../../core/platform/config.ts'
+import { readPlatformConfig } from '../../../core/shared/config.ts'
 
 const allowanceOf = (...entries: string[]) => {
   const allow = parseAllowance(entries)

@@ -1,11 +1,11 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { usualLimits } from '../../../core/metering/events/parse.ts'
-import { createLedger, type Ledger } from '../../../core/allowances/ledger.ts'
+import { createLedger, type Ledger } from '../../../core/balances/ledger/ledger.ts'
 import { createApps } from '../../../core/identity/apps/apps.ts'
 import { createUsers } from '../../../core/identity/users/users.ts'
-import type { AppId } from '../../../core/platform/ids.ts'
-import { createGrants } from '../../../core/platform/grants/grants.ts'
-import { createInvalidations } from '../../../core/platform/invalidations.ts'
+import type { AppId } from '../../../core/shared/ids.ts'
+import { createGrants } from '../../../core/shared/lineage/grants.ts'
+import { createInvalidations } from '../../../core/shared/invalidations.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
 import { ethRate, usdMicros } from '../../../core/lib/money.ts'
@@ -17,10 +17,10 @@ import type { EventSource } from '../../../core/metering/collector/collector.ts'
 import { createCuts } from '../../../core/billing/cuts.ts'
 import { planReads } from '../../../core/plans/offers/reads.ts'
 import { createPlans } from '../../../core/plans/service.ts'
-import { createSecrets } from '../../../core/platform/secrets.ts'
-import { createDatabase } from '../../support/postgres.ts'
+import { createSecrets } from '../../../core/shared/secrets.ts'
+import { createDatabase } from '../../support/run/postgres.ts'
 
-export const dollars3000 = ethRate(3000n * 10n ** 18n)
+const dollars3000 = ethRate(3000n * 10n ** 18n)
 
 interface TestApp {
   readonly id: AppId
@@ -202,7 +202,9 @@ export async function differences(pool: Pool): Promise<Record<string, unknown[]>
     charged: await run(`
       select b.user_id from balances b
       left join (select user_id, sum(coalesce(retail_attos, cost_attos)) as cost from tickets group by 1) t using (user_id)
-      where b.consumed_attos <> coalesce(t.cost, 0)`),
+      left join (select user_id, sum(overage_attos - amount_attos) as cost from ledger_entries
+                 where charged_app_id is not null group by 1) o using (user_id)
+      where b.consumed_attos <> coalesce(t.cost, 0) + coalesce(o.cost, 0)`),
     ledger: await run(`
       select b.user_id from balances b
       left join (select user_id, sum(amount_attos) as total from ledger_entries group by 1) l using (user_id)

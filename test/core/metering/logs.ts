@@ -6,7 +6,7 @@ import * as offsets from '../../../core/metering/ingest/position-store.ts'
 import type { EventSource } from '../../../core/metering/collector/collector.ts'
 import type { Pool } from '../../../core/lib/sql.ts'
 import { silentLog } from '../../../core/lib/log.ts'
-import { createTopic, kafkaBrokers } from '../../support/kafka.ts'
+import { createTopic, kafkaBrokers } from '../../support/run/kafka.ts'
 
 /** A partitioned log of events. Its readers continue at the positions in the database. */
 export interface EventLog {
@@ -26,7 +26,7 @@ export const positionsIn = (pool: Pool): Positions => ({
  * A log in memory. Every reader reads every partition, like two collectors while a group
  * rebalances.
  */
-export function memoryLog(): EventLog {
+function memoryLog(): EventLog {
   const logs: Buffer[][] = Array.from({ length: partitions }, () => [])
   const source = 'memory'
   let turn = 0
@@ -77,7 +77,7 @@ export function memoryLog(): EventLog {
 }
 
 /** A log in Kafka. */
-export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
+async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
   const topic = await createTopic(partitions)
   const producer = new Producer({
     clientId: 'tollgate-test',

@@ -19,6 +19,7 @@ const deps = {
     provisionerByBasic: nobody,
     accountBySession: nobody,
     memberOf: nobody,
+    appOf: nobody,
   },
   log: silentLog(),
   metrics: createMetrics('test'),
@@ -29,7 +30,12 @@ function call<Request, Response>(
   handler: Rpc<Request, Response>,
   request: Request,
 ): Promise<Response> {
-  const credentials = { authorization: undefined, session: undefined }
+  const credentials = {
+    authorization: undefined,
+    session: undefined,
+    operator: undefined,
+    isOperator: false,
+  }
   return handler.unary(
     { request, credentials, context: { correlationId: 'c', signal: AbortSignal.timeout(10_000) } },
     deps,

@@ -6,7 +6,7 @@ import type { Plan } from '../../../core/plans/offers/plan.ts'
 import { freeTerms } from '../../../core/plans/offers/plan.ts'
 import { toBackendPlan } from '../../../core/plans/sync/backend-plan.ts'
 import { everyModel, toRetailRate, retailRules } from '../../../core/plans/terms.ts'
-import { appId, newAppId } from '../../../core/platform/ids.ts'
+import { appId, newAppId } from '../../../core/shared/ids.ts'
 
 const words = ['a', 'b', 'c', 'unknown']
 const pairs = words.flatMap((pipeline) => words.map((modelId) => ({ pipeline, modelId })))

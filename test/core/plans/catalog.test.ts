@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type Managing, logInTo, manage } from '../../support/people.ts'
+import { type Managing, logInTo, manage } from '../../support/web/people.ts'
 import {
   type TestApp,
   type TestCore,
@@ -33,19 +33,19 @@ describe('manifest', () => {
       excludedCapabilities: [],
       manifestVersion: 'empty',
     })
-    const { manifest } = await owner.putManifest({
+    const { manifest } = await owner.updateManifest({
       ...named(),
       excludedCapabilities: [pair('b'), pair('a', 'y'), pair('a', 'x')],
     })
     expect(manifest?.excludedCapabilities).toEqual([pair('a', 'x'), pair('a', 'y'), pair('b')])
     expect(manifest?.manifestVersion).toMatch(/^[0-9a-f]{24}$/)
-    const again = await owner.putManifest({
+    const again = await owner.updateManifest({
       ...named(),
       excludedCapabilities: [pair('a', 'x'), pair('b'), pair('a', 'y')],
     })
     expect(again.manifest).toEqual(manifest)
     expect((await backend.getManifest(named())).manifest).toEqual(manifest)
-    expect((await owner.putManifest(named())).manifest?.manifestVersion).toBe('empty')
+    expect((await owner.updateManifest(named())).manifest?.manifestVersion).toBe('empty')
   })
 
   it('rejects malformed capabilities', async () => {
@@ -56,7 +56,7 @@ describe('manifest', () => {
       [pair('x'.repeat(201))],
       Array.from({ length: 1_001 }, (_, i) => pair(`p${i}`)),
     ]) {
-      expect(await outcome(owner.putManifest({ ...named(), excludedCapabilities }))).toBe(
+      expect(await outcome(owner.updateManifest({ ...named(), excludedCapabilities }))).toBe(
         'REQUEST_INVALID',
       )
     }

@@ -1,7 +1,7 @@
 import { type Server, createServer } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
-import { type Managing, logInTo, manage } from '../../support/people.ts'
+import { type Managing, logInTo, manage } from '../../support/web/people.ts'
 import { type TestApp, type TestCore, outcome, serviceToken, startTestCore } from '../support.ts'
 
 /** Fake catalogue server; `answer` is its response. */
@@ -42,7 +42,7 @@ afterEach(async () => {
   await core.stop()
 })
 
-const read = () => operator.refreshOffers({})
+const read = () => operator.discovery.refreshOffers({})
 const naming = (...capabilities: object[]) =>
   outcome(
     owner.createPlan({
@@ -98,9 +98,9 @@ describe('catalogue at CATALOG_URL', () => {
     expect(await naming()).toBe('OK')
     expect(await grant('network_spend')).toBe('OK')
     // Operators can add offers in the meantime.
-    await operator.addOffer({ pipeline: 'live', modelId: '*' })
+    await operator.discovery.createOffer({ pipeline: 'live', modelId: '*' })
     expect(await naming(fast)).toBe('OK')
-    await operator.removeOffer({ pipeline: 'live', modelId: '*' })
+    await operator.discovery.deleteOffer({ pipeline: 'live', modelId: '*' })
     expect(await naming(fast)).toBe('UNAVAILABLE')
     answer = { status: 200, text: JSON.stringify(['live']) }
     await read()
@@ -136,7 +136,7 @@ describe('catalogue at CATALOG_URL', () => {
     answer = { status: 200, text: JSON.stringify(['llm']) }
     await read()
     expect(await naming(fast)).toBe('REQUEST_INVALID')
-    expect((await operator.listOffers({ limit: 10 })).offers).toMatchObject([
+    expect((await operator.discovery.listOffers({ limit: 10 })).offers).toMatchObject([
       { pipeline: 'llm', modelId: '*', source: 'url' },
     ])
   })
@@ -166,29 +166,34 @@ describe('catalogue from settings', () => {
     expect(await outcome(stranger.createPlan({ clientId: other.clientId, planJson }))).toBe(
       'REQUEST_INVALID',
     )
-    expect((await operator.listOffers({ clientId: app.clientId, limit: 10 })).offers).toMatchObject(
-      [
-        { pipeline: 'llm', modelId: '*', source: 'setting' },
-        { pipeline: 'live', modelId: 'fast', source: 'setting' },
-        { pipeline: 'own', modelId: 'm', source: 'ticket' },
-      ],
-    )
-    expect((await operator.refreshOffers({})).read).toBeUndefined()
+    expect(
+      (await operator.discovery.listOffers({ clientId: app.clientId, limit: 10 })).offers,
+    ).toMatchObject([
+      { pipeline: 'llm', modelId: '*', source: 'setting' },
+      { pipeline: 'live', modelId: 'fast', source: 'setting' },
+      { pipeline: 'own', modelId: 'm', source: 'ticket' },
+    ])
+    expect((await operator.discovery.refreshOffers({})).read).toBeUndefined()
   })
 
   it('lists entries in pages, and rejects offers that no plan can name', async () => {
     await start({})
-    for (const modelId of ['a', 'b', 'c']) await operator.addOffer({ pipeline: 'zz', modelId })
-    await operator.addOffer({ pipeline: 'zz', modelId: 'a' })
-    const page = await operator.listOffers({
+    for (const modelId of ['a', 'b', 'c'])
+      await operator.discovery.createOffer({ pipeline: 'zz', modelId })
+    await operator.discovery.createOffer({ pipeline: 'zz', modelId: 'a' })
+    const page = await operator.discovery.listOffers({
       limit: 2,
       afterPipeline: 'zz',
       afterModelId: 'a',
     })
     expect(page.offers.map(({ modelId }) => modelId)).toEqual(['b', 'c'])
-    expect(await outcome(operator.listOffers({ limit: 0 }))).toBe('REQUEST_INVALID')
+    expect(await outcome(operator.discovery.listOffers({ limit: 0 }))).toBe('REQUEST_INVALID')
     for (const pipeline of ['', '*', 'a:b', ' a', 'a\u0000'])
-      expect(await outcome(operator.addOffer({ pipeline, modelId: '*' }))).toBe('REQUEST_INVALID')
-    expect(await outcome(operator.removeOffer({ pipeline: 'zz', modelId: 'x' }))).toBe('NOT_FOUND')
+      expect(await outcome(operator.discovery.createOffer({ pipeline, modelId: '*' }))).toBe(
+        'REQUEST_INVALID',
+      )
+    expect(await outcome(operator.discovery.deleteOffer({ pipeline: 'zz', modelId: 'x' }))).toBe(
+      'NOT_FOUND',
+    )
   })
 })

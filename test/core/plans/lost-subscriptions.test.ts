@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createLedger } from '../../../core/allowances/ledger.ts'
+import { createLedger } from '../../../core/balances/ledger/ledger.ts'
 import { createPlans } from '../../../core/plans/service.ts'
 import type { Resubscribe } from '../../../core/plans/subscriptions/ports.ts'
 import { freeTerms } from '../../../core/plans/offers/plan.ts'
 import { insertPlan } from '../../../core/plans/offers/store.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
-import { appId } from '../../../core/platform/ids.ts'
+import { appId } from '../../../core/shared/ids.ts'
 import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import { type CoreClient, connectCore } from '../../../deploy/cli/client.ts'
-import { startSidecar } from '../allowances/escrow/granting.ts'
+import { startSidecar } from '../balances/escrow/granting.ts'
 import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
 import { begin, day, outcome, serviceToken } from '../support.ts'
 
@@ -70,7 +70,12 @@ function operate<Answer>(act: (core: CoreClient) => Promise<Answer>): Promise<An
 }
 const change = (planId: string, timing: string) =>
   operate((core) =>
-    core.switchSubscription({ ...named(), planId, timing, idempotencyKey: undefined }),
+    core.subscriptions.updateSubscription({
+      ...named(),
+      planId,
+      timing,
+      idempotencyKey: undefined,
+    }),
   )
 
 const doors: readonly (readonly [string, () => Promise<unknown>])[] = [
@@ -84,23 +89,30 @@ const doors: readonly (readonly [string, () => Promise<unknown>])[] = [
   ['a call is authorised', async () => (await startSidecar(world.as())).lend(world.app, user)],
   ['the balance is read', balance],
   ['the allowance is read', () => world.as(world.app.basic).getAllowance(named())],
-  ['the subscription is read', () => operate((core) => core.readSubscription(named()))],
+  [
+    'the subscription is read',
+    () => operate((core) => core.subscriptions.getSubscription(named())),
+  ],
 ]
 /** Requests that change a subscription. */
 const changes: typeof doors = [
   [
     'its end is requested',
     async () => {
-      const end = operate((core) => core.endSubscription({ ...named(), timing: 'immediate' }))
+      const end = operate((core) =>
+        core.subscriptions.cancelSubscription({ ...named(), confirm: true, timing: 'immediate' }),
+      )
       expect(await outcome(end)).toBe('ALREADY_STARTER')
     },
   ],
   [
     'a scheduled change is cancelled',
     async () =>
-      expect(await outcome(operate((core) => core.keepSubscription(named())))).toBe(
-        'NOTHING_TO_RESUME',
-      ),
+      expect(
+        await outcome(
+          operate((core) => core.subscriptions.resumeSubscription({ ...named(), confirm: true })),
+        ),
+      ).toBe('NOTHING_TO_RESUME'),
   ],
   [
     'a change to Starter is requested',
@@ -179,7 +191,10 @@ describe('user without a subscription row', () => {
       assign: { default: null },
     }
     const { whatIf } = await operate((core) =>
-      core.tryAppPlans({ clientId: world.app.clientId, requestJson: JSON.stringify(request) }),
+      core.whatIf.simulatePlans({
+        clientId: world.app.clientId,
+        requestJson: JSON.stringify(request),
+      }),
     )
     expect(whatIf?.plans.map(({ plan }) => plan)).toContain('Starter')
     await balance()
@@ -209,7 +224,7 @@ describe('user without a subscription row', () => {
       [trial.clientId],
     )
     const move = { to: undefined, advanceSeconds: 40 * 86_400 }
-    await operate((core) => core.moveTestClock({ clientId: trial.clientId, move }))
+    await operate((core) => core.testClocks.advanceTestClock({ clientId: trial.clientId, move }))
     for (const name of names)
       expect((await world.as(trial.basic).getBalance(name)).balance).toMatchObject({
         balanceUsdMicros: '5000000',
@@ -237,7 +252,10 @@ describe('user without a subscription row', () => {
       const [first, second] = [await newPlan('monthly'), await newPlan('monthly')]
       await change(first, 'immediate')
       if (what === 'has a successor') await change(second, 'next_billing_cycle')
-      else await operate((core) => core.endSubscription({ ...named(), timing: undefined }))
+      else
+        await operate((core) =>
+          core.subscriptions.cancelSubscription({ ...named(), confirm: true, timing: undefined }),
+        )
       const before = await slot()
       await Promise.all(doors.map(([, open]) => open()))
       expect(await slot()).toEqual(before)

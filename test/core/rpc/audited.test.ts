@@ -6,7 +6,7 @@ import { callEmpty, methods, streamEmpty } from './contract.ts'
 
 let core: TestCore
 beforeAll(async () => {
-  core = await startTestCore()
+  core = await startTestCore({ PAYMENT_PROCESSOR: 'simulated' })
 })
 afterAll(() => core.stop())
 

@@ -7,7 +7,8 @@ import {
 } from 'node:http2'
 import { type Socket, connect } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { type Authenticator, serviceCaller } from '../../../core/rpc/callers.ts'
+import type { Authenticator } from '../../../core/rpc/callers.ts'
+import { serviceCaller } from '../../../core/rpc/guards.ts'
 import type { ConnectionLimits } from '../../../core/rpc/connections.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
@@ -63,6 +64,7 @@ const unused: Authenticator = {
   provisionerByBasic: notAsked,
   accountBySession: notAsked,
   memberOf: notAsked,
+  appOf: notAsked,
 }
 
 /** Opens connections one after another. */

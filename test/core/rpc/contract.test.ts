@@ -30,7 +30,7 @@ import {
 let core: TestCore
 let app: TestApp
 beforeAll(async () => {
-  core = await startTestCore()
+  core = await startTestCore({ PAYMENT_PROCESSOR: 'simulated' })
   app = await core.newApp()
 })
 afterAll(() => core.stop())

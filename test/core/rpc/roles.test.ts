@@ -1,4 +1,6 @@
+import { currentValue } from '../../../core/lib/settings/reloadable.ts'
 import { join } from 'node:path'
+import { Metadata } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import {
@@ -7,8 +9,9 @@ import {
   readServiceTokens,
   serviceRoles,
 } from '../../../core/lib/core-link/address.ts'
-import { serviceTokenHeader } from '../../../proto/headers.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { createOperatorCheck } from '../../../core/rpc/admission.ts'
+import { operatorHeader, serviceTokenHeader } from '../../../proto/headers.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 import { type TestCore, startTestCore } from '../support.ts'
 import { callEmpty, methods, streamEmpty } from './contract.ts'
 
@@ -21,7 +24,7 @@ const page = join(import.meta.dirname, '../../../docs/rpc-roles.md')
 
 let core: TestCore
 beforeAll(async () => {
-  core = await startTestCore({ CORE_TOKEN: '', ...settings })
+  core = await startTestCore({ CORE_TOKEN: '', PAYMENT_PROCESSOR: 'simulated', ...settings })
 })
 afterAll(() => core.stop())
 
@@ -53,6 +56,42 @@ describe('a role', () => {
   })
 })
 
+describe('an RPC of members and operators', () => {
+  async function reasonOf(headers: Readonly<Record<string, string>>) {
+    const read = methods.find(({ name }) => name.endsWith('LimitService/GetLimits'))
+    if (!read) throw new Error('GetLimits is missing')
+    const { service, method } = read
+    return (await callEmpty({ target: core.core.target, service, method }, headers)).reason
+  }
+  const named = { [operatorHeader]: 'ada' }
+
+  it('gives the gateway no rights of an operator, whatever name it sends', async () => {
+    const gateway = { [serviceTokenHeader]: tokenOf('gateway') }
+    expect(await reasonOf(gateway)).toBe('CREDENTIAL_INVALID')
+    expect(await reasonOf({ ...gateway, ...named })).toBe('CREDENTIAL_INVALID')
+  })
+
+  it('serves an operator in any app, with or without a name', async () => {
+    const operator = { [serviceTokenHeader]: tokenOf('operator') }
+    expect(await reasonOf(operator)).toBe('NOT_FOUND')
+    expect(await reasonOf({ ...operator, ...named })).toBe('NOT_FOUND')
+  })
+
+  it('takes a token of all roles as the gateway, except with the name of an operator', () => {
+    const metadata = (headers: Readonly<Record<string, string>>) => {
+      const sent = new Metadata()
+      for (const [name, value] of Object.entries(headers)) sent.set(name, value)
+      return sent
+    }
+    const isOperator = createOperatorCheck(() => new Set(serviceRoles))
+    const token = { [serviceTokenHeader]: 'of all roles' }
+    expect(isOperator(metadata(token), ['gateway', 'operator'])).toBe(false)
+    expect(isOperator(metadata({ ...token, ...named }), ['gateway', 'operator'])).toBe(true)
+    expect(isOperator(metadata(token), ['operator'])).toBe(true)
+    expect(isOperator(metadata({ ...token, ...named }), ['gateway'])).toBe(false)
+  })
+})
+
 const pageOf = (rows: readonly string[]): string => `# Which role calls which RPC
 
 <!-- Compared with a running core by test/core/rpc/roles.test.ts; \`vitest -u\` writes it. -->
@@ -62,20 +101,26 @@ when the role has no mark here. Health checks (\`grpc.health.v1.Health\`) and re
 repository tells.
 
 | RPC | ${serviceRoles.join(' | ')} |
-|---|---|---|---|---|
+|---${'|---'.repeat(serviceRoles.length)}|
 ${rows.join('\n')}
 `
 
 describe('service tokens', () => {
   const read = (env: Readonly<Record<string, string>>) => {
     const reader = createEnvReader(env)
-    return { tokens: readServiceTokens(reader), ...reader }
+    return { tokens: readServiceTokens(reader)(), ...reader }
   }
   const [one, other] = ['1'.repeat(32), '2'.repeat(32)]
 
   it('use CORE_TOKEN for all roles, with a warning outside embedded mode', () => {
     const { tokens, problems, warnings } = read({ CORE_TOKEN: one })
-    expect(tokens).toEqual({ gateway: [one], sidecar: [one], collector: [one], operator: [one] })
+    expect(tokens).toEqual({
+      gateway: [one],
+      sidecar: [one],
+      collector: [one],
+      operator: [one],
+      service: [one],
+    })
     expect([problems, warnings]).toEqual([[], [expect.stringContaining('CORE_TOKEN_GATEWAY')]])
     const embedded = createEnvReader({ CORE_TOKEN: one }, { isEmbedded: true })
     readServiceTokens(embedded)
@@ -84,14 +129,20 @@ describe('service tokens', () => {
 
   it('of a role replace CORE_TOKEN and open only that role', () => {
     const { tokens, problems } = read({ CORE_TOKEN: one, CORE_TOKEN_SIDECAR: other })
-    expect(tokens).toEqual({ gateway: [one], sidecar: [other], collector: [one], operator: [one] })
+    expect(tokens).toEqual({
+      gateway: [one],
+      sidecar: [other],
+      collector: [one],
+      operator: [one],
+      service: [one],
+    })
     expect(problems).toEqual([])
   })
 
   it('may be several during a replacement: core accepts all, a process sends the first', () => {
     const env = { CORE_TOKEN_SIDECAR: `${one},${other}` }
     expect(read(env).tokens.sidecar).toEqual([one, other])
-    expect(readCoreAddress(createEnvReader(env), 'sidecar').token).toBe(one)
+    expect(currentValue(readCoreAddress(createEnvReader(env), 'sidecar').token)).toBe(one)
   })
 
   it.each([

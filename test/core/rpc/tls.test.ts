@@ -6,15 +6,19 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect as connectTls } from 'node:tls'
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { startCore } from '../../../core/app.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
+import type { ServiceRole } from '../../../core/lib/core-link/address.ts'
+import { startCoreCheck } from '../../../core/lib/core-link/check.ts'
 import { readClientTls } from '../../../core/lib/core-link/tls.ts'
+import type { Log } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
 import { connectCore as connectCommand } from '../../../deploy/cli/client.ts'
 import { connectCore as connectGateway } from '../../../gateway/core/client.ts'
-import { createCoreClient } from '../../../sidecar/core-client.ts'
-import { createDatabase } from '../../support/postgres.ts'
+import { createCoreClient } from '../../../sidecar/core/client.ts'
+import { createDatabase } from '../../support/run/postgres.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 import { configOf, serviceToken, until } from '../support.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'tollgate-tls-'))
@@ -99,10 +103,10 @@ async function callsFrom(target: string, env: Readonly<Record<string, string>>) 
   )
   const end = (error: unknown): string => (error instanceof Error ? error.message : String(error))
   const [ofCommand, ofGateway] = await Promise.all([
-    command.listSigningKeys().then(() => 'OK', end),
+    command.tokens.listSigningKeys({}).then(() => 'OK', end),
     gateway
       .callsFor({ correlationId: 'c' })
-      .tokens.jwks({})
+      .tokens.getJwks({})
       .then(() => 'OK', end),
   ])
   command.close()
@@ -188,12 +192,142 @@ describe('client certificates', () => {
   it.each([
     ['none', {}, /demands a client certificate|DID_NOT_RETURN/],
     ['one of another authority', filesOf('foreign'), /not from an authority in CORE_TLS_CA/],
-    ['an expired one', filesOf('expired'), /has expired/],
   ])('are required: %s is rejected with a reason in the log', async (_name, files, reason) => {
     const { target, lines } = await startSecure(required)
     const ends = await callsFrom(target, { ...authority, ...files })
     expect(Object.values(ends)).not.toContain('OK')
     await until(() => lines.some((line) => reason.test(line)))
+  })
+
+  it('that have expired are rejected with a reason in the log', async () => {
+    const { target, lines } = await startSecure(required)
+    const [host = '', port] = target.split(':')
+    const [cert, secret] = [readFileSync(file('expired.pem')), readFileSync(file('expired.key'))]
+    const socket = connectTls({
+      host,
+      port: Number(port),
+      cert,
+      key: secret,
+      ca: readFileSync(file('ca.pem')),
+      ALPNProtocols: ['h2'],
+    })
+    socket.on('error', () => {})
+    await expect.poll(() => lines.join('')).toMatch(/has expired/)
+    socket.destroy()
+  })
+})
+
+describe('certificates at the start', () => {
+  const foreignKey = { CORE_TLS_CERT: file('core.pem'), CORE_TLS_KEY: file('caller.key') }
+  const cases: readonly (readonly [string, Readonly<Record<string, string>>, RegExp])[] = [
+    [
+      'an expired one',
+      filesOf('expired'),
+      /^CORE_TLS_CERT: .*expired\.pem expired at .*; renew it$/,
+    ],
+    [
+      'one of another key',
+      foreignKey,
+      /^CORE_TLS_KEY: .*caller\.key is not the key of .*core\.pem$/,
+    ],
+    [
+      'a key as an authority',
+      { CORE_TLS_CA: file('ca.key') },
+      /^CORE_TLS_CA: cannot use .*ca\.key/,
+    ],
+  ]
+
+  it.each(cases)('of core, %s, stop it with one line', async (_name, files, line) => {
+    await expect(startSecure(files)).rejects.toThrow(line)
+  })
+
+  it.each(cases)('of a caller, %s, stop it with one line', (_name, files, line) => {
+    const tls = tlsOf({ ...authority, ...files })
+    expect(() => createCoreClient({ target: 'localhost:1', token: serviceToken, tls })).toThrow(
+      line,
+    )
+  })
+})
+
+describe('startCoreCheck', () => {
+  /** Returns the first line that the check logs. */
+  async function firstLine(call: () => Promise<Date | null>, role: ServiceRole = 'sidecar') {
+    const { promise, resolve } = Promise.withResolvers<string>()
+    const log = { info: resolve, warn: resolve, error: resolve } as unknown as Log
+    onTestFinished(startCoreCheck({ target: 'core:1', role, call, log }))
+    return promise
+  }
+
+  function callers(
+    target: string,
+    env: Readonly<Record<string, string>>,
+    token: string = serviceToken,
+  ) {
+    const address = { target, token, tls: tlsOf(env) }
+    const sidecar = createCoreClient(address)
+    const gateway = connectGateway({ ...address, deadlineMs: 5_000 }, 'https://svc.example')
+    onTestFinished(() => {
+      sidecar.stop()
+      gateway.close()
+    })
+    const readTime = async () => {
+      const { now } = await gateway.callsFor({ correlationId: 'c' }).readiness.getReadiness({})
+      return new Date(now)
+    }
+    return { sidecar: sidecar.readTime, gateway: readTime }
+  }
+
+  it('reports a token that core does not accept', async () => {
+    const { target } = await startSecure()
+    const wrong = callers(
+      target,
+      authority,
+      registerSecret('another-token-of-another-deployment-012'),
+    )
+    for (const role of ['sidecar', 'gateway'] as const)
+      expect(await firstLine(wrong[role], role)).toMatch(
+        new RegExp(
+          `^CORE_TOKEN_${role.toUpperCase()} \\(or CORE_TOKEN\\): core at core:1 does not accept it`,
+        ),
+      )
+  })
+
+  it('reports a certificate of an unknown authority, and a core that uses no TLS', async () => {
+    const { target } = await startSecure()
+    const stranger = callers(target, { CORE_TLS_CA: file('stranger.pem') })
+    for (const role of ['sidecar', 'gateway'] as const)
+      expect(await firstLine(stranger[role], role)).toBe(
+        'CORE_TARGET: cannot call core at core:1: the certificate is not from an authority in CORE_TLS_CA',
+      )
+  })
+
+  it('reports a core that does not answer', async () => {
+    const nowhere = callers('127.0.0.1:9', {})
+    for (const role of ['sidecar', 'gateway'] as const)
+      expect(await firstLine(nowhere[role], role)).toBe(
+        'CORE_TARGET: no core answers at core:1; start it, or set its address',
+      )
+  })
+
+  it("reports a clock that differs by minutes from the database's", async () => {
+    const { target } = await startSecure()
+    const { sidecar, gateway } = callers(target, authority)
+    for (const call of [sidecar, gateway]) {
+      const at = await call()
+      expect(Math.abs((at?.getTime() ?? 0) - Date.now())).toBeLessThan(10_000)
+    }
+    const at = (ms: number) => async () => new Date(Date.now() + ms)
+    expect(await firstLine(at(-300_000))).toBe(
+      "the clock of this machine is 300 s ahead of the database's: synchronise both by NTP",
+    )
+    expect(await firstLine(at(180_000))).toContain('180 s behind')
+  })
+
+  it("is also made by core with the database's clock", async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 300_000 })
+    onTestFinished(() => void vi.useRealTimers())
+    const { lines } = await startSecure({ CORE_TLS_CERT: '', CORE_TLS_KEY: '', CORE_TLS_CA: '' })
+    expect(lines.join('')).toMatch(/the clock of this machine is (299|300|301) s ahead/)
   })
 })
 

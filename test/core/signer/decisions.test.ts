@@ -5,7 +5,7 @@ import {
   DecisionCredential,
   DecisionSession,
 } from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
-import { decisionOf } from '../../support/decisions.ts'
+import { decisionOf } from '../../support/usage/decisions.ts'
 import { type TestApp, type TestCore, day, outcome, refusal, startTestCore } from '../support.ts'
 
 let core: TestCore
@@ -25,7 +25,7 @@ describe('recorded decision', () => {
   it('is returned as sent, with its explanation', async () => {
     const sent = decisionOf(now(), acme.clientId)
     await keep(sent)
-    const { decision, explanation } = await core.as().getDecision({ decisionId: sent.id })
+    const { decision, explanation } = await core.asOperator().getDecision({ decisionId: sent.id })
     expect(decision).toEqual(sent)
     expect(explanation).toEqual([
       'Refused with 483 insufficient_balance (insufficient balance) by the sidecar sidecar-1 at 2026-03-10T12:00:00.250Z, in 0.21 ms.',
@@ -45,7 +45,7 @@ describe('recorded decision', () => {
     const sent = decisionOf(now(), acme.clientId)
     await keep(sent, sent)
     await keep({ ...sent, code: 'other' })
-    const { decision } = await core.as().getDecision({ decisionId: sent.id })
+    const { decision } = await core.asOperator().getDecision({ decisionId: sent.id })
     expect(decision?.code).toBe('insufficient_balance')
   })
 
@@ -57,7 +57,7 @@ describe('recorded decision', () => {
       }),
     })
     await keep(sent)
-    const { decision } = await core.as().getDecision({ decisionId: sent.id })
+    const { decision } = await core.asOperator().getDecision({ decisionId: sent.id })
     expect(decision?.session).toMatchObject({ id: 'a?b' })
     expect(decision?.session?.type).toMatch(/^(\ufffd\?\[2J)+\ufffd?\??\[?2?$/)
     expect(decision?.session?.type.length).toBeLessThanOrEqual(512)
@@ -76,7 +76,7 @@ describe('decisions of an app', () => {
     const sent = decisionOf(now(), acme.clientId)
     await keep(sent)
     const read = ({ basic }: TestApp, clientId: string) =>
-      core.as(basic).getAppDecision({ clientId, decisionId: sent.id })
+      core.as(basic).getDecision({ clientId, decisionId: sent.id })
     expect((await read(acme, acme.clientId)).decision).toEqual(sent)
     const foreign = await refusal(read(other, other.clientId))
     expect(foreign).toMatchObject({ reason: 'NOT_FOUND' })
@@ -84,7 +84,7 @@ describe('decisions of an app', () => {
     const unknown = newDecisionId(now().getTime(), true)
     const absent = core
       .as(other.basic)
-      .getAppDecision({ clientId: other.clientId, decisionId: unknown })
+      .getDecision({ clientId: other.clientId, decisionId: unknown })
     expect(foreign.message).toBe((await refusal(absent)).message)
   })
 
@@ -94,9 +94,9 @@ describe('decisions of an app', () => {
     })
     await keep(sent)
     const { clientId, basic } = acme
-    const owner = core.as(basic).getAppDecision({ clientId, decisionId: sent.id })
+    const owner = core.as(basic).getDecision({ clientId, decisionId: sent.id })
     expect(await outcome(owner)).toBe('NOT_FOUND')
-    const { explanation } = await core.as().getDecision({ decisionId: sent.id })
+    const { explanation } = await core.asOperator().getDecision({ decisionId: sent.id })
     expect(explanation).toContain('The credential is missing.')
   })
 })
@@ -115,7 +115,7 @@ describe('list of decisions', () => {
     }
     const [first, second, third] = sent.map(({ id }) => id)
     const list = async (query: object = {}): Promise<string[]> =>
-      (await core.as().listDecisions(query)).decisions.map(({ id }) => id)
+      (await core.asOperator().listDecisions(query)).decisions.map(({ id }) => id)
     expect((await list()).slice(0, 3)).toEqual([third, second, first])
     const { clientId } = other
     expect(await list({ clientId })).toEqual([second, first])
@@ -124,9 +124,9 @@ describe('list of decisions', () => {
     expect(await list({ clientId, externalUserId: 'ben' })).toEqual([])
     expect(await list({ clientId, externalUserId: 'ada\u0000' })).toEqual([])
     expect(await list({ clientId: 'app_000000000000000000000000' })).toEqual([])
-    expect(await outcome(core.as().listDecisions({ limit: 101 }))).toBe('REQUEST_INVALID')
+    expect(await outcome(core.asOperator().listDecisions({ limit: 101 }))).toBe('REQUEST_INVALID')
 
-    const own = (of: string) => core.as(other.basic).listAppDecisions({ clientId: of })
+    const own = (of: string) => core.as(other.basic).listDecisions({ clientId: of })
     expect((await own(clientId)).decisions.map(({ id }) => id)).toEqual([second, first])
     expect(await outcome(own(acme.clientId))).toBe('NOT_FOUND')
   })
@@ -134,7 +134,7 @@ describe('list of decisions', () => {
 
 describe('missing decision', () => {
   const absence = async (decisionId: string): Promise<string> =>
-    (await refusal(core.as().getDecision({ decisionId }))).message
+    (await refusal(core.asOperator().getDecision({ decisionId }))).message
 
   it('is explained: unknown, not recorded, expired or invalid id', async () => {
     const at = now().getTime()
@@ -185,6 +185,6 @@ describe('upkeep', () => {
       'delete from apps where id = (select app_id from clients where client_id = $1)',
       [gone.clientId],
     )
-    expect(await outcome(core.as().getDecision({ decisionId: sent.id }))).toBe('NOT_FOUND')
+    expect(await outcome(core.asOperator().getDecision({ decisionId: sent.id }))).toBe('NOT_FOUND')
   })
 })

@@ -8,7 +8,7 @@ import {
   SignerServiceClient,
   type WatchInvalidationsResponse,
 } from '../../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
-import { redisUrl } from '../../support/redis.ts'
+import { redisUrl } from '../../support/run/redis.ts'
 import {
   type Rpcs,
   type TestApp,
@@ -91,6 +91,8 @@ describe('getAccess', () => {
       tokensValidAfter: 0n,
       remainingUsdAttos: '5000000000000000000',
       consumedUsdAttos: '0',
+      canSpend: true,
+      spendRefusal: '',
       usdAttosPerEth: '3000000000000000000000',
       userId: expect.any(String),
     })

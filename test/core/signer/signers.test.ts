@@ -9,7 +9,7 @@ import {
   secret as webhookSecret,
 } from '../../sidecar/support.ts'
 import { firstCall } from '../../sidecar/signer-bodies.ts'
-import { logInTo, manage } from '../../support/people.ts'
+import { logInTo, manage } from '../../support/web/people.ts'
 import {
   type TestApp,
   type TestCore,
@@ -76,7 +76,7 @@ async function keyOf(owner: TestApp): Promise<string> {
 
 describe('signer', () => {
   it('gets decisions and pushes events for its own apps only', async () => {
-    const { credentials } = await operator.createSigner({ name: 'one', ...mine() })
+    const { credentials } = await operator.signers.createSigner({ name: 'one', ...mine() })
     const { secret = '', eventsSecret = '' } = credentials ?? {}
     const sidecar = await startOwnSidecar()
     const [key, foreignKey] = [await keyOf(app), await keyOf(other)]
@@ -101,28 +101,32 @@ describe('signer', () => {
   })
 
   it('reaches sidecars with every change: apps, secrets and removal', async () => {
-    const { credentials } = await operator.createSigner({ name: 'two', ...mine() })
+    const { credentials } = await operator.signers.createSigner({ name: 'two', ...mine() })
     const secret = credentials?.secret ?? ''
     const sidecar = await startOwnSidecar()
     const key = await keyOf(app)
     await until(async () => (await sidecar.authorize(secret, key)).transport === 200)
-    await operator.setSignerApps({ name: 'two', allApps: false, clientIds: [other.clientId] })
+    await operator.signers.updateSigner({
+      name: 'two',
+      allApps: false,
+      clientIds: [other.clientId],
+    })
     await until(
       async () => (await sidecar.authorize(secret, key)).json['code'] === 'signer_not_bound',
     )
-    const next = await operator.rotateSigner({ name: 'two', overlapSeconds: 60 })
+    const next = await operator.signers.rotateSigner({ name: 'two', overlapSeconds: 60 })
     const nextSecret = next.credentials?.secret ?? ''
     await until(async () => (await sidecar.authorize(nextSecret, key)).transport === 200)
     expect((await sidecar.authorize(secret, key)).transport).toBe(200)
     core.clock.advance(61_000)
     expect((await sidecar.authorize(secret, key)).transport).toBe(401)
-    await operator.removeSigner({ name: 'two' })
+    await operator.signers.deleteSigner({ name: 'two' })
     await until(async () => (await sidecar.authorize(nextSecret, key)).transport === 401)
   })
 
   it('is listed without its secrets, which are stored as HMAC', async () => {
-    const { credentials } = await operator.createSigner({ name: 'three', ...mine() })
-    const { signers } = await operator.listSigners({})
+    const { credentials } = await operator.signers.createSigner({ name: 'three', ...mine() })
+    const { signers } = await operator.signers.listSigners({})
     expect(signers.find(({ name }) => name === 'three')).toMatchObject({
       allApps: false,
       clientIds: [app.clientId],
@@ -140,16 +144,18 @@ describe('signer', () => {
     ['no app', { clientIds: [] }, 'REQUEST_INVALID'],
     ['apps and all apps', { allApps: true }, 'REQUEST_INVALID'],
   ])('is rejected for %s', async (_name, change, reason) => {
-    if (reason === 'CONFLICT') await operator.createSigner({ name: 'taken', ...mine() })
-    const ends = await outcome(operator.createSigner({ name: 'four', ...mine(), ...change }))
+    if (reason === 'CONFLICT') await operator.signers.createSigner({ name: 'taken', ...mine() })
+    const ends = await outcome(
+      operator.signers.createSigner({ name: 'four', ...mine(), ...change }),
+    )
     expect(ends).toBe(reason)
   })
 
   it('returns NOT_FOUND when it does not exist', async () => {
     const ends = await Promise.all([
-      outcome(operator.rotateSigner({ name: 'nobody', overlapSeconds: 0 })),
-      outcome(operator.setSignerApps({ name: 'nobody', allApps: true, clientIds: [] })),
-      outcome(operator.removeSigner({ name: 'nobody' })),
+      outcome(operator.signers.rotateSigner({ name: 'nobody', overlapSeconds: 0 })),
+      outcome(operator.signers.updateSigner({ name: 'nobody', allApps: true, clientIds: [] })),
+      outcome(operator.signers.deleteSigner({ name: 'nobody' })),
     ])
     expect(ends).toEqual(['NOT_FOUND', 'NOT_FOUND', 'NOT_FOUND'])
   })
@@ -246,7 +252,7 @@ describe("an app's own signer", () => {
   it('is visible to operators, who cannot bind it to another app', async () => {
     const { one, owner } = await fresh()
     await owner.createSignerSecret({ clientId: one.clientId, purpose: 'decisions' })
-    const { signers } = await operator.listSigners({})
+    const { signers } = await operator.signers.listSigners({})
     expect(signers.find(({ name }) => name === one.clientId)).toMatchObject({
       allApps: false,
       clientIds: [one.clientId],
@@ -255,7 +261,7 @@ describe("an app's own signer", () => {
       { allApps: true, clientIds: [] },
       { allApps: false, clientIds: [other.clientId] },
     ])
-      expect(await outcome(operator.setSignerApps({ name: one.clientId, ...apps }))).toBe(
+      expect(await outcome(operator.signers.updateSigner({ name: one.clientId, ...apps }))).toBe(
         'CONFLICT',
       )
   })
@@ -269,7 +275,7 @@ describe("an app's own signer", () => {
     await until(async () => (await sidecar.authorize(secret, key)).transport === 200)
     await owner.deleteApp({ clientId })
     await until(async () => (await sidecar.authorize(secret, key)).transport === 401)
-    const { signers } = await operator.listSigners({})
+    const { signers } = await operator.signers.listSigners({})
     expect(signers.filter(({ name }) => name === clientId)).toEqual([])
   })
 

@@ -1,7 +1,7 @@
 import { credentials } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { unary } from '../../../core/lib/grpc.ts'
-import { deleteInBatches } from '../../../core/platform/upkeep.ts'
+import { deleteInBatches } from '../../../core/shared/upkeep.ts'
 import { DeviceServiceClient } from '../../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import { serviceTokenHeader } from '../../../proto/headers.ts'
 import { type TestCore, atOnce, outcome, second, serviceToken, startTestCore } from '../support.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isRegistered } from '../../../core/tokens/login/authorization.ts'
+import { isRegistered } from '../../../core/tokens/login/authorization-check.ts'
 
 describe('isRegistered', () => {
   it.each([

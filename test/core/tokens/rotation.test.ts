@@ -1,6 +1,7 @@
 import { type JSONWebKeySet, createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { createSealing } from '../../../core/platform/sealing/sealing.ts'
+import { createSealing } from '../../../core/shared/sealing/sealing.ts'
+import { createMetrics } from '../../../core/lib/metrics.ts'
 import { createKeyRotation } from '../../../core/tokens/issuer/rotation.ts'
 import { createSigningKeys } from '../../../core/tokens/issuer/signing-keys.ts'
 import {
@@ -178,8 +179,8 @@ describe('1,000 tokens of two cores during three rotations', () => {
 describe('the rotation schedule', () => {
   it('rotates once on two cores when the active key is old enough', async () => {
     const sealing = createSealing(['sealing-key-of-the-core-tests-0123456789'])
-    const rotationOf = (everyDays: number) => {
-      const shared = { pool: core.sql, now: core.clock.now }
+    const rotationOf = (everyDays: number, metrics = createMetrics('test')) => {
+      const shared = { pool: core.sql, now: core.clock.now, metrics }
       const signingKeys = createSigningKeys({ ...shared, sealing, alg: 'RS256' })
       return createKeyRotation({ ...shared, signingKeys, tokenTtlSecondsMax: 3_600, everyDays })
     }
@@ -195,6 +196,11 @@ describe('the rotation schedule', () => {
     core.clock.advance(day)
     await one.tend()
     expect((await states()).map(({ status }) => status)).toEqual(['active', 'next'])
+    const metrics = createMetrics('test')
+    rotationOf(90, metrics)
+    const text = await metrics.metrics()
+    expect(text).toMatch(/^tollgate_tokens_signing_key_age_seconds\S* 86400$/m)
+    expect(text).toMatch(/^tollgate_tokens_signing_key_max_age_seconds\S* 7776000$/m)
   })
 })
 

@@ -162,6 +162,7 @@ describe('an exchange for a user with nothing left to spend', () => {
     const poor = await core.newApp({ starterUsdMicros: '0' })
     expect((await exchange(core.as(), poor)).session).toMatchObject({
       hasAccess: false,
+      canSpend: false,
       balanceUsdMicros: '0',
     })
     const strict = await core.startAnother({ ENFORCE_ALLOWANCE_ON_EXCHANGE: 'true' })

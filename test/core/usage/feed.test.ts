@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
-import { parseExternalUserId, userId as asUserId } from '../../../core/platform/ids.ts'
+import { parseExternalUserId, userId as asUserId } from '../../../core/shared/ids.ts'
 import { createFeed } from '../../../core/usage/feed/feed.ts'
 import {
   type ChargeEntry,

@@ -4,7 +4,7 @@ import {
   type History,
   type HistoryQuery,
 } from '../../../core/usage/history/history.ts'
-import { createSealing } from '../../../core/platform/sealing/sealing.ts'
+import { createSealing } from '../../../core/shared/sealing/sealing.ts'
 import { createWorld, envelope, recordRate, type World } from '../metering/harness.ts'
 
 let world: World

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { appId, userId } from '../../../core/platform/ids.ts'
+import { appId, userId } from '../../../core/shared/ids.ts'
 import { createStreamPlaces } from '../../../core/usage/feed/places.ts'
 
 const bounds = {

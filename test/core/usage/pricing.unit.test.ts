@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ethRate, usdAttos, wei } from '../../../core/lib/money.ts'
-import { networkTariff, toPrices } from '../../../core/metering/rating/tariff.ts'
+import { networkTariff, toPrices } from '../../../core/metering/batch/tariff.ts'
 import { charged, toRetailRate } from '../../../core/usage/pricing.ts'
 import type { Sums, UsageRow } from '../../../core/usage/types.ts'
 

@@ -1,11 +1,11 @@
 import * as fc from 'fast-check'
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLedger } from '../../../core/allowances/ledger.ts'
+import { createLedger } from '../../../core/balances/ledger/ledger.ts'
 import { createCuts } from '../../../core/billing/cuts.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 import { tx } from '../../../core/lib/sql.ts'
-import { newAppId, parseExternalUserId } from '../../../core/platform/ids.ts'
+import { newAppId, parseExternalUserId, userId } from '../../../core/shared/ids.ts'
 import { planReads } from '../../../core/plans/offers/reads.ts'
 import { createExplain } from '../../../core/usage/tickets/explain.ts'
 import { toTicket } from '../../../core/usage/tickets/rpc.ts'
@@ -38,9 +38,8 @@ afterAll(() => world.stop())
 const explain = async (eventId: string, app: typeof world.app.id | null = world.app.id) => {
   const { pool } = world
   const listCuts = createCuts({ pool, now: () => world.clock.at }).list
-  const { shareCharge } = ledger
   return toTicket(
-    await createExplain({ pool, shareCharge, plans: planReads, listCuts }).explain(eventId, app),
+    await createExplain({ pool, ledger, plans: planReads, listCuts }).explain(eventId, app),
   )
 }
 
@@ -227,7 +226,7 @@ describe('explanation of a ticket', () => {
 })
 
 describe('shares of a charge', () => {
-  const owner = { appId: newAppId(), userId: newAppId() }
+  const owner = { appId: newAppId(), userId: userId(randomUUID()) }
   it('equal the results of burning all its tickets, with any earlier balance', () => {
     const amounts = fc.bigInt({ min: 0n, max: 50n })
     fc.assert(

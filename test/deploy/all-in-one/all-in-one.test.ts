@@ -7,8 +7,8 @@ import { type Socket, connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { bareEnv } from '../../support/processes.ts'
-import { keepLog, registerSecret } from '../../support/secrecy.ts'
+import { bareEnv } from '../../support/deployment/processes.ts'
+import { keepLog, registerSecret } from '../../support/run/secrecy.ts'
 
 const root = join(import.meta.dirname, '../../..')
 let folder: string

@@ -5,7 +5,7 @@ import { type Server, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { bareEnv } from '../../support/processes.ts'
+import { bareEnv } from '../../support/deployment/processes.ts'
 
 const program = join(import.meta.dirname, '../../../deploy/all-in-one/main.ts')
 let dataDir: string

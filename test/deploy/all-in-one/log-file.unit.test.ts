@@ -13,7 +13,7 @@ describe('the log file', () => {
 
   it('has all lines from before it was closed, and drops later ones without an error', async () => {
     const path = join(directory, 'logs', 'tollgate.log')
-    const file = await openLogFile(path, 'info')
+    const file = await openLogFile(path, { level: 'info' })
     file.log.info('running')
     file.log.debug('not asked for')
     file.log.warn({ reason: 'drained' }, 'stopping')
@@ -33,7 +33,7 @@ describe('the log file', () => {
 
   it('has the lines of one turn soon after it, in order', async () => {
     const path = join(directory, 'tollgate.log')
-    const file = await openLogFile(path, 'info')
+    const file = await openLogFile(path, { level: 'info' })
     for (const msg of ['one', 'two', 'three']) file.log.info(msg)
     await expect
       .poll(async () => (await readFile(path, 'utf8')).match(/"msg":"\w+"/g), { timeout: 10_000 })
@@ -43,8 +43,8 @@ describe('the log file', () => {
 
   it('reports in one clear line that it cannot be opened', async () => {
     await writeFile(join(directory, 'file'), '')
-    await expect(openLogFile(join(directory, 'file', 'tollgate.log'), 'info')).rejects.toThrow(
-      /^cannot write the log .*tollgate\.log \(/,
-    )
+    await expect(
+      openLogFile(join(directory, 'file', 'tollgate.log'), { level: 'info' }),
+    ).rejects.toThrow(/^cannot write the log .*tollgate\.log \(/)
   })
 })

@@ -8,7 +8,7 @@ import { welcome } from '../../../deploy/all-in-one/welcome.ts'
 import { basic, connectCore } from '../../../deploy/cli/client.ts'
 import { createDemoApi } from '../../../deploy/demo/api.ts'
 import { type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 
 let core: TestCore
 let dataDir: string
@@ -56,8 +56,8 @@ const demoApps = async (): Promise<string[]> =>
 async function works({ clientId, m2mClientId, m2mClientSecret }: Quickstart): Promise<boolean> {
   const calls = connectCore(addressOf(core.core))
   const request = { clientId, kind: 'm2m_basic', scope: undefined }
-  return calls
-    .checkCaller(request, basic(m2mClientId, m2mClientSecret))
+  return calls.callers
+    .checkCaller(request, { authorization: basic(m2mClientId, m2mClientSecret) })
     .then(
       () => true,
       () => false,
@@ -96,7 +96,12 @@ describe('the demo app of npm start', () => {
     const calls = connectCore(addressOf(core.core))
     const { clientId } = first
     for (let secret = 0; secret < 5; secret++)
-      await calls.rotateAppSecret({ clientId, revokeOld: false, keepKeys: false })
+      await calls.management.rotateClientSecret({
+        clientId,
+        revokeOld: false,
+        keepKeys: false,
+        idempotencyKey: undefined,
+      })
     calls.close()
     expect(await works(await start())).toBe(true)
     expect(await demoApps()).toHaveLength(1)
@@ -130,7 +135,7 @@ describe('the demo app of npm start', () => {
       "update apps set status = 'deleted', deleted_at = now() where name = 'Demo'",
     )
     const calls = connectCore(addressOf(core.core))
-    const other = await calls.createApp({
+    const other = await calls.apps.createApp({
       name: 'Demo',
       ownerEmail: 'me@example.com',
       ownerPassword: undefined,
@@ -158,11 +163,11 @@ describe('the demo app of npm start', () => {
 })
 
 describe('the text of npm start', () => {
-  it("shows the login page, the owner's account and the API document", async () => {
+  it("shows the dashboard, the owner's account and the API document", async () => {
     const quickstart = { ...(await start()), issuer: 'https://svc.example/api/v1/oidc' }
     const service = { dataDir, logFile: join(dataDir, 'log'), quickstart, parts: {} }
     const text = welcome({ ...service, startedInMs: 1, warnings: [], stop: async () => {} })
-    expect(text).toContain('https://svc.example/login\n')
+    expect(text).toContain('https://svc.example/app\n')
     expect(text).toContain(`as ${quickstart.ownerEmail}\n`)
     expect(text).toContain(`${url}/api/v1/docs\n`)
     expect(text).not.toContain(quickstart.ownerPassword)

@@ -1,20 +1,16 @@
 import { hostname, userInfo } from 'node:os'
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { tollgate } from './support.ts'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type TestApp, type TestCore } from '../../core/support.ts'
+import { operate, startCli, tollgate } from './support.ts'
 
 /** `tollgate user`, `grant`, `redirect-uri` and `member`, with the operator's token only. */
 let core: TestCore
 let app: TestApp
 let appId: string
 beforeAll(async () => {
-  core = await startTestCore({ QUOTA_MANUAL_CREDIT_USD: '10' })
-  vi.stubEnv('CORE_TARGET', core.core.target)
-  vi.stubEnv('CORE_TOKEN', serviceToken)
-})
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
+  const cli = await startCli({ QUOTA_MANUAL_CREDIT_USD: '10' })
+  core = cli.core
+  return cli.stop
 })
 beforeEach(async () => {
   app = await core.newApp()
@@ -27,7 +23,7 @@ beforeEach(async () => {
 /** Runs a command for the app, a millisecond after the previous one. */
 const run = (line: string) => {
   core.clock.advance(1)
-  return tollgate(...line.split(' '), '--app', app.clientId, '--target', core.core.target)
+  return operate(...line.split(' '), '--app', app.clientId)
 }
 const ada = (line: string) => run(`${line} --user ada`)
 
@@ -77,7 +73,9 @@ describe('tollgate user', () => {
     expect(second.users.map((each: { externalUserId: string }) => each.externalUserId)).toEqual([
       'c',
     ])
-    expect((await run('user list --limit 2')).text).toContain('more: ./tollgate user list --app')
+    expect((await run('user list --limit 2')).text).toMatch(
+      /more: \.\/tollgate user list --limit 2 --app app_.* --cursor \S+\n/,
+    )
   })
 
   it.each([
@@ -85,7 +83,7 @@ describe('tollgate user', () => {
     ['user lsit', 2, 'did you mean list?'],
     ['user show', 2, 'user show needs --user'],
     ['user list extra', 2, '"extra" is not expected here'],
-    ['user list --limit 0', 2, '--limit must be from 1 to 1000'],
+    ['user list --limit 0', 2, '--limit must be a whole number from 1 to 1000'],
     ['user list --status gone', 1, '--status must be one of: active, inactive'],
     ['user put --user ada --email x --no-email', 2, '--email or --no-email'],
     ['user put --user ada --email x', 1, '--email must be an e-mail address'],
@@ -136,8 +134,7 @@ describe('tollgate account list', () => {
     for (const name of ['ann', 'ben', 'cat']) {
       core.clock.advance(1)
       const more = name === 'ben' ? ['--platform-admin'] : []
-      const of = ['--email', `${name}@list.example`, ...more, '--target', core.core.target]
-      await tollgate('account', 'create', ...of)
+      await operate('account', 'create', '--email', `${name}@list.example`, ...more)
     }
     const { text } = await tollgate('account', 'list')
     expect(text).toMatch(/^email +name +platform admin +created +id\n/)
@@ -242,7 +239,7 @@ describe('tollgate redirect-uri', () => {
 
 describe('tollgate member', () => {
   const account = (email: string, ...flags: string[]) =>
-    tollgate('account', 'create', '--email', email, ...flags, '--target', core.core.target)
+    operate('account', 'create', '--email', email, ...flags)
 
   /** Makes the account a member, like accepting an invitation. */
   async function join(email: string, role: string): Promise<void> {
@@ -325,7 +322,11 @@ describe('tollgate signer-secret', () => {
     ['signer-secret', 2, 'signer-secret takes list, create, revoke'],
     ['signer-secret create --purpose jokes', 1, '--purpose must be decisions or events'],
     ['signer-secret create --overlap-seconds soon', 2, '--overlap-seconds must be a whole number'],
-    ['signer-secret create --overlap-seconds 9999999', 1, '--overlap-seconds must be from 0'],
+    [
+      'signer-secret create --overlap-seconds 9999999',
+      1,
+      '--overlap-seconds must be from 0 to 2592000',
+    ],
     ['signer-secret revoke', 2, 'needs one ID'],
     ['signer-secret revoke 0123456789ab', 1, 'no such signer secret'],
   ])('refuses "%s" with %i', async (line, code, message) => {

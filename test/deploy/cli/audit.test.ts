@@ -1,35 +1,14 @@
 import { hostname, userInfo } from 'node:os'
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
-import { main } from '../../../deploy/cli/main.ts'
-import { type TestCore, begin, serviceToken, startTestCore } from '../../core/support.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { begin, serviceToken } from '../../core/support.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
+import { core, operate, setUpCli } from './support.ts'
 
-let core: TestCore
-beforeAll(async () => {
-  core = await startTestCore()
-  vi.stubEnv('CORE_TARGET', core.core.target)
-  vi.stubEnv('CORE_TOKEN', serviceToken)
-})
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
-})
-afterEach(() => vi.restoreAllMocks())
-
-/** Runs the command; returns its output and exit code. */
-async function tollgate(...argv: string[]) {
-  const printed: string[] = []
-  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
-  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
-  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main([...argv, '--target', core.core.target])
-  vi.restoreAllMocks()
-  return { code, text: printed.join('') }
-}
+setUpCli()
 
 async function entries(...argv: string[]): Promise<Record<string, unknown>[]> {
-  const { text } = await tollgate('audit', ...argv)
+  const { text } = await operate('audit', ...argv)
   return text
     .split('\n')
     .filter((line) => line !== '')
@@ -38,15 +17,15 @@ async function entries(...argv: string[]): Promise<Record<string, unknown>[]> {
 
 async function exportAudit(request: { limit: number; settled: boolean }) {
   const client = connectCore({ target: core.core.target, token: serviceToken })
-  return client.exportAudit(request).finally(() => client.close())
+  return client.audit.exportAudit(request).finally(() => client.close())
 }
 
 const me = `operator:${userInfo().username}@${hostname()}`
 
 describe('tollgate audit', () => {
   it('shows who ran a command, its RPC and its outcome', async () => {
-    await tollgate('rate', 'set', '2500')
-    await tollgate('account', 'create', '--email', 'nobody')
+    await operate('rate', 'set', '2500')
+    await operate('account', 'create', '--email', 'nobody')
     expect((await entries()).filter(({ action }) => action === 'operator_command')).toEqual(
       expect.arrayContaining([
         {
@@ -75,16 +54,8 @@ describe('tollgate audit', () => {
     const { apiKey } = await core.as(app.basic).createKey(user)
     registerSecret(apiKey)
     await core.as(other.basic).upsertUser({ ...user, clientId: other.clientId })
-    await tollgate(
-      'limits',
-      'set',
-      '--app',
-      app.clientId,
-      '--user',
-      'ada',
-      '--calls-per-minute',
-      '5',
-    )
+    const flags = ['--app', app.clientId, '--user', 'ada', '--calls-per-minute', '5']
+    await operate('limits', 'set', ...flags)
     const lines = await entries('--app', app.clientId)
     expect(new Set(lines.map(({ clientId }) => clientId))).toEqual(new Set([app.clientId]))
     expect(lines.map(({ action }) => action).toSorted()).toEqual([
@@ -115,9 +86,9 @@ describe('tollgate audit', () => {
   })
 
   it('rejects wrong usage', async () => {
-    expect((await tollgate('audit', 'all')).code).toBe(2)
-    expect((await tollgate('audit', '--follow', '--until', '2026-01-01')).code).toBe(2)
-    const wrong = await tollgate('audit', '--since', 'yesterday')
+    expect((await operate('audit', 'all')).code).toBe(2)
+    expect((await operate('audit', '--follow', '--until', '2026-01-01')).code).toBe(2)
+    const wrong = await operate('audit', '--since', 'yesterday')
     expect([wrong.code, wrong.text]).toEqual([1, expect.stringContaining('since must be')])
   })
 })

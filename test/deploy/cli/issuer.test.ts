@@ -2,15 +2,15 @@ import { writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { beforeAll, expect, it } from 'vitest'
 import {
   type ForeignIssuer,
   newForeignKey,
   signForeign,
   startForeignIssuer,
-} from '../../support/foreign-issuer.ts'
-import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { tollgate } from './support.ts'
+} from '../../support/web/foreign-issuer.ts'
+import { type TestApp, type TestCore } from '../../core/support.ts'
+import { operate, startCli } from './support.ts'
 
 const key = await newForeignKey('k1')
 let core: TestCore
@@ -18,19 +18,15 @@ let app: TestApp
 let idp: ForeignIssuer
 beforeAll(async () => {
   idp = await startForeignIssuer([key])
-  core = await startTestCore({ OUTBOUND_ALLOW: '127.0.0.1' })
-  vi.stubEnv('CORE_TARGET', core.core.target)
-  vi.stubEnv('CORE_TOKEN', serviceToken)
-  app = await core.newApp()
-})
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
-  await idp.stop()
+  const cli = await startCli({ OUTBOUND_ALLOW: '127.0.0.1' })
+  ;({ core, app } = cli)
+  return async () => {
+    await cli.stop()
+    await idp.stop()
+  }
 })
 
-const run = (line: string) =>
-  tollgate('issuer', ...line.split(' '), '--app', app.clientId, '--target', core.core.target)
+const run = (line: string) => operate('issuer', ...line.split(' '), '--app', app.clientId)
 
 it('adds, lists, checks and removes an issuer', async () => {
   expect((await run('list')).text).toBe('the app does not trust an issuer of its own\n')

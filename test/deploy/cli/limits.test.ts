@@ -1,36 +1,15 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { main } from '../../../deploy/cli/main.ts'
-import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { app, core, operate, setUpCli } from './support.ts'
 
-let core: TestCore
-let app: TestApp
 let keyId: string
+setUpCli()
 beforeAll(async () => {
-  core = await startTestCore()
-  vi.stubEnv('CORE_TARGET', core.core.target)
-  vi.stubEnv('CORE_TOKEN', serviceToken)
-  app = await core.newApp()
   const ada = { clientId: app.clientId, externalUserId: 'ada' }
   await core.as(app.basic).upsertUser(ada)
   keyId = (await core.as(app.basic).createKey(ada)).keyId
 })
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
-})
-afterEach(() => vi.restoreAllMocks())
 
-/** Runs the command for ada; returns its output and exit code. */
-async function limits(...argv: string[]) {
-  const printed: string[] = []
-  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
-  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
-  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main(['limits', ...argv, '--target', core.core.target])
-  vi.restoreAllMocks()
-  return { code, text: printed.join('') }
-}
-
+const limits = (...argv: string[]) => operate('limits', ...argv)
 const ada = () => ['--app', app.clientId, '--user', 'ada']
 
 describe('tollgate limits', () => {

@@ -1,11 +1,12 @@
 import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { appendFile, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { WriteStream } from 'node:tty'
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi, onTestFinished } from 'vitest'
 import { commands } from '../../../deploy/cli/main.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 import { tollgate } from './support.ts'
 
 const program = join(import.meta.dirname, '../../../deploy/tollgate.mjs')
@@ -65,26 +66,59 @@ describe('tollgate config', () => {
     })
     expect((await tollgate('config', 'CORE_PORT', 'CORE_TLS_CERT')).code).toBe(2)
   })
+
+  it('checks the settings of one process, from the environment and files', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'tollgate-config-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    const path = join(folder, 'next.yaml')
+    await writeFile(path, 'PLATFORM_PORT: 70000\n')
+    vi.stubEnv('TOLLGATE_CONFIG', path)
+    const wrong = await tollgate('config', 'check', 'gateway', '--json')
+    expect(wrong.code).toBe(1)
+    expect(JSON.parse(wrong.text)).toEqual({
+      process: 'gateway',
+      problems: expect.arrayContaining([expect.stringMatching(/^PLATFORM_PORT must be/)]),
+      warnings: [],
+    })
+    await writeFile(join(folder, 'token'), 'x'.repeat(40))
+    await writeFile(
+      path,
+      `PLATFORM_PORT: 7000\nPUBLIC_URL: https://gate.example\nCORE_TOKEN_GATEWAY_FILE: ${folder}/token\n`,
+    )
+    expect(await tollgate('config', 'check', 'gateway')).toEqual({
+      code: 0,
+      text: 'gateway can start with these settings.\n',
+    })
+    expect((await tollgate('config', 'PLATFORM_PORT')).text).toContain(`=7000  (${path})`)
+    await writeFile(path, 'PLATFORM_PROT: 7000\n')
+    expect(await tollgate('config', 'check')).toEqual({
+      code: 1,
+      text: expect.stringContaining(
+        'problem: ' + path + ': PLATFORM_PROT is not a setting; did you mean',
+      ),
+    })
+    expect((await tollgate('config', 'check', 'gatway')).text).toContain('did you mean gateway?')
+  })
 })
 
 describe('tollgate logs', () => {
-  const line = (level: number, msg: string, more: object = {}) =>
-    JSON.stringify({ level, time: 1_773_144_000_250, name: 'tollgate', msg, ...more })
+  const at = '2026-03-10T12:00:00.250Z'
+  const line = (level: string, msg: string, more: object = {}) =>
+    JSON.stringify({ level, time: at, name: 'tollgate', msg, ...more })
   const error = { type: 'Error', message: 'no', stack: 'Error: no\n    at here (x.ts:1:1)' }
   const entries = [
-    line(20, 'old'),
-    line(30, 'served', { process: 'gateway', ms: 3, route: '/a b', empty: '' }),
-    line(40, 'slow\u001b[2J', { process: 'core' }),
-    line(50, 'failed', { process: 'core', err: error }),
+    line('debug', 'old'),
+    line('info', 'served', { process: 'gateway', ms: 3, route: '/a b', empty: '' }),
+    line('warn', 'slow\u001b[2J', { process: 'core' }),
+    line('error', 'failed', { process: 'core', err: error }),
   ]
   let file: string
   beforeAll(async () => {
     const folder = await mkdtemp(join(tmpdir(), 'tollgate-logs-'))
     file = join(folder, 'tollgate.log')
-    await writeFile(file, `${entries.join('\n')}\n{"level":30,"msg":"half`)
+    await writeFile(file, `${entries.join('\n')}\n{"level":"info","msg":"half`)
   })
   afterAll(() => rm(dirname(file), { recursive: true }))
-  const at = '2026-03-10T12:00:00.250Z'
 
   it('prints the last lines in readable form', async () => {
     vi.stubEnv('TOLLGATE_DATA_DIR', dirname(file))
@@ -101,7 +135,7 @@ describe('tollgate logs', () => {
 
   it('reads only the end of a large file', async () => {
     const large = join(dirname(file), 'large.log')
-    const lines = Array.from({ length: 40_000 }, (_, n) => line(30, `m${n}`))
+    const lines = Array.from({ length: 40_000 }, (_, n) => line('info', `m${n}`))
     await writeFile(large, `${lines.join('\n')}\n`)
     const { text } = await tollgate('logs', large, '--json', '--lines', '2000')
     expect(text).toBe(`${lines.slice(-2_000).join('\n')}\n`)
@@ -109,20 +143,27 @@ describe('tollgate logs', () => {
 
   it('follows a log and its replacement', async () => {
     const log = join(dirname(file), 'followed.log')
-    await writeFile(log, `${line(30, 'one')}\n${line(30, 'two')}\n`)
+    await writeFile(log, `${line('info', 'one')}\n${line('info', 'two')}\n`)
     const child = spawn(process.execPath, [program, 'logs', log, '--follow'], {
       stdio: ['ignore', 'pipe', 'inherit'],
     })
+    onTestFinished(async () => {
+      const ended = once(child, 'exit')
+      child.kill()
+      await ended
+    })
     let text = ''
     child.stdout.on('data', (chunk) => (text += String(chunk)))
-    await expect.poll(() => text, { timeout: 20_000 }).toContain('two')
-    await appendFile(log, `${line(30, 'three')}\n`)
-    await expect.poll(() => text, { timeout: 5_000 }).toContain('three')
-    await writeFile(log, `${line(30, 'new')}\n`)
-    await expect.poll(() => text, { timeout: 5_000 }).toContain('new')
-    child.kill()
+    const shows = async (word: string): Promise<void> => {
+      await expect.poll(() => text, { timeout: 30_000 }).toContain(word)
+    }
+    await shows('two')
+    await appendFile(log, `${line('info', 'three')}\n`)
+    await shows('three')
+    await writeFile(log, `${line('info', 'new')}\n`)
+    await shows('new')
     expect(text.match(/two/g)).toHaveLength(1)
-  })
+  }, 100_000)
 
   it('reads the standard input', async () => {
     const options = { input: `${entries.join('\n')}\nno log\n`, encoding: 'utf8' } as const
@@ -133,7 +174,7 @@ describe('tollgate logs', () => {
 
   it.each([
     [['--level', 'loud'], 2, '--level must be one of: trace'],
-    [['--lines', '0'], 2, '--lines must be from 1'],
+    [['--lines', '0'], 2, '--lines must be a whole number from 1'],
     [['a', 'b'], 2, 'logs takes one FILE'],
     [['/nowhere/tollgate.log'], 1, 'cannot read /nowhere/tollgate.log (ENOENT)'],
   ])('refuses %j', async (argv, code, message) => {

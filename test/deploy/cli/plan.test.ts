@@ -1,56 +1,31 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { tollgate as run } from './support.ts'
+import { beforeAll, describe, expect, it, vi } from 'vitest'
+import { type TestApp, type TestCore } from '../../core/support.ts'
+import { operate, startCli } from './support.ts'
 
 let core: TestCore
 let app: TestApp
 let folder: string
 beforeAll(async () => {
-  core = await startTestCore()
-  app = await core.newApp()
+  const cli = await startCli()
+  ;({ core, app } = cli)
   folder = await mkdtemp(join(tmpdir(), 'tollgate-plan-'))
-})
-afterAll(async () => {
-  await core.stop()
-  await rm(folder, { recursive: true, force: true })
-})
-afterEach(() => vi.unstubAllEnvs())
-
-/** Runs a command line against the core of the test. */
-function tollgate(...argv: string[]) {
-  vi.stubEnv('CORE_TOKEN', serviceToken)
   vi.stubEnv('TOLLGATE_DATA_DIR', folder)
-  return run(...argv, '--target', core.core.target)
-}
+  return async () => {
+    await cli.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+})
 
 describe('tollgate plan', () => {
   it('creates, lists, shows, changes and deletes plans', async () => {
     const ofApp = ['--app', app.clientId]
-    const created = await tollgate(
-      'plan',
-      'create',
-      ...ofApp,
-      '--name',
-      'Pro',
-      '--type',
-      'usage',
-      '--price-amount',
-      '49.00',
-      '--markup-percent',
-      '20',
-      '--charge-threshold-usd',
-      '10',
-      '--billing-cycle',
-      'weekly',
-      '--capability',
-      'llm=100%',
-      '--capability',
-      'live:acme/fast',
-      '--json',
-    )
+    const flags =
+      '--name Pro --type usage --price-amount 49.00 --markup-percent 20 --charge-threshold-usd 10 ' +
+      '--billing-cycle weekly --capability llm=100% --capability live:acme/fast --json'
+    const created = await operate('plan', 'create', ...ofApp, ...flags.split(' '))
     expect(created).toMatchObject({ code: 0 })
     const plan = JSON.parse(created.text)
     expect(plan).toMatchObject({
@@ -66,94 +41,84 @@ describe('tollgate plan', () => {
         { pipeline: 'live', modelId: 'acme/fast', effectiveRetailRateUsd: '0.0000012' },
       ],
     })
-    const list = await tollgate('plan', 'list', ...ofApp)
+    const list = await operate('plan', 'list', ...ofApp)
     expect(list.text).toMatch(
       /markup +version\n.*Starter .* active +0\.00 USD +1\n.*Network Price .*\n.*Pro +usage +active +49\.00 USD +\+20 % +1/,
     )
     const file = join(folder, 'change.json')
     await writeFile(file, JSON.stringify({ includedUsdMicros: '5', status: 'active' }))
-    const changed = await tollgate(
-      'plan',
-      'update',
-      plan.id,
-      ...ofApp,
-      '--overage-rate-usd',
-      'none',
-      '--file',
-      file,
-      '--status',
-      'inactive',
-    )
+    const change = `--overage-rate-usd none --file ${file} --status inactive`
+    const changed = await operate('plan', 'update', plan.id, ...ofApp, ...change.split(' '))
     expect(changed.code).toBe(0)
-    const shown = await tollgate('plan', 'show', plan.id, ...ofApp)
+    const shown = await operate('plan', 'show', plan.id, ...ofApp)
     expect(shown.text).toBe(changed.text)
     expect(shown.text).toMatch(/status +inactive\n/)
     expect(shown.text).toMatch(/included +0\.000005 USD\n/)
     expect(shown.text).toMatch(
       /version +2\n +llm +0\.000002 USD for a USD-micro \(\+100 %\)\n +live:acme\/fast +0\.000001 .*\(\+0 %\)\n$/,
     )
-    expect(await tollgate('plan', 'delete', plan.id, ...ofApp)).toMatchObject({ code: 0 })
-    expect((await tollgate('plan', 'show', plan.id, ...ofApp)).code).toBe(1)
+    expect(await operate('plan', 'delete', plan.id, ...ofApp)).toMatchObject({ code: 0 })
+    expect((await operate('plan', 'show', plan.id, ...ofApp)).code).toBe(1)
     const { rows } = await core.sql.query(
       `select details ->> 'rpc' as rpc, status from audit_log where action = 'operator_command' and details ->> 'rpc' like '%Plan'`,
     )
     expect(rows.map(({ rpc }) => rpc.split('/')[1]).toSorted()).toEqual([
-      'AddPlan',
-      'ChangePlan',
-      'RemovePlan',
+      'CreatePlan',
+      'DeletePlan',
+      'UpdatePlan',
     ])
   })
 
   it('changes the included usage of Starter', async () => {
     const ofApp = ['--app', app.clientId]
-    const [starter] = JSON.parse((await tollgate('plan', 'list', ...ofApp, '--json')).text)
-    const change = (...more: string[]) => tollgate('plan', 'update', starter.id, ...ofApp, ...more)
+    const [starter] = JSON.parse((await operate('plan', 'list', ...ofApp, '--json')).text)
+    const change = (...more: string[]) => operate('plan', 'update', starter.id, ...ofApp, ...more)
     expect((await change('--included-usd-micros', '7')).text).toMatch(/included +0\.000007 USD\n/)
     expect((await change('--name', 'Other')).code).toBe(1)
   })
 
   it("passes on core's refusals, and rejects wrong usage", async () => {
     const ofApp = ['--app', app.clientId]
-    const reserved = await tollgate('plan', 'create', ...ofApp, '--name', 'starter')
+    const reserved = await operate('plan', 'create', ...ofApp, '--name', 'starter')
     expect(reserved).toEqual({ code: 1, text: expect.stringContaining('is reserved') })
     const create = (...more: string[]) =>
-      tollgate('plan', 'create', ...ofApp, '--name', 'X', ...more)
+      operate('plan', 'create', ...ofApp, '--name', 'X', ...more)
     expect((await create('--price-amount', 'x')).text).toContain('--price-amount must')
     expect((await create('--markup-percent', '-101')).code).toBe(2)
     expect((await create('--markup-percent', '1', '--overage-rate-usd', '1')).code).toBe(2)
     const nobody = ['--app', 'app_ffffffffffffffffffffffff']
-    expect((await tollgate('plan', 'list', ...nobody)).text).toContain('no app has this client id')
+    expect((await operate('plan', 'list', ...nobody)).text).toContain('no app has this client id')
     for (const argv of [['list'], ['show', ...ofApp], ['delete', 'a', 'b', ...ofApp], ['make']])
-      expect((await tollgate('plan', ...argv)).code).toBe(2)
+      expect((await operate('plan', ...argv)).code).toBe(2)
   })
 })
 
 describe('tollgate catalog', () => {
   it('adds, lists, refreshes and removes', async () => {
-    const before = await tollgate('catalog', 'list')
+    const before = await operate('catalog', 'list')
     expect(before.text).toMatch(/^pipeline +source +added\nlive-video-to-video +setting\n/)
-    expect(await tollgate('catalog', 'add', 'own:acme/m:1')).toMatchObject({ code: 0 })
-    expect((await tollgate('catalog', 'list')).text).toMatch(/own:acme\/m:1 +operator +2026/)
-    const { offers } = JSON.parse((await tollgate('catalog', 'list', '--json')).text)
+    expect(await operate('catalog', 'add', 'own:acme/m:1')).toMatchObject({ code: 0 })
+    expect((await operate('catalog', 'list')).text).toMatch(/own:acme\/m:1 +operator +2026/)
+    const { offers } = JSON.parse((await operate('catalog', 'list', '--json')).text)
     expect(offers.at(-1)).toMatchObject({ pipeline: 'own', modelId: 'acme/m:1' })
-    expect((await tollgate('catalog', 'refresh')).text).toBe(
+    expect((await operate('catalog', 'refresh')).text).toBe(
       'CATALOG_URL is not set; read the tickets\n',
     )
-    expect(await tollgate('catalog', 'remove', 'own:acme/m:1')).toMatchObject({ code: 0 })
-    expect((await tollgate('catalog', 'list')).text).toBe(before.text)
-    expect((await tollgate('catalog', 'remove', 'own')).code).toBe(1)
-    expect((await tollgate('catalog', 'add')).code).toBe(2)
+    expect(await operate('catalog', 'remove', 'own:acme/m:1')).toMatchObject({ code: 0 })
+    expect((await operate('catalog', 'list')).text).toBe(before.text)
+    expect((await operate('catalog', 'remove', 'own')).code).toBe(1)
+    expect((await operate('catalog', 'add')).code).toBe(2)
   })
 })
 
 describe('tollgate plan sync', () => {
   it('syncs a plan, and reports why it cannot', async () => {
     const ofApp = ['--app', app.clientId]
-    const { text: plans } = await tollgate('plan', 'list', ...ofApp)
+    const { text: plans } = await operate('plan', 'list', ...ofApp)
     const idOf = (name: string) => new RegExp(`(\\S+) +${name}`).exec(plans)?.[1] ?? ''
-    const free = await tollgate('plan', 'sync', idOf('Network Price'), ...ofApp)
+    const free = await operate('plan', 'sync', idOf('Network Price'), ...ofApp)
     expect(free.text).toContain('is synced: not needed, because it is free')
-    const starter = await tollgate('plan', 'sync', idOf('Starter'), ...ofApp)
+    const starter = await operate('plan', 'sync', idOf('Starter'), ...ofApp)
     expect(starter.text).toContain('no metering backend with plans is configured')
   })
 })

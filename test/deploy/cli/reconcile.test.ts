@@ -1,36 +1,26 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { main } from '../../../deploy/cli/main.ts'
-import {
-  type TestApp,
-  type TestCore,
-  serviceToken,
-  startTestCore,
-  until,
-} from '../../core/support.ts'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type TestApp, type TestCore, until } from '../../core/support.ts'
 import { type FakeOpenMeter, startOpenMeter } from '../../fakes/openmeter/openmeter.ts'
+import { operate, startCli, tollgate } from './support.ts'
 
 let fake: FakeOpenMeter
 let core: TestCore
 let app: TestApp
 beforeAll(async () => {
   fake = await startOpenMeter()
-  core = await startTestCore({ OPENMETER_URL: fake.urls.v1 })
-  app = await core.newApp()
-  vi.stubEnv('CORE_TARGET', core.core.target)
-  vi.stubEnv('CORE_TOKEN', serviceToken)
+  const cli = await startCli({ OPENMETER_URL: fake.urls.v1 })
+  ;({ core, app } = cli)
   for (const [user, tickets] of [
     ['ada', 3],
     ['bob\u001b[2J', 2],
   ] as const)
     await sign(user, tickets)
   await until(async () => (await core.core.ready())['openmeter'] === 'ok')
+  return async () => {
+    await cli.stop()
+    await fake.stop()
+  }
 })
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
-  await fake.stop()
-})
-afterEach(() => vi.restoreAllMocks())
 
 /** Creates a user with this number of one-dollar tickets on 9 March, in core and in the backend. */
 async function sign(user: string, tickets: number): Promise<void> {
@@ -56,17 +46,6 @@ async function sign(user: string, tickets: number): Promise<void> {
       data: { client_id: app.clientId, network_fee_usd_micros: 1_000_000 },
     })),
   )
-}
-
-/** Runs the command; returns its output and exit code. */
-async function tollgate(...argv: string[]) {
-  const printed: string[] = []
-  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
-  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
-  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main(argv)
-  vi.restoreAllMocks()
-  return { code, text: printed.join('') }
 }
 
 const days = ['--from', '2026-03-08', '--to', '2026-03-10']
@@ -121,7 +100,7 @@ describe('tollgate reconcile', () => {
     expect((await tollgate('outbox', 'list')).text).toMatch(
       /Rows set aside: 1\n\nid +kind +items +created +error\n\d+ +openmeter.customer +1 +2026-03-10T10:00:00.000Z +answered 400: no\n/,
     )
-    expect(await tollgate('outbox', 'retry', '--target', core.core.target)).toEqual({
+    expect(await operate('outbox', 'retry')).toEqual({
       code: 0,
       text: 'Rows to retry: 1\n',
     })
@@ -137,5 +116,40 @@ describe('tollgate reconcile', () => {
     fake.faults = () => 'lose request'
     const { code, text } = await tollgate('reconcile', ...days)
     expect([code, text]).toEqual([1, 'tollgate: the metering backend does not answer now\n'])
+  })
+})
+
+describe('tollgate reconcile --processor', () => {
+  it('lists open differences until an operator resolves them', async () => {
+    const id = '0199b0c2-7c1e-7a42-9f51-d4f1a1b2c3d4'
+    await core.sql.query(
+      `insert into processor_differences (id, processor, plane, account_id, subject, problem, processor_payment_id, theirs, currency, found_at)
+       values ($1, 'stripe', 'live', 'acct_1', 'payment', 'missing_here', 'pi_1', 1234, 'usd', now())`,
+      [id],
+    )
+    const { code, text } = await tollgate('reconcile', '--processor', '--open')
+    expect([code, text]).toEqual([
+      1,
+      expect.stringMatching(/live +acct_1 +payment +missing_here +12\.34 +pi_1/),
+    ])
+    const closed = await operate('processor', 'resolve', id, '--note', 'refunded by hand')
+    expect([closed.code, closed.text]).toEqual([0, `${id}  resolved\n`])
+    expect(await tollgate('reconcile', '--processor', '--open')).toEqual({
+      code: 0,
+      text: 'No open differences.\n',
+    })
+  })
+
+  it('refuses to compare without a processor, and one app alone', async () => {
+    const without = await tollgate('reconcile', '--processor')
+    expect([without.code, without.text]).toEqual([
+      1,
+      expect.stringContaining('no payment processor'),
+    ])
+    const one = await tollgate('reconcile', '--processor', '--app', app.clientId)
+    expect([one.code, one.text]).toEqual([2, expect.stringContaining('leave out')])
+    const range = ['--from', '2026-01-01', '--to', '2026-01-31']
+    const open = await tollgate('reconcile', '--open', ...range)
+    expect([open.code, open.text]).toEqual([2, expect.stringContaining('leave out --from')])
   })
 })

@@ -1,37 +1,22 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { registerSecret } from '../../support/secrecy.ts'
-import { tollgate } from './support.ts'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type TestApp } from '../../core/support.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
+import { operate, startCli } from './support.ts'
 
-let core: TestCore
 let app: TestApp
 beforeAll(async () => {
-  core = await startTestCore()
-  vi.stubEnv('CORE_TARGET', core.core.target)
-  vi.stubEnv('CORE_TOKEN', serviceToken)
-  app = await core.newApp()
-})
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
+  const cli = await startCli()
+  app = cli.app
+  return cli.stop
 })
 
-const token = (...argv: string[]) =>
-  tollgate('registration', 'token', ...argv, '--target', core.core.target)
+const token = (...argv: string[]) => operate('registration', 'token', ...argv)
 
 describe('tollgate registration token', () => {
   it('creates, lists and revokes the tokens of an app', async () => {
     const of = ['--app', app.clientId]
-    const { text } = await token(
-      'create',
-      ...of,
-      '--label',
-      'agents',
-      '--uses',
-      '20',
-      '--days',
-      '3',
-    )
+    const flags = ['--label', 'agents', '--uses', '20', '--days', '3']
+    const { text } = await token('create', ...of, ...flags)
     const [, initial = '', id = ''] =
       /^(svc_it_\S+) +\(shown once\)\n +id +(\S+)\n +expires +2026-03-13T\S+\n$/.exec(text) ?? []
     registerSecret(initial)
@@ -60,11 +45,11 @@ describe('tollgate registration token', () => {
   })
 
   it.each([
-    [[], 2, 'one of: create, list, revoke'],
-    [['make'], 2, 'one of: create, list, revoke'],
+    [[], 2, 'takes token create, token list, token revoke'],
+    [['make'], 2, 'takes token create, token list, token revoke'],
     [['create'], 2, '--app'],
-    [['create', '--app', 'x', '--uses', '0'], 2, '--uses must be a whole number above zero'],
-    [['create', '--app', 'x', '--days', '1.5'], 2, '--days must be a whole number above zero'],
+    [['create', '--app', 'x', '--uses', '0'], 2, '--uses must be a whole number from 1'],
+    [['create', '--app', 'x', '--days', '1.5'], 2, '--days must be a whole number from 1'],
     [['create', '--app', 'app_0123456789abcdef01234567'], 1, 'no app has this client id'],
     [['list', '--app', 'm2m_0123456789abcdef01234567'], 1, 'no app has this client id'],
     [['revoke', '--app', 'x'], 2, '--id'],

@@ -1,39 +1,27 @@
 import { createHash } from 'node:crypto'
-import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { seal } from '../../../core/lib/crypto.ts'
 import { connectCore } from '../../../deploy/cli/client.ts'
-import { main } from '../../../deploy/cli/main.ts'
-import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { type TestCore, serviceToken } from '../../core/support.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
+import { app, core, setUpCli, tollgate } from './support.ts'
 
 const old = registerSecret('key-encryption-key-of-last-year-0123456789')
 const current = registerSecret('key-encryption-key-of-this-year-0123456789')
 const rotation = { KEY_ENCRYPTION_KEY: current, KEY_ENCRYPTION_KEYS_OLD: old }
 
-let core: TestCore
-let app: TestApp
+setUpCli({ KEY_ENCRYPTION_KEY: old })
 beforeAll(async () => {
-  core = await startTestCore({ KEY_ENCRYPTION_KEY: old })
-  vi.stubEnv('CORE_TOKEN', serviceToken)
-  app = await core.newApp()
   await core.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
 })
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
-})
-afterEach(() => vi.restoreAllMocks())
 
 const createKey = (rpcs: ReturnType<TestCore['as']>, idempotencyKey: string) =>
   rpcs.createKey({ clientId: app.clientId, externalUserId: 'ada', idempotencyKey })
 
 /** Runs the command against a core; returns its output and exit code. */
 async function rewrap(target: string, ...options: string[]) {
-  const lines: string[] = []
-  vi.spyOn(process.stdout, 'write').mockImplementation((chunk) => lines.push(String(chunk)) > 0)
-  const code = await main(['keys', 'rewrap', ...options, '--json', '--target', target])
-  vi.restoreAllMocks()
-  return { code, ...JSON.parse(lines.join('')) }
+  const { code, text } = await tollgate('keys', 'rewrap', ...options, '--json', '--target', target)
+  return { code, ...JSON.parse(text) }
 }
 
 /** Seals a reply in the format from before keys were derived for each purpose. */
@@ -108,7 +96,7 @@ describe('a new key-encryption key', () => {
     let cursor = ''
     for (const batch of [0, 1]) {
       const [step] = await Promise.all([
-        operator.rewrapSealed({ cursor }),
+        operator.sealing.rewrap({ cursor }),
         grant(before, 1_000 + batch),
         ...many.slice(batch * 40, batch * 40 + 40).map(async (n) => {
           expect(await grant(after, n)).toEqual(grants[n])
@@ -119,7 +107,7 @@ describe('a new key-encryption key', () => {
     expect(cursor).not.toBe('')
     expect(await rewrap(next.core.target, '--check')).toMatchObject({ code: 1, done: false })
     // Start again, in two processes at once.
-    await Promise.all([rewrap(next.core.target), operator.rewrapSealed({ cursor: '' })])
+    await Promise.all([rewrap(next.core.target), operator.sealing.rewrap({ cursor: '' })])
     expect(await rewrap(next.core.target, '--check')).toMatchObject({ code: 0, done: true })
     const alone = (await core.startAnother({ KEY_ENCRYPTION_KEY: current })).as(app.basic)
     const replies = await Promise.all(many.map((n) => grant(alone, n)))

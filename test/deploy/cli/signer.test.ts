@@ -1,36 +1,22 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { main } from '../../../deploy/cli/main.ts'
-import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { beforeAll, describe, expect, it, vi } from 'vitest'
+import { type TestApp, serviceToken } from '../../core/support.ts'
+import { operate, startCli } from './support.ts'
 
-let core: TestCore
 let app: TestApp
 beforeAll(async () => {
-  core = await startTestCore({
+  const cli = await startCli({
     CORE_TOKEN: '',
     CORE_TOKEN_OPERATOR: serviceToken,
     CORE_TOKEN_GATEWAY: 'g'.repeat(32),
   })
-  vi.stubEnv('CORE_TARGET', core.core.target)
   vi.stubEnv('CORE_TOKEN', '')
   vi.stubEnv('CORE_TOKEN_OPERATOR', serviceToken)
-  app = await core.newApp()
+  app = cli.app
+  return cli.stop
 })
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
-})
-afterEach(() => vi.restoreAllMocks())
 
-/** Runs the command with the operator's own token; returns its output and exit code. */
-async function signer(...argv: string[]) {
-  const printed: string[] = []
-  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
-  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
-  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main(['signer', ...argv, '--target', core.core.target])
-  vi.restoreAllMocks()
-  return { code, text: printed.join('') }
-}
+/** Runs the command with the operator's own token. */
+const signer = (...argv: string[]) => operate('signer', ...argv)
 
 describe('tollgate signer', () => {
   it('creates, lists, binds, rotates and removes a signer', async () => {
@@ -52,9 +38,9 @@ describe('tollgate signer', () => {
   it.each([
     [['create', 'x'], '--app or --all-apps'],
     [['create', 'x', '--app', 'a', '--all-apps'], '--app or --all-apps'],
-    [['rotate'], 'needs a name'],
+    [['rotate'], 'needs one NAME'],
     [['rotate', 'x', '--overlap-seconds', 'y'], 'whole number'],
-    [['make', 'x'], 'create, list, rotate, apps or remove'],
+    [['make', 'x'], 'signer takes create, list, rotate, apps, remove'],
   ])('refuses %j', async (argv, message) => {
     const { code, text } = await signer(...argv)
     expect([code, text.includes(message)]).toEqual([2, true])

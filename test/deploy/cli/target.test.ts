@@ -2,8 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { main } from '../../../deploy/cli/main.ts'
 import { type TestCore, observedRate, serviceToken, startTestCore } from '../../core/support.ts'
+import { tollgate } from './support.ts'
 
 let core: TestCore
 let dataDir: string
@@ -22,16 +22,6 @@ afterEach(async () => {
   vi.restoreAllMocks()
   await rm(dataDir, { recursive: true, force: true })
 })
-
-async function tollgate(...argv: string[]) {
-  const printed: string[] = []
-  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
-  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
-  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main(argv)
-  vi.restoreAllMocks()
-  return { code, text: printed.join('') }
-}
 
 /** Writes the files of `npm start`, for a service with the core of this test. */
 async function quickstart({
@@ -71,7 +61,6 @@ const writes = [
   'keys rewrap',
   'quota set --app app_1 --usd-micros 1',
   'quota set --email ada@example.com --apps 3',
-  'quota set --email ada@example.com --network-usd-micros 1',
   'billing cut --app app_1 10',
   'billing mode --app app_1 merchant',
   'billing cap --app app_1 3',

@@ -1,21 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { tollgate } from './support.ts'
+import { describe, expect, it } from 'vitest'
+import { app, core, operate, setUpCli } from './support.ts'
 
-let core: TestCore
-let app: TestApp
-beforeAll(async () => {
-  core = await startTestCore()
-  vi.stubEnv('CORE_TARGET', core.core.target)
-  vi.stubEnv('CORE_TOKEN', serviceToken)
-  app = await core.newApp()
-})
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
-})
+setUpCli()
 
-const tenant = (...argv: string[]) => tollgate('tenant', ...argv, '--target', core.core.target)
+const tenant = (...argv: string[]) => operate('tenant', ...argv)
 
 describe('tollgate tenant', () => {
   it('creates, lists, rotates, disables and enables a tenant', async () => {
@@ -34,8 +22,8 @@ describe('tollgate tenant', () => {
   })
 
   it.each([
-    [['create'], 2, 'needs the client id'],
-    [['make', 'x'], 2, 'create, list, rotate, disable or enable'],
+    [['create'], 2, 'needs one APP'],
+    [['make', 'x'], 2, 'tenant takes create, list, rotate, disable, enable'],
     [['rotate', 'x', '--overlap-seconds', '-1'], 2, 'overlap'],
     [['rotate', 'x', '--overlap-seconds', 'y'], 2, 'whole number'],
     [['create', 'app_0123456789abcdef01234567'], 1, 'no app has this client id'],

@@ -1,28 +1,19 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { beforeAll, expect, it } from 'vitest'
 import { envelope } from '../../core/metering/harness.ts'
-import { type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { registerSecret } from '../../support/secrecy.ts'
-import { tollgate } from './support.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
+import { core, operate, setUpCli, tollgate } from './support.ts'
 
-let core: TestCore
 let trial: string
+setUpCli()
 beforeAll(async () => {
-  core = await startTestCore()
-  vi.stubEnv('CORE_TARGET', core.core.target)
-  vi.stubEnv('CORE_TOKEN', serviceToken)
-  const { text } = await tollgate('app', 'create', '--name', 'Trial', '--test', ...at())
+  const { text } = await operate('app', 'create', '--name', 'Trial', '--test')
   trial = /clientId +(\S+)/.exec(text)?.[1] ?? ''
   registerSecret(/m2mClientSecret +(\S+)/.exec(text)?.[1] ?? '')
 })
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
-})
 
-const at = () => ['--target', core.core.target]
 const clock = (action: string, app: string, ...argv: string[]) =>
-  tollgate('test-clock', action, '--app', app, ...at(), ...argv)
+  operate('test-clock', action, '--app', app, ...argv)
 
 it('advances the clock of a test app, and shows it', async () => {
   const { code, text } = await clock('advance', trial, '--seconds', '86400')

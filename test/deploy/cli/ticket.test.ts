@@ -1,16 +1,10 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { main } from '../../../deploy/cli/main.ts'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { envelope } from '../../core/metering/harness.ts'
-import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { app, core, setUpCli, tollgate } from './support.ts'
 
 const eventId = '6a0f2e64-4c3e-4d0e-9b1b-1f5f5a4b8a10'
-let core: TestCore
-let app: TestApp
+setUpCli()
 beforeAll(async () => {
-  core = await startTestCore()
-  vi.stubEnv('CORE_TARGET', core.core.target)
-  vi.stubEnv('CORE_TOKEN', serviceToken)
-  app = await core.newApp()
   const signed = {
     auth_id: `${app.clientId}:ada`,
     computed_fee: '8420000000000',
@@ -18,22 +12,8 @@ beforeAll(async () => {
   }
   await core.as().ingestEvents({ envelopes: [envelope(signed, { id: eventId })] })
 })
-afterAll(async () => {
-  vi.unstubAllEnvs()
-  await core.stop()
-})
-afterEach(() => vi.restoreAllMocks())
 
-/** Runs the command; returns its output and exit code. */
-async function ticket(...argv: string[]) {
-  const printed: string[] = []
-  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
-  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
-  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main(['ticket', ...argv])
-  vi.restoreAllMocks()
-  return { code, text: printed.join('') }
-}
+const ticket = (...argv: string[]) => tollgate('ticket', ...argv)
 
 describe('tollgate ticket', () => {
   it('shows the ticket and the sums', async () => {

@@ -40,7 +40,7 @@ async function spend(): Promise<void> {
   for (const user of ['ada', 'bob', 'cyd']) await app.upsertUser(of(user))
   atHour(1)
   await use('ada')
-  await operator.replaceBillingSettings({
+  await operator.billing.updateBillingSettings({
     clientId: world.app.clientId,
     billingMode: undefined,
     endUserCap: undefined,
@@ -54,11 +54,11 @@ async function spend(): Promise<void> {
   atHour(4)
   await use('bob', 2n)
   const mid = { name: 'Mid', type: 'usage', includedUsdMicros: '2000000' }
-  const { plan } = await operator.addPlan({
+  const { plan } = await operator.plans.createPlan({
     clientId: world.app.clientId,
     planJson: JSON.stringify({ ...mid, overageRateUsd: '0.000002' }),
   })
-  await operator.switchSubscription({
+  await operator.subscriptions.updateSubscription({
     ...of('cyd'),
     planId: plan?.id ?? '',
     timing: 'immediate',
@@ -159,7 +159,7 @@ describe('tollgate whatif', () => {
   it.each([
     ['an unknown app', ['--app', 'app_000000000000000000000000'], /no app has this client id/],
     ['an empty range', ['--to', '2026-03-09'], /from must be before to/],
-    ['both --json and --csv', ['--json', '--csv'], /exclude each other/],
+    ['both --json and --csv', ['--json', '--csv'], /--json or --csv, not both/],
     ['a missing file', ['--plans', '/nowhere.json'], /nowhere.json cannot be read/],
   ])('reports an error for %s', async (_, more, message) => {
     const { code, text } = await whatif(pro, ...more)

@@ -3,10 +3,12 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { parseFlags } from '../../../deploy/signer-double/cli-options.ts'
+import { parse } from '../../../deploy/cli/options.ts'
+import { toSettings } from '../../../deploy/signer-double/cli.ts'
+import { signerDoubleOptions } from '../../../deploy/signer-double/cli-options.ts'
 import { answer, startWebhook } from './support.ts'
 
-const CLI = join(import.meta.dirname, '../../../deploy/signer-double/cli.ts')
+const CLI = join(import.meta.dirname, '../../../deploy/tollgate.mjs')
 
 /** Runs the program; sends a SIGTERM once `until` returns true for its output. */
 async function run(
@@ -14,7 +16,9 @@ async function run(
   until: (out: string) => boolean = () => false,
   env: Readonly<Record<string, string>> = {},
 ) {
-  const child = spawn(process.execPath, [CLI, ...args], { env: { ...process.env, ...env } })
+  const child = spawn(process.execPath, [CLI, 'signer-double', ...args], {
+    env: { ...process.env, ...env },
+  })
   onTestFinished(() => {
     child.kill('SIGKILL')
   })
@@ -31,6 +35,9 @@ async function run(
   const code = await new Promise((resolve) => child.once('close', resolve))
   return { code, out, err }
 }
+
+const parseFlags = async (argv: readonly string[]) =>
+  toSettings(await parse('signer-double', argv, { options: signerDoubleOptions }))
 
 describe('the command line', () => {
   it('plays sessions against itself and exits 0 on SIGTERM', async () => {
@@ -98,7 +105,7 @@ describe('the command line', () => {
     const { code, err } = await run(['--port', 'x'])
     expect({ code, err }).toEqual({
       code: 2,
-      err: 'signer-double: --port must be a number from 0 to 65535, not "x"\n',
+      err: 'tollgate: --port must be a whole number from 0 to 65535; see ./tollgate signer-double --help\n',
     })
   })
 
@@ -107,22 +114,22 @@ describe('the command line', () => {
     [['--webhook-url', 'ftp://x'], '--webhook-url must be an http or https URL'],
     [['--direct-url', 'http://x'], '--direct-url needs --direct-secret'],
     [['--kafka', 'localhost'], '--kafka must be a list of host:port'],
-    [['--drop', '2'], '--drop must be a number from 0 to 1'],
-    [['--drive', '0.5'], '--drive must be a'],
-    [['--drive', '1', '--calls', '0'], '--calls must be a number from 1'],
+    [['--drop', '2'], '--drop must be from 0 to 1'],
+    [['--drive', '0.5'], '--drive must be a whole number from 1'],
+    [['--drive', '1', '--calls', '0'], '--calls must be a whole number from 1'],
     [['--calls', '3'], '--calls needs --drive'],
     [['--ev', '0'], '--ev must be a positive whole number'],
     [['--utc-offset', '2h'], '--utc-offset must look like'],
     [['--type', 'batch'], '--type must be one of'],
     [['--mode', 'go-v0.8.11', '--type', 'live'], '--type must be one of'],
     [['--unknown'], 'Unknown option'],
-    [['stray'], 'Unexpected argument'],
-  ])('refuses %j', (args, message) => {
-    expect(() => parseFlags(args)).toThrow(message)
+    [['stray'], '"stray" is not expected here'],
+  ])('refuses %j', async (args, message) => {
+    await expect(parseFlags(args)).rejects.toThrow(message)
   })
 
-  it('reads offsets and headers like the signer', () => {
-    const options = parseFlags([
+  it('reads offsets and headers like the signer', async () => {
+    const options = await parseFlags([
       '--utc-offset=-07:30',
       '--webhook-url',
       'http://h/',

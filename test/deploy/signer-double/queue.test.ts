@@ -65,10 +65,8 @@ describe('the lossy queue', () => {
   })
 
   it('delays events, except during a flush', async () => {
-    const started = performance.now()
-    const { bytes } = await run({ delayMs: 2000 })
+    const { bytes } = await run({ delayMs: 3_600_000 })
     expect(bytes).toHaveLength(90)
-    expect(performance.now() - started).toBeLessThan(1500)
   })
 
   it('delivers without a flush, in the order of the delays', async () => {

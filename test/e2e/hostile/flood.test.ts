@@ -1,11 +1,12 @@
 import { readFile, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Pool } from 'pg'
+import type { Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type TestService, startTestService } from '../../support/service.ts'
+import { createPool } from '../../../core/lib/sql.ts'
+import { type TestService, startTestService } from '../../support/deployment/service.ts'
+import { readSize } from '../../support/run/sizes.ts'
 
-/** A few seconds in CI; set E2E_FLOOD_SECONDS=60 for nightly runs. */
-const seconds = Number(process.env['E2E_FLOOD_SECONDS'] ?? 5)
+const seconds = readSize('TEST_FLOOD_SECONDS')
 const callers = 32
 const MiB = 1024 * 1024
 
@@ -14,7 +15,12 @@ let database: Pool
 beforeAll(async () => {
   // With rate limits and log level info, like a real deployment.
   running = await startTestService({ RATE_LIMITS: 'on', LOG_LEVEL: 'info' })
-  database = new Pool({ connectionString: running.env['DATABASE_URL'] ?? '' })
+  database = createPool({
+    url: running.env['DATABASE_URL'] ?? '',
+    max: 2,
+    name: 'test',
+    statementTimeoutMs: 60_000,
+  })
 })
 afterAll(async () => {
   await database?.end()

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Real, type RealApp, startReal } from '../../gateway/real.ts'
 import { asRecord } from '../../gateway/support.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 
 let real: Real
 let ann: RealApp

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basic } from '../../../deploy/cli/client.ts'
-import { type TestService, startTestService } from '../../support/service.ts'
+import { type TestService, startTestService } from '../../support/deployment/service.ts'
 
 const guesses = 1_000
 

@@ -10,9 +10,9 @@ import {
   createPages,
   credentialNames,
   signingNames,
-} from '../../support/lineage.ts'
-import { redisUrl } from '../../support/redis.ts'
-import { type Answer, type Split, startSplit } from '../../support/split.ts'
+} from '../../support/deployment/lineage.ts'
+import { redisUrl } from '../../support/run/redis.ts'
+import { type Answer, type Split, startSplit } from '../../support/deployment/split.ts'
 
 let split: Split
 let pages: Pages

@@ -2,9 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { GrantType, TokenType } from '../../../proto/oauth.ts'
-import { type Lineage, type Pages, createLineage, createPages } from '../../support/lineage.ts'
-import type { Answer, Split } from '../../support/split.ts'
-import { startSplit } from '../../support/split.ts'
+import {
+  type Lineage,
+  type Pages,
+  createLineage,
+  createPages,
+} from '../../support/deployment/lineage.ts'
+import type { Answer, Split } from '../../support/deployment/split.ts'
+import { startSplit } from '../../support/deployment/split.ts'
 
 let split: Split
 let pages: Pages

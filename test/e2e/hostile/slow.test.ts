@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type TestService, startTestService } from '../../support/service.ts'
+import { type TestService, startTestService } from '../../support/deployment/service.ts'
 
 const connections = 200
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basicOf } from '../../core/support.ts'
 import { type Real, type RealApp, startReal } from '../../gateway/real.ts'
 import { asRecord } from '../../gateway/support.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 
 /** Bounds in core/usage/feed/places.ts. */
 const perUser = 5

@@ -1,5 +1,6 @@
-import { Pool } from 'pg'
+import type { Pool } from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createPool } from '../../../core/lib/sql.ts'
 import { type Operation, sample } from '../../gateway/real.ts'
 import { asRecord } from '../../gateway/support.ts'
 import {
@@ -9,9 +10,9 @@ import {
   createPages,
   redirectUri,
   signingNames,
-} from '../../support/lineage.ts'
-import { type Answer, type Split, startSplit } from '../../support/split.ts'
-import { digestRows } from '../../support/tenant-rows.ts'
+} from '../../support/deployment/lineage.ts'
+import { type Answer, type Split, startSplit } from '../../support/deployment/split.ts'
+import { digestRows } from '../../support/deployment/tenant-rows.ts'
 import {
   type Credential,
   type CredentialKind,
@@ -22,7 +23,7 @@ import {
   operationsIn,
   unknownApp,
   unknownIds,
-} from '../../support/tenants.ts'
+} from '../../support/deployment/tenants.ts'
 
 type Ids = Readonly<Record<string, string>>
 
@@ -39,7 +40,12 @@ let before: Readonly<Record<string, string>>
 beforeAll(async () => {
   split = await startSplit({ redisUrl: null })
   pages = createPages(split)
-  database = new Pool({ connectionString: split.databaseUrl, max: 2 })
+  database = createPool({
+    url: split.databaseUrl,
+    max: 2,
+    name: 'test',
+    statementTimeoutMs: 60_000,
+  })
   operations = await operationsIn(split)
   victim = await createVictim(split, { pages, database })
   attacker = await createLineage(split, pages)
@@ -263,7 +269,7 @@ describe('the sidecar', () => {
   let secret: string
   let eventsSecret: string
   beforeAll(async () => {
-    const { credentials: issued } = await split.near.createSigner({
+    const { credentials: issued } = await split.near.signers.createSigner({
       name: 'of-the-attacker',
       allApps: false,
       clientIds: [attacker.clientId],

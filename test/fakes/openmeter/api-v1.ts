@@ -1,5 +1,6 @@
 import { answerEntitlements } from './credits.ts'
 import { answerPlans, plansV1 } from './plans.ts'
+import { createCustomer, createFeature, createMeter } from './resources.ts'
 import { answerSubscriptions, subscriptionsV1 } from './subscriptions.ts'
 import {
   type Query,
@@ -8,7 +9,6 @@ import {
   type FakeFeature,
   type FakeMeter,
   type State,
-  ulid,
 } from './state.ts'
 
 export interface Call {
@@ -46,7 +46,6 @@ export const dimensionsOf = (value: unknown): Record<string, string> =>
 export const instant = (value: unknown): Date | null =>
   typeof value === 'string' ? new Date(value) : null
 
-const now = (): string => new Date().toISOString()
 const windows = { MINUTE: 'minute', HOUR: 'hour', DAY: 'day', MONTH: 'month' } as const
 
 /**
@@ -64,7 +63,7 @@ export function answerV1(state: State, { method, path, search, body, events }: C
   if (kind === 'meters' && verb === 'query') return queryMeter(state, name, body)
   if (kind === 'meters')
     return method === 'POST'
-      ? createMeter(state, body)
+      ? createMeter(state, readMeter(body), showMeter)
       : showOne(
           state.meters.find((meter) => meter.key === name),
           showMeter,
@@ -75,7 +74,9 @@ export function answerV1(state: State, { method, path, search, body, events }: C
       (feature) => showFeature(state, feature),
     )
   if (kind === 'features')
-    return method === 'POST' ? createFeature(state, body) : listFeatures(state, search)
+    return method === 'POST'
+      ? createFeature(state, readFeature(state, body), (feature) => showFeature(state, feature))
+      : listFeatures(state, search)
   if (kind === 'plans') return answerPlans(state, plansV1, { method, id, verb, search, body })
   if (kind === 'subscriptions')
     return answerSubscriptions(state, subscriptionsV1, { method, id, verb, body, customerId: null })
@@ -95,11 +96,14 @@ function answerCustomers(
   name: string,
   { method, search, body }: Pick<Call, 'method' | 'search' | 'body'>,
 ): Reply {
-  if (method === 'POST') return createCustomer(state, body)
+  if (method === 'POST') {
+    const subjects = subjectsOf(body)
+    return createCustomer(state, { key: text(body['key']), body, subjects }, showCustomer)
+  }
   if (name === '') return listCustomers(state, search)
   const customer = state.customers.find((one) => one.key === name || one.id === name)
   if (method === 'PUT' && customer) {
-    customer.subjects = texts(record(body['usageAttribution'])['subjectKeys'])
+    customer.subjects = subjectsOf(body)
     customer.body = body
   }
   return showOne(customer, showCustomer)
@@ -108,21 +112,13 @@ function answerCustomers(
 const showOne = <T>(value: T | undefined, show: (value: T) => unknown): Reply =>
   value === undefined ? problem(404, 'not found') : { status: 200, body: show(value) }
 
-function createMeter(state: State, body: Body): Reply {
-  if (state.meters.some((meter) => meter.key === body['slug']))
-    return problem(409, 'a meter with this slug exists')
-  const meter: FakeMeter = {
-    id: ulid(),
-    key: text(body['slug']),
-    eventType: text(body['eventType']),
-    aggregation: body['aggregation'] === 'COUNT' ? 'count' : 'sum',
-    valueProperty: typeof body['valueProperty'] === 'string' ? body['valueProperty'] : undefined,
-    dimensions: dimensionsOf(body['groupBy']),
-    createdAt: now(),
-  }
-  state.meters.push(meter)
-  return { status: 201, body: showMeter(meter) }
-}
+const readMeter = (body: Body) => ({
+  key: text(body['slug']),
+  eventType: text(body['eventType']),
+  aggregation: body['aggregation'] === 'COUNT' ? ('count' as const) : ('sum' as const),
+  valueProperty: typeof body['valueProperty'] === 'string' ? body['valueProperty'] : undefined,
+  dimensions: dimensionsOf(body['groupBy']),
+})
 
 const showMeter = (meter: FakeMeter) => ({
   id: meter.id,
@@ -135,22 +131,12 @@ const showMeter = (meter: FakeMeter) => ({
   updatedAt: meter.createdAt,
 })
 
-function createFeature(state: State, body: Body): Reply {
-  if (state.features.some((feature) => feature.key === body['key']))
-    return problem(409, 'a feature with this key exists')
-  const meter = state.meters.find((one) => one.key === body['meterSlug'])
-  if (!meter) return problem(400, 'there is no such meter')
-  const feature: FakeFeature = {
-    id: ulid(),
-    key: text(body['key']),
-    name: text(body['name']),
-    meterId: meter.id,
-    filters: record(body['advancedMeterGroupByFilters']),
-    createdAt: now(),
-  }
-  state.features.push(feature)
-  return { status: 201, body: showFeature(state, feature) }
-}
+const readFeature = ({ meters }: State, body: Body) => ({
+  key: text(body['key']),
+  name: text(body['name']),
+  meterId: meters.find(({ key }) => key === body['meterSlug'])?.id ?? '',
+  filters: record(body['advancedMeterGroupByFilters']),
+})
 
 const showFeature = (state: State, feature: FakeFeature) => ({
   id: feature.id,
@@ -170,22 +156,7 @@ function listFeatures(state: State, search: URLSearchParams): Reply {
   return { status: 200, body: { items, page: 1, pageSize: 100, totalCount: items.length } }
 }
 
-function createCustomer(state: State, body: Body): Reply {
-  const subjects = texts(record(body['usageAttribution'])['subjectKeys'])
-  const exists = state.customers.some(
-    (one) => one.key === body['key'] || one.subjects.some((subject) => subjects.includes(subject)),
-  )
-  if (exists) return problem(409, 'a customer with this key or subject exists')
-  const customer: FakeCustomer = {
-    id: ulid(),
-    key: text(body['key']),
-    body,
-    subjects,
-    createdAt: now(),
-  }
-  state.customers.push(customer)
-  return { status: 201, body: showCustomer(customer) }
-}
+const subjectsOf = (body: Body): string[] => texts(record(body['usageAttribution'])['subjectKeys'])
 
 const showCustomer = ({ id, key, body, subjects, createdAt }: FakeCustomer) => ({
   ...body,

@@ -11,6 +11,7 @@ import {
 } from './api-v1.ts'
 import { createCreditV3 } from './credits.ts'
 import { answerPlans, plansV3 } from './plans.ts'
+import { createCustomer, createFeature, createMeter } from './resources.ts'
 import { answerSubscriptions, subscriptionsV3 } from './subscriptions.ts'
 import {
   type Query,
@@ -18,10 +19,8 @@ import {
   type FakeFeature,
   type FakeMeter,
   type State,
-  ulid,
 } from './state.ts'
 
-const now = (): string => new Date().toISOString()
 const windows = { PT1M: 'minute', PT1H: 'hour', P1D: 'day', P1M: 'month' } as const
 
 /** Answers API v3. `path` is relative to the server address in its document. */
@@ -59,8 +58,10 @@ export function answerV3(
 }
 
 function create(state: State, kind: string, body: Body): Reply {
-  if (kind === 'meters') return createMeter(state, body)
-  return kind === 'features' ? createFeature(state, body) : createCustomer(state, body)
+  if (kind === 'meters') return createMeter(state, readMeter(body), showMeter)
+  if (kind === 'features') return createFeature(state, readFeature(body), showFeature)
+  const customer = { key: text(body['key']), body, subjects: subjectsOf(body) }
+  return createCustomer(state, customer, showCustomer)
 }
 
 /** Returns the items with that key as one page; all items if `key` is null. */
@@ -76,21 +77,13 @@ function pageOf<T extends { key: string }>(
   }
 }
 
-function createMeter(state: State, body: Body): Reply {
-  if (state.meters.some((meter) => meter.key === body['key']))
-    return problem(409, 'a meter with this key exists')
-  const meter: FakeMeter = {
-    id: ulid(),
-    key: text(body['key']),
-    eventType: text(body['event_type']),
-    aggregation: body['aggregation'] === 'count' ? 'count' : 'sum',
-    valueProperty: typeof body['value_property'] === 'string' ? body['value_property'] : undefined,
-    dimensions: dimensionsOf(body['dimensions']),
-    createdAt: now(),
-  }
-  state.meters.push(meter)
-  return { status: 201, body: showMeter(meter) }
-}
+const readMeter = (body: Body) => ({
+  key: text(body['key']),
+  eventType: text(body['event_type']),
+  aggregation: body['aggregation'] === 'count' ? ('count' as const) : ('sum' as const),
+  valueProperty: typeof body['value_property'] === 'string' ? body['value_property'] : undefined,
+  dimensions: dimensionsOf(body['dimensions']),
+})
 
 const showMeter = (meter: FakeMeter) => ({
   id: meter.id,
@@ -104,23 +97,12 @@ const showMeter = (meter: FakeMeter) => ({
   updated_at: meter.createdAt,
 })
 
-function createFeature(state: State, body: Body): Reply {
-  if (state.features.some((feature) => feature.key === body['key']))
-    return problem(409, 'a feature with this key exists')
-  const meterId = text(record(body['meter'])['id'])
-  if (!state.meters.some((meter) => meter.id === meterId))
-    return problem(400, 'there is no such meter')
-  const feature: FakeFeature = {
-    id: ulid(),
-    key: text(body['key']),
-    name: text(body['name']),
-    meterId,
-    filters: record(record(body['meter'])['filters']),
-    createdAt: now(),
-  }
-  state.features.push(feature)
-  return { status: 201, body: showFeature(feature) }
-}
+const readFeature = (body: Body) => ({
+  key: text(body['key']),
+  name: text(body['name']),
+  meterId: text(record(body['meter'])['id']),
+  filters: record(record(body['meter'])['filters']),
+})
 
 const showFeature = ({ id, key, name, meterId, filters, createdAt }: FakeFeature) => ({
   id,
@@ -133,23 +115,6 @@ const showFeature = ({ id, key, name, meterId, filters, createdAt }: FakeFeature
 
 const subjectsOf = (body: Body): string[] =>
   texts(record(body['usage_attribution'])['subject_keys'])
-
-function createCustomer(state: State, body: Body): Reply {
-  const subjects = subjectsOf(body)
-  const exists = state.customers.some(
-    (one) => one.key === body['key'] || one.subjects.some((subject) => subjects.includes(subject)),
-  )
-  if (exists) return problem(409, 'a customer with this key or subject exists')
-  const customer: FakeCustomer = {
-    id: ulid(),
-    key: text(body['key']),
-    body,
-    subjects,
-    createdAt: now(),
-  }
-  state.customers.push(customer)
-  return { status: 201, body: showCustomer(customer) }
-}
 
 function replaceCustomer(state: State, id: string, body: Body): Reply {
   const customer = state.customers.find((one) => one.id === id)

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { type Reply, answerV1, problem, record } from './api-v1.ts'
 import { answerV3 } from './api-v3.ts'
 import { type FakeEvent, type State, createState } from './state.ts'
-import { createContract } from '../../support/openapi.ts'
+import { createContract } from '../../support/web/openapi.ts'
 
 /**
  * Outcome of a request: answered; refused with a status; lost before or after it is processed;

@@ -1,7 +1,7 @@
-import { expect } from 'vitest'
-import { registerSecret } from '../../support/secrecy.ts'
-import { type RealApp, startReal } from '../real.ts'
-import { publicUrl } from '../support.ts'
+import { afterAll, beforeAll, expect } from 'vitest'
+import { registerSecret } from '../../support/run/secrecy.ts'
+import { type Real, type RealApp, startReal } from '../real.ts'
+import { asRecord, publicUrl } from '../support.ts'
 
 export const edge = 'https://edge.example'
 export const page = 'https://page.example'
@@ -71,3 +71,70 @@ export async function startEdge(env: Readonly<Record<string, string>> = {}) {
 }
 
 export type Edge = Awaited<ReturnType<typeof startEdge>>
+
+export let started: Edge
+export let real: Real
+export let app: RealApp
+export let other: RealApp
+
+/** Starts the edge with a real core, and creates two apps for all tests of a file. */
+export function setUpEdge(): void {
+  beforeAll(async () => {
+    started = await startEdge({ REGISTRATIONS_PER_APP: '16', REGISTRATION_UNUSED_DAYS: '30' })
+    real = started.real
+    app = await real.newApp('edge')
+    other = await real.newApp('other')
+  })
+  afterAll(() => real.stop())
+}
+
+type Headers = Readonly<Record<string, string>>
+
+export async function ask(
+  method: string,
+  path: string,
+  ...[headers = {}, json]: readonly [headers?: Headers, json?: unknown]
+) {
+  const body = json === undefined ? {} : { body: JSON.stringify(json) }
+  const type = json === undefined ? {} : { 'content-type': 'application/json' }
+  const response = await fetch(real.edgeUrl + path, {
+    method,
+    headers: { ...type, ...headers },
+    ...body,
+  })
+  const text = await response.text()
+  const isJson = /[/+]json/.test(response.headers.get('content-type') ?? '')
+  const { status, headers: sent } = response
+  return { status, headers: sent, text, body: isJson ? asRecord(JSON.parse(text)) : {} }
+}
+
+export const usage = (clientId = app.clientId) =>
+  `/api/v1/apps/${clientId}/usage?meter=network_fee_usd_micros`
+export const register = '/api/v1/oidc/register'
+
+export const newToken = (more: { usesMax?: number; days?: number } = {}, of: RealApp = app) =>
+  started.newToken(of, more)
+
+export const authorize = ({ token }: { readonly token: string }) => ({
+  authorization: `Bearer ${token}`,
+})
+
+export async function usesOf({ id }: { readonly id: string }): Promise<number | undefined> {
+  const { tokens } = await real.core.as().listRegistrationTokens({ clientId: app.clientId })
+  return tokens.find((token) => token.id === id)?.uses
+}
+
+export async function registered(metadata: object = {}) {
+  const headers = authorize(await newToken())
+  const { status, body } = await ask('POST', register, headers, {
+    redirect_uris: [callback],
+    ...metadata,
+  })
+  expect(status).toBe(201)
+  const management = registerSecret(String(body['registration_access_token']))
+  return {
+    ...body,
+    id: String(body['client_id']),
+    headers: { authorization: `Bearer ${management}` },
+  }
+}

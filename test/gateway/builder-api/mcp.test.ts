@@ -8,8 +8,8 @@ import {
   UnauthorizedError,
 } from '@modelcontextprotocol/client'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { registerSecret } from '../../support/secrecy.ts'
-import { clientId } from '../../fakes/gateway-core.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
+import { clientId } from '../../fakes/gateway-core/identity.ts'
 import type { RealApp } from '../real.ts'
 import { asRecord, startHarness } from '../support.ts'
 import { type Edge, callback, edge, page, startEdge } from './edge-support.ts'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type FakeAuth0, startAuth0 } from '../../fakes/auth0.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
 
 let auth0: FakeAuth0

@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { basicOf } from '../../core/support.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 import { type Real, type RealApp, startReal } from '../real.ts'
 import { asRecord, documentChecker } from '../support.ts'
 

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { envelope } from '../../core/metering/harness.ts'
 import { basicOf, storedHash } from '../../core/support.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 import { asRecord } from '../support.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
 
@@ -81,6 +81,7 @@ describe('exchange', () => {
       issued_token_type: accessToken,
       correlation_id: headers.get('x-correlation-id'),
       has_access: true,
+      can_spend: true,
       balance_usd_micros: 5_000_000,
     })
     expect(claimsOf(body['access_token'])).toMatchObject({

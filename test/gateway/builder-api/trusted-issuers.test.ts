@@ -5,8 +5,8 @@ import {
   newForeignKey,
   signForeign,
   startForeignIssuer,
-} from '../../support/foreign-issuer.ts'
-import { logInTo, manage } from '../../support/people.ts'
+} from '../../support/web/foreign-issuer.ts'
+import { logInTo, manage } from '../../support/web/people.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
 
 const key = await newForeignKey('k1')
@@ -34,7 +34,7 @@ async function trust(
 ) {
   const { core } = builder.real
   const owner = manage(core, { session: (await logInTo(core, tenant, 'owner')).token })
-  await owner.addTrustedIssuer({
+  await owner.createTrustedIssuer({
     clientId: tenant.clientId,
     rules: {
       issuer,

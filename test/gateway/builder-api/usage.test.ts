@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { envelope } from '../../core/metering/harness.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
 
 let builder: Builder

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { basicOf, serviceToken, storedHash } from '../../core/support.ts'
-import { logInTo, manage } from '../../support/people.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { logInTo, manage } from '../../support/web/people.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 import { type Builder, type Tenant, startBuilder, verdictOf } from './support.ts'
 
 let builder: Builder
@@ -49,9 +49,9 @@ describe('authorization to create users', () => {
       servesEveryApp: undefined,
       platformCutPercent: undefined,
     }
-    await operator.replaceBillingSettings({ ...same, clientId, isPlatformOwned: true })
+    await operator.billing.updateBillingSettings({ ...same, clientId, isPlatformOwned: true })
     expect(verdictOf(await create(json, platform.basic))).toBe('404 not_found')
-    await operator.replaceBillingSettings({ ...same, clientId, servesEveryApp: true })
+    await operator.billing.updateBillingSettings({ ...same, clientId, servesEveryApp: true })
     operator.close()
     expect(verdictOf(await create(json, platform.basic))).toBe('201')
     const unknown = await builder.ask('POST', usersOf(unknownApp()), {
@@ -209,7 +209,11 @@ describe('creating a user', () => {
     ['a list', [], 'the body must be a JSON object'],
     ['a number', 7, 'the body must be a JSON object'],
     ['an id that is not a string', { externalUserId: 7 }, 'externalUserId must be a string'],
-    ['a reserved id', { externalUserId: 'owner:x' }, 'must not start with owner: or user:'],
+    [
+      'a reserved id',
+      { externalUserId: 'owner:x' },
+      'must not start with owner:, user: or account:',
+    ],
     ['a malformed address', { externalUserId: 'x', email: 'ada' }, 'email must be'],
     ['an empty address', { externalUserId: 'x', email: null }, 'email must be'],
     [

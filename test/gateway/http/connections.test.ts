@@ -2,8 +2,9 @@ import { once } from 'node:events'
 import { Agent, request } from 'node:http'
 import { type Socket, connect } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { currentValue } from '../../../core/lib/settings/reloadable.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
-import { readEdgeConfig } from '../../../gateway/http/config.ts'
+import { readEdgeConfig } from '../../../gateway/config.ts'
 import { type Harness, startHarness } from '../support.ts'
 
 type Bounds = { max: number; maxPerAddress: number | null }
@@ -87,7 +88,10 @@ describe('connections per address', () => {
   })
 
   it('are not limited behind a trusted proxy', () => {
-    const read = (env: Record<string, string>) => readEdgeConfig(createEnvReader(env)).connections
+    const read = (env: Record<string, string>) => {
+      const { max, maxPerAddress } = readEdgeConfig(createEnvReader(env)).connections
+      return { max: currentValue(max), maxPerAddress: currentValue(maxPerAddress) }
+    }
     expect(read({})).toEqual({ max: 10_000, maxPerAddress: 1_000 })
     expect(read({ TRUSTED_PROXY_HOPS: '1' })).toEqual({ max: 10_000, maxPerAddress: null })
     expect(

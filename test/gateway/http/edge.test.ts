@@ -2,8 +2,8 @@ import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createLog } from '../../../core/lib/log.ts'
-import { listSources } from '../../../gateway/pages/page.ts'
-import { clientId } from '../../fakes/gateway-core.ts'
+import { listSources } from '../../../gateway/http/page.ts'
+import { clientId } from '../../fakes/gateway-core/identity.ts'
 import { type Harness, basic, startHarness } from '../support.ts'
 import * as fc from 'fast-check'
 
@@ -312,7 +312,7 @@ describe('start page', () => {
     const page = await open('/')
     const text = await page.text()
     expect(page.status).toBe(200)
-    for (const link of ['/api/v1/docs/', '/login', '/device', '/errors'])
+    for (const link of ['/api/v1/docs/', '/app', '/device', '/errors'])
       expect(text).toContain(`href="${link}"`)
     expect(text).toContain('/metrics')
     const to = async (path: string) => {

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { asRecord, type Ask, basic, type Harness, startHarness } from '../support.ts'
+import { testSeed } from '../../support/run/sizes.ts'
 
 let harness: Harness
 beforeAll(async () => {
@@ -9,8 +10,6 @@ beforeAll(async () => {
 })
 afterAll(() => harness.stop())
 beforeEach(() => harness.core.reset())
-
-const seed = Number(process.env['FUZZ_SEED'] ?? Date.now() % 2 ** 31)
 
 /** Texts that have broken parsers before, and any other text. */
 const text = fc.oneof(
@@ -142,7 +141,7 @@ it.each(listeners)('answers every operation of the %s API for an empty document'
   }
 })
 
-describe(`any input (FUZZ_SEED=${seed})`, () => {
+describe(`any input (TEST_SEED=${testSeed})`, () => {
   it.each([
     ['platform', 1500, listeners[0][1]],
     ['builder', 500, listeners[1][1]],
@@ -180,7 +179,7 @@ describe(`any input (FUZZ_SEED=${seed})`, () => {
             expect(statuses).toContain(status)
           },
         ),
-        { seed, numRuns },
+        { seed: testSeed, numRuns },
       )
     },
     120_000,
@@ -199,7 +198,7 @@ describe(`any input (FUZZ_SEED=${seed})`, () => {
           true,
         )
       }),
-      { seed, numRuns: 300 },
+      { seed: testSeed, numRuns: 300 },
     )
   }, 60_000)
 })

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { clientId } from '../../fakes/gateway-core.ts'
+import { clientId } from '../../fakes/gateway-core/identity.ts'
 import { type Harness, basic, serviceToken, startHarness } from '../support.ts'
 
 let harness: Harness
@@ -215,6 +215,7 @@ describe('allowances', () => {
     grants: [grant],
     remainingUsdMicros: '4999980',
     hasAccess: true,
+    canSpend: true,
     featureBalances: [{ featureKey: 'live', balanceUsdMicros: '7' }],
     allowances: { ...amounts, hasAccess: true },
   }

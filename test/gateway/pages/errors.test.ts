@@ -84,6 +84,8 @@ describe('error page', () => {
     expect((await found('service token')).codes).toContain('service_token_invalid')
     expect((await found('483')).codes).toEqual([
       'insufficient_balance',
+      'no_payment_method',
+      'debt_ceiling_reached',
       'owner_debt_ceiling_reached',
     ])
     expect((await found('  ')).codes.length).toBeGreaterThan(all.length)

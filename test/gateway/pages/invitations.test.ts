@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, describe, it } from 'vitest'
-import { logInTo, manage } from '../../support/people.ts'
+import { logInTo, manage } from '../../support/web/people.ts'
 import { type Pages, password, startPages } from './support.ts'
 
 let pages: Pages
@@ -13,7 +13,7 @@ beforeAll(async () => {
   const named = { clientId: app.clientId }
   await by.updateApp({ ...named, name: 'Bell & <b>' })
   invite = async (email, role = 'admin') => {
-    await by.putMember({ ...named, email, role })
+    await by.upsertMember({ ...named, email, role })
   }
   members = async () => (await by.listMembers(named)).members.map(({ email }) => email)
 })

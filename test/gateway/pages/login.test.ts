@@ -29,7 +29,7 @@ describe('login page', () => {
   it('logs in with a cookie that scripts and other sites cannot use', async () => {
     const browser = pages.browser()
     const { status, headers, location } = await browser.logIn(ada)
-    expect([status, location?.pathname]).toEqual([303, '/login'])
+    expect([status, location?.pathname]).toEqual([303, '/app'])
     const cookie =
       headers.getSetCookie().find((line) => line.startsWith('__Host-tollgate_session=')) ?? ''
     expect(cookie).toMatch(/; Path=\/; HttpOnly; SameSite=Lax; Secure; Max-Age=7776000$/)
@@ -102,7 +102,7 @@ describe('login page', () => {
     'login',
   ])('never redirects to %s', async (returnTo) => {
     const { location } = await pages.browser().logIn(ada, password, returnTo)
-    expect(location?.href).toBe('https://svc.example/login')
+    expect(location?.href).toBe('https://svc.example/app')
   })
 
   it('rejects a return path that a browser would read differently', async () => {
@@ -229,13 +229,20 @@ describe('password link', () => {
 })
 
 describe('start page', () => {
-  it('shows the logged-in person, otherwise a login', async () => {
+  it('leads to the dashboard, at once for a person who is logged in', async () => {
     const browser = pages.browser()
-    expect((await browser.get('/')).text).toContain('<a href="/login">Log in</a>')
+    expect((await browser.get('/')).text).toContain('<a href="/app">Dashboard</a>')
+    const stranger = await browser.get('/app/some/view?page=2')
+    expect(stranger.location?.href).toBe(
+      'https://svc.example/login?return_to=%2Fapp%2Fsome%2Fview%3Fpage%3D2',
+    )
     await browser.logIn(ada)
-    const { text } = await browser.get('/')
-    expect(text).toContain(`logged in as ${ada}`)
-    expect(text).not.toContain('>Log in<')
+    const { status, location } = await browser.get('/')
+    expect([status, location?.pathname]).toEqual([303, '/app'])
+    const view = await browser.get('/app/some/view')
+    expect(view.status).toBe(200)
+    expect(view.headers.get('content-security-policy')).not.toMatch(/unsafe|https?:|\*/)
+    expect((await browser.get('/app/assets/none.js')).status).toBe(404)
   })
 
   it('has an icon from this host, like every page', async () => {

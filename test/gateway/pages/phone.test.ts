@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { logInTo, manage } from '../../support/people.ts'
+import { logInTo, manage } from '../../support/web/people.ts'
 import { type Pages, password, startPages } from './support.ts'
 
 const chromium = process.env['TEST_CHROMIUM'] ?? ''
@@ -42,7 +42,7 @@ describe.runIf(chromium)('on a phone, with long names', () => {
     const app = await pages.newApp()
     const by = manage(pages, { session: (await logInTo(pages, app, 'owner')).token })
     await by.updateApp({ clientId: app.clientId, name: long })
-    await by.putMember({ clientId: app.clientId, email, role: 'admin' })
+    await by.upsertMember({ clientId: app.clientId, email, role: 'admin' })
     await pages.createAccount({ email, password })
     const browser = pages.browser()
     const loginForm = await browser.get('/login')

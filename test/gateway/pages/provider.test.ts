@@ -8,7 +8,7 @@ import {
   generateKeyPair,
 } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import { readLoginProvider } from '../../../gateway/pages/config.ts'
 import { type Pages, password, startPages } from './support.ts'
@@ -263,7 +263,7 @@ describe('login through an external provider', () => {
     const seen = await browser.get(
       `/login/provider/callback?code=c&state=${location?.searchParams.get('state') ?? ''}`,
     )
-    expect(seen.location?.href).toBe('https://svc.example/login')
+    expect(seen.location?.href).toBe('https://svc.example/app')
   })
 
   it('opens an existing account only after its password was given once', async () => {

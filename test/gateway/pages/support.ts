@@ -11,7 +11,7 @@ import * as authorization from '../../../proto/gen/ts-proto/tollgate/tokens/v1/a
 import * as devices from '../../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import * as grants from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import { type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
-import { registerSecret } from '../../support/secrecy.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
 
 export const publicUrl = 'https://svc.example'
 export const password = registerSecret('a long enough password')
@@ -156,6 +156,8 @@ export function createBrowser(url: string) {
 
   return { get, post, logIn, jar }
 }
+
+export type Browser = ReturnType<typeof createBrowser>
 
 const unescape = (text: string): string =>
   text

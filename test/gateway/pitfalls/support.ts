@@ -16,7 +16,7 @@ export interface Ask {
 }
 
 /**
- * Starts a gateway with a real core and an app of grants/support.ts, with short request functions.
+ * Starts a gateway with a real core and an app of platform-api/oidc/support.ts, with short request functions.
  */
 export async function startPitfalls() {
   const grants = await startGrants()

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { clientId } from '../../fakes/gateway-core.ts'
+import { clientId } from '../../fakes/gateway-core/identity.ts'
 import { type Harness, asRecord, publicUrl, startHarness } from '../support.ts'
 
 const secret = 'ingest-secret-of-at-least-32-characters'

@@ -6,10 +6,9 @@ import { type Sidecar, startSidecar } from '../../../sidecar/server.ts'
 import { type CoreDouble, startCoreDouble } from '../../fakes/sidecar-core.ts'
 import { type Reply, configOf, post, secret, vectorNow } from '../support.ts'
 import { firstCall } from '../signer-bodies.ts'
+import { readSize, testSeed } from '../../support/run/sizes.ts'
 
-const seed = Number(process.env['TEST_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
-/** Total duration of a long search in milliseconds: FUZZ_MS=300000. */
-const fuzzMs = Number(process.env['FUZZ_MS'] ?? 0)
+const fuzzMs = readSize('TEST_FUZZ_MS')
 const searches = 6
 const effort =
   fuzzMs > 0
@@ -24,7 +23,7 @@ let core: CoreDouble
 let sidecar: Sidecar
 
 beforeAll(async () => {
-  process.stdout.write(`property 40: TEST_SEED=${seed}\n`)
+  process.stdout.write(`property 40: TEST_SEED=${testSeed}\n`)
   core = await startCoreDouble()
   core.keys.set('sk_live_alice', { clientId: 'acme', externalUserId: 'alice', keyId: 'k' })
   core.users.set('acme:alice', { micros: 10n ** 15n })
@@ -134,7 +133,10 @@ async function counterexample<T>(inputs: fc.Arbitrary<T>, send: (input: T) => Pr
     const laws = broken(await send(input))
     if (laws.length > 0) throw new Error(laws.join('; '))
   })
-  const { counterexample: input, errorInstance } = await fc.check(property, { seed, ...effort })
+  const { counterexample: input, errorInstance } = await fc.check(property, {
+    seed: testSeed,
+    ...effort,
+  })
   return input && { input, errorInstance }
 }
 

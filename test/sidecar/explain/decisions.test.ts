@@ -4,7 +4,7 @@ import { explain } from '../../../core/signer/decisions/explanation.ts'
 import { parseDecisionId } from '../../../proto/decision-id.ts'
 import type { Decision } from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import { newSigningKey, sign } from '../identity/tokens.ts'
-import { keepLog, registerSecret } from '../../support/secrecy.ts'
+import { keepLog, registerSecret } from '../../support/run/secrecy.ts'
 import { firstCall } from '../signer-bodies.ts'
 import { type Harness, type Reply, secret, startHarness, until, vectorNow } from '../support.ts'
 

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectCore } from '../../../deploy/cli/client.ts'
 import { createLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
 import type { GetDecisionResponse } from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
@@ -8,13 +7,14 @@ import {
   type Proxy,
   type TestApp,
   type TestCore,
+  basicOf,
   outcome,
   serviceToken,
   startProxy,
   startTestCore,
   until,
 } from '../../core/support.ts'
-import { keepLog, registerSecret } from '../../support/secrecy.ts'
+import { keepLog, registerSecret } from '../../support/run/secrecy.ts'
 import { firstCall } from '../signer-bodies.ts'
 import { type Reply, configOf, post, secret } from '../support.ts'
 
@@ -23,7 +23,8 @@ let app: TestApp
 let proxy: Proxy
 let sidecar: Sidecar
 beforeAll(async () => {
-  core = await startTestCore()
+  // Owners' accounts include nothing.
+  core = await startTestCore({ STARTER_USD_MICROS: '0' })
   app = await core.newApp({ starterUsdMicros: '1000000' })
   proxy = await startProxy({ host: '127.0.0.1', port: core.core.port })
   const config = configOf({
@@ -45,10 +46,13 @@ afterAll(async () => {
 })
 
 /** Creates a user of the app, with a key. */
-async function newKey(externalUserId: string): Promise<{ apiKey: string; keyId: string }> {
-  const m2m = core.as(app.basic)
-  await m2m.upsertUser({ clientId: app.clientId, externalUserId })
-  const { apiKey, keyId } = await m2m.createKey({ clientId: app.clientId, externalUserId })
+async function newKey(
+  externalUserId: string,
+  { clientId, basic }: Pick<TestApp, 'clientId' | 'basic'> = app,
+): Promise<{ apiKey: string; keyId: string }> {
+  const m2m = core.as(basic)
+  await m2m.upsertUser({ clientId, externalUserId })
+  const { apiKey, keyId } = await m2m.createKey({ clientId, externalUserId })
   return { apiKey: registerSecret(apiKey), keyId }
 }
 
@@ -66,8 +70,8 @@ const idOf = ({ json }: Reply): string => String(json['decision'])
 /** Returns core's explanation of a refusal, as soon as core has the record. */
 async function explanationOf(reply: Reply): Promise<GetDecisionResponse> {
   const decisionId = idOf(reply)
-  await until(async () => (await outcome(core.as().getDecision({ decisionId }))) === 'OK')
-  const answer = await core.as().getDecision({ decisionId })
+  await until(async () => (await outcome(core.asOperator().getDecision({ decisionId }))) === 'OK')
+  const answer = await core.asOperator().getDecision({ decisionId })
   // The harness searches the kept log for secrets.
   keepLog(JSON.stringify(answer))
   return answer
@@ -90,11 +94,11 @@ describe('a refusal by a sidecar with a real core', () => {
 
     const { clientId, basic } = app
     const read = { clientId, decisionId: idOf(reply) }
-    expect((await core.as(basic).getAppDecision(read)).decision).toEqual(decision)
+    expect((await core.as(basic).getDecision(read)).decision).toEqual(decision)
     const other = await core.newApp()
-    expect(await outcome(core.as(other.basic).getAppDecision(read))).toBe('NOT_FOUND')
+    expect(await outcome(core.as(other.basic).getDecision(read))).toBe('NOT_FOUND')
     const own = { ...read, clientId: other.clientId }
-    expect(await outcome(core.as(other.basic).getAppDecision(own))).toBe('NOT_FOUND')
+    expect(await outcome(core.as(other.basic).getDecision(own))).toBe('NOT_FOUND')
   })
 
   it('shows the age of a cached identity', async () => {
@@ -109,18 +113,27 @@ describe('a refusal by a sidecar with a real core', () => {
     })
   })
 
-  it("reports the owner's unpaid network cost, without core for a second", async () => {
-    const operator = connectCore({ target: core.core.target, token: serviceToken, tls: undefined })
-    const owner = { email: '', clientId: app.clientId }
-    await operator.replaceNetworkQuota({ ...owner, maxUsdMicros: '0' })
-    const { apiKey } = await newKey('dora')
+  it("names the account of the app's owner, without core for a second", async () => {
+    const request = { name: 'Owned', ownerEmail: 'dora@example.com', isCustomer: true }
+    const owned = await core.as().createApp({ ...request, starterUsdMicros: '1000000' })
+    const { clientId, m2mClientId, m2mClientSecret } = owned
+    const of = { clientId, basic: basicOf(m2mClientId, m2mClientSecret) }
+    const { apiKey } = await newKey('dora', of)
     const reply = await ask(apiKey)
-    expect(reply.json).toMatchObject({ status: 483, code: 'owner_debt_ceiling_reached' })
-    const { explanation } = await explanationOf(reply)
-    expect(String(explanation)).toContain('UNPAID_NETWORK_USD')
-    await operator.replaceNetworkQuota({ ...owner, maxUsdMicros: undefined })
+    expect(reply.json).toMatchObject({
+      status: 483,
+      code: 'owner_debt_ceiling_reached',
+      reason: expect.stringContaining("the account of the app's owner"),
+    })
+    const { decision, explanation } = await explanationOf(reply)
+    expect(decision).toMatchObject({ rule: 'owner_debt_ceiling_reached' })
+    expect(String(explanation)).toContain("The account of the app's owner pays")
+    await core.sql.query(
+      `update billing_settings set is_platform_owned = true from clients c
+       where c.app_id = billing_settings.app_id and c.client_id = $1`,
+      [clientId],
+    )
     expect((await ask(apiKey)).json).toMatchObject({ code: 'owner_debt_ceiling_reached' })
-    operator.close()
   })
 
   it('is explained later, when core was unavailable', async () => {

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { silentLog } from '../../../core/lib/log.ts'
+import { createMetrics } from '../../../core/lib/metrics.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import { type RecordQueue, createRecordQueue } from '../../../sidecar/explain/record-queue.ts'
-import { decisionOf } from '../../support/decisions.ts'
+import { decisionOf } from '../../support/usage/decisions.ts'
 
 type Send = Parameters<typeof createRecordQueue>[0]['send']
 
@@ -22,7 +23,7 @@ beforeEach(() => {
   for (const name of Object.keys(counts)) delete counts[name]
   sent = []
   fault = null
-  queue = createRecordQueue({ send, metrics, log: silentLog() })
+  queue = createRecordQueue({ send, metrics, registry: createMetrics('test'), log: silentLog() })
 })
 afterEach(async () => {
   await queue.stop()

@@ -132,19 +132,15 @@ describe('the listener', () => {
     const { sidecar, authorize } = await startHarness()
     await authorize(firstCall())
     const replies = await Promise.all(
-      Array.from({ length: 20 }, async () => {
-        const started = performance.now()
-        const headers = { ...caller, 'accept-encoding': 'gzip' }
-        const reply = await send(`${sidecar.url}/authorize`, {
-          headers,
+      Array.from({ length: 20 }, () =>
+        send(`${sidecar.url}/authorize`, {
+          headers: { ...caller, 'accept-encoding': 'gzip' },
           body: JSON.stringify(firstCall()),
           agent: new Agent({ keepAlive: false }),
-        })
-        return { status: reply.json['status'], ms: performance.now() - started }
-      }),
+        }),
+      ),
     )
-    expect(replies.every(({ status }) => status === 200)).toBe(true)
-    expect(replies.filter(({ ms }) => ms < 500)).toHaveLength(20)
+    expect(replies.map(({ json }) => json['status'])).toEqual(Array(20).fill(200))
   })
 
   it('39: answers an internal fault without its message', async () => {
@@ -160,14 +156,15 @@ describe('the listener', () => {
   it('41: refuses requests above its limit at once', async () => {
     const { authorize, core } = await startHarness({ env: { AUTHORIZE_MAX_IN_FLIGHT: '2' } })
     core.script.delayMs = 500
-    const started = performance.now()
-    const busy = [authorize(firstCall()), authorize(firstCall({ key: 'sk_live_alice' }))]
+    const busy = Promise.all([
+      authorize(firstCall()),
+      authorize(firstCall({ key: 'sk_live_alice' })),
+    ])
     // Count requests as they arrive; keys are counted when answered.
     await until(() => core.calls.verifyApiKeys === 2)
-    const reply = await authorize(firstCall())
+    const reply = await Promise.race([authorize(firstCall()), busy])
     expect(reply).toMatchObject({ transport: 200, json: { status: 503 } })
-    expect(performance.now() - started).toBeLessThan(450)
-    expect((await Promise.all(busy)).map(({ json }) => json['status'])).toEqual([200, 200])
+    expect((await busy).map(({ json }) => json['status'])).toEqual([200, 200])
     expect((await authorize(firstCall())).json['status']).toBe(200)
   })
 })

@@ -10,7 +10,7 @@ import {
   serviceToken,
   startTestCore,
 } from '../../core/support.ts'
-import { keepLog, registerSecret } from '../../support/secrecy.ts'
+import { keepLog, registerSecret } from '../../support/run/secrecy.ts'
 import { firstCall } from '../signer-bodies.ts'
 import { configOf, post, secret } from '../support.ts'
 
@@ -59,7 +59,7 @@ describe('the webhook with an enforced activation gate', () => {
     ['with a session', typed],
     ['without one', () => ({})],
   ])("refuses a new user with the gate's code, and allows existing ones, %s", async (_, state) => {
-    await operator.replaceBillingSettings({
+    await operator.billing.updateBillingSettings({
       clientId: app.clientId,
       endUserCap: '1',
       billingMode: undefined,

@@ -1,10 +1,5 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  type VerifiedIdentity,
-  toAnswer,
-  bindIdentity,
-} from '../../../sidecar/identity/bound-identity.ts'
+import { type VerifiedIdentity, bindIdentity } from '../../../sidecar/identity/bound-identity.ts'
 
 const key: VerifiedIdentity = {
   issuer: 'http://localhost:8080/api/v1/oidc',
@@ -22,33 +17,6 @@ function bind(identity: VerifiedIdentity) {
   if (!('authId' in bound)) throw new Error(bound.code)
   return bound
 }
-
-describe('toAnswer', () => {
-  it('renders the JSON of its members, with the right length', () => {
-    const names = fc.oneof(fc.string({ minLength: 1 }), fc.string({ minLength: 1, unit: 'binary' }))
-    const ceilings = fc.constantFrom(
-      '',
-      ',"maxPrice":{"price":7,"currency":"wei","unit":"seconds"}',
-    )
-    fc.assert(
-      fc.property(names, fc.nat(), ceilings, (externalUserId, expiry, maxPrice) => {
-        const bound = bindIdentity({ ...key, externalUserId }, 0)
-        fc.pre('authId' in bound)
-        const { body, bytes } = toAnswer(bound, expiry, maxPrice)
-        const identity = {
-          issuer: key.issuer,
-          client_id: 'acme',
-          usage_subject: externalUserId,
-          usage_subject_type: 'external_user_id',
-        }
-        const members = { status: 200, auth_id: `acme:${externalUserId}`, externalUserId, expiry }
-        const plain = JSON.stringify({ ...members, identity }).slice(0, -1)
-        expect(body).toBe(`${plain}${maxPrice}}`)
-        expect(bytes).toBe(Buffer.byteLength(body))
-      }),
-    )
-  })
-})
 
 describe('bindIdentity', () => {
   it('finds the API key of a key and of a token exchanged for it, and ignores similar grants', () => {

@@ -4,7 +4,7 @@ import {
   type ForeignIssuer,
   type ForeignKey,
   startForeignIssuer,
-} from '../../support/foreign-issuer.ts'
+} from '../../support/web/foreign-issuer.ts'
 import { type Harness, startHarness, vectorNow } from '../support.ts'
 import { laterCall } from '../signer-bodies.ts'
 import { issuer, newSigningKey, sign } from './tokens.ts'

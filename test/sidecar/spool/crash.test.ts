@@ -5,16 +5,16 @@ import { describe, expect, it } from 'vitest'
 import { createRandom } from '../../support/random.ts'
 import { startSpoolingSidecar } from './process.ts'
 import { newFolder, until } from './support.ts'
+import { testSeed } from '../../support/run/sizes.ts'
 
-const seed = Number(process.env['SPOOL_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
-process.stdout.write(`spool-crash: SPOOL_SEED=${seed}\n`)
+process.stdout.write(`spool-crash: TEST_SEED=${testSeed}\n`)
 
 const crashes = 5
 const senders = 6
 
-describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
+describe(`a sidecar that is killed under load, TEST_SEED=${testSeed}`, () => {
   it('loses no acknowledged event: core receives each unchanged, once by its id', async () => {
-    const random = createRandom(seed)
+    const random = createRandom(testSeed)
     const sidecar = await startSpoolingSidecar({ SPOOL_DIR: await newFolder() })
     const { core, push } = sidecar
     const sent = new Map<string, string>()

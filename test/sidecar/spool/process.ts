@@ -1,5 +1,5 @@
 import { onTestFinished } from 'vitest'
-import { type RunningProcess, freePorts, runProcess } from '../../support/processes.ts'
+import { type RunningProcess, freePorts, runProcess } from '../../support/deployment/processes.ts'
 import { type CoreDouble, startCoreDouble } from '../../fakes/sidecar-core.ts'
 import { coreToken, secret } from '../support.ts'
 

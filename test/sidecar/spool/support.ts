@@ -8,6 +8,8 @@ import { createMetrics } from '../../../core/lib/metrics.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import { openSpool } from '../../../sidecar/spool/spool.ts'
 
+export { until } from '../../support/waiting.ts'
+
 /** Creates a folder that is removed after the test. */
 export async function newFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-spool-'))
@@ -73,15 +75,6 @@ export async function startSpool({
   }
 
   return { store, stop, figure, isFull: spool.isFull }
-}
-
-/** Waits until the condition is true, longer than a forwarder may pause. */
-export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 15_000
-  while (!(await condition())) {
-    if (performance.now() > deadline) throw new Error(`never became true: ${condition.toString()}`)
-    await sleep(5)
-  }
 }
 
 export const filesOf = async (directory: string, suffix: string): Promise<string[]> =>

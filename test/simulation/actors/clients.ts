@@ -138,6 +138,7 @@ export function createClients(deps: ClientsDeps) {
       instance: replica.instance,
       at: scheduler.now(),
       cost: world.promisedCost(call, lower(rateThen, replica.toldRate)),
+      ownerCost: world.promisedOwnerCost(call, lower(rateThen, replica.toldRate)),
       isAcross: world.isAcross(call, scheduler.now()),
       isSigned: false,
       isReported: false,

@@ -1,15 +1,18 @@
-import { createEscrow } from '../../../core/allowances/escrow/escrow.ts'
-import { createLosses } from '../../../core/allowances/escrow/losses.ts'
-import { createRelease } from '../../../core/allowances/escrow/release.ts'
-import { createEscrowRpc } from '../../../core/allowances/escrow/rpc.ts'
-import { createEscrowService } from '../../../core/allowances/escrow/service.ts'
-import { type Ledger, createLedger } from '../../../core/allowances/ledger.ts'
+import type { Account } from '../../../core/balances/accounts/account.ts'
+import { debt } from '../../../core/balances/accounts/credit-line.ts'
+import { createEscrow } from '../../../core/balances/escrow/escrow.ts'
+import { createLosses } from '../../../core/balances/escrow/losses.ts'
+import { createOwnerRecalls } from '../../../core/balances/escrow/owner-recalls.ts'
+import { createRelease } from '../../../core/balances/escrow/release.ts'
+import { createEscrowRpc } from '../../../core/balances/escrow/rpc.ts'
+import { createEscrowService } from '../../../core/balances/escrow/service.ts'
+import { type Ledger, createLedger } from '../../../core/balances/ledger/ledger.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { type UsdAttos, usdAttos } from '../../../core/lib/money.ts'
-import { tx } from '../../../core/lib/sql.ts'
+import { type Db, tx } from '../../../core/lib/sql.ts'
 import { createBoundRate } from '../../../core/metering/rates/bound-rate.ts'
-import { type DatabaseClock, createDatabaseClock } from '../../../core/platform/database-clock.ts'
-import { authId } from '../../../core/platform/ids.ts'
+import { type DatabaseClock, createDatabaseClock } from '../../../core/shared/database-clock.ts'
+import { authId } from '../../../core/shared/ids.ts'
 import type {
   LendRequest,
   LendResponse,
@@ -17,7 +20,7 @@ import type {
   ReportResponse,
   ReserveRequest,
   ReserveResponse,
-} from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+} from '../../../proto/gen/ts-proto/tollgate/balances/v1/escrow.ts'
 import type { Rpc } from '../../../core/rpc/serve.ts'
 import { type Database } from './database.ts'
 import { type Ingest, createIngest } from './ingest.ts'
@@ -42,9 +45,17 @@ export interface CoreReplica extends Ingest {
   report(request: ReportRequest): Promise<ReportResponse>
   /** Does core's periodic work: gives up what is due, and expires credits. */
   upkeep(): Promise<void>
+  /** Recalls the leases of users whose app's owner lost money. */
+  recallForOwners(): Promise<void>
   open(user: WorldUser): Promise<void>
   grant(user: WorldUser, amount: UsdAttos, featureKey: string | null): Promise<void>
   debit(user: WorldUser, amount: UsdAttos): Promise<void>
+  /** Sets the ceiling of a user's debt; null if the card is lost. */
+  limitDebt(user: WorldUser, ceiling: UsdAttos | null): Promise<void>
+  /** Collects a share of the debt in percent. */
+  collect(user: WorldUser, percent: number): Promise<void>
+  /** Returns a share of what was collected in percent. */
+  refund(user: WorldUser, percent: number): Promise<void>
 }
 
 export interface CoresDeps {
@@ -56,6 +67,14 @@ export interface CoresDeps {
   readonly truth: Truth
   /** Sends the recall of a user's leases to every sidecar. */
   readonly recall: (from: Process, userId: string) => void
+  /** Sends the recall of the leases of an app's users to every sidecar. */
+  readonly recallApp: (from: Process, appId: string) => void
+}
+
+interface Change {
+  readonly ceiling?: bigint
+  readonly collected?: bigint
+  readonly isRecalled: boolean
 }
 
 const log = silentLog()
@@ -70,27 +89,44 @@ export function createCores(deps: CoresDeps) {
   function start(process: Process): CoreReplica {
     const time = startClock(process)
     const { now } = time
-    const ledger = createLedger({ store: accountStore, escrow: escrowStore })
+    const ledger = createLedger({
+      store: accountStore,
+      escrow: escrowStore,
+      findPayingOwners: async (_, apps) =>
+        new Map(
+          apps.flatMap((app) => {
+            const payer = database.payers.get(app)
+            return payer ? [[app, payer.owner] as const] : []
+          }),
+        ),
+      // Events are at most as late as core expects, unless a fault delays them.
+      bounding: {
+        store: database.exposureStore,
+        horizonSeconds: leaseSeconds + 10 + lagSeconds,
+      },
+    })
     const losses = createLosses({
       store: escrowStore,
       insertAdjustment: accountStore.insertAdjustment,
       lostTickets,
     })
+    const escrow = createEscrow({
+      store: grantingStore,
+      accounts: ledger,
+      losses,
+      leaseSeconds,
+      exposures: ledger.exposures,
+      soldRates: async (_, accounts) =>
+        new Map(
+          accounts.map(({ userId }) => [
+            userId,
+            { highest: world.ratioOf(userId), maxPriceWei: null },
+          ]),
+        ),
+    })
     const service = createEscrowService({
       pool,
-      escrow: createEscrow({
-        store: grantingStore,
-        accounts: ledger,
-        losses,
-        leaseSeconds,
-        soldRates: async (_, accounts) =>
-          new Map(
-            accounts.map(({ userId }) => [
-              userId,
-              { highest: world.ratioOf(userId), maxPriceWei: null },
-            ]),
-          ),
-      }),
+      escrow,
       users: {
         resolveStates,
         admitStates: async (subjects: Parameters<typeof resolveStates>[0]) => ({
@@ -122,6 +158,16 @@ export function createCores(deps: CoresDeps) {
       time,
       onReleased: () => {},
     })
+    const ownerRecalls = createOwnerRecalls({
+      pool,
+      ownerLeases: database.ownerLeases,
+      exposures: ledger.exposures,
+      recall: escrow.recall,
+      invalidations: { publish: async ({ id }) => deps.recallApp(process, id) },
+      meters: unmetered as never,
+      log,
+      time,
+    })
     const { lend, reserve, report } = createEscrowRpc({
       escrow: service,
       holds: undefined as never,
@@ -136,7 +182,8 @@ export function createCores(deps: CoresDeps) {
         await release.round()
         await ledger.sweep(pool, now())
       },
-      ...createDesk(ledger, now),
+      recallForOwners: ownerRecalls.round,
+      ...createDesk(ledger, { now, process }),
     }
   }
 
@@ -154,7 +201,7 @@ export function createCores(deps: CoresDeps) {
   }
 
   /** Actions of operators, and the opening of accounts. */
-  function createDesk(ledger: Ledger, now: () => Date) {
+  function createDesk(ledger: Ledger, { now, process }: { now: () => Date; process: Process }) {
     const open = (user: WorldUser): Promise<void> =>
       tx(pool, (db) => ledger.open(db, [user], now()))
 
@@ -178,10 +225,65 @@ export function createCores(deps: CoresDeps) {
         eventId: null,
         at,
       }
-      await tx(pool, (db) => ledger.adjust(db, { user, adjustment, feature: null }))
+      const { account, overage } = await tx(pool, (db) =>
+        ledger.adjust(db, { user, adjustment, feature: null }),
+      )
+      const held = account.lent + account.pending
+      truth.changeLine(user.userId, { account, overage, held, now: scheduler.now() })
+      database.touch(user.userId)
     }
 
-    return { open, grant, debit }
+    /** Changes a locked account, and publishes a recall of its leases. */
+    async function change(
+      user: WorldUser,
+      act: (db: Db, account: Account, at: Date) => Promise<Change | null>,
+    ): Promise<void> {
+      const at = now()
+      const done = await tx(pool, async (db) => {
+        const [account] = await ledger.lock(db, [user], at)
+        const change = account && (await act(db, account, at))
+        if (!account || !change) return null
+        await ledger.save(db, [account], at)
+        const isOwner = user.userId === world.owner?.userId
+        const held = isOwner
+          ? await database.countHeld(db, user, at)
+          : account.lent + account.pending
+        return { account, change, held }
+      })
+      if (!done) return
+      const { account, change, held } = done
+      truth.changeLine(user.userId, { account, ...change, held, now: scheduler.now() })
+      database.touch(user.userId)
+      if (change.isRecalled) deps.recall(process, user.userId)
+    }
+
+    const limitDebt = (user: WorldUser, ceiling: UsdAttos | null): Promise<void> =>
+      change(user, async (db, account, at) => {
+        const amount = ceiling ?? usdAttos(0n)
+        const next = { amount, lacksCard: ceiling === null }
+        const isRecalled = await ledger.setCeiling(db, account, { ceiling: next, at })
+        return { ceiling: amount, isRecalled }
+      })
+
+    const pay = (user: WorldUser, amountOf: (account: Account) => bigint): Promise<void> =>
+      change(user, async (db, account, at) => {
+        const amount = usdAttos(amountOf(account))
+        if (amount === 0n) return null
+        const payment = { amount, causeId: `payment-${at.getTime()}`, at }
+        return { collected: amount, isRecalled: await ledger.collect(db, account, payment) }
+      })
+
+    const collect = (user: WorldUser, percent: number): Promise<void> =>
+      pay(user, (account) => {
+        const owed = debt(account)
+        return owed > 0n ? (owed * BigInt(percent)) / 100n : 0n
+      })
+
+    // By the simulation's own count, because core's is tested.
+    const refund = (user: WorldUser, percent: number): Promise<void> =>
+      pay(user, () => (truth.truthOf(user.userId).collected * -BigInt(percent)) / 100n)
+
+    return { open, grant, debit, limitDebt, collect, refund }
   }
 
   const users = new Map(
@@ -200,7 +302,12 @@ export function createCores(deps: CoresDeps) {
   return { start }
 }
 
-const credentials = { authorization: undefined, session: undefined }
+const credentials = {
+  authorization: undefined,
+  session: undefined,
+  operator: undefined,
+  isOperator: false,
+}
 const context = { correlationId: 'simulation', signal: new AbortController().signal }
 const runtime = { log } as never
 

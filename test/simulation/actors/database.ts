@@ -1,7 +1,8 @@
 import type { UsdAttos } from '../../../core/lib/money.ts'
-import { createMemoryDatabase } from '../../core/allowances/escrow/memory-database.ts'
-import { createMemoryEscrowStore } from '../../core/allowances/escrow/memory-store.ts'
-import { createMemoryAccountStore } from '../../core/allowances/memory-store.ts'
+import { createMemoryDatabase } from '../../core/balances/escrow/memory-database.ts'
+import { createMemoryEscrowStore } from '../../core/balances/escrow/memory-store.ts'
+import { createMemoryAccountStore } from '../../core/balances/accounts/memory-store.ts'
+import { createMemoryExposureStore } from '../../core/balances/exposure/memory-store.ts'
 import type { TicketEvent } from './broker.ts'
 import type { Mutation } from '../mutations.ts'
 
@@ -31,6 +32,12 @@ export function createDatabase(mutation: Mutation) {
   const escrow = createMemoryEscrowStore({ database: memory, hasTicket })
   const store = { ...escrow.store, ...mutation.store?.(escrow.store, escrow.tables) }
   const ledger = createMemoryAccountStore(memory)
+  const accountStore = { ...ledger.store, ...mutation.accounts?.(ledger.store) }
+  const exposures = createMemoryExposureStore(memory, escrow.tables, ledger.accounts)
+  const exposureStore = {
+    ...exposures.store,
+    ...mutation.exposures?.(exposures.store, { tables: escrow.tables, payers: exposures.payers }),
+  }
 
   /** Returns the ids of rows that changed since the last call; for a user's row, the user's id. */
   function takeTouched(): Iterable<string> {
@@ -62,7 +69,12 @@ export function createDatabase(mutation: Mutation) {
     saveTicket,
     escrowStore: store,
     tables: escrow.tables,
-    accountStore: ledger.store,
+    accountStore,
+    exposureStore,
+    ownerLeases: exposures.ownerLeases,
+    /** Counts what the owner's apps really hold. */
+    countHeld: exposures.store.countHeld,
+    payers: exposures.payers,
     accounts: ledger.accounts,
     terms: ledger.terms,
     touch: (userId: string): void => void touched.add(userId),

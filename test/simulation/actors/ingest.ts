@@ -1,4 +1,4 @@
-import type { Ledger } from '../../../core/allowances/ledger.ts'
+import type { Ledger } from '../../../core/balances/ledger/ledger.ts'
 import {
   type EthRate,
   type UsdAttos,
@@ -13,7 +13,7 @@ import { tx } from '../../../core/lib/sql.ts'
 import {
   type SettlingStep,
   type SettlingTicket,
-  type TicketCharge,
+  type OwnedTicketCharge,
   settlingTickets,
   toSteps,
   userCharges,
@@ -72,8 +72,9 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
     })
     for (const { call, cost } of tickets) {
       if (cost === null) truth.pass(call)
-      else truth.book(call, cost)
+      else truth.book(call, cost, ownerCostOf(call))
       database.touch(call.userId)
+      if (world.owner) database.touch(world.owner.userId)
     }
   }
 
@@ -101,6 +102,12 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
   const costOf = ({ call }: TicketEvent): UsdAttos | null => {
     const rate = world.priceAt(Number(call.eventTime / 1_000_000n))
     return rate && computeRetail(wei(call.feeWei), rate, world.ratioOf(call.userId))
+  }
+
+  /** Returns what the ticket of a call charges the owner; 0 while it has no price. */
+  function ownerCostOf(call: TicketEvent['call']): UsdAttos {
+    const rate = world.priceAt(Number(call.eventTime / 1_000_000n))
+    return usdAttos(rate === null ? 0n : world.ownerCostAt(call, rate))
   }
 
   // Returns the newest observed rate, raised by the margin.
@@ -134,7 +141,7 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
     ]
   }
 
-  function toCharge({ id, call, cost }: Ticket): TicketCharge {
+  function toCharge({ id, call, cost }: Ticket): OwnedTicketCharge {
     const { appId, userId } = truth.truthOf(call.userId)
     return {
       appId,
@@ -144,6 +151,7 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
       pipeline: pipelineOf(call.session.plan),
       modelId: 'echo',
       cost: cost ?? usdAttos(0n),
+      ownerCost: cost === null ? usdAttos(0n) : ownerCostOf(call),
     }
   }
 

@@ -1,14 +1,14 @@
 import pino from 'pino'
 import { type EthRate, ethRate } from '../../../core/lib/money.ts'
 import { DomainError } from '../../../proto/errors.ts'
-import type { Rate } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
-import { createEscrow } from '../../../sidecar/accounts/escrow.ts'
-import type { EscrowCore } from '../../../sidecar/accounts/escrow-core.ts'
+import type { Rate } from '../../../proto/gen/ts-proto/tollgate/balances/v1/escrow.ts'
+import { createEscrow } from '../../../sidecar/wallets/escrow.ts'
+import type { EscrowCore } from '../../../sidecar/core/escrow.ts'
 import { createAuthorizer } from '../../../sidecar/authorize/decision.ts'
-import { parseBody } from '../../../sidecar/authorize/request.ts'
+import { parseBody } from '../../../sidecar/decision/request.ts'
 import { type BoundIdentity, bindIdentity } from '../../../sidecar/identity/bound-identity.ts'
 import type { Presentation } from '../../../sidecar/identity/verifiers/verifier.ts'
-import { createVersions } from '../../../sidecar/identity/cached-state.ts'
+import { createVersions } from '../../../sidecar/cache/cached-state.ts'
 import type { CoreReplica } from './core.ts'
 import type { Mutation } from '../mutations.ts'
 import type { Network } from './network.ts'
@@ -29,6 +29,8 @@ export interface SidecarReplica {
   authorize(body: string): Promise<SidecarAnswer>
   /** Handles core's message that the leases of this user must be returned. */
   recall(userId: string): void
+  /** The same for all users of an app. */
+  recallApp(clientId: string): void
   stop(): Promise<void>
   /** The last rate for bounds that core sent to this process; null without one. */
   readonly toldRate: EthRate | null
@@ -104,6 +106,7 @@ export function createSidecars({ plan, scheduler, network, core, mutation }: Sid
         return { status, code }
       },
       recall: (userId) => escrow.leases.recall([userId]),
+      recallApp: escrow.leases.recallApp,
       stop: escrow.stop,
       get toldRate() {
         return link.rate()

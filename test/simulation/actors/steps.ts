@@ -8,6 +8,7 @@ import type { History } from '../history.ts'
 import type { Network } from './network.ts'
 import type { Action, Step } from '../plan.ts'
 import type { Scheduler } from '../scheduler.ts'
+import { createCreditTerms } from './credit-terms.ts'
 import { type World, attosPerMicro } from './world.ts'
 
 export interface StepsDeps {
@@ -46,6 +47,8 @@ export function createSteps({
     const core = fleet.liveCore()
     if (core) scheduler.schedule(core.process, 1, () => void work(core))
   }
+
+  const credit = createCreditTerms({ scheduler, world, withCore })
 
   const performers: Performers = {
     call: (step) => clients.call({ ...step, isUnsigned: false }),
@@ -112,6 +115,30 @@ export function createSteps({
     debit: ({ user, micros }) => {
       note(`an operator takes ${micros} micro-dollars from user ${user}`)
       withCore((core) => core.debit(world.userOf(user), usdAttos(BigInt(micros) * attosPerMicro)))
+    },
+    'card lost': ({ user, ms }) => {
+      note(`the card of user ${user} is lost for ${ms} ms`)
+      credit.loseCard(user, ms)
+    },
+    ceiling: ({ user, micros }) => {
+      note(`the ceiling of user ${user} becomes ${micros} micro-dollars`)
+      credit.setCeiling(user, micros)
+    },
+    'charge paid': ({ user, percent }) => {
+      note(`${percent} % of the debt of user ${user} is paid`)
+      withCore((core) => core.collect(world.userOf(user), percent))
+    },
+    'charge failed': ({ user }) => {
+      note(`the card of user ${user} is declined`)
+      credit.loseCard(user, null)
+    },
+    refund: ({ user, percent }) => {
+      note(`user ${user} gets ${percent} % of the payments back`)
+      withCore((core) => core.refund(world.userOf(user), percent))
+    },
+    'mode change': ({ ms }) => {
+      note(`users have no credit lines for ${ms} ms`)
+      credit.changeMode(ms)
     },
   }
 

@@ -3,10 +3,11 @@ import {
   divCeil,
   ethRate,
   networkRatio,
+  computePrice,
   computeRetail,
   wei,
 } from '../../../core/lib/money.ts'
-import { type AppId, type UserId, appId, userId } from '../../../core/platform/ids.ts'
+import { type AppId, type UserId, appId, userId } from '../../../core/shared/ids.ts'
 import type { Plan } from '../plan.ts'
 import type { SignerCall } from './signer.ts'
 import { epochMs } from '../virtual-time.ts'
@@ -18,8 +19,12 @@ export interface WorldUser {
   readonly externalUserId: string
 }
 
-const app = appId('00000000-0000-7000-8000-000000000001')
-const clientId = 'app_0123456789abcdef01234567'
+const apps = [
+  { id: appId('00000000-0000-7000-8000-000000000001'), clientId: 'app_0123456789abcdef01234567' },
+  { id: appId('00000000-0000-7000-8000-000000000002'), clientId: 'app_0123456789abcdef01234568' },
+] as const
+const platformApp = appId('00000000-0000-7000-8000-000000000003')
+const wholeCut = 10_000n
 const nanosPerMs = 1_000_000n
 const coreSkewMs = 500
 export const attosPerMicro = 10n ** 12n
@@ -47,12 +52,26 @@ const ratios = [1_500_000_000_000_000_000n, 333_333_333_333_333_333n, 7_000_000_
 
 /** Users, and the true rates, whether or not core knows them. */
 export function createWorld({ world, seed }: Plan) {
-  const users = world.users.map((_, index): WorldUser => ({
-    appId: app,
-    userId: userId(`00000000-0000-4000-8000-00000000000${index}`),
-    clientId,
-    externalUserId: `user${index}`,
-  }))
+  const users = world.users.map((_, index): WorldUser => {
+    const app = apps[index % (world.owner?.apps ?? 1)] ?? apps[0]
+    return {
+      appId: app.id,
+      userId: userId(`00000000-0000-4000-8000-00000000000${index}`),
+      clientId: app.clientId,
+      externalUserId: `user${index}`,
+    }
+  })
+  /** The account of the users' owner. */
+  const owner: WorldUser | null = world.owner && {
+    appId: platformApp,
+    userId: userId('00000000-0000-4000-8000-000000000009'),
+    clientId: 'app_0123456789abcdef01234569',
+    externalUserId: 'account:owner',
+  }
+  /** Who pays for each app. */
+  const payers = owner
+    ? apps.map(({ id }, index) => ({ appId: id, owner, cut: world.owner?.cuts[index] ?? 0n }))
+    : []
   /** All true observations, and those that core has. */
   const observations: Observation[] = []
   const published: Observation[] = []
@@ -72,7 +91,7 @@ export function createWorld({ world, seed }: Plan) {
   }
 
   const userOf = (index: number): WorldUser => {
-    const user = users[index]
+    const user = users[index] ?? (index === users.length ? owner : null)
     if (!user) throw new Error(`no user ${index}`)
     return user
   }
@@ -113,6 +132,32 @@ export function createWorld({ world, seed }: Plan) {
     return call.session.plan.type === '' && most < cost ? most : cost
   }
 
+  /** Returns what a call costs the owner at a rate: network cost and the cut of its app. */
+  function ownerCostAt({ feeWei, session }: SignerCall, at: EthRate): bigint {
+    const { appId: app } = userOf(session.plan.user)
+    const cut = payers.find((payer) => payer.appId === app)?.cut ?? 0n
+    const network = computePrice(wei(feeWei), at)
+    return network + (network * cut) / wholeCut
+  }
+
+  /** Like `promisedCost`, for the owner. */
+  function promisedOwnerCost(call: SignerCall, toldRate: EthRate | null): bigint {
+    const ms = Number(call.lastUpdate / nanosPerMs)
+    const last = observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate
+    const cost = ownerCostAt(call, toldRate !== null && toldRate < last ? toldRate : last)
+    const { appId: app } = userOf(call.session.plan.user)
+    const cut = payers.find((payer) => payer.appId === app)?.cut ?? 0n
+    const untyped = BigInt(world.untypedUsdMicros ?? 0) * attosPerMicro
+    const most = untyped + (untyped * cut) / wholeCut
+    return call.session.plan.type === '' && most < cost ? most : cost
+  }
+
+  /** Returns what a call costs the owner at the rate of its time. */
+  function ownerCostNow(call: SignerCall): bigint {
+    const ms = Number(call.lastUpdate / nanosPerMs)
+    return ownerCostAt(call, observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate)
+  }
+
   /**
    * True if a period of its user ended between the signing of a call and `at`. Core's clock may be
    * a little ahead.
@@ -131,16 +176,22 @@ export function createWorld({ world, seed }: Plan) {
 
   return {
     users,
+    owner,
+    payers,
+    ceilings: [...world.users, ...(world.owner ? [world.owner] : [])].map(({ ceiling }) => ceiling),
     ratioOf,
     costNow,
     isAcross,
     userOf,
-    authIdOf: (index: number) => `${clientId}:${userOf(index).externalUserId}`,
+    authIdOf: (index: number) => `${userOf(index).clientId}:${userOf(index).externalUserId}`,
     observe,
     published: published as readonly Observation[],
     priceAt,
     findRate,
     promisedCost,
+    ownerCostAt,
+    promisedOwnerCost,
+    ownerCostNow,
     changeRate: (usdPerEth: number): void => void (rate = rateOf(usdPerEth)),
     startOutage: (until: number): void => void (outageUntil = Math.max(outageUntil, until)),
     endOutage: (): void => void (outageUntil = 0),

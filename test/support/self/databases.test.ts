@@ -1,6 +1,6 @@
 import { Client, Pool } from 'pg'
 import { afterAll, describe, expect, it } from 'vitest'
-import { createDatabase } from '../postgres.ts'
+import { createDatabase } from '../run/postgres.ts'
 
 const pools: Pool[] = []
 afterAll(() => Promise.all(pools.map((pool) => pool.end())))

@@ -1,8 +1,8 @@
 import { Redis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
-import { createTopic, kafkaBrokers } from '../kafka.ts'
-import { embeddedParts, externalParts, missingParts, missingProvider } from '../parts.ts'
-import { redisUrl } from '../redis.ts'
+import { createTopic, kafkaBrokers } from '../run/kafka.ts'
+import { embeddedParts, externalParts, missingParts, missingProvider } from '../run/parts.ts'
+import { redisUrl } from '../run/redis.ts'
 
 describe('externalParts', () => {
   it('returns the embedded parts for an empty environment', () => {

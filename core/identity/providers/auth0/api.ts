@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError } from '../../../../proto/errors.ts'
-import { limitConcurrency } from '../../../lib/concurrency.ts'
+import { createKeyedSemaphore } from '../../../lib/concurrency.ts'
 import { isObject, readText } from '../../../lib/json.ts'
 import type { Log } from '../../../lib/log.ts'
 import { backoffMs } from '../../../lib/loop.ts'
+import { currentValue } from '../../../lib/settings/reloadable.ts'
 import type { Auth0Config } from '../config.ts'
 import type { CallBounds } from '../directory.ts'
 import { type HttpAnswer, type HttpRequest, sendToAuth0 } from './http.ts'
@@ -36,7 +37,7 @@ const misconfigured = new Set([401, 403])
  * for responses that an operator must fix.
  */
 export function createManagementApi({ config, log }: Auth0Deps) {
-  const limited = limitConcurrency({ running, waiting, refusal: () => unavailable() })
+  const places = createKeyedSemaphore({ running, waiting, refusal: () => unavailable() })
   const token = createTokenCache(fetchToken)
   let pausedUntil = 0
   let problem: string | null = null
@@ -55,7 +56,7 @@ export function createManagementApi({ config, log }: Auth0Deps) {
     const body = {
       grant_type: 'client_credentials',
       client_id: clientId,
-      client_secret: clientSecret,
+      client_secret: currentValue(clientSecret),
       audience,
     }
     const answer = await send({ method: 'POST', path: '/oauth/token', body, timeoutMs: requestMs })
@@ -125,7 +126,7 @@ export function createManagementApi({ config, log }: Auth0Deps) {
   }
 
   return (request: ManagementRequest, bounds: CallBounds): Promise<ManagementAnswer> =>
-    limited(() => call(request, bounds))
+    places.run(config.url, () => call(request, bounds))
 }
 
 export type ManagementApi = ReturnType<typeof createManagementApi>

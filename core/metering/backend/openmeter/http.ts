@@ -1,4 +1,5 @@
 import { parseJson } from '../../../lib/json.ts'
+import { currentValue } from '../../../lib/settings/reloadable.ts'
 import { readBounded, toReason } from '../../../lib/text/fetch.ts'
 import type { OpenMeterConfig } from '../config.ts'
 
@@ -32,6 +33,7 @@ export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
   }: HttpRequest): Promise<HttpAnswer> => {
     const search = query === undefined ? '' : `?${new URLSearchParams(query)}`
     const limit = AbortSignal.timeout(timeoutMs)
+    const key = currentValue(apiKey)
     try {
       const response = await fetch(`${url}${path}${search}`, {
         method,
@@ -40,7 +42,7 @@ export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
         headers: {
           accept: 'application/json, application/problem+json',
           'user-agent': 'tollgate',
-          ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+          ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
           ...(text === undefined ? {} : { 'content-type': contentType }),
         },
         ...(text === undefined ? {} : { body: text }),
@@ -124,3 +126,14 @@ function detailOf(body: unknown): string {
     ? `: ${detail.replace(/\p{Cc}+/gu, ' ').slice(0, detailLength)}`
     : ''
 }
+
+/** A failure without an answer; callers add the reason. */
+export const away: Omit<Failure, 'why'> = { kind: 'away', status: null, retryAfterMs: undefined }
+
+/** The failure of an answer that OpenMeter would not give. */
+export const strange = (what: string): Failure => ({
+  kind: 'broken',
+  why: `${what} is not a response of OpenMeter; check OPENMETER_URL`,
+  status: null,
+  retryAfterMs: undefined,
+})

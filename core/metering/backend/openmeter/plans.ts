@@ -1,6 +1,13 @@
 import type { BackendPlan, RemoteId } from '../plans.ts'
 import { type Request, readText } from './dialect.ts'
-import { type HttpAnswer, type HttpRequest, type Failure, toFailure } from './http.ts'
+import {
+  type HttpAnswer,
+  type HttpRequest,
+  type Failure,
+  away,
+  strange,
+  toFailure,
+} from './http.ts'
 import {
   type FeatureIds,
   type PlanDialect,
@@ -31,6 +38,8 @@ class PlanFailure extends Error {
 
 /** The plans of OpenMeter. */
 export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
+  const { ensureFeatures } = createFeatures({ http, dialect, meter })
+
   /** Like `PlanCatalog.put`, but returns a failure instead of throwing. `save` may reject. */
   async function put(
     plan: BackendPlan,
@@ -103,7 +112,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     if (adopted) return adopted
     const body = await send(dialect.createPlan(plan, features), signal)
     const created = dialect.readPlan(body)
-    if (!created) throw strange('the answer to creating a plan')
+    if (!created) throw strangeAnswer('the answer to creating a plan')
     // Save before anything else can fail: a sync without the id would create another plan.
     await remote.save(created.id)
     return created
@@ -128,7 +137,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     if (failure === null) {
       const updated = 'body' in answer ? dialect.readPlan(answer.body) : null
       if (updated) return updated
-      throw strange('the answer to updating a plan')
+      throw strangeAnswer('the answer to updating a plan')
     }
     if (notFound.has(failure.status ?? 0) || isImmutable(failure, isDraft)) return null
     throw new PlanFailure(failure)
@@ -142,6 +151,18 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     return 'body' in answer ? dialect.readPlan(answer.body) : null
   }
 
+  async function send(request: Request, signal: AbortSignal): Promise<unknown> {
+    const answer = await http({ ...request, signal })
+    const failure = toFailure(answer)
+    if (failure) throw new PlanFailure(failure)
+    return 'body' in answer ? answer.body : undefined
+  }
+
+  return { put, withdraw }
+}
+
+/** The features of OpenMeter that plans count. */
+function createFeatures({ http, dialect, meter }: PlanClientDeps) {
   /** Returns the ids of the plan's features, and creates missing ones. */
   async function ensureFeatures(plan: BackendPlan, signal: AbortSignal): Promise<FeatureIds> {
     const ids = new Map<string, string>()
@@ -170,7 +191,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
       failure === null && 'body' in answer
         ? readText(answer.body, 'id')
         : await findFeature(feature.key, signal)
-    if (id === null) throw strange(`the answer to creating the feature ${feature.key}`)
+    if (id === null) throw strangeAnswer(`the answer to creating the feature ${feature.key}`)
     return id
   }
 
@@ -182,14 +203,7 @@ export function createPlanClient({ http, dialect, meter }: PlanClientDeps) {
     return 'body' in answer ? dialect.readFeatureId(answer.body, key) : null
   }
 
-  async function send(request: Request, signal: AbortSignal): Promise<unknown> {
-    const answer = await http({ ...request, signal })
-    const failure = toFailure(answer)
-    if (failure) throw new PlanFailure(failure)
-    return 'body' in answer ? answer.body : undefined
-  }
-
-  return { put, withdraw }
+  return { ensureFeatures }
 }
 
 const isWritten = ({ content, status }: PlanRecord, plan: BackendPlan): boolean =>
@@ -206,12 +220,4 @@ function failureFrom(error: unknown): Failure {
 const isImmutable = ({ kind, why }: Failure, isDraft: boolean): boolean =>
   kind === 'refused' && (!isDraft || /immutable/i.test(why))
 
-const away: Omit<Failure, 'why'> = { kind: 'away', status: null, retryAfterMs: undefined }
-
-const strange = (what: string): PlanFailure =>
-  new PlanFailure({
-    kind: 'broken',
-    why: `${what} is not a response of OpenMeter; check OPENMETER_URL`,
-    status: null,
-    retryAfterMs: undefined,
-  })
+const strangeAnswer = (what: string): PlanFailure => new PlanFailure(strange(what))

@@ -1,140 +1,108 @@
 import { readFile } from 'node:fs/promises'
 import { text as readAll } from 'node:stream/consumers'
-import type {
-  TokenCheck,
-  TrustedIssuer,
-} from '../../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
-import {
-  type Command,
-  UsageError,
-  changeCore,
-  need,
-  parse,
-  parseOptions,
-  runAction,
-  withCore,
-} from '../../command.ts'
-import { printJson, printLines, report, table } from '../../output.ts'
+import type { TokenCheck } from '../../../../proto/gen/ts-proto/tollgate/identity/v1/issuers.ts'
+import { action, createCommand } from '../../command.ts'
+import { UsageError, app, argument, list as repeated, text } from '../../options.ts'
+import { table } from '../../output.ts'
 
-const options = {
-  app: { type: 'string' },
-  audience: { type: 'string', multiple: true },
-  'client-claim': { type: 'string' },
-  'client-value': { type: 'string', multiple: true },
-  'user-claim': { type: 'string' },
-  'user-prefix': { type: 'string' },
-  'jwks-uri': { type: 'string' },
-} as const
-
-export const issuer: Command = {
-  summary: 'adds, lists, removes and checks identity providers that an app trusts',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate issuer list [--app APP] [--json]',
-        text: "Lists the issuers whose tokens identify the app's users.",
-      },
-      {
-        syntax:
-          'tollgate issuer add ISSUER [--app APP] [--audience TEXT]... [--client-claim CLAIM --client-value TEXT...] [--user-claim CLAIM] [--user-prefix TEXT] [--jwks-uri URL] [--json]',
-        text:
-          'Trusts tokens whose iss is ISSUER, with one of the audiences, and with one of the values in the client claim; ' +
-          'at least one of both is needed. docs/trusted-issuers.md has an example for each of the usual providers.',
-      },
-      {
-        syntax: 'tollgate issuer remove ID [--app APP] [--json]',
-        text: 'Ends the trust and every session that it admitted. ID is the one in the list.',
-      },
-      {
-        syntax: 'tollgate issuer check [--app APP] [--file PATH] [--json]',
-        text:
-          'Reads a token from the standard input, or from PATH, and shows the result of each rule. The token is ' +
-          'neither stored nor logged. Exits with 1 when the token would be refused.',
-      },
-    ],
-    options: [
-      {
-        title: 'Options',
-        options: [
-          ['--audience TEXT', 'An audience that means this app; repeat it for more.'],
-          ['--client-claim CLAIM', 'The claim that names the client: azp, client_id, ...'],
-          ['--client-value TEXT', 'The value of that claim for this app; repeat it for more.'],
-          ['--user-claim CLAIM', 'The claim that becomes externalUserId; sub by default.'],
-          ['--user-prefix TEXT', 'Prefix of that claim in externalUserId.'],
-          ['--jwks-uri URL', 'Address of the keys if the issuer has no discovery document.'],
-          ['--file PATH', 'File with the token; - for the standard input.'],
+const list = action({
+  text: "Lists the issuers whose tokens identify the app's users.",
+  options: { clientId: app },
+  read: async (core, request) => (await core.issuers.listTrustedIssuers(request)).issuers,
+  lines: (issuers) =>
+    table(
+      issuers,
+      [
+        'id',
+        ['issuer', ({ rules }) => rules?.issuer],
+        ['audiences', ({ rules }) => rules?.audiences.join(' ') || 'any'],
+        [
+          'client',
+          ({ rules }) =>
+            rules?.clientClaim
+              ? `${rules.clientClaim} is ${rules.clientValues.join(' or ')}`
+              : 'any',
         ],
-      },
-    ],
-    examples: [
-      './tollgate issuer add https://shop.eu.auth0.com/ --audience https://api.shop.example --client-claim azp --client-value shop-web --app app_0123456789abcdef01234567',
-      './tollgate issuer check --app app_0123456789abcdef01234567 < token.txt',
-    ],
+        ['user claim', ({ rules }) => `${rules?.userPrefix ?? ''}${rules?.userClaim ?? ''}`],
+      ],
+      'the app does not trust an issuer of its own',
+    ),
+})
+
+const add = action({
+  text:
+    'Trusts tokens whose iss is ISSUER, with one of the audiences, and with one of the values in the client claim; ' +
+    'at least one of both is needed. docs/trusted-issuers.md has an example for each of the usual providers.',
+  options: {
+    issuer: argument('ISSUER'),
+    clientId: app,
+    audiences: repeated('TEXT', {
+      flag: 'audience',
+      meaning: 'An audience that means this app; repeat it for more.',
+    }),
+    clientClaim: text('CLAIM', {
+      fallback: '',
+      meaning: 'The claim that names the client: azp, client_id, ...',
+    }),
+    clientValues: repeated('TEXT', {
+      flag: 'client-value',
+      meaning: 'The value of that claim for this app; repeat it for more.',
+    }),
+    userClaim: text('CLAIM', {
+      fallback: '',
+      meaning: 'The claim that becomes externalUserId; sub by default.',
+    }),
+    userPrefix: text('TEXT', {
+      fallback: '',
+      meaning: 'Prefix of that claim in externalUserId.',
+    }),
+    jwksUri: text('URL', {
+      fallback: '',
+      meaning: 'Address of the keys if the issuer has no discovery document.',
+    }),
   },
-  run: runAction('issuer', { list, add, remove, check }),
-}
+  change: async (core, { clientId, ...rules }) =>
+    (await core.issuers.createTrustedIssuer({ clientId, rules })).issuer,
+  lines: (issuer) => [`trusted: ${issuer?.id ?? ''}`],
+})
 
-async function list(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, { app: { type: 'string' } })
-  const { app: clientId } = await need('issuer list', values, ['app'])
-  const { issuers } = await withCore(values, (core) => core.listAppTrustedIssuers({ clientId }))
-  const columns = ['id', 'issuer', 'audiences', 'client', 'user claim']
-  report(values, issuers, () =>
-    table(columns, issuers.map(rowOf), 'the app does not trust an issuer of its own'),
-  )
-}
+const remove = action({
+  text: 'Ends the trust and every session that it admitted. ID is the one in the list.',
+  options: { id: argument('ID'), clientId: app },
+  change: (core, request) => core.issuers.deleteTrustedIssuer(request),
+  lines: ({ effectiveBy }) => [`removed; the last permission ends by ${effectiveBy}`],
+})
 
-async function add(argv: readonly string[]): Promise<void> {
-  const { values, positionals } = parse(argv, options)
-  const [address, ...rest] = positionals
-  if (address === undefined || rest.length > 0) throw new UsageError('issuer add needs one ISSUER')
-  const { app: clientId } = await need('issuer add', values, ['app'])
-  const rules = {
-    issuer: address,
-    audiences: values.audience ?? [],
-    clientClaim: values['client-claim'] ?? '',
-    clientValues: values['client-value'] ?? [],
-    userClaim: values['user-claim'] ?? '',
-    userPrefix: values['user-prefix'] ?? '',
-    jwksUri: values['jwks-uri'] ?? '',
-  }
-  const answer = await changeCore(values, (core) => core.addAppTrustedIssuer({ clientId, rules }))
-  if (values.json) return printJson(answer.issuer)
-  printLines([`trusted: ${answer.issuer?.id ?? ''}`])
-}
-
-async function remove(argv: readonly string[]): Promise<void> {
-  const { values, positionals } = parse(argv, {
-    app: { type: 'string' },
-  })
-  const [id, ...rest] = positionals
-  if (id === undefined || rest.length > 0) throw new UsageError('issuer remove needs one ID')
-  const { app: clientId } = await need('issuer remove', values, ['app'])
-  const answer = await changeCore(values, (core) => core.removeAppTrustedIssuer({ clientId, id }))
-  if (values.json) return printJson(answer)
-  printLines([`removed; the last permission ends by ${answer.effectiveBy}`])
-}
-
-async function check(argv: readonly string[]): Promise<number> {
-  const values = parseOptions(argv, {
-    app: { type: 'string' },
-    file: { type: 'string' },
-  })
-  const { app: clientId } = await need('issuer check', values, ['app'])
-  const { file = '-' } = values
-  const token = (file === '-' ? await readAll(process.stdin) : await readFile(file, 'utf8')).trim()
-  if (token === '') throw new UsageError('issuer check needs a token on its standard input')
-  const answer = await withCore(values, (core) => core.checkAppForeignToken({ clientId, token }))
-  report(values, answer.check, () => (answer.check ? linesOf(answer.check) : []))
-  return answer.check?.accepted ? 0 : 1
-}
+const check = action({
+  text:
+    'Reads a token from the standard input, or from PATH, and shows the result of each rule. The token is ' +
+    'neither stored nor logged. Exits with 1 when the token would be refused.',
+  options: {
+    clientId: app,
+    file: text('PATH', {
+      fallback: '-',
+      meaning: 'File with the token; - for the standard input.',
+    }),
+  },
+  read: async (core, { clientId, file }) => {
+    const input = file === '-' ? await readAll(process.stdin) : await readFile(file, 'utf8')
+    const token = input.trim()
+    if (token === '') throw new UsageError('issuer check needs a token on its standard input')
+    return (await core.issuers.checkForeignToken({ clientId, token })).check
+  },
+  lines: (answer) => (answer ? linesOf(answer) : []),
+  isFailure: (answer) => !answer?.accepted,
+})
 
 function linesOf({ accepted, rules, warnings, ...check }: TokenCheck): string[] {
   const { externalUserId, userStatus, expiresAt } = check
-  const outcomes = rules.map(({ rule, passed, detail }) => [rule, passed ? 'ok' : 'NO', detail])
   const user = externalUserId === '' ? 'nobody' : `${externalUserId} (${userStatus})`
   return [
-    ...table(['rule', '', 'claims of the token'], outcomes),
+    ...table(rules, [
+      'rule',
+      ['', ({ passed }) => (passed ? 'ok' : 'NO')],
+      ['claims of the token', 'detail'],
+    ]),
     '',
     `It identifies ${user}${expiresAt === '' ? '' : `, until ${expiresAt}`}.`,
     accepted ? 'It would be accepted.' : 'It would be refused.',
@@ -142,9 +110,11 @@ function linesOf({ accepted, rules, warnings, ...check }: TokenCheck): string[] 
   ]
 }
 
-function rowOf({ id, rules }: TrustedIssuer): string[] {
-  const { issuer: address = '', audiences = [], clientClaim, clientValues = [] } = rules ?? {}
-  const client = clientClaim ? `${clientClaim} is ${clientValues.join(' or ')}` : 'any'
-  const user = `${rules?.userPrefix ?? ''}${rules?.userClaim ?? ''}`
-  return [id, address, audiences.join(' ') || 'any', client, user]
-}
+export const issuer = createCommand('issuer', {
+  summary: 'adds, lists, removes and checks identity providers that an app trusts',
+  examples: [
+    './tollgate issuer add https://shop.eu.auth0.com/ --audience https://api.shop.example --client-claim azp --client-value shop-web --app app_0123456789abcdef01234567',
+    './tollgate issuer check --app app_0123456789abcdef01234567 < token.txt',
+  ],
+  actions: { list, add, remove, check },
+})

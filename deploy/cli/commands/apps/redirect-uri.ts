@@ -1,86 +1,63 @@
-import type { RedirectUris } from '../../../../proto/gen/ts-proto/tollgate/identity/v1/operators.ts'
-import {
-  type Command,
-  UsageError,
-  changeCore,
-  need,
-  parse,
-  parseOptions,
-  runAction,
-  withCore,
-} from '../../command.ts'
-import { report, table } from '../../output.ts'
+import type { RedirectUris } from '../../../../proto/gen/ts-proto/tollgate/identity/v1/redirects.ts'
+import { action, createCommand } from '../../command.ts'
+import { type Option, app, argument } from '../../options.ts'
+import { table } from '../../output.ts'
 
-const options = {
-  app: { type: 'string' },
-  logout: { type: 'boolean' },
-} as const
+const use: Option<string> = {
+  flag: 'logout',
+  meaning: 'The URI is for logouts (post_logout_redirect_uris) instead of logins.',
+  convert: (word) => (word.length > 0 ? 'logout' : 'login'),
+}
+const change = { uri: argument('URI'), clientId: app, use }
 
-export const redirectUri: Command = {
+interface Answer {
+  readonly redirectUris?: RedirectUris | undefined
+}
+
+const urisOf = ({ redirectUris }: Answer) => ({
+  login: redirectUris?.login ?? [],
+  logout: redirectUris?.logout ?? [],
+})
+
+function linesOf(answer: Answer): string[] {
+  const { login, logout } = urisOf(answer)
+  const rows = [
+    ...login.map((uri) => ({ for: 'login', URI: uri })),
+    ...logout.map((uri) => ({ for: 'logout', URI: uri })),
+  ]
+  return table(rows, ['for', 'URI'], 'no redirect URIs')
+}
+
+export const redirectUri = createCommand('redirect-uri', {
   summary: 'lists, adds and removes redirect URIs of an app',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate redirect-uri list [--app APP] [--json]',
-        text: "Lists the redirect URIs of the app's public client, for logins and for logouts.",
-      },
-      {
-        syntax: 'tollgate redirect-uri add URI [--app APP] [--logout] [--json]',
-        text:
-          'Allows URI as redirect URI of logins: https, http on localhost, or a private-use scheme such as ' +
-          'com.example.app:/done; at most 20. It is compared as text, so write it exactly as the app sends it.',
-      },
-      {
-        syntax: 'tollgate redirect-uri remove URI [--app APP] [--logout] [--json]',
-        text: 'Removes URI, so that logins can no longer redirect to it.',
-      },
-    ],
-    options: [
-      {
-        title: 'Options',
-        options: [
-          ['--logout', 'The URI is for logouts (post_logout_redirect_uris) instead of logins.'],
-        ],
-      },
-    ],
-    examples: [
-      './tollgate redirect-uri add https://shop.example/callback --app app_0123456789abcdef01234567',
-      './tollgate redirect-uri add https://shop.example/bye --logout --app app_0123456789abcdef01234567',
-      './tollgate redirect-uri list --app app_0123456789abcdef01234567',
-    ],
+  examples: [
+    './tollgate redirect-uri add https://shop.example/callback --app app_0123456789abcdef01234567',
+    './tollgate redirect-uri add https://shop.example/bye --logout --app app_0123456789abcdef01234567',
+    './tollgate redirect-uri list --app app_0123456789abcdef01234567',
+  ],
+  actions: {
+    list: action({
+      text: "Lists the redirect URIs of the app's public client, for logins and for logouts.",
+      options: { clientId: app },
+      read: (core, request) => core.redirectUris.listRedirectUris(request),
+      json: urisOf,
+      lines: linesOf,
+    }),
+    add: action({
+      text:
+        'Allows URI as redirect URI of logins: https, http on localhost, or a private-use scheme such as ' +
+        'com.example.app:/done; at most 20. It is compared as text, so write it exactly as the app sends it.',
+      options: change,
+      change: (core, request) => core.redirectUris.createRedirectUri(request),
+      json: urisOf,
+      lines: linesOf,
+    }),
+    remove: action({
+      text: 'Removes URI, so that logins can no longer redirect to it.',
+      options: change,
+      change: (core, request) => core.redirectUris.deleteRedirectUri(request),
+      json: urisOf,
+      lines: linesOf,
+    }),
   },
-  run: runAction('redirect-uri', { list, add, remove }),
-}
-
-async function list(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, { app: { type: 'string' } })
-  const { app: clientId } = await need('redirect-uri list', values, ['app'])
-  const answer = await withCore(values, (core) => core.listRedirectUris({ clientId }))
-  print(answer.redirectUris, values)
-}
-
-async function add(argv: readonly string[]): Promise<void> {
-  const { request, values } = await changeOf('redirect-uri add', argv)
-  const answer = await changeCore(values, (core) => core.addRedirectUri(request))
-  print(answer.redirectUris, values)
-}
-
-async function remove(argv: readonly string[]): Promise<void> {
-  const { request, values } = await changeOf('redirect-uri remove', argv)
-  const answer = await changeCore(values, (core) => core.removeRedirectUri(request))
-  print(answer.redirectUris, values)
-}
-
-async function changeOf(command: string, argv: readonly string[]) {
-  const { values, positionals } = parse(argv, options)
-  const [uri, ...rest] = positionals
-  if (uri === undefined || rest.length > 0) throw new UsageError(`${command} needs one URI`)
-  const { app: clientId } = await need(command, values, ['app'])
-  return { values, request: { clientId, uri, use: values.logout ? 'logout' : 'login' } }
-}
-
-function print(uris: RedirectUris | undefined, values: { json?: boolean | undefined }): void {
-  const { login, logout } = uris ?? { login: [], logout: [] }
-  const rows = [...login.map((uri) => ['login', uri]), ...logout.map((uri) => ['logout', uri])]
-  report(values, { login, logout }, () => table(['for', 'URI'], rows, 'no redirect URIs'))
-}
+})

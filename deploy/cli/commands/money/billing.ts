@@ -1,66 +1,26 @@
 import type {
   BillingSettings,
-  ReplaceBillingSettingsRequest,
+  UpdateBillingSettingsRequest,
 } from '../../../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
-import { type Command, UsageError, changeCore, need, parse, withCore } from '../../command.ts'
-import { properties, report } from '../../output.ts'
+import { type Action, action, createCommand } from '../../command.ts'
+import { type Option, app, argument, parseYesNo } from '../../options.ts'
+import { properties } from '../../output.ts'
 
-export const billing: Command = {
-  summary: "shows and changes the platform's settings of an app",
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate billing show [--app APP] [--json]',
-        text: "Prints the platform's cut, the billing mode, the maximum number of end users, and whether the app is platform-owned.",
-      },
-      {
-        syntax: 'tollgate billing cut [--app APP] (PERCENT | none) [--json]',
-        text: "Changes the platform's cut of the network fee: a decimal with at most two places, or none. It applies to tickets that are signed a minute later or after that.",
-      },
-      {
-        syntax: 'tollgate billing mode [--app APP] (owner_rollup | merchant) [--json]',
-        text: 'Sets who pays: the owner for all users, or each user to the owner.',
-      },
-      {
-        syntax: 'tollgate billing cap [--app APP] (N | default) [--json]',
-        text: 'Changes how many active end users the app may have.',
-      },
-      {
-        syntax: 'tollgate billing platform-owned [--app APP] (yes | no) [--json]',
-        text: 'Sets whether the app is platform-owned. Platform-owned apps are exempt from the cost side of the activation gate and from the bound of unpaid network cost.',
-      },
-      {
-        syntax: 'tollgate billing serves-every-app [--app APP] (yes | no) [--json]',
-        text: 'Sets whether the M2M client of a platform-owned app may create users of every app at the builder API.',
-      },
-    ],
-    examples: [
-      './tollgate billing show --app app_0123456789abcdef01234567',
-      './tollgate billing cut 12.5 --app app_0123456789abcdef01234567',
-    ],
-  },
-  run: async (argv) => {
-    const { values, positionals } = parse(argv, {
-      app: { type: 'string' },
-    })
-    const [verb = '', value, ...rest] = positionals
-    const { app: clientId } = await need('billing', values, ['app'])
-    if (rest.length > 0 || (verb === 'show' && value !== undefined))
-      throw new UsageError('billing has too many arguments')
-    const change = verb === 'show' ? null : changeOf(verb, value)
-    const { settings } = change
-      ? await changeCore(values, (core) => core.replaceBillingSettings({ clientId, ...change }))
-      : await withCore(values, (core) => core.readBillingSettings({ clientId }))
-    report(values, settings, () => (settings ? linesOf(settings) : []))
-    return 0
-  },
-}
+/** Changes one setting to the argument. */
+const change = <Key extends keyof UpdateBillingSettingsRequest>(
+  key: Key,
+  value: Option<UpdateBillingSettingsRequest[Key]>,
+  text: string,
+): Action =>
+  action({
+    text,
+    options: { clientId: app, value },
+    change: async (core, { clientId, value }) =>
+      (await core.billing.updateBillingSettings({ ...unchanged, clientId, [key]: value })).settings,
+    lines: linesOf,
+  })
 
-const verbs = ['cut', 'mode', 'cap', 'platform-owned', 'serves-every-app']
-
-type Change = Omit<ReplaceBillingSettingsRequest, 'clientId'>
-
-const unchanged: Change = {
+const unchanged = {
   billingMode: undefined,
   endUserCap: undefined,
   isPlatformOwned: undefined,
@@ -68,34 +28,68 @@ const unchanged: Change = {
   platformCutPercent: undefined,
 }
 
-function changeOf(verb: string, value: string | undefined): Change {
-  if (!verbs.includes(verb))
-    throw new UsageError(`billing takes "show" or one of: ${verbs.join(', ')}`)
-  if (value === undefined) throw new UsageError(`billing ${verb} needs a value`)
-  if (verb === 'cut') return { ...unchanged, platformCutPercent: value }
-  if (verb === 'mode') return { ...unchanged, billingMode: value }
-  if (verb === 'cap') return { ...unchanged, endUserCap: value }
-  if (value !== 'yes' && value !== 'no') throw new UsageError(`billing ${verb} takes "yes" or "no"`)
-  const name = verb === 'platform-owned' ? 'isPlatformOwned' : 'servesEveryApp'
-  return { ...unchanged, [name]: value === 'yes' }
+const yesNo: Option<boolean> = {
+  ...argument('(yes | no)'),
+  convert: ([word = ''], name) => parseYesNo(word, name),
 }
 
-function linesOf(settings: BillingSettings): string[] {
-  const percent = (text: string | undefined): string => (text === undefined ? 'none' : `${text} %`)
-  const rows: [string, string][] = [
-    ['app', settings.clientId],
-    ['platform cut', percent(settings.platformCutPercent)],
-    ...settings.plannedCuts.map((cut): [string, string] => [
-      `  from ${cut.since}`,
-      percent(cut.percent),
-    ]),
-    ['billing mode', settings.billingMode],
-    [
-      'active end users',
-      `at most ${settings.endUserCap}${settings.isDefaultCap ? " (the deployment's)" : ''}`,
-    ],
-    ['platform-owned', settings.isPlatformOwned ? 'yes' : 'no'],
-    ['serves every app', settings.servesEveryApp ? 'yes' : 'no'],
-  ]
-  return properties(rows)
-}
+const percentOf = (text: string | undefined): string => (text === undefined ? 'none' : `${text} %`)
+
+const linesOf = (settings: BillingSettings | undefined): string[] =>
+  settings === undefined
+    ? []
+    : properties([
+        ['app', settings.clientId],
+        ['platform cut', percentOf(settings.platformCutPercent)],
+        ...settings.plannedCuts.map(
+          ({ since, percent }) => [`  from ${since}`, percentOf(percent)] as const,
+        ),
+        ['billing mode', settings.billingMode],
+        [
+          'active end users',
+          `at most ${settings.endUserCap}${settings.isDefaultCap ? " (the deployment's)" : ''}`,
+        ],
+        ['platform-owned', settings.isPlatformOwned],
+        ['serves every app', settings.servesEveryApp],
+      ])
+
+export const billing = createCommand('billing', {
+  summary: "shows and changes the platform's settings of an app",
+  examples: [
+    './tollgate billing show --app app_0123456789abcdef01234567',
+    './tollgate billing cut 12.5 --app app_0123456789abcdef01234567',
+  ],
+  actions: {
+    show: action({
+      text: "Prints the platform's cut, the billing mode, the maximum number of end users, and whether the app is platform-owned.",
+      options: { clientId: app },
+      read: async (core, request) => (await core.billing.getBillingSettings(request)).settings,
+      lines: linesOf,
+    }),
+    cut: change(
+      'platformCutPercent',
+      argument('(PERCENT | none)'),
+      "Changes the platform's cut of the network fee: a decimal with at most two places, or none. It applies to tickets that are signed a minute later or after that.",
+    ),
+    mode: change(
+      'billingMode',
+      argument('(owner_rollup | merchant)'),
+      'Sets who pays: the owner for all users, or each user to the owner.',
+    ),
+    cap: change(
+      'endUserCap',
+      argument('(N | default)'),
+      'Changes how many active end users the app may have.',
+    ),
+    'platform-owned': change(
+      'isPlatformOwned',
+      yesNo,
+      'Sets whether the app is platform-owned. Platform-owned apps are exempt from the cost side of the activation gate, and no owner pays for them.',
+    ),
+    'serves-every-app': change(
+      'servesEveryApp',
+      yesNo,
+      'Sets whether the M2M client of a platform-owned app may create users of every app at the builder API.',
+    ),
+  },
+})

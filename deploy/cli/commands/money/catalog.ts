@@ -2,88 +2,25 @@ import type {
   CatalogRead,
   Offer,
 } from '../../../../proto/gen/ts-proto/tollgate/plans/v1/discovery.ts'
-import {
-  type Command,
-  UsageError,
-  changeCore,
-  parse,
-  parseOptions,
-  parsePageSize,
-  runAction,
-  withCore,
-} from '../../command.ts'
-import { printJson, printLines, report, table } from '../../output.ts'
+import { action, createCommand } from '../../command.ts'
+import { type Option, appFilter, argument, integer, parsed, text } from '../../options.ts'
+import { table } from '../../output.ts'
 
-export const catalog: Command = {
-  summary: 'lists, reads and changes the catalogue of pipelines and models',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate catalog list [--app APP] [--after PIPELINE[:MODEL]] [--limit N] [--json]',
-        text: "Prints the pipelines and models that plans may name and credit may be bound to, their source, and the result of the last read of CATALOG_URL. With --app also those of that app's tickets.",
-      },
-      {
-        syntax: 'tollgate catalog refresh [--json]',
-        text: 'Reads CATALOG_URL and the newest tickets now. Exits with 1 when CATALOG_URL cannot be read.',
-      },
-      {
-        syntax: 'tollgate catalog add PIPELINE[:MODEL] [--json]',
-        text: 'Adds a pipeline with every model, or one of its models, for every app.',
-      },
-      {
-        syntax: 'tollgate catalog remove PIPELINE[:MODEL] [--json]',
-        text: 'Removes an entry that "catalog add" added. Plans that name it keep their prices.',
-      },
-    ],
-    options: [
-      {
-        title: 'Options',
-        options: [
-          ['--after PIPELINE[:MODEL]', 'Starts after this entry.'],
-          ['--limit N', 'At most N, 100 by default, up to 1000.'],
-        ],
-      },
-    ],
-    examples: ['./tollgate catalog list', './tollgate catalog add text-to-image:acme/sdxl'],
-  },
-  run: async ([verb = '', ...rest]) => {
-    if (verb === 'refresh') return refresh(rest)
-    return runAction('catalog', { list, add, remove })([verb, ...rest])
-  },
+/** Parses PIPELINE[:MODEL]. Tickets split their pipeline at the first colon, too. */
+export function parseOffer(name: string): Pick<Offer, 'pipeline' | 'modelId'> {
+  const colon = name.indexOf(':')
+  return colon < 0
+    ? { pipeline: name, modelId: '*' }
+    : { pipeline: name.slice(0, colon), modelId: name.slice(colon + 1) }
 }
 
-async function list(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, {
-    app: { type: 'string' },
-    after: { type: 'string' },
-    limit: { type: 'string' },
-  })
-  const after = values.after === undefined ? undefined : offerOf(values.after)
-  const answer = await withCore(values, (core) =>
-    core.listOffers({
-      clientId: values.app,
-      afterPipeline: after?.pipeline,
-      afterModelId: after?.modelId,
-      limit: parsePageSize(values.limit),
-    }),
-  )
-  report(values, answer, () => [
-    ...table(['pipeline', 'source', 'added'], answer.offers.map(rowOf), 'no pipelines'),
-    ...linesOf(answer.read),
-  ])
-}
-
-const nameOf = ({ pipeline, modelId }: Pick<Offer, 'pipeline' | 'modelId'>): string =>
+/** Formats PIPELINE[:MODEL]. */
+export const nameOffer = ({ pipeline, modelId }: Pick<Offer, 'pipeline' | 'modelId'>): string =>
   modelId === '*' ? pipeline : `${pipeline}:${modelId}`
 
-const rowOf = (offer: Offer): string[] => [nameOf(offer), offer.source, offer.addedAt ?? '']
-
-async function refresh(argv: readonly string[]): Promise<number> {
-  const values = parseOptions(argv, {})
-  const { read } = await changeCore(values, (core) => core.refreshOffers({}))
-  if (values.json) printJson(read ?? null)
-  else printLines(read === undefined ? ['CATALOG_URL is not set; read the tickets'] : linesOf(read))
-  return read?.error === undefined ? 0 : 1
+const offer: Option<ReturnType<typeof parseOffer>> = {
+  ...argument('PIPELINE[:MODEL]'),
+  convert: ([name = '']) => parseOffer(name),
 }
 
 const linesOf = (read: CatalogRead | undefined): string[] =>
@@ -94,32 +31,62 @@ const linesOf = (read: CatalogRead | undefined): string[] =>
           (read.error === undefined ? '' : `; at ${read.triedAt ?? ''} it ${read.error}`),
       ]
 
-async function add(argv: readonly string[]): Promise<void> {
-  const { values, offer } = oneOffer('add', argv)
-  await changeCore(values, (core) => core.addOffer(offer))
-  report(values, { ...offer, added: true }, () => [`${nameOf(offer)} is in the catalogue`])
-}
+const list = action({
+  text: "Prints the pipelines and models that plans may name and credit may be bound to, their source, and the result of the last read of CATALOG_URL. With --app also those of that app's tickets.",
+  options: {
+    clientId: appFilter,
+    after: parsed(text('PIPELINE[:MODEL]', { meaning: 'Starts after this entry.' }), parseOffer),
+    limit: integer('N', {
+      from: 1,
+      to: 1_000,
+      fallback: 100,
+      meaning: 'At most N, 100 by default, up to 1000.',
+    }),
+  },
+  read: (core, { clientId, after, limit }) =>
+    core.discovery.listOffers({
+      clientId,
+      afterPipeline: after?.pipeline,
+      afterModelId: after?.modelId,
+      limit,
+    }),
+  lines: ({ offers, read }) => [
+    ...table(offers, [['pipeline', nameOffer], 'source', ['added', 'addedAt']], 'no pipelines'),
+    ...linesOf(read),
+  ],
+})
 
-async function remove(argv: readonly string[]): Promise<void> {
-  const { values, offer } = oneOffer('remove', argv)
-  await changeCore(values, (core) => core.removeOffer(offer))
-  report(values, { ...offer, removed: true }, () => [
-    `${nameOf(offer)} is no longer in the catalogue of operators`,
-  ])
-}
+const refresh = action({
+  text: 'Reads CATALOG_URL and the newest tickets now. Exits with 1 when CATALOG_URL cannot be read.',
+  change: async (core) => (await core.discovery.refreshOffers({})).read,
+  json: (read) => read ?? null,
+  lines: (read) =>
+    read === undefined ? ['CATALOG_URL is not set; read the tickets'] : linesOf(read),
+  isFailure: (read) => read?.error !== undefined,
+})
 
-function oneOffer(verb: string, argv: readonly string[]) {
-  const { values, positionals } = parse(argv, {})
-  const [name, ...rest] = positionals
-  if (name === undefined || rest.length > 0)
-    throw new UsageError(`catalog ${verb} needs one PIPELINE[:MODEL]`)
-  return { values, offer: offerOf(name) }
-}
+const add = action({
+  text: 'Adds a pipeline with every model, or one of its models, for every app.',
+  options: { offer },
+  change: async (core, { offer }) => {
+    await core.discovery.createOffer(offer)
+    return { ...offer, added: true }
+  },
+  lines: (answer) => [`${nameOffer(answer)} is in the catalogue`],
+})
 
-// Tickets split their pipeline at the first colon, too.
-function offerOf(name: string) {
-  const colon = name.indexOf(':')
-  return colon < 0
-    ? { pipeline: name, modelId: '*' }
-    : { pipeline: name.slice(0, colon), modelId: name.slice(colon + 1) }
-}
+const remove = action({
+  text: 'Removes an entry that "catalog add" added. Plans that name it keep their prices.',
+  options: { offer },
+  change: async (core, { offer }) => {
+    await core.discovery.deleteOffer(offer)
+    return { ...offer, removed: true }
+  },
+  lines: (answer) => [`${nameOffer(answer)} is no longer in the catalogue of operators`],
+})
+
+export const catalog = createCommand('catalog', {
+  summary: 'lists, reads and changes the catalogue of pipelines and models',
+  examples: ['./tollgate catalog list', './tollgate catalog add text-to-image:acme/sdxl'],
+  actions: { list, refresh, add, remove },
+})

@@ -1,124 +1,93 @@
-import {
-  type Command,
-  type Target,
-  UsageError,
-  changeCore,
-  parse,
-  withCore,
-} from '../../command.ts'
-import type { ReadNetworkQuotaResponse } from '../../../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
+import type { CoreReader } from '../../client.ts'
+import { action, createCommand } from '../../command.ts'
 import { usd } from '../../money.ts'
-import { printJson, printLines, properties } from '../../output.ts'
+import { type Option, UsageError, parsed, text } from '../../options.ts'
+import { properties } from '../../output.ts'
 
-export const quota: Command = {
-  summary: 'shows and changes the quotas of owners and apps',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate quota show (--app APP | --email EMAIL) [--json]',
-        text:
-          'Prints the quota of credit that an app has given and its users have not spent, or the number of apps that ' +
-          "an account may own. Both forms also print the owner's unpaid network cost of 30 days, with lent and " +
-          'pending money; platform-owned apps are exempt.',
-      },
-      {
-        syntax:
-          'tollgate quota set (--app APP --usd-micros N | --email EMAIL --apps N | (--app APP | --email EMAIL) --network-usd-micros N | ... default) [--json]',
-        text: "Changes a quota of an app or an account. N is a whole number, or default for the deployment's quota. The change is written to the audit log.",
-      },
-    ],
-    examples: [
-      './tollgate quota show --app app_0123456789abcdef01234567',
-      './tollgate quota set --email ada@example.com --apps 25',
-      './tollgate quota set --email ada@example.com --network-usd-micros 200000000',
-    ],
-  },
-  run: async (argv) => {
-    const { values, positionals } = parse(argv, {
-      app: { type: 'string' },
-      email: { type: 'string' },
-      apps: { type: 'string' },
-      'usd-micros': { type: 'string' },
-      'network-usd-micros': { type: 'string' },
-      json: { type: 'boolean' },
-    })
-    const [verb, ...rest] = positionals
-    const { app, email } = values
-    if ((verb !== 'show' && verb !== 'set') || rest.length > 0)
-      throw new UsageError('quota takes "show" or "set"')
-    if ((app === undefined) === (email === undefined))
-      throw new UsageError('quota needs --app or --email')
-    const owner = { clientId: app ?? '', email: email ?? '' }
-    const answer = verb === 'show' ? await show(values, owner) : await set(values, owner)
-    if (values.json) printJson(answer)
-    else printLines(linesOf(answer))
-    return 0
-  },
-}
-
-/** An owner, by one of its apps or by the account's address; the other is empty. */
-interface Owner {
-  readonly clientId: string
-  readonly email: string
-}
-
-interface Values extends Target {
-  readonly apps?: string | undefined
-  readonly 'usd-micros'?: string | undefined
-  readonly 'network-usd-micros'?: string | undefined
-}
-
-const show = (values: Target, { clientId, email }: Owner): Promise<object> =>
-  withCore(values, async (core) => {
-    const own =
-      email === ''
-        ? await core.readCreditQuota({ clientId })
-        : await core.readAccountQuota({ email })
-    const { settings } = email === '' ? await core.readBillingSettings({ clientId }) : {}
-    if (settings?.isPlatformOwned) return own
-    return { ...own, ...networkOf(await core.readNetworkQuota({ clientId, email })) }
+/** A whole number. Null, for the word default, resets a quota to the deployment's. */
+const number = (flag?: string): Option<string | null | undefined> =>
+  parsed(text('N|default', flag === undefined ? {} : { flag }), (word, name) => {
+    if (word === 'default') return null
+    if (/^(0|[1-9][0-9]{0,14})$/.test(word)) return word
+    throw new UsageError(`quota set needs ${name}, a whole number or default`)
   })
 
-/** Changes one quota; null resets it to the deployment's. */
-async function set(values: Values, owner: Owner): Promise<object> {
-  const network = values['network-usd-micros']
-  if (network !== undefined) {
-    const max = numberOf(network, '--network-usd-micros')
-    return networkOf(
-      await changeCore(values, (core) =>
-        core.replaceNetworkQuota({ ...owner, maxUsdMicros: max ?? undefined }),
-      ),
-    )
-  }
-  const { clientId, email } = owner
-  if (email === '') {
-    const max = numberOf(values['usd-micros'], '--usd-micros')
-    return changeCore(values, (core) =>
-      core.replaceCreditQuota({ clientId, maxUsdMicros: max ?? undefined }),
-    )
-  }
-  const max = numberOf(values.apps, '--apps')
-  return changeCore(values, (core) =>
-    core.replaceAccountQuota({ email, appsMax: max === null ? undefined : Number(max) }),
-  )
-}
+/** An owner, by one of its apps or by the account's address. */
+const owner = { clientId: text('APP', { flag: 'app' }), email: text('EMAIL') }
 
-const networkOf = ({ quota }: ReadNetworkQuotaResponse) => ({
-  networkMaxUsdMicros: quota?.maxUsdMicros ?? '',
-  networkUnpaidUsdMicros: quota?.unpaidUsdMicros ?? '',
+const show = action({
+  text:
+    'Prints the quota of credit that an app has given and its users have not spent, or the number of apps that ' +
+    "an account may own. Both forms also print what the owner's account can pay for the calls of its apps, and " +
+    'what these hold; no owner pays for platform-owned apps.',
+  options: owner,
+  oneOf: [['clientId', 'email']],
+  read: async (core, { clientId = '', email = '' }): Promise<object> => {
+    if (email !== '')
+      return {
+        ...(await core.accounts.getAccountQuota({ email })),
+        ...(await readOwner(core, { clientId, email })),
+      }
+    const own = await core.creditQuotas.getCreditQuota({ clientId })
+    const { settings } = await core.billing.getBillingSettings({ clientId })
+    if (settings?.isPlatformOwned) return own
+    return { ...own, ...(await readOwner(core, { clientId, email })) }
+  },
+  lines: linesOf,
 })
 
-function numberOf(text: string | undefined, flag: string): string | null {
-  if (text === 'default') return null
-  if (text !== undefined && /^(0|[1-9][0-9]{0,14})$/.test(text)) return text
-  throw new UsageError(`quota set needs ${flag}, a whole number or default`)
+const readOwner = async (core: CoreReader, owner: { clientId: string; email: string }) =>
+  ownerOf(await core.networkQuotas.getNetworkQuota(owner))
+
+interface OwnerAnswer {
+  readonly quota?: { readonly maxUsdMicros: string; readonly unpaidUsdMicros: string } | undefined
 }
 
-const linesOf = (answer: object): string[] =>
-  properties(
-    Object.entries(answer).map(([name, value]): [string, string] =>
+const ownerOf = ({ quota }: OwnerAnswer) => ({
+  ownerMoneyUsdMicros: quota?.maxUsdMicros ?? '',
+  ownerHeldUsdMicros: quota?.unpaidUsdMicros ?? '',
+})
+
+const set = action({
+  text: "Changes the quota of an app (--usd-micros) or of an account (--apps). N is a whole number, or default for the deployment's quota. The change is written to the audit log.",
+  options: {
+    ...owner,
+    maxUsdMicros: number('usd-micros'),
+    appsMax: number('apps'),
+  },
+  oneOf: [
+    ['clientId', 'email'],
+    ['maxUsdMicros', 'appsMax'],
+  ],
+  change: async (core, { clientId = '', email = '', ...quota }): Promise<object> => {
+    if (email === '') {
+      if (quota.maxUsdMicros === undefined)
+        throw new UsageError('quota set --app needs --usd-micros')
+      const maxUsdMicros = quota.maxUsdMicros ?? undefined
+      return core.creditQuotas.updateCreditQuota({ clientId, maxUsdMicros })
+    }
+    if (quota.appsMax === undefined) throw new UsageError('quota set --email needs --apps')
+    const appsMax = quota.appsMax === null ? undefined : Number(quota.appsMax)
+    return core.accounts.updateAccountQuota({ email, appsMax })
+  },
+  lines: linesOf,
+})
+
+function linesOf(answer: object): string[] {
+  return properties(
+    Object.entries(answer).map(([name, value]) =>
       name.endsWith('UsdMicros')
         ? [name.slice(0, -'UsdMicros'.length), usd({ micros: String(value) })]
         : [name, String(value)],
     ),
   )
+}
+
+export const quota = createCommand('quota', {
+  summary: 'shows and changes the quotas of owners and apps',
+  examples: [
+    './tollgate quota show --app app_0123456789abcdef01234567',
+    './tollgate quota set --email ada@example.com --apps 25',
+  ],
+  actions: { show, set },
+})

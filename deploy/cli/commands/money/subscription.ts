@@ -1,137 +1,111 @@
 import type {
   SubscriptionChange,
-  SubscriptionItem,
   SubscriptionState,
 } from '../../../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
-import { type Command, changeCore, need, parseOptions, runAction, withCore } from '../../command.ts'
-import { printJson, printLines, printable, table } from '../../output.ts'
+import { action, createCommand } from '../../command.ts'
+import { appUser, idempotencyKey, required, text } from '../../options.ts'
+import { table } from '../../output.ts'
 
-const subject = {
-  app: { type: 'string' },
-  user: { type: 'string' },
-} as const
-const withTiming = { ...subject, timing: { type: 'string' } } as const
+const timing = text('WHEN', {
+  meaning:
+    'immediate or next_billing_cycle. By default a change to a more expensive plan, or from a free plan to the first usage plan, begins at once.',
+})
 
-export const subscription: Command = {
-  summary: "shows and changes a user's plan",
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate subscription show [--app APP] --user EXTERNAL_USER_ID [--json]',
-        text: "Prints a user's plan, the running period, the next plan, and the last twenty subscriptions.",
-      },
-      {
-        syntax:
-          'tollgate subscription change [--app APP] --user EXTERNAL_USER_ID --plan PLAN_ID [--timing WHEN] [--key TEXT] [--json]',
-        text:
-          "Moves a user to another active plan. The command checks neither the user's payment method nor the " +
-          'activation gate: the operator settles both by hand.',
-      },
-      {
-        syntax:
-          'tollgate subscription cancel [--app APP] --user EXTERNAL_USER_ID [--timing WHEN] [--json]',
-        text: 'Moves a user to Starter when the running period ends, or as --timing sets.',
-      },
-      {
-        syntax: 'tollgate subscription resume [--app APP] --user EXTERNAL_USER_ID [--json]',
-        text: 'Cancels a scheduled change or end.',
-      },
-    ],
-    options: [
-      {
-        title: 'Options',
-        options: [
-          [
-            '--timing WHEN',
-            'immediate or next_billing_cycle. By default a change to a more expensive plan, or from a free plan to the first usage plan, begins at once.',
-          ],
-          ['--key TEXT', 'An idempotency key: a repeat with the same key makes no second change.'],
-        ],
-      },
-    ],
-    examples: [
-      './tollgate subscription show --app app_0123456789abcdef01234567 --user ada',
-      './tollgate subscription change --app app_0123456789abcdef01234567 --user ada --plan 0198c1f0-5f1c-7000-8000-000000000000 --timing immediate',
-    ],
+const show = action({
+  text: "Prints a user's plan, the running period, the next plan, and the last twenty subscriptions.",
+  options: appUser,
+  read: async ({ subscriptions }, request) => {
+    const [{ state }, { items }] = await Promise.all([
+      subscriptions.getSubscription(request),
+      subscriptions.listSubscriptions({ ...request, limit: 20 }),
+    ])
+    return { state, items }
   },
-  run: runAction('subscription', { show, change, cancel, resume }),
-}
+  json: ({ state, items }) => ({ ...state, items }),
+  lines: ({ state, items }) => [
+    ...linesOfState(state),
+    ...(items.length === 0
+      ? []
+      : table(items, [
+          ['from', 'activeFrom'],
+          ['to', 'activeTo'],
+          ['state', 'status'],
+          ['plan', 'planName'],
+          'id',
+        ])),
+  ],
+})
 
-async function show(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, subject)
-  const { app, user } = await need('subscription show', values, ['app', 'user'])
-  const { state, items } = await withCore(values, (core) =>
-    core.readSubscription({ clientId: app, externalUserId: user }),
-  )
-  if (values.json) return printJson({ ...state, items })
-  printLines([
-    ...linesOf(state),
-    ...(items.length === 0 ? [] : table(['from', 'to', 'state', 'plan', 'id'], items.map(rowOf))),
-  ])
-}
+const change = action({
+  text:
+    "Moves a user to another active plan. The command checks neither the user's payment method nor the " +
+    'activation gate: the operator settles both by hand.',
+  options: {
+    ...appUser,
+    planId: required('PLAN_ID', { flag: 'plan' }),
+    timing,
+    idempotencyKey: idempotencyKey('makes no second change'),
+  },
+  change: async (core, request) => (await core.subscriptions.updateSubscription(request)).change,
+  lines: linesOfChange,
+})
 
-async function change(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, {
-    ...withTiming,
-    plan: { type: 'string' },
-    key: { type: 'string' },
-  })
-  const { app, user, plan } = await need('subscription change', values, ['app', 'user', 'plan'])
-  const answer = await changeCore(values, (core) =>
-    core.switchSubscription({
-      clientId: app,
-      externalUserId: user,
-      planId: plan,
-      timing: values.timing,
-      idempotencyKey: values.key,
-    }),
-  )
-  printChange(answer.change, values.json)
-}
+const checkout = action({
+  text:
+    'Opens the pay page for a plan and prints its address. The user moves to the plan when the processor reports the ' +
+    'payment.',
+  options: {
+    ...appUser,
+    planId: required('PLAN_ID', { flag: 'plan' }),
+    successUrl: text('URL', { meaning: 'Where the page leads afterwards.' }),
+    cancelUrl: text('URL', { meaning: 'Where the page leads when the user leaves it.' }),
+    idempotencyKey: idempotencyKey('gets the same page'),
+  },
+  change: (core, request) => core.payments.createPlanCheckout(request),
+  lines: ({ checkoutUrl }) => [checkoutUrl],
+})
 
-async function cancel(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, withTiming)
-  const { app, user } = await need('subscription cancel', values, ['app', 'user'])
-  const answer = await changeCore(values, (core) =>
-    core.endSubscription({ clientId: app, externalUserId: user, timing: values.timing }),
-  )
-  printChange(answer.change, values.json)
-}
+const cancel = action({
+  text: 'Moves a user to Starter when the running period ends, or as --timing sets.',
+  options: { ...appUser, timing },
+  change: async (core, request) =>
+    (await core.subscriptions.cancelSubscription({ ...request, confirm: true })).change,
+  lines: linesOfChange,
+})
 
-async function resume(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, subject)
-  const { app, user } = await need('subscription resume', values, ['app', 'user'])
-  const answer = await changeCore(values, (core) =>
-    core.keepSubscription({ clientId: app, externalUserId: user }),
-  )
-  printChange(answer.change, values.json)
-}
+const resume = action({
+  text: 'Cancels a scheduled change or end.',
+  options: appUser,
+  change: async (core, request) =>
+    (await core.subscriptions.resumeSubscription({ ...request, confirm: true })).change,
+  lines: linesOfChange,
+})
 
-function printChange(of: SubscriptionChange | undefined, asJson: boolean | undefined): void {
-  if (asJson) return printJson(of)
-  const { planId, effectiveAt, pending } = of ?? {}
-  printLines([
+function linesOfChange(change: SubscriptionChange | undefined): string[] {
+  const { planId, effectiveAt, pending } = change ?? {}
+  return [
     pending
       ? `stays on plan ${planId} until ${pending.effectiveAt}, then plan ${pending.planId}`
       : `on plan ${planId} since ${effectiveAt}`,
-  ])
-}
-
-function linesOf(state: SubscriptionState | undefined): string[] {
-  const { subscription: of, pending } = state ?? {}
-  const name = printable(state?.externalUserId ?? '')
-  if (!of) return [`${name} has no subscription`]
-  const period = `period ${of.currentPeriodStart} to ${of.currentPeriodEnd}`
-  return [
-    `${name} is on ${printable(of.plan?.name ?? '')} (${of.plan?.type}), ${of.status}; ${period}`,
-    ...(pending ? [`from ${pending.effectiveAt} on ${printable(pending.plan?.name ?? '')}`] : []),
   ]
 }
 
-const rowOf = (item: SubscriptionItem): string[] => [
-  item.activeFrom,
-  item.activeTo ?? '',
-  item.status,
-  printable(item.planName),
-  item.id,
-]
+function linesOfState(state: SubscriptionState | undefined): string[] {
+  const { subscription: current, pending, externalUserId = '' } = state ?? {}
+  if (!current) return [`${externalUserId} has no subscription`]
+  const { plan, status, currentPeriodStart, currentPeriodEnd } = current
+  return [
+    `${externalUserId} is on ${plan?.name ?? ''} (${plan?.type}), ${status}; ` +
+      `period ${currentPeriodStart} to ${currentPeriodEnd}`,
+    ...(pending ? [`from ${pending.effectiveAt} on ${pending.plan?.name ?? ''}`] : []),
+  ]
+}
+
+export const subscription = createCommand('subscription', {
+  summary: "shows and changes a user's plan",
+  examples: [
+    './tollgate subscription show --app app_0123456789abcdef01234567 --user ada',
+    './tollgate subscription change --app app_0123456789abcdef01234567 --user ada --plan 0198c1f0-5f1c-7000-8000-000000000000 --timing immediate',
+  ],
+  actions: { show, change, checkout, cancel, resume },
+})

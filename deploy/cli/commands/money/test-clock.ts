@@ -1,80 +1,38 @@
-import type {
-  AdvancedClock,
-  TestClock,
-} from '../../../../proto/gen/ts-proto/tollgate/billing/v1/clock.ts'
-import {
-  type Command,
-  UsageError,
-  changeCore,
-  need,
-  parseOptions,
-  runAction,
-  withCore,
-} from '../../command.ts'
+import type { AdvancedClock } from '../../../../proto/gen/ts-proto/tollgate/billing/v1/clock.ts'
+import { action, createCommand } from '../../command.ts'
 import { usd } from '../../money.ts'
-import { printJson, printLines, properties } from '../../output.ts'
+import { app, integer, text } from '../../options.ts'
+import { properties } from '../../output.ts'
 
-export const testClock: Command = {
-  summary: 'shows and moves the clock of a test app',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate test-clock show [--app APP] [--json]',
-        text: "Prints the time of a test app's clock, and the real time.",
-      },
-      {
-        syntax: 'tollgate test-clock advance [--app APP] (--to INSTANT | --seconds N) [--json]',
-        text:
-          'Moves the clock ahead, and prints what became due: renewed periods, ended credits, changed subscriptions. ' +
-          'At most 366 days at once, and two years in all.',
-      },
-    ],
-    examples: [
-      './tollgate test-clock show --app app_0123456789abcdef01234567',
-      './tollgate test-clock advance --app app_0123456789abcdef01234567 --to 2027-03-01T00:00:00Z',
-    ],
+const show = action({
+  text: "Prints the time of a test app's clock, and the real time.",
+  options: { clientId: app },
+  read: async (core, request) => (await core.testClocks.getTestClock(request)).clock,
+  lines: (clock) =>
+    properties([
+      ['app', clock?.clientId],
+      ['clock', clock?.now],
+      ['real time', clock?.realNow],
+      ['at most', clock?.latest],
+    ]),
+})
+
+const advance = action({
+  text:
+    'Moves the clock ahead, and prints what became due: renewed periods, ended credits, changed subscriptions. ' +
+    'At most 366 days at once, and two years in all.',
+  options: {
+    clientId: app,
+    to: text('INSTANT'),
+    advanceSeconds: integer('N', { flag: 'seconds', from: 1 }),
   },
-  run: runAction('test-clock', { show, advance }),
-}
+  oneOf: [['to', 'advanceSeconds']],
+  change: async (core, { clientId, ...move }) =>
+    (await core.testClocks.advanceTestClock({ clientId, move })).advanced,
+  lines: (advanced) => (advanced ? linesOf(advanced) : []),
+})
 
-async function show(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, { app: { type: 'string' } })
-  const { app: clientId } = await need('test-clock show', values, ['app'])
-  const { clock } = await withCore(values, (core) => core.readTestClock({ clientId }))
-  if (values.json) printJson(clock)
-  else if (clock) printLines(linesOf(clock))
-}
-
-async function advance(argv: readonly string[]): Promise<void> {
-  const values = parseOptions(argv, {
-    app: { type: 'string' },
-    to: { type: 'string' },
-    seconds: { type: 'string' },
-  })
-  const { app: clientId } = await need('test-clock advance', values, ['app'])
-  const { to, seconds } = values
-  if ((to === undefined) === (seconds === undefined))
-    throw new UsageError('test-clock advance needs either --to or --seconds')
-  const move = { to, advanceSeconds: seconds === undefined ? undefined : parseSeconds(seconds) }
-  const { advanced } = await changeCore(values, (core) => core.moveTestClock({ clientId, move }))
-  if (values.json) printJson(advanced)
-  else if (advanced) printLines(linesOfMove(advanced))
-}
-
-function parseSeconds(text: string): number {
-  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text)
-  throw new UsageError('--seconds takes a whole number from 1')
-}
-
-const linesOf = ({ clientId, now, realNow, latest }: TestClock): string[] =>
-  properties([
-    ['app', clientId],
-    ['clock', now],
-    ['real time', realNow],
-    ['at most', latest],
-  ])
-
-function linesOfMove({ clock, from, to, effects, pending }: AdvancedClock): string[] {
+function linesOf({ clock, from, to, effects, pending }: AdvancedClock): string[] {
   const rows: [string, number | string][] = effects
     ? [
         ['periods renewed', effects.periodsRenewed],
@@ -84,7 +42,9 @@ function linesOfMove({ clock, from, to, effects, pending }: AdvancedClock): stri
         ],
         ['subscriptions switched', effects.subscriptionsSwitched],
         ['plan adjustments', effects.planAdjustments],
-        ['users over their threshold', `${effects.overThreshold} (nothing is charged)`],
+        ['users over their threshold', effects.overThreshold],
+        ['invoices issued', effects.invoicesIssued],
+        ['payments', `${effects.paymentsSucceeded}, and ${effects.paymentsFailed} failed`],
       ]
     : []
   return [
@@ -93,3 +53,12 @@ function linesOfMove({ clock, from, to, effects, pending }: AdvancedClock): stri
     ...(pending ? ['Not all due work is done; core finishes it.'] : []),
   ]
 }
+
+export const testClock = createCommand('test-clock', {
+  summary: 'shows and moves the clock of a test app',
+  examples: [
+    './tollgate test-clock show --app app_0123456789abcdef01234567',
+    './tollgate test-clock advance --app app_0123456789abcdef01234567 --to 2027-03-01T00:00:00Z',
+  ],
+  actions: { show, advance },
+})

@@ -1,10 +1,7 @@
-import { createReadStream } from 'node:fs'
-import { type JsonObject, isObject, parseObject } from '../../../../core/lib/json.ts'
+import { type JsonObject, isObject } from '../../../../core/lib/json.ts'
+import { FileError, readJsonFile } from '../../json-file.ts'
 
 /** Reads the files of a receipt check. They are untrusted. */
-
-/** A file does not have the expected content. */
-export class FileError extends Error {}
 
 export interface ProofDocument {
   readonly day: string
@@ -29,34 +26,9 @@ export interface RootDocument {
   readonly statement: string
 }
 
-const receiptMaxBytes = 1024 * 1024
 const rootsMaxBytes = 64 * 1024 * 1024
 // A tree of 2^64 leaves.
 const pathMax = 64
-
-async function readBounded(file: string, maxBytes: number): Promise<string> {
-  const parts: Buffer[] = []
-  let bytes = 0
-  try {
-    for await (const part of createReadStream(file, { end: maxBytes })) {
-      if (!Buffer.isBuffer(part)) continue
-      parts.push(part)
-      bytes += part.length
-    }
-  } catch (error) {
-    throw new FileError(`${file} cannot be read: ${error instanceof Error ? error.message : ''}`, {
-      cause: error,
-    })
-  }
-  if (bytes > maxBytes) throw new FileError(`${file} is larger than ${maxBytes} bytes`)
-  return Buffer.concat(parts).toString('utf8')
-}
-
-async function readObject(file: string, maxBytes: number): Promise<JsonObject> {
-  const object = parseObject(await readBounded(file, maxBytes))
-  if (!object) throw new FileError(`${file} is not a complete JSON document`)
-  return object
-}
 
 const textIn = (object: JsonObject, name: string, file: string): string => {
   const value = object[name]
@@ -66,7 +38,7 @@ const textIn = (object: JsonObject, name: string, file: string): string => {
 
 /** Reads a receipt, with its proof if present. Throws a FileError. */
 export async function readReceipt(file: string): Promise<ReceiptDocument> {
-  const object = await readObject(file, receiptMaxBytes)
+  const object = await readJsonFile(file)
   const { proof = null, root = null } = object
   if ((proof === null) !== (root === null))
     throw new FileError(`${file} has only one of proof and root; both are needed`)
@@ -93,7 +65,7 @@ function toProof(proof: unknown, file: string): ProofDocument {
 
 /** Reads the keys of a JWK set (RFC 7517 section 5). Throws a FileError. */
 export const readKeys = async (file: string): Promise<Jwk[]> =>
-  keysIn(await readObject(file, receiptMaxBytes), file)
+  keysIn(await readJsonFile(file), file)
 
 export function keysIn({ keys }: JsonObject, from: string): Jwk[] {
   if (!Array.isArray(keys)) throw new FileError(`${from} is not a JWK set: it has no keys`)
@@ -104,7 +76,7 @@ const isJwk = (key: unknown): key is Jwk => isObject(key) && typeof key['kid'] =
 
 /** Reads roots in the format of the route and of `tollgate receipt roots`. Throws a FileError. */
 export async function readRoots(file: string): Promise<RootDocument[]> {
-  const { roots } = await readObject(file, rootsMaxBytes)
+  const { roots } = await readJsonFile(file, rootsMaxBytes)
   if (!Array.isArray(roots)) throw new FileError(`${file} has no roots`)
   return roots.map((root: unknown) => {
     if (!isObject(root)) throw new FileError(`${file} has a malformed root`)

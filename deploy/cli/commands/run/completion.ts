@@ -1,5 +1,6 @@
-import { type Command, UsageError, parse } from '../../command.ts'
+import { type Command, action, createCommand } from '../../command.ts'
 import type { Help } from '../../help.ts'
+import { type Option, UsageError, argument } from '../../options.ts'
 
 /** Words that may follow a command: its verbs, and the options of each usage. */
 interface Words {
@@ -8,34 +9,26 @@ interface Words {
 }
 
 /** `completion` completes the names of `commands`, including its own. */
-export const createCompletion = (commands: () => Readonly<Record<string, Command>>): Command => ({
-  summary: 'prints a shell completion script',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate completion bash|zsh|fish',
-        text:
-          'Prints a script for the shell. It completes `tollgate` and `./tollgate`, with the verbs and options of each ' +
-          'command, and paths after an option.',
-      },
-    ],
+export const createCompletion = (commands: () => Readonly<Record<string, Command>>): Command =>
+  createCommand('completion', {
+    summary: 'prints a shell completion script',
     examples: [
       'source <(./tollgate completion bash)',
       './tollgate completion fish > ~/.config/fish/completions/tollgate.fish',
     ],
-  },
-  run: async (argv) => {
-    const { positionals } = parse(argv, {})
-    const [shell = '', ...rest] = positionals
-    const script = Object.hasOwn(shells, shell) ? shells[shell] : undefined
-    if (!script || rest.length > 0) throw new UsageError('completion takes bash, zsh or fish')
-    const words = Object.entries(commands()).map(
-      ([name, { help }]) => [name, wordsOf(name, help)] as const,
-    )
-    process.stdout.write(script(words))
-    return 0
-  },
-})
+    action: action({
+      text:
+        'Prints a script for the shell. It completes `tollgate` and `./tollgate`, with the verbs and options of each ' +
+        'command, and paths after an option.',
+      options: { script: shell },
+      run: ({ script }) => {
+        const words = Object.entries(commands()).map(
+          ([name, { help }]) => [name, wordsOf(name, help)] as const,
+        )
+        process.stdout.write(script(words))
+      },
+    }),
+  })
 
 /** Reads verbs and options from the usages, so that they have one source. */
 function wordsOf(name: string, { usages, options = [] }: Help): Words {
@@ -98,3 +91,12 @@ const fish: Script = (commands) => {
 }
 
 const shells: Readonly<Record<string, Script>> = { bash, zsh, fish }
+
+const shell: Option<Script> = {
+  ...argument('bash|zsh|fish'),
+  convert: ([name = '']) => {
+    const script = Object.hasOwn(shells, name) ? shells[name] : undefined
+    if (!script) throw new UsageError('completion takes bash, zsh or fish')
+    return script
+  },
+}

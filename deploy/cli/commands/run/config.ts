@@ -1,51 +1,82 @@
 import { didYouMean } from '../../../../core/lib/names/did-you-mean.ts'
-import { unknownSettings } from '../../../../core/lib/names/unknown-settings.ts'
+import { unknownSettings } from '../../../../core/lib/settings/unknown.ts'
 import type { Setting } from '../../../../core/lib/env.ts'
-import { type Command, UsageError, parse } from '../../command.ts'
-import { report } from '../../output.ts'
-import { isProvided, readSettings } from '../../settings.ts'
+import { readEnvironment } from '../../../../core/lib/settings/environment.ts'
+import { toMessages } from '../../../../core/lib/process.ts'
+import { action, createCommand } from '../../command.ts'
+import { UsageError, optionalArgument } from '../../options.ts'
+import { isProvided, processNames, readSettings } from '../../settings.ts'
 
-export const config: Command = {
-  summary: 'lists every setting with its value, source and meaning',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate config [NAME] [--json]',
-        text:
-          'Lists every setting, or the named one: its value (secrets are hidden), the source of the value, and its ' +
-          'meaning. The command also reports wrong settings, and then exits with 1. Secrets and the database that ' +
-          'the all-in-one service makes for itself are marked.',
+export const config = createCommand('config', {
+  summary: 'lists every setting with its value, source and meaning; checks them',
+  examples: [
+    './tollgate config',
+    './tollgate config RATE_FIXED',
+    'TOLLGATE_CONFIG=./next.yaml ./tollgate config check core',
+  ],
+  actions: {
+    check: action({
+      text:
+        'Checks the settings of one process, by default of the all-in-one service, as the process does when it ' +
+        'starts, but opens nothing. Prints each problem and warning, and exits with 1 if there is a problem. Run it ' +
+        'with the environment and the settings file of a roll-out, before it.',
+      options: { process: optionalArgument(processNames.join('|')) },
+      run: ({ process: name = 'all-in-one' }) => check(name),
+      json: (answer) => answer,
+      lines: ({ process: name, problems, warnings }) => [
+        problems.length === 0 ? `${name} can start with these settings.` : `${name} cannot start.`,
+        ...section('warning', warnings),
+        ...section('problem', problems),
+      ],
+      isFailure: ({ problems }) => problems.length > 0,
+    }),
+    '': action({
+      text:
+        'Lists every setting, or the named one: its value (secrets are hidden), the source of the value, and its ' +
+        'meaning. The source is the environment, a file, or the default. The command also reports wrong settings, ' +
+        'and then exits with 1. Secrets and the database that the all-in-one service makes for itself are marked.',
+      options: { name: optionalArgument('NAME') },
+      run: async ({ name }) => {
+        const all = await readAll()
+        if (name === undefined) return all
+        const setting = findSetting(all.settings, name)
+        const problems = all.problems.filter((line) => line.startsWith(`${setting.name} `))
+        return { settings: [setting], problems, warnings: [] }
       },
-    ],
-    examples: ['./tollgate config', './tollgate config RATE_FIXED'],
+      json: ({ settings, problems, warnings }, { name }) =>
+        name === undefined ? { settings, problems, warnings } : { ...settings[0], problems },
+      lines: ({ settings, problems, warnings }) => [
+        ...settings.flatMap(linesOf),
+        ...section('warning', warnings),
+        ...section('problem', problems),
+      ],
+      isFailure: ({ problems }) => problems.length > 0,
+    }),
   },
-  run: async (argv) => {
-    const { values, positionals } = parse(argv, {})
-    const [name, ...rest] = positionals
-    if (rest.length > 0) throw new UsageError('config takes one NAME')
-    const { settings: all, problems, warnings } = readAll()
-    if (name === undefined)
-      report(values, { settings: all, problems, warnings }, () => [
-        ...all.flatMap(linesOf),
-        ...(warnings.length > 0 ? ['', ...warnings.map((line) => `warning: ${line}`)] : []),
-        ...(problems.length > 0 ? ['', ...problems.map((problem) => `problem: ${problem}`)] : []),
-      ])
-    const isRelevant = (text: string): boolean => name === undefined || text.startsWith(`${name} `)
-    const reported = problems.filter(isRelevant)
-    if (name !== undefined) {
-      const setting = findSetting(all, name)
-      report(values, { ...setting, problems: reported }, () => [
-        ...linesOf(setting),
-        ...reported.map((problem) => `problem: ${problem}`),
-      ])
-    }
-    return reported.length > 0 ? 1 : 0
-  },
+})
+
+async function check(name: string) {
+  if (!processNames.includes(name))
+    throw new UsageError(
+      `there is no process "${name}"${didYouMean(name, processNames)}; they are ${processNames.join(', ')}`,
+    )
+  const unknown = unknownSettings(process.env)
+  try {
+    const { problems, warnings } = readSettings(await readEnvironment(process.env), name)
+    return { process: name, problems, warnings: [...warnings, ...unknown] }
+  } catch (error) {
+    return { process: name, problems: toMessages(error), warnings: unknown }
+  }
 }
 
-function readAll() {
-  const { settings, problems } = readSettings(process.env)
-  return { settings: settings.map(visible), problems, warnings: unknownSettings(process.env) }
+/** Labelled lines below an empty one, if there are any. */
+const section = (label: string, lines: readonly string[]): string[] =>
+  lines.length === 0 ? [] : ['', ...lines.map((line) => `${label}: ${line}`)]
+
+async function readAll() {
+  const { settings, problems, warnings } = readSettings(await readEnvironment(process.env))
+  const unknown = unknownSettings(process.env)
+  return { settings: settings.map(visible), problems, warnings: [...warnings, ...unknown] }
 }
 
 function findSetting(all: readonly Visible[], name: string): Visible {

@@ -3,87 +3,74 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { readEnvironment } from '../../../../core/lib/settings/environment.ts'
+import { logLevels } from '../../../../core/lib/settings/shared.ts'
 import { isObject, parseObject } from '../../../../core/lib/json.ts'
 import { resolveDataDir } from '../../../all-in-one/data-dir.ts'
-import { type Command, UsageError, parse } from '../../command.ts'
+import { action, createCommand } from '../../command.ts'
 import { level as colored } from '../../colors.ts'
+import { type Option, UsageError, integer, optionalArgument, text, toggle } from '../../options.ts'
 import { printable } from '../../output.ts'
 
 const linesMax = 100_000
 const chunkBytes = 65_536
 const followMs = 500
 
-/** Log levels by their numbers in pino. */
-const levels: Readonly<Record<string, number>> = {
-  trace: 10,
-  debug: 20,
-  info: 30,
-  warn: 40,
-  error: 50,
-  fatal: 60,
+const levels: readonly string[] = logLevels.filter((level) => level !== 'silent')
+
+const minimum: Option<number> = {
+  ...text('LEVEL', {
+    flag: 'level',
+    meaning: 'trace, debug, info, warn, error or fatal; all of them by default.',
+  }),
+  convert: (texts, name) => {
+    const index = texts.length === 0 ? 0 : levels.indexOf(texts.at(-1) ?? '')
+    if (index !== -1) return index
+    throw new UsageError(`${name} must be one of: ${levels.join(', ')}`)
+  },
 }
 
-export const logs: Command = {
+export const logs = createCommand('logs', {
   summary: 'shows the log of the service, readable',
-  help: {
-    usages: [
-      {
-        syntax: 'tollgate logs [FILE | -] [--lines N] [--level LEVEL] [--follow] [--json]',
-        text:
-          'Prints the last N lines (100) of the log of the all-in-one service in the data directory, or of FILE, or ' +
-          'all of the standard input. Each line has its time, level, process, message and fields; with --json it is ' +
-          'printed unchanged. --level leaves out lines below LEVEL. --follow continues with new lines.',
-      },
-    ],
-    options: [
-      {
-        title: 'Options',
-        options: [
-          ['--lines N', 'How many of the last lines are read, 100 by default, at most 100000.'],
-          ['--level LEVEL', 'trace, debug, info, warn, error or fatal; all of them by default.'],
-        ],
-      },
-    ],
-    examples: [
-      './tollgate logs --level warn',
-      './tollgate logs --follow',
-      './tollgate core | ./tollgate logs -',
-    ],
-  },
-  run: async (argv) => {
-    const { values, positionals } = parse(argv, {
-      lines: { type: 'string' },
-      level: { type: 'string' },
-      follow: { type: 'boolean' },
-    })
-    const [file = join(resolveDataDir(process.env), 'tollgate.log'), ...rest] = positionals
-    if (rest.length > 0) throw new UsageError('logs takes one FILE')
-    const write = createWriter(parseLevel(values.level), values.json ?? false)
-    if (file === '-') for await (const line of createInterface(process.stdin)) write(line)
-    else await writeFileLines(file, write, { ...values, count: parseCount(values.lines) })
-    return 0
-  },
-}
-
-function parseLevel(text: string | undefined): number {
-  if (text === undefined) return 0
-  const number = levels[text]
-  if (number !== undefined) return number
-  throw new UsageError(`--level must be one of: ${Object.keys(levels).join(', ')}`)
-}
-
-function parseCount(text = '100'): number {
-  const count = Number(text)
-  if (/^[1-9]\d*$/.test(text) && count <= linesMax) return count
-  throw new UsageError(`--lines must be from 1 to ${linesMax}`)
-}
+  examples: [
+    './tollgate logs --level warn',
+    './tollgate logs --follow',
+    './tollgate core | ./tollgate logs -',
+  ],
+  action: action({
+    text:
+      'Prints the last N lines (100) of the log of the all-in-one service in the data directory, or of FILE, or ' +
+      'all of the standard input if FILE is -. Each line has its time, level, process, message and fields; with ' +
+      '--json it is printed unchanged. --level leaves out lines below LEVEL. --follow continues with new lines.',
+    options: {
+      file: optionalArgument('FILE'),
+      count: integer('N', {
+        flag: 'lines',
+        from: 1,
+        to: linesMax,
+        fallback: 100,
+        meaning: 'How many of the last lines are read, 100 by default, at most 100000.',
+      }),
+      minimum,
+      follow: toggle(),
+      json: toggle(),
+    },
+    run: async ({ minimum, json, ...range }) => {
+      const { env } = await readEnvironment(process.env)
+      const { file = join(resolveDataDir(env), 'tollgate.log') } = range
+      const write = createWriter(minimum, json)
+      if (file === '-') for await (const line of createInterface(process.stdin)) write(line)
+      else await writeFileLines(file, write, range)
+    },
+  }),
+})
 
 type Write = (line: string) => void
 
 async function writeFileLines(
   path: string,
   write: Write,
-  { count, follow = false }: { count: number; follow?: boolean | undefined },
+  { count, follow }: { readonly count: number; readonly follow: boolean },
 ): Promise<void> {
   let end = await withFile(path, async (file) => {
     const { start, end: size } = await findTail(file, count)
@@ -157,7 +144,7 @@ const createWriter =
   (minimum: number, asJson: boolean): Write =>
   (line) => {
     const entry = parseObject(line)
-    if (entry && Number(entry['level'] ?? 0) < minimum) return
+    if (entry && levels.indexOf(String(entry['level'])) < minimum) return
     process.stdout.write(`${asJson ? line : entry ? textOf(entry) : printable(line)}\n`)
   }
 
@@ -165,12 +152,14 @@ const known = new Set(['level', 'time', 'name', 'process', 'msg', 'err'])
 
 function textOf(entry: Readonly<Record<string, unknown>>): string {
   const { level, time, name, process: part, msg, err } = entry
-  const word = Object.keys(levels).find((one) => levels[one] === level) ?? String(level)
-  const at = typeof time === 'number' ? new Date(time).toISOString() : String(time ?? '')
   const fields = Object.entries(entry)
     .filter(([key]) => !known.has(key))
     .map(([key, value]) => `${key}=${valueOf(value)}`)
-  const head = [at, colored(word), String(part ?? name ?? '').padEnd(8)].join(' ')
+  const head = [
+    printable(String(time ?? '')),
+    colored(printable(String(level ?? ''))),
+    String(part ?? name ?? '').padEnd(8),
+  ].join(' ')
   const text = printable([String(msg ?? ''), ...fields].join('  '))
   return [`${head} ${text}`, ...errorLines(err)].join('\n')
 }

@@ -17,7 +17,7 @@ import type { ProviderUser, UserProvider } from '../../../../core/identity/provi
 import { createEnvReader } from '../../../../core/lib/env.ts'
 import { listen } from '../../../../core/lib/http.ts'
 import { silentLog } from '../../../../core/lib/log.ts'
-import { type AppId, externalUserId } from '../../../../core/platform/ids.ts'
+import { type AppId, externalUserId } from '../../../../core/shared/ids.ts'
 import { type FakeAuth0, startAuth0 } from '../../../fakes/auth0.ts'
 import { type TestApp, type TestCore, atOnce, outcome, startTestCore } from '../../support.ts'
 

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { userId } from '../../../../core/platform/ids.ts'
+import { userId } from '../../../../core/shared/ids.ts'
 import { customerKey, meters } from '../../../../core/metering/backend/catalog.ts'
 import { createOpenMeterClient } from '../../../../core/metering/backend/openmeter/client.ts'
 import { type FakeOpenMeter, startOpenMeter } from '../../../fakes/openmeter/openmeter.ts'

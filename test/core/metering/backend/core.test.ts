@@ -54,7 +54,12 @@ describe('metering backend settings', () => {
     ).toEqual({ name: 'none' })
     expect(configOf({ ...base, OPENMETER_URL: 'http://om:8888/' }).backend).toEqual({
       name: 'openmeter',
-      openMeter: { url: 'http://om:8888', apiKey: undefined, timeoutMs: 10_000, batchSize: 1_000 },
+      openMeter: {
+        url: 'http://om:8888',
+        apiKey: expect.any(Function),
+        timeoutMs: 10_000,
+        batchSize: 1_000,
+      },
     })
   })
 

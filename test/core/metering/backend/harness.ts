@@ -6,7 +6,7 @@ import type { Now } from '../../../../core/lib/time.ts'
 import type { EmittedTicket } from '../../../../core/metering/backend/emit.ts'
 import { createOpenMeter } from '../../../../core/metering/backend/openmeter/openmeter.ts'
 import type { Subject } from '../../../../core/metering/batch/subjects.ts'
-import { createOutbox } from '../../../../core/platform/outbox/outbox.ts'
+import { createOutbox } from '../../../../core/shared/outbox/outbox.ts'
 import { until } from '../../support.ts'
 
 export interface SenderOptions {

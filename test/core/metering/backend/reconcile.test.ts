@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { authId } from '../../../../core/platform/ids.ts'
+import { authId } from '../../../../core/shared/ids.ts'
 import { silentLog } from '../../../../core/lib/log.ts'
 import { createEmitter } from '../../../../core/metering/backend/emit.ts'
 import { createReconciliation } from '../../../../core/metering/backend/reconciliation.ts'

@@ -10,9 +10,9 @@ import {
   hashTickets,
 } from '../../../../core/metering/batch/tickets-hash.ts'
 import { byKey } from '../../../../core/metering/batch/parsed-batch.ts'
-import { networkTariff } from '../../../../core/metering/rating/tariff.ts'
+import { networkTariff } from '../../../../core/metering/batch/tariff.ts'
 import { noLimits } from '../../../../core/metering/events/parse.ts'
-import { appId, userId } from '../../../../core/platform/ids.ts'
+import { appId, userId } from '../../../../core/shared/ids.ts'
 import { envelope } from '../harness.ts'
 
 const sample = fc.record({

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { silentLog } from '../../../../core/lib/log.ts'
 import { createKafkaSource } from '../../../../core/metering/collector/kafka.ts'
 import type { EventSource } from '../../../../core/metering/collector/collector.ts'
-import type { StreamRecord } from '../../../../core/metering/ingest/position-store.ts'
+import type { StreamRecord } from '../../../../core/metering/events/record.ts'
 import type { Metering } from '../../../../core/metering/service.ts'
 import {
   createWorld,
@@ -14,13 +14,12 @@ import {
   recordRate,
   type World,
 } from '../harness.ts'
-import { createTopic, kafkaBrokers } from '../../../support/kafka.ts'
+import { createTopic, kafkaBrokers } from '../../../support/run/kafka.ts'
 import { createRandom } from '../../../support/random.ts'
 import { type EventLog, eventLogs, positionsIn } from '../logs.ts'
+import { testSeed } from '../../../support/run/sizes.ts'
 
-const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000)
-
-describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeLog) => {
+describe.each(eventLogs)(`collecting from %s (TEST_SEED=${testSeed})`, (_name, makeLog) => {
   let world: World
   let log: EventLog
   let running: Metering[] = []
@@ -71,7 +70,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
   }
 
   it('loses and duplicates nothing if it dies between commit and acknowledgement (K22)', async () => {
-    const random = createRandom(seed)
+    const random = createRandom(testSeed)
     const events = Array.from({ length: 10_000 }, (_, n) => event(n))
     const stream = events.flatMap((one) => (random.chance(0.05) ? [one, one] : [one]))
     for (let i = 0; i + 1 < stream.length; i++) {
@@ -143,7 +142,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
   })
 
   it('marks replayed sequence numbers across batches, despite failures', async () => {
-    const random = createRandom(seed)
+    const random = createRandom(testSeed)
     // Includes stretches without a replay, so that some early writes hold and others fail.
     const calls = Array.from({ length: 4_000 }, (_, n) =>
       n % 1_500 < 500 && random.chance(0.05) ? random.below(n) : n,

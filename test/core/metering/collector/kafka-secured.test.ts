@@ -8,8 +8,8 @@ import { createLog, silentLog } from '../../../../core/lib/log.ts'
 import { createCollector } from '../../../../core/metering/collector/collector.ts'
 import { type KafkaConfig, readCollectingConfig } from '../../../../core/metering/config.ts'
 import { createKafkaSource } from '../../../../core/metering/collector/kafka.ts'
-import { type Broker, startBroker } from '../../../support/broker.ts'
-import { kafkaBrokers } from '../../../support/kafka.ts'
+import { type Broker, startBroker } from '../../../support/deployment/broker.ts'
+import { kafkaBrokers } from '../../../support/run/kafka.ts'
 
 describe('settings of a secured broker', () => {
   const read = (env: Record<string, string>) => {

@@ -5,8 +5,8 @@ import { silentLog } from '../../../../core/lib/log.ts'
 import { createBatcher } from '../../../../core/metering/collector/batcher.ts'
 import { createKafkaSource } from '../../../../core/metering/collector/kafka.ts'
 import type { Metering } from '../../../../core/metering/service.ts'
-import { createTopic, kafkaBrokers } from '../../../support/kafka.ts'
-import { photograph } from '../../../support/database-lines.ts'
+import { createTopic, kafkaBrokers } from '../../../support/run/kafka.ts'
+import { photograph } from '../../../support/usage/database-lines.ts'
 import {
   createWorld,
   differences,

@@ -1,27 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decimalText, toInstant, integerText } from '../../../../core/metering/events/parse.ts'
-
-describe('instant in the same minute as the previous one', () => {
-  it('reads like a single instant', () => {
-    const fraction = fc.stringMatching(/^(\.[0-9]{0,12})?$/)
-    const instant = fc.record({
-      second: fc.integer({ min: 0, max: 61 }),
-      fraction,
-      zone: fc.constantFrom('Z', 'z', '+00:00', ''),
-    })
-    fc.assert(
-      fc.property(instant, ({ second, fraction: parts, zone }) => {
-        const text = `2026-03-31T23:59:${String(second).padStart(2, '0')}${parts}${zone}`
-        toInstant('2020-01-01T00:00:00Z')
-        const alone = toInstant(text)
-        toInstant('2026-03-31T23:59:00Z')
-        expect(toInstant(text)).toEqual(alone)
-      }),
-      { numRuns: 2_000 },
-    )
-  })
-})
+import { decimalText, integerText } from '../../../../core/metering/events/values.ts'
 
 describe('numbers of an event', () => {
   const nearly = fc.oneof(

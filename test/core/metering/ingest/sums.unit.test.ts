@@ -8,8 +8,8 @@ import { createBatchParser } from '../../../../core/metering/batch/parsed-batch.
 import { type SignedTicket, usualLimits } from '../../../../core/metering/events/parse.ts'
 import type { Sums } from '../../../../core/metering/ingest/hour-store.ts'
 import { multirange, toRanges } from '../../../../core/metering/ingest/session-store.ts'
-import { createSums } from '../../../../core/metering/ingest/write-plan.ts'
-import { appId, userId } from '../../../../core/platform/ids.ts'
+import { createSums } from '../../../../core/metering/ingest/sums.ts'
+import { appId, userId } from '../../../../core/shared/ids.ts'
 
 const digits = (max: number) => fc.stringMatching(new RegExp(`^[0-9]{1,${max}}$`))
 const decimal = fc

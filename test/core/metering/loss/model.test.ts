@@ -2,6 +2,7 @@ import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { maxRanges } from '../../../../core/metering/ingest/session-store.ts'
 import { createWorld, envelope, recordRate, type World } from '../harness.ts'
+import { testSeed } from '../../../support/run/sizes.ts'
 
 let world: World
 beforeAll(async () => {
@@ -10,7 +11,6 @@ beforeAll(async () => {
 })
 afterAll(() => world.stop())
 
-const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000)
 const grace = 300
 let sessions = 0
 
@@ -99,7 +99,7 @@ const numbersIn = (multirange: string): number[] =>
     Array.from({ length: Number(to) - Number(from) }, (_, i) => Number(from) + i),
   )
 
-describe(`the loss watch against a model (TEST_SEED=${seed})`, () => {
+describe(`the loss watch against a model (TEST_SEED=${testSeed})`, () => {
   it('loses exactly the numbers missing at two looks a grace time apart', async () => {
     const metering = world.metering()
     await fc.assert(
@@ -140,7 +140,7 @@ describe(`the loss watch against a model (TEST_SEED=${seed})`, () => {
         expect(model.lost.size).toBe(model.holes().length)
         expect(await sessionOf(session_id)).toMatchObject({ watched: false })
       }),
-      { numRuns: 60, seed },
+      { numRuns: 60, seed: testSeed },
     )
   }, 120_000)
 })

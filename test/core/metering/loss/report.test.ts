@@ -2,9 +2,9 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { DomainError } from '../../../../proto/errors.ts'
 import { createApps } from '../../../../core/identity/apps/apps.ts'
 import { usdMicros } from '../../../../core/lib/money.ts'
-import { createLedger } from '../../../../core/allowances/ledger.ts'
+import { createLedger } from '../../../../core/balances/ledger/ledger.ts'
 import { createPlans } from '../../../../core/plans/service.ts'
-import { createSecrets } from '../../../../core/platform/secrets.ts'
+import { createSecrets } from '../../../../core/shared/secrets.ts'
 import { createWorld, envelope, recordRate, type World } from '../harness.ts'
 
 let world: World

@@ -2,7 +2,7 @@ import type { Pool } from 'pg'
 import { describe, expect, it } from 'vitest'
 import type { UserPeriods } from '../../../../core/metering/rating/port.ts'
 import { createPlanHistory } from '../../../../core/metering/rating/plan-history.ts'
-import { type AppId, type UserId, newUserId } from '../../../../core/platform/ids.ts'
+import { type AppId, type UserId, newUserId } from '../../../../core/shared/ids.ts'
 
 const db = {} as Pool
 

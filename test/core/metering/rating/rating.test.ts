@@ -281,8 +281,9 @@ describe('plan version of a ticket', () => {
     // Like an immediate plan change: the account is in another period, unknown to this process.
     const changed = new Date(world.clock.at.getTime() + 1_000).toISOString()
     await world.pool.query(
-      `insert into periods (app_id, user_id, starts_at, ends_at, counts_from, entered_at, after_seq, plan_id, plan_version, included_attos)
-       select p.app_id, p.user_id, $1, p.ends_at, $1, $1, (select max(seq) from ledger_entries l where l.user_id = p.user_id), v.plan_id, v.version, 0
+      `insert into periods (app_id, user_id, starts_at, ends_at, counts_from, entered_at, after_seq, plan_id, plan_version,
+                            included_attos, withheld_attos)
+       select p.app_id, p.user_id, $1, p.ends_at, $1, $1, (select max(seq) from ledger_entries l where l.user_id = p.user_id), v.plan_id, v.version, 0, 0
        from periods p join plan_versions v on v.id = $2`,
       [changed, id],
     )

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, describe, it } from 'vitest'
 import type { TestApp } from '../../../core/support.ts'
-import { type Person, logInTo } from '../../../support/people.ts'
+import { type Person, logInTo } from '../../../support/web/people.ts'
 import { type Console, startConsole } from '../../console.ts'
 import { asRecord } from '../../support.ts'
 

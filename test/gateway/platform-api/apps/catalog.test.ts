@@ -1,23 +1,9 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { TestApp } from '../../../core/support.ts'
-import { type Person, logInTo } from '../../../support/people.ts'
-import { type RequestOptions, type Console, startConsole } from '../../console.ts'
+import { describe, expect, it } from 'vitest'
 import { asRecord } from '../../support.ts'
+import { app, person, setUpApp, ask } from '../support.ts'
 
-let console: Console
-let app: TestApp
-let person: Person
-beforeAll(async () => {
-  console = await startConsole()
-})
-afterAll(() => console.stop())
-beforeEach(async () => {
-  app = await console.newApp()
-  person = await logInTo(console, app, 'admin')
-})
+setUpApp('admin')
 
-const ask = (method: string, path: string, request: RequestOptions = { person }) =>
-  console.ask(method, `/api/v1/apps/${app.clientId}${path}`, request)
 const read = (headers: Readonly<Record<string, string>> = {}) =>
   ask('GET', '/manifest', { authorization: app.basic, headers })
 const exclude = (...pairs: object[]) =>

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type PaymentProcessor, unconnectedProcessor } from '../../../../core/billing/processor.ts'
 import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
+import { envelope } from '../../../core/metering/harness.ts'
 import { outcome, serviceToken } from '../../../core/support.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
 import { asRecord } from '../../support.ts'
@@ -23,15 +23,10 @@ const modes = [
 ] as const
 
 describe.each(modes)('gate in the mode $mode', ({ mode, cost, sales }) => {
-  let connection: 'disconnected' | 'pending' = 'disconnected'
-  const processor: PaymentProcessor = {
-    ...unconnectedProcessor,
-    connectionOf: async () => ({ status: connection, connectedAt: null }),
-  }
   let real: Real
   let operator: CoreClient
   beforeAll(async () => {
-    real = await startReal({ ACTIVATION_GATE_MODE: mode }, { processor })
+    real = await startReal({ ACTIVATION_GATE_MODE: mode, PAYMENT_PROCESSOR: 'simulated' })
     operator = connectCore({ target: real.core.core.target, token: serviceToken, tls: undefined })
   })
   afterAll(async () => {
@@ -62,7 +57,7 @@ describe.each(modes)('gate in the mode $mode', ({ mode, cost, sales }) => {
     }
   }
   const settle = (app: RealApp, endUserCap: string, billingMode?: string) =>
-    operator.replaceBillingSettings({
+    operator.billing.updateBillingSettings({
       clientId: app.clientId,
       billingMode,
       isPlatformOwned: undefined,
@@ -138,7 +133,7 @@ describe.each(modes)('gate in the mode $mode', ({ mode, cost, sales }) => {
         code,
         error: code,
         billingMode: 'owner_rollup',
-        actionUrl: expect.stringMatching(new RegExp(`${app.clientId}/billing/processor$`)),
+        actionUrl: expect.stringMatching(new RegExp(`/apps/${app.clientId}/billing$`)),
         correlation_id: expect.any(String),
       },
     }
@@ -163,14 +158,26 @@ describe.each(modes)('gate in the mode $mode', ({ mode, cost, sales }) => {
     const app = await real.newApp(`owner-${mode.replace('_', '-')}`)
     await idleUsers(app)
     await settle(app, '1')
-    const { rows } = await real.core.sql.query<{ account: string }>(
-      `select m.account_id as account from clients c
-       join members m on m.app_id = c.app_id and m.role = 'owner' where c.client_id = $1`,
+    const { rows } = await real.core.sql.query<{ account: string; platform: string }>(
+      `select m.account_id as account, p.client_id as platform
+       from clients c
+       join members m on m.app_id = c.app_id and m.role = 'owner'
+       cross join platform_app
+       join clients p on p.app_id = platform_app.app_id and p.kind = 'public'
+       where c.client_id = $1`,
       [app.clientId],
     )
-    const owner = { clientId: app.clientId, externalUserId: `owner:${rows[0]?.account}` }
-    expect((await requestToken(app, { scope: 'sign:job' })).status).toBe(200)
-    await real.core.as().createAdjustment({ ...owner, amountUsdMicros: '-5000000' })
+    const { account = '', platform = '' } = rows[0] ?? {}
+    // The first charge creates the owner's account in the platform app. 3000 USD per ETH.
+    const ticket = {
+      auth_id: `${app.clientId}:owner:${account}`,
+      computed_fee: '1000000000000000',
+      session_id: `owner-${mode}`,
+      current_time: '2026-03-10T12:00:00Z',
+    }
+    await real.core.as().ingestEvents({ envelopes: [envelope(ticket)] })
+    const owner = { clientId: platform, externalUserId: `account:${account}` }
+    await real.core.as().createAdjustment({ ...owner, amountUsdMicros: '-2000000' })
     expect(await knock(app)).toEqual(expected(app, 'owner_payment_method_required'))
   })
 
@@ -180,7 +187,8 @@ describe.each(modes)('gate in the mode $mode', ({ mode, cost, sales }) => {
   ] as const)('applies to every sale and purchase of a priced plan: %s', async (code, now) => {
     const app = await real.newApp(`sale-${now}-${mode.replace('_', '-')}`)
     await settle(app, '9', 'merchant')
-    connection = now
+    if (now === 'pending')
+      await send('POST /billing/processor/connect', { app, headers: app.session })
     const priced = { type: 'usage', priceAmount: '9.00' }
     const edit = (method: string, body: object) =>
       send(`${method} /plans`, { app, body, headers: app.session })
@@ -194,10 +202,9 @@ describe.each(modes)('gate in the mode $mode', ({ mode, cost, sales }) => {
     expect(updated).toMatchObject(sales ? refused : { status: 200 })
     // Like a plan that was on sale before the gate was closed.
     await real.core.sql.query(`update plans set status = 'active' where id = $1`, [id])
+    // In every mode: without an account, nobody can take the payment.
     const bought = await send('POST /users/ada/subscription/change', { app, body: { planId: id } })
-    expect(bought).toMatchObject(
-      sales ? refused : { status: 503, body: { code: 'processor_not_connected' } },
-    )
+    expect(bought).toMatchObject({ status: 403, body: { code } })
     expect((await send('GET /billing/processor', { app })).body['status']).toBe(now)
     expect(await activationOf(app, 'selling')).toMatchObject({
       allowed: !sales,

@@ -35,7 +35,7 @@ async function ask(
 }
 const m2m = () => ({ authorization: app.basic })
 const settle = (values: object) =>
-  operator.replaceBillingSettings({
+  operator.billing.updateBillingSettings({
     clientId: app.clientId,
     billingMode: undefined,
     endUserCap: undefined,
@@ -53,9 +53,7 @@ describe('refusal of the activation gate', () => {
       headers: m2m(),
       body: { externalUserId: 'one more' },
     })
-    const actionUrl = expect.stringMatching(
-      new RegExp(`/api/v1/apps/${app.clientId}/billing/processor$`),
-    )
+    const actionUrl = expect.stringMatching(new RegExp(`/apps/${app.clientId}/billing$`))
     expect(refused).toEqual({
       status: 403,
       type: expect.stringContaining('application/problem+json'),
@@ -127,11 +125,17 @@ describe('payment processor', () => {
       {
         clientId: app.clientId,
         status: 'disconnected',
+        processor: null,
+        plane: 'live',
+        chargesEnabled: false,
+        payoutsEnabled: false,
+        detailsSubmitted: false,
         openmeterStripeAppId: null,
         openmeterBillingProfileId: null,
         defaultCurrency: 'USD',
         connectedAt: null,
         billingMode: 'owner_rollup',
+        applicationFee: 'none',
         endUserCap: 50,
         isPlatformOwned: false,
         platformCutPercent: 12.5,

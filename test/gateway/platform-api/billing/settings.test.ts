@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { TestApp } from '../../../core/support.ts'
-import { type Person, logIn, logInTo } from '../../../support/people.ts'
+import { type Person, logIn, logInTo } from '../../../support/web/people.ts'
 import { type Console, type RequestOptions, startConsole } from '../../console.ts'
 import { asRecord } from '../../support.ts'
 

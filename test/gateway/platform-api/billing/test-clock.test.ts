@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
 import { envelope } from '../../../core/metering/harness.ts'
 import { basicOf, bearerOf, begin, serviceToken } from '../../../core/support.ts'
-import { registerSecret } from '../../../support/secrecy.ts'
+import { registerSecret } from '../../../support/run/secrecy.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
 import { asRecord } from '../../support.ts'
 
@@ -115,7 +115,7 @@ async function meterOf({ clientId, basic }: TestApp, externalUserId: string): Pr
 
 async function differences(): Promise<unknown[]> {
   const all: unknown[] = []
-  for await (const { difference } of operator.verifyBooks({ clientId: undefined }))
+  for await (const { difference } of operator.books.verifyBooks({ clientId: undefined }))
     if (difference) all.push(difference)
   return all
 }

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { hostileText, spoiltJson } from '../../../support/hostile.ts'
+import { hostileText, spoiltJson } from '../../../support/web/hostile.ts'
 import {
   type Operation,
   type Real,
@@ -12,8 +12,7 @@ import {
   startReal,
 } from '../../real.ts'
 import { asRecord, basic, documentChecker } from '../../support.ts'
-
-const seed = Number(process.env['FUZZ_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
+import { testSeed } from '../../../support/run/sizes.ts'
 
 let real: Real
 let app: RealApp
@@ -188,7 +187,7 @@ describe('every route', () => {
     expect(statuses).not.toContain(500)
   }, 120_000)
 
-  it(`answers random input only as documented (FUZZ_SEED=${seed})`, async () => {
+  it(`answers random input only as documented (TEST_SEED=${testSeed})`, async () => {
     const chosen = fc
       .record({
         operation: fc.constantFrom(...keeping()),
@@ -228,7 +227,7 @@ describe('every route', () => {
         })
         statuses.add(status)
       }),
-      { seed, numRuns: 600 },
+      { seed: testSeed, numRuns: 600 },
     )
     expect(statuses).not.toContain(500)
   }, 120_000)

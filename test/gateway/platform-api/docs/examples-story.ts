@@ -1,12 +1,14 @@
 import { envelope } from '../../../core/metering/harness.ts'
 import { randomUUID } from 'node:crypto'
 import { type Grants, sessionOf } from '../oidc/support.ts'
-import { freeTerms } from '../../../../core/plans/offers/plan.ts'
+import { type PlanTerms, freeTerms } from '../../../../core/plans/offers/plan.ts'
 import { insertPlan } from '../../../../core/plans/offers/store.ts'
 import { usdAttos } from '../../../../core/lib/money.ts'
-import { appId } from '../../../../core/platform/ids.ts'
+import { appId } from '../../../../core/shared/ids.ts'
 import { asRecord } from '../../support.ts'
-import { decisionOf } from '../../../support/decisions.ts'
+import { until } from '../../../support/waiting.ts'
+import { tellWallet } from './wallet-story.ts'
+import { decisionOf } from '../../../support/usage/decisions.ts'
 
 type Headers = Readonly<Record<string, string>>
 
@@ -135,7 +137,7 @@ export async function tellStory(
   await step({ operation: `post ${user}/allowances`, status: 200 })
   for (const name of ['allowances', 'credits'])
     await step({ operation: `get ${user}/${name}`, status: 200 })
-  const studio = await newPlan(grants)
+  const studio = await newPlan(grants, { ...freeTerms, included: usdAttos(7n * 10n ** 18n) })
   await step({
     operation: `post ${user}/subscription/change`,
     status: 200,
@@ -255,9 +257,10 @@ export async function tellStory(
     const ofApp = { headers: admin, path: mine }
     await step({ operation: `${method} ${quotas}/credit/{clientId}`, status: 200, ...ofApp })
     await step({ operation: `${method} ${apps}/billing/settings`, status: 200, ...ofApp })
+    await step({ operation: `${method} ${apps}/billing/overage`, status: 200, ...managed })
     await step({ operation: `${method} ${quotas}/accounts`, status: 200, ...ofAccount })
-    await step({ operation: `${method} ${quotas}/network`, status: 200, ...ofAccount })
   }
+  await step({ operation: `get ${quotas}/network`, status: 200, ...ofAccount })
   await step({
     operation: `post ${apps}/credentials`,
     status: 200,
@@ -294,9 +297,23 @@ export async function tellStory(
   await step({ operation: `post ${apps}/trusted-issuers/check`, status: 200, ...managed })
   await step({ operation: `put ${apps}/trusted-issuers`, status: 200, ...managed, ...which })
   await step({ operation: `delete ${apps}/trusted-issuers`, status: 200, ...managed, ...which })
+  await tellWebhooks(step, {
+    ...managed,
+    clientId: mine.clientId,
+    // The example's host has a name that no resolver knows (RFC 2606).
+    attempted: (endpointId) =>
+      until(async () => {
+        const attempts = await real.core.sql.query(
+          'select 1 from webhook_deliveries where endpoint_id = $1 and last_error is not null',
+          [endpointId],
+        )
+        return attempts.rowCount === 1
+      }),
+  })
   await step({ operation: `get ${apps}/signer/routing`, status: 200, ...managed })
   await step({ operation: `get ${apps}/billing`, status: 200, ...managed })
   await step({ operation: `get ${apps}/billing/processor`, status: 200, ...managed })
+  await step({ operation: `post ${apps}/billing/processor/connect`, status: 200, ...managed })
   await step({ operation: `delete ${apps}/billing/processor`, status: 200, ...managed })
   await step({ operation: `post ${apps}/billing/whatif`, status: 200, ...managed })
   // Makes the current month a past one.
@@ -380,19 +397,68 @@ export async function tellStory(
     path: { eventId },
   })
   await step({ operation: 'get /api/v1/builder/apps/{clientId}/usage/roots', status: 200 })
+  await step({ operation: `get ${apps}/billing/owner-plan`, status: 200, headers: owner })
+  const { rows: platform } = await real.core.sql.query<{ client_id: string }>(
+    `select client_id from clients join platform_app using (app_id) where kind = 'public'`,
+  )
+  const included = { ...freeTerms, included: usdAttos(7n * 10n ** 18n) }
+  await step({
+    operation: `post ${apps}/billing/owner-plan`,
+    status: 200,
+    headers: owner,
+    real: { planId: await newPlan(grants, included, platform[0]?.client_id) },
+  })
+  await newPlan(grants, { ...freeTerms, type: 'usage', chargeThreshold: usdAttos(10n ** 19n) })
+  await tellWallet(step, grants)
   return steps
 }
 
-/** Creates another plan of the app, which costs its users nothing. */
-async function newPlan({ app, real }: Grants): Promise<string> {
+/** Creates another plan of an app with these terms. */
+async function newPlan(
+  { app, real }: Grants,
+  terms: PlanTerms,
+  clientId: string = app.clientId,
+): Promise<string> {
   const { sql, clock } = real.core
   const { rows } = await sql.query<{ app_id: string }>(
     'select app_id from clients where client_id = $1',
-    [app.clientId],
+    [clientId],
   )
-  const plan = { appId: appId(rows[0]?.app_id ?? ''), id: randomUUID(), name: 'Studio' }
+  const plan = {
+    appId: appId(rows[0]?.app_id ?? ''),
+    id: randomUUID(),
+    name: `Studio ${randomUUID()}`,
+  }
   const kind = { status: 'active', isStarterDefault: false, isNetworkDefault: false } as const
-  const terms = { ...freeTerms, included: usdAttos(7n * 10n ** 18n) }
   await insertPlan(sql, { ...plan, ...kind }, { terms, at: clock.now() })
   return plan.id
+}
+
+/** Creates a webhook endpoint, calls its operations, and deletes it. */
+async function tellWebhooks(
+  step: (request: Step) => Promise<Record<string, unknown>>,
+  {
+    clientId,
+    attempted,
+    ...managed
+  }: {
+    readonly clientId: string
+    readonly headers: Headers
+    /** Waits until the endpoint's delivery was attempted. */
+    attempted(endpointId: string): Promise<void>
+  },
+): Promise<void> {
+  const all = `${apps}/webhook-endpoints`
+  const created = await step({ operation: `post ${all}`, status: 201, ...managed })
+  const endpointId = String(asRecord(created['endpoint'])['id'])
+  const one = { ...managed, path: { clientId, endpointId } }
+  await step({ operation: `get ${all}`, status: 200, ...managed })
+  for (const method of ['get', 'put'])
+    await step({ operation: `${method} ${all}/{endpointId}`, status: 200, ...one })
+  await step({ operation: `post ${all}/{endpointId}/rotate-secret`, status: 200, ...one })
+  await step({ operation: `post ${all}/{endpointId}/ping`, status: 202, ...one })
+  await attempted(endpointId)
+  await step({ operation: `get ${all}/{endpointId}/deliveries`, status: 200, ...one })
+  await step({ operation: `post ${all}/{endpointId}/deliveries/replay`, status: 200, ...one })
+  await step({ operation: `delete ${all}/{endpointId}`, status: 200, ...one })
 }

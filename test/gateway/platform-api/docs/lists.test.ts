@@ -72,8 +72,9 @@ const inherent: Readonly<Record<string, number>> = {
   listApps: 2,
   listMembers: 1,
   listAudit: 1,
-  // The Starter plan.
+  // The Starter plan, and the usage that it includes.
   listSubscriptions: 1,
+  listWalletTransactions: 1,
 }
 
 async function newApp() {
@@ -107,13 +108,16 @@ describe('every list', () => {
 
   it('is an empty array without a next page for a new app', async () => {
     const { clientId, basic, m2m } = await newApp()
-    const ask = async ({ operation, id, arrays, security }: List, userToken: string) => {
+    const ask = async (
+      { operation, id, arrays, security }: List,
+      { userToken = '', endpointId = '' } = {},
+    ) => {
       const headers = security.includes('userToken')
         ? { authorization: userToken }
         : security.includes('session')
           ? session
           : { authorization: basic }
-      const address = addressFor(operation, { clientId })
+      const address = addressFor(operation, { clientId, endpointId })
       const response = await fetch(real.url + address, { headers })
       const body = asRecord(await response.json())
       expect([id, response.status, body['nextCursor']]).toEqual([id, 200, undefined])
@@ -123,10 +127,16 @@ describe('every list', () => {
     }
     const ofUser = ({ operation, security }: List) =>
       operation.path.includes('{externalUserId}') || security.includes('userToken')
-    for (const list of lists.filter((each) => !ofUser(each))) await ask(list, '')
+    const ofEndpoint = ({ operation }: List) => operation.path.includes('{endpointId}')
+    const ofApp = lists.filter((each) => !ofUser(each) && !ofEndpoint(each))
+    for (const list of ofApp) await ask(list)
     const ada = { clientId, externalUserId: 'ada' }
     await m2m.upsertUser(ada)
     const { accessToken } = await m2m.mintUserToken(ada)
-    for (const list of lists.filter(ofUser)) await ask(list, bearerOf(accessToken))
+    for (const list of lists.filter(ofUser)) await ask(list, { userToken: bearerOf(accessToken) })
+    const { endpoint } = await real.core
+      .asOperator()
+      .createWebhookEndpoint({ clientId, url: 'https://shop.example/hooks', signing: 'ed25519' })
+    for (const list of lists.filter(ofEndpoint)) await ask(list, { endpointId: endpoint?.id ?? '' })
   })
 })

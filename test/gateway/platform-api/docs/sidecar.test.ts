@@ -5,7 +5,7 @@ import {
   refusalCodes,
 } from '../../../../gateway/platform-api/signer/decision-schemas.ts'
 import { sidecarDocument } from '../../../../gateway/platform-api/docs/sidecar.ts'
-import { limitExceeded, refusals } from '../../../../sidecar/authorize/refusals.ts'
+import { limitExceeded, refusals } from '../../../../sidecar/decision/refusals.ts'
 import { firstCall, laterCall } from '../../../sidecar/signer-bodies.ts'
 import {
   type Harness,

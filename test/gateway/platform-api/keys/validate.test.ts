@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type TestApp, bearerOf } from '../../../core/support.ts'
-import { logInTo, manage } from '../../../support/people.ts'
+import { logInTo, manage } from '../../../support/web/people.ts'
 import { type Console, startConsole } from '../../console.ts'
 
 const url = '/api/v1/auth/validate'

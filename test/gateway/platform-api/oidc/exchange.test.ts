@@ -42,6 +42,7 @@ describe('app-scoped exchange', () => {
       scope: 'sign:job',
       issued_token_type: accessToken,
       has_access: true,
+      can_spend: true,
       balance_usd_micros: 5_000_000,
       balanceUsdMicros: '5000000',
       lifetimeGrantedUsdMicros: '5000000',

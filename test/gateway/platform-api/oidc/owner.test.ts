@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { logIn, logInTo, manage } from '../../../support/people.ts'
+import { logIn, logInTo, manage } from '../../../support/web/people.ts'
 import { bearerOf } from '../../../core/support.ts'
 import {
   type Grants,

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { manage } from '../../../support/people.ts'
+import { manage } from '../../../support/web/people.ts'
 import { bearerOf } from '../../../core/support.ts'
 import type { RealApp } from '../../real.ts'
 import {

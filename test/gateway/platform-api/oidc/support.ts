@@ -21,8 +21,8 @@ export interface Answered {
 }
 
 /** Starts a gateway with a real core and an app, and calls its routes with forms. */
-export async function startGrants() {
-  const real = await startReal()
+export async function startGrants(env: Readonly<Record<string, string>> = {}) {
+  const real = await startReal(env)
   const app = await real.newApp('grants')
 
   async function send(method: string, path: string, options: RequestInit = {}): Promise<Answered> {

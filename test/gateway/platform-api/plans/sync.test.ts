@@ -1,106 +1,30 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { silentLog } from '../../../../core/lib/log.ts'
-import { type PlanSync, createPlanSync } from '../../../../core/plans/sync/service.ts'
-import { createMetrics } from '../../../../core/lib/metrics.ts'
-import { createOpenMeter } from '../../../../core/metering/backend/openmeter/openmeter.ts'
-import { type Pool, createPool } from '../../../../core/lib/sql.ts'
-import { appId } from '../../../../core/platform/ids.ts'
-import {
-  type FakeOpenMeter,
-  type Fault,
-  type FakeRequest,
-  startOpenMeter,
-} from '../../../fakes/openmeter/openmeter.ts'
-import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
-import { rateCardsOf } from '../../../fakes/openmeter/plans.ts'
-import { type TestApp, serviceToken, until } from '../../../core/support.ts'
-import { type Person, logInTo } from '../../../support/people.ts'
-import { type Console, type RequestOptions, startConsole } from '../../console.ts'
+import { describe, expect, it } from 'vitest'
+import { until } from '../../../core/support.ts'
+import { logInTo } from '../../../support/web/people.ts'
+import { startConsole } from '../../console.ts'
 import { asRecord } from '../../support.ts'
-
-const sdxl = { pipeline: 'text-to-image', modelId: 'sdxl', retailRateUsd: '0.000002' }
-const anyLlm = { pipeline: 'llm', modelId: '*', retailRateUsd: '0' }
-const pro = {
-  name: 'Pro',
-  type: 'usage',
-  priceAmount: '49.00',
-  includedUsdMicros: '20000000',
-  overageRateUsd: '0.0000012',
-  capabilities: [sdxl, anyLlm],
-}
+import {
+  fake,
+  setUpSync,
+  sync,
+  newPlan,
+  cardsOf,
+  featureOf,
+  includedOf,
+  pro,
+  operator,
+  starter,
+  productOf,
+  failing,
+  isPublish,
+  live,
+  remove,
+} from './sync-support.ts'
+import { console, app, person, openApp, ask } from '../support.ts'
+import { update, planOf } from './support.ts'
 
 describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version) => {
-  let fake: FakeOpenMeter
-  let console: Console
-  let app: TestApp
-  let person: Person
-  let operator: CoreClient
-  beforeAll(async () => {
-    fake = await startOpenMeter()
-    console = await startConsole({
-      env: { OPENMETER_URL: fake.urls[version], ACTIVATION_GATE: 'off' },
-    })
-    await until(() => fake.state.features.length > 0)
-    operator = connectCore({ target: console.core.target, token: serviceToken })
-  })
-  afterAll(async () => {
-    operator.close()
-    await console.stop()
-    await fake.stop()
-  })
-  beforeEach(async () => {
-    app = await console.newApp()
-    person = await logInTo(console, app, 'admin')
-    // Its Starter plan is synced immediately.
-    await until(async () => (await starter())['lastSyncedAt'] !== null)
-    fake.state.plans.length = 0
-  })
-  afterEach(async () => {
-    fake.faults = () => 'none'
-    // A late delivery would sync a plan of this test again during the next one.
-    const subscriptions = `from outbox where kind = 'openmeter.subscription'`
-    const untried = `select ${subscriptions} and last_error is null`
-    await until(async () => (await console.sql.query(untried)).rowCount === 0)
-    await console.sql.query(`delete ${subscriptions}`)
-  })
-
-  const ask = (method: string, path: string, request: RequestOptions = { person }) =>
-    console.ask(method, `/api/v1/apps/${app.clientId}${path}`, request)
-  const create = (json: object = pro) => ask('POST', '/plans', { person, json })
-  const update = (json: object) => ask('PUT', '/plans', { person, json })
-  const sync = (id: string) => ask('POST', `/plans/${id}/sync`)
-  const newPlan = async (json: object = pro): Promise<string> =>
-    String((await create(json)).body['id'])
-  async function plans(): Promise<Record<string, unknown>[]> {
-    const list: unknown = JSON.parse((await ask('GET', '/plans')).text)
-    return Array.isArray(list) ? list.map(asRecord) : []
-  }
-  const planOf = async (id: string) => asRecord((await plans()).find((one) => one['id'] === id))
-  const starter = async () =>
-    asRecord((await plans()).find(({ isStarterDefault }) => isStarterDefault))
-  async function productOf(id: string) {
-    const { body } = await ask('GET', '/plans?apiVersion=2')
-    const products: unknown = body['products']
-    return asRecord(
-      Array.isArray(products) ? products.find((one) => asRecord(one)['id'] === id) : null,
-    )
-  }
-  const isPlan = ({ path }: FakeRequest): boolean => path.includes('/plans')
-  const failing =
-    (fault: Fault, matches: (request: FakeRequest) => boolean = isPlan) =>
-    (request: FakeRequest): Fault =>
-      matches(request) ? fault : 'none'
-  const isPublish = ({ path }: FakeRequest): boolean => path.endsWith('/publish')
-  const isCreate = ({ method, path }: FakeRequest): boolean =>
-    method === 'POST' && path.endsWith('/plans')
-  const cardsOf = (body: Readonly<Record<string, unknown>>) =>
-    rateCardsOf(body, version === 'v1' ? 'rateCards' : 'rate_cards')
-  const featureOf = (card: Record<string, unknown>) =>
-    fake.state.features.find(({ key }) => key === card['key'])
-  const entitlementOf = (card: Record<string, unknown>) =>
-    asRecord(card[version === 'v1' ? 'entitlementTemplate' : 'entitlement'])
-  const includedOf = (card: Record<string, unknown>) =>
-    entitlementOf(card)[version === 'v1' ? 'issueAfterReset' : 'limit']
+  setUpSync(version)
 
   it('are published on creation, with a fee in advance, and a rate and an entitlement per usage part', async () => {
     const id = await newPlan()
@@ -154,8 +78,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
   })
 
   it('have their users as subscribers after each change, even while OpenMeter is unavailable', async () => {
-    app = await console.newApp({ isTest: true })
-    person = await logInTo(console, app, 'admin')
+    await openApp('admin', { isTest: true })
     const { clientId } = app
     const ada = { clientId, externalUserId: 'ada' }
     await console.as(app.basic).upsertUser(ada)
@@ -170,7 +93,7 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
 
     const [proId, freeId] = [await newPlan(), await newPlan({ name: 'Free', type: 'free' })]
     const change = (planId: string) =>
-      operator.switchSubscription({
+      operator.subscriptions.updateSubscription({
         ...ada,
         planId,
         timing: 'immediate',
@@ -187,12 +110,12 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     await change(proId)
     await runs(keyOf(proId))
 
-    const atPeriodEnd = { ...ada, timing: 'next_billing_cycle' }
-    await operator.endSubscription(atPeriodEnd)
-    await operator.keepSubscription(ada)
-    await operator.endSubscription(atPeriodEnd)
+    const atPeriodEnd = { ...ada, confirm: true, timing: 'next_billing_cycle' }
+    await operator.subscriptions.cancelSubscription(atPeriodEnd)
+    await operator.subscriptions.resumeSubscription({ ...ada, confirm: true })
+    await operator.subscriptions.cancelSubscription(atPeriodEnd)
     expect(running()).toEqual([keyOf(proId)])
-    await operator.moveTestClock({
+    await operator.testClocks.advanceTestClock({
       clientId,
       move: { to: undefined, advanceSeconds: 40 * 86_400 },
     })
@@ -286,153 +209,6 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(fake.requests.length).toBe(before)
   })
 
-  it('are created even if their sync fails, and keep the last success when a later one fails', async () => {
-    fake.faults = failing(503)
-    const { status, body } = await create()
-    const syncError = 'the metering backend does not answer now'
-    expect([status, body]).toEqual([201, { id: expect.any(String), syncError }])
-    const id = String(body['id'])
-    expect(await planOf(id)).toMatchObject({ lastSyncedAt: null, syncError })
-    expect(asRecord((await productOf(id))['sync'])).toMatchObject({
-      status: 'error',
-      errorCode: 'sync_failed',
-      errorMessage: syncError,
-    })
-    fake.faults = () => 'none'
-    const { syncedAt } = (await sync(id)).body
-    console.clock.advance(1_000)
-    fake.faults = failing(503)
-    expect((await update({ id, priceAmount: '1' })).body['syncError']).toBe(syncError)
-    expect(await planOf(id)).toMatchObject({ lastSyncedAt: syncedAt, syncError })
-  })
-
-  it('are not created twice when only their publication fails', async () => {
-    fake.faults = failing(500, isPublish)
-    const { body } = await create()
-    const id = String(body['id'])
-    expect(body['syncError']).toBe('the metering backend failed to process the plan')
-    expect((await planOf(id))['openmeterPlanId']).toBe(fake.state.plans[0]?.id)
-    fake.faults = () => 'none'
-    expect((await sync(id)).status).toBe(200)
-    expect(fake.state.plans.map(({ status }) => status)).toEqual(['active'])
-  })
-
-  it.each([
-    ['of the creation', isCreate],
-    ['of the publication', isPublish],
-  ])('exist once when the answer %s is lost', async (_, matches) => {
-    fake.faults = failing('lose answer', matches)
-    const { body } = await create()
-    expect(body['syncError']).toBe('the metering backend does not answer now')
-    fake.faults = () => 'none'
-    expect((await sync(String(body['id']))).status).toBe(200)
-    expect(fake.state.plans.map(({ status }) => status)).toEqual(['active'])
-  })
-
-  it('are replaced as drafts when a new cycle cannot be written into them', async () => {
-    fake.faults = failing(500, isPublish)
-    const id = await newPlan()
-    fake.faults = () => 'none'
-    await update({ id, billingCycle: 'daily' })
-    const live = fake.state.plans.filter(({ deletedAt }) => !deletedAt)
-    expect(live.map(({ cadence, status }) => [cadence, status])).toEqual([['P1D', 'active']])
-  })
-
-  const silent = {
-    code: 'metering_unreachable',
-    syncError: 'the metering backend does not answer now',
-  }
-  it.each([
-    { fault: 503, status: 503, ...silent },
-    { fault: 401, status: 503, ...silent },
-    {
-      fault: 500,
-      status: 502,
-      code: 'metering_failed',
-      syncError: 'the metering backend failed to process the plan',
-    },
-    {
-      fault: 400,
-      status: 422,
-      code: 'plan_unsyncable',
-      syncError: 'the metering backend refuses the plan: it answered 400: told to answer 400',
-    },
-  ] as const)(
-    'answer a backend with $fault with $status',
-    async ({ fault, status, code, syncError }) => {
-      const id = await newPlan()
-      fake.state.plans.length = 0
-      fake.faults = failing(fault, isCreate)
-      const answer = await sync(id)
-      expect(answer.status).toBe(status)
-      expect(answer.body).toMatchObject({ code, error: code, success: false, syncError })
-      expect((await planOf(id))['syncError']).toBe(syncError)
-    },
-  )
-
-  it('report terms that OpenMeter does not support', async () => {
-    const syncError = 'the plan cannot be synced: its price is in EUR, and usage is priced in USD'
-    const id = await newPlan()
-    // A plan from before prices were limited to USD.
-    await console.sql.query(
-      `insert into plan_versions (app_id, plan_id, version, type, price_amount, price_currency, included_attos,
-                                  retail_rate, billing_cycle, created_at)
-       select app_id, plan_id, version + 1, type, price_amount, 'EUR', included_attos, retail_rate, billing_cycle, created_at
-       from plan_versions
-       where plan_id = $1`,
-      [id],
-    )
-    const answer = await sync(id)
-    expect(answer.status).toBe(422)
-    expect(answer.body).toMatchObject({ code: 'plan_unsyncable', success: false, syncError })
-    expect(await planOf(id)).toMatchObject({ syncError })
-  })
-
-  it('exist once after concurrent syncs', async () => {
-    const id = await newPlan()
-    fake.state.plans.length = 0
-    fake.faults = failing('late', isCreate)
-    const answers = await Promise.all(Array.from({ length: 6 }, () => sync(id)))
-    expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 6 }, () => 200))
-    expect(fake.state.plans).toHaveLength(1)
-  })
-
-  it('are refused while another sync holds the lease', async () => {
-    const id = await newPlan()
-    const leasedUntil = new Date(console.clock.now().getTime() + 60_000)
-    await console.sql.query(
-      `update plan_syncs set lease_id = gen_random_uuid(), leased_until = $2 where plan_id = $1`,
-      [id, leasedUntil],
-    )
-    const { status, body } = await sync(id)
-    expect([status, body['syncError']]).toEqual([
-      409,
-      'the plan is being synced; repeat the request later',
-    ])
-    console.clock.advance(60_000)
-    expect((await sync(id)).status).toBe(200)
-  })
-
-  it('of other apps, unknown ones, and those of viewers are not synced', async () => {
-    const id = await newPlan()
-    const other = await console.newApp()
-    const stranger = await logInTo(console, other, 'admin')
-    const viewer = await logInTo(console, app, 'viewer')
-    const path = `/api/v1/apps/${app.clientId}/plans/${id}/sync`
-    expect((await console.ask('POST', path, { person: stranger })).status).toBe(404)
-    expect((await console.ask('POST', path, { authorization: app.basic })).status).toBe(404)
-    expect((await console.ask('POST', path, { person: viewer })).status).toBe(403)
-    const foreign = `/api/v1/apps/${other.clientId}/plans/${id}/sync`
-    expect((await console.ask('POST', foreign, { person: stranger })).status).toBe(404)
-    expect((await sync('nothing')).status).toBe(404)
-  })
-
-  const remove = (id: string) => ask('DELETE', `/plans?planId=${id}`)
-  const live = () =>
-    fake.state.plans.flatMap(({ key, status, deletedAt }) =>
-      key.startsWith(app.clientId) && !deletedAt ? [status] : [],
-    )
-
   it('are archived when they are deleted', async () => {
     const id = await newPlan()
     expect((await remove(id)).status).toBe(200)
@@ -470,33 +246,6 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     expect(live()).toEqual(['archived'])
   })
 
-  it('are deleted even if their archiving fails, which is repeated', async () => {
-    const id = await newPlan()
-    fake.faults = failing(503)
-    expect((await remove(id)).status).toBe(200)
-    expect(live()).toEqual(['active'])
-    fake.faults = () => 'none'
-    console.clock.advance(60_000)
-    await withUpkeep(({ retry }) => retry())
-    expect(live()).toEqual(['archived'])
-  })
-
-  it('of a deleted app are archived by upkeep, once', async () => {
-    await newPlan()
-    console.clock.advance(1_000)
-    await console.sql.query(
-      `update apps set status = 'deleted', deleted_at = $2 where id = (select app_id from clients where client_id = $1)`,
-      [app.clientId, console.clock.now()],
-    )
-    await withUpkeep(async ({ retry }) => {
-      await retry()
-      expect(live()).toEqual(['archived'])
-      const before = fake.requests.length
-      await retry()
-      expect(fake.requests.length).toBe(before)
-    })
-  })
-
   it('sync Starter when it changes', async () => {
     const { body } = await ask('PUT', '/starter-plan', {
       person,
@@ -504,73 +253,6 @@ describe.each(['v1', 'v3'] as const)('plans in an OpenMeter of API %s', (version
     })
     expect(body).toMatchObject({ syncError: null, openmeterPlanId: fake.state.plans[0]?.id })
     expect(cardsOf(fake.state.plans[0]?.body ?? {}).map(includedOf)).toEqual([7_000_000])
-  })
-
-  /** Runs one round of upkeep immediately. */
-  async function withUpkeep(use: (sync: PlanSync, pool: Pool) => Promise<void>): Promise<void> {
-    const pool = createPool({
-      url: console.databaseUrl,
-      max: 4,
-      name: 't',
-      statementTimeoutMs: 5_000,
-    })
-    const backend = createOpenMeter({
-      config: { url: fake.urls[version], apiKey: undefined, timeoutMs: 5_000, batchSize: 10 },
-      log: silentLog(),
-      metrics: createMetrics('test'),
-      now: console.clock.now,
-      findSubscriber: async () => null,
-    })
-    const sync = createPlanSync({
-      pool,
-      now: console.clock.now,
-      log: silentLog(),
-      catalog: backend.plans,
-      stopping: new AbortController().signal,
-    })
-    try {
-      backend.start()
-      await until(() => backend.ready()['openmeter'] === true)
-      await use(sync, pool)
-    } finally {
-      await backend.stop()
-      await pool.end()
-    }
-  }
-
-  it('are synced by upkeep if never synced, and after failures with growing delays', async () => {
-    fake.faults = failing(503)
-    const id = await newPlan()
-    await withUpkeep(async ({ retry, states }, pool) => {
-      const { rows } = await pool.query<{ app_id: string }>(
-        `delete from plan_syncs where plan_id <> '${id}' returning app_id`,
-      )
-      expect(rows.length).toBeGreaterThan(0)
-      const own = async () => {
-        const { rows: apps } = await pool.query<{ app_id: string }>(
-          `select app_id from plans where id = '${id}'`,
-        )
-        return states(appId(apps[0]?.app_id ?? ''))
-      }
-      const retryIn = async () => {
-        const { rows: due } = await pool.query<{ retry_at: Date }>(
-          `select retry_at from plan_syncs where plan_id = '${id}'`,
-        )
-        return (due[0]?.retry_at.getTime() ?? 0) - console.clock.now().getTime()
-      }
-      expect(await retryIn()).toBe(60_000)
-      console.clock.advance(60_000)
-      await retry()
-      expect(await retryIn()).toBe(120_000)
-      fake.faults = () => 'none'
-      await retry()
-      expect((await own()).get(id)?.syncError).not.toBeNull()
-      console.clock.advance(120_000)
-      await retry()
-      expect((await own()).get(id)).toMatchObject({ syncError: null })
-      expect([...(await own()).values()].map(({ syncError }) => syncError)).toEqual([null, null])
-      expect(fake.state.plans.every(({ status }) => status === 'active')).toBe(true)
-    })
   })
 })
 

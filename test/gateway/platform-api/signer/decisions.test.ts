@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { main } from '../../../../deploy/cli/main.ts'
 import { newDecisionId } from '../../../../proto/decision-id.ts'
 import { day, serviceToken } from '../../../core/support.ts'
-import { decisionOf } from '../../../support/decisions.ts'
+import { decisionOf } from '../../../support/usage/decisions.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
 import { asRecord } from '../../support.ts'
 

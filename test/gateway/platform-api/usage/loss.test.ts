@@ -4,7 +4,7 @@ import { serviceToken } from '../../../core/support.ts'
 import { envelope } from '../../../core/metering/harness.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
 import { type Harness, asRecord, startHarness } from '../../support.ts'
-import { clientId } from '../../../fakes/gateway-core.ts'
+import { clientId } from '../../../fakes/gateway-core/identity.ts'
 
 const path = (of: string) => `/api/v1/builder/apps/${of}/usage/loss`
 

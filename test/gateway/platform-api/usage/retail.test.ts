@@ -4,14 +4,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import * as fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { silentLog } from '../../../../core/lib/log.ts'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { formatDecimal18, parseDecimal18 } from '../../../../core/lib/money.ts'
-import { chainEarlierPrices } from '../../../../core/plans/prices/chain.ts'
+import { chainInserted } from '../../../core/plans/chain-prices.ts'
 import { eventOf, tollgate } from '../../../core/books/support.ts'
 import { type TestApp, serviceToken } from '../../../core/support.ts'
-import { type Person, logInTo } from '../../../support/people.ts'
-import { readEvents } from '../../../support/sse.ts'
+import { type Person, logInTo } from '../../../support/web/people.ts'
+import { readEvents } from '../../../support/web/sse.ts'
 import { type Console, startConsole } from '../../console.ts'
 import { asRecord } from '../../support.ts'
 
@@ -25,8 +24,8 @@ let app: TestApp
 let person: Person
 beforeAll(async () => {
   console = await startConsole()
-  process.env['CORE_TARGET'] = console.core.target
-  process.env['CORE_TOKEN'] = serviceToken
+  vi.stubEnv('CORE_TARGET', console.core.target)
+  vi.stubEnv('CORE_TOKEN', serviceToken)
   app = await console.newApp({ starterUsdMicros: '0' })
   person = await logInTo(console, app, 'admin')
   await setCut('12.5')
@@ -39,7 +38,7 @@ async function setCut(percent: string): Promise<void> {
      select app_id, $2::timestamptz, $3, $2::timestamptz - interval '2 minutes' from clients where client_id = $1`,
     [app.clientId, console.clock.now(), percent],
   )
-  await chainEarlierPrices(console.sql, silentLog())
+  await chainInserted(console.sql)
 }
 
 const byKey = () => ({ authorization: app.basic })

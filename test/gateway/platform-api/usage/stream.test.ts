@@ -7,7 +7,7 @@ import { serviceTokenHeader } from '../../../../proto/headers.ts'
 import { MeteringServiceClient } from '../../../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { begin, serviceToken, until } from '../../../core/support.ts'
 import { eventData } from '../../../core/metering/harness.ts'
-import { type ServerSent, readEvents } from '../../../support/sse.ts'
+import { type ServerSent, readEvents } from '../../../support/web/sse.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
 import { answerValidators, asRecord } from '../../support.ts'
 

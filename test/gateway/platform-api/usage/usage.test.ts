@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { clientId } from '../../../fakes/gateway-core.ts'
+import { clientId } from '../../../fakes/gateway-core/identity.ts'
 import { type Harness, publicUrl, startHarness } from '../../support.ts'
 
 let harness: Harness

@@ -2,13 +2,14 @@ import { once } from 'node:events'
 import { type Server, createServer } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { afterEach, describe, expect, it } from 'vitest'
+import { currentValue } from '../../../../core/lib/settings/reloadable.ts'
 import { createEnvReader } from '../../../../core/lib/env.ts'
 import { createLog, silentLog } from '../../../../core/lib/log.ts'
 import { createMetrics } from '../../../../core/lib/metrics.ts'
 import { readGatewayConfig } from '../../../../gateway/config.ts'
 import { startGateway } from '../../../../gateway/server.ts'
 import type { Webhook } from '../../../../gateway/platform-api/signer/webhook.ts'
-import { clientId } from '../../../fakes/gateway-core.ts'
+import { clientId } from '../../../fakes/gateway-core/identity.ts'
 import {
   type Harness,
   basic,
@@ -44,7 +45,22 @@ const configFor = (target: string, platformPort = 0) => ({
 describe('settings', () => {
   it('have defaults, except for the secret', () => {
     const env = createEnvReader({})
-    expect(readGatewayConfig(env)).toEqual({
+    const { core, edge, ...config } = readGatewayConfig(env)
+    const { connections } = edge
+    const present = {
+      ...config,
+      core: { ...core, token: currentValue(core.token), tokens: undefined },
+      edge: {
+        ...edge,
+        limits: currentValue(edge.limits),
+        ingestSecret: currentValue(edge.ingestSecret),
+        connections: {
+          max: currentValue(connections.max),
+          maxPerAddress: currentValue(connections.maxPerAddress),
+        },
+      },
+    }
+    expect(present).toEqual({
       host: '127.0.0.1',
       platformPort: 8080,
       builderPort: 8081,

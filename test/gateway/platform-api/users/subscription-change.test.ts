@@ -1,6 +1,14 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { PaymentProcessor } from '../../../../core/billing/processor.ts'
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  it,
+  onTestFinished,
+} from 'vitest'
 import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
 import { type FakeOpenMeter, startOpenMeter } from '../../../fakes/openmeter/openmeter.ts'
 import { begin, day, serviceToken, until } from '../../../core/support.ts'
@@ -47,83 +55,21 @@ function usersPlan({ real, app }: { readonly real: Real; readonly app: RealApp }
 
 const refused = (status: number, code: string) => ({ status, body: { code, status } })
 
-describe('plan that needs a payment method', () => {
-  let hasCard: boolean
-  const asked: Parameters<PaymentProcessor['askForCard']>[0][] = []
-  const processor: PaymentProcessor = {
-    connectionOf: async () => ({ status: 'connected', connectedAt: begin }),
-    canChargeOwner: async () => true,
-    connect: async () => ({ url: 'https://pay.example/connect' }),
-    disconnect: async () => {},
-    askForCard: async (request) => {
-      asked.push(request)
-      return hasCard ? null : { checkoutUrl: 'https://pay.example/checkout/1' }
-    },
-  }
-  let real: Real
-  let app: RealApp
-  let of: ReturnType<typeof usersPlan>
-  beforeAll(async () => {
-    real = await startReal({}, { processor })
-    app = await real.newApp('cards')
-  })
-  afterAll(() => real.stop())
-  beforeEach(async () => {
-    hasCard = false
-    asked.length = 0
-    of = usersPlan({ real, app })
+describe('app whose users pay nothing, in the billing mode owner_rollup', () => {
+  it('needs no payment method for a plan without a price, and has no others', async () => {
+    const real = await startReal()
+    onTestFinished(real.stop)
+    const of = usersPlan({ real, app: await real.newApp('rollup') })
     await of.open()
     real.core.clock.advance(1_000)
-  })
-
-  it.each([
-    ['used', { priceAmount: '0' }],
-    ['paid for in advance', { type: 'subscription', includedUnits: '10', overageRateWei: '1' }],
-  ])('leaves the subscription unchanged without one: a plan that is %s', async (_, terms) => {
-    const free = await of.plan({ type: 'free', priceAmount: '0' })
-    await of.change({ planId: free })
-    const before = await of.read()
-    const planId = await of.plan(terms)
-    const urls = { successUrl: 'https://shop.example/ok', cancelUrl: 'https://shop.example/no' }
-    const { status, body } = await of.change({ planId, ...urls })
-    expect({ status, body }).toEqual({
-      status: 200,
-      body: {
-        subscriptionId: asRecord(before['subscription'])['id'],
-        planId: asRecord(before['subscription'])['planId'],
-        effectiveAt: null,
-        timing: 'immediate',
-        checkoutUrl: 'https://pay.example/checkout/1',
-      },
-    })
-    expect(asked).toMatchObject([{ externalUserId: of.user, planId, ...urls }])
-    // The earlier scheduled change is kept.
-    expect(await of.read()).toEqual(before)
-    expect(before['pendingPlan']).toMatchObject({ id: free })
-  })
-
-  it('starts immediately with a payment method on file', async () => {
-    hasCard = true
-    const planId = await of.plan()
+    const planId = await of.plan({ priceAmount: '0' })
     expect(await of.change({ planId })).toMatchObject({
       status: 200,
       body: { planId, timing: 'immediate', effectiveAt: real.core.clock.now().toISOString() },
     })
-  })
-
-  it('replays the answer to a repeated key, even when a card was added in between', async () => {
-    const planId = await of.plan()
-    const headers = { authorization: app.basic, 'idempotency-key': randomUUID() }
-    const first = await of.change({ planId }, headers)
-    hasCard = true
-    expect(await of.change({ planId }, headers)).toEqual(first)
-    expect(await of.change({ planId })).toMatchObject({ body: { planId, timing: 'immediate' } })
-  })
-
-  it('requires no payment method when it is free', async () => {
-    const planId = await of.plan({ type: 'free', priceAmount: '0' })
-    expect((await of.change({ planId, timing: 'immediate' })).status).toBe(200)
-    expect(asked).toEqual([])
+    expect(await of.change({ planId: await of.plan() })).toMatchObject(
+      refused(403, 'stripe_connect_required'),
+    )
   })
 })
 
@@ -160,7 +106,11 @@ describe('activation gate', () => {
       refused(404, 'not_found'),
     )
     const same = { clientId: app.clientId, externalUserId: of.user, planId: priced }
-    await operator.switchSubscription({ ...same, timing: 'immediate', idempotencyKey: undefined })
+    await operator.subscriptions.updateSubscription({
+      ...same,
+      timing: 'immediate',
+      idempotencyKey: undefined,
+    })
     expect(await of.change({ planId: priced })).toMatchObject(
       refused(403, 'stripe_connect_required'),
     )
@@ -246,6 +196,11 @@ describe.each(['v1', 'v3'] as const)('with an OpenMeter of API %s', (version) =>
     fake = await startOpenMeter()
     real = await startReal({ OPENMETER_URL: fake.urls[version] })
     app = await real.newApp(`synced-${version}`)
+    const operator = connectCore({ target: real.core.core.target, token: serviceToken })
+    const { clientId } = app
+    await operator.billing
+      .updateBillingSettings({ clientId, billingMode: 'merchant' })
+      .finally(() => operator.close())
     await until(() => fake.state.features.length > 0)
   })
   afterAll(async () => {
@@ -265,7 +220,9 @@ describe.each(['v1', 'v3'] as const)('with an OpenMeter of API %s', (version) =>
     const operator = connectCore({ target: real.core.core.target, token: serviceToken })
     const request = { clientId: app.clientId, externalUserId: of.user, planId }
     const rest = { timing: 'immediate', idempotencyKey: undefined }
-    return operator.switchSubscription({ ...request, ...rest }).finally(() => operator.close())
+    return operator.subscriptions
+      .updateSubscription({ ...request, ...rest })
+      .finally(() => operator.close())
   }
 
   it.each([

@@ -1,0 +1,100 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type { Users } from '../../identity/users/users.ts'
+import type { Pool } from '../../lib/sql.ts'
+import type { AppId, UserKey } from '../../shared/ids.ts'
+import type { PaymentProcessor, Plane } from '../processor/port.ts'
+import { findPlane } from '../processor/store.ts'
+import { type BillingMode, findSettings, isPlatformApp } from '../store.ts'
+import { notConfigured } from './checkouts.ts'
+import type { Payer } from './customers.ts'
+
+/** The app's owner as an end user of the platform app (decision 58). */
+export interface OwnerAccount extends UserKey {
+  readonly externalUserId: string
+}
+
+export interface PayersDeps {
+  readonly pool: Pool
+  readonly users: Pick<Users, 'get'>
+  readonly processor: Pick<PaymentProcessor, 'planes'> | null
+  /**
+   * Returns the app's account at the processor, ready to take payments. Throws
+   * STRIPE_CONNECT_REQUIRED or STRIPE_CONNECT_PENDING without one.
+   */
+  readonly requireAccount: (app: AppId) => Promise<string>
+  /** Returns the owner's account; null if the platform owns the app. */
+  readonly findOwnerAccount: (app: AppId) => Promise<OwnerAccount | null>
+}
+
+export interface FoundPayer {
+  readonly billingMode: BillingMode
+  readonly user: UserKey & { readonly externalUserId: string }
+  /** The app that gets the money; null for the platform. */
+  readonly payee: AppId | null
+  readonly plane: Plane
+}
+
+/** Finds who pays for an app's usage, and where (docs/payments.md). */
+export function createPayers({
+  pool,
+  users,
+  processor,
+  requireAccount,
+  findOwnerAccount,
+}: PayersDeps) {
+  /**
+   * Returns the payer: the named user in billing mode merchant, else the app's owner. Throws
+   * REQUEST_INVALID without a user in merchant mode, NOT_FOUND for an unknown one, CONFLICT for an
+   * app that the platform pays for.
+   */
+  async function find(app: AppId, externalUserId: string | undefined): Promise<FoundPayer> {
+    const { billingMode } = await findSettings(pool, app)
+    // Users of the platform app pay to the platform's own account.
+    const isOwn = await isPlatformApp(pool, app)
+    if (billingMode === 'merchant' || isOwn) {
+      if (externalUserId === undefined || externalUserId.trim() === '')
+        throw new DomainError(
+          'REQUEST_INVALID',
+          'externalUserId is required when billingMode is merchant',
+        )
+      const { id: userId, externalUserId: external } = await users.get(app, externalUserId)
+      const user = { appId: app, userId, externalUserId: external }
+      return { billingMode, user, payee: isOwn ? null : app, plane: await findPlane(pool, app) }
+    }
+    const owner = await findOwnerAccount(app)
+    if (owner === null)
+      throw new DomainError(
+        'CONFLICT',
+        'the platform pays for this app itself, so it has no wallet; a platform admin can give it to a customer',
+      )
+    // The plane of the owner's account, not of the app: a test app's card must not fund real money.
+    const plane = await findPlane(pool, owner.appId)
+    return { billingMode, user: owner, payee: null, plane }
+  }
+
+  /** Like `find`, with the processor's account that takes the money. Throws if it cannot. */
+  async function resolve(app: AppId, externalUserId: string | undefined): Promise<Payer> {
+    return place(await find(app, externalUserId))
+  }
+
+  /** Returns the account of the processor that takes a payer's money. */
+  async function place({ user, payee, plane }: FoundPayer): Promise<Payer> {
+    if (processor === null || !processor.planes.includes(plane)) throw notConfigured()
+    const account = payee === null ? null : await requireAccount(payee)
+    return { ...user, at: { plane, account } }
+  }
+
+  return { find, resolve, place }
+}
+
+export type Payers = ReturnType<typeof createPayers>
+
+const unplaceable: ReadonlySet<string> = new Set([
+  'PROCESSOR_NOT_CONFIGURED',
+  'STRIPE_CONNECT_REQUIRED',
+  'STRIPE_CONNECT_PENDING',
+])
+
+/** Whether `place` failed because no account can take the payer's money now. */
+export const isUnplaceable = (error: unknown): error is DomainError =>
+  error instanceof DomainError && unplaceable.has(error.reason)

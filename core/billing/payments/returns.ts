@@ -1,0 +1,184 @@
+import { Counter } from 'prom-client'
+import { DomainError } from '../../../proto/errors.ts'
+import { uuidV7 } from '../../lib/crypto.ts'
+import { startAtZero } from '../../lib/metrics.ts'
+import { type Db, tx } from '../../lib/sql.ts'
+import type { EventType } from '../../../proto/events.ts'
+import { auditSuccess } from '../../shared/audit.ts'
+import { emit } from '../../shared/events.ts'
+import type { Actor } from '../../shared/audit.ts'
+import type { Shared } from '../../shared/shared.ts'
+import type { TopUps } from '../../balances/credit/top-ups.ts'
+import {
+  type Payment,
+  type PaymentProcessor,
+  type ProcessorAccount,
+  usdCents,
+} from '../processor/port.ts'
+import { centsToAttos, formatCents } from './amounts.ts'
+import * as store from './payment-store.ts'
+import type { OpenReturn, ReturnKind, StoredPayment } from './payment-store.ts'
+
+export interface ReturnsDeps extends Pick<Shared, 'pool' | 'log' | 'metrics' | 'now'> {
+  readonly processor: Pick<PaymentProcessor, 'readPayment' | 'refund'>
+  readonly topUps: Pick<TopUps, 'takeBack' | 'giveBack'>
+  /** Books a return of a payment that paid an invoice. */
+  readonly bookInvoiceReturn: (db: Db, open: OpenReturn) => Promise<void>
+}
+
+export interface RefundRequest {
+  readonly payment: StoredPayment
+  /** Null refunds what is left of the payment. */
+  readonly cents: bigint | null
+  /** Names the refund, so that a repetition does not refund twice. */
+  readonly requestId: string
+  readonly actor: Actor
+}
+
+const openMax = 500
+/** Events of returns. Money that comes again has none. */
+const eventTypes: { readonly [Kind in ReturnKind]?: EventType } = {
+  refund: 'payment.refunded',
+  dispute: 'payment.disputed',
+}
+
+/**
+ * Money that went back. The processor's totals decide: what they exceed of the recorded returns is
+ * a new return, so a lost, doubled or late event changes nothing.
+ */
+export function createReturns({
+  pool,
+  processor,
+  topUps,
+  bookInvoiceReturn,
+  log,
+  metrics,
+  now,
+}: ReturnsDeps) {
+  const returns = new Counter({
+    name: 'tollgate_billing_returns_total',
+    help: 'Refunds and disputes of payments, failed refunds, and disputes that were won',
+    labelNames: ['kind'],
+    registers: [metrics],
+  })
+  startAtZero(returns, { kind: ['refund', 'refund_failed', 'dispute', 'dispute_won'] })
+
+  /** Reads a payment and records what went back since. Returns a word for the log of events. */
+  async function reconcile(at: ProcessorAccount, processorId: string): Promise<string> {
+    const stored = await store.findByProcessorId(pool, processorId, at)
+    if (stored === null) return 'unknown'
+    const payment = await processor.readPayment(at, processorId)
+    if (payment === null) return 'unknown'
+    const kinds = await tx(pool, (db) => record(db, stored, payment))
+    for (const kind of kinds) returns.inc({ kind })
+    await bookOpen()
+    return kinds.length === 0 ? 'unchanged' : kinds.join(', ')
+  }
+
+  async function record(
+    db: Db,
+    stored: StoredPayment,
+    { refunded, disputed }: Payment,
+  ): Promise<ReturnKind[]> {
+    await store.lockPayment(db, stored)
+    const sums = await store.sumReturns(db, stored)
+    const known = {
+      refund: sums.refund - sums.refund_failed,
+      dispute: sums.dispute - sums.dispute_won,
+    }
+    const changes: readonly (readonly [ReturnKind, bigint])[] = [
+      ['refund', refunded - known.refund],
+      ['refund_failed', known.refund - refunded],
+      ['dispute', disputed - known.dispute],
+      ['dispute_won', known.dispute - disputed],
+    ]
+    const news = changes.filter(([, amount]) => amount > 0n)
+    for (const [kind, amount] of news) await insert(db, stored, { kind, amount })
+    return news.map(([kind]) => kind)
+  }
+
+  async function insert(
+    db: Db,
+    { appId, userId, id: paymentId }: StoredPayment,
+    { kind, amount }: { readonly kind: ReturnKind; readonly amount: bigint },
+  ): Promise<void> {
+    const createdAt = now()
+    const id = uuidV7(createdAt.getTime())
+    const row = { appId, userId, id, paymentId, kind, amount: usdCents(amount), createdAt }
+    await store.insertReturn(db, row)
+    await auditSuccess(db, {
+      appId,
+      actor: { name: 'payment processor' },
+      action: `payment_${kind}`,
+      details: { paymentId, userId, amountUsd: formatCents(amount) },
+      at: createdAt,
+    })
+    const type = eventTypes[kind]
+    const data = { paymentId, amountUsd: formatCents(amount) }
+    if (type !== undefined) await emit(db, { appId, userId, type, data, at: createdAt })
+  }
+
+  /** Books returns that wait for calls to end. Run it again and again; it keeps what it cannot book. */
+  async function bookOpen(): Promise<void> {
+    for (const open of await store.listOpenReturns(pool, openMax))
+      await tx(pool, (db) => book(db, open)).catch((error: unknown) =>
+        log.error({ err: error, appId: open.appId, returnId: open.id }, 'a return was not booked'),
+      )
+  }
+
+  async function book(db: Db, open: OpenReturn): Promise<void> {
+    const { appId, userId, id, creditId, kind, paymentId } = open
+    if (!(await store.markBooked(db, open, now()))) return
+    const amount = centsToAttos(open.amount)
+    if (creditId === null) return bookInvoiceReturn(db, open)
+    const reason = `${kind.replace('_', ' ')}: payment ${paymentId}`
+    if (kind === 'dispute_won' || kind === 'refund_failed') {
+      await topUps.giveBack(db, { user: { appId, userId }, creditId, amount, returnId: id, reason })
+      return
+    }
+    const isBooked = await topUps.takeBack(db, {
+      user: open,
+      creditId,
+      amount,
+      returnId: id,
+      reason,
+    })
+    if (!isBooked) await store.markOpen(db, open)
+  }
+
+  /**
+   * Refunds a payment at the processor, then records it. Throws CONFLICT if the amount exceeds the
+   * rest of the payment.
+   */
+  async function refund({ payment, cents, requestId, actor }: RefundRequest) {
+    const state = await processor.readPayment(payment.at, payment.processorId)
+    if (state === null)
+      throw new DomainError('NOT_FOUND', 'the payment processor no longer has this payment')
+    const left = state.amount - state.refunded - state.disputed
+    const amount = cents ?? left
+    if (amount <= 0n || amount > left)
+      throw new DomainError(
+        'CONFLICT',
+        `${formatCents(left > 0n ? left : 0n)} USD of this payment can be refunded`,
+      )
+    const { appId, id, at } = payment
+    await processor.refund(
+      at,
+      { payment: payment.processorId, amount: usdCents(amount), reference: `${appId}/${id}` },
+      `${at.plane}:${appId}:refund:${id}:${requestId}`,
+    )
+    await auditSuccess(pool, {
+      appId,
+      actor,
+      action: 'payment_refund_requested',
+      details: { paymentId: id, amountUsd: formatCents(amount) },
+      at: now(),
+    })
+    await reconcile(at, payment.processorId)
+    return { paymentId: id, amount: usdCents(amount) }
+  }
+
+  return { reconcile, bookOpen, refund }
+}
+
+export type Returns = ReturnType<typeof createReturns>

@@ -1,0 +1,90 @@
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/billing/v1/wallet.ts'
+import { microsDown, usdAttos } from '../../lib/money.ts'
+import type { Pool } from '../../lib/sql.ts'
+import { appOperator, m2mOrMember, orOperator } from '../../rpc/guards.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { Payers } from '../payments/payers.ts'
+import { formatUsd } from './amounts.ts'
+import { renderCard, renderState } from './render.ts'
+import type { PayPerUsePlan } from './store.ts'
+import { type Transaction, listTransactions } from './transactions.ts'
+import { type Wallet, type Wallets, resolveBehavior } from './wallet.ts'
+
+export interface WalletRpcDeps {
+  readonly pool: Pool
+  readonly payers: Payers
+  readonly wallets: Wallets
+  /** Where people read more. */
+  readonly docsUrl: string
+}
+
+export function createWalletRpc({ pool, payers, wallets, docsUrl }: WalletRpcDeps) {
+  const walletService: Handlers<pb.WalletServiceServer> = {
+    getWallet: rpc(
+      orOperator(m2mOrMember(), appOperator()),
+      async ({ externalUserId }: pb.GetWalletRequest, { appId }) =>
+        toWallet(await wallets.read(appId, externalUserId), docsUrl),
+    ),
+    getBillingState: rpc(
+      orOperator(m2mOrMember(), appOperator()),
+      async ({ externalUserId }: pb.GetBillingStateRequest, { appId }) => ({
+        billingState: renderState(await wallets.readState(appId, externalUserId), docsUrl),
+      }),
+    ),
+    listWalletTransactions: rpc(
+      orOperator(m2mOrMember(), appOperator()),
+      async (request: pb.ListWalletTransactionsRequest, { appId }) => {
+        const { user } = await payers.find(appId, request.externalUserId)
+        const { items, nextCursor } = await listTransactions(pool, user, {
+          limit: request.limit,
+          cursor: request.cursor,
+        })
+        return { items: items.map(toTransaction), nextCursor, degraded: false }
+      },
+    ),
+  }
+  return { walletService }
+}
+
+const toWallet = ({ balance, state, plans }: Wallet, docsUrl: string): pb.GetWalletResponse => ({
+  balance: {
+    usdMicros: balance.balanceUsdMicros,
+    usd: formatUsd(BigInt(balance.balanceUsdMicros)),
+    lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros,
+    consumedUsdMicros: balance.consumedUsdMicros,
+  },
+  card: renderCard(state.card),
+  payPerUsePlans: plans.map(toPlan),
+  billingMode: state.billingMode,
+  payer: state.externalUserId,
+  billingState: renderState(state, docsUrl),
+})
+
+const toPlan = (plan: PayPerUsePlan): pb.PayPerUsePlan => {
+  const micros = plan.threshold === null ? undefined : microsDown(plan.threshold)
+  return {
+    planId: plan.id,
+    planName: plan.name,
+    chargeThresholdUsdMicros: micros?.toString(),
+    chargeThresholdUsd: micros === undefined ? undefined : formatUsd(micros),
+    resolvedBehavior: resolveBehavior(plan),
+  }
+}
+
+/** Deltas are differences of the rounded balances, so that they add up. */
+const toTransaction = (transaction: Transaction): pb.WalletTransaction => {
+  const { change, balanceAfter, amount } = transaction
+  const balance = microsDown(usdAttos(balanceAfter))
+  const delta = balance - microsDown(usdAttos(balanceAfter - change))
+  const moved = amount === null ? delta : microsDown(usdAttos(amount))
+  return {
+    id: transaction.id,
+    date: transaction.date.toISOString(),
+    type: transaction.type,
+    description: transaction.description,
+    amountUsdMicros: String(moved < 0n ? -moved : moved),
+    creditDeltaUsdMicros: String(delta),
+    balanceUsdMicros: String(balance),
+    invoiceId: transaction.invoiceId ?? undefined,
+  }
+}

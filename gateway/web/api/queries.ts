@@ -1,0 +1,140 @@
+import {
+  MutationCache,
+  QueryCache,
+  QueryClient,
+  infiniteQueryOptions,
+  queryOptions,
+} from '@tanstack/react-query'
+import { ApiError, api, unwrap, keepCsrfToken } from './client.ts'
+
+const staleMs = 15_000
+const appPageSize = '200'
+const auditPageSize = '50'
+export const invoicePageSize = 25
+
+/** Repeats only what may succeed the next time. */
+const isWorthRepeating = (failures: number, error: Error): boolean =>
+  failures < 2 && (!(error instanceof ApiError) || error.status === 0 || error.status >= 500)
+
+/**
+ * Returns the store of all answers. A refusal of the credential, which hidden routes answer with 404,
+ * also reads the session again: if it has ended, the frame says so above the view.
+ */
+export function createQueryClient(): QueryClient {
+  const onError = (error: Error): void => {
+    const isOfCredential = error instanceof ApiError && [401, 404].includes(error.status)
+    if (isOfCredential) void client.invalidateQueries({ queryKey: sessionKey })
+  }
+  const client = new QueryClient({
+    queryCache: new QueryCache({
+      onError: (error, { queryKey }) => {
+        if (queryKey[0] !== sessionKey[0]) onError(error)
+      },
+    }),
+    mutationCache: new MutationCache({ onError }),
+    defaultOptions: { queries: { staleTime: staleMs, retry: isWorthRepeating } },
+  })
+  return client
+}
+
+const sessionKey = ['session'] as const
+
+export const sessionQuery = queryOptions({
+  queryKey: sessionKey,
+  staleTime: 60_000,
+  queryFn: async () => {
+    const session = await unwrap(api.GET('/api/v1/session'))
+    keepCsrfToken(session.csrfToken)
+    return session
+  },
+})
+
+/** Apps of the account, or all apps for a platform admin. */
+export const appsQuery = infiniteQueryOptions({
+  queryKey: ['apps'],
+  initialPageParam: '',
+  getNextPageParam: ({ nextCursor }: { nextCursor?: string }) => nextCursor,
+  queryFn: async ({ pageParam: cursor, client }) => {
+    const { isPlatformAdmin } = await client.ensureQueryData(sessionQuery)
+    const query = {
+      limit: appPageSize,
+      ...(cursor !== '' && { cursor }),
+      ...(isPlatformAdmin && { all: 'true' as const }),
+    }
+    return unwrap(api.GET('/api/v1/apps', { params: { query } }))
+  },
+})
+
+export const invitationsQuery = queryOptions({
+  queryKey: ['invitations'],
+  queryFn: async () => {
+    const { invitations } = await unwrap(api.GET('/api/v1/invitations'))
+    return invitations
+  },
+})
+
+export const appQuery = (clientId: string) =>
+  queryOptions({
+    queryKey: ['app', clientId],
+    queryFn: () => unwrap(api.GET('/api/v1/apps/{clientId}', { params: { path: { clientId } } })),
+  })
+
+export const billingQuery = (clientId: string) =>
+  queryOptions({
+    queryKey: ['billing', clientId],
+    refetchInterval: 30_000,
+    queryFn: () =>
+      unwrap(api.GET('/api/v1/apps/{clientId}/billing', { params: { path: { clientId } } })),
+  })
+
+export const invoicesQuery = (clientId: string, page: number) =>
+  queryOptions({
+    queryKey: ['invoices', clientId, page],
+    queryFn: () =>
+      unwrap(
+        api.GET('/api/v1/apps/{clientId}/billing/invoices', {
+          params: {
+            path: { clientId },
+            query: { page: String(page), pageSize: String(invoicePageSize) },
+          },
+        }),
+      ),
+  })
+
+export const invoiceQuery = (clientId: string, invoiceId: string) =>
+  queryOptions({
+    queryKey: ['invoice', clientId, invoiceId],
+    queryFn: () =>
+      unwrap(
+        api.GET('/api/v1/apps/{clientId}/billing/invoices/{invoiceId}', {
+          params: { path: { clientId, invoiceId } },
+        }),
+      ),
+  })
+
+export const teamQuery = (clientId: string) =>
+  queryOptions({
+    queryKey: ['team', clientId],
+    queryFn: () =>
+      unwrap(api.GET('/api/v1/apps/{clientId}/admins', { params: { path: { clientId } } })),
+  })
+
+export const auditQuery = (clientId: string, action: string | undefined) =>
+  infiniteQueryOptions({
+    queryKey: ['audit', clientId, action],
+    initialPageParam: '',
+    getNextPageParam: ({ nextCursor }: { nextCursor?: string | null }) => nextCursor ?? undefined,
+    queryFn: ({ pageParam: cursor }) =>
+      unwrap(
+        api.GET('/api/v1/apps/{clientId}/audit', {
+          params: {
+            path: { clientId },
+            query: {
+              limit: auditPageSize,
+              ...(cursor !== '' && { cursor }),
+              ...(action !== undefined && { action }),
+            },
+          },
+        }),
+      ),
+  })

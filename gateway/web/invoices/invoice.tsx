@@ -1,0 +1,158 @@
+import { useQuery } from '@tanstack/react-query'
+import { Link, useParams } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
+import type { Schemas } from '../api/client.ts'
+import { invoiceQuery } from '../api/queries.ts'
+import { Dollars } from '../ui/amount.tsx'
+import { Answer } from '../ui/answer.tsx'
+import { Instant, Period } from '../ui/instant.tsx'
+import { Page } from '../ui/page.tsx'
+import { TableBox } from '../ui/table-box.tsx'
+import { StatusBadge } from './status.tsx'
+
+/** One invoice or credit note, with its lines. */
+export function Invoice(): ReactNode {
+  const { clientId, invoiceId } = useParams({ from: '/$clientId/invoices/$invoiceId' })
+  const invoice = useQuery(invoiceQuery(clientId, invoiceId))
+  const title = invoice.data?.number ?? 'Invoice'
+  const url = invoice.data?.hostedInvoiceUrl
+  return (
+    <Page
+      title={title}
+      actions={
+        url && (
+          <a className="button" href={url} target="_blank" rel="noreferrer">
+            Page to print
+          </a>
+        )
+      }
+    >
+      <Answer query={invoice} rows={6}>
+        {(data) => (
+          <>
+            <Facts invoice={data} />
+            <Lines invoice={data} />
+          </>
+        )}
+      </Answer>
+    </Page>
+  )
+}
+
+type InvoiceData = Schemas['Invoice']
+
+function Facts({ invoice }: { invoice: InvoiceData }): ReactNode {
+  const { status, customerKey, issuedAt, paidAt, periodStart, periodEnd, reason, note } = invoice
+  const { invoiceType, invoiceId, issuerClientId } = invoice
+  return (
+    <section className="card" aria-label="Facts">
+      <dl className="facts">
+        <div>
+          <dt>Status</dt>
+          <dd>
+            <StatusBadge status={status} />
+          </dd>
+        </div>
+        <div>
+          <dt>User</dt>
+          <dd>{customerKey}</dd>
+        </div>
+        <div>
+          <dt>Issued</dt>
+          <dd>
+            <Instant at={issuedAt} />, because of {reason}
+          </dd>
+        </div>
+        {invoiceType === 'credit_note' ? (
+          invoiceId !== null && <Credited clientId={issuerClientId} invoiceId={invoiceId} />
+        ) : (
+          <div>
+            <dt>Paid</dt>
+            <dd>{paidAt === null ? 'not yet' : <Instant at={paidAt} />}</dd>
+          </div>
+        )}
+        <div>
+          <dt>Period of the user</dt>
+          <dd>
+            <Period from={periodStart} to={periodEnd} />
+          </dd>
+        </div>
+        {note !== null && (
+          <div>
+            <dt>Note</dt>
+            <dd>{note}</dd>
+          </div>
+        )}
+      </dl>
+    </section>
+  )
+}
+
+/** The invoice that a credit note credits. */
+const Credited = (params: { clientId: string; invoiceId: string }): ReactNode => (
+  <div>
+    <dt>Credits</dt>
+    <dd>
+      <Link to="/$clientId/invoices/$invoiceId" params={params}>
+        an invoice
+      </Link>
+    </dd>
+  </div>
+)
+
+function Lines({ invoice }: { invoice: InvoiceData }): ReactNode {
+  const { lines, totalAmount, carriedInAmount, carriedAmount, creditedAmount } = invoice
+  const sums: readonly (readonly [string, string])[] = [
+    ['Carried from the invoice before', carriedInAmount],
+    ['Carried to the next invoice', carriedAmount],
+    ['Total', totalAmount],
+    ['Credited since', creditedAmount],
+  ]
+  return (
+    <section className="card" aria-labelledby="lines">
+      <h2 id="lines">Lines</h2>
+      <TableBox label="Table of lines">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">For</th>
+              <th scope="col">Kind</th>
+              <th scope="col" className="number">
+                Tickets
+              </th>
+              <th scope="col" className="number">
+                Amount
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {lines.map(({ id, name, kind, tickets, totalAmount: amount, totalUsdExact }) => (
+              <tr key={id}>
+                <th scope="row">{name}</th>
+                <td>{kind}</td>
+                <td className="number">{tickets ?? ''}</td>
+                <td className="number" title={`${totalUsdExact} USD`}>
+                  <Dollars value={amount} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+          <tfoot>
+            {sums
+              .filter(([name, amount]) => name === 'Total' || Number(amount) !== 0)
+              .map(([name, amount]) => (
+                <tr key={name}>
+                  <th scope="row" colSpan={3}>
+                    {name}
+                  </th>
+                  <td className="number">
+                    <Dollars value={amount} />
+                  </td>
+                </tr>
+              ))}
+          </tfoot>
+        </table>
+      </TableBox>
+    </section>
+  )
+}

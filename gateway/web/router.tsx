@@ -1,0 +1,74 @@
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  type RouterHistory,
+} from '@tanstack/react-router'
+import { Apps } from './apps/apps.tsx'
+import { Audit } from './audit/audit.tsx'
+import { Invoice } from './invoices/invoice.tsx'
+import { Invoices } from './invoices/invoices.tsx'
+import { Overview } from './overview/overview.tsx'
+import { Shell } from './shell.tsx'
+import { Team } from './team/team.tsx'
+import { Page } from './ui/page.tsx'
+import { Failure } from './ui/states.tsx'
+
+/** Every view of the dashboard has its address here, below /app. */
+const root = createRootRoute({
+  component: Shell,
+  notFoundComponent: () => (
+    <Page title="Not found">
+      <p>There is no such view. Choose one at the side.</p>
+    </Page>
+  ),
+  errorComponent: ({ error, reset }) => (
+    <Page title="Something went wrong">
+      <Failure error={error instanceof Error ? error : new Error(String(error))} retry={reset} />
+    </Page>
+  ),
+})
+const apps = createRoute({ getParentRoute: () => root, path: '/', component: Apps })
+const overview = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId',
+  component: Overview,
+})
+export const invoicesRoute = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/invoices',
+  component: Invoices,
+  validateSearch: ({ page }: Record<string, unknown>): { page?: number } => {
+    const number = Number(page)
+    return Number.isInteger(number) && number > 1 ? { page: number } : {}
+  },
+})
+const invoice = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/invoices/$invoiceId',
+  component: Invoice,
+})
+const team = createRoute({ getParentRoute: () => root, path: '/$clientId/team', component: Team })
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/audit',
+  component: Audit,
+  validateSearch: ({ action }: Record<string, unknown>): { action?: string } =>
+    typeof action === 'string' && action !== '' ? { action } : {},
+})
+
+const routeTree = root.addChildren([apps, overview, invoicesRoute, invoice, team, audit])
+
+export const createAppRouter = (history?: RouterHistory) =>
+  createRouter({
+    routeTree,
+    basepath: '/app',
+    scrollRestoration: true,
+    ...(history && { history }),
+  })
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: ReturnType<typeof createAppRouter>
+  }
+}

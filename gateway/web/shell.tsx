@@ -1,0 +1,99 @@
+import { useQuery } from '@tanstack/react-query'
+import { Link, Outlet, useParams } from '@tanstack/react-router'
+import { type ReactNode, useState } from 'react'
+import { appQuery, sessionQuery } from './api/queries.ts'
+import { Answer } from './ui/answer.tsx'
+import { Button } from './ui/button.tsx'
+import { applyTheme, nextTheme, readTheme } from './ui/theme.ts'
+
+/** The frame of every view: navigation at the side, the view, and who is logged in. */
+export function Shell(): ReactNode {
+  const session = useQuery(sessionQuery)
+  const { clientId } = useParams({ strict: false })
+  return (
+    <div className="frame">
+      <a className="skip" href="#content">
+        Skip to content
+      </a>
+      <header className="side">
+        <Link className="brand" to="/">
+          tollgate
+        </Link>
+        <nav aria-label="Views">
+          <ul>
+            <li>
+              <Link to="/" activeOptions={{ exact: true }}>
+                Apps
+              </Link>
+            </li>
+          </ul>
+          {clientId !== undefined && <AppLinks clientId={clientId} />}
+        </nav>
+        <div className="foot">
+          {session.data && <span>{session.data.email}</span>}
+          <a href="/login">Account</a>
+          <a href="/api/v1/internal/docs/">API documents</a>
+          <ThemeSwitch />
+        </div>
+      </header>
+      <main className="main" id="content">
+        <Answer query={session}>{() => <Outlet />}</Answer>
+      </main>
+    </div>
+  )
+}
+
+function AppLinks({ clientId }: { clientId: string }): ReactNode {
+  const app = useQuery(appQuery(clientId))
+  const params = { clientId }
+  return (
+    <>
+      <h2 className="nav-title">{app.data?.name ?? 'App'}</h2>
+      <ul>
+        <li>
+          <Link to="/$clientId" params={params} activeOptions={{ exact: true }}>
+            Overview
+          </Link>
+        </li>
+        <li>
+          <Link to="/$clientId/invoices" params={params}>
+            Invoices
+          </Link>
+        </li>
+        <li>
+          <Link to="/$clientId/team" params={params}>
+            Team
+          </Link>
+        </li>
+        {app.data?.canEdit && (
+          <li>
+            <Link to="/$clientId/audit" params={params}>
+              Audit log
+            </Link>
+          </li>
+        )}
+        <li>
+          <a href={`/apps/${encodeURIComponent(clientId)}/billing`}>Payment account</a>
+        </li>
+      </ul>
+    </>
+  )
+}
+
+const themeNames = { system: 'System', light: 'Light', dark: 'Dark' }
+
+function ThemeSwitch(): ReactNode {
+  const [theme, setTheme] = useState(readTheme)
+  return (
+    <Button
+      isSmall
+      onClick={() => {
+        const next = nextTheme(theme)
+        applyTheme(next)
+        setTheme(next)
+      }}
+    >
+      Theme: {themeNames[theme]}
+    </Button>
+  )
+}

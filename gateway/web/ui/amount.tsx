@@ -1,0 +1,12 @@
+import type { ReactNode } from 'react'
+import { formatDollars, formatExactMicros, formatMicros } from './amounts.ts'
+
+/** An amount in USD micros. Its exact value shows on hover. */
+export const Micros = ({ value }: { value: string }): ReactNode => (
+  <span title={formatExactMicros(value)}>{formatMicros(value)}</span>
+)
+
+/** An amount in dollars, given as decimal text. */
+export const Dollars = ({ value }: { value: string }): ReactNode => (
+  <span>{formatDollars(value)}</span>
+)

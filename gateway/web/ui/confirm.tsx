@@ -1,0 +1,43 @@
+import { type ReactNode, useEffect, useRef } from 'react'
+import { Button } from './button.tsx'
+import { Failure } from './states.tsx'
+
+interface ConfirmProps {
+  readonly title: string
+  /** What the act does, and whether it can be undone. */
+  readonly effect: ReactNode
+  readonly action: string
+  readonly isBusy: boolean
+  readonly error: Error | null
+  readonly onConfirm: () => void
+  readonly onClose: () => void
+}
+
+/** Asks before an act that takes something away. Escape and Cancel change nothing. */
+export function Confirm(props: ConfirmProps): ReactNode {
+  const { title, effect, action, isBusy, error, onConfirm, onClose } = props
+  const dialog = useRef<HTMLDialogElement>(null)
+  useEffect(() => dialog.current?.showModal(), [])
+  return (
+    <dialog ref={dialog} aria-labelledby="confirm-title" onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault()
+          onConfirm()
+        }}
+      >
+        <h2 id="confirm-title">{title}</h2>
+        <p>{effect}</p>
+        {error && <Failure error={error} />}
+        <div className="row">
+          <Button onClick={() => dialog.current?.close()} autoFocus>
+            Cancel
+          </Button>
+          <Button type="submit" kind="danger" disabled={isBusy}>
+            {isBusy ? 'Working …' : action}
+          </Button>
+        </div>
+      </form>
+    </dialog>
+  )
+}

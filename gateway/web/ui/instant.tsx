@@ -1,0 +1,16 @@
+import type { ReactNode } from 'react'
+
+const dateAndTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+const dateOnly = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' })
+
+/** An instant in the reader's time zone. UTC shows on hover. */
+export const Instant = ({ at }: { at: string }): ReactNode => (
+  <time dateTime={at} title={`${at.replace('T', ' ').replace(/(\.\d+)?Z$/, '')} UTC`}>
+    {dateAndTime.format(new Date(at))}
+  </time>
+)
+
+/** The days of a period, in UTC, as periods are counted. */
+export const Period = ({ from, to }: { from: string; to: string }): ReactNode => (
+  <span title={`${from} – ${to}`}>{dateOnly.formatRange(new Date(from), new Date(to))} (UTC)</span>
+)

@@ -1,0 +1,338 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parse, parseAllDocuments } from 'yaml'
+import { newSecret } from '../../core/lib/crypto.ts'
+import { isObject, readText } from '../../core/lib/json.ts'
+import { readEnvironment } from '../../core/lib/settings/environment.ts'
+import { unknownSettings } from '../../core/lib/settings/unknown.ts'
+import { declaredSettings, processNames, readSettings } from '../../deploy/cli/settings.ts'
+import { tollgate } from '../deploy/cli/support.ts'
+import { programPath, run, schemaFolder } from './chart-tools.ts'
+
+const root = join(import.meta.dirname, '../..')
+const chart = join(root, 'deploy/helm/tollgate')
+const release = 'pay'
+const sets = ['minimal', 'signer', 'large']
+const kinds = [
+  'apps/v1/Deployment',
+  'apps/v1/StatefulSet',
+  'autoscaling/v2/HorizontalPodAutoscaler',
+  'batch/v1/Job',
+  'core/v1/Service',
+  'networking.k8s.io/v1/Ingress',
+  'networking.k8s.io/v1/NetworkPolicy',
+  'policy/v1/PodDisruptionBudget',
+]
+const buildMs = 45 * 60_000
+
+interface Container {
+  readonly name: string
+  readonly image: string
+  readonly args: readonly string[]
+  readonly env?: readonly { readonly name: string; readonly value: string }[]
+  readonly ports?: readonly { readonly name: string }[]
+  readonly securityContext: object
+  readonly startupProbe?: object
+  readonly livenessProbe?: object
+  readonly readinessProbe?: object
+  readonly resources: { readonly requests: object; readonly limits: object }
+}
+interface Manifest {
+  readonly kind: string
+  readonly metadata: {
+    readonly name: string
+    readonly annotations?: Readonly<Record<string, string>>
+  }
+  readonly spec: Spec
+}
+
+type Labels = Readonly<Record<string, string>>
+
+/** Fields of all kinds that the tests read; kubeconform checks their presence. */
+interface Spec {
+  readonly replicas?: number
+  readonly selector: Labels & { readonly matchLabels: Labels }
+  readonly podSelector: { readonly matchLabels: Labels }
+  readonly scaleTargetRef: { readonly kind: string; readonly name: string }
+  readonly ports: readonly { readonly targetPort: string }[]
+  readonly ingress: readonly { readonly ports: readonly { readonly port: string }[] }[]
+  readonly template: {
+    readonly metadata: { readonly labels: Labels }
+    readonly spec: { readonly containers: readonly Container[] }
+  }
+}
+
+let [helm, kubeconform, schemas, folder] = ['', '', '', '']
+const rendered = new Map<string, Manifest[]>()
+const valuesOf = (set: string): string => join(import.meta.dirname, 'charts', `${set}.yaml`)
+
+async function render(...options: string[]): Promise<string> {
+  const base = ['template', release, chart, '--kube-version', '1.30.0', '--namespace', 'pay']
+  const capabilities = ['--api-versions', 'monitoring.coreos.com/v1']
+  const { stdout } = await run(helm, [...base, ...capabilities, ...options], {
+    maxBuffer: 16 * 1024 * 1024,
+  })
+  return stdout
+}
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tollgate-charts-'))
+  helm = await programPath('helm')
+  kubeconform = await programPath('kubeconform')
+  schemas = await schemaFolder(kinds)
+  for (const set of sets) {
+    const text = await render('--values', valuesOf(set))
+    await writeFile(join(folder, `${set}.yaml`), text)
+    const documents = parseAllDocuments(text).map((document) => document.toJS())
+    rendered.set(set, documents.filter(isManifest))
+  }
+}, buildMs)
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+const isManifest = (value: unknown): value is Manifest => isObject(value) && 'kind' in value
+
+const manifests = (set: string, ...names: readonly string[]): Manifest[] =>
+  (rendered.get(set) ?? []).filter(({ kind }) => names.includes(kind))
+
+const workloads = (set: string): Manifest[] => manifests(set, 'Deployment', 'StatefulSet', 'Job')
+
+const containersOf = ({ spec }: Manifest): readonly Container[] => spec.template.spec.containers
+
+const labelsOf = ({ spec }: Manifest): Labels => spec.template.metadata.labels
+
+const selects = (selector: Labels, labels: Labels) =>
+  Object.entries(selector).every(([name, value]) => labels[name] === value)
+
+/** The variables of a container, with each secret in a file of the test. */
+async function environmentOf({ env = [] }: Container): Promise<Record<string, string>> {
+  const variables: Record<string, string> = {}
+  for (const { name, value } of env) {
+    const isFile = value.startsWith('/run/secrets/')
+    const path = join(folder, name)
+    if (isFile) await writeFile(path, sampleSecret(name.replace(/_FILE$/, '')))
+    variables[name] = isFile ? path : value
+  }
+  return variables
+}
+
+function sampleSecret(name: string): string {
+  if (name === 'DATABASE_URL' || name === 'DATABASE_DIRECT_URL')
+    return `postgres://tollgate:${newSecret('')}@db/tollgate`
+  if (name === 'REDIS_URL') return 'redis://redis:6379'
+  if (name === 'SECRET_PEPPERS') return `p1:${newSecret('')}`
+  if (name === 'STRIPE_SECRET_KEY') return newSecret('sk_live_')
+  return name.startsWith('STRIPE_') ? newSecret('whsec_') : newSecret('')
+}
+
+describe('the chart', () => {
+  it.each(sets)('passes helm lint with the values of %s', async (set) => {
+    const { stdout } = await run(helm, ['lint', '--strict', chart, '--values', valuesOf(set)])
+    expect(stdout).toContain('1 chart(s) linted, 0 chart(s) failed')
+  })
+
+  it.each(sets)('renders valid manifests with the values of %s', async (set) => {
+    const { stdout } = await run(kubeconform, [
+      '-strict',
+      '-summary',
+      // The operator's own resource has no schema here.
+      '-skip=ServiceMonitor',
+      `-schema-location=${schemas}`,
+      join(folder, `${set}.yaml`),
+    ])
+    expect(stdout).toMatch(/Valid: [1-9]\d*, Invalid: 0, Errors: 0/)
+  })
+
+  it('is refused by kubeconform if a field has a wrong name', async () => {
+    const text = await readFile(join(folder, 'minimal.yaml'), 'utf8')
+    const path = join(folder, 'wrong.yaml')
+    await writeFile(path, text.replace('maxUnavailable: 1', 'maxUnavailables: 1'))
+    await expect(run(kubeconform, ['-strict', '-schema-location', schemas, path])).rejects.toThrow(
+      'Command failed',
+    )
+  })
+
+  it.each(sets)('sets only settings that the process accepts (%s)', async (set) => {
+    const declared = new Map(declaredSettings().map((setting) => [setting.name, setting]))
+    const names: string[] = []
+    for (const container of workloads(set).flatMap(containersOf)) {
+      const [process = ''] = container.args
+      if (container.name === 'signer') continue
+      const env = await environmentOf(container)
+      const unknown = Object.keys(env).filter((name) => !declared.has(name.replace(/_FILE$/, '')))
+      expect([process, unknown]).toEqual([process, []])
+      names.push(process)
+      if (!processNames.includes(process)) continue
+      const { problems, warnings } = readSettings(await readEnvironment(env), process)
+      expect([process, problems, warnings, unknownSettings(env)]).toEqual([process, [], [], []])
+    }
+    expect(names).toEqual(expect.arrayContaining(['core', 'gateway', 'sidecar', 'migrate']))
+    expect(names.includes('collector')).toBe(set !== 'minimal')
+  })
+
+  it.each(sets)('probes and restricts every container (%s)', (set) => {
+    for (const workload of workloads(set)) {
+      expect(workload.spec.template.spec).toMatchObject({
+        automountServiceAccountToken: false,
+        securityContext: { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
+      })
+      for (const container of containersOf(workload)) {
+        const { securityContext, resources } = container
+        const probes = [container.startupProbe, container.livenessProbe, container.readinessProbe]
+        expect(securityContext).toEqual({
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
+          capabilities: { drop: ['ALL'] },
+        })
+        expect(Object.keys(resources.limits)).toContain('memory')
+        const isJob = workload.kind === 'Job'
+        expect(probes.filter((probe) => probe !== undefined)).toHaveLength(isJob ? 0 : 3)
+      }
+    }
+  })
+
+  it.each(sets)('has a budget, a policy and replicas for each process (%s)', (set) => {
+    const budgets = manifests(set, 'PodDisruptionBudget')
+    const policies = manifests(set, 'NetworkPolicy')
+    const scaled = manifests(set, 'HorizontalPodAutoscaler').map(({ spec }) => spec)
+    for (const workload of workloads(set)) {
+      const labels = labelsOf(workload)
+      const covers = (selector: { readonly matchLabels: Labels }): boolean =>
+        selects(selector.matchLabels, labels)
+      expect(policies.filter(({ spec }) => covers(spec.podSelector))).toHaveLength(1)
+      if (workload.kind === 'Job') continue
+      expect(covers(workload.spec.selector)).toBe(true)
+      expect(budgets.filter(({ spec }) => covers(spec.selector))).toHaveLength(1)
+      const { kind, metadata } = workload
+      const targets = scaled.filter(({ scaleTargetRef: target }) => target.name === metadata.name)
+      // With both, each deployment would undo the autoscaler's decision.
+      expect(targets).toHaveLength(workload.spec.replicas === undefined ? 1 : 0)
+      for (const { scaleTargetRef } of targets) expect(scaleTargetRef.kind).toBe(kind)
+    }
+    const autoscaled = scaled.map(({ scaleTargetRef }) => scaleTargetRef.name)
+    expect(autoscaled.toSorted()).toEqual(
+      set === 'large' ? [] : [`${release}-gateway`, `${release}-sidecar`],
+    )
+  })
+
+  it.each(sets)('names ports that exist in services and policies (%s)', (set) => {
+    const rules = [...manifests(set, 'Service'), ...manifests(set, 'NetworkPolicy')]
+    for (const { kind, metadata, spec } of rules) {
+      const selector = kind === 'Service' ? spec.selector : spec.podSelector.matchLabels
+      const pods = workloads(set).filter((workload) => selects(selector, labelsOf(workload)))
+      const ports = pods
+        .flatMap(containersOf)
+        .flatMap((container) => (container.ports ?? []).map(({ name }) => name))
+      const named =
+        kind === 'Service'
+          ? spec.ports.map(({ targetPort }) => targetPort)
+          : spec.ingress.flatMap(({ ports: open }) => open.map(({ port }) => port))
+      expect([metadata.name, ports]).toEqual([metadata.name, expect.arrayContaining(named)])
+    }
+  })
+
+  it.each(sets)('migrates before an installation and an upgrade (%s)', (set) => {
+    const [job, ...others] = manifests(set, 'Job')
+    expect(others).toEqual([])
+    expect(job?.metadata.annotations).toMatchObject({ 'helm.sh/hook': 'pre-install,pre-upgrade' })
+    for (const name of ['core', 'collector'])
+      for (const { env } of workloads(set)
+        .flatMap(containersOf)
+        .filter((each) => each.name === name))
+        expect(env).toContainEqual({ name: 'MIGRATE', value: 'off' })
+  })
+
+  it.each(sets)('takes secrets by reference, never as values (%s)', async (set) => {
+    const secrets = new Set(
+      declaredSettings().flatMap(({ name, secret }) => (secret ? [name] : [])),
+    )
+    for (const { env = [] } of workloads(set).flatMap(containersOf))
+      expect(
+        env.map(({ name }) => name).filter((name) => secrets.has(name) && name !== 'REDIS_URL'),
+      ).toEqual([])
+    expect(manifests(set, 'Secret')).toEqual([])
+  })
+
+  it('runs the signer beside the sidecar, with the flags of compose.yaml', async () => {
+    const pod = workloads('signer').find(({ metadata }) => metadata.name === `${release}-sidecar`)
+    const [sidecar, signer] = pod ? containersOf(pod) : []
+    // Only the signer's port leaves the pod.
+    expect(sidecar?.env).toContainEqual({ name: 'HOST', value: '127.0.0.1' })
+    expect(signer?.args).toContain('-remoteSignerWebhookUrl=http://127.0.0.1:8090/authorize')
+    expect(signer?.args).toContain('-kafkaBootstrapServers=kafka-0:9092')
+    const compose = parse(await readFile(join(root, 'deploy/docker/compose.yaml'), 'utf8'))
+    const flag = (text: string): string => text.split('=')[0] ?? ''
+    expect(signer?.args.map(flag)).toEqual(
+      expect.arrayContaining(compose.services.signer.command.map(flag)),
+    )
+    expect(signer?.image).toBe(/:-(.*)\}/.exec(compose.services.signer.image)?.[1])
+  })
+
+  it('tells core of Kafka, and migrations of the direct address', () => {
+    const variables = (set: string, part: string) =>
+      workloads(set)
+        .filter(({ metadata }) => metadata.name === `${release}-${part}`)
+        .flatMap(containersOf)
+        .flatMap(({ env = [] }) => env.map(({ name, value }) => `${name}=${value}`))
+    expect(variables('signer', 'core')).toContain('KAFKA_BROKERS=kafka-0:9092,kafka-1:9092')
+    expect(variables('minimal', 'core').join()).not.toContain('KAFKA_BROKERS')
+    expect(variables('large', 'migrate').join()).toContain('DATABASE_DIRECT_URL_FILE=')
+  })
+
+  it('adds volumes and egress rules of the operator', async () => {
+    const text = await readFile(join(folder, 'large.yaml'), 'utf8')
+    expect(text.match(/mountPath: \/archive/g)).toHaveLength(1)
+    expect(text.match(/claimName: archive/g)).toHaveLength(1)
+    const policies = manifests('large', 'NetworkPolicy')
+    expect(text.match(/port: 4318/g)).toHaveLength(policies.length)
+  })
+
+  it.each([
+    ['settings.PUBLIC_URL=', /PUBLIC_URL/],
+    ['settings.PUBLIC_URL=pay.example', /PUBLIC_URL/],
+    ['settings.LEASE_SECONDS=30', /LEASE_SECONDS.*(string|type)/s],
+    ['core.replica=3', /replica/],
+    ['core.replicas=0', /replicas/],
+    ['image.pullPolicy=Sometimes', /pullPolicy/],
+    ['settings.REDIS_URL=', /REDIS_URL is required/],
+    ['signer.enabled=true', /signer.ethUrl is required/],
+    [
+      'signer.enabled=true,signer.ethUrl=https://node.example,signer.ethAddress=0x1',
+      /core.settings.SIGNER_DMZ_URL/,
+    ],
+    ['gateway.ingress.enabled=true', /gateway.ingress.host is required/],
+  ])('refuses %s', async (value, message) => {
+    await expect(render('--values', valuesOf('minimal'), '--set', value)).rejects.toThrow(message)
+  })
+
+  it('describes every value in values.schema.json', async () => {
+    const values = parse(await readFile(join(chart, 'values.yaml'), 'utf8'))
+    const schema = JSON.parse(await readFile(join(chart, 'values.schema.json'), 'utf8'))
+    const keys = Object.keys(values)
+    expect(
+      Object.keys(schema.properties)
+        .filter((key) => key !== 'global')
+        .toSorted(),
+    ).toEqual(keys.toSorted())
+  })
+
+  it('has the number of the release', async () => {
+    const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+    const meta = parse(await readFile(join(chart, 'Chart.yaml'), 'utf8'))
+    expect([readText(meta.version), readText(meta.appVersion)]).toEqual([version, version])
+  })
+})
+
+describe('compose.yaml', () => {
+  it('is accepted by the parser of Docker Compose', { timeout: buildMs }, async () => {
+    const compose = await programPath('compose')
+    const deployment = join(folder, 'deployment')
+    await tollgate('init', '--dir', deployment)
+    const { stdout } = await run(compose, ['compose.yaml'], { cwd: deployment })
+    expect(Object.keys(parse(stdout).services)).toEqual(expect.arrayContaining(['core', 'sidecar']))
+    const path = join(deployment, 'compose.yaml')
+    await writeFile(path, (await readFile(path, 'utf8')).replace('read_only:', 'readonly:'))
+    await expect(run(compose, ['compose.yaml'], { cwd: deployment })).rejects.toThrow(/readonly/)
+  })
+})

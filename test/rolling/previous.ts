@@ -1,0 +1,43 @@
+import { execFile } from 'node:child_process'
+import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+const run = promisify(execFile)
+const root = join(import.meta.dirname, '../..')
+const outputMax = 64 * 1024 * 1024
+
+/**
+ * Returns the folder with the code of a tag, its own dependencies and generated code. Prepares it
+ * once, in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE).
+ */
+export async function prepareRelease(tag: string): Promise<string> {
+  if (!/^v\d+\.\d+\.\d+$/.test(tag)) throw new Error(`${tag} is not the tag of a release`)
+  const cache = process.env['TOLLGATE_CI_CACHE'] ?? join(homedir(), '.cache/tollgate-ci')
+  const { stdout } = await run('git', ['rev-parse', '--short=12', `${tag}^{commit}`], { cwd: root })
+  const folder = join(cache, `release-${tag}-${stdout.trim()}`)
+  if (await exists(folder)) return folder
+  await mkdir(cache, { recursive: true })
+  const partial = await mkdtemp(`${folder}.`)
+  try {
+    const archive = join(partial, 'code.tar')
+    await run('git', ['archive', '--output', archive, tag], { cwd: root })
+    await run('tar', ['-xf', archive, '-C', partial])
+    await rm(archive)
+    await run('npm', ['ci', '--no-audit', '--no-fund'], { cwd: partial, maxBuffer: outputMax })
+    await run(process.execPath, ['deploy/setup.mjs'], { cwd: partial, maxBuffer: outputMax })
+    await rename(partial, folder)
+  } catch (error) {
+    await rm(partial, { recursive: true, force: true })
+    // Another process may have been faster.
+    if (!(await exists(folder))) throw error
+  }
+  return folder
+}
+
+const exists = (path: string): Promise<boolean> =>
+  access(path).then(
+    () => true,
+    () => false,
+  )
