@@ -30,6 +30,7 @@ export function partsReporter(env: NodeJS.ProcessEnv, logs: string): Reporter {
         `logs: ${logged} lines, ${leaks.length} of them with a secret; ${secrets} secrets were noted`,
       )
       lines.push(...leaks.map(({ what, line }) => `logs: ${what} in ${line.slice(0, 500)}`))
+      lines.push(...failedFiles(modules))
       if (leaks.length > 0) process.exitCode = 1
       const { passed, failed, skipped } = count(modules)
       const failures = failed + unhandledErrors.length + leaks.length
@@ -42,6 +43,12 @@ export function partsReporter(env: NodeJS.ProcessEnv, logs: string): Reporter {
 /** Lists the projects that could not run here; `.ci/run` treats such a line as a failure. */
 const notRun = (name: string, missing: readonly string[]): string[] =>
   missing.length > 0 ? [`${name}: not run, needs ${missing.join(', ')}`] : []
+
+/** Lists the files that failed; `.ci/run` runs a few of them again, alone. */
+const failedFiles = (modules: readonly TestModule[]): string[] =>
+  modules
+    .filter((module) => !module.ok())
+    .map(({ project, relativeModuleId }) => `failed: ${project.name} ${relativeModuleId}`)
 
 /** Counts tests. A file or suite that fails outside its tests counts as one failure. */
 function count(modules: readonly TestModule[]) {
