@@ -1,6 +1,13 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/balances/v1/allowances.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { type M2mCaller, toActor, type AppOperatorCaller, callerName } from '../rpc/callers.ts'
+import {
+  type AppOperatorCaller,
+  type M2mCaller,
+  type MemberCaller,
+  callerName,
+  idempotencyScope,
+  toActor,
+} from '../rpc/callers.ts'
 import {
   type RequireMetering,
   m2m,
@@ -10,6 +17,7 @@ import {
   appOperatorWrite,
   operator,
   operatorWrite,
+  orMember,
   orOperator,
   platformAdmin,
 } from '../rpc/guards.ts'
@@ -93,35 +101,32 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
   const crediting = requireMetering(m2m(Scope.usersWrite))
   const credit = async (
     request: pb.CreateGrantRequest,
-    caller: M2mCaller | AppOperatorCaller,
+    caller: M2mCaller | MemberCaller | AppOperatorCaller,
     context: Context,
   ) =>
     allowances.credit(
       {
         appId: caller.appId,
         actor: toActor(caller, context),
-        idempotencyScope:
-          caller.kind === 'operator'
-            ? `operator:grants:${caller.appId}`
-            : `${caller.m2mClientId}:grants`,
+        idempotencyScope: idempotencyScope(caller, 'grants'),
       },
       parseCredit(request),
     )
   const reading = requireMetering(m2mBasic())
   const read = async (
     { externalUserId, asOf }: pb.GetBalanceRequest,
-    { appId }: M2mCaller | AppOperatorCaller,
+    { appId }: M2mCaller | MemberCaller | AppOperatorCaller,
   ) => ({
     balance: await allowances.balance({ appId, externalUserId }, asOf),
   })
   const allowanceService: Handlers<pb.AllowanceServiceServer> = {
     getAllowance: rpc(
-      orOperator(requireMetering(m2m(Scope.usersRead)), appReader()),
+      orOperator(requireMetering(orMember(m2m(Scope.usersRead), 'read')), appReader()),
       async (request: pb.GetAllowanceRequest, caller) => ({
         allowance: await allowances.read(caller.appId, request.externalUserId),
       }),
     ),
-    createGrant: rpc(orOperator(crediting, appOperatorWrite()), credit),
+    createGrant: rpc(orOperator(orMember(crediting, 'edit'), appOperatorWrite()), credit),
     createGrants: batchedRpc(`${service}/CreateGrant`, crediting, credit),
     createAdjustment: rpc(
       operatorWrite(),
@@ -138,7 +143,7 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
           correlationId,
         }),
     ),
-    getBalance: rpc(orOperator(reading, appReader()), read),
+    getBalance: rpc(orOperator(orMember(reading, 'read'), appReader()), read),
     getBalances: batchedRpc(`${service}/GetBalance`, reading, read),
     getOwnBalance: rpc(
       requireMetering(endUser()),

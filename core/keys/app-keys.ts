@@ -1,6 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import { audit } from '../shared/audit.ts'
-import type { MemberCaller } from '../rpc/callers.ts'
+import { type MemberCaller, idempotencyScope } from '../rpc/callers.ts'
 import { type Cursor, page } from '../shared/cursor.ts'
 import { keyGrant } from '../shared/lineage/grants.ts'
 import { type AppId, isUuid } from '../shared/ids.ts'
@@ -36,7 +36,7 @@ export function createAppKeys({ pool, secrets, idempotency, grants, keys, users,
     const { subscriptionId } = request
     return idempotency.once(
       {
-        scope: `${caller.clientId}:${caller.accountId}:app-keys`,
+        scope: idempotencyScope(caller, 'app-keys'),
         key: request.idempotencyKey,
         body: { label, subscriptionId },
         holdsSecret: true,

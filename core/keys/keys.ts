@@ -1,7 +1,7 @@
 import { DomainError } from '../../proto/errors.ts'
 import { type Actor, type AuditEntry, auditAll, auditSuccess } from '../shared/audit.ts'
 import { type Reply, createBatchWriter } from '../shared/batch-writer.ts'
-import type { M2mCaller } from '../rpc/callers.ts'
+import { type M2mCaller, type MemberCaller, idempotencyScope } from '../rpc/callers.ts'
 import { type Cursor, page } from '../shared/cursor.ts'
 import { keyGrant } from '../shared/lineage/grants.ts'
 import type { Repeatable } from '../shared/idempotency.ts'
@@ -52,7 +52,7 @@ export function createKeys(deps: Deps) {
    * many keys.
    */
   async function create(
-    caller: M2mCaller,
+    caller: M2mCaller | MemberCaller,
     request: { externalUserId: string; label: string | null; idempotencyKey: string | undefined },
     actor: Actor,
   ): Promise<IssuedKey> {
@@ -60,7 +60,7 @@ export function createKeys(deps: Deps) {
     const label = request.label === null ? null : cleanLabel(request.label)
     return createInBatch({
       idempotency: {
-        scope: `${caller.m2mClientId}:keys`,
+        scope: idempotencyScope(caller, 'keys'),
         key: request.idempotencyKey,
         body: { user: user.id, label },
         holdsSecret: true,
@@ -68,7 +68,8 @@ export function createKeys(deps: Deps) {
       user,
       label,
       clientId: caller.clientId,
-      grants: caller.grants,
+      // A person's key outlives the session in which it was made.
+      grants: caller.kind === 'm2m' ? caller.grants : [],
       actor,
     })
   }
@@ -125,7 +126,7 @@ export function createKeys(deps: Deps) {
   }
 
   async function list(
-    caller: M2mCaller,
+    caller: M2mCaller | MemberCaller,
     request: { externalUserId: string; after: Cursor | null; limit: number },
   ) {
     const user = await users.getActive(caller.appId, request.externalUserId)
@@ -143,7 +144,7 @@ export function createKeys(deps: Deps) {
    * key.
    */
   async function revoke(
-    caller: M2mCaller,
+    caller: M2mCaller | MemberCaller,
     request: { externalUserId: string; keyId: string },
     actor: Actor,
   ): Promise<Date> {

@@ -1,7 +1,7 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { type M2mCaller, toActor } from '../rpc/callers.ts'
-import { gatewayCaller, m2m, member } from '../rpc/guards.ts'
+import { type M2mCaller, type MemberCaller, toActor } from '../rpc/callers.ts'
+import { gatewayCaller, m2m, member, orMember } from '../rpc/guards.ts'
 import { parseCursor, parseLimit } from '../shared/cursor.ts'
 import { parseIdempotencyKey } from '../shared/idempotency.ts'
 import { addSeconds } from '../lib/time.ts'
@@ -24,8 +24,13 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
     effectiveBy: addSeconds(revokedAt, revocationBoundSeconds).toISOString(),
   })
 
-  const writer = m2m(Scope.usersWrite)
-  const create = async (request: pb.CreateKeyRequest, caller: M2mCaller, context: Context) =>
+  const client = m2m(Scope.usersWrite)
+  const writer = orMember(client, 'edit')
+  const create = async (
+    request: pb.CreateKeyRequest,
+    caller: M2mCaller | MemberCaller,
+    context: Context,
+  ) =>
     keys.create(
       caller,
       {
@@ -38,8 +43,8 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
 
   const keyService: Handlers<pb.KeyServiceServer> = {
     createKey: rpc(writer, create),
-    createKeys: batchedRpc('tollgate.keys.v1.KeyService/CreateKey', writer, create),
-    listKeys: rpc(m2m(Scope.usersWrite), async (request: pb.ListKeysRequest, caller) => {
+    createKeys: batchedRpc('tollgate.keys.v1.KeyService/CreateKey', client, create),
+    listKeys: rpc(orMember(client, 'read'), async (request: pb.ListKeysRequest, caller) => {
       const { items, nextCursor } = await keys.list(caller, {
         externalUserId: request.externalUserId,
         after: parseCursor(request.cursor),
@@ -47,7 +52,7 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
       })
       return { keys: items.map(render), nextCursor }
     }),
-    revokeKey: rpc(m2m(Scope.usersWrite), async (request: pb.RevokeKeyRequest, caller, context) => {
+    revokeKey: rpc(writer, async (request: pb.RevokeKeyRequest, caller, context) => {
       return toRevocation(await keys.revoke(caller, request, toActor(caller, context)))
     }),
     createAppKey: rpc(member('edit'), async (request: pb.CreateAppKeyRequest, caller, context) =>

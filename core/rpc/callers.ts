@@ -182,6 +182,17 @@ export function callerName(caller: AuditedCaller): string {
   return caller.kind === 'm2m' ? caller.m2mClientId : caller.accountId
 }
 
+/** Separates requests of different callers that have the same Idempotency-Key. */
+export function idempotencyScope(
+  caller: M2mCaller | MemberCaller | AppOperatorCaller,
+  noun: string,
+): string {
+  if (caller.kind === 'operator') return `operator:${noun}:${caller.appId}`
+  return caller.kind === 'm2m'
+    ? `${caller.m2mClientId}:${noun}`
+    : `${caller.clientId}:${caller.accountId}:${noun}`
+}
+
 /** The operator as an actor in the audit log, in the form that `createOperatorLog` uses. */
 export const operatorActor = (context: {
   readonly correlationId: string

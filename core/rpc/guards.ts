@@ -273,6 +273,21 @@ export const member = (rights: Rights): Guard<MemberCaller> =>
   })
 
 /**
+ * The callers of `guard`; on the dashboard's own routes, which alone forward a session, members of
+ * the named app with these rights.
+ */
+export const orMember = <C extends Caller>(
+  guard: Guard<C>,
+  rights: Rights,
+): Guard<C | MemberCaller> => ({
+  ...guard,
+  admit: (request, authenticator) =>
+    request.session === undefined
+      ? guard.admit(request, authenticator)
+      : member(rights).admit(request, authenticator),
+})
+
+/**
  * Like `member`, for routes that only people see. Without a session the response is 404, also for
  * an M2M client.
  */

@@ -1,6 +1,13 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 import type { Caller, UserCaller } from '../rpc/callers.ts'
-import { type RequireMetering, appReader, endUser, m2mBasic, orOperator } from '../rpc/guards.ts'
+import {
+  type RequireMetering,
+  appReader,
+  endUser,
+  m2mBasic,
+  orMember,
+  orOperator,
+} from '../rpc/guards.ts'
 import { type Handlers, type StreamContext, rpc, streamRpc } from '../rpc/serve.ts'
 import { formatDecimal18, formatEth, microsDown, microsUp, usdAttos } from '../lib/money.ts'
 import type { PriceRule } from '../plans/terms.ts'
@@ -32,7 +39,7 @@ export function createUsageRpc({
   requireMetering,
   openmeterConfigured,
 }: UsageRpcDeps) {
-  const app = orOperator(requireMetering(m2mBasic()), appReader())
+  const app = orOperator(requireMetering(orMember(m2mBasic(), 'read')), appReader())
   const own = requireMetering(endUser())
 
   async function toRequests(items: readonly RequestItem[]): Promise<pb.UsageRequest[]> {

@@ -3,7 +3,7 @@ import { DomainError, type Reason } from '../../proto/errors.ts'
 import type { Core } from '../core/client.ts'
 import { textMember } from '../http/body.ts'
 import { isBearer } from '../http/headers.ts'
-import { type Guard, takesM2m, takesSession } from '../http/route.ts'
+import { type Guard, type GuardKind, takesM2m, takesSession } from '../http/route.ts'
 import { bearerToken, readAuthorization } from './credentials.ts'
 import { requireSameOrigin, readSession } from './session.ts'
 
@@ -30,13 +30,24 @@ export async function readCredential(request: FastifyRequest, deps: CredentialDe
   if (takesSession(guard.kind) && (!takesM2m(guard.kind) || authorization === undefined)) {
     const session = readSession(request, deps.publicUrl)
     request.credential = { session, correlationId }
-    return session === undefined ? undefined : requireOwnPage(request, { ...deps, session })
+    if (session !== undefined) return requireOwnPage(request, { ...deps, session })
+    if (needsSession.has(guard.kind)) throw new DomainError('TOKEN_INVALID', 'log in first')
+    return undefined
   }
   request.credential = { authorization: takenOf(authorization, guard, deps), correlationId }
   if (guard.kind === 'key' && (authorization === undefined || !isBearer(authorization))) {
     throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
   }
 }
+
+/** Kinds that answer 401 without a session. */
+const needsSession = new Set<GuardKind>([
+  'session',
+  'platform_admin',
+  'member_read',
+  'member_edit',
+  'member_own',
+])
 
 // Core answers 404, as to any wrong credential on these routes.
 const unreadable = 'Basic Og=='

@@ -102,6 +102,8 @@ export function createCallContext(
     unary,
     batched,
     stream,
+    /** Whether the caller is a person with a session, which batches do not forward. */
+    hasSession: session !== undefined,
     /** Whether a call was made. */
     get hasCalled() {
       return hasCalled

@@ -164,7 +164,7 @@ function senderOf(method: DescMethod, { batches, issuer }: Sending) {
   return (context: CallContext) => (request: never, signal: AbortSignal) => {
     if (isStream(method)) return context.stream(method, request, signal)
     if (!isUnary(method)) throw new Error(`calls of ${method.name} are not supported`)
-    return batch === undefined || mayBeSlow(request, issuer)
+    return batch === undefined || context.hasSession || mayBeSlow(request, issuer)
       ? context.unary(method, request, deadlines.get(method))
       : context.batched(batch, request)
   }

@@ -48,18 +48,41 @@ const endpoint =
     declared: Route &
       Parts<Params, Query, Headers, Body> & {
         readonly url: string
+        /** False for a stream, which has no answer to HEAD. */
+        readonly exposeHeadRoute?: false
         readonly handler: Handler<Parts<Params, Query, Headers, Body>>
       },
   ) =>
   (app: App): void => {
-    const { url, handler } = declared
-    app.route<RouteGenericInterface, ContextConfigDefault, Parts<Params, Query, Headers, Body>>({
-      method,
-      url,
-      ...route(declared),
-      handler,
-    })
+    for (const { url, handler, exposeHeadRoute, ...rules } of [declared, ...forMembers(declared)]) {
+      app.route<RouteGenericInterface, ContextConfigDefault, Parts<Params, Query, Headers, Body>>({
+        method,
+        url,
+        ...route(rules),
+        ...(exposeHeadRoute === false && { exposeHeadRoute }),
+        handler,
+      })
+    }
   }
+
+/** Tag of routes that only the internal document lists. */
+export const internalTag = 'internal'
+
+/** Returns the dashboard's own address of a route that members may call, if there is one. */
+const forMembers = <Declared extends Route & { readonly url: string }>(
+  declared: Declared,
+): Declared[] =>
+  declared.members === undefined
+    ? []
+    : [
+        {
+          ...declared,
+          url: declared.url.replace(/^\/api\/v1\/(?:builder\/)?/, '/api/v1/internal/'),
+          guard: { kind: `member_${declared.members}` },
+          operationId: `${declared.operationId}ByMember`,
+          tags: [internalTag, ...declared.tags],
+        },
+      ]
 
 export const get = endpoint('GET')
 export const post = endpoint('POST')

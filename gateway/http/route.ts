@@ -83,6 +83,11 @@ export interface RouteRules {
   readonly document?: boolean
   /** Whether the route was removed. It always answers 410. */
   readonly gone?: boolean
+  /**
+   * Members with these rights may call it, too, with the dashboard's session, under
+   * `/api/v1/internal` (endpoint.ts). The route itself takes no session.
+   */
+  readonly members?: 'read' | 'edit'
 }
 
 /** A route's refusals that its document describes by reason. */

@@ -43,12 +43,12 @@ export async function startConsole({
   const document = await documentOf(gateway.platformUrl, { of: 'console', ...options })
   const check = await documentChecker(document, { strict: true })
 
+  /** Sends a request whose answer is not compared with the public document. */
+  const send = (method: string, path: string, request: RequestOptions = {}): Promise<Response> =>
+    fetch(gateway.platformUrl + path, { method, redirect: 'manual', ...requestOf(request) })
+
   async function ask(method: string, path: string, request: RequestOptions = {}): Promise<Answer> {
-    const response = await fetch(gateway.platformUrl + path, {
-      method,
-      redirect: 'manual',
-      ...requestOf(request),
-    })
+    const response = await send(method, path, request)
     const text = await response.text()
     const json = /[/+]json/.test(response.headers.get('content-type') ?? '') && text.startsWith('{')
     const answer = {
@@ -66,6 +66,7 @@ export async function startConsole({
     url: gateway.platformUrl,
     document,
     ask,
+    send,
     stop: async () => {
       await gateway.stop()
       await test.stop()

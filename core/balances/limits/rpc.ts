@@ -2,17 +2,22 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/balances/v1/limit
 import { Scope } from '../../../proto/scopes.ts'
 import { parseReadable } from '../../shared/text.ts'
 import type { Actor } from '../../shared/audit.ts'
-import { type AppOperatorCaller, type M2mCaller, toActor } from '../../rpc/callers.ts'
-import { appOperator, appOperatorWrite, m2m, orOperator } from '../../rpc/guards.ts'
+import {
+  type AppOperatorCaller,
+  type M2mCaller,
+  type MemberCaller,
+  toActor,
+} from '../../rpc/callers.ts'
+import { appOperator, appOperatorWrite, m2m, orMember, orOperator } from '../../rpc/guards.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import type { LimitsService } from './service.ts'
 import { parseLimits, renderLimits } from './wire.ts'
 
 export function createLimitsRpc({ limits }: { readonly limits: LimitsService }) {
-  const writer = orOperator(m2m(Scope.usersWrite), appOperatorWrite())
+  const writer = orOperator(orMember(m2m(Scope.usersWrite), 'edit'), appOperatorWrite())
   const limitService: Handlers<pb.LimitServiceServer> = {
     getLimits: rpc(
-      orOperator(m2m(Scope.usersRead), appOperator()),
+      orOperator(orMember(m2m(Scope.usersRead), 'read'), appOperator()),
       async (request: pb.GetLimitsRequest, { appId }) => ({
         limits: renderLimits((await limits.read(appId, request)) ?? undefined),
       }),
@@ -35,7 +40,7 @@ export function createLimitsRpc({ limits }: { readonly limits: LimitsService }) 
 /** An operator's command names its author, who may be another person. */
 function authorOf(
   { author }: { readonly author: string },
-  caller: M2mCaller | AppOperatorCaller,
+  caller: M2mCaller | MemberCaller | AppOperatorCaller,
   context: Context,
 ): Actor {
   if (caller.kind !== 'operator') return toActor(caller, context)

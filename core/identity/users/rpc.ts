@@ -4,8 +4,13 @@ import { Scope } from '../../../proto/scopes.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { parseCursor, parseLimit } from '../../shared/cursor.ts'
 import { isOwnerSubject, parseExternalUserId } from '../../shared/ids.ts'
-import { type AppOperatorCaller, type M2mCaller, toActor } from '../../rpc/callers.ts'
-import { appOperatorWrite, appReader, m2m, orOperator } from '../../rpc/guards.ts'
+import {
+  type AppOperatorCaller,
+  type M2mCaller,
+  type MemberCaller,
+  toActor,
+} from '../../rpc/callers.ts'
+import { appOperatorWrite, appReader, m2m, orMember, orOperator } from '../../rpc/guards.ts'
 import { batchedRpc } from '../../rpc/batched.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import { parseEmail } from '../input.ts'
@@ -20,10 +25,10 @@ export interface UsersRpcDeps {
 
 export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) {
   const client = m2m(Scope.usersWrite)
-  const writer = orOperator(client, appOperatorWrite())
+  const writer = orOperator(orMember(client, 'edit'), appOperatorWrite())
   const upsert = async (
     request: pb.UpsertUserRequest,
-    caller: M2mCaller | AppOperatorCaller,
+    caller: M2mCaller | MemberCaller | AppOperatorCaller,
     context: Context,
   ) => {
     const change = parseChange(request)
@@ -50,7 +55,7 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
       user: renderUser(await users.get(caller.appId, externalUserId), caller.clientId),
     })),
     listUsers: rpc(
-      orOperator(m2m(Scope.usersRead), appReader()),
+      orOperator(orMember(m2m(Scope.usersRead), 'read'), appReader()),
       async (request: pb.ListUsersRequest, caller) => {
         const { items, nextCursor } = await users.list({
           app: caller.appId,

@@ -1,7 +1,7 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { usdMicros } from '../../lib/money.ts'
 import type { DateRange } from '../../lib/time.ts'
-import { type RequireMetering, m2mBasic, operator } from '../../rpc/guards.ts'
+import { type RequireMetering, m2mBasic, operator, orMember } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { LossReport, LossReports, SessionLoss } from './report.ts'
 import type { CallSums, LossSums, SessionCalls } from './store.ts'
@@ -14,19 +14,22 @@ export function createLossRpc({
   requireMetering: RequireMetering
 }) {
   const lossService: Handlers<pb.LossServiceServer> = {
-    listLoss: rpc(requireMetering(m2mBasic()), async (request: pb.ListLossRequest, caller) => {
-      const { startDate, endDate, cursor, limit } = request
-      const report = await losses.ofApp(caller.appId, { startDate, endDate, cursor, limit })
-      return {
-        clientId: caller.clientId,
-        period: toPeriod(report.period),
-        totals: toTotals(report.totals),
-        sessions: report.sessions.map(toSession),
-        nextCursor: report.nextCursor,
-        calls: toCalls(report.calls),
-        callSessions: report.callSessions.map(toSessionCalls),
-      }
-    }),
+    listLoss: rpc(
+      requireMetering(orMember(m2mBasic(), 'read')),
+      async (request: pb.ListLossRequest, caller) => {
+        const { startDate, endDate, cursor, limit } = request
+        const report = await losses.ofApp(caller.appId, { startDate, endDate, cursor, limit })
+        return {
+          clientId: caller.clientId,
+          period: toPeriod(report.period),
+          totals: toTotals(report.totals),
+          sessions: report.sessions.map(toSession),
+          nextCursor: report.nextCursor,
+          calls: toCalls(report.calls),
+          callSessions: report.callSessions.map(toSessionCalls),
+        }
+      },
+    ),
 
     getLossReport: rpc(
       operator(),

@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { readSession } from '../../auth/session.ts'
 import type { App } from '../../http/app.ts'
-import { get } from '../../http/endpoint.ts'
+import { get, internalTag } from '../../http/endpoint.ts'
 import type { ListenerDeps } from '../../http/listener.ts'
 import {
   type DocumentedRoute,
@@ -21,9 +21,6 @@ declare module 'fastify' {
     internalSwagger(): object
   }
 }
-
-/** Tag of routes that only the internal document lists. */
-const internalTag = 'internal'
 
 const sidecarUrl = '/api/v1/sidecar/openapi.json'
 

@@ -76,6 +76,7 @@ export function keyRoutes(app: App): void {
 const listKeys = get({
   url,
   ...rules,
+  members: 'read',
   operationId: 'listKeys',
   summary: "List a user's keys",
   description:
@@ -97,6 +98,7 @@ const listKeys = get({
 const createKey = post({
   url,
   ...rules,
+  members: 'edit',
   refuses: ['CONFLICT'],
   operationId: 'createKey',
   summary: 'Create a key',
@@ -120,6 +122,7 @@ const createKey = post({
 const revokeKey = del({
   url,
   ...rules,
+  members: 'edit',
   operationId: 'revokeKey',
   summary: 'Revoke a key',
   description:

@@ -65,7 +65,7 @@ function readBalance(app: App, { url, operationId, successor }: Address): void {
     guard: { kind: 'm2m_basic' },
     limit: 'failures',
     metered: true,
-    ...(successor === undefined ? {} : { successor }),
+    ...(successor === undefined ? { members: 'read' as const } : { successor }),
     operationId,
     summary: "A user's balance",
     description:

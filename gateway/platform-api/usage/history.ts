@@ -67,6 +67,7 @@ const readOwnHistory = get({
 const readHistory = get({
   url: '/api/v1/builder/apps/:clientId/usage/requests',
   guard: { kind: 'm2m_basic' },
+  members: 'read',
   limit: 'failures',
   metered: true,
   operationId: 'listUsageRequests',

@@ -131,6 +131,7 @@ export function usageLossRoutes(app: App): void {
   get({
     url: '/api/v1/builder/apps/:clientId/usage/loss',
     guard: { kind: 'm2m_basic' },
+    members: 'read',
     limit: 'failures',
     metered: true,
     operationId: 'listUsageLoss',

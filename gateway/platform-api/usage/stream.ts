@@ -10,7 +10,7 @@ import type {
   UsageCharge,
 } from '../../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { get } from '../../http/endpoint.ts'
 import { addSchemas, named } from '../../http/schemas.ts'
 import { AppParams, Instant, Micros, nullable } from '../schemas.ts'
 import { refuseOtherUser, userQuery, withOneUser } from './query.ts'
@@ -133,27 +133,24 @@ export function usageStreamRoutes(app: App): void {
 }
 
 function streamUsage(app: App, stopping: AbortSignal): void {
-  app.get(
-    '/api/v1/builder/apps/:clientId/usage/stream',
-    {
-      ...route({
-        guard: { kind: 'm2m_basic' },
-        limit: 'failures',
-        metered: true,
-        refuses,
-        operationId: 'streamUsage',
-        summary: 'Live spend of the app',
-        description:
-          "Sends server-sent events about the spend of the app's users when their tickets are booked. The answer's description lists the kinds of events and explains how to continue after a disconnection.",
-        tags: ['usage'],
-        params: AppParams,
-        querystring: AppQuery,
-        headers: StreamHeaders,
-        response,
-      }),
-      exposeHeadRoute: false,
-    },
-    async ({ params, query, headers, core }, reply) => {
+  get({
+    url: '/api/v1/builder/apps/:clientId/usage/stream',
+    exposeHeadRoute: false,
+    guard: { kind: 'm2m_basic' },
+    members: 'read',
+    limit: 'failures',
+    metered: true,
+    refuses,
+    operationId: 'streamUsage',
+    summary: 'Live spend of the app',
+    description:
+      "Sends server-sent events about the spend of the app's users when their tickets are booked. The answer's description lists the kinds of events and explains how to continue after a disconnection.",
+    tags: ['usage'],
+    params: AppParams,
+    querystring: AppQuery,
+    headers: StreamHeaders,
+    response,
+    handler: async ({ params, query, headers, core }, reply) => {
       const after = headers['last-event-id']
       return stream(reply, {
         stopping,
@@ -161,29 +158,25 @@ function streamUsage(app: App, stopping: AbortSignal): void {
           core.usage.streamUsage({ ...params, ...withOneUser(query), after }, signal),
       })
     },
-  )
+  })(app)
 }
 
 function streamOwnUsage(app: App, stopping: AbortSignal): void {
-  app.get(
-    '/api/v1/user/usage/stream',
-    {
-      ...route({
-        guard: { kind: 'user' },
-        metered: true,
-        refuses,
-        operationId: 'streamOwnUsage',
-        summary: 'Own live spend',
-        description:
-          "Sends server-sent events about the spend of the token's user when its tickets are booked. The stream ends when the token expires or is revoked.",
-        tags: ['end user'],
-        querystring: Type.Object({}),
-        headers: StreamHeaders,
-        response,
-      }),
-      exposeHeadRoute: false,
-    },
-    async ({ query, headers, core }, reply) => {
+  get({
+    url: '/api/v1/user/usage/stream',
+    exposeHeadRoute: false,
+    guard: { kind: 'user' },
+    metered: true,
+    refuses,
+    operationId: 'streamOwnUsage',
+    summary: 'Own live spend',
+    description:
+      "Sends server-sent events about the spend of the token's user when its tickets are booked. The stream ends when the token expires or is revoked.",
+    tags: ['end user'],
+    querystring: Type.Object({}),
+    headers: StreamHeaders,
+    response,
+    handler: async ({ query, headers, core }, reply) => {
       refuseOtherUser(query)
       const after = headers['last-event-id']
       return stream(reply, {
@@ -191,7 +184,7 @@ function streamOwnUsage(app: App, stopping: AbortSignal): void {
         open: (signal) => core.usage.streamOwnUsage({ after }, signal),
       })
     },
-  )
+  })(app)
 }
 
 interface StreamSource {

@@ -55,7 +55,7 @@ function readUsage(app: App, { url, operationId, successor }: Address): void {
     guard: { kind: 'm2m_basic' },
     limit: 'failures',
     metered: true,
-    ...(successor === undefined ? {} : { successor }),
+    ...(successor === undefined ? { members: 'read' as const } : { successor }),
     operationId,
     summary: 'Aggregated usage of the app',
     description:

@@ -90,7 +90,7 @@ export function allowanceRoutes(app: App): void {
 function readAllowance(app: App): void {
   const guard = { kind: 'm2m', scope: Scope.usersRead } as const
   for (const [address, operationId, rules] of [
-    [url, 'getAllowance', { guard, refuses }],
+    [url, 'getAllowance', { guard, refuses, members: 'read' }],
     [creditsUrl, 'getCredits', { guard, refuses, successor: url }],
   ] as const) {
     get({
@@ -114,6 +114,7 @@ function readAllowance(app: App): void {
 const createCredit = post({
   url,
   guard: { kind: 'm2m', scope: Scope.usersWrite },
+  members: 'edit',
   amounts: ['amountUsdMicros'],
   refuses: grantRefuses,
   operationId: 'createGrant',

@@ -121,6 +121,7 @@ function readLimits(app: App, { url, params, whose, noun }: Address): void {
   get({
     url,
     guard: guards.read,
+    members: 'read',
     operationId: `get${noun}`,
     summary: `Read ${whose} limits`,
     description:
@@ -137,6 +138,7 @@ function replaceLimits(app: App, { url, params, whose, noun }: Address): void {
   put({
     url,
     guard: guards.write,
+    members: 'edit',
     amounts,
     operationId: `put${noun}`,
     summary: `Replace ${whose} limits`,
@@ -157,6 +159,7 @@ function removeLimits(app: App, { url, params, whose, noun }: Address): void {
   del({
     url,
     guard: guards.write,
+    members: 'edit',
     operationId: `delete${noun}`,
     summary: `Remove ${whose} limits`,
     description: 'Removes all limits. It also succeeds if none was set.',

@@ -77,6 +77,7 @@ export function userRoutes(app: App): void {
 const listUsers = get({
   url,
   guard: { kind: 'm2m', scope: Scope.usersRead },
+  members: 'read',
   operationId: 'listUsers',
   summary: 'List provisioned users',
   description: 'Lists the users of the app, the oldest first, in pages.',
@@ -97,6 +98,7 @@ const listUsers = get({
 const upsertUser = post({
   url,
   guard: { kind: 'm2m', scope: Scope.usersWrite },
+  members: 'edit',
   refuses: provisioningReasons,
   operationId: 'upsertUser',
   summary: 'Create a user or update the named attributes',
@@ -116,6 +118,7 @@ const upsertUser = post({
 const updateUser = put({
   url,
   guard: { kind: 'm2m', scope: Scope.usersWrite },
+  members: 'edit',
   refuses: provisioningReasons,
   operationId: 'updateUser',
   summary: 'Update a user',
@@ -135,6 +138,7 @@ const updateUser = put({
 const deactivateUser = del({
   url,
   guard: { kind: 'm2m', scope: Scope.usersWrite },
+  members: 'edit',
   operationId: 'deactivateUser',
   summary: 'Deactivate a user',
   description:

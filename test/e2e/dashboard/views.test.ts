@@ -1,62 +1,21 @@
-import axe from 'axe-core'
-import { type Browser, type BrowserContext, type Page, chromium } from 'playwright-core'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { findServiceToken } from '../../deploy/all-in-one/data-dir.ts'
-import { basic, connectCore } from '../../deploy/cli/client.ts'
-import { type TestService, startTestService } from '../support/deployment/service.ts'
-import { registerSecret } from '../support/run/secrecy.ts'
-import { signedTicket } from '../support/usage/signed-ticket.ts'
+import type { Page } from 'playwright-core'
+import { beforeAll, describe, expect, it } from 'vitest'
+import {
+  executablePath,
+  send,
+  setUpDashboard,
+  viewer,
+  violations,
+} from '../../support/web/dashboard.ts'
 
-/** The dashboard in a real browser, on a real service. CI has Chromium, and fails if this is skipped. */
-const executablePath = process.env['TEST_CHROMIUM'] ?? ''
-const flags = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-]
+/** The dashboard in a real browser, on a real service. */
 const hostile = '<img src=x onerror=alert(1)><b>"\'&'
-const viewerEmail = 'viewer@example.com'
-const viewerPassword = registerSecret('a viewer with a long password')
-const waitMs = 10_000
 const views = ['', '/invoices', '/team', '/audit'] as const
 
-let running: TestService
-let browser: Browser
-/** What pages reported that must not be: errors of scripts, refusals of the policy, dialogs. */
-let complaints: string[] = []
-const contexts: BrowserContext[] = []
-
 describe.runIf(executablePath)('the dashboard', () => {
-  beforeAll(async () => {
-    running = await startTestService()
-    browser = await chromium.launch({ executablePath, args: flags })
-    const core = connectCore({
-      target: quickstart().coreTarget,
-      token: (await findServiceToken(running.service.dataDir)) ?? '',
-    })
-    try {
-      const viewer = { email: viewerEmail, name: '', password: viewerPassword }
-      await core.accounts.createAccount({ ...viewer, isPlatformAdmin: false })
-      const invited = { clientId: clientId(), email: viewerEmail, role: 'viewer' }
-      await core.management.upsertMember(invited)
-    } finally {
-      core.close()
-    }
-  })
-  afterAll(async () => {
-    await browser?.close()
-    await running?.stop()
-  })
-  afterEach(async () => {
-    await Promise.all(contexts.splice(0).map((context) => context.close()))
-    const found = complaints
-    complaints = []
-    if (found.length > 0) throw new Error(`the browser complained: ${found.join('; ')}`)
-  })
+  const { quickstart, clientId, open, logIn, owner, show, forgive, inviteViewer, spend } =
+    setUpDashboard()
+  beforeAll(inviteViewer)
 
   it('sends a stranger to the login, and back to the view that was wanted', async () => {
     const page = await open(`/app/${clientId()}/team`)
@@ -105,24 +64,24 @@ describe.runIf(executablePath)('the dashboard', () => {
   it('lets an invited person accept; a viewer sees nothing to change, and is refused', async () => {
     const page = await open('/')
     await page.getByRole('link', { name: 'Dashboard' }).click()
-    await logIn(page, viewerEmail, viewerPassword)
+    await logIn(page, viewer.email, viewer.password)
     await page.getByText('You are not a member of any app.').waitFor()
     await page.getByRole('button', { name: 'Accept' }).click()
     await page.getByRole('link', { name: 'Demo', exact: true }).click()
     await page.getByRole('link', { name: 'Team' }).click()
     const members = page.getByRole('region', { name: 'Table of members' })
-    await members.getByText(viewerEmail).waitFor()
+    await members.getByText(viewer.email).waitFor()
     expect(await page.getByRole('button', { name: /Invite|Remove|Withdraw/ }).count()).toBe(0)
     expect(await page.getByRole('combobox').count()).toBe(0)
     expect(await page.getByRole('link', { name: 'Audit log' }).count()).toBe(0)
     const path = `/api/v1/apps/${clientId()}/admins`
-    expect(await put(page, path, { email: 'x@example.com', role: 'viewer' })).toBe(403)
-    complaints = complaints.filter((line) => !line.includes('403'))
+    expect(await send(page, 'PUT', path, { email: 'x@example.com', role: 'viewer' })).toBe(403)
+    forgive(/403/)
   })
 
   it('changes a role only after the effect was confirmed, and only in the list', async () => {
     const page = await owner(`/${clientId()}/team`)
-    const role = page.getByRole('combobox', { name: `Role of ${viewerEmail}` })
+    const role = page.getByRole('combobox', { name: `Role of ${viewer.email}` })
     await role.selectOption('admin')
     await page.getByText('can read and change everything here').waitFor()
     await page.keyboard.press('Escape')
@@ -134,7 +93,7 @@ describe.runIf(executablePath)('the dashboard', () => {
     await expect.poll(() => role.inputValue()).toBe('admin')
     await page.reload()
     expect(await role.inputValue()).toBe('admin')
-    await page.getByLabel('E-mail address').fill(viewerEmail.toUpperCase())
+    await page.getByLabel('E-mail address').fill(viewer.email.toUpperCase())
     await page.getByText('is a member already').waitFor()
     expect(await page.getByRole('button', { name: 'Invite' }).isDisabled()).toBe(true)
   })
@@ -189,7 +148,7 @@ describe.runIf(executablePath)('the dashboard', () => {
     await page.getByRole('link', { name: 'Log in again' }).first().click()
     await page.waitForURL(/\/login\?return_to=/)
     expect(new URL(page.url()).searchParams.get('return_to')).toBe(`/app/${clientId()}`)
-    complaints = complaints.filter((line) => !/40[14]/.test(line))
+    forgive(/40[14]/)
   })
 
   it('says that the service cannot be reached, and tries again on demand', async () => {
@@ -202,7 +161,7 @@ describe.runIf(executablePath)('the dashboard', () => {
     await page.getByRole('button', { name: 'Try again' }).click()
     await page.getByText('No invoice was issued yet.').waitFor()
     expect(await page.getByRole('alert').count()).toBe(0)
-    complaints = complaints.filter((line) => !line.includes('ERR_FAILED'))
+    forgive(/ERR_FAILED/)
   })
 
   it('is accessible in every view, in both themes', { timeout: 60_000 }, async () => {
@@ -262,6 +221,15 @@ describe.runIf(executablePath)('the dashboard', () => {
     await expect.poll(() => hasPixels('110,168,255')).toBe(true)
     expect(await hasPixels('31,111,235')).toBe(false)
   })
+
+  /** Returns what the API answers to the page's session. */
+  const readBilling = (page: Page): Promise<Billing> =>
+    page.evaluate(`fetch('/api/v1/apps/${clientId()}/billing').then((answer) => answer.json())`)
+
+  async function rename(name: string): Promise<void> {
+    const page = await owner()
+    expect(await send(page, 'PUT', `/api/v1/apps/${clientId()}`, { name })).toBe(200)
+  }
 })
 
 interface Billing {
@@ -269,107 +237,4 @@ interface Billing {
     readonly usage: { readonly requestCount: number }
     readonly timeline: readonly { readonly requestCount: number }[]
   }
-}
-
-const quickstart = () => running.service.quickstart
-const clientId = (): string => quickstart().clientId
-
-type ContextOptions = Parameters<Browser['newContext']>[0]
-
-/** Opens a page in a browser of its own, whose complaints are collected. */
-async function open(path: string, options: ContextOptions = {}): Promise<Page> {
-  const context = await browser.newContext(options)
-  contexts.push(context)
-  const page = await context.newPage()
-  page.setDefaultTimeout(waitMs)
-  page.on('console', (message) => {
-    if (message.type() === 'error') complaints.push(message.text())
-  })
-  page.on('pageerror', ({ message }) => complaints.push(message))
-  page.on('dialog', (dialog) => {
-    complaints.push(`dialog: ${dialog.message()}`)
-    void dialog.dismiss()
-  })
-  await page.goto(quickstart().platformUrl + path)
-  return page
-}
-
-async function logIn(
-  page: Page,
-  email: string = quickstart().ownerEmail ?? '',
-  password: string = quickstart().ownerPassword ?? '',
-): Promise<void> {
-  await page.getByLabel('E-mail address').fill(email)
-  await page.getByLabel('Password').fill(password)
-  await page.getByRole('button', { name: 'Log in' }).click()
-  await page.locator('main h1').waitFor()
-}
-
-/** Opens a view as the owner. */
-async function owner(view = '', options: ContextOptions = {}): Promise<Page> {
-  const page = await open(`/app${view}`, options)
-  await logIn(page)
-  return page
-}
-
-/** Opens a view and waits until it has all its data. */
-async function show(page: Page, view: string): Promise<void> {
-  await page.goto(`${quickstart().platformUrl}/app${view}`)
-  await page.locator('main h1').waitFor()
-  await expect.poll(() => page.getByRole('status', { name: 'Loading' }).count()).toBe(0)
-}
-
-/** Returns what the API answers to the page's session. */
-const readBilling = (page: Page): Promise<Billing> =>
-  page.evaluate(`fetch('/api/v1/apps/${clientId()}/billing').then((answer) => answer.json())`)
-
-/** Sends a change with the page's session and its token, as a program could. Returns the status. */
-const put = (page: Page, path: string, body: unknown): Promise<number> =>
-  page.evaluate(`(async () => {
-    const { csrfToken } = await (await fetch('/api/v1/session')).json()
-    const headers = { 'content-type': 'application/json', 'x-csrf-token': csrfToken }
-    const body = ${JSON.stringify(JSON.stringify(body))}
-    return (await fetch(${JSON.stringify(path)}, { method: 'PUT', headers, body })).status
-  })()`)
-
-/** Returns what axe finds on the page. */
-async function violations(page: Page): Promise<string[]> {
-  // The page's policy refuses new script elements, so it runs as a program of the browser.
-  await page.evaluate(axe.source)
-  const { violations }: AxeResult = await page.evaluate('axe.run()')
-  return violations.flatMap(({ id, nodes }) =>
-    nodes.map(({ html }) => `${id}: ${html.slice(0, 120)}`),
-  )
-}
-
-interface AxeResult {
-  readonly violations: readonly {
-    readonly id: string
-    readonly nodes: readonly { readonly html: string }[]
-  }[]
-}
-
-/** Books one ticket of a user of the app. */
-async function spend(): Promise<void> {
-  const { platformUrl, sidecarUrl, webhookSecret, m2mClientId, m2mClientSecret } = quickstart()
-  const json = { 'content-type': 'application/json' }
-  const created = await fetch(`${platformUrl}/api/v1/apps/${clientId()}/users`, {
-    method: 'POST',
-    headers: { ...json, authorization: basic(m2mClientId, m2mClientSecret) },
-    body: JSON.stringify({ externalUserId: 'ada' }),
-  })
-  expect(created.status).toBeLessThan(300)
-  const pushed = await fetch(`${sidecarUrl}/events`, {
-    method: 'POST',
-    headers: { ...json, 'x-webhook-secret': webhookSecret },
-    body: JSON.stringify(
-      signedTicket({ authId: `${clientId()}:ada`, computed_fee: '120000000000000' }),
-    ),
-  })
-  expect(pushed.status).toBe(202)
-}
-
-async function rename(name: string): Promise<void> {
-  const page = await owner()
-  expect(await put(page, `/api/v1/apps/${clientId()}`, { name })).toBe(200)
 }

@@ -1,0 +1,122 @@
+import { expect, describe, it } from 'vitest'
+import { logInTo } from '../../../support/web/people.ts'
+import type { RequestOptions } from '../../console.ts'
+import { asRecord } from '../../support.ts'
+import { app, console, person as viewer, setUpApp } from '../support.ts'
+
+setUpApp('viewer')
+
+/**
+ * The routes of an app's backend that its members may also call, under /api/v1/internal. Users exist
+ * only where the path says `ada`.
+ */
+const routes: {
+  method: string
+  path: string
+  json?: unknown
+  least: 'viewer' | 'admin'
+  answer?: number
+}[] = [
+  { method: 'GET', path: '/users', least: 'viewer' },
+  { method: 'POST', path: '/users', json: { externalUserId: 'ada' }, least: 'admin' },
+  { method: 'PUT', path: '/users', json: { externalUserId: 'ada' }, least: 'admin' },
+  { method: 'DELETE', path: '/users?externalUserId=ada', least: 'admin' },
+  { method: 'GET', path: '/users/ada/keys', least: 'viewer' },
+  { method: 'POST', path: '/users/ada/keys', json: {}, least: 'admin', answer: 201 },
+  { method: 'DELETE', path: '/users/ada/keys?keyId=x', least: 'admin', answer: 404 },
+  { method: 'GET', path: '/users/ada/allowances', least: 'viewer' },
+  {
+    method: 'POST',
+    path: '/users/ada/allowances',
+    json: { amountUsdMicros: '1000000' },
+    least: 'admin',
+  },
+  { method: 'GET', path: '/users/ada/limits', least: 'viewer' },
+  { method: 'PUT', path: '/users/ada/limits', json: { callsPerMinute: 5 }, least: 'admin' },
+  { method: 'DELETE', path: '/users/ada/limits', least: 'admin' },
+  { method: 'GET', path: '/users/ada/keys/x/limits', least: 'viewer', answer: 404 },
+  {
+    method: 'PUT',
+    path: '/users/ada/keys/x/limits',
+    json: { callsPerMinute: 5 },
+    least: 'admin',
+    answer: 404,
+  },
+  { method: 'DELETE', path: '/users/ada/keys/x/limits', least: 'admin', answer: 404 },
+  { method: 'GET', path: '/usage?groupBy=day', least: 'viewer' },
+  { method: 'GET', path: '/usage/balance?externalUserId=ada', least: 'viewer' },
+  { method: 'GET', path: '/usage/loss', least: 'viewer' },
+  { method: 'GET', path: '/usage/requests', least: 'viewer' },
+  { method: 'GET', path: '/usage/stream', least: 'viewer' },
+]
+
+/** Sends a request to the dashboard's own address of a route. Does not read an endless answer. */
+async function statusOf(
+  { method, path, json }: (typeof routes)[number],
+  request: RequestOptions,
+): Promise<number> {
+  const url = `/api/v1/internal/apps/${app.clientId}${path}`
+  const answer = await console.send(method, url, {
+    ...(json !== undefined && { json }),
+    ...request,
+  })
+  await answer.body?.cancel()
+  return answer.status
+}
+
+describe.each(routes)('members: $method $path', (route) => {
+  it('answers a member with the least role', async () => {
+    await console.ask('POST', `/api/v1/apps/${app.clientId}/users`, {
+      authorization: app.basic,
+      json: { externalUserId: 'ada' },
+    })
+    const member = route.least === 'viewer' ? viewer : await logInTo(console, app, 'admin')
+    expect(await statusOf(route, { person: member })).toBe(route.answer ?? 200)
+  })
+
+  it('refuses strangers, clients and lesser roles', async () => {
+    expect(await statusOf(route, {})).toBe(401)
+    expect(await statusOf(route, { authorization: app.basic })).toBe(401)
+    const other = await logInTo(console, await console.newApp(), 'owner')
+    expect(await statusOf(route, { person: other })).toBe(404)
+    if (route.least === 'admin') expect(await statusOf(route, { person: viewer })).toBe(403)
+  })
+
+  it('needs the CSRF token of a change', async () => {
+    if (route.method === 'GET') return
+    const admin = await logInTo(console, app, 'admin')
+    const headers = { 'x-csrf-token': 'wrong' }
+    expect(await statusOf(route, { person: admin, headers })).toBe(403)
+  })
+})
+
+it('lists every such route in the internal document, and none in the public one', async () => {
+  const read = async (path: string) => {
+    const answer = await console.send('GET', path, { person: viewer })
+    return Object.entries(asRecord(asRecord(await answer.json())['paths'])).flatMap(
+      ([url, operations]) =>
+        Object.keys(asRecord(operations)).map((method) => `${method.toUpperCase()} ${url}`),
+    )
+  }
+  const prefix = '/api/v1/internal/apps/{clientId}'
+  const listed = (await read('/api/v1/internal/openapi.json')).filter((each) =>
+    each.includes(prefix),
+  )
+  const tested = routes.map(({ method, path }) => {
+    const url = path
+      .replace(/\?.*$/, '')
+      .replace('/users/ada', '/users/{externalUserId}')
+      .replace('/keys/x', '/keys/{keyId}')
+    return `${method} ${prefix}${url}`
+  })
+  expect(new Set(listed)).toEqual(new Set(tested))
+  const documented = await read('/api/v1/openapi.json')
+  expect(documented.filter((each) => each.includes('/internal/'))).toEqual([])
+})
+
+it("takes no session at the backend's own address", async () => {
+  const { status } = await console.send('GET', `/api/v1/apps/${app.clientId}/users`, {
+    person: viewer,
+  })
+  expect(status).toBe(401)
+})

@@ -1,0 +1,185 @@
+import axe from 'axe-core'
+import { type Browser, type BrowserContext, type Page, chromium } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, expect } from 'vitest'
+import { findServiceToken } from '../../../deploy/all-in-one/data-dir.ts'
+import { basic, connectCore } from '../../../deploy/cli/client.ts'
+import { type TestService, startTestService } from '../deployment/service.ts'
+import { registerSecret } from '../run/secrecy.ts'
+import { signedTicket } from '../usage/signed-ticket.ts'
+
+/** The browser's program. CI has Chromium, and fails if its tests are skipped. */
+export const executablePath = process.env['TEST_CHROMIUM'] ?? ''
+const flags = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+]
+const waitMs = 10_000
+
+export const viewer = {
+  email: 'viewer@example.com',
+  password: registerSecret('a viewer with a long password'),
+}
+
+type ContextOptions = Parameters<Browser['newContext']>[0]
+
+/**
+ * Starts a service and a browser for the tests of a `describe`. A test fails if a page reports what
+ * it must not: errors of scripts, refusals of the policy, dialogs.
+ */
+export function setUpDashboard() {
+  let running: TestService
+  let browser: Browser
+  let complaints: string[] = []
+  const contexts: BrowserContext[] = []
+  const quickstart = () => running.service.quickstart
+  const clientId = (): string => quickstart().clientId
+
+  beforeAll(async () => {
+    running = await startTestService()
+    browser = await chromium.launch({ executablePath, args: flags })
+  })
+  afterAll(async () => {
+    await browser?.close()
+    await running?.stop()
+  })
+  afterEach(async () => {
+    await Promise.all(contexts.splice(0).map((context) => context.close()))
+    const found = complaints
+    complaints = []
+    if (found.length > 0) throw new Error(`the browser complained: ${found.join('; ')}`)
+  })
+
+  /** Opens a page in a browser of its own, whose complaints are collected. */
+  async function open(path: string, options: ContextOptions = {}): Promise<Page> {
+    const context = await browser.newContext(options)
+    contexts.push(context)
+    const page = await context.newPage()
+    page.setDefaultTimeout(waitMs)
+    page.on('console', (message) => {
+      if (message.type() === 'error') complaints.push(message.text())
+    })
+    page.on('pageerror', ({ message }) => complaints.push(message))
+    page.on('dialog', (dialog) => {
+      complaints.push(`dialog: ${dialog.message()}`)
+      void dialog.dismiss()
+    })
+    await page.goto(quickstart().platformUrl + path)
+    return page
+  }
+
+  async function logIn(
+    page: Page,
+    email: string = quickstart().ownerEmail ?? '',
+    password: string = quickstart().ownerPassword ?? '',
+  ): Promise<void> {
+    await page.getByLabel('E-mail address').fill(email)
+    await page.getByLabel('Password').fill(password)
+    await page.getByRole('button', { name: 'Log in' }).click()
+    await page.locator('main h1').waitFor()
+  }
+
+  return {
+    quickstart,
+    clientId,
+    open,
+    logIn,
+    /** Opens a view as the app's owner, who is also a platform admin. */
+    owner: async (view = '', options: ContextOptions = {}): Promise<Page> => {
+      const page = await open(`/app${view}`, options)
+      await logIn(page)
+      return page
+    },
+    /** Opens a view and waits until it has all its data. */
+    show: async (page: Page, view: string): Promise<void> => {
+      await page.goto(`${quickstart().platformUrl}/app${view}`)
+      await page.locator('main h1').waitFor()
+      await expect.poll(() => page.getByRole('status', { name: 'Loading' }).count()).toBe(0)
+    },
+    /** Forgives what pages have reported, if it matches. */
+    forgive: (pattern: RegExp): void => {
+      complaints = complaints.filter((line) => !pattern.test(line))
+    },
+    /** Creates the viewer's account and invites it. */
+    inviteViewer: () =>
+      withCore(running, async (core) => {
+        const account = { ...viewer, name: '', isPlatformAdmin: false }
+        await core.accounts.createAccount(account)
+        const invited = { clientId: clientId(), email: viewer.email, role: 'viewer' }
+        await core.management.upsertMember(invited)
+      }),
+    /** Books one ticket of 0.36 USD of a user of the app. */
+    spend: (externalUserId = 'ada') => spend(quickstart(), externalUserId),
+  }
+}
+
+type Core = ReturnType<typeof connectCore>
+
+async function withCore(
+  { service }: TestService,
+  use: (core: Core) => Promise<void>,
+): Promise<void> {
+  const token = (await findServiceToken(service.dataDir)) ?? ''
+  const core = connectCore({ target: service.quickstart.coreTarget, token })
+  try {
+    await use(core)
+  } finally {
+    core.close()
+  }
+}
+
+/** Sends a change with the page's session and its token, as a program could. Returns the status. */
+export const send = (page: Page, method: string, path: string, body: unknown): Promise<number> =>
+  page.evaluate(`(async () => {
+    const { csrfToken } = await (await fetch('/api/v1/session')).json()
+    const headers = { 'content-type': 'application/json', 'x-csrf-token': csrfToken }
+    const body = ${JSON.stringify(JSON.stringify(body))}
+    const method = ${JSON.stringify(method)}
+    return (await fetch(${JSON.stringify(path)}, { method, headers, body })).status
+  })()`)
+
+/** Returns what axe finds on the page. */
+export async function violations(page: Page): Promise<string[]> {
+  // The page's policy refuses new script elements, so it runs as a program of the browser.
+  await page.evaluate(axe.source)
+  const { violations }: AxeResult = await page.evaluate('axe.run()')
+  return violations.flatMap(({ id, nodes }) =>
+    nodes.map(({ html }) => `${id}: ${html.slice(0, 120)}`),
+  )
+}
+
+interface AxeResult {
+  readonly violations: readonly {
+    readonly id: string
+    readonly nodes: readonly { readonly html: string }[]
+  }[]
+}
+
+async function spend(
+  quickstart: TestService['service']['quickstart'],
+  externalUserId: string,
+): Promise<void> {
+  const { clientId, platformUrl, sidecarUrl, webhookSecret } = quickstart
+  const json = { 'content-type': 'application/json' }
+  const created = await fetch(`${platformUrl}/api/v1/apps/${clientId}/users`, {
+    method: 'POST',
+    headers: { ...json, authorization: basic(quickstart.m2mClientId, quickstart.m2mClientSecret) },
+    body: JSON.stringify({ externalUserId }),
+  })
+  expect(created.status).toBeLessThan(300)
+  // 120,000 gwei at 3,000 USD for one ETH.
+  const ticket = signedTicket({
+    authId: `${clientId}:${externalUserId}`,
+    computed_fee: '120000000000000',
+  })
+  const pushed = await fetch(`${sidecarUrl}/events`, {
+    method: 'POST',
+    headers: { ...json, 'x-webhook-secret': webhookSecret },
+    body: JSON.stringify(ticket),
+  })
+  expect(pushed.status).toBe(202)
+}
