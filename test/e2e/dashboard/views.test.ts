@@ -75,7 +75,13 @@ describe.runIf(executablePath)('the dashboard', () => {
     expect(await page.getByRole('combobox').count()).toBe(0)
     expect(await page.getByRole('link', { name: 'Audit log' }).count()).toBe(0)
     const path = `/api/v1/apps/${clientId()}/admins`
-    expect(await send(page, 'PUT', path, { email: 'x@example.com', role: 'viewer' })).toBe(403)
+    expect(
+      await send(page, {
+        method: 'PUT',
+        path: path,
+        body: { email: 'x@example.com', role: 'viewer' },
+      }),
+    ).toBe(403)
     forgive(/403/)
   })
 
@@ -228,7 +234,9 @@ describe.runIf(executablePath)('the dashboard', () => {
 
   async function rename(name: string): Promise<void> {
     const page = await owner()
-    expect(await send(page, 'PUT', `/api/v1/apps/${clientId()}`, { name })).toBe(200)
+    expect(
+      await send(page, { method: 'PUT', path: `/api/v1/apps/${clientId()}`, body: { name } }),
+    ).toBe(200)
   }
 })
 

@@ -133,7 +133,10 @@ async function withCore(
 }
 
 /** Sends a change with the page's session and its token, as a program could. Returns the status. */
-export const send = (page: Page, method: string, path: string, body: unknown): Promise<number> =>
+export const send = (
+  page: Page,
+  { method, path, body }: { method: string; path: string; body: unknown },
+): Promise<number> =>
   page.evaluate(`(async () => {
     const { csrfToken } = await (await fetch('/api/v1/session')).json()
     const headers = { 'content-type': 'application/json', 'x-csrf-token': csrfToken }
