@@ -66,6 +66,8 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     teardownTimeout: 20_000,
+    // A busy host stops for seconds. What becomes true is found at once; only a failure waits.
+    expect: { poll: { timeout: 15_000 } },
     // Many tests wait for processes and timers, so more workers than processors are of use.
     maxWorkers: Math.ceil(availableParallelism() * 1.5),
     // Files of a worker share one process, which loads and compiles the code once. No file may

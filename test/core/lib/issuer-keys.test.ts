@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { openToken } from '../../../core/lib/foreign-tokens/form.ts'
 import { createIssuerKeys, readKeySet } from '../../../core/lib/foreign-tokens/issuer-keys.ts'
 import { type ForeignKey, newForeignKey, signForeign } from '../../support/web/foreign-issuer.ts'
@@ -143,7 +143,7 @@ describe('createIssuerKeys', () => {
     const { state, isSignedBy } = start([one])
     state.answer = () => new Promise(() => undefined)
     const hanging = isSignedBy(one).catch((error: unknown) => String(error))
-    await vi.waitFor(() => expect(state.loads).toBe(1))
+    await expect.poll(() => state.loads).toBe(1)
     state.answer = null
     const other = { issuer: 'https://other.example', jwksUri: 'https://other.example/keys' }
     expect(await isSignedBy(one, {}, other)).toBe(true)

@@ -1,5 +1,5 @@
 import { type Server, createServer } from 'node:http'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { type Managing, logInTo, manage } from '../../support/web/people.ts'
 import { type TestApp, type TestCore, outcome, serviceToken, startTestCore } from '../support.ts'
@@ -67,7 +67,7 @@ const countPlans = async () =>
 describe('catalogue at CATALOG_URL', () => {
   it('decides which features plans and credit may name', async () => {
     await start({ CATALOG_URL: url })
-    await vi.waitFor(() => expect(requests).toBeGreaterThan(0))
+    await expect.poll(() => requests).toBeGreaterThan(0)
     expect((await read()).read).toEqual({
       url,
       readAt: core.clock.now().toISOString(),

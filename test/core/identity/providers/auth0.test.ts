@@ -9,7 +9,6 @@ import {
   expect,
   it,
   onTestFinished,
-  vi,
 } from 'vitest'
 import { readUserProvider } from '../../../../core/identity/providers/config.ts'
 import { openUserProvider } from '../../../../core/identity/providers/open.ts'
@@ -161,7 +160,7 @@ describe('creating a user at Auth0', () => {
     auth0.faults = ({ method, path }) =>
       method === 'POST' && path === '/api/v2/users' && posts++ === 0 ? answer.promise : 'none'
     const slow = outcome(open().ensureUser(user('ada')))
-    await vi.waitFor(() => expect(posts).toBe(1))
+    await expect.poll(() => posts).toBe(1)
     test.clock.advance(20_000)
     expect((await open().ensureUser(user('ada'))).created).toBe(true)
     answer.resolve()
