@@ -13,6 +13,10 @@ import { Shell } from './shell.tsx'
 import { Team } from './team/team.tsx'
 import { Page } from './ui/page.tsx'
 import { Failure } from './ui/states.tsx'
+import type { DeliveryStatus } from './api/webhooks.ts'
+import { deliveryStatuses } from './webhooks/deliveries.tsx'
+import { Webhook } from './webhooks/webhook.tsx'
+import { Webhooks } from './webhooks/webhooks.tsx'
 
 /** Every view of the dashboard has its address here, below /app. */
 const root = createRootRoute({
@@ -57,7 +61,31 @@ const audit = createRoute({
     typeof action === 'string' && action !== '' ? { action } : {},
 })
 
-const routeTree = root.addChildren([apps, overview, invoicesRoute, invoice, team, audit])
+const webhooks = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/webhooks',
+  component: Webhooks,
+})
+const webhook = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/webhooks/$endpointId',
+  component: Webhook,
+  validateSearch: ({ status }: Record<string, unknown>): { status?: DeliveryStatus } => {
+    const known = deliveryStatuses.find((one) => one === status)
+    return known === undefined ? {} : { status: known }
+  },
+})
+
+const routeTree = root.addChildren([
+  apps,
+  overview,
+  invoicesRoute,
+  invoice,
+  webhooks,
+  webhook,
+  team,
+  audit,
+])
 
 export const createAppRouter = (history?: RouterHistory) =>
   createRouter({

@@ -61,6 +61,11 @@ function AppLinks({ clientId }: { clientId: string }): ReactNode {
           </Link>
         </li>
         <li>
+          <Link to="/$clientId/webhooks" params={params}>
+            Webhooks
+          </Link>
+        </li>
+        <li>
           <Link to="/$clientId/team" params={params}>
             Team
           </Link>

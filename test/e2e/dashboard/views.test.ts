@@ -10,7 +10,7 @@ import {
 
 /** The dashboard in a real browser, on a real service. */
 const hostile = '<img src=x onerror=alert(1)><b>"\'&'
-const views = ['', '/invoices', '/team', '/audit'] as const
+const views = ['', '/invoices', '/webhooks', '/team', '/audit'] as const
 
 describe.runIf(executablePath)('the dashboard', () => {
   const { quickstart, clientId, open, logIn, owner, show, forgive, inviteViewer, spend } =
@@ -222,10 +222,10 @@ describe.runIf(executablePath)('the dashboard', () => {
         return false
       })()`)
     await page.locator('.chart canvas').waitFor()
-    await expect.poll(() => hasPixels('31,111,235')).toBe(true)
+    await expect.poll(() => hasPixels('26,95,208')).toBe(true)
     await page.emulateMedia({ colorScheme: 'dark' })
     await expect.poll(() => hasPixels('110,168,255')).toBe(true)
-    expect(await hasPixels('31,111,235')).toBe(false)
+    expect(await hasPixels('26,95,208')).toBe(false)
   })
 
   /** Returns what the API answers to the page's session. */

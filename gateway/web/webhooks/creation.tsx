@@ -1,0 +1,119 @@
+import { type ReactNode, useState } from 'react'
+import { type EventType, eventTypes } from '../../../proto/events.ts'
+import { type NewEndpoint, useCreateEndpoint } from '../api/webhooks.ts'
+import { Button } from '../ui/button.tsx'
+import { Copyable, ShownOnce } from '../ui/shown-once.tsx'
+import { Failure } from '../ui/states.tsx'
+
+const empty: NewEndpoint = { url: '', description: '', eventTypes: [], signing: 'hmac' }
+
+/** Adds an endpoint and shows its secret once. */
+export function Creation({ clientId }: { clientId: string }): ReactNode {
+  const [endpoint, setEndpoint] = useState(empty)
+  const create = useCreateEndpoint(clientId)
+  const change = (changed: Partial<NewEndpoint>): void => setEndpoint({ ...endpoint, ...changed })
+  return (
+    <section className="card" aria-labelledby="new-endpoint">
+      <h2 id="new-endpoint">Add an endpoint</h2>
+      <form
+        className="stack"
+        onSubmit={(event) => {
+          event.preventDefault()
+          create.mutate(endpoint, { onSuccess: () => setEndpoint(empty) })
+        }}
+      >
+        <label>
+          Address
+          <input
+            type="url"
+            required
+            maxLength={2000}
+            placeholder="https://example.com/webhooks"
+            value={endpoint.url}
+            onChange={(event) => change({ url: event.target.value })}
+          />
+        </label>
+        <label>
+          Note (optional)
+          <input
+            maxLength={200}
+            value={endpoint.description}
+            onChange={(event) => change({ description: event.target.value })}
+          />
+        </label>
+        <label>
+          Signature
+          <select
+            value={endpoint.signing}
+            onChange={(event) =>
+              change({ signing: event.target.value === 'ed25519' ? 'ed25519' : 'hmac' })
+            }
+          >
+            <option value="hmac">HMAC with a shared secret</option>
+            <option value="ed25519">Ed25519 with a public key</option>
+          </select>
+        </label>
+        <EventTypes
+          chosen={endpoint.eventTypes}
+          onChange={(chosen) => change({ eventTypes: chosen })}
+        />
+        {create.error && <Failure error={create.error} />}
+        <div className="row">
+          <Button type="submit" kind="main" disabled={create.isPending}>
+            {create.isPending ? 'Adding …' : 'Add'}
+          </Button>
+        </div>
+      </form>
+      {create.data && <Secret created={create.data} onClose={create.reset} />}
+    </section>
+  )
+}
+
+interface EventTypesProps {
+  readonly chosen: readonly EventType[]
+  readonly onChange: (chosen: EventType[]) => void
+}
+
+const EventTypes = ({ chosen, onChange }: EventTypesProps): ReactNode => (
+  <details>
+    <summary>Events: {chosen.length === 0 ? 'all' : `${chosen.length} types`}</summary>
+    <fieldset className="choices">
+      <legend className="soft">Without a choice the endpoint receives every type.</legend>
+      {eventTypes.map((type) => (
+        <label key={type} className="choice">
+          <input
+            type="checkbox"
+            checked={chosen.includes(type)}
+            onChange={({ target }) =>
+              onChange(
+                target.checked ? [...chosen, type] : chosen.filter((other) => other !== type),
+              )
+            }
+          />
+          {type}
+        </label>
+      ))}
+    </fieldset>
+  </details>
+)
+
+interface SecretProps {
+  readonly created: {
+    readonly secret: string | null
+    readonly endpoint: { readonly secrets: readonly { readonly publicKey: string | null }[] }
+  }
+  readonly onClose: () => void
+}
+
+/** What a receiver verifies deliveries with: a secret that is shown once, or a public key. */
+export function Secret({ created: { secret, endpoint }, onClose }: SecretProps): ReactNode {
+  if (secret !== null)
+    return <ShownOnce label="Secret of the endpoint" text={secret} onClose={onClose} />
+  const publicKey = endpoint.secrets[0]?.publicKey ?? ''
+  return (
+    <div role="status">
+      <p>Deliveries are signed with a new key. Its public key:</p>
+      <Copyable text={publicKey} />
+    </div>
+  )
+}
